@@ -61,13 +61,13 @@ from typing import Any, Dict
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_gpu import hangup
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_monitoring import (
     alerting,
+    checks,
     dashboards,
-    scraped,
     suite,
-    telling,
+    targets,
     web,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import asmodule, session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import session, suite_module
 
 SPEC = {
     "enabled": {"type": "bool", "default": True},
@@ -96,7 +96,7 @@ def inputs_of(params: Dict[str, Any]) -> suite.Inputs:
         monitor=params["monitor"],
         judged=params["judged"],
         compute=params["compute"],
-        wanted=[scraped.Wanted(**target) for target in expected["targets"]],
+        wanted=[targets.Wanted(**target) for target in expected["targets"]],
         rules={name: int(count) for name, count in expected["rules"].items()},
         textfiles={
             node: {name: float(age) for name, age in ages.items()} for node, ages in expected["textfiles"].items()
@@ -125,16 +125,16 @@ def tried(params: Dict[str, Any]) -> Dict[str, Any]:
     """The whole suite; one check says so where there is no monitoring."""
     if not params["enabled"]:
         text = "monitoring_enabled is false: nothing to test"
-        return {"checks": [telling.skip("monitoring-enabled", params["cluster"], text)]}
+        return {"checks": [checks.skip("monitoring-enabled", params["cluster"], text)]}
     jobs = session.Session(
-        os.urandom(3).hex(), getpass.getuser(), params["queue_timeout"], HELD_S, telling.SUITE, HELD_MINUTES
+        os.urandom(3).hex(), getpass.getuser(), params["queue_timeout"], HELD_S, checks.SUITE, HELD_MINUTES
     )
     hangup.watch(jobs.close)
     return {"checks": suite.run(inputs_of(params), services_of(params), jobs)}
 
 
 def main() -> None:
-    asmodule.carry_out(SPEC, tried)
+    suite_module.run_suite_module(SPEC, tried)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ deepops: {description: The checks., type: dict, returned: always}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_monitoring import logged
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_monitoring import logs
 
 SPEC = {
     "line": {"type": "str", "required": True},
@@ -44,7 +44,9 @@ def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     params = module.params
     checks = (
-        [] if module.check_mode else logged.judge(params["folder"], params["line"], params["judged"], params["timeout"])
+        []
+        if module.check_mode
+        else logs.evaluate(params["folder"], params["line"], params["judged"], params["timeout"])
     )
     module.exit_json(changed=False, deepops={"checks": checks})
 

@@ -32,7 +32,7 @@ targets: {description: How many there are., type: int, returned: success}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_monitoring import scraped, web
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_monitoring import targets, web
 
 
 def main():
@@ -44,13 +44,13 @@ def main():
         supports_check_mode=True,
     )
     plan = module.params["plan"]
-    wanted = [scraped.Wanted(**target) for target in plan["targets"]]
+    wanted = [targets.Wanted(**target) for target in plan["targets"]]
     if module.check_mode:
         module.exit_json(changed=False, targets=len(wanted))
     prometheus = web.Prometheus(web.Service(plan["prometheus"], plan["user"], module.params["password"]))
     try:
-        problems = scraped.problems(prometheus, wanted)
-    except web.Silent as why:
+        problems = targets.problems(prometheus, wanted)
+    except web.NoAnswer as why:
         module.fail_json(
             msg="Prometheus at %s does not answer: %s" % (plan["prometheus"], why),
             hint="see `journalctl -u prometheus` on this node",

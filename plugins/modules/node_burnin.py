@@ -53,7 +53,7 @@ def main() -> None:
             os.unlink(path)
         module.exit_json(changed=False, deepops={"checks": []})
     outputs = {job.id: results.collect(queue.output(params["token"], job.id)) for job in jobs}
-    checks = results.judge(params["node"], params["seconds"], jobs, outputs)
+    checks = results.evaluate(params["node"], params["seconds"], jobs, outputs)
     measured = results.documents(params["node"], outputs)
     module.exit_json(changed=False, deepops={"checks": checks, "burnin": measured})
 

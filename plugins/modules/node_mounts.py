@@ -91,7 +91,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import 
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount_context import (
     InUseError,
-    Step,
+    MountRun,
     automount_of,
     drop_unit,
     file_of,
@@ -116,7 +116,7 @@ def remove_unwanted(step):
         try:
             mount_change.unmount(step, unit, where)
         except InUseError as error:
-            step.keep(where, str(error))
+            step.defer(where, str(error))
             continue
         if was_there:
             step.noted.did("mount", where, "remove")
@@ -137,7 +137,7 @@ def remove_files(step):
     """Files of ours that nothing asks for any more, units apart."""
     wanted = {file["path"] for file in step.wanted["files"]}
     for path in [path for path in step.owned["files"] if not path.endswith((".mount", ".automount"))]:
-        if path not in wanted and not step.kept:
+        if path not in wanted and not step.deferred:
             if path.endswith(".timer") and not step.dry:
                 systemctl("disable", "--now", "--quiet", os.path.basename(path))
             step.disown(path)
@@ -164,9 +164,9 @@ def converge(step):
     write_files(step)
     for mount in step.wanted["mounts"]:
         try:
-            mount_change.bring(step, mount)
+            mount_change.ensure_mount(step, mount)
         except InUseError as error:
-            step.keep(mount["name"], str(error))
+            step.defer(mount["name"], str(error))
     remove_files(step)
     start_timers(step)
     if not step.dry:
@@ -178,14 +178,14 @@ def find_strays(step):
     """Before anything goes: what is ours is known by its units."""
     units = [path for path in step.owned["files"] if path.endswith(".mount")]
     managed = [path_of(text_of(path) or "") for path in units] + [mount["path"] for mount in step.wanted["mounts"]]
-    return node_mounts.strays(node_mounts.table(), [path for path in managed if path])
+    return node_mounts.unmanaged_nfs_mounts(node_mounts.table(), [path for path in managed if path])
 
 
 def record(step):
     """What the gate compares; nothing where something had to wait, so that the next deploy looks again."""
     units = {automount_of(m["unit"]) if m["automount"] else m["unit"]: True for m in step.wanted["mounts"]}
     units.update(dict.fromkeys(step.wanted["timers"], True))
-    done = not step.kept and not step.failed
+    done = not step.deferred and not step.failed
     items = node_record.items(files=step.owned["files"], units=units)
     node_record.save(step.wanted["component"], step.wanted["step"], step.wanted["digest"] if done else "", items)
 
@@ -232,7 +232,7 @@ def arguments():
 def main():
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
     os.umask(0o022)
-    step = Step(module)
+    step = MountRun(module)
     with node_failure.fail_on_error(module.fail_json):
         try:
             converge(step)
@@ -248,7 +248,7 @@ def finish(step):
         "changed": bool(noted.changes),
         "changes": noted.changes,
         "diff": noted.diffs,
-        "kept": sorted(step.kept),
+        "kept": sorted(step.deferred),
         "strays": step.strays,
     }
     required = [mount["name"] for mount in step.wanted["mounts"] if mount["required"]]

@@ -35,7 +35,7 @@ seen: {description: What trials may go on with, by entry., type: dict, returned:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_storagecheck import inputs, look
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_storagecheck import inputs, node_checks
 
 SPEC = {
     "node": {"type": "str", "required": True},
@@ -52,8 +52,8 @@ def main() -> None:
     user = os.environ.get("SUDO_USER", "") or params["user"]
     # in check mode nothing is tried, only looked at
     writes = params["writes"] and not module.check_mode
-    node = look.Node(params["node"], user, params["timeout"], os.urandom(3).hex(), look.table, writes)
-    result = node.look(inputs.expected(params["entries"]))
+    node = node_checks.Node(params["node"], user, params["timeout"], os.urandom(3).hex(), node_checks.table, writes)
+    result = node.run_checks(inputs.expected(params["entries"]))
     seen = {name: entry._asdict() for name, entry in result.seen.items()}
     module.exit_json(changed=False, deepops={"checks": result.checks}, seen=seen)
 

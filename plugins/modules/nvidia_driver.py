@@ -170,7 +170,7 @@ def bring_into_use(module, wanted):
     names = driver_packages(wanted["hold"])
     if module.check_mode and not names:
         # not installed yet
-        names = nvidia_node.foretold(wanted["hold"])
+        names = nvidia_node.packages_to_install(wanted["hold"])
     kernel = node_kernel.installed() if wanted["kernel"] else []
     free = hold(sorted({*names, *kernel}), module.check_mode) if wanted["hold"] else []
     changes = [node_changes.entry("hold", name, "hold") for name in free]

@@ -148,7 +148,7 @@ def query(step):
     """The GPUs as they are; None where there is nothing that could be cut."""
     try:
         return nvidia_mig_driver.read()
-    except nvidia_mig_driver.SilentError as error:
+    except nvidia_mig_driver.NvidiaSmiError as error:
         on_the_bus = nvidia_node.devices()["gpus"] and not os.path.exists(nvidia_node.CONTAINER)
         if step.cuts and on_the_bus and not step.noted.dry:
             step.fail("nvidia-smi can't say how the GPUs are cut: %s" % error, "`dmesg | grep -i nvrm` says more")
@@ -159,7 +159,9 @@ def query(step):
 
 
 def note_change(step, gpu, now):
-    step.noted.did("mig", "GPU %d: %s" % (gpu["minor"], nvidia_mig_driver.say(gpu["slices"])), "set", detail=now)
+    step.noted.did(
+        "mig", "GPU %d: %s" % (gpu["minor"], nvidia_mig_driver.slices_text(gpu["slices"])), "set", detail=now
+    )
 
 
 def refuse_busy(step, todo):
@@ -182,9 +184,9 @@ def partition(step, gpus):
     problems = nvidia_mig_judging.impossible(step.wanted, gpus)
     if problems:
         step.fail(nvidia_mig_judging.sentences(problems))
-    todo = nvidia_mig_driver.due(step.wanted, gpus)
+    todo = nvidia_mig_driver.unmet(step.wanted, gpus)
     for gpu in todo:
-        note_change(step, gpu, "now: %s" % nvidia_mig_driver.say_now(gpus[gpu["minor"]]))
+        note_change(step, gpu, "now: %s" % nvidia_mig_driver.current_text(gpus[gpu["minor"]]))
     if todo:
         refuse_busy(step, todo)
     # before the GPUs: one that can only be cut when the machine starts will be
@@ -194,11 +196,11 @@ def partition(step, gpus):
     problems = nvidia_mig_driver.apply(step.wanted, gpus)
     now = nvidia_mig_driver.read()
     known = {problem[0] for problem in problems}
-    for gpu in nvidia_mig_driver.due(step.wanted, now):
+    for gpu in nvidia_mig_driver.unmet(step.wanted, now):
         if gpu["minor"] not in known:
             sentence = "is %s, not %s" % (
-                nvidia_mig_driver.say_now(now[gpu["minor"]]),
-                nvidia_mig_driver.say(gpu["slices"]),
+                nvidia_mig_driver.current_text(now[gpu["minor"]]),
+                nvidia_mig_driver.slices_text(gpu["slices"]),
             )
             problems.append((gpu["minor"], sentence, "`nvidia-smi mig -lgi` and `-lci` show it"))
     problems += nvidia_mig_judging.misnumbered(step.wanted, now)
@@ -245,13 +247,13 @@ def main():
             gpus = query(step)
             if gpus is not None:
                 gpus = partition(step, gpus)
-        except nvidia_mig_driver.SilentError as error:
+        except nvidia_mig_driver.NvidiaSmiError as error:
             step.fail("nvidia-smi stopped answering: %s" % error, "`dmesg | grep -i nvrm` says more")
         if not step.cuts:
             uninstall(step)
         if not module.check_mode:
             node_record.save(params["component"], params["step"], params["digest"], record(step, gpus))
-    layout = {str(minor): nvidia_mig_driver.say_now(gpu) for minor, gpu in sorted((gpus or {}).items())}
+    layout = {str(minor): nvidia_mig_driver.current_text(gpu) for minor, gpu in sorted((gpus or {}).items())}
     refusals = node_changes.refused(step.blocked) if module.check_mode else {}
     module.exit_json(**step.noted.result(layout=layout, **refusals))
 

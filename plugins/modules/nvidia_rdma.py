@@ -68,7 +68,7 @@ def main():
         supports_check_mode=True,
     )
     params = module.params
-    modules = nvidia_rdma_paths.look()
+    modules = nvidia_rdma_paths.query()
     decision = nvidia_rdma_paths.decide(params["peermem"], modules)
     if decision["problem"] and params["peermem"] == "always":
         module.fail_json(msg=decision["problem"], hint="install it, or set nvidia_rdma_peermem: auto")

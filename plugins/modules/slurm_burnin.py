@@ -73,7 +73,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     params = module.params
     command.use_reservation(params["reservation"])
-    request = plan.Wish(
+    request = plan.LoadRequest(
         params["seconds"], params["memory_share"], params["partition"], params["qos"], reservation=params["reservation"]
     )
     jobs = queue.session(params["token"], getpass.getuser(), request.minutes)
@@ -82,8 +82,8 @@ def main() -> None:
     if params["phase"] == "stop":
         module.exit_json(changed=False, tasks=queue.as_dicts(queue.cancel(jobs)))
     if params["phase"] == "drop":
-        queue.give_up_waiting(jobs)
-    found, problem = queue.look(jobs)
+        queue.cancel_pending(jobs)
+    found, problem = queue.query_tasks(jobs)
     module.exit_json(changed=False, tasks=queue.as_dicts(found), problem=problem)
 
 

@@ -44,7 +44,7 @@ import os
 from typing import Any, Dict
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_gpu import hangup, inputs, paths, suite
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import asmodule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import suite_module
 
 SPEC = {
     "cluster": {"type": "str", "required": True},
@@ -78,7 +78,7 @@ def tried(params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def main() -> None:
-    asmodule.carry_out(SPEC, tried)
+    suite_module.run_suite_module(SPEC, tried)
 
 
 if __name__ == "__main__":

@@ -50,12 +50,12 @@ import os
 from typing import Any, Dict
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import (
-    asmodule,
     command,
-    conductor,
     expected,
     inputs,
     session,
+    suite_module,
+    suite_order,
 )
 
 SPEC = {
@@ -93,11 +93,11 @@ def tried(params: Dict[str, Any]) -> Dict[str, Any]:
         directories=params["job_directories"],
     )
     jobs = session.Session(os.urandom(3).hex(), given_inputs.user, params["queue_timeout"], params["run_timeout"])
-    return {"checks": conductor.run(given_inputs, jobs)}
+    return {"checks": suite_order.run(given_inputs, jobs)}
 
 
 def main() -> None:
-    asmodule.carry_out(SPEC, tried)
+    suite_module.run_suite_module(SPEC, tried)
 
 
 if __name__ == "__main__":

@@ -49,12 +49,12 @@ import os
 from typing import Any, Dict
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_gpu import hangup
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import asmodule, session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import session, suite_module
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_storagecheck import (
-    crew,
+    agent_pool,
+    checks,
     inputs,
     suite,
-    telling,
 )
 
 SPEC = {
@@ -81,14 +81,14 @@ def tried(params: Dict[str, Any]) -> Dict[str, Any]:
     )
     most = selected.seconds()
     jobs = session.Session(
-        os.urandom(3).hex(), getpass.getuser(), params["queue_timeout"], most, telling.SUITE, -(-int(most) // 60)
+        os.urandom(3).hex(), getpass.getuser(), params["queue_timeout"], most, checks.SUITE, -(-int(most) // 60)
     )
     # where file systems may be slow, machines are
-    agents = crew.Crew(jobs, max(crew.STARTING_S, 2 * params["timeout"]))
+    agents = agent_pool.AgentPool(jobs, max(agent_pool.STARTING_S, 2 * params["timeout"]))
 
     def leave() -> None:
         # agents whose input ends remove what they made; whoever does not, goes with its job
-        agents.dismiss()
+        agents.stop()
         jobs.close()
 
     hangup.watch(leave)
@@ -96,7 +96,7 @@ def tried(params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def main() -> None:
-    asmodule.carry_out(SPEC, tried)
+    suite_module.run_suite_module(SPEC, tried)
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def stop_answering(noted):
 def converge(module, noted):
     """Everything in its order; returns the folders that have to be made first."""
     params = module.params
-    files, waiting = quota_setting.converge(params["exports"], quota_setting.Machine(), noted)
+    files, waiting = quota_setting.converge(params["exports"], quota_setting.Host(), noted)
     if params["rquotad"]:
         answer(params, noted)
     else:

@@ -18,9 +18,9 @@ from tests.support.node_modules import load
 
 alerting = load("deepops_monitoring.alerting")
 dashboards = load("deepops_monitoring.dashboards")
-moments = load("deepops_monitoring.moments")
-ruled = load("deepops_monitoring.ruled")
-scraped = load("deepops_monitoring.scraped")
+timestamps = load("deepops_monitoring.timestamps")
+rules = load("deepops_monitoring.rules")
+targets = load("deepops_monitoring.targets")
 suite = load("deepops_monitoring.suite")
 web = load("deepops_monitoring.web")
 
@@ -54,7 +54,7 @@ class Monitored:
     server: servers.Server
 
     def wanted(self, *nodes: str) -> list[Any]:
-        return [scraped.Wanted(node, "node", self.exporters[node]) for node in nodes]
+        return [targets.Wanted(node, "node", self.exporters[node]) for node in nodes]
 
 
 def service(server: servers.Server | servers.Page) -> Any:
@@ -133,7 +133,7 @@ def by_name(checks: list[dict[str, str]]) -> dict[tuple[str, str], dict[str, str
 
 class TestTargets:
     def judged(self, monitored: Monitored, *nodes: str) -> dict[tuple[str, str], dict[str, str]]:
-        return by_name(scraped.judge(monitored.prometheus, "hpc", monitored.wanted(*nodes), nodes))
+        return by_name(targets.evaluate(monitored.prometheus, "hpc", monitored.wanted(*nodes), nodes))
 
     def test_what_is_scraped_as_it_should_be_passes(self, monitored: Monitored) -> None:
         checks = self.judged(monitored, "n1")
@@ -150,16 +150,16 @@ class TestTargets:
     def test_a_node_that_is_missing_from_prometheus_targets_is_named(
         self, monitored: Monitored, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(scraped, "_FIRST_S", 1.0)
-        missing = [*monitored.wanted("n1"), scraped.Wanted("n9", "node", "192.0.2.9:9100")]
-        checks = by_name(scraped.judge(monitored.prometheus, "hpc", missing, ("n1", "n9")))
+        monkeypatch.setattr(targets, "_FIRST_S", 1.0)
+        missing = [*monitored.wanted("n1"), targets.Wanted("n9", "node", "192.0.2.9:9100")]
+        checks = by_name(targets.evaluate(monitored.prometheus, "hpc", missing, ("n1", "n9")))
 
         assert checks["target-up", "n9/node"]["measured"] == "not listed"
         assert "192.0.2.9:9100" in checks["target-up", "n9/node"]["message"]
 
     def test_one_that_is_scraped_at_another_address_is_named(self, monitored: Monitored) -> None:
-        elsewhere = [scraped.Wanted("n1", "node", "192.0.2.1:9100")]
-        checks = by_name(scraped.judge(monitored.prometheus, "hpc", elsewhere, ("n1",)))
+        elsewhere = [targets.Wanted("n1", "node", "192.0.2.1:9100")]
+        checks = by_name(targets.evaluate(monitored.prometheus, "hpc", elsewhere, ("n1",)))
 
         assert checks["target-up", "n1/node"]["measured"] == "elsewhere"
 
@@ -171,18 +171,18 @@ class TestTargets:
         assert self.judged(monitored, *monitored.exporters)["targets-unexpected", "hpc"]["status"] == "pass"
 
     def test_one_that_was_not_scraped_for_long_is_stale(self) -> None:
-        target = scraped.Wanted("n1", "node", "127.0.0.1:9100")
+        target = targets.Wanted("n1", "node", "127.0.0.1:9100")
         seen = {"health": "up", "lastScrape": "2026-11-22T09:00:00.5Z", "scrapeInterval": "15s",
                 "lastScrapeDuration": 0.1, "scrapeUrl": "http://127.0.0.1:9100/metrics"}  # fmt: skip
-        then = moments.unix("2026-11-22T09:00:00.5Z")
+        then = timestamps.unix("2026-11-22T09:00:00.5Z")
 
-        assert scraped._one(target, seen, then + 40)["status"] == "pass"
-        assert scraped._one(target, seen, then + 50)["measured"] == "stale"
-        assert scraped._one(target, {**seen, "lastScrapeDuration": 9.0}, then)["status"] == "warn"
+        assert targets._one(target, seen, then + 40)["status"] == "pass"
+        assert targets._one(target, seen, then + 50)["measured"] == "stale"
+        assert targets._one(target, {**seen, "lastScrapeDuration": 9.0}, then)["status"] == "warn"
 
     def test_a_clock_that_is_away_is_named_and_one_that_is_not_passes(self, monitored: Monitored) -> None:
         self.judged(monitored, "n1", "n2")
-        checks = by_name(scraped.clocks(monitored.prometheus, ("n1", "n2"), "ctl1"))
+        checks = by_name(targets.clocks(monitored.prometheus, ("n1", "n2"), "ctl1"))
 
         assert checks["clock-monitoring", "n1"]["status"] == "pass", checks
         assert checks["clock-monitoring", "n2"]["status"] == "fail", checks
@@ -191,11 +191,11 @@ class TestTargets:
     def test_a_prometheus_whose_disk_is_full_is_named_while_it_calls_all_targets_up(
         self, monitored: Monitored, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(scraped, "_FIRST_S", 1.0)
-        monkeypatch.setattr(scraped, "_NEWEST_S", 3.0)
+        monkeypatch.setattr(targets, "_FIRST_S", 1.0)
+        monkeypatch.setattr(targets, "_NEWEST_S", 3.0)
 
         def stored() -> dict[str, str]:
-            check: dict[str, str] = scraped.stores(monitored.prometheus, "ctl1")
+            check: dict[str, str] = targets.stores(monitored.prometheus, "ctl1")
             return check
 
         wait_until("something was stored", lambda: stored()["status"] == "pass")
@@ -209,7 +209,7 @@ class TestTargets:
 class TestTextfiles:
     def judged(self, monitored: Monitored, **ages: float) -> dict[str, str]:
         wanted = {"n1": {f"{name}.prom": age for name, age in ages.items()}}
-        checks: list[dict[str, str]] = scraped.textfiles(monitored.prometheus, wanted, ("n1", "n2"))
+        checks: list[dict[str, str]] = targets.textfiles(monitored.prometheus, wanted, ("n1", "n2"))
         assert [check["target"] for check in checks] == ["n1"]
         return checks[0]
 
@@ -239,7 +239,7 @@ class TestRules:
         checks: dict[tuple[str, str], dict[str, str]] = {}
 
         def looked() -> bool:
-            checks.update(by_name(ruled.judge(monitored.prometheus, "hpc", wanted)))
+            checks.update(by_name(rules.evaluate(monitored.prometheus, "hpc", wanted)))
             return checks["rules-healthy", "broken.yml"]["status"] == "fail"
 
         wait_until("n2 and n1 are both scraped", looked)
@@ -248,13 +248,13 @@ class TestRules:
 
     def test_a_file_that_is_not_loaded_and_one_with_fewer_rules_fail(self, monitored: Monitored) -> None:
         wanted = {"good.yml": 3, "gone.yml": 1, "broken.yml": 1}
-        checks = by_name(ruled.judge(monitored.prometheus, "hpc", wanted))
+        checks = by_name(rules.evaluate(monitored.prometheus, "hpc", wanted))
 
         assert checks["rules-healthy", "good.yml"]["message"] == "Prometheus has loaded 2 rules of this file"
         assert checks["rules-healthy", "gone.yml"]["measured"] == "0"
 
     def test_what_the_site_adds_is_evaluated_together(self, monitored: Monitored) -> None:
-        checks = by_name(ruled.judge(monitored.prometheus, "hpc", {"broken.yml": 1}))
+        checks = by_name(rules.evaluate(monitored.prometheus, "hpc", {"broken.yml": 1}))
 
         assert checks["rules-healthy", "hpc"]["status"] == "pass"
 
@@ -268,7 +268,7 @@ class TestAlerts:
 
     def tried(self, monitored: Monitored, alertmanager: Any = None) -> dict[str, dict[str, str]]:
         where = alertmanager or monitored.alertmanager
-        checks = alerting.judge(monitored.prometheus, where, ROUTE, "ctl1", "hpc", os.urandom(3).hex())
+        checks = alerting.evaluate(monitored.prometheus, where, ROUTE, "ctl1", "hpc", os.urandom(3).hex())
         return {check["name"]: check for check in checks}
 
     def test_one_arrives_and_ends_and_nobody_is_called(self, monitored: Monitored) -> None:
@@ -334,7 +334,7 @@ class TestDashboards:
             dashboards.Query("Cluster", "Time", "rate(node_time_seconds[30s])"),
         ]
         wait_until("there is a rate", lambda: monitored.prometheus.query(queries[-1].text))
-        checks = by_name(dashboards.judge(monitored.prometheus, queries, 0.0))
+        checks = by_name(dashboards.evaluate(monitored.prometheus, queries, 0.0))
 
         assert checks["dashboard-queries", "Cluster"]["status"] == "pass"
         assert checks["dashboard-queries", "Empty"]["status"] == "fail"
@@ -372,7 +372,7 @@ class TestDoors:
     def test_a_wrong_password_is_reported_without_showing_it(self, monitored: Monitored) -> None:
         wrong = monitored.prometheus.service._replace(password="sesame")
 
-        with pytest.raises(web.Silent) as error:
+        with pytest.raises(web.NoAnswer) as error:
             wrong.get("/api/v1/rules")
         assert "refuses the password (HTTP 401)" in str(error.value)
         assert "sesame" not in str(error.value)
@@ -389,8 +389,8 @@ class TestDoors:
     ],
 )
 def test_moments_are_read_as_prometheus_writes_them(text: str, seconds: float | None) -> None:
-    assert moments.unix(text) == seconds
+    assert timestamps.unix(text) == seconds
 
 
 def test_spans_are_read_as_prometheus_writes_them() -> None:
-    assert [moments.span(text) for text in ("15s", "1m30s", "500ms", "")] == [15.0, 90.0, 0.5, 0.0]
+    assert [timestamps.span(text) for text in ("15s", "1m30s", "500ms", "")] == [15.0, 90.0, 0.5, 0.0]

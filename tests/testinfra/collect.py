@@ -40,7 +40,7 @@ SSH_UNITS = ("ssh.service", "ssh.socket", "sshd.service")
 EVERYWHERE = ("munge.service", "chrony.service")
 
 # as the smoke suite asks Slurm
-QUESTIONS: dict[str, list[str]] = load("deepops_smoke.picture").QUESTIONS
+QUESTIONS: dict[str, list[str]] = load("deepops_smoke.slurm_snapshot").COMMANDS
 CREDENTIAL = ["munge", "--no-input", "--restrict-uid=0"]
 
 

@@ -21,7 +21,7 @@ from tests.testinfra.collect import GPUS, Live, Snapshot
 
 command = load("deepops_smoke.command")
 expected = load("deepops_smoke.expected")
-picture = load("deepops_smoke.picture")
+slurm_snapshot = load("deepops_smoke.slurm_snapshot")
 slurmtext = load("deepops_smoke.slurmtext")
 
 
@@ -51,9 +51,9 @@ def slurm_of(live: Live) -> Any:
     answers = {
         name: command.Answer(text["rc"], text["out"], text["err"], 0.0)
         for name, text in snapshot.commands.items()
-        if name in picture.QUESTIONS
+        if name in slurm_snapshot.COMMANDS
     }
-    return picture.Picture(
+    return slurm_snapshot.SlurmSnapshot(
         slurmtext.config(answers["config"].out),
         slurmtext.records(answers["nodes"].out, "NodeName"),
         slurmtext.records(answers["partitions"].out, "PartitionName"),

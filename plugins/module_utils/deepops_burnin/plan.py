@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, NamedTuple, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import placement, slurmtext, state
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import job_placement, slurmtext, state
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
 
 # MaxArraySize of a Slurm that does not tell its own
@@ -15,7 +15,7 @@ OVERTIME_S = 240
 NICE = 1_000_000
 
 
-class Wish(NamedTuple):
+class LoadRequest(NamedTuple):
     """What was asked for; '' where Slurm's own choice is to hold."""
 
     seconds: float
@@ -46,7 +46,11 @@ class Plan(NamedTuple):
 
 
 def plan(
-    tested: Sequence[str], wish: Wish, nodes: Mapping[str, Record], partitions: Mapping[str, Record], most: int
+    tested: Sequence[str],
+    request: LoadRequest,
+    nodes: Mapping[str, Record],
+    partitions: Mapping[str, Record],
+    most: int,
 ) -> Plan:
     """Idle nodes by partition and number of GPUs, in arrays of `most` tasks at most."""
     left: Dict[str, str] = {}
@@ -56,8 +60,8 @@ def plan(
         if node is None:
             left[name] = "Slurm does not know this node"
             continue
-        where = wish.partition or placement.choose(node, partitions)
-        reason = obstacle(node, where, wish, partitions)
+        where = request.partition or job_placement.choose(node, partitions)
+        reason = obstacle(node, where, request, partitions)
         if reason:
             left[name] = reason
         else:
@@ -70,29 +74,29 @@ def plan(
     return Plan(batches, left)
 
 
-def obstacle(node: Record, where: str, wish: Wish, partitions: Mapping[str, Record]) -> str:
+def obstacle(node: Record, where: str, request: LoadRequest, partitions: Mapping[str, Record]) -> str:
     """Why a node is left alone; '' for one that is idle now and may be loaded."""
     word = node.get("State", "UNKNOWN")
     why = slurmtext.reason(node)
-    told = " ({})".format(why) if why else ""
+    reason_text = " ({})".format(why) if why else ""
     if not state.is_up(node):
-        return "the node is {}{}".format(word.lower(), told)
-    if "RESERVED" in word and not wish.reservation:
-        return "the node is reserved{}".format(told)
+        return "the node is {}{}".format(word.lower(), reason_text)
+    if "RESERVED" in word and not request.reservation:
+        return "the node is reserved{}".format(reason_text)
     if not word.startswith("IDLE") or "COMPLETING" in word or slurmtext.number(node, "CPUAlloc"):
         return "busy: jobs run here ({})".format(word.lower())
-    return _partition_obstacle(node, where, wish, partitions)
+    return _partition_obstacle(node, where, request, partitions)
 
 
-def _partition_obstacle(node: Record, where: str, wish: Wish, partitions: Mapping[str, Record]) -> str:
+def _partition_obstacle(node: Record, where: str, request: LoadRequest, partitions: Mapping[str, Record]) -> str:
     if not where:
         return "no partition that is up has this node"
     if where not in node.get("Partitions", "").split(","):
         return "the node is not in partition {}".format(where)
     limit = slurmtext.minutes(partitions.get(where, {}).get("MaxTime", ""))
-    if limit is not None and limit < wish.minutes:
+    if limit is not None and limit < request.minutes:
         text = "partition {} allows jobs of {}, this takes {}: choose another one (--partition) or a shorter time"
-        return text.format(where, slurmtext.clock(limit), slurmtext.clock(wish.minutes))
+        return text.format(where, slurmtext.clock(limit), slurmtext.clock(request.minutes))
     return ""
 
 
@@ -110,14 +114,14 @@ def most_tasks(config: Record) -> int:
     return max(1, int(size) if size.isdigit() else USUAL_ARRAY)
 
 
-def options(batch: Batch, wish: Wish, nodes: Mapping[str, Record], output: str) -> List[str]:
+def options(batch: Batch, request: LoadRequest, nodes: Mapping[str, Record], output: str) -> List[str]:
     """sbatch's options: whole nodes, behind everybody else in the queue, never started twice."""
     away = others(batch, nodes)
     return [
         "--array=0-{}".format(len(batch.nodes) - 1),
         "--partition=" + batch.partition,
         *(["--exclude=" + ",".join(away)] if away else []),
-        *(["--qos=" + wish.qos] if wish.qos else []),
+        *(["--qos=" + request.qos] if request.qos else []),
         "--nodes=1",
         "--exclusive",
         # a whole node alone gives its job no GPU (tried with Slurm 24.11)

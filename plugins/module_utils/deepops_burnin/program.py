@@ -17,11 +17,11 @@ def arguments(seconds: float, memory_share: float, gpus: int) -> List[str]:
     return ["--json", "--burn={:g}".format(seconds), "--memory-share={:g}".format(memory_share), *about_gpus]
 
 
-def script(packed: str, given: Sequence[str]) -> str:
+def script(packed: str, arguments: Sequence[str]) -> str:
     """The batch script; `packed` is base64 text."""
     lines = [packed[start : start + _WIDTH] for start in range(0, len(packed), _WIDTH)]
     program = '"""{}"""'.format("\n".join(lines))
-    return "#!/usr/bin/python3" + loader(program, repr(list(given)), "sys.exit(main())")
+    return "#!/usr/bin/python3" + loader(program, repr(list(arguments)), "sys.exit(main())")
 
 
 def document(out: str) -> Optional[Dict[str, Any]]:
@@ -30,8 +30,8 @@ def document(out: str) -> Optional[Dict[str, Any]]:
         start = line.find(_BEGINNING)
         if start >= 0:
             try:
-                found = json.loads(line[start:])
+                result = json.loads(line[start:])
             except ValueError:
                 return None
-            return found if isinstance(found, dict) else None
+            return result if isinstance(result, dict) else None
     return None

@@ -6,12 +6,12 @@ import os
 import time
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command, picture
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command, slurm_snapshot
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import one_line
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session, job_name
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import one_line
 
 from . import plan, program
-from .plan import Batch, Plan, Wish
+from .plan import Batch, LoadRequest, Plan
 from .results import SUITE
 
 # job, node, state, reason, seconds used; one line a task also where Slurm folds an array
@@ -48,19 +48,19 @@ def output(token: str, identifier: str = "%A_%a") -> str:
     return os.path.join(os.path.expanduser("~"), job_name(SUITE, token, identifier) + ".out")
 
 
-def submit(jobs: Session, tested: Sequence[str], wish: Wish, packed: str) -> Submitted:
+def submit(jobs: Session, tested: Sequence[str], request: LoadRequest, packed: str) -> Submitted:
     """Send an array for every kind of node; an array that Slurm refuses leaves its nodes alone, with the reason."""
-    seen = picture.take()
-    if not seen.answered:
-        return Submitted(Plan([], dict.fromkeys(tested, seen.silence)), [])
-    sent = plan.plan(tested, wish, seen.nodes, seen.partitions, plan.most_tasks(seen.config))
-    known, _ = look(jobs)
+    snapshot = slurm_snapshot.read_snapshot()
+    if not snapshot.answered:
+        return Submitted(Plan([], dict.fromkeys(tested, snapshot.silence)), [])
+    sent = plan.plan(tested, request, snapshot.nodes, snapshot.partitions, plan.most_tasks(snapshot.config))
+    known, _ = query_tasks(jobs)
     if known:
-        return found_again(sent, known)
+        return resumed(sent, known)
     accepted, identifiers, left = [], [], dict(sent.left)
     for batch in sent.batches:
-        arguments = program.arguments(wish.seconds, wish.memory_share, batch.gpus)
-        chosen = plan.options(batch, wish, seen.nodes, output(jobs.token))
+        arguments = program.arguments(request.seconds, request.memory_share, batch.gpus)
+        chosen = plan.options(batch, request, snapshot.nodes, output(jobs.token))
         answer = jobs.sbatch("load", chosen, program.script(packed, arguments))
         if answer.rc == 0:
             accepted.append(batch)
@@ -70,15 +70,15 @@ def submit(jobs: Session, tested: Sequence[str], wish: Wish, packed: str) -> Sub
     return Submitted(Plan(accepted, left), identifiers)
 
 
-def found_again(sent: Plan, known: Sequence[Task]) -> Submitted:
+def resumed(sent: Plan, known: Sequence[Task]) -> Submitted:
     """What was submitted by a call whose answer was lost: nodes that are busy with our own tasks are not left alone."""
-    taken = sorted({task.node for task in known if task.node})
-    left = {name: reason for name, reason in sent.left.items() if name not in taken}
-    batches = [Batch("", 0, taken), *sent.batches]
+    loaded_nodes = sorted({task.node for task in known if task.node})
+    left = {name: reason for name, reason in sent.left.items() if name not in loaded_nodes}
+    batches = [Batch("", 0, loaded_nodes), *sent.batches]
     return Submitted(Plan(batches, left), sorted({task.id.partition("_")[0] for task in known}))
 
 
-def look(jobs: Session) -> "tuple[List[Task], str]":
+def query_tasks(jobs: Session) -> "tuple[List[Task], str]":
     """All tasks that the queue knows, ended ones too as long as Slurm remembers them; and why it could not be asked."""
     argv = ["squeue", "--noheader", "--array", "--states=all", "--user=" + jobs.user, "--name=" + jobs.name("load")]
     answer = command.run([*argv, "--format=" + _FORMAT])
@@ -104,7 +104,7 @@ def seconds(text: str) -> int:
     return total + 86_400 * (int(days) if days.isdigit() else 0)
 
 
-def give_up_waiting(jobs: Session) -> None:
+def cancel_pending(jobs: Session) -> None:
     """Cancel what has not started."""
     jobs.cancel(["--state=PENDING", "--name=" + jobs.name("load")])
 
@@ -114,13 +114,13 @@ def cancel(jobs: Session) -> List[Task]:
     until = time.monotonic() + _LEAVING_S
     while True:
         jobs.cancel(["--name=" + jobs.name("load")])
-        found, _ = look(jobs)
-        still = [task for task in found if task.state in ACTIVE]
+        known, _ = query_tasks(jobs)
+        still = [task for task in known if task.state in ACTIVE]
         if not still or time.monotonic() > until:
             return still
         time.sleep(0.5)
 
 
-def as_dicts(found: Sequence[Task]) -> List[Dict[str, Any]]:
+def as_dicts(known_tasks: Sequence[Task]) -> List[Dict[str, Any]]:
     """For Ansible, each with whether it is still, or will be, on a node."""
-    return [dict(task._asdict(), active=task.state in ACTIVE) for task in found]
+    return [dict(task._asdict(), active=task.state in ACTIVE) for task in known_tasks]

@@ -7,13 +7,13 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import checkform
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checkform import FAIL, SKIP, Check
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import one_line
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import one_line
 
 from . import program
 
 SUITE, NAME = "burnin", "burn-completed"
 # ended by somebody, not by the node: nothing is proven, and nothing is wrong
-_TAKEN_AWAY = ("CANCELLED", "PREEMPTED", "REVOKED", "DEADLINE")
+_CANCELLED = ("CANCELLED", "PREEMPTED", "REVOKED", "DEADLINE")
 _WORDS = {
     "NODE_FAIL": "the node went down under load",
     "OUT_OF_MEMORY": "the kernel ended the load for want of memory",
@@ -44,24 +44,24 @@ def collect(path: str) -> str:
 
 def documents(node: str, outputs: Mapping[str, str]) -> List[Dict[str, Any]]:
     """What gpucheck measured in each job, under Slurm's name of the node."""
-    found = [program.document(out) for out in outputs.values()]
-    return [dict(said["result"], node=node) for said in found if said is not None]
+    parsed = [program.document(out) for out in outputs.values()]
+    return [dict(entry["result"], node=node) for entry in parsed if entry is not None]
 
 
-def judge(node: str, asked_s: float, jobs: Sequence[Job], outputs: Mapping[str, str]) -> List[Check]:
+def evaluate(node: str, asked_s: float, jobs: Sequence[Job], outputs: Mapping[str, str]) -> List[Check]:
     """The checks of one node. Two jobs met on it where one came free early: the worse of them counts."""
-    found = [of_job(node, asked_s, job, outputs.get(job.id, "")) for job in jobs]
-    ranked = sorted(found, key=lambda checks: any(check["status"] == FAIL for check in checks), reverse=True)
+    checks_by_job = [checks_of_job(node, asked_s, job, outputs.get(job.id, "")) for job in jobs]
+    ranked = sorted(checks_by_job, key=lambda checks: any(check["status"] == FAIL for check in checks), reverse=True)
     return ranked[0] if ranked else []
 
 
-def of_job(node: str, asked_s: float, job: Job, out: str) -> List[Check]:
+def checks_of_job(node: str, asked_s: float, job: Job, out: str) -> List[Check]:
     """What one job says; gpucheck's own checks under Slurm's name of the node."""
-    said: Optional[Dict[str, Any]] = program.document(out)
-    if said is None:
+    output: Optional[Dict[str, Any]] = program.document(out)
+    if output is None:
         return [without_result(node, asked_s, job, out)]
-    own = str(said["result"]["node"])
-    return [_renamed(check, own, node) for check in said["checks"]]
+    own = str(output["result"]["node"])
+    return [_renamed(check, own, node) for check in output["checks"]]
 
 
 def _renamed(check: Mapping[str, str], own: str, node: str) -> Check:
@@ -74,7 +74,7 @@ def without_result(node: str, asked_s: float, job: Job, out: str) -> Check:
     """No result: taken away from us, or the node's fault."""
     state = job.state.split(" ")[0]
     expected, used = "{:.0f}".format(asked_s), str(job.used_s)
-    if state in _TAKEN_AWAY:
+    if state in _CANCELLED:
         text = "ended after {} of {:.0f} s: {} in Slurm".format(used, asked_s, state.lower())
         return checkform.check(SUITE, NAME, node, SKIP, used, expected, "s", text)
     what = _WORDS.get(state) or "job {} left no result (Slurm: {})".format(job.id, state.lower() or "not seen")

@@ -38,14 +38,14 @@ def addresses() -> List[Dict[str, Any]]:
         links = json.loads(output(["ip", "-json", "address", "show", "up"]) or "[]")
     except ValueError:
         return []
-    found = []
+    result = []
     for link in links:
         if not link.get("ifname") or link["ifname"].startswith(PRIVATE):
             continue
         for entry in link.get("addr_info", []):
             if entry.get("scope") == "global" and not entry.get("temporary"):
                 network = ipaddress.ip_network("%s/%s" % (entry["local"], entry["prefixlen"]), strict=False)
-                found.append(
+                result.append(
                     {
                         "interface": link["ifname"],
                         "address": entry["local"],
@@ -53,18 +53,20 @@ def addresses() -> List[Dict[str, Any]]:
                         "mtu": link.get("mtu", 0),
                     }
                 )
-    return found
+    return result
 
 
 def names(expected: Dict[str, str], seconds: float = 5) -> Dict[str, Any]:
     """What differs from `expected` (address by name, '' where any will do): so the answer is short on a good node."""
-    answers, silent = look_up(list(expected), seconds)
+    answers, silent = resolve_all(list(expected), seconds)
     otherwise = {
-        name: found for name, found in answers.items() if found and expected[name] and expected[name] not in found
+        name: resolved
+        for name, resolved in answers.items()
+        if resolved and expected[name] and expected[name] not in resolved
     }
     return {
         "asked": len(expected),
-        "unresolved": [name for name, found in answers.items() if not found],
+        "unresolved": [name for name, resolved in answers.items() if not resolved],
         "silent": silent,
         "otherwise": otherwise,
         "called": reverse(expected),
@@ -72,7 +74,7 @@ def names(expected: Dict[str, str], seconds: float = 5) -> Dict[str, Any]:
     }
 
 
-def look_up(wanted: List[str], seconds: float) -> Tuple[Dict[str, List[str]], List[str]]:
+def resolve_all(wanted: List[str], seconds: float) -> Tuple[Dict[str, List[str]], List[str]]:
     """Addresses by name, and the names that the resolver was too slow for."""
     todo = queue.Queue()  # type: queue.Queue[str]
     for name in wanted:
@@ -94,8 +96,10 @@ def look_up(wanted: List[str], seconds: float) -> Tuple[Dict[str, List[str]], Li
     until = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(until - time.monotonic(), 0))
-    found = dict(answers)
-    return {name: found[name] for name in wanted if name in found}, [name for name in wanted if name not in found]
+    resolved = dict(answers)
+    return {name: resolved[name] for name in wanted if name in resolved}, [
+        name for name in wanted if name not in resolved
+    ]
 
 
 def resolve(name: str) -> List[str]:
@@ -117,4 +121,4 @@ def reverse(expected: Dict[str, str], hosts: str = "/etc/hosts") -> Dict[str, Li
         words = line.partition("#")[0].split()
         if len(words) > 1 and words[0] in wanted:
             called.setdefault(words[0], []).extend(words[1:])
-    return {address: found for address, found in called.items() if wanted[address] not in found}
+    return {address: aliases for address, aliases in called.items() if wanted[address] not in aliases}

@@ -64,9 +64,9 @@ def audit() -> List[str]:
 
 def interrupted() -> List[str]:
     """What dpkg had not written down yet when it was cut off."""
-    folder = "/var/lib/dpkg/updates"
+    directory = "/var/lib/dpkg/updates"
     try:
-        return [name for name in os.listdir(folder) if name.isdigit()]
+        return [name for name in os.listdir(directory) if name.isdigit()]
     except OSError:
         return []
 

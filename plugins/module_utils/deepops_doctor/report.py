@@ -9,28 +9,28 @@ from typing import Any, Dict, List
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import platform as node_platform
 
-from . import machine, network, outsiders, packages, services
+from . import host, network, packages, repositories, services
 
 
 def report(expected: Dict[str, str], ports: List[int], outside: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Everything, with the node's clock at the beginning and at the end."""
     begin = time.time()
     running = services.processes()
-    found = dict(
-        machine.identity(),
-        **machine.size(),
+    facts = dict(
+        host.identity(),
+        **host.size(),
         root=os.geteuid() == 0,
         python=platform.python_version(),
         platform=node_platform.os_release(),
-        disks=machine.disks(["/", "/var", "/tmp"]),
-        gpus=machine.gpus(),
-        secure_boot=machine.secure_boot(),
+        disks=host.disks(["/", "/var", "/tmp"]),
+        gpus=host.gpus(),
+        secure_boot=host.secure_boot(),
         addresses=network.addresses(),
         names=network.names(expected),
         packages=packages.state(),
         versions=packages.versions(),
-        users=machine.local_users(),
-        outside=outsiders.unreachable(outside),
+        users=host.local_users(),
+        outside=repositories.unreachable(outside),
         listeners=services.listeners(ports, running),
         time=services.time_service(running),
         firewalls=services.firewalls(),
@@ -38,5 +38,5 @@ def report(expected: Dict[str, str], ports: List[int], outside: List[Dict[str, A
         database=services.database(running),
         **node_platform.cgroup_facts(),
     )
-    found["clock"] = {"begin": begin, "end": time.time()}
-    return found
+    facts["clock"] = {"begin": begin, "end": time.time()}
+    return facts

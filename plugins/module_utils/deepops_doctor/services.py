@@ -21,14 +21,14 @@ STATE = "/var/lib/deepopsctl"
 LISTEN, STA_UNSYNC = "0A", 0x0040
 
 
-def processes(folder: str = "/proc") -> Dict[int, str]:
+def processes(proc: str = "/proc") -> Dict[int, str]:
     """Names of all processes."""
-    found = {}
-    for path in glob.glob(os.path.join(folder, "[0-9]*", "comm")):
+    names = {}
+    for path in glob.glob(os.path.join(proc, "[0-9]*", "comm")):
         name = read(path)
         if name:
-            found[int(path.split(os.sep)[-2])] = name
-    return found
+            names[int(path.split(os.sep)[-2])] = name
+    return names
 
 
 def listeners(ports: Iterable[int], running: Dict[int, str]) -> List[Dict[str, Any]]:
@@ -42,16 +42,16 @@ def listeners(ports: Iterable[int], running: Dict[int, str]) -> List[Dict[str, A
             if words[3] == LISTEN and port in wanted:
                 sockets[words[9]] = port
     owners = owners_of(set(sockets), running) if sockets else {}
-    found = {}
+    listening = {}
     for inode, port in sockets.items():
         pid = owners.get(inode, 0)
-        found[port, pid] = {"port": port, "pid": pid, "command": running.get(pid, "")}
-    return [found[key] for key in sorted(found)]
+        listening[port, pid] = {"port": port, "pid": pid, "command": running.get(pid, "")}
+    return [listening[key] for key in sorted(listening)]
 
 
 def owners_of(inodes: Any, running: Dict[int, str]) -> Dict[str, int]:
     """The process of each of these sockets."""
-    found = {}
+    owners = {}
     for pid in running:
         for path in glob.glob("/proc/%d/fd/*" % pid):
             try:
@@ -59,8 +59,8 @@ def owners_of(inodes: Any, running: Dict[int, str]) -> Dict[str, int]:
             except OSError:
                 continue
             if match and match.group(1) in inodes:
-                found[match.group(1)] = pid
-    return found
+                owners[match.group(1)] = pid
+    return owners
 
 
 def time_service(running: Dict[int, str]) -> Dict[str, Any]:
@@ -88,11 +88,11 @@ def is_synchronised() -> bool:
 def firewalls() -> List[str]:
     """Firewalls of the distribution that are active."""
     states = output(["systemctl", "is-active"] + list(FIREWALLS)).split()
-    found = [name for name, word in zip(FIREWALLS, states) if word == "active"]
-    if "ufw" in found and "ENABLED=yes" not in read("/etc/ufw/ufw.conf"):
+    active = [name for name, word in zip(FIREWALLS, states) if word == "active"]
+    if "ufw" in active and "ENABLED=yes" not in read("/etc/ufw/ufw.conf"):
         # the unit is active on every Ubuntu, whether or not it filters
-        found.remove("ufw")
-    return found
+        active.remove("ufw")
+    return active
 
 
 def database(running: Dict[int, str]) -> Dict[str, str]:

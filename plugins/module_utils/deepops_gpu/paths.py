@@ -6,13 +6,13 @@ import os
 from typing import Any, Mapping
 
 
-def home(folder: str, name: str, library: Mapping[str, Any]) -> str:
+def home(directory: str, name: str, library: Mapping[str, Any]) -> str:
     """The folder of one library: another version is another folder."""
-    return os.path.join(folder, "{}-{}".format(name, library["version"]))
+    return os.path.join(directory, "{}-{}".format(name, library["version"]))
 
 
-def loaded(folder: str, libraries: Mapping[str, Any], name: str) -> str:
+def loaded(directory: str, libraries: Mapping[str, Any], name: str) -> str:
     """The file that is loaded; '' where the library was not asked for."""
     if name not in libraries:
         return ""
-    return os.path.join(home(folder, name, libraries[name]), os.path.basename(libraries[name]["files"][0]))
+    return os.path.join(home(directory, name, libraries[name]), os.path.basename(libraries[name]["files"][0]))

@@ -24,7 +24,7 @@ def result(out: str) -> Optional[Dict[str, Any]]:
         return None
     try:
         document, _end = json.JSONDecoder().raw_decode(out, start)
-        found = document["results"][0]
+        entry = document["results"][0]
     except (ValueError, KeyError, IndexError):
         return None
-    return found if isinstance(found, dict) else None
+    return entry if isinstance(entry, dict) else None

@@ -9,30 +9,30 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import (
     confinement,
-    picture,
-    placement,
+    job_placement,
+    slurm_snapshot,
     slurmtext,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.picture import Picture
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.placement import Placement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import Check, failed, skipped
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.job_placement import Placement
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Running, Session
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import Verdict, failed, skipped
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurm_snapshot import SlurmSnapshot
 
-from . import between, isolation, measuring
+from . import isolation, measurement, multi_node
 from .inputs import Inputs
 
 SUITE = "gpu"
 # nodes at a time: each has one srun while it is measured, and the queue is asked about it every few seconds
 WORKERS = 48
-NOTHING, BETWEEN = "gpu-nodes", "gpu-all-reduce-nodes"
+NOTHING, MULTI_NODE = "gpu-nodes", "gpu-all-reduce-nodes"
 _TRIAL_S = 30
 _SUBMITTING_S = 1.0
 
 
-class Found(NamedTuple):
+class SuiteResult(NamedTuple):
     """Checks, and gpucheck's result of every node that gave one."""
 
-    checks: List[Verdict]
+    checks: List[Check]
     results: List[Dict[str, Any]]
 
 
@@ -79,73 +79,75 @@ class _Session(Session):
         return super().start(what, options, argv)
 
 
-def run(inputs: Inputs, jobs: Jobs) -> Found:
+def run(inputs: Inputs, jobs: Jobs) -> SuiteResult:
     """All nodes at the same time; whatever happens, no job is left."""
     if not inputs.tested:
         text = "none of these nodes has GPUs in cluster.yml: nothing to test"
         return _labelled([skipped(NOTHING, inputs.cluster, text)], [])
-    seen = picture.take()
-    if not seen.answered:
-        checks = [failed(measuring.NAME, name, seen.silence, "no job", "a result") for name in inputs.tested]
+    snapshot = slurm_snapshot.read_snapshot()
+    if not snapshot.answered:
+        checks = [failed(measurement.NAME, name, snapshot.silence, "no job", "a result") for name in inputs.tested]
         return _labelled(checks, [])
     try:
         with ThreadPoolExecutor(WORKERS) as pool:
-            found = list(pool.map(lambda name: _node(name, inputs, seen, jobs), inputs.tested))
-        results = [result for part in found for result in part.results]
-        last = _between(inputs, seen, jobs, results)
+            results_by_node = list(pool.map(lambda name: _node(name, inputs, snapshot, jobs), inputs.tested))
+        results = [result for part in results_by_node for result in part.results]
+        last = _multi_node(inputs, snapshot, jobs, results)
     finally:
         jobs.close()
-    return _labelled([*(check for part in found for check in part.checks), *last], results)
+    return _labelled([*(check for part in results_by_node for check in part.checks), *last], results)
 
 
-def _between(inputs: Inputs, seen: Picture, jobs: Jobs, results: List[Dict[str, Any]]) -> List[Verdict]:
+def _multi_node(inputs: Inputs, snapshot: SlurmSnapshot, jobs: Jobs, results: List[Dict[str, Any]]) -> List[Check]:
     """All-reduce between nodes goes into the first one's result; or why there is none."""
     if len(inputs.tested) < 2:
         return []
     if not inputs.nccl:
-        return [skipped(BETWEEN, inputs.cluster, between.NO_NCCL)]
+        return [skipped(MULTI_NODE, inputs.cluster, multi_node.NO_NCCL)]
     able = [result["node"] for result in results if result.get("gpus")]
-    together = between.choose({name: placement.choose(seen.nodes[name], seen.partitions) for name in able}, seen.nodes)
+    together = multi_node.choose(
+        {name: job_placement.choose(snapshot.nodes[name], snapshot.partitions) for name in able}, snapshot.nodes
+    )
     if together is None:
-        return [skipped(BETWEEN, inputs.cluster, between.TOO_FEW)]
-    session = jobs.long(seen.gpus(together.nodes[0]), seen.partitions[together.partition])
+        return [skipped(MULTI_NODE, inputs.cluster, multi_node.TOO_FEW)]
+    session = jobs.long(snapshot.gpus(together.nodes[0]), snapshot.partitions[together.partition])
     first = next(result for result in results if result["node"] == together.nodes[0])
     first["group"] = dict(
-        first.get("group") or {}, all_reduce_nodes=between.measure(session, inputs, together, seen.nodes)
+        first.get("group") or {}, all_reduce_nodes=multi_node.measure(session, inputs, together, snapshot.nodes)
     )
     return []
 
 
-def _labelled(checks: List[Verdict], results: List[Dict[str, Any]]) -> Found:
-    return Found([dict(check, suite=SUITE) for check in checks], results)
+def _labelled(checks: List[Check], results: List[Dict[str, Any]]) -> SuiteResult:
+    return SuiteResult([dict(check, suite=SUITE) for check in checks], results)
 
 
-def _node(name: str, inputs: Inputs, seen: Picture, jobs: Jobs) -> Found:
+def _node(name: str, inputs: Inputs, snapshot: SlurmSnapshot, jobs: Jobs) -> SuiteResult:
     """One node, from its place in the queue to its result."""
-    node = seen.nodes.get(name)
+    node = snapshot.nodes.get(name)
     if node is None:
         text = "Slurm does not know this node: `deepopsctl deploy` makes it known"
-        return Found([failed(measuring.NAME, name, text, "no job", "a result")], [])
-    if not seen.gpus(name):
+        return SuiteResult([failed(measurement.NAME, name, text, "no job", "a result")], [])
+    if not snapshot.gpus(name):
         text = "Slurm schedules no GPU here, cluster.yml declares {}".format(inputs.declared[name].cards)
-        return Found([failed(measuring.NAME, name, text, "no GPU", "a result")], [])
-    reason = seen.obstacles([name]).get(name) or ("" if placement.free_gpus(node) else "busy: no GPU is free")
+        return SuiteResult([failed(measurement.NAME, name, text, "no GPU", "a result")], [])
+    reason = snapshot.obstacles([name]).get(name) or ("" if job_placement.free_gpus(node) else "busy: no GPU is free")
     if reason:
         why = slurmtext.reason(node)
         text = "{}{}: no job was sent".format(reason, " ({})".format(why) if why else "")
-        return Found([*isolation.not_tried(name, text), skipped(measuring.NAME, name, text)], [])
+        return SuiteResult([*isolation.not_tried(name, text), skipped(measurement.NAME, name, text)], [])
     try:
-        return _tried(name, inputs, seen, jobs)
+        return _run_trials(name, inputs, snapshot, jobs)
     except Exception as error:  # noqa: BLE001 (one node's trouble is no other's)
-        return Found([measuring.lost(name, error).check], [])
+        return SuiteResult([measurement.lost(name, error).check], [])
 
 
-def _tried(name: str, inputs: Inputs, seen: Picture, jobs: Jobs) -> Found:
-    node, declared = seen.nodes[name], inputs.declared[name]
-    place = Placement(placement.choose(node, seen.partitions), [name])
+def _run_trials(name: str, inputs: Inputs, snapshot: SlurmSnapshot, jobs: Jobs) -> SuiteResult:
+    node, declared = snapshot.nodes[name], inputs.declared[name]
+    place = Placement(job_placement.choose(node, snapshot.partitions), [name])
     count = isolation.room(node)
-    told = isolation.ask(jobs.trials, place, count, declared.files)
-    checks = isolation.judge(name, told, count, confinement.uses_cgroups(seen.config), declared.sliced)
-    session = jobs.long(seen.gpus(name), seen.partitions[place.partition])
-    measured = measuring.measure(session, inputs, place, node)
-    return Found([*checks, measured.check], [measured.result] if measured.result else [])
+    answers = isolation.ask(jobs.trials, place, count, declared.files)
+    checks = isolation.evaluate(name, answers, count, confinement.uses_cgroups(snapshot.config), declared.sliced)
+    session = jobs.long(snapshot.gpus(name), snapshot.partitions[place.partition])
+    measured = measurement.measure(session, inputs, place, node)
+    return SuiteResult([*checks, measured.check], [measured.result] if measured.result else [])

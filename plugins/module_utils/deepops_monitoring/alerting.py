@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
-from . import moments
-from .telling import FAIL, PASS, SKIP, Verdict, check, names, one_line, skip, until
-from .web import Prometheus, Service, Silent
+from . import timestamps
+from .checks import FAIL, PASS, SKIP, Check, check, names, one_line, poll_until, skip
+from .web import NoAnswer, Prometheus, Service
 
 ANSWERS, KNOWN, ARRIVES, FORWARDED = "alertmanager-answers", "alertmanager-known", "alert-arrives", "alerts-forwarded"
 # Prometheus finds its Alertmanagers as it finds targets
@@ -33,13 +33,13 @@ class Route(NamedTuple):
         return '{}="{}"'.format(self.label, self.value)
 
 
-def judge(
+def evaluate(
     prometheus: Prometheus, alertmanager: Service, route: Route, monitor: str, cluster: str, token: str
-) -> List[Verdict]:
+) -> List[Check]:
     """All that is tried of alerts."""
     try:
         status = alertmanager.get("/api/v2/status")
-    except Silent as why:
+    except NoAnswer as why:
         rest = "Alertmanager does not answer"
         return [
             check(ANSWERS, monitor, FAIL, "no answer", "an answer", message=str(why)),
@@ -56,11 +56,11 @@ def judge(
     ]
 
 
-def _known(prometheus: Prometheus, alertmanager: Service, monitor: str) -> Verdict:
+def _known(prometheus: Prometheus, alertmanager: Service, monitor: str) -> Check:
     wanted = alertmanager.url.partition("://")[2].rstrip("/")
     try:
-        found = until(_KNOWN_S, prometheus.alertmanagers, lambda urls: any(wanted in url for url in urls))
-    except Silent as why:
+        found = poll_until(_KNOWN_S, prometheus.alertmanagers, lambda urls: any(wanted in url for url in urls))
+    except NoAnswer as why:
         return check(KNOWN, monitor, FAIL, "no answer", wanted, message=str(why))
     if any(wanted in url for url in found):
         return check(KNOWN, monitor, PASS, wanted, wanted)
@@ -68,7 +68,7 @@ def _known(prometheus: Prometheus, alertmanager: Service, monitor: str) -> Verdi
     return check(KNOWN, monitor, FAIL, names(found) or "nobody", wanted, message=text)
 
 
-def _arrives(alertmanager: Service, route: Route, config: str, cluster: str, token: str) -> Verdict:
+def _arrives(alertmanager: Service, route: Route, config: str, cluster: str, token: str) -> Check:
     # where nobody has an address, nobody can be called
     if route.matcher not in config and "_configs:" in config:
         # it would go to whoever is told of everything else
@@ -77,11 +77,11 @@ def _arrives(alertmanager: Service, route: Route, config: str, cluster: str, tok
     labels = {"alertname": NAME, route.label: route.value, "cluster": cluster, "validation": token}
     try:
         return _sent(alertmanager, route, labels, cluster)
-    except Silent as why:
+    except NoAnswer as why:
         return check(ARRIVES, cluster, FAIL, "an error", "arrived", message=str(why))
 
 
-def _sent(alertmanager: Service, route: Route, labels: Mapping[str, str], cluster: str) -> Verdict:
+def _sent(alertmanager: Service, route: Route, labels: Mapping[str, str], cluster: str) -> Check:
     def mine() -> List[Dict[str, Any]]:
         found: List[Dict[str, Any]] = alertmanager.get(
             "/api/v2/alerts", filter='validation="{}"'.format(labels["validation"])
@@ -91,13 +91,13 @@ def _sent(alertmanager: Service, route: Route, labels: Mapping[str, str], cluste
     started = time.monotonic()
     try:
         _post(alertmanager, labels, _LIVES_S)
-        found = until(_SHOWN_S, mine, bool, 0.2)
+        found = poll_until(_SHOWN_S, mine, bool, 0.2)
     finally:
         # ended before anyone is told, should it have gone the wrong way
         _post(alertmanager, labels, 0)
     took = time.monotonic() - started
     receivers = [entry["name"] for alert in found for entry in alert["receivers"]]
-    left = until(_SHOWN_S, mine, lambda alerts: not alerts, 0.2)
+    left = poll_until(_SHOWN_S, mine, lambda alerts: not alerts, 0.2)
     if not found:
         return check(ARRIVES, cluster, FAIL, "nothing", "arrived", message="what was sent to Alertmanager is not there")
     if receivers != [route.receiver]:
@@ -112,24 +112,24 @@ def _sent(alertmanager: Service, route: Route, labels: Mapping[str, str], cluste
 def _post(alertmanager: Service, labels: Mapping[str, str], seconds: float) -> None:
     now = time.time()
     text = "sent by `deepopsctl validate monitoring`; it ends by itself"
-    alert = {"labels": dict(labels), "annotations": {"summary": text}, "endsAt": moments.written(now + seconds)}
+    alert = {"labels": dict(labels), "annotations": {"summary": text}, "endsAt": timestamps.written(now + seconds)}
     if not seconds:
-        alert["startsAt"] = moments.written(now - 1)
+        alert["startsAt"] = timestamps.written(now - 1)
     alertmanager.post("/api/v2/alerts", [alert])
 
 
-def _forwarded(prometheus: Prometheus, alertmanager: Service, cluster: str) -> Verdict:
+def _forwarded(prometheus: Prometheus, alertmanager: Service, cluster: str) -> Check:
     """What fires in Prometheus is known to Alertmanager; one that has just started is sent it again after a minute."""
     query = 'ALERTS{{alertstate="firing"}} offset {:g}s and ALERTS{{alertstate="firing"}}'.format(_SENT_S)
 
-    def look() -> Tuple[int, List[Mapping[str, str]]]:
+    def compare() -> Tuple[int, List[Mapping[str, str]]]:
         firing = prometheus.query(query)
         there = [alert["labels"] for alert in alertmanager.get("/api/v2/alerts")]
         return len(firing), [labels for labels, _value in firing if not any(_same(labels, other) for other in there)]
 
     try:
-        count, missing = until(_SENT_S, look, lambda found: not found[1])
-    except Silent as why:
+        count, missing = poll_until(_SENT_S, compare, lambda state: not state[1])
+    except NoAnswer as why:
         return check(FORWARDED, cluster, FAIL, "an error", "forwarded", message=str(why))
     if not count:
         return check(FORWARDED, cluster, SKIP, message="no alert fires")

@@ -6,11 +6,15 @@ import getpass
 import time
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command, placement
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.picture import Picture
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import LOOK_S, Running, Session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command, job_placement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import (
+    POLL_INTERVAL_S,
+    Running,
+    Session,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurm_snapshot import SlurmSnapshot
 
-from .telling import FAIL, PASS, SKIP, Verdict, check, names, one_line, skip, until
+from .checks import FAIL, PASS, SKIP, Check, check, names, one_line, poll_until, skip
 from .web import Prometheus
 
 JOB, NODES, COUNT, SLURM = "job-metrics", "slurm-nodes-agree", "slurm-jobs-agree", "slurm-metrics"
@@ -38,14 +42,14 @@ class Trial(NamedTuple):
     measured: bool = True
 
 
-def hold(trial: Trial, seen: Picture) -> Tuple[List[Held], List[Verdict]]:
+def hold(trial: Trial, snapshot: SlurmSnapshot) -> Tuple[List[Held], List[Check]]:
     """Start a job on every node that has room; a skipped check for each of the others."""
-    known = [name for name in trial.compute if name in seen.nodes]
+    known = [name for name in trial.compute if name in snapshot.nodes]
     checks = [skip(JOB, name, "Slurm does not know this node") for name in trial.compute if name not in known]
-    obstacles = seen.obstacles(known)
+    obstacles = snapshot.obstacles(known)
     checks += [skip(JOB, name, reason + ": no job was sent") for name, reason in obstacles.items()]
     ready = [name for name in known if name not in obstacles]
-    places = placement.place(ready, seen.nodes, seen.partitions)
+    places = job_placement.place(ready, snapshot.nodes, snapshot.partitions)
     jobs = [
         # ends with its input: nothing is left where whoever started this is gone
         Held("job{}".format(number), place.nodes, trial.session.start("job{}".format(number), place.options(), ["cat"]))
@@ -71,10 +75,10 @@ def identified(trial: Trial, held: Held) -> Tuple[str, str, str]:
         if time.monotonic() > end:
             text = "the job did not start in time; Slurm's reason: {}".format(reason or "none given")
             return "", "", text if answer.rc == 0 else one_line(answer.said)
-        time.sleep(LOOK_S / 6)
+        time.sleep(POLL_INTERVAL_S / 6)
 
 
-def shown(trial: Trial, held: Held) -> List[Verdict]:
+def in_prometheus(trial: Trial, held: Held) -> List[Check]:
     """The job in Prometheus, with its user and account, from each of its nodes."""
     number, account, why = identified(trial, held)
     if not number:
@@ -83,22 +87,25 @@ def shown(trial: Trial, held: Held) -> List[Verdict]:
     wanted, user = set(held.nodes), getpass.getuser()
     started = time.monotonic()
 
-    def look() -> Dict[str, Mapping[str, str]]:
-        return {labels.get("node", ""): labels for labels, _value in trial.prometheus.query(_question(trial, number))}
+    def query_job() -> Dict[str, Mapping[str, str]]:
+        return {labels.get("node", ""): labels for labels, _value in trial.prometheus.query(_job_query(trial, number))}
 
-    found = until(trial.patience, look, lambda seen: wanted <= set(seen))
+    labels_by_node = poll_until(trial.patience, query_job, lambda seen: wanted <= set(seen))
     took = time.monotonic() - started
-    return [_one(trial, node, found.get(node), number, {"user": user, "account": account}, took) for node in held.nodes]
+    return [
+        _one(trial, node, labels_by_node.get(node), number, {"user": user, "account": account}, took)
+        for node in held.nodes
+    ]
 
 
-def _question(trial: Trial, number: str) -> str:
+def _job_query(trial: Trial, number: str) -> str:
     whose = 'deepops_job_info{{jobid="{}"}}'.format(number)
     return whose + " and on (node, jobid) deepops_job_cpus" if trial.measured else whose
 
 
 def _one(
     trial: Trial, node: str, labels: "Mapping[str, str] | None", number: str, wanted: Mapping[str, str], took: float
-) -> Verdict:
+) -> Check:
     if labels is None:
         text = "job {} ran there for {:.0f} s and is not in the metrics".format(number, took)
         return check(JOB, node, FAIL, "not seen", "seen", message=text)
@@ -113,7 +120,7 @@ def _one(
     return check(JOB, node, FAIL if wrong else PASS, "{:.0f}".format(took), "{:g}".format(trial.patience), "s", text)
 
 
-def agree(trial: Trial) -> List[Verdict]:
+def compare_with_slurm(trial: Trial) -> List[Check]:
     """Nodes and running jobs, as Prometheus has them and as Slurm itself says."""
     up = trial.prometheus.query("deepops_slurm_up")
     if not any(value == 1 for _labels, value in up):
@@ -123,40 +130,46 @@ def agree(trial: Trial) -> List[Verdict]:
     return [check(SLURM, trial.cluster, PASS, "up", "up"), _nodes(trial), _count(trial)]
 
 
-def _nodes(trial: Trial) -> Verdict:
-    def look() -> Tuple[Set[str], Set[str]]:
+def _nodes(trial: Trial) -> Check:
+    def read_nodes() -> Tuple[Set[str], Set[str]]:
         answer = command.run(["sinfo", "--noheader", "--Node", "--all", "--format=%N"])
-        shown = trial.prometheus.by("node", "count by (node) (deepops_slurm_node_state)")
-        return set(answer.out.split()), set(shown)
+        in_prometheus = trial.prometheus.by("node", "count by (node) (deepops_slurm_node_state)")
+        return set(answer.out.split()), set(in_prometheus)
 
-    slurm, shown = until(trial.patience, look, lambda both: both[0] == both[1], LOOK_S)
-    wrong = ["not in the metrics: {}".format(names(slurm - shown))] if slurm - shown else []
-    wrong += ["in the metrics only: {}".format(names(shown - slurm))] if shown - slurm else []
-    return check(NODES, trial.cluster, FAIL if wrong else PASS, len(shown), len(slurm), "nodes", "; ".join(wrong))
+    slurm, in_prometheus = poll_until(trial.patience, read_nodes, lambda both: both[0] == both[1], POLL_INTERVAL_S)
+    wrong = ["not in the metrics: {}".format(names(slurm - in_prometheus))] if slurm - in_prometheus else []
+    wrong += ["in the metrics only: {}".format(names(in_prometheus - slurm))] if in_prometheus - slurm else []
+    return check(
+        NODES, trial.cluster, FAIL if wrong else PASS, len(in_prometheus), len(slurm), "nodes", "; ".join(wrong)
+    )
 
 
-def _count(trial: Trial) -> Verdict:
+def _count(trial: Trial) -> Check:
     """Jobs come and go: what Prometheus shows must be a number that Slurm has said while we looked."""
-    said: List[int] = []
+    slurm_counts: List[int] = []
 
-    def look() -> int:
+    def query_count() -> int:
         answer = command.run(["squeue", "--noheader", "--all", "--array", "--states=RUNNING", "--format=%i"])
-        said.append(len(answer.out.split()))
-        shown = trial.prometheus.query('sum(deepops_slurm_jobs{state="running"}) or vector(0)')
-        return int(shown[0][1])
+        slurm_counts.append(len(answer.out.split()))
+        in_prometheus = trial.prometheus.query('sum(deepops_slurm_jobs{state="running"}) or vector(0)')
+        return int(in_prometheus[0][1])
 
-    shown = until(trial.patience, look, lambda count: fits(count, said), LOOK_S)
-    return counted(trial.cluster, shown, said)
+    in_prometheus = poll_until(trial.patience, query_count, lambda count: fits(count, slurm_counts), POLL_INTERVAL_S)
+    return counted(trial.cluster, in_prometheus, slurm_counts)
 
 
-def fits(shown: int, said: Sequence[int]) -> bool:
+def fits(in_prometheus: int, slurm_counts: Sequence[int]) -> bool:
     """Whether Slurm has had so many jobs at some moment."""
-    return min(said) <= shown <= max(said)
+    return min(slurm_counts) <= in_prometheus <= max(slurm_counts)
 
 
-def counted(cluster: str, shown: int, said: Sequence[int]) -> Verdict:
+def counted(cluster: str, in_prometheus: int, slurm_counts: Sequence[int]) -> Check:
     """What Prometheus shows, judged by all that Slurm has said."""
-    least, most = min(said), max(said)
+    least, most = min(slurm_counts), max(slurm_counts)
     expected = str(least) if least == most else "{} to {}".format(least, most)
-    text = "" if fits(shown, said) else "squeue has said {}, and Prometheus {}".format(expected, shown)
-    return check(COUNT, cluster, FAIL if text else PASS, shown, expected, "running jobs", text)
+    text = (
+        ""
+        if fits(in_prometheus, slurm_counts)
+        else "squeue has said {}, and Prometheus {}".format(expected, in_prometheus)
+    )
+    return check(COUNT, cluster, FAIL if text else PASS, in_prometheus, expected, "running jobs", text)

@@ -11,12 +11,12 @@ import urllib.parse
 import urllib.request
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .telling import one_line
+from .checks import one_line
 
 TIMEOUT_S = 10.0
 
 
-class Silent(Exception):  # noqa: N818 (no error of ours: the service gave no usable answer)
+class NoAnswer(Exception):  # noqa: N818 (no error of ours: the service gave no usable answer)
     """Why there is no answer, in words; `code` is HTTP's, 0 without any."""
 
     def __init__(self, why: str, code: int = 0) -> None:
@@ -33,37 +33,37 @@ class Service(NamedTuple):
     # the certificates that may vouch for it; the machine's own where this is ''
     ca: str = ""
 
-    def stranger(self) -> "Service":
+    def without_password(self) -> "Service":
         """The same, for somebody without the password."""
         return self._replace(user="", password="")
 
-    def get(self, path: str, timeout: float = TIMEOUT_S, **given: str) -> Any:
+    def get(self, path: str, timeout: float = TIMEOUT_S, **parameters: str) -> Any:
         """The JSON that a GET gives."""
-        return self._json(path, None, timeout, given)
+        return self._json(path, None, timeout, parameters)
 
     def post(self, path: str, document: Any, timeout: float = TIMEOUT_S) -> Any:
         """The JSON that a POST of JSON gives; None for an empty answer."""
         return self._json(path, json.dumps(document).encode(), timeout, {})
 
-    def refuses(self, path: str) -> int:
+    def http_status(self, path: str) -> int:
         """HTTP's code for a GET; 200 where it is answered."""
         try:
             self._read(path, None, TIMEOUT_S, {})
-        except Silent as why:
+        except NoAnswer as why:
             if not why.code:
                 raise
             return why.code
         return 200
 
-    def _json(self, path: str, data: Optional[bytes], timeout: float, given: Dict[str, str]) -> Any:
-        text = self._read(path, data, timeout, given)
+    def _json(self, path: str, data: Optional[bytes], timeout: float, parameters: Dict[str, str]) -> Any:
+        text = self._read(path, data, timeout, parameters)
         try:
             return json.loads(text) if text.strip() else None
         except ValueError:
-            raise Silent("{} answers with something else than JSON".format(self.url)) from None
+            raise NoAnswer("{} answers with something else than JSON".format(self.url)) from None
 
-    def _read(self, path: str, data: Optional[bytes], timeout: float, given: Dict[str, str]) -> str:
-        address = self.url + path + ("?" + urllib.parse.urlencode(given) if given else "")
+    def _read(self, path: str, data: Optional[bytes], timeout: float, parameters: Dict[str, str]) -> str:
+        address = self.url + path + ("?" + urllib.parse.urlencode(parameters) if parameters else "")
         request = urllib.request.Request(address, data)  # noqa: S310 (http or https: from the inventory)
         if data is not None:
             request.add_header("Content-Type", "application/json")
@@ -75,11 +75,11 @@ class Service(NamedTuple):
                 text: str = answer.read().decode("utf-8", "replace")
                 return text
         except urllib.error.HTTPError as error:
-            raise Silent(_refused(self.url, error), error.code) from None
+            raise NoAnswer(_refused(self.url, error), error.code) from None
         except urllib.error.URLError as error:
-            raise Silent("{} does not answer: {}".format(self.url, error.reason)) from None
+            raise NoAnswer("{} does not answer: {}".format(self.url, error.reason)) from None
         except OSError as error:
-            raise Silent("{} does not answer: {}".format(self.url, error.strerror or error)) from None
+            raise NoAnswer("{} does not answer: {}".format(self.url, error.strerror or error)) from None
 
     def _opener(self) -> urllib.request.OpenerDirector:
         # a site's proxy is not asked for what is on this machine
@@ -92,10 +92,10 @@ class Service(NamedTuple):
 def _refused(url: str, error: urllib.error.HTTPError) -> str:
     if error.code in (401, 403):
         return "{} refuses the password (HTTP {})".format(url, error.code)
-    said = one_line(error.read(2000).decode("utf-8", "replace"))
+    message = one_line(error.read(2000).decode("utf-8", "replace"))
     with contextlib.suppress(ValueError, AttributeError):
-        said = str(json.loads(said).get("error", said))
-    return "{} answers with HTTP {}: {}".format(url, error.code, said)
+        message = str(json.loads(message).get("error", message))
+    return "{} answers with HTTP {}: {}".format(url, error.code, message)
 
 
 Sample = Tuple[Dict[str, str], float]
@@ -121,15 +121,15 @@ class Prometheus(NamedTuple):
 
     def targets(self) -> List[Dict[str, Any]]:
         """What it scrapes."""
-        found: List[Dict[str, Any]] = self.service.get("/api/v1/targets", state="active")["data"]["activeTargets"]
-        return found
+        targets: List[Dict[str, Any]] = self.service.get("/api/v1/targets", state="active")["data"]["activeTargets"]
+        return targets
 
     def rules(self) -> List[Dict[str, Any]]:
         """Groups of rules, with how each went."""
-        found: List[Dict[str, Any]] = self.service.get("/api/v1/rules")["data"]["groups"]
-        return found
+        groups: List[Dict[str, Any]] = self.service.get("/api/v1/rules")["data"]["groups"]
+        return groups
 
     def alertmanagers(self) -> List[str]:
         """Where it sends alerts to."""
-        found = self.service.get("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
-        return [str(entry["url"]) for entry in found]
+        active = self.service.get("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
+        return [str(entry["url"]) for entry in active]

@@ -6,8 +6,8 @@ import time
 from typing import Callable, List, Mapping, NamedTuple, Sequence
 
 from . import command
+from .checks import FAIL, PASS, Check, check, failed, one_line, skipped
 from .slurmtext import Record
-from .verdict import FAIL, PASS, Verdict, failed, one_line, skipped, verdict
 
 RETRY_S = 20.0
 FORMAT = "JobID,JobName,User,Account,State,ExitCode"
@@ -39,7 +39,7 @@ def is_on(config: Record) -> bool:
     return config.get("AccountingStorageType", "") not in OFF
 
 
-def answers(cluster: str, config: Record, answer: command.Answer) -> Verdict:
+def answers(cluster: str, config: Record, answer: command.Answer) -> Check:
     """slurmdbd answers and knows this cluster."""
     # without a configuration (slurmctld is silent) slurmdbd is asked all the same
     if (config and not is_on(config)) or "not running a supported accounting_storage" in answer.said:
@@ -62,10 +62,10 @@ def answers(cluster: str, config: Record, answer: command.Answer) -> Verdict:
             ", ".join(known) or "none",
             name,
         )
-    return verdict("accounting-answers", cluster, PASS, name, name)
+    return check("accounting-answers", cluster, PASS, name, name)
 
 
-def association(cluster: str, user: str, answer: command.Answer) -> Verdict:
+def association(cluster: str, user: str, answer: command.Answer) -> Check:
     """The user may use at least one account."""
     if answer.rc != 0:
         return failed(
@@ -79,7 +79,7 @@ def association(cluster: str, user: str, answer: command.Answer) -> Verdict:
     if not accounts:
         text = "{} belongs to no account: sacctmgr add user {} account=NAME".format(user, user)
         return failed("accounting-association", cluster, text, "none", "an account for " + user)
-    return verdict("accounting-association", cluster, PASS, ", ".join(accounts), "an account for " + user)
+    return check("accounting-association", cluster, PASS, ", ".join(accounts), "an account for " + user)
 
 
 def parse(out: str) -> List[Row]:
@@ -123,34 +123,34 @@ def fetch(
         time.sleep(0.5)
 
 
-def judge(
+def evaluate(
     cluster: str, jobs: Sequence[Job], answer: command.Answer, user: str, accounts: Sequence[str]
-) -> List[Verdict]:
+) -> List[Check]:
     """One check for the jobs, one for the array's tasks."""
     if answer.rc != 0:
         names = ("accounting-jobs", "accounting-array")
         return [failed(name, cluster, "sacct: " + one_line(answer.said), "no answer", "records") for name in names]
     rows = parse(answer.out)
     plain = [job for job in jobs if not job.tasks]
-    wrong = [text for job in plain for text in faults(job, rows, user, accounts)]
+    wrong = [text for job in plain for text in problems(job, rows, user, accounts)]
     expected = "{} of {}".format(_count(len(plain), "job"), user)
-    found = sum(1 for job in plain if matching(job, rows))
-    checks = [_check("accounting-jobs", cluster, wrong, _count(found, "job"), expected)]
+    recorded = sum(1 for job in plain if matching(job, rows))
+    checks = [_check("accounting-jobs", cluster, wrong, _count(recorded, "job"), expected)]
     arrays = [job for job in jobs if job.tasks]
     for job in arrays:
         measured, expected = _count(len(matching(job, rows)), "task"), _count(job.tasks, "task")
-        checks.append(_check("accounting-array", cluster, faults(job, rows, user, accounts), measured, expected))
+        checks.append(_check("accounting-array", cluster, problems(job, rows, user, accounts), measured, expected))
     if not arrays:
         checks.append(skipped("accounting-array", cluster, "no job array ran to its end"))
     return checks
 
 
-def faults(job: Job, rows: Sequence[Row], user: str, accounts: Sequence[str]) -> List[str]:
+def problems(job: Job, rows: Sequence[Row], user: str, accounts: Sequence[str]) -> List[str]:
     """What the database has wrong about one job, in words."""
     own = matching(job, rows)
     if len(own) < max(job.tasks, 1):
         return ["{} (job {}): {} of {} records".format(job.what, job.id, len(own), max(job.tasks, 1))]
-    found = []
+    problems = []
     for row in own:
         tests: Mapping[str, bool] = {
             "user {} instead of {}".format(row.user, user): row.user != user,
@@ -160,13 +160,13 @@ def faults(job: Job, rows: Sequence[Row], user: str, accounts: Sequence[str]) ->
             not in job.states,
             "exit code {}".format(row.exit_code): job.states == ("COMPLETED",) and row.exit_code != "0:0",
         }
-        found += ["{} (job {}): {}".format(job.what, row.id, text) for text, is_wrong in tests.items() if is_wrong]
-    return found
+        problems += ["{} (job {}): {}".format(job.what, row.id, text) for text, is_wrong in tests.items() if is_wrong]
+    return problems
 
 
 def _count(number: int, word: str) -> str:
     return "{} {}{}".format(number, word, "" if number == 1 else "s")
 
 
-def _check(name: str, cluster: str, wrong: Sequence[str], measured: str, expected: str) -> Verdict:
-    return verdict(name, cluster, FAIL if wrong else PASS, measured, expected, message="; ".join(wrong[:5]))
+def _check(name: str, cluster: str, wrong: Sequence[str], measured: str, expected: str) -> Check:
+    return check(name, cluster, FAIL if wrong else PASS, measured, expected, message="; ".join(wrong[:5]))

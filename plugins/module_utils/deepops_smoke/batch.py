@@ -6,9 +6,9 @@ import os
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 from .accounting import Job
+from .checks import FAIL, PASS, SKIP, Check, check, failed, one_line
 from .session import Session, is_busy
 from .slurmtext import Record
-from .verdict import FAIL, PASS, SKIP, Verdict, failed, one_line, verdict
 
 MARK = "DEEPOPS-BATCH"
 TASKS = 3
@@ -63,13 +63,13 @@ def fetch(session: Session, what: str, files: Files) -> Tuple[str, str]:
     if outcome.ended and outcome.rc == 0:
         return outcome.out, ""
     # the reader's own complaint says more than srun's, that it failed
-    said = [line for line in outcome.why.splitlines() if not line.startswith("srun:")]
-    return outcome.out, one_line(said[0] if said else outcome.why)
+    messages = [line for line in outcome.why.splitlines() if not line.startswith("srun:")]
+    return outcome.out, one_line(messages[0] if messages else outcome.why)
 
 
-def output_check(node: str, job: Job, found: Sequence[Dict[str, str]], error: str) -> Verdict:
+def output_check(node: str, job: Job, output_lines: Sequence[Dict[str, str]], error: str) -> Check:
     """The batch job's own line arrived, written by the user."""
-    own = [line for line in found if line.get("job") == job.id and line.get("task") == "none"]
+    own = [line for line in output_lines if line.get("job") == job.id and line.get("task") == "none"]
     expected = "output of job {}".format(job.id)
     if not own:
         text = "the batch job ended, but its output is not on the node" + (": " + error if error else "")
@@ -82,26 +82,24 @@ def output_check(node: str, job: Job, found: Sequence[Dict[str, str]], error: st
             "uid " + own[0].get("user", "?"),
             "uid {}".format(os.getuid()),
         )
-    return verdict("batch-output", node, PASS, expected, expected)
+    return check("batch-output", node, PASS, expected, expected)
 
 
-def array_check(node: str, job: Job, found: Sequence[Dict[str, str]], error: str) -> Verdict:
+def array_check(node: str, job: Job, output_lines: Sequence[Dict[str, str]], error: str) -> Check:
     """Every task of the array ran, each with an index of its own."""
-    tasks = sorted(line.get("task", "") for line in found if line.get("job") == job.id)
+    tasks = sorted(line.get("task", "") for line in output_lines if line.get("job") == job.id)
     expected = ", ".join(str(number) for number in range(1, TASKS + 1))
     status = PASS if ", ".join(tasks) == expected else FAIL
     text = "" if status == PASS else "not every task of the array left its line" + (": " + error if error else "")
-    return verdict(
-        "job-array", node, status, "tasks " + (", ".join(tasks) or "none"), "tasks " + expected, message=text
-    )
+    return check("job-array", node, status, "tasks " + (", ".join(tasks) or "none"), "tasks " + expected, message=text)
 
 
-def _left(name: str, node: str, left: Tuple[str, str], allowed: float) -> Verdict:
+def _left(name: str, node: str, left: Tuple[str, str], allowed: float) -> Check:
     state, reason = left
     status = SKIP if state == "PENDING" and is_busy(reason) else FAIL
     # a prolog that looks at GPUs may take its time, and nothing is wrong then
     within = "in time" if state == "PENDING" else "within {:.0f} s (validate_smoke_run_timeout)".format(allowed)
-    return verdict(
+    return check(
         name,
         node,
         status,
@@ -111,7 +109,7 @@ def _left(name: str, node: str, left: Tuple[str, str], allowed: float) -> Verdic
     )
 
 
-def run(session: Session, node: str, partition: str) -> Tuple[List[Verdict], List[Job]]:
+def run(session: Session, node: str, partition: str) -> Tuple[List[Check], List[Job]]:
     """Submit a batch job and an array on one node, wait, read what they wrote there."""
     place = {"node": node, "partition": partition}
     single, many = path(session, "batch"), path(session, "array")
@@ -135,12 +133,12 @@ def run(session: Session, node: str, partition: str) -> Tuple[List[Verdict], Lis
     left = session.wait([job.id for job in submitted.values()])
     paths = [single] + [many + ".{}".format(number) for number in range(1, TASKS + 1)]
     text, error = fetch(session, "fetch", Files(node, partition, paths))
-    judges = {"batch-output": output_check, "job-array": array_check}
+    evaluators = {"batch-output": output_check, "job-array": array_check}
     for name, job in submitted.items():
-        judge = judges[name]
+        evaluate = evaluators[name]
         if job.id in left:
             checks.append(_left(name, node, left[job.id], session.run_timeout))
         else:
-            checks.append(judge(node, job, lines(text), error))
+            checks.append(evaluate(node, job, lines(text), error))
     good = [check["name"] for check in checks if check["status"] == PASS]
     return checks, [job for name, job in submitted.items() if name in good]

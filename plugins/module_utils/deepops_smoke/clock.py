@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple, Optional
 
-from .verdict import FAIL, PASS, WARN, Verdict, skipped, verdict
+from .checks import FAIL, PASS, WARN, Check, check, skipped
 
 # A second is what make, rsync and log readers notice; munge refuses credentials older than 300 s, and
 # tickets made by one node's clock and checked by another's fail well before that.
@@ -42,7 +42,7 @@ def between(node: Offset, submit: Offset) -> Offset:
     return Offset(node.low - submit.high, node.high - submit.low)
 
 
-def judge(node: str, lead: Optional[Offset], submit: str, reason: str = "") -> Verdict:
+def evaluate(node: str, lead: Optional[Offset], submit: str, reason: str = "") -> Check:
     """Warn or fail only where even the kindest reading of the measurement is too far off."""
     expected = "within {:g}".format(WARN_S)
     if lead is None:
@@ -52,4 +52,4 @@ def judge(node: str, lead: Optional[Offset], submit: str, reason: str = "") -> V
     if status != PASS:
         word = "ahead of" if lead.low > 0 else "behind"
         text = "the clock is at least {:.1f} s {} {}'s".format(lead.least, word, submit)
-    return verdict("clock", node, status, lead.text(), expected, "s", text)
+    return check("clock", node, status, lead.text(), expected, "s", text)

@@ -8,8 +8,8 @@ import time
 from typing import Dict, NamedTuple, Optional, Sequence
 
 # a user's own SQUEUE_FORMAT, SBATCH_PARTITION ... would change what the tools print and ask for
-FOREIGN = ("SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_")
-KEEP = ("SLURM_CONF", "SLURM_CONF_SERVER")
+REMOVED_PREFIXES = ("SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_")
+KEPT_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER")
 # what srun, sbatch and salloc read a reservation from
 RESERVATION = ("SLURM_RESERVATION", "SBATCH_RESERVATION", "SALLOC_RESERVATION")
 _reservation: Dict[str, str] = {}
@@ -43,11 +43,15 @@ def in_reservation() -> bool:
 
 def clean_environment(extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
     """The process environment without settings that steer Slurm's tools."""
-    kept = {key: value for key, value in os.environ.items() if key in KEEP or not key.startswith(FOREIGN)}
-    kept.update({"LC_ALL": "C.UTF-8", "PATH": kept.get("PATH", "") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"})
-    kept.update(_reservation)
-    kept.update(extra or {})
-    return kept
+    environment = {
+        key: value for key, value in os.environ.items() if key in KEPT_VARIABLES or not key.startswith(REMOVED_PREFIXES)
+    }
+    environment.update(
+        {"LC_ALL": "C.UTF-8", "PATH": environment.get("PATH", "") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
+    )
+    environment.update(_reservation)
+    environment.update(extra or {})
+    return environment
 
 
 def run(argv: Sequence[str], timeout: float = 15, stdin: str = "") -> Answer:

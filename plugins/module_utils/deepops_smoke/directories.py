@@ -5,12 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, List, Mapping, NamedTuple, Sequence
 
-from . import across, placement, probe
-from .across import Answers, Data
-from .placement import Placement
+from . import job_placement, probe, probe_jobs
+from .checks import PASS, Check, check, failed, skipped
+from .job_placement import Placement
+from .probe_jobs import Answers, Data
 from .session import Session
 from .slurmtext import Record
-from .verdict import PASS, Verdict, failed, skipped, verdict
 
 CHECK = "job-directories"
 EXPECTED = "own, mode 700, gone afterwards"
@@ -26,15 +26,19 @@ class Pair(NamedTuple):
 def run_pair(session: Session, label: str, place: Placement, wanted: Mapping[str, Any]) -> Pair:
     """The first job leaves marks; the second looks for them, and when the first has ended for what it left."""
     names = ["folder-a" + label, "folder-b" + label]
-    folder, private = str(wanted["folder"]), [str(path) for path in wanted["private"]]
-    holding = session.start(names[0], place.options(), across.argv("folders", session.token, "", folder, *private))
+    directory, private = str(wanted["folder"]), [str(path) for path in wanted["private"]]
+    holding = session.start(
+        names[0], place.options(), probe_jobs.argv("folders", session.token, "", directory, *private)
+    )
     holding.wait_for(probe.MARK, len(place.nodes), session.queue_timeout)
-    lines = across.parse(holding.text("out"))
+    lines = probe_jobs.parse(holding.text("out"))
     job = next((str(data[0].get("job", "")) for data in lines.values()), "")
     if not job:
         outcome = session.finish(names[0], holding)
-        return Pair(Answers({}, {node: across.trouble(outcome) for node in place.nodes}), Answers({}, {}))
-    looking = session.start(names[1], place.options(), across.argv("folders", session.token, job, folder, *private))
+        return Pair(Answers({}, {node: probe_jobs.trouble(outcome) for node in place.nodes}), Answers({}, {}))
+    looking = session.start(
+        names[1], place.options(), probe_jobs.argv("folders", session.token, job, directory, *private)
+    )
     looking.wait_for(probe.MARK, len(place.nodes), session.queue_timeout)
     holding.release()
     first = _answers(place, session.finish(names[0], holding))
@@ -43,8 +47,8 @@ def run_pair(session: Session, label: str, place: Placement, wanted: Mapping[str
 
 
 def _answers(place: Placement, outcome: Any) -> Answers:
-    lines = across.parse(outcome.out)
-    return Answers(lines, {node: across.trouble(outcome) for node in place.nodes if node not in lines})
+    lines = probe_jobs.parse(outcome.out)
+    return Answers(lines, {node: probe_jobs.trouble(outcome) for node in place.nodes if node not in lines})
 
 
 def run(
@@ -53,29 +57,29 @@ def run(
     nodes: Mapping[str, Record],
     partitions: Mapping[str, Record],
     wanted: Mapping[str, Any],
-) -> List[Verdict]:
+) -> List[Check]:
     """The check of every named node; those without room for two jobs are skipped."""
-    free = [name for name in names if placement.room_for_two(nodes[name])]
-    places = placement.place(free, nodes, partitions)
+    free = [name for name in names if job_placement.room_for_two(nodes[name])]
+    places = job_placement.place(free, nodes, partitions)
     checks = [skipped(CHECK, name, "busy: no room for two jobs") for name in names if name not in free]
     if not places:
         return checks
-    with ThreadPoolExecutor(across.WORKERS) as pool:
+    with ThreadPoolExecutor(probe_jobs.WORKERS) as pool:
         pairs = pool.map(lambda job: run_pair(session, str(job[0]), job[1], wanted), enumerate(places))
         for place, pair in zip(places, pairs):
-            checks += [judge(name, pair, wanted) for name in place.nodes]
+            checks += [evaluate(name, pair, wanted) for name in place.nodes]
     return checks
 
 
-def judge(node: str, pair: Pair, wanted: Mapping[str, Any]) -> Verdict:
+def evaluate(node: str, pair: Pair, wanted: Mapping[str, Any]) -> Check:
     """What the two jobs found on one node."""
     for answers in pair:
         if node in answers.troubles:
             what = answers.troubles[node]
-            return verdict(CHECK, node, what.status, message=what.message)
+            return check(CHECK, node, what.status, message=what.message)
     first, second = pair.first.lines.get(node, []), pair.second.lines.get(node, [])
     for line in [*first[:1], *second[:1]]:
-        text = fault(line)
+        text = problem(line)
         if text:
             return failed(CHECK, node, text, line.get("own", "") or "no SLURM_TMPDIR", EXPECTED)
     if len(second) < 2:
@@ -89,10 +93,10 @@ def judge(node: str, pair: Pair, wanted: Mapping[str, Any]) -> Verdict:
         return failed(CHECK, node, "{} is still there after its job's end".format(left), left, EXPECTED)
     also = [path for path in wanted["private"] if path != first[0].get("own")]
     text = "{} as well".format(" and ".join(also)) if also else "only $SLURM_TMPDIR: /tmp is the whole node's"
-    return verdict(CHECK, node, PASS, "own {}".format(first[0].get("own")), EXPECTED, message=text)
+    return check(CHECK, node, PASS, "own {}".format(first[0].get("own")), EXPECTED, message=text)
 
 
-def fault(line: Data) -> str:
+def problem(line: Data) -> str:
     """What is wrong with a job's own folder, as the job sees it."""
     own = line.get("own", "")
     if not own:

@@ -37,14 +37,14 @@ def nodes(
     slurm_nodes: Iterable[Mapping[str, Any]], hardware: Iterable[Mapping[str, Any]], expand: Expand
 ) -> Dict[str, Node]:
     """Every compute node of cluster.yml, in its order, with what hardware.yml knows about it."""
-    found: Dict[str, Node] = {}
+    result: Dict[str, Node] = {}
     stored = {name: entry for entry in hardware for name in expand(str(entry["names"]))}
     for entry in slurm_nodes:
         gpus = entry.get("gpus") or {}
         options = {str(key).lower(): value for key, value in (entry.get("slurm") or {}).items()}
         for name in expand(str(entry["names"])):
             known = stored.get(name, {})
-            found[name] = Node(
+            result[name] = Node(
                 name=name,
                 cpus=int(options.get("cpus") or known.get("cpus") or 0),
                 memory_mb=int(options.get("realmemory") or known.get("memory_mb") or 0),
@@ -53,16 +53,16 @@ def nodes(
                 gpus=int(gpus.get("count") or 0),
                 gres=str(gpus.get("gres") or ""),
             )
-    return found
+    return result
 
 
 def partitions(slurm_partitions: Iterable[Mapping[str, Any]], known: Iterable[str], expand: Expand) -> List[Partition]:
     """The partitions of cluster.yml; a node that was never deployed is not in slurm.conf, so not expected here."""
     deployed = set(known)
-    found = []
+    result = []
     for entry in slurm_partitions:
         options = {str(key).lower(): value for key, value in (entry.get("options") or {}).items()}
         limit = str(options.get("maxtime") or entry.get("max_time") or "")
         members = [name for name in expand(str(entry["nodes"])) if name in deployed]
-        found.append(Partition(str(entry["name"]), members, bool(entry.get("default")), slurmtext.minutes(limit)))
-    return found
+        result.append(Partition(str(entry["name"]), members, bool(entry.get("default")), slurmtext.minutes(limit)))
+    return result

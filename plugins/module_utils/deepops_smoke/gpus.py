@@ -5,12 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from . import across, placement, probe
-from .across import Answers, Data
-from .placement import Placement
+from . import job_placement, probe, probe_jobs
+from .checks import PASS, Check, check, failed, skipped
+from .job_placement import Placement
+from .probe_jobs import Answers, Data
 from .session import Session
 from .slurmtext import Record
-from .verdict import PASS, Verdict, failed, skipped, verdict
 
 DENIED = ("EPERM", "EACCES")
 
@@ -24,9 +24,9 @@ class Pair(NamedTuple):
 
 def device(data: Mapping[str, Any]) -> str:
     """Which GPUs of the node a job got: Slurm's own index, else the device files it could open."""
-    told = data.get("env", {}).get("SLURM_STEP_GPUS") or data.get("env", {}).get("SLURM_JOB_GPUS")
-    if told:
-        return str(told)
+    assigned = data.get("env", {}).get("SLURM_STEP_GPUS") or data.get("env", {}).get("SLURM_JOB_GPUS")
+    if assigned:
+        return str(assigned)
     opened = sorted(name for name, result in data.get("gpus", {}).items() if result not in DENIED)
     return ",".join(name.replace("nvidia", "") for name in opened)
 
@@ -38,17 +38,19 @@ def run_pair(session: Session, label: str, place: Placement, alone: Placement) -
     """
     joint = Placement(place.partition, place.nodes + alone.nodes)
     names = ["pair-a" + label, "pair-b" + label]
-    holding = session.start(names[0], joint.options(gpus=1), across.argv("gpu", "hold"))
+    holding = session.start(names[0], joint.options(gpus=1), probe_jobs.argv("gpu", "hold"))
     holding.wait_for(probe.MARK, len(joint.nodes), session.queue_timeout)
     second = Answers({}, {})
     if place.nodes and probe.MARK in holding.text("out"):
-        outcome = session.srun(names[1], place.options(gpus=1), across.argv("gpu", ""))
-        lines = across.parse(outcome.out)
-        second = Answers(lines, {node: across.trouble(outcome) for node in place.nodes if node not in lines})
+        outcome = session.srun(names[1], place.options(gpus=1), probe_jobs.argv("gpu", ""))
+        lines = probe_jobs.parse(outcome.out)
+        second = Answers(lines, {node: probe_jobs.trouble(outcome) for node in place.nodes if node not in lines})
     holding.release()
     outcome = session.finish(names[0], holding)
-    lines = across.parse(outcome.out)
-    return Pair(Answers(lines, {node: across.trouble(outcome) for node in joint.nodes if node not in lines}), second)
+    lines = probe_jobs.parse(outcome.out)
+    return Pair(
+        Answers(lines, {node: probe_jobs.trouble(outcome) for node in joint.nodes if node not in lines}), second
+    )
 
 
 def run_all(
@@ -58,12 +60,12 @@ def run_all(
     jobs = places(names, nodes, partitions)
     if not jobs:
         return merge([])
-    with ThreadPoolExecutor(across.WORKERS) as pool:
+    with ThreadPoolExecutor(probe_jobs.WORKERS) as pool:
         numbered = [(str(number), job) for number, job in enumerate(jobs)]
         first = merge(list(pool.map(lambda entry: run_pair(session, entry[0], *entry[1]), numbered)))
         joint = {node for two, one in jobs if len(two.nodes + one.nodes) > 1 for node in two.nodes + one.nodes}
         troubled = [node for node in names if node in joint and node in (*first.first.troubles, *first.second.troubles)]
-        again = [("-" + node, places([node], nodes, partitions)[0]) for node in troubled[: across.MOST_ALONE]]
+        again = [("-" + node, places([node], nodes, partitions)[0]) for node in troubled[: probe_jobs.MOST_ALONE]]
         second = list(pool.map(lambda entry: run_pair(session, entry[0], *entry[1]), again))
     return merge([first, *second])
 
@@ -72,15 +74,15 @@ def places(
     names: Sequence[str], nodes: Mapping[str, Record], partitions: Mapping[str, Record]
 ) -> List[Tuple[Placement, Placement]]:
     """For each job: the nodes with two free GPUs and those with one."""
-    found = []
-    for place in placement.place(names, nodes, partitions):
-        two = [n for n in place.nodes if placement.free_gpus(nodes[n]) > 1 and placement.room_for_two(nodes[n])]
+    pairs = []
+    for place in job_placement.place(names, nodes, partitions):
+        two = [n for n in place.nodes if job_placement.free_gpus(nodes[n]) > 1 and job_placement.room_for_two(nodes[n])]
         one = [node for node in place.nodes if node not in two]
-        found.append((Placement(place.partition, two), Placement(place.partition, one)))
-    return found
+        pairs.append((Placement(place.partition, two), Placement(place.partition, one)))
+    return pairs
 
 
-def assignment(node: str, first: Data, second: Data, total: int) -> Verdict:
+def assignment(node: str, first: Data, second: Data, total: int) -> Check:
     """One device each, told to the job by CUDA_VISIBLE_DEVICES, and not the same one twice."""
     got = [device(data) for data in (first, second) if data]
     visible = [str(data.get("env", {}).get("CUDA_VISIBLE_DEVICES", "")) for data in (first, second) if data]
@@ -98,15 +100,15 @@ def assignment(node: str, first: Data, second: Data, total: int) -> Verdict:
     text = "CUDA_VISIBLE_DEVICES={}".format(" and ".join(visible))
     if not second and total > 1:
         text += "; only one GPU was free: no second job to compare with"
-    return verdict("gpu-assignment", node, PASS, measured, expected, message=text)
+    return check("gpu-assignment", node, PASS, measured, expected, message=text)
 
 
-def judge(node: str, pair: Pair, total: int) -> Verdict:
+def evaluate(node: str, pair: Pair, total: int) -> Check:
     """The assignment check of one node, from the two jobs' answers."""
     for answers in (pair.first, pair.second):
         if node in answers.troubles:
             what = answers.troubles[node]
-            return verdict("gpu-assignment", node, what.status, message=what.message)
+            return check("gpu-assignment", node, what.status, message=what.message)
     first, second = pair.first.lines.get(node), pair.second.lines.get(node)
     if not first:
         return skipped("gpu-assignment", node, "no job with a GPU ran here")
@@ -121,7 +123,7 @@ def merge(pairs: Sequence[Pair]) -> Pair:
 def _joined(answers: Sequence[Answers]) -> Answers:
     """Later answers count: a node that answered alone is in no trouble any more."""
     lines: Dict[str, List[Data]] = {}
-    troubles: Dict[str, across.Trouble] = {}
+    troubles: Dict[str, probe_jobs.Trouble] = {}
     for entry in answers:
         lines.update(entry.lines)
         troubles.update(entry.troubles)

@@ -6,7 +6,7 @@ import os
 from typing import Any, Dict, Mapping
 
 from . import command
-from .verdict import PASS, Verdict, failed, one_line, skipped, verdict
+from .checks import PASS, Check, check, failed, one_line, skipped
 
 GOOD = "Success"
 
@@ -29,7 +29,7 @@ def decode(credential: str) -> str:
     return one_line(answer.said.replace("unmunge: Error: ", ""))
 
 
-def across(node: str, made: Mapping[str, Any], here: str, there: str, submit: str) -> Verdict:
+def across(node: str, made: Mapping[str, Any], here: str, there: str, submit: str) -> Check:
     """Judge both directions: `here` is the node's credential decoded on the submit host, `there` the reverse."""
     expected = "decodes both ways"
     if not made.get("credential"):
@@ -42,9 +42,9 @@ def across(node: str, made: Mapping[str, Any], here: str, there: str, submit: st
         text = "a credential of {} does not decode on {}: {}".format(submit, node, there)
         return failed("munge-across", node, text, there, expected)
     measured = expected if there else "decodes on {}".format(submit)
-    return verdict("munge-across", node, PASS, measured, expected if there else measured)
+    return check("munge-across", node, PASS, measured, expected if there else measured)
 
 
-def not_tried(node: str) -> Verdict:
+def not_tried(node: str) -> Check:
     """The check of a node that made no report."""
     return skipped("munge-across", node, "no report from the node")

@@ -8,10 +8,10 @@ import shutil
 from typing import Any, Dict, List, Sequence, Tuple
 
 from . import command, munge
-from .verdict import FAIL, PASS, Verdict, failed, one_line, skipped, verdict
+from .checks import FAIL, PASS, Check, check, failed, one_line, skipped
 
 
-def services(node: str, units: Sequence[str]) -> Tuple[List[Verdict], Dict[str, str]]:
+def services(node: str, units: Sequence[str]) -> Tuple[List[Check], Dict[str, str]]:
     """The units that this node's roles need are active; and the state of each."""
     if not units:
         return [], {}
@@ -28,20 +28,18 @@ def services(node: str, units: Sequence[str]) -> Tuple[List[Verdict], Dict[str, 
         )
     measured = ", ".join(unit for unit in units if unit not in bad) or "none"
     return [
-        verdict(
-            "services", node, FAIL if bad else PASS, measured + " active", ", ".join(units) + " active", message=text
-        )
+        check("services", node, FAIL if bad else PASS, measured + " active", ", ".join(units) + " active", message=text)
     ], states
 
 
-def munge_local(node: str) -> Tuple[Verdict, Dict[str, str]]:
+def munge_local(node: str) -> Tuple[Check, Dict[str, str]]:
     """A credential made here decodes here; and one for other nodes to decode."""
     made = munge.encode()
     if not made["credential"]:
         return failed("munge-local", node, "munge: " + made["error"], "no credential", "decodes"), made
     status = munge.decode(made["credential"])
     good = status.startswith(munge.GOOD)
-    check = verdict(
+    result = check(
         "munge-local",
         node,
         PASS if good else FAIL,
@@ -50,7 +48,7 @@ def munge_local(node: str) -> Tuple[Verdict, Dict[str, str]]:
         message="" if good else "unmunge: " + status,
     )
     # a credential decodes once on each host: the one that travels must be fresh for this host as well
-    return check, munge.encode()
+    return result, munge.encode()
 
 
 def slurm_version() -> str:
@@ -66,16 +64,16 @@ def slurm_version() -> str:
 def hardware() -> Dict[str, Any]:
     """CPUs, memory (MiB) as slurmd finds them now, and the GPU device files."""
     text = command.run(["slurmd", "-C"], timeout=10).out
-    found = dict(re.findall(r"(\w+)=(\S+)", text))
+    fields = dict(re.findall(r"(\w+)=(\S+)", text))
     return {
-        "cpus": int(found.get("CPUs", "0")),
-        "memory_mb": int(found.get("RealMemory", "0")),
+        "cpus": int(fields.get("CPUs", "0")),
+        "memory_mb": int(fields.get("RealMemory", "0")),
         "gpu_devices": len(glob.glob("/dev/nvidia[0-9]*")),
         "nvidia_smi": shutil.which("nvidia-smi") is not None,
     }
 
 
-def report(node: str, units: Sequence[str], compute: bool) -> Tuple[List[Verdict], Dict[str, Any]]:
+def report(node: str, units: Sequence[str], compute: bool) -> Tuple[List[Check], Dict[str, Any]]:
     """The node's checks, and the facts that only make sense beside other nodes'."""
     checks, states = services(node, units)
     local, credential = munge_local(node)

@@ -24,12 +24,12 @@ MEBIBYTE = 1024 * 1024
 
 def cpu_list(text: str) -> List[int]:
     """`0-2,5` as [0, 1, 2, 5]."""
-    found: List[int] = []
+    cpus: List[int] = []
     for part in text.strip().split(","):
         first, _dash, last = part.partition("-")
         if first:
-            found.extend(range(int(first), int(last or first) + 1))
-    return found
+            cpus.extend(range(int(first), int(last or first) + 1))
+    return cpus
 
 
 def node_cpus() -> List[int]:
@@ -73,7 +73,7 @@ def uuids() -> Optional[List[str]]:
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return None
-    count, found = ctypes.c_uint(), []
+    count, identifiers = ctypes.c_uint(), []
     if library.nvmlInit_v2() or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
         return None
     for index in range(count.value):
@@ -81,8 +81,8 @@ def uuids() -> Optional[List[str]]:
         # one that this job may not use is counted by some drivers, but not opened
         if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle)) == 0:
             library.nvmlDeviceGetUUID(handle, text, ctypes.c_uint(len(text)))
-            found.append(text.value.decode(errors="replace"))
-    return found
+            identifiers.append(text.value.decode(errors="replace"))
+    return identifiers
 
 
 def decode(credential: str) -> str:
@@ -105,7 +105,7 @@ def decode(credential: str) -> str:
     return status[0] if status else text.strip()
 
 
-def say(data: Dict[str, Any]) -> None:
+def report(data: Dict[str, Any]) -> None:
     """One line for the submit host."""
     environment = os.environ
     data["node"] = environment.get("SLURMD_NODENAME", "")
@@ -117,40 +117,40 @@ def say(data: Dict[str, Any]) -> None:
 
 def answer(credential: str) -> None:
     """Mode for every node: where am I, am I confined, does the cluster's key fit."""
-    say({"host": socket.gethostname(), "cpus": try_cpus(), "gpus": try_gpus(), "munge": decode(credential)})
+    report({"host": socket.gethostname(), "cpus": try_cpus(), "gpus": try_gpus(), "munge": decode(credential)})
 
 
 def gpu(hold: str, *files: str) -> None:
     """Mode for jobs with a GPU; with `hold` it stays until its input ends, so that two jobs overlap."""
     names = ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL")
     environment = {name: os.environ[name] for name in names if name in os.environ}
-    say({"gpus": try_gpus(*files), "env": environment, "uuids": uuids()})
+    report({"gpus": try_gpus(*files), "env": environment, "uuids": uuids()})
     if hold:
         sys.stdin.read()
 
 
-def own_folder() -> Dict[str, Any]:
+def own_directory() -> Dict[str, Any]:
     """$SLURM_TMPDIR as a job sees it, and whether something can be written there."""
     own = os.environ.get("SLURM_TMPDIR", "")
     try:
-        found = os.stat(own)
-        return {"own": own, "mode": "{:o}".format(stat.S_IMODE(found.st_mode)), "owner": found.st_uid}
+        status = os.stat(own)
+        return {"own": own, "mode": "{:o}".format(stat.S_IMODE(status.st_mode)), "owner": status.st_uid}
     except OSError as error:
         return {"own": own, "error": error.strerror}
 
 
-def folders(token: str, other: str, base: str, *private: str) -> None:
+def directories(token: str, other: str, base: str, *private: str) -> None:
     """Mode for two jobs at once: the first leaves marks and holds, `other` is its number for the second.
 
     The second says which marks it sees, and once more at the end of its input: what the first has left in `base`.
     """
-    looked = own_folder()
-    places = sorted({*private, looked["own"]} - {""})
+    report = own_directory()
+    places = sorted({*private, report["own"]} - {""})
     marks = {place: os.path.join(place, ".deepopsctl-{}".format(token)) for place in places}
     if other:
-        say(dict(looked, seen=[place for place in places if os.path.exists(marks[place])]))
+        report(dict(report, seen=[place for place in places if os.path.exists(marks[place])]))
         sys.stdin.read()
-        say({"left": left_over(base, other)})
+        report({"left": left_over(base, other)})
         return
     for place in places:
         try:
@@ -158,8 +158,8 @@ def folders(token: str, other: str, base: str, *private: str) -> None:
             with open(marks[place], "x"):
                 pass
         except OSError as error:
-            looked["error"] = "{}: {}".format(place, error.strerror)
-    say(looked)
+            report["error"] = "{}: {}".format(place, error.strerror)
+    report(report)
     sys.stdin.read()
     for mark in marks.values():
         # shared folders keep what a job leaves
@@ -187,12 +187,12 @@ def resident() -> int:
 def memory(most: str) -> None:
     """Take memory in steps of 10 MiB, saying how much is held; `end` only if nobody stopped it."""
     held = []
-    say({"held": 0, "resident": resident(), "end": False})
+    report({"held": 0, "resident": resident(), "end": False})
     for step in range(10, int(most) + 1, 10):
         held.append(b"x" * (10 * MEBIBYTE))
-        say({"held": step, "resident": resident(), "end": step + 10 > int(most)})
+        report({"held": step, "resident": resident(), "end": step + 10 > int(most)})
 
 
 if __name__ == "__main__":
-    MODES: Dict[str, Any] = {"answer": answer, "gpu": gpu, "memory": memory, "folders": folders}
+    MODES: Dict[str, Any] = {"answer": answer, "gpu": gpu, "memory": memory, "folders": directories}
     MODES[sys.argv[1]](*sys.argv[2:])

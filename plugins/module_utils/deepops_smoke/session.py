@@ -13,7 +13,7 @@ from . import command
 SUITE = "smoke"
 COMMENT = "deepopsctl validate {}: short, cancelled at its end"
 # how often a job that takes its time is looked for in the queue (seconds)
-LOOK_S = 3.0
+POLL_INTERVAL_S = 3.0
 # the scheduler looks at a new job within some seconds
 REASON_ATTEMPTS = 25
 # Slurm's reasons for a pending job that say "busy or limited now", not "broken"
@@ -197,7 +197,7 @@ class Session:
         """Wait for a started srun: not longer in the queue than allowed, not longer running than allowed."""
         began = time.monotonic()
         waited, state, reason = 0.0, "ended", ""
-        code = running.ended(LOOK_S)
+        code = running.ended(POLL_INTERVAL_S)
         while code is None:
             job_state, reason = self.queued(self.name(what))
             elapsed = time.monotonic() - began
@@ -208,7 +208,7 @@ class Session:
                 self.cancel(["--name=" + self.name(what)])
                 running.stop()
                 break
-            code = running.ended(LOOK_S)
+            code = running.ended(POLL_INTERVAL_S)
         return Outcome(state, -1 if code is None else code, running.text("out"), running.text("err"), reason)
 
     def sbatch(self, what: str, options: Sequence[str], script: str) -> command.Answer:

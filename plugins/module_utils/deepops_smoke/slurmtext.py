@@ -21,9 +21,9 @@ class Gres(NamedTuple):
 
 def record(line: str) -> Record:
     """One line of `scontrol -o show ...` as a dict."""
-    found = list(_KEY.finditer(line))
-    ends = [match.start() for match in found[1:]] + [len(line)]
-    return {match.group(1): line[match.end() : end].strip() for match, end in zip(found, ends)}
+    matches = list(_KEY.finditer(line))
+    ends = [match.start() for match in matches[1:]] + [len(line)]
+    return {match.group(1): line[match.end() : end].strip() for match, end in zip(matches, ends)}
 
 
 def records(text: str, key: str) -> Dict[str, Record]:
@@ -51,14 +51,14 @@ def reason(node: Mapping[str, str]) -> str:
 
 def gpus(gres: str) -> List[Gres]:
     """GPUs of a Gres= value: `gpu:a100:2(S:0),shard:8` gives one Gres('a100', 2)."""
-    found = []
+    entries = []
     for part in re.split(r",(?![^(]*\))", present(gres)):
         fields = part.split("(")[0].split(":")
         if fields[0] != "gpu":
             continue
         count = fields[-1] if fields[-1].isdigit() else "1"
-        found.append(Gres(fields[1] if len(fields) > 1 and not fields[1].isdigit() else "", int(count)))
-    return found
+        entries.append(Gres(fields[1] if len(fields) > 1 and not fields[1].isdigit() else "", int(count)))
+    return entries
 
 
 def gpu_count(gres: str) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional
 
 from . import command, slurmtext
+from .checks import FAIL, PASS, WARN, Check, check, failed, skipped
 from .expected import Node, Partition
 from .slurmtext import Record
-from .verdict import FAIL, PASS, WARN, Verdict, failed, skipped, verdict
 
 # flags in a node's State= that keep jobs away, and those that only postpone them
 OUT = ("DOWN", "DRAIN", "FAIL", "ERROR", "INVAL", "NOT_RESPONDING", "UNKNOWN", "FUTURE")
@@ -25,7 +25,7 @@ def is_up(node: Optional[Record]) -> bool:
     return not state.endswith("*") and not any(flag in state for flag in OUT + ("MAINT", "POWER"))
 
 
-def node_state(name: str, node: Optional[Record]) -> Verdict:
+def node_state(name: str, node: Optional[Record]) -> Check:
     """Registered, answering, not drained; a failure carries Slurm's own reason."""
     expected = "idle, mixed or allocated"
     if node is None:
@@ -40,10 +40,10 @@ def node_state(name: str, node: Optional[Record]) -> Verdict:
     # a node on trial is reserved for these very jobs
     later = [flag for flag in LATER if not (flag == "RESERVED" and command.in_reservation())]
     status = WARN if any(flag in state for flag in later) else PASS
-    return verdict("node-state", name, status, state.lower(), expected, message=reason)
+    return check("node-state", name, status, state.lower(), expected, message=reason)
 
 
-def node_cpus(want: Node, node: Record, found: Mapping[str, Any]) -> Verdict:
+def node_cpus(want: Node, node: Record, report: Mapping[str, Any]) -> Check:
     """CPUs: what Slurm schedules, what hardware.yml has, what slurmd finds on the node today."""
     has = slurmtext.number(node, "CPUTot")
     if not want.cpus:
@@ -56,20 +56,20 @@ def node_cpus(want: Node, node: Record, found: Mapping[str, Any]) -> Verdict:
             has,
             want.cpus,
         )
-    real = int(found.get("cpus") or has)
+    real = int(report.get("cpus") or has)
     if real < has:
         return failed("node-cpus", want.name, "the node has fewer CPUs today than hardware.yml says", real, want.cpus)
-    return verdict("node-cpus", want.name, PASS, has, want.cpus)
+    return check("node-cpus", want.name, PASS, has, want.cpus)
 
 
-def node_memory(want: Node, node: Record, found: Mapping[str, Any]) -> Verdict:
+def node_memory(want: Node, node: Record, report: Mapping[str, Any]) -> Check:
     """Memory that Slurm may hand out: never more than there is, not much less."""
     name, has = want.name, slurmtext.number(node, "RealMemory")
     if not want.memory_mb:
         return skipped("node-memory", name, "hardware.yml does not know this node")
     expected = "{}{}".format("" if want.exact_memory else "at most ", want.memory_mb)
     status, message = PASS, ""
-    real = int(found.get("memory_mb") or 0)
+    real = int(report.get("memory_mb") or 0)
     if want.exact_memory and has != want.memory_mb:
         status, message = FAIL, "Slurm has another RealMemory than cluster.yml sets"
     elif has > want.memory_mb:
@@ -78,10 +78,10 @@ def node_memory(want: Node, node: Record, found: Mapping[str, Any]) -> Verdict:
         status, message = FAIL, "the node has {} MiB today, less than Slurm promises jobs".format(real)
     elif has < want.memory_mb * LEAST_SHARE:
         status, message = WARN, "much of the node's memory is not given to jobs"
-    return verdict("node-memory", name, status, has, expected, "MiB", message)
+    return check("node-memory", name, status, has, expected, "MiB", message)
 
 
-def node_gpus(want: Node, node: Record, found: Mapping[str, Any]) -> Verdict:
+def node_gpus(want: Node, node: Record, report: Mapping[str, Any]) -> Check:
     """GPUs that Slurm schedules, their type, and the device files the node has."""
     measured, expected = _gpus_text(node.get("Gres", "")), _gpus_text(want.gres)
     if not want.gres and want.gpus:
@@ -90,13 +90,13 @@ def node_gpus(want: Node, node: Record, found: Mapping[str, Any]) -> Verdict:
         return failed(
             "node-gpus", want.name, "Slurm schedules other GPUs than cluster.yml declares", measured, expected
         )
-    devices = found.get("gpu_devices")
+    devices = report.get("gpu_devices")
     # slices of a GPU (MIG: `1g.10gb`) that are declared as if they were GPUs share its device file
     sliced = "g." in want.gpu_type
     if want.gpus and devices is not None and int(devices) < want.gpus and not sliced:
         text = "the node has fewer GPU device files (/dev/nvidia*) than GPUs declared"
         return failed("node-gpus", want.name, text, "{} device files".format(devices), expected)
-    return verdict("node-gpus", want.name, PASS, measured, expected)
+    return check("node-gpus", want.name, PASS, measured, expected)
 
 
 def _gpus_text(gres: str) -> str:
@@ -105,27 +105,27 @@ def _gpus_text(gres: str) -> str:
 
 def node_checks(
     wanted: Mapping[str, Node], nodes: Mapping[str, Record], reports: Mapping[str, Mapping[str, Any]]
-) -> List[Verdict]:
+) -> List[Check]:
     """State and counts of every node."""
-    found = []
+    checks = []
     for name, want in wanted.items():
         node, report = nodes.get(name), reports.get(name, {})
-        found.append(node_state(name, node))
+        checks.append(node_state(name, node))
         if node is not None:
-            found += [
+            checks += [
                 node_cpus(want, node, report),
                 node_memory(want, node, report),
                 node_gpus(want, node, report),
             ]
-    return found
+    return checks
 
 
-def partition_checks(wanted: List[Partition], has: Mapping[str, Record], nodes: Mapping[str, Record]) -> List[Verdict]:
+def partition_checks(wanted: List[Partition], has: Mapping[str, Record], nodes: Mapping[str, Record]) -> List[Check]:
     """Every partition of cluster.yml: there, up, with its nodes, default flag and time limit."""
-    found = [_partition(want, has.get(want.name), _members(want.name, nodes)) for want in wanted]
+    checks = [_partition(want, has.get(want.name), _members(want.name, nodes)) for want in wanted]
     unknown = sorted(set(has) - {want.name for want in wanted})
-    found += [
-        verdict(
+    checks += [
+        check(
             "partition",
             name,
             WARN,
@@ -135,14 +135,14 @@ def partition_checks(wanted: List[Partition], has: Mapping[str, Record], nodes: 
         )
         for name in unknown
     ]
-    return found
+    return checks
 
 
 def _members(partition: str, nodes: Mapping[str, Record]) -> List[str]:
     return [name for name, node in nodes.items() if partition in node.get("Partitions", "").split(",")]
 
 
-def _partition(want: Partition, has: Optional[Record], members: List[str]) -> Verdict:
+def _partition(want: Partition, has: Optional[Record], members: List[str]) -> Check:
     if has is None:
         return failed("partition", want.name, "Slurm has no such partition", "missing", "up")
     wrong: Dict[str, str] = {}
@@ -161,7 +161,7 @@ def _partition(want: Partition, has: Optional[Record], members: List[str]) -> Ve
         wrong["time"] = "time limit {}, not {}".format(has.get("MaxTime"), limit)
     expected = "{} nodes, up".format(len(want.nodes))
     status = FAIL if wrong else PASS
-    return verdict(
+    return check(
         "partition",
         want.name,
         status,

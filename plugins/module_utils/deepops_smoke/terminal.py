@@ -14,7 +14,7 @@ import time
 from typing import Dict, NamedTuple, Sequence
 
 
-class Talk(NamedTuple):
+class TerminalOutput(NamedTuple):
     """What appeared on the terminal; rc None when the command had to be stopped."""
 
     rc: object
@@ -34,7 +34,9 @@ def _read(master: int, timeout: float) -> str:
         raise
 
 
-def type_into(argv: Sequence[str], typed: str, answer: str, environment: Dict[str, str], timeout: float) -> Talk:
+def type_into(
+    argv: Sequence[str], typed: str, answer: str, environment: Dict[str, str], timeout: float
+) -> TerminalOutput:
     """Start argv on a new terminal, type a line at the prompt (again if it got lost), until `answer` appears."""
     master, slave = pty.openpty()
     # wide, so that what was typed is not wrapped; dumb, so that no colours and no bracketed paste come back
@@ -59,12 +61,12 @@ def type_into(argv: Sequence[str], typed: str, answer: str, environment: Dict[st
             if process.poll() is not None:
                 text += _read(master, 0.1)
                 break
-        return _goodbye(process, master, text, typed_at > 0)
+        return _finish(process, master, text, typed_at > 0)
     finally:
         os.close(master)
 
 
-def _goodbye(process: "subprocess.Popen[bytes]", master: int, text: str, prompted: bool) -> Talk:
+def _finish(process: "subprocess.Popen[bytes]", master: int, text: str, prompted: bool) -> TerminalOutput:
     until = time.monotonic() + 5
     if process.poll() is None:
         os.write(master, b"exit\n")
@@ -73,5 +75,5 @@ def _goodbye(process: "subprocess.Popen[bytes]", master: int, text: str, prompte
     if process.poll() is None:
         process.terminate()
         process.wait(5)
-        return Talk(None, text, prompted)
-    return Talk(process.returncode, text, prompted)
+        return TerminalOutput(None, text, prompted)
+    return TerminalOutput(process.returncode, text, prompted)

@@ -14,16 +14,16 @@ import socket
 import sys
 from typing import Any, Dict, List, Optional
 
-from . import acts, children, rates
+from . import agent_operations, children, rates
 
 MARK = "DEEPOPS-STORAGE "
 HELLO = "hello"
 # removing what the trials made, when nobody gives a time for it
 _LEAVING_S = 20.0
-DO = {**acts.ACTS, **rates.ACTS}
+OPERATIONS = {**agent_operations.OPERATIONS, **rates.OPERATIONS}
 
 
-class Gone(Exception):  # noqa: N818 (no error: the job's end)
+class JobEnded(Exception):  # noqa: N818 (no error: the job's end)
     """The job is being ended."""
 
 
@@ -38,7 +38,7 @@ class Agent:
     def serve(self, source: int) -> None:
         """Do what comes in until it ends; then, or when the job is ended, leave nothing behind."""
         pending = b""
-        self.say({"n": HELLO, "pid": os.getpid()})
+        self.send({"n": HELLO, "pid": os.getpid()})
         try:
             while True:
                 select.select([source], [], [])
@@ -48,10 +48,10 @@ class Agent:
                 *lines, pending = (pending + data).split(b"\n")
                 for line in lines:
                     self.handle(line)
-        except Gone:
+        except JobEnded:
             pass
         finally:
-            self.leave()
+            self.clean_up()
 
     def handle(self, line: bytes) -> None:
         """One order, if it is for this node."""
@@ -61,56 +61,59 @@ class Agent:
             return
         wanted = order.get("to")
         if wanted is None or self.node in wanted:
-            self.say(dict(self.obey(order), n=order["n"]))
+            self.send(dict(self.execute(order), n=order["n"]))
 
-    def obey(self, order: Dict[str, Any]) -> Dict[str, Any]:
+    def execute(self, order: Dict[str, Any]) -> Dict[str, Any]:
         """What came of an order."""
         act, limit = order["act"], float(order["limit"])
         # texts may name this node and the one whose files it reads
-        given = _fill(order.get("with") or {}, dict((order.get("each") or {}).get(self.node) or {}, node=self.node))
+        parameters = _fill_names(
+            order.get("with") or {}, dict((order.get("each") or {}).get(self.node) or {}, node=self.node)
+        )
         if act == "mine":
-            self._folders = sorted({*self._folders, *given["folders"]})
+            self._folders = sorted({*self._folders, *parameters["directories"]})
             return {}
         if act == "release":
-            held = self._held.pop(given["key"], None)
+            held = self._held.pop(parameters["key"], None)
             return {"released": held.end() if held else False}
         if act == "hold":
-            key = given.pop("key")
-            self._held[key] = children.Child(lambda: acts.hold(**given), acts.wait)
+            key = parameters.pop("key")
+            self._held[key] = children.Child(lambda: agent_operations.hold(**parameters), agent_operations.wait)
             return self._held[key].result(limit)
-        return children.attempt(lambda: DO[act](**given), limit)
+        return children.attempt(lambda: OPERATIONS[act](**parameters), limit)
 
-    def leave(self) -> None:
+    def clean_up(self) -> None:
         """End what is held, remove what was made."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         for held in self._held.values():
             held.end()
         if self._folders:
-            children.attempt(lambda: acts.remove(self._folders), _LEAVING_S)
+            children.attempt(lambda: agent_operations.remove(self._folders), _LEAVING_S)
 
-    def say(self, answer: Dict[str, Any]) -> None:
+    def send(self, answer: Dict[str, Any]) -> None:
         """One line for whoever gave the order."""
         text = MARK + json.dumps(dict(answer, node=self.node)) + "\n"
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
         except OSError as error:
-            raise Gone from error
+            raise JobEnded from error
 
 
-def _fill(given: Dict[str, Any], names: Dict[str, str]) -> Dict[str, Any]:
+def _fill_names(parameters: Dict[str, Any], names: Dict[str, str]) -> Dict[str, Any]:
     return {
-        key: value.format(**names) if isinstance(value, str) and "{" in value else value for key, value in given.items()
+        key: value.format(**names) if isinstance(value, str) and "{" in value else value
+        for key, value in parameters.items()
     }
 
 
-def _go(_number: int, _frame: Optional[object]) -> None:
-    raise Gone
+def _end_job(_number: int, _frame: Optional[object]) -> None:
+    raise JobEnded
 
 
 def main(node: str = "") -> None:
     """Serve the standard input."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _go)
+        signal.signal(number, _end_job)
     Agent(node or os.environ.get("SLURMD_NODENAME", "") or socket.gethostname()).serve(0)

@@ -32,21 +32,21 @@ class Child:
         # both sides say so: whoever comes first, it is done before anyone ends the group
         with contextlib.suppress(OSError):
             os.setpgid(self.pid, self.pid)
-        self._reading, self._said = reading, b""
+        self._reading, self._output = reading, b""
 
     def result(self, limit: float) -> Result:
         """Its answer: what it found, `error` with `errno`, or `hung` where there is none within `limit` seconds."""
         until = time.monotonic() + limit
-        while b"\n" not in self._said:
+        while b"\n" not in self._output:
             ready, _, _ = select.select([self._reading], [], [], max(0, until - time.monotonic()))
             if not ready:
                 return {"hung": round(limit, 1)}
             data = os.read(self._reading, 65536)
             if not data:
                 return {"error": "the process ended without an answer", "errno": ""}
-            self._said += data
-        found: Result = json.loads(self._said)
-        return found
+            self._output += data
+        answer: Result = json.loads(self._output)
+        return answer
 
     def end(self) -> bool:
         """Stop it; False where the kernel does not let it go."""
@@ -83,14 +83,14 @@ def _live(do: Callable[[], Result], stay: Optional[Callable[[], None]], writing:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         try:
-            found = do()
+            answer = do()
         except OSError as error:
             name = errno.errorcode.get(error.errno or 0, "")
             where = " ({})".format(error.filename) if error.filename else ""
-            found = {"error": (error.strerror or str(error)) + where, "errno": name}
+            answer = {"error": (error.strerror or str(error)) + where, "errno": name}
         except Exception as error:  # noqa: BLE001 (told, not lost with the process)
-            found = {"error": repr(error), "errno": ""}
-        os.write(writing, json.dumps(found).encode() + b"\n")
+            answer = {"error": repr(error), "errno": ""}
+        os.write(writing, json.dumps(answer).encode() + b"\n")
         if stay:
             stay()
         code = 0

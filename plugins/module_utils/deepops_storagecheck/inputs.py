@@ -35,11 +35,11 @@ class Expected(NamedTuple):
 
     @property
     def served_here(self) -> bool:
-        """Whether this machine is the server: it has its own folder there, not a mount of NFS."""
+        """Whether this machine is the server: it has its own directory there, not a mount of NFS."""
         return self.type == "nfs" and self.fstype in ("", "none")
 
     @property
-    def kind(self) -> str:
+    def type_text(self) -> str:
         """Its type in words: for a disk what is on it."""
         return self.type if self.fstype in ANY_TYPE else self.fstype
 
@@ -71,12 +71,12 @@ def expected(entries: Sequence[Mapping[str, Any]]) -> List[Expected]:
 
 def by_node(wanted: Sequence[Mapping[str, Any]]) -> Dict[str, List[Expected]]:
     """Entries with their `nodes`, turned round."""
-    found: Dict[str, List[Expected]] = {}
+    entries: Dict[str, List[Expected]] = {}
     for entry in wanted:
         (one,) = expected([{key: value for key, value in entry.items() if key != "nodes"}])
         for node in entry["nodes"]:
-            found.setdefault(node, []).append(one)
-    return found
+            entries.setdefault(node, []).append(one)
+    return entries
 
 
 def seen(reports: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Dict[str, Dict[str, Seen]]:

@@ -10,9 +10,9 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import 
 
 def differences(wanted: Mapping[str, Any]) -> List[str]:
     """What `deploy storage` would still have to set on this file system; it is asked, and nothing is set."""
-    machine, noted = quota_setting.Machine(), node_changes.Noted(True)
-    for export in quota_setting.look([wanted], machine):
-        quota_setting.enforce(export, machine, noted)
+    kernel, noted = quota_setting.Host(), node_changes.Noted(True)
+    for export in quota_setting.read_exports([wanted], kernel):
+        quota_setting.enforce(export, kernel, noted)
         quota_setting.set_grace(export, noted)
         quota_setting.set_limits([export], [], noted)
     return ["{}: {}".format(change["name"], change.get("detail") or change["action"]) for change in noted.changes]

@@ -34,7 +34,7 @@ ACDIRMAX = 60.0
 
 
 class Mounted(NamedTuple):
-    """One line of mountinfo; `root` is the mounted folder inside its file system."""
+    """One line of mountinfo; `root` is the mounted directory inside its file system."""
 
     path: str
     type: str
@@ -53,15 +53,15 @@ class Difference(NamedTuple):
 
 def parse(text: str) -> List[Mounted]:
     """All mounts, in the kernel's order: what was mounted over another one comes later."""
-    found = []
+    mounts = []
     for line in text.splitlines():
         left, separator, right = line.partition(" - ")
         fields, more = left.split(" "), right.split(" ")
         if not separator or len(fields) < 6 or len(more) < 3:
             continue
         options = tuple(dict.fromkeys([*fields[5].split(","), *more[2].split(",")]))
-        found.append(Mounted(_plain(fields[4]), more[0], _plain(more[1]), _plain(fields[3]), options))
-    return found
+        mounts.append(Mounted(_unescaped(fields[4]), more[0], _unescaped(more[1]), _unescaped(fields[3]), options))
+    return mounts
 
 
 def on_top(mounted: Sequence[Mounted], path: str) -> Optional[Mounted]:
@@ -71,48 +71,48 @@ def on_top(mounted: Sequence[Mounted], path: str) -> Optional[Mounted]:
 
 
 def below(mounted: Sequence[Mounted], path: str) -> str:
-    """The mount point that a folder belongs to while nothing is mounted on it."""
+    """The mount point that a directory belongs to while nothing is mounted on it."""
     holders = [entry.path for entry in mounted if path == entry.path or path.startswith(entry.path.rstrip("/") + "/")]
     return max((holder for holder in holders if holder != path), key=len, default="/")
 
 
-def wrong_kind(found: Mounted, fstype: str, source: str) -> Optional[Difference]:
-    """The right type from the right place? A folder's own name is not in the kernel's table: see `same_folder`."""
-    if fstype not in ANY_TYPE and found.type not in _KERNELS.get(fstype, (fstype,)):
+def wrong_mount(mount: Mounted, fstype: str, source: str) -> Optional[Difference]:
+    """The right type from the right place? A directory's own name is not in the kernel's table: see `same_folder`."""
+    if fstype not in ANY_TYPE and mount.type not in _KERNELS.get(fstype, (fstype,)):
         return Difference(
-            found.type, fstype, "it is a file system of type {}, from {}".format(found.type, found.source)
+            mount.type, fstype, "it is a file system of type {}, from {}".format(mount.type, mount.source)
         )
-    if fstype != "none" and found.type not in NO_SOURCE and not _same(found.source, source):
-        return Difference(found.source, source, "it comes from {}".format(found.source))
+    if fstype != "none" and mount.type not in NO_SOURCE and not _same(mount.source, source):
+        return Difference(mount.source, source, "it comes from {}".format(mount.source))
     return None
 
 
-def missing_options(found: Mounted, asked: Sequence[str]) -> List[Difference]:
+def missing_options(mount: Mounted, asked: Sequence[str]) -> List[Difference]:
     """Asked options that the kernel shows otherwise; those that it never shows are not judged."""
-    shown = {key: value for key, _equals, value in (option.partition("=") for option in found.options)}
-    kind = "nfs" if found.type in _KERNELS["nfs"] else found.type
+    shown = {key: value for key, _equals, value in (option.partition("=") for option in mount.options)}
+    type_name = "nfs" if mount.type in _KERNELS["nfs"] else mount.type
     wrong = []
-    for option in _plainly(asked):
-        difference = _judge_option(option, shown, kind)
+    for option in _expanded_options(asked):
+        difference = _option_difference(option, shown, type_name)
         wrong += [difference] if difference else []
     return wrong
 
 
-def _judge_option(option: str, shown: Mapping[str, str], kind: str) -> Optional[Difference]:
+def _option_difference(option: str, shown: Mapping[str, str], type_name: str) -> Optional[Difference]:
     key, equals, value = option.partition("=")
     key = _SAME_KEY.get(key, key)
     if not equals:
         other = _OPPOSITE.get(key, "")
         if other in shown:
             return Difference(other, option, "{} was asked for, {} is in force".format(option, other))
-        judged = key in _FLAGS or key in _BY_TYPE.get(kind, ())
+        judged = key in _FLAGS or key in _BY_TYPE.get(type_name, ())
         return (
             Difference("not " + key, key, "{} was asked for and is not in force".format(key))
             if (judged and key not in shown)
             else None
         )
     if key not in shown:
-        certain = key in _SHOWN_VALUES.get(kind, ()) and not (key == "nconnect" and value == "1")
+        certain = key in _SHOWN_VALUES.get(type_name, ()) and not (key == "nconnect" and value == "1")
         text = "{} was asked for and is not in force".format(option)
         if key == "nconnect":
             text += ": the client shares an earlier connection to that server"
@@ -123,39 +123,39 @@ def _judge_option(option: str, shown: Mapping[str, str], kind: str) -> Optional[
     return Difference(now, option, "{} was asked for, {} is in force".format(option, now))
 
 
-def name_bound(found: Optional[Mounted]) -> float:
+def name_bound(mount: Optional[Mounted]) -> float:
     """How long another node may go on not seeing a new name, by the promise of this mount (seconds)."""
-    if found is None or found.type not in _KERNELS["nfs"]:
+    if mount is None or mount.type not in _KERNELS["nfs"]:
         return 0.0
-    shown = dict(option.partition("=")[::2] for option in found.options)
+    shown = dict(option.partition("=")[::2] for option in mount.options)
     if "noac" in shown:
         return 0.0
     return float(shown["acdirmax"]) if shown.get("acdirmax", "").isdigit() else ACDIRMAX
 
 
-def data_bound(found: Optional[Mounted]) -> float:
+def data_bound(mount: Optional[Mounted]) -> float:
     """The same for a file that is opened anew after its writer closed it: nothing, but with NFS's `nocto`."""
-    if found is None or "nocto" not in found.options:
+    if mount is None or "nocto" not in mount.options:
         return 0.0
-    shown = dict(option.partition("=")[::2] for option in found.options)
+    shown = dict(option.partition("=")[::2] for option in mount.options)
     return float(shown["acregmax"]) if shown.get("acregmax", "").isdigit() else 60.0
 
 
-def same_folder(source: str, path: str) -> bool:
-    """Whether a folder is what one sees at a path: touches both."""
+def same_directory(source: str, path: str) -> bool:
+    """Whether a directory is what one sees at a path: touches both."""
     return os.path.samefile(source, path)
 
 
-def _plainly(asked: Sequence[str]) -> List[str]:
+def _expanded_options(asked: Sequence[str]) -> List[str]:
     """Without what only mount(8) and systemd read, and `actimeo` as the four that it stands for."""
-    found: List[str] = []
+    options: List[str] = []
     for option in asked:
         key, _equals, value = option.partition("=")
         if key == "actimeo":
-            found += ["{}={}".format(name, value) for name in ("acregmin", "acregmax", "acdirmin", "acdirmax")]
+            options += ["{}={}".format(name, value) for name in ("acregmin", "acregmax", "acdirmin", "acdirmax")]
         elif not key.startswith(("x-", "_", "comment", "no-fail", "nofail", "defaults")):
-            found.append(option)
-    return found
+            options.append(option)
+    return options
 
 
 _SIZE = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
@@ -174,13 +174,13 @@ def _value(key: str, text: str) -> object:
 def _same(shown: str, declared: str) -> bool:
     if declared.startswith("/") or shown.startswith("/dev/"):
         return os.path.realpath(shown) == os.path.realpath(declared)
-    return _spelled(shown) == _spelled(declared)
+    return _normalized(shown) == _normalized(declared)
 
 
-def _spelled(source: str) -> str:
+def _normalized(source: str) -> str:
     return source.rstrip("/").replace(":/", ":").replace("[", "").replace("]", "")
 
 
-def _plain(text: str) -> str:
+def _unescaped(text: str) -> str:
     """Blanks and the like are written in octal."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

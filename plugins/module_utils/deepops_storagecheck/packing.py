@@ -8,9 +8,9 @@ import io
 import zipfile
 from typing import List
 
-from . import acts, agent, children, rates
+from . import agent, agent_operations, children, rates
 
-_FOLDER = "storageagent"
+_PACKAGE = "storageagent"
 # What `python3 -c` runs: the packed agent is read from an anonymous file in memory, which is gone with the process.
 # Read byte by byte: what follows the first line is the agent's own input.
 _LOADER = """
@@ -29,7 +29,10 @@ from storageagent.agent import main
 main(*sys.argv[1:])
 """
 # read here, once: `inspect` finds no source in a packed module while another thread asks for the same
-_SOURCES = {module.__name__.rpartition(".")[2]: inspect.getsource(module) for module in (acts, children, rates, agent)}
+_SOURCES = {
+    module.__name__.rpartition(".")[2]: inspect.getsource(module)
+    for module in (agent_operations, children, rates, agent)
+}
 
 
 def argv(*arguments: str) -> List[str]:
@@ -41,7 +44,7 @@ def packed() -> str:
     """The line that must come first."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(_FOLDER + "/__init__.py", "")
+        archive.writestr(_PACKAGE + "/__init__.py", "")
         for name, source in _SOURCES.items():
-            archive.writestr("{}/{}.py".format(_FOLDER, name), source)
+            archive.writestr("{}/{}.py".format(_PACKAGE, name), source)
     return base64.b64encode(stream.getvalue()).decode() + "\n"

@@ -31,9 +31,9 @@ def read_rate(path: str, size_mib: int, seconds: float) -> Result:
     return _measured("read", path, min(size_mib, there), seconds) if there else {"rate": 0.0, "by": "nothing to read"}
 
 
-def metadata_rate(folder: str, most: int, seconds: float) -> Result:
+def metadata_rate(directory: str, most: int, seconds: float) -> Result:
     """Files a second: made, looked at, renamed and removed, one after the other."""
-    mine = os.path.join(folder, "files-{}".format(os.getpid()))
+    mine = os.path.join(directory, "files-{}".format(os.getpid()))
     os.mkdir(mine, 0o700)
     started, count = time.monotonic(), 0
     try:
@@ -79,8 +79,8 @@ def _fio(fio: str, how: str, path: str, size_mib: int, seconds: float, direct: b
     text = done.stdout.decode(errors="replace")
     rate = _fio_rate(text, how) if done.returncode == 0 else 0.0
     if not rate:
-        said = (done.stderr.decode(errors="replace") or text).strip()[-300:]
-        raise OSError(None, "fio ended with {}: {}".format(done.returncode, said))
+        message = (done.stderr.decode(errors="replace") or text).strip()[-300:]
+        raise OSError(None, "fio ended with {}: {}".format(done.returncode, message))
     return {"rate": round(rate, 1), "by": "fio", "direct": direct}
 
 
@@ -123,6 +123,6 @@ def _transfer(handle: int, how: str, block: mmap.mmap, size_mib: int, seconds: f
     return done, time.monotonic() - started
 
 
-ACTS: Dict[str, Callable[..., Result]] = {
+OPERATIONS: Dict[str, Callable[..., Result]] = {
     "write_rate": write_rate, "read_rate": read_rate, "metadata_rate": metadata_rate,
 }  # fmt: skip

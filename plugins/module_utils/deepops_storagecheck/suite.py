@@ -5,18 +5,22 @@ from __future__ import annotations
 import time
 from typing import Dict, List, Mapping, NamedTuple, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import picture, placement, slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import (
+    job_placement,
+    slurm_snapshot,
+    slurmtext,
+)
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session
 
-from . import ratetrials, trials
-from .crew import Crew
+from . import rate_trials, trials
+from .agent_pool import AgentPool
+from .checks import FAIL, SKIP, Check, check, one_line, place, skip
 from .inputs import Bounds, Expected, Seen
-from .scene import Scene
-from .telling import FAIL, SKIP, Verdict, check, one_line, place, skip
+from .trial_context import TrialContext
 
 # so many seconds of a job's limit for each entry, beside its rates
 _ENTRY_S = 180.0
-NOT_LOOKED = "the node could not be looked at, or it is not mounted there: see its other checks"
+NOT_CHECKED = "the node could not be looked at, or it is not mounted there: see its other checks"
 ALONE = "one node only has it: nobody to compare with"
 
 
@@ -33,55 +37,59 @@ class Inputs(NamedTuple):
     @property
     def entries(self) -> List[Expected]:
         """Every entry that a node here has."""
-        found: Dict[str, Expected] = {}
+        entries_by_name: Dict[str, Expected] = {}
         for listed in self.wanted.values():
             for entry in listed:
-                found.setdefault(entry.name, entry)
-        return list(found.values())
+                entries_by_name.setdefault(entry.name, entry)
+        return list(entries_by_name.values())
 
-    def takers(self, entry: Expected, among: Sequence[str]) -> List[str]:
+    def usable_on(self, entry: Expected, among: Sequence[str]) -> List[str]:
         """The nodes among these that have the entry in usable order."""
         return [node for node in among if entry.name in self.seen.get(node, {})]
 
     def seconds(self) -> float:
         """The longest that all trials may take."""
-        rounds = 2 * len(ratetrials.KINDS) * (self.bounds.alone + 1)
+        rounds = 2 * len(rate_trials.RATE_TYPES) * (self.bounds.alone + 1)
         return 60 + len(self.entries) * (_ENTRY_S + rounds * self.bounds.seconds)
 
-    def minutes(self, seen: picture.Picture) -> Dict[str, int]:
+    def minutes(self, snapshot: slurm_snapshot.SlurmSnapshot) -> Dict[str, int]:
         """The time limit of a job, by partition: never more than that allows."""
         wanted = -(-int(self.seconds()) // 60)
-        most = {name: slurmtext.minutes(entry.get("MaxTime", "")) for name, entry in seen.partitions.items()}
+        most = {name: slurmtext.minutes(entry.get("MaxTime", "")) for name, entry in snapshot.partitions.items()}
         return {name: wanted if limit is None else max(1, min(wanted, limit)) for name, limit in most.items()}
 
 
-def run(inputs: Inputs, session: Session, crew: Crew) -> List[Verdict]:
+def run(inputs: Inputs, session: Session, pool: AgentPool) -> List[Check]:
     """All trials; whatever happens, no job and no file is left."""
     mine = [name for name in inputs.compute if inputs.wanted.get(name)]
     try:
         local = inputs.submit not in inputs.compute and bool(inputs.seen.get(inputs.submit))
         if local:
-            crew.enlist(inputs.submit)
-        checks = _muster(inputs, crew, [name for name in mine if inputs.seen.get(name)])
+            pool.add_local(inputs.submit)
+        checks = _start_agents(inputs, pool, [name for name in mine if inputs.seen.get(name)])
         for entry in inputs.entries:
-            checks += _entry(inputs, entry, crew, session.token)
+            checks += _entry(inputs, entry, pool, session.token)
         return checks
     finally:
-        crew.dismiss()
+        pool.stop()
         session.close()
 
 
-def _muster(inputs: Inputs, crew: Crew, names: Sequence[str]) -> List[Verdict]:
+def _start_agents(inputs: Inputs, pool: AgentPool, names: Sequence[str]) -> List[Check]:
     """Start agents on all nodes that have room; a check for each entry of those that take no part."""
-    seen = picture.take()
-    if not seen.answered:
-        text = "slurmctld does not answer: " + one_line(seen.answers["nodes"].said or seen.answers["ping"].said)
+    snapshot = slurm_snapshot.read_snapshot()
+    if not snapshot.answered:
+        text = "slurmctld does not answer: " + one_line(snapshot.answers["nodes"].said or snapshot.answers["ping"].said)
         targets = [place(name, entry.name) for name in names for entry in inputs.wanted[name]]
         return [check(trials.WRITE, target, FAIL, "no job", "a job", message=text) for target in targets]
-    why = {name: (SKIP, "Slurm does not know this node") for name in names if name not in seen.nodes}
-    why.update({name: (SKIP, reason + ": no job was sent") for name, reason in seen.obstacles(names).items()})
+    why = {name: (SKIP, "Slurm does not know this node") for name in names if name not in snapshot.nodes}
+    why.update({name: (SKIP, reason + ": no job was sent") for name, reason in snapshot.obstacles(names).items()})
     ready = [name for name in names if name not in why]
-    troubles = crew.muster(placement.place(ready, seen.nodes, seen.partitions), inputs.minutes(seen)) if ready else {}
+    troubles = (
+        pool.start(job_placement.place(ready, snapshot.nodes, snapshot.partitions), inputs.minutes(snapshot))
+        if ready
+        else {}
+    )
     why.update({name: (what.status, what.message) for name, what in troubles.items()})
     return [
         check(trials.WRITE, place(name, entry.name), status, "no job" if status == FAIL else "", message=reason)
@@ -91,65 +99,73 @@ def _muster(inputs: Inputs, crew: Crew, names: Sequence[str]) -> List[Verdict]:
     ]
 
 
-def _entry(inputs: Inputs, entry: Expected, crew: Crew, token: str) -> List[Verdict]:
+def _entry(inputs: Inputs, entry: Expected, pool: AgentPool, token: str) -> List[Check]:
     """One entry, from the first file to the last."""
-    nodes = inputs.takers(entry, crew.nodes)
+    nodes = inputs.usable_on(entry, pool.nodes)
     out = [
         name
         for name in inputs.compute
-        if entry in inputs.wanted.get(name, ()) and name not in inputs.takers(entry, inputs.compute)
+        if entry in inputs.wanted.get(name, ()) and name not in inputs.usable_on(entry, inputs.compute)
     ]
-    checks = [skip(trials.WRITE, place(name, entry.name), NOT_LOOKED) for name in out]
+    checks = [skip(trials.WRITE, place(name, entry.name), NOT_CHECKED) for name in out]
     if not nodes:
         return checks
     seen = {node: inputs.seen[node][entry.name] for node in nodes}
-    scene = Scene(entry, nodes, seen, crew, token, inputs.bounds)
+    context = TrialContext(entry, nodes, seen, pool, token, inputs.bounds)
     if entry.read_only:
-        trials.read_only(scene)
-        return checks + scene.checks
+        trials.read_only(context)
+        return checks + context.checks
     try:
-        _tried(scene, inputs)
+        _run_trials(context, inputs)
     except Exception as error:  # noqa: BLE001 (one entry's trouble is no other's)
-        scene.checks.append(check(trials.WRITE, entry.name, FAIL, "an error", "written", message=one_line(repr(error))))
+        context.checks.append(
+            check(trials.WRITE, entry.name, FAIL, "an error", "written", message=one_line(repr(error)))
+        )
     finally:
-        _clean(scene)
+        _remove_directory(context)
     # of a machine without jobs its own look says whether the user can write
-    told = [] if inputs.submit in inputs.compute else [(trials.WRITE, scene.target(inputs.submit))]
-    return checks + [found for found in scene.checks if (found["name"], found["target"]) not in told]
+    reported = [] if inputs.submit in inputs.compute else [(trials.WRITE, context.target(inputs.submit))]
+    return checks + [
+        entry_check for entry_check in context.checks if (entry_check["name"], entry_check["target"]) not in reported
+    ]
 
 
-def _tried(scene: Scene, inputs: Inputs) -> None:
-    wrote = trials.write(scene)
+def _run_trials(context: TrialContext, inputs: Inputs) -> None:
+    wrote = trials.write(context)
     # in the cluster's order, whichever answered first: each run compares with the same node
     measured = [node for node in inputs.compute if node in wrote]
-    if not scene.entry.shared:
+    if not context.entry.shared:
         if measured:
-            ratetrials.rates(scene, measured)
+            rate_trials.rates(context, measured)
         return
     if len(wrote) < 2:
         for name in trials.TOGETHER if wrote else ():
-            scene.skip(name, wrote, ALONE)
+            context.skip(name, wrote, ALONE)
     else:
         # the first that writes is a node of the cluster, not a login node
         wrote = [*measured, *(node for node in wrote if node not in measured)]
-        trials.make_late(scene, wrote)
+        trials.make_late(context, wrote)
         made = time.monotonic()
         for trial in (trials.visible, trials.renames, trials.locks):
-            still = [node for node in wrote if node in scene.nodes]
+            still = [node for node in wrote if node in context.nodes]
             if len(still) > 1:
-                trial(scene, still)
+                trial(context, still)
     if measured:
-        ratetrials.rates(scene, [node for node in measured if node in scene.nodes])
-    still = [node for node in wrote if node in scene.nodes]
+        rate_trials.rates(context, [node for node in measured if node in context.nodes])
+    still = [node for node in wrote if node in context.nodes]
     if len(wrote) > 1 and len(still) > 1:
-        trials.late(scene, still, time.monotonic() - made)
+        trials.late(context, still, time.monotonic() - made)
 
 
-def _clean(scene: Scene) -> None:
-    """Remove the trial's folder; what is left then is told."""
-    if not scene.folder:
+def _remove_directory(context: TrialContext) -> None:
+    """Remove the trial's directory; what is left then is told."""
+    if not context.directory:
         return
-    nodes = scene.nodes[:1] if scene.entry.shared else scene.nodes
-    for node, result in scene.do("remove", nodes, 2 * scene.bounds.answer_s, folders=[scene.folder]).items():
+    nodes = context.nodes[:1] if context.entry.shared else context.nodes
+    for node, result in context.do(
+        "remove", nodes, 2 * context.bounds.answer_s, directories=[context.directory]
+    ).items():
         if result.get("left") or "error" in result:
-            scene.tell("storage-clean", node, FAIL, "left", "removed", "{} could not be removed".format(scene.folder))
+            context.add_check(
+                "storage-clean", node, FAIL, "left", "removed", "{} could not be removed".format(context.directory)
+            )

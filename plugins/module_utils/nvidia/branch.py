@@ -66,15 +66,15 @@ def family(installed, before):
 
 def offered(versions, branch):
     """{name: version}: the first that the package sources have of the branch, which is the newest."""
-    found = {name: [text for text in known if branch_of(text) == branch] for name, known in versions.items()}
-    return {name: known[0] for name, known in found.items() if known}
+    matching = {name: [text for text in known if branch_of(text) == branch] for name, known in versions.items()}
+    return {name: known[0] for name, known in matching.items() if known}
 
 
 def transaction(old, wanted, available):
     """All packages of the old driver and the wanted ones, in the version that is available."""
     asked = of_the_driver(wanted)
-    kept = [name for name in old if name in available and (name in asked or not _MODULES.search(name))]
-    versions = {name: available[name] for name in set(asked) | set(kept) if name in available}
+    staying = [name for name in old if name in available and (name in asked or not _MODULES.search(name))]
+    versions = {name: available[name] for name in set(asked) | set(staying) if name in available}
     return Transaction(
         versions,
         sorted(name for name in old if name not in versions),

@@ -23,8 +23,8 @@ def stale(specification, driver, listed):
 
 def docker_lacks_runtime(settings):
     """Whether Docker's daemon.json (its text) has no runtime `nvidia`. ValueError where Docker could not read it."""
-    found = json.loads(settings) if settings.strip() else {}
-    if not isinstance(found, dict):
+    document = json.loads(settings) if settings.strip() else {}
+    if not isinstance(document, dict):
         # as json.loads: the caller asks but whether it can be read
         raise ValueError("it is no object")  # noqa: TRY004 (a fault of the file, not of a type)
-    return "nvidia" not in found.get("runtimes", {})
+    return "nvidia" not in document.get("runtimes", {})

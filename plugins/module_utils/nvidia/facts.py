@@ -55,13 +55,15 @@ def output_of(argv):
 def devices(root="/"):
     """NVIDIA's GPUs and NVSwitches on the PCI bus: {gpus: [{address, device}], nvswitches: number}."""
     gpus, switches = [], 0
-    for folder in sorted(glob.glob(os.path.join(root, "sys/bus/pci/devices/*"))):
-        if command.read(os.path.join(folder, "vendor")) != VENDOR:
+    for directory in sorted(glob.glob(os.path.join(root, "sys/bus/pci/devices/*"))):
+        if command.read(os.path.join(directory, "vendor")) != VENDOR:
             continue
-        kind = command.read(os.path.join(folder, "class"))[:6]
-        if kind in GPU_CLASSES:
-            gpus.append({"address": os.path.basename(folder), "device": command.read(os.path.join(folder, "device"))})
-        switches += kind == NVSWITCH_CLASS
+        class_code = command.read(os.path.join(directory, "class"))[:6]
+        if class_code in GPU_CLASSES:
+            gpus.append(
+                {"address": os.path.basename(directory), "device": command.read(os.path.join(directory, "device"))}
+            )
+        switches += class_code == NVSWITCH_CLASS
     return {"gpus": gpus, "nvswitches": switches}
 
 
@@ -75,15 +77,15 @@ def loaded(root="/"):
 
 def built_version():
     """Version of the kernel module that the running kernel could load; '' without one."""
-    found = [output_of(["modinfo", "--field", "version", name]).strip() for name in MODULE_FILES]
-    return next((version for version in found if version), "")
+    versions = [output_of(["modinfo", "--field", "version", name]).strip() for name in MODULE_FILES]
+    return next((version for version in versions if version), "")
 
 
 def library_version(root="/"):
     """Version of the installed user space, by its NVML library; '' without one."""
     paths = [path for pattern in LIBRARIES for path in sorted(glob.glob(os.path.join(root, pattern)))]
-    found = [_VERSION.search(os.path.basename(path)) for path in paths]
-    return next((match.group(1) for match in found if match), "")
+    matches = [_VERSION.search(os.path.basename(path)) for path in paths]
+    return next((match.group(1) for match in matches if match), "")
 
 
 def secure_boot(root="/"):
@@ -116,8 +118,8 @@ def driver_packages(installed, names):
 
 def is_drained(node):
     """True where no job is and none can start on a node, by `scontrol show node`."""
-    found = re.search(r"\bState=(\S+)", node)
-    state = found.group(1) if found else ""
+    match = re.search(r"\bState=(\S+)", node)
+    state = match.group(1) if match else ""
     flags = set(state.rstrip("*").split("+"))
     # Slurm ends the jobs of a node that is down; one that does not answer (*) has perhaps not heard of it
     empty = "IDLE" in flags or ("DOWN" in flags and "*" not in state)
@@ -125,13 +127,13 @@ def is_drained(node):
     return empty and "DRAIN" in flags and "COMPLETING" not in flags
 
 
-def foretold(names):
+def packages_to_install(names):
     """The packages of the driver that installing these would bring; themselves where apt does not know them yet."""
     shown = output_of(["apt-get", "--simulate", "--no-install-recommends", "install"] + list(names))
-    return foretold_in(shown, names)
+    return packages_in_simulation(shown, names)
 
 
-def foretold_in(shown, names):
+def packages_in_simulation(shown, names):
     """The same from what `apt-get --simulate install` prints: those of the driver's version."""
     rows = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+)", shown, re.MULTILINE)
     known = {name.partition(":")[0]: version for name, version in rows}
@@ -149,8 +151,8 @@ def run_installer(root="/"):
 
 def headers(release):
     """{installed, available, meta}: headers of the running kernel, and the package that follows its flavour."""
-    found = re.match(r"^[0-9.]+(?:-\d+)?(?:\+[^-]+)?-(.+)$", release)
-    meta = "linux-headers-%s" % found.group(1) if found else ""
+    match = re.match(r"^[0-9.]+(?:-\d+)?(?:\+[^-]+)?-(.+)$", release)
+    meta = "linux-headers-%s" % match.group(1) if match else ""
     exact = "linux-headers-%s" % release
     known = output_of(["apt-cache", "--generate", "pkgnames", "linux-headers-"]).split()
     return {
@@ -161,38 +163,38 @@ def headers(release):
     }
 
 
-def debian_sources(folder, own):
+def debian_sources(directory, own):
     """[[uri, suite, signed_by, [missing component]]] of Debian's `main` on this node; not from the file `own`."""
-    paths = sorted(glob.glob(os.path.join(folder, "sources.list.d", "*")))
+    paths = sorted(glob.glob(os.path.join(directory, "sources.list.d", "*")))
     codename = _codename(command.read("/etc/os-release"))
-    found, keys = {}, {}
-    for path in [os.path.join(folder, "sources.list")] + paths:
+    components_by_source, keys = {}, {}
+    for path in [os.path.join(directory, "sources.list")] + paths:
         read = {".list": _one_line_entries, ".sources": _stanzas}.get(os.path.splitext(path)[1])
         for uri, suite, components, key in read(command.read(path)) if read and path != own else []:
             named = re.sub("-(updates|security)$", "", suite) in (codename, "stable", "oldstable")
             if named and _DEBIAN.search(uri):
-                found.setdefault((uri, suite), set()).update(components)
+                components_by_source.setdefault((uri, suite), set()).update(components)
                 keys.setdefault((uri, suite), key)
-    lacking = {entry: [name for name in NON_FREE if name not in there] for entry, there in found.items()}
+    lacking = {entry: [name for name in NON_FREE if name not in there] for entry, there in components_by_source.items()}
     return [
         [entry[0], entry[1], keys[entry], missing]
         for entry, missing in lacking.items()
-        if "main" in found[entry] and missing
+        if "main" in components_by_source[entry] and missing
     ]
 
 
 def _codename(release):
-    found = re.search("^VERSION_CODENAME=(.+)$", release, re.MULTILINE)
-    return found.group(1) if found else "stable"
+    match = re.search("^VERSION_CODENAME=(.+)$", release, re.MULTILINE)
+    return match.group(1) if match else "stable"
 
 
 def _one_line_entries(text):
     """`deb [signed-by=KEY] URI SUITE COMPONENT...`."""
     for line in text.splitlines():
-        found = re.match(r"deb\s+(?:\[([^]]*)\]\s+)?(\S+)\s+(\S+)\s+([^#]+)", line.strip())
-        if found:
-            key = re.search(r"signed-by=(\S+)", found.group(1) or "")
-            yield found.group(2), found.group(3), found.group(4).split(), key.group(1) if key else ""
+        match = re.match(r"deb\s+(?:\[([^]]*)\]\s+)?(\S+)\s+(\S+)\s+([^#]+)", line.strip())
+        if match:
+            key = re.search(r"signed-by=(\S+)", match.group(1) or "")
+            yield match.group(2), match.group(3), match.group(4).split(), key.group(1) if key else ""
 
 
 def _stanzas(text):
@@ -222,8 +224,8 @@ def old_dcgm():
 def facts(own_source, own_pin, idle):
     """All of it, as the driver's plan wants it; `idle` says whether a job runs or can start."""
     release = os.uname().release
-    found = dict(devices(), loaded=loaded(), library=library_version(), kernel=release, headers=headers(release))
-    found.update(
+    result = dict(devices(), loaded=loaded(), library=library_version(), kernel=release, headers=headers(release))
+    result.update(
         architecture=os.uname().machine,
         container=os.path.exists(CONTAINER),
         dgx=os.path.exists(DGX_RELEASE),
@@ -236,4 +238,4 @@ def facts(own_source, own_pin, idle):
         mok_enrolled=mok_enrolled(),
         sources=debian_sources("/etc/apt", own_source),
     )
-    return found
+    return result

@@ -49,19 +49,19 @@ def ask_driver(root="/"):
 
 def read_cards(output, root="/"):
     """{minor: product} from nvidia-smi's lines; by position where the kernel module does not say the minors."""
-    found = {}
+    cards = {}
     for position, line in enumerate(line for line in output.splitlines() if "," in line):
         name, _comma, address = (part.strip() for part in line.rpartition(","))
-        found[_minor(address, root, position)] = name
-    return found
+        cards[_minor(address, root, position)] = name
+    return cards
 
 
 def _minor(address, root, position):
     """The N of /dev/nvidiaN: nvidia-smi writes the PCI domain with eight digits, the kernel with four."""
     domain, _colon, rest = address.lower().partition(":")
     path = "proc/driver/nvidia/gpus/%s:%s/information" % (domain[-4:], rest)
-    found = re.search(r"^Device Minor:\s*(\d+)", command.read(os.path.join(root, path)), re.MULTILINE)
-    return int(found.group(1)) if found else position
+    match = re.search(r"^Device Minor:\s*(\d+)", command.read(os.path.join(root, path)), re.MULTILINE)
+    return int(match.group(1)) if match else position
 
 
 def accepts(card, product):

@@ -41,7 +41,7 @@ _NONE = re.compile(r"No MIG-enabled devices found|No (GPU|compute) instances fou
 RESET_REFUSED = "MIG mode %s waits for a reset of the GPU, which was refused: %s"
 
 
-class SilentError(Exception):
+class NvidiaSmiError(Exception):
     """nvidia-smi is not there, or says nothing of use; the message is what it said."""
 
 
@@ -87,7 +87,7 @@ def _is_roots_own(process):
     return bool(real) and not os.stat(process + "/exe").st_mode & stat.S_ISUID
 
 
-def words(text):
+def one_line(text):
     """What a program said, on one line."""
     return " ".join(text.split())
 
@@ -97,12 +97,12 @@ def words(text):
 
 def gpus_in(xml):
     """{minor: {address, name, index, current, pending, slices}} from `nvidia-smi -q -x`; no slices yet."""
-    found = {}
+    gpus = {}
     # the order is that of the indexes in all other lists
     for index, element in enumerate(ElementTree.fromstring(xml).findall("gpu")):  # noqa: S314 - root's own tool wrote it
         current, pending = (element.findtext("mig_mode/%s_mig" % when, "N/A") for when in ("current", "pending"))
         minor = element.findtext("minor_number", "")
-        found[int(minor) if minor.isdigit() else index] = {
+        gpus[int(minor) if minor.isdigit() else index] = {
             "address": element.get("id", ""),
             "name": element.findtext("product_name", "GPU"),
             "index": index,
@@ -110,7 +110,7 @@ def gpus_in(xml):
             "pending": _mode(pending),
             "slices": [],
         }
-    return found
+    return gpus
 
 
 def _mode(word):
@@ -123,11 +123,11 @@ def slices_in(gpu_instances, compute_instances):
     parts = {}
     for index, number, profile in _COMPUTE_INSTANCE.findall(compute_instances):
         parts.setdefault((int(index), int(number)), []).append(profile)
-    found = {}
+    slices = {}
     for index, profile, number in _GPU_INSTANCE.findall(gpu_instances):
         key = (int(index), int(number))
-        found.setdefault(key[0], []).append([profile, key[1], parts.get(key, [])])
-    return found
+        slices.setdefault(key[0], []).append([profile, key[1], parts.get(key, [])])
+    return slices
 
 
 def read():
@@ -138,7 +138,7 @@ def read():
     except ElementTree.ParseError:
         worked = False
     if not worked:
-        raise SilentError(words(shown)[:300])
+        raise NvidiaSmiError(one_line(shown)[:300])
     if any(gpu["current"] for gpu in gpus.values()):
         slices = slices_in(_listed("-lgi"), _listed("-lci"))
         for gpu in gpus.values():
@@ -152,37 +152,39 @@ def _listed(option):
     if _NONE.search(shown):
         return ""
     if not worked or "|" not in shown:
-        raise SilentError("nvidia-smi mig %s: %s" % (option, words(shown)[:300]))
+        raise NvidiaSmiError("nvidia-smi mig %s: %s" % (option, one_line(shown)[:300]))
     return shown
 
 
 def names(gpu):
     """A GPU's slices by profile; one that is not a single compute instance has a name that nobody asks for."""
     return [
-        profile if [_plain(name) for name in parts] == [_plain(profile)] else "%s (%s)" % (profile, _odd(parts))
+        profile
+        if [_base_profile(name) for name in parts] == [_base_profile(profile)]
+        else "%s (%s)" % (profile, _parts_text(parts))
         for profile, _, parts in gpu["slices"]
     ]
 
 
-def _plain(profile):
+def _base_profile(profile):
     """Without `+me`, as the compute instance of such a slice is called; one that is a part begins with `1c.`."""
     return re.split("[+-]", profile)[0]
 
 
-def _odd(parts):
+def _parts_text(parts):
     return "in parts: %s" % ", ".join(parts) if parts else "without a compute instance"
 
 
-def say(slices, whole="whole"):
+def slices_text(slices, whole="whole"):
     """`3g.20gb + 2 x 1g.5gb`; large ones first."""
     counts = Counter(slices)
     shown = sorted(counts, key=lambda name: (-int(re.match(r"\d*", name).group() or 0), name))
     return " + ".join(("%d x %s" % (counts[name], name)) if counts[name] > 1 else name for name in shown) or whole
 
 
-def say_now(gpu):
+def current_text(gpu):
     """How a GPU is cut now, in words."""
-    now = say(names(gpu), "in MIG mode, without slices" if gpu["current"] else "whole")
+    now = slices_text(names(gpu), "in MIG mode, without slices" if gpu["current"] else "whole")
     waits = " (MIG mode waits for a reset)" if gpu["pending"] != gpu["current"] else ""
     return now + waits
 
@@ -190,16 +192,16 @@ def say_now(gpu):
 # --- what is wanted ---
 
 
-def due(wanted, gpus):
+def unmet(wanted, gpus):
     """The wishes that are not met; GPUs that are not there are left out."""
-    return [wish for wish in wanted if wish["minor"] in gpus and not met(wish, gpus[wish["minor"]])]
+    return [request for request in wanted if request["minor"] in gpus and not is_met(request, gpus[request["minor"]])]
 
 
-def met(wish, gpu):
+def is_met(request, gpu):
     if gpu["current"] is None:
         return True
-    modes = (gpu["current"], gpu["pending"]) == (bool(wish["slices"]),) * 2
-    return modes and Counter(names(gpu)) == Counter(wish["slices"])
+    modes = (gpu["current"], gpu["pending"]) == (bool(request["slices"]),) * 2
+    return modes and Counter(names(gpu)) == Counter(request["slices"])
 
 
 # --- changing it ---
@@ -207,41 +209,41 @@ def met(wish, gpu):
 
 def apply(wanted, gpus, wait=True):
     """Make GPUs what is wanted; [(GPU, message, hint)] of those that refused. `wait` false only at boot."""
-    todo = due(wanted, gpus)
+    todo = unmet(wanted, gpus)
     if not todo:
         make_device_files(wanted)
         return []
-    modes = any(gpus[wish["minor"]]["current"] != bool(wish["slices"]) for wish in todo)
+    modes = any(gpus[request["minor"]]["current"] != bool(request["slices"]) for request in todo)
     stopped = _stop(CLIENTS + ((PERSISTENCE,) if modes else ()))
     try:
-        refused = {wish["minor"]: _clear(wish, gpus[wish["minor"]]) for wish in todo}
+        refused = {request["minor"]: _clear(request, gpus[request["minor"]]) for request in todo}
         # slices do not outlive the last client of a GPU without persistence
         _start([name for name in stopped if name == PERSISTENCE], wait=True)
-        for wish in todo:
-            if wish["slices"] and not refused[wish["minor"]]:
-                refused[wish["minor"]] = _cut(wish, gpus[wish["minor"]])
+        for request in todo:
+            if request["slices"] and not refused[request["minor"]]:
+                refused[request["minor"]] = _cut(request, gpus[request["minor"]])
         make_device_files(wanted)
     finally:
         _start(reversed(stopped), wait)
     return [(minor,) + refusal for minor, refusal in refused.items() if refusal]
 
 
-def _clear(wish, gpu):
+def _clear(request, gpu):
     """A GPU without slices and in the right mode; the (message, hint) of what kept it from that, or None."""
     smi = ["nvidia-smi", "mig", "-i", gpu["address"]]
     steps = [smi + ["-dci"]] if any(parts for _, _, parts in gpu["slices"]) else []
     steps += [smi + ["-dgi"]] if gpu["slices"] else []
     for step in steps:
-        worked, said = run(step)
+        worked, output = run(step)
         if not worked:
-            return words(said), "see what uses it: `fuser -v /dev/nvidia*`"
-    return _switch(gpu, bool(wish["slices"]))
+            return one_line(output), "see what uses it: `fuser -v /dev/nvidia*`"
+    return _switch(gpu, bool(request["slices"]))
 
 
 def _switch(gpu, mode):
     if (gpu["current"], gpu["pending"]) == (mode, mode):
         return None
-    _worked, said = run(["nvidia-smi", "-i", gpu["address"], "-mig", "1" if mode else "0"])
+    _worked, output = run(["nvidia-smi", "-i", gpu["address"], "-mig", "1" if mode else "0"])
     if _mode_of(gpu) == (mode, mode):
         return None
     # its exit status is 0, too, where the mode waits for a reset
@@ -251,8 +253,8 @@ def _switch(gpu, mode):
         return None
     if now[1] == mode:
         hint = "reboot the drained node: the GPU is cut when it starts; then deploy again"
-        return RESET_REFUSED % ("on" if mode else "off", words(reset)), hint
-    return words(said), "see what uses it: `fuser -v /dev/nvidia*`"
+        return RESET_REFUSED % ("on" if mode else "off", one_line(reset)), hint
+    return one_line(output), "see what uses it: `fuser -v /dev/nvidia*`"
 
 
 def _mode_of(gpu):
@@ -261,25 +263,27 @@ def _mode_of(gpu):
     return tuple(_mode(word.strip()) for word in shown.split(",")) if worked else (None, None)
 
 
-def _cut(wish, gpu):
-    worked, said = run(["nvidia-smi", "mig", "-i", gpu["address"], "-cgi", ",".join(wish["slices"]), "-C"])
+def _cut(request, gpu):
+    worked, output = run(["nvidia-smi", "mig", "-i", gpu["address"], "-cgi", ",".join(request["slices"]), "-C"])
     if worked:
         return None
-    refusals = [line for line in said.splitlines() if not line.startswith("Successfully")]
-    return words(" ".join(refusals)), "its slices must be profiles that `nvidia-smi mig -lgip` lists, and fit together"
+    refusals = [line for line in output.splitlines() if not line.startswith("Successfully")]
+    return one_line(
+        " ".join(refusals)
+    ), "its slices must be profiles that `nvidia-smi mig -lgip` lists, and fit together"
 
 
 def make_device_files(wanted):
     """Slurm looks for a slice's files before any program could make the driver create them."""
-    paths = [path for wish in wanted if wish["slices"] for path in capability_files(wish["minor"])]
+    paths = [path for request in wanted if request["slices"] for path in capability_files(request["minor"])]
     if paths and shutil.which("nvidia-modprobe"):
         run(["nvidia-modprobe"] + [word for path in paths for word in ("-f", path)])
 
 
 def capability_files(minor):
     """The kernel's files for the slices that a GPU has."""
-    folder = "%s/gpu%d/mig" % (CAPABILITIES, minor)
-    return sorted(glob.glob(folder + "/gi*/access") + glob.glob(folder + "/gi*/ci*/access"))
+    directory = "%s/gpu%d/mig" % (CAPABILITIES, minor)
+    return sorted(glob.glob(directory + "/gi*/access") + glob.glob(directory + "/gi*/ci*/access"))
 
 
 def _stop(units):
@@ -300,16 +304,16 @@ def boot(wanted):
     """What the machine does when it starts: (exit status, what to say)."""
     try:
         gpus = read()
-        if due(wanted, gpus) and has_steps():
+        if unmet(wanted, gpus) and has_steps():
             return 1, ["jobs run here, and the GPUs are not as %s has them: drain the node first" % LAYOUT]
-        said = ["GPU %d: %s (%s)" % refusal for refusal in apply(wanted, gpus, wait=False)]
+        lines = ["GPU %d: %s (%s)" % refusal for refusal in apply(wanted, gpus, wait=False)]
         now = read()
-    except SilentError as error:
+    except NvidiaSmiError as error:
         return 1, ["nvidia-smi can't say how the GPUs are cut: %s" % error]
-    said += ["GPU %d: %s" % (minor, say_now(gpu)) for minor, gpu in sorted(now.items())]
-    missing = [wish["minor"] for wish in wanted if wish["slices"] and wish["minor"] not in now]
-    said += ["GPU %d: nvidia-smi does not list it" % minor for minor in missing]
-    return (1 if missing or due(wanted, now) else 0), said
+    lines += ["GPU %d: %s" % (minor, current_text(gpu)) for minor, gpu in sorted(now.items())]
+    missing = [request["minor"] for request in wanted if request["slices"] and request["minor"] not in now]
+    lines += ["GPU %d: nvidia-smi does not list it" % minor for minor in missing]
+    return (1 if missing or unmet(wanted, now) else 0), lines
 
 
 if __name__ == "__main__":

@@ -9,35 +9,42 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import m
 
 def impossible(wanted, gpus):
     """[(GPU, message, hint)] of what no command could do."""
-    found = []
-    for wish in wanted:
-        gpu, minor = gpus.get(wish["minor"]), wish["minor"]
+    problems = []
+    for request in wanted:
+        gpu, minor = gpus.get(request["minor"]), request["minor"]
         # that a whole GPU is missing is said elsewhere, and no reason to leave the others as they are
-        if gpu is None and wish["slices"]:
+        if gpu is None and request["slices"]:
             there = ", ".join("/dev/nvidia%d" % number for number in sorted(gpus)) or "no GPU"
-            found.append((minor, "nvidia-smi does not list it, but %s" % there, "correct gpus: in cluster.yml"))
-        elif gpu and wish["slices"] and gpu["current"] is None:
-            found.append((minor, "%s has no MIG" % gpu["name"], "take mig: out of cluster.yml"))
-    return found
+            problems.append((minor, "nvidia-smi does not list it, but %s" % there, "correct gpus: in cluster.yml"))
+        elif gpu and request["slices"] and gpu["current"] is None:
+            problems.append((minor, "%s has no MIG" % gpu["name"], "take mig: out of cluster.yml"))
+    return problems
 
 
 def misnumbered(wanted, gpus):
     """[(GPU, message, hint)] where the driver gave slices other numbers than cluster.yml tells Slurm."""
-    found = []
-    for wish in wanted:
-        gpu = gpus.get(wish["minor"])
-        if gpu is None or not wish["numbers"] or not nvidia_mig_driver.met(wish, gpu):
+    problems = []
+    for request in wanted:
+        gpu = gpus.get(request["minor"])
+        if gpu is None or not request["numbers"] or not nvidia_mig_driver.is_met(request, gpu):
             continue
         there = {}
         for profile, number, _ in gpu["slices"]:
             there[profile] = sorted(there.get(profile, []) + [number])
-        if any(sorted(numbers) != there[profile] for profile, numbers in wish["numbers"].items()):
-            told = json.dumps(there)
-            message = "the driver numbered its slices %s, and cluster.yml says %s" % (told, json.dumps(wish["numbers"]))
-            found.append(
-                (wish["minor"], message, "write mig: %s for this GPU in cluster.yml, then deploy again" % told)
+        if any(sorted(numbers) != there[profile] for profile, numbers in request["numbers"].items()):
+            numbers_text = json.dumps(there)
+            message = "the driver numbered its slices %s, and cluster.yml says %s" % (
+                numbers_text,
+                json.dumps(request["numbers"]),
             )
-    return found
+            problems.append(
+                (
+                    request["minor"],
+                    message,
+                    "write mig: %s for this GPU in cluster.yml, then deploy again" % numbers_text,
+                )
+            )
+    return problems
 
 
 def sentences(problems):

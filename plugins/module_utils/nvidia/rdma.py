@@ -19,12 +19,12 @@ PEER_FUNCTION = "ib_register_peer_memory_client"
 PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
 
 
-def look(root="/"):
+def query(root="/"):
     """What there is: RDMA devices, the kernel, NVIDIA's modules, what nvidia-peermem needs, and whether it runs."""
-    folder = os.path.join(root, "sys/class/infiniband")
+    directory = os.path.join(root, "sys/class/infiniband")
     return {
         "container": os.path.exists(os.path.join(root, nvidia_node.CONTAINER.lstrip("/"))),
-        "devices": sorted(os.listdir(folder)) if os.path.isdir(folder) else [],
+        "devices": sorted(os.listdir(directory)) if os.path.isdir(directory) else [],
         "kernel": command.read(os.path.join(root, "proc/sys/kernel/osrelease")),
         "driver": nvidia_node.loaded(root),
         "peer_function": _has_symbol(os.path.join(root, "proc/kallsyms"), PEER_FUNCTION),

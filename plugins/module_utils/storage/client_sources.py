@@ -75,35 +75,35 @@ def stanza(repository, keyring):
     return "\n".join(parts + ["Signed-By: %s" % keyring]) + "\n"
 
 
-def drop_archives(noted, folder):
+def drop_archives(noted, directory):
     """Remove the packages, and their folder."""
-    for entry in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        node_files.take_away(noted, os.path.join(folder, entry))
-    if os.path.isdir(folder) and not noted.dry:
-        os.rmdir(folder)
+    for entry in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
+        node_files.take_away(noted, os.path.join(directory, entry))
+    if os.path.isdir(directory) and not noted.dry:
+        os.rmdir(directory)
 
 
-def ensure_archives(noted, folder, archives):
+def ensure_archives(noted, directory, archives):
     """The packages, each with its hash, and their index; True where any of it was not there."""
     wanted = {os.path.basename(archive["url"]): archive for archive in archives}
-    missing = [name for name in wanted if _digest(os.path.join(folder, name)) != wanted[name]["sha256"]]
+    missing = [name for name in wanted if _digest(os.path.join(directory, name)) != wanted[name]["sha256"]]
     for name in missing:
-        path = os.path.join(folder, name)
+        path = os.path.join(directory, name)
         if noted.dry:
             # a plan reports what a deploy could not fetch
             _open(wanted[name]["url"]).close()
         else:
-            os.makedirs(folder, mode=0o755, exist_ok=True)
+            os.makedirs(directory, mode=0o755, exist_ok=True)
             fetch(wanted[name]["url"], wanted[name]["sha256"], path)
         noted.did("file", path, "write", detail="sha256 %s" % wanted[name]["sha256"])
-    there = os.listdir(folder) if os.path.isdir(folder) else []
+    there = os.listdir(directory) if os.path.isdir(directory) else []
     gone = [name for name in there if name.endswith(".deb") and name not in wanted]
     for name in gone:
-        node_files.take_away(noted, os.path.join(folder, name))
+        node_files.take_away(noted, os.path.join(directory, name))
     if noted.dry:
         return bool(missing or gone)
-    text = "".join(index_entry(folder, name) for name in sorted(wanted))
-    return bool(node_files.ensure(noted, os.path.join(folder, "Packages"), text.encode("utf-8"))) or bool(missing)
+    text = "".join(index_entry(directory, name) for name in sorted(wanted))
+    return bool(node_files.ensure(noted, os.path.join(directory, "Packages"), text.encode("utf-8"))) or bool(missing)
 
 
 def fetch(url, sha256, path):
@@ -111,16 +111,16 @@ def fetch(url, sha256, path):
     temporary = path + ".new"
     try:
         _download(url, temporary)
-        found = _digest(temporary)
-        if found == sha256:
+        digest = _digest(temporary)
+        if digest == sha256:
             os.chmod(temporary, 0o644)
             os.replace(temporary, path)
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
-    if found != sha256:
+    if digest != sha256:
         raise ArchiveError(
-            "%s is another file: its SHA-256 is %s" % (url, found),
+            "%s is another file: its SHA-256 is %s" % (url, digest),
             "compare it with the one of the file that you made, and correct `archives` in cluster.yml",
         )
 
@@ -138,22 +138,22 @@ def _open(url):
         raise ArchiveError("cannot fetch %s: %s" % (url, error), _HINT) from error
 
 
-def index_entry(folder, name):
+def index_entry(directory, name):
     """A package's entry in the index of its folder."""
-    path = os.path.join(folder, name)
+    path = os.path.join(directory, name)
     control = node_packages.output(["dpkg-deb", "--field", path]).strip()
     return "%s\nFilename: ./%s\nSize: %d\nSHA256: %s\n\n" % (control, name, os.path.getsize(path), _digest(path))
 
 
 def _digest(path):
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     try:
         with open(path, "rb") as stream:
             for part in iter(lambda: stream.read(_PART), b""):
-                found.update(part)
+                hasher.update(part)
     except OSError:
         return ""
-    return found.hexdigest()
+    return hasher.hexdigest()
 
 
 def is_of_version(version, wanted):

@@ -32,9 +32,9 @@ def unmount(step, unit, path):
     if step.dry:
         return
     # of a unit whose file somebody removed systemd says that there is none
-    _worked, said = systemctl("stop", unit)
+    _worked, output = systemctl("stop", unit)
     if path in node_mounts.mounted():
-        raise InUseError("in use by %s" % (node_mounts.users(path) or said or "the kernel"))
+        raise InUseError("in use by %s" % (node_mounts.users(path) or output or "the kernel"))
     # never before: systemd takes away what is on top of an automount as well, also from those who use it
     systemctl("stop", automount_of(unit))
     systemctl("reset-failed", unit)
@@ -44,22 +44,22 @@ def unmount(step, unit, path):
 
 def check_path(step, mount, unit):
     """Refuse a path that is somebody else's."""
-    path, ours = mount["path"], file_of(mount["unit"]) in step.owned["files"]
+    path, managed = mount["path"], file_of(mount["unit"]) in step.owned["files"]
     entry = step.table.get(path)
-    if ours:
+    if managed:
         return
     text = text_of(file_of(mount["unit"]))
     if text is not None and not text.startswith("# Written by deepopsctl"):
         words = (mount["name"], file_of(mount["unit"]))
         raise node_failure.HintedError("storage %s: %s is there, and not ours" % words, "remove it, or the entry")
     hint = "unmount it there and take it out of /etc/fstab, or choose another path in cluster.yml"
-    if entry is not None and not node_mounts.is_it(entry, unit):
+    if entry is not None and not node_mounts.is_same_mount(entry, unit):
         words = (mount["name"], entry.source, entry.fstype, path)
         raise node_failure.HintedError("storage %s: %s (%s) is mounted at %s already" % words, hint)
-    fault = node_mounts.in_the_way(path) if entry is None else ""
-    if fault:
-        raise node_failure.HintedError("storage %s: %s" % (mount["name"], fault), hint)
-    hidden = node_mounts.covered(path) if entry is None else 0
+    conflict = node_mounts.conflict_at(path) if entry is None else ""
+    if conflict:
+        raise node_failure.HintedError("storage %s: %s" % (mount["name"], conflict), hint)
+    hidden = node_mounts.hidden_entries(path) if entry is None else 0
     if hidden:
         words = (mount["name"], path, hidden)
         step.module.warn("storage %s: %s is not empty: the mount hides %d entries there" % words)
@@ -80,7 +80,7 @@ def write_units(step, mount):
         systemctl("daemon-reload")
 
 
-def bring(step, mount):
+def ensure_mount(step, mount):
     """One mount, as it is wanted. Raises InUseError where it has to stay as it is."""
     path, after = mount["path"], node_mounts.parse_unit(mount["text"])
     check_path(step, mount, after)
@@ -104,11 +104,11 @@ def bring(step, mount):
 
 def remount(step, mount, before, after):
     """Other options, under those who use it. Raises InUseError where the kernel refuses; all is then as it was."""
-    kind = [] if after.fstype in ("none", "auto") else ["-t", after.fstype]
-    words = ["mount"] + kind + ["-o", node_mounts.remount_options(before, after), after.what, mount["path"]]
-    worked, said = (True, "") if step.dry else node_failure.run_command(words, PATIENCE_S)
+    type_arguments = [] if after.fstype in ("none", "auto") else ["-t", after.fstype]
+    words = ["mount"] + type_arguments + ["-o", node_mounts.remount_options(before, after), after.what, mount["path"]]
+    worked, output = (True, "") if step.dry else node_failure.run_command(words, PATIENCE_S)
     if not worked:
-        raise InUseError("other options are refused: %s" % said)
+        raise InUseError("other options are refused: %s" % output)
     step.noted.did("mount", mount["path"], "remount", detail="in use")
     # not before: a deploy after one that was cut off has to see that they differ
     write_units(step, mount)
@@ -134,28 +134,28 @@ def start(step, mount, is_new, is_there):
         return
     keys = authorized_keys()
     systemctl("reset-failed", unit)
-    worked, said = systemctl("start", unit)
+    worked, output = systemctl("start", unit)
     if not worked:
-        step.failed[mount["name"]] = "%s: %s" % (mount["path"], why_not(mount["unit"]) or said)
+        step.failed[mount["name"]] = "%s: %s" % (mount["path"], failure_reason(mount["unit"]) or output)
     elif keys and not is_there_for_its_owner(keys):
-        take_back(mount, unit, keys)
+        undo_mount(mount, unit, keys)
 
 
-def why_not(unit):
+def failure_reason(unit):
     """What mount(8) said of a unit that failed; systemd's own words where it said nothing."""
     lines = node_units.last_words(unit, 8).splitlines()
-    told = [line for line in lines if line.startswith("mount")]
-    return told[-1] if told else "\n".join(lines[-3:])
+    messages = [line for line in lines if line.startswith("mount")]
+    return messages[-1] if messages else "\n".join(lines[-3:])
 
 
 def authorized_keys():
     """(user, file) by which the node is reached; () where there is none."""
     user = os.environ.get("SUDO_USER") or "root"
     try:
-        found = (user, os.path.join(pwd.getpwnam(user).pw_dir, ".ssh", "authorized_keys"))
+        keys = (user, os.path.join(pwd.getpwnam(user).pw_dir, ".ssh", "authorized_keys"))
     except KeyError:
         return ()
-    return found if is_there_for_its_owner(found) else ()
+    return keys if is_there_for_its_owner(keys) else ()
 
 
 def is_there_for_its_owner(keys):
@@ -164,7 +164,7 @@ def is_there_for_its_owner(keys):
     return subprocess.run(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def take_back(mount, unit, keys):
+def undo_mount(mount, unit, keys):
     systemctl("disable", "--now", "--quiet", unit)
     systemctl("stop", mount["unit"])
     message = "storage %s would hide %s, and nobody could log in here any more" % (mount["name"], keys[1])

@@ -64,7 +64,7 @@ class Quiet:
             warn("%s: %s" % (self.node, error))
 
 
-class Step:
+class MountRun:
     """One call: what is wanted, what is ours, what was done and what had to wait."""
 
     def __init__(self, module):
@@ -76,7 +76,7 @@ class Step:
         self.quiet = Quiet(
             module.check_mode, self.wanted["node"], self.wanted["drain_reason"], self.wanted["drain_wait"]
         )
-        self.kept = {}
+        self.deferred = {}
         self.failed = {}
         self.strays = []
 
@@ -100,13 +100,13 @@ class Step:
         if not self.dry:
             node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
 
-    def keep(self, name, reason):
-        self.kept[name] = reason
+    def defer(self, name, reason):
+        self.deferred[name] = reason
         self.module.warn("storage %s stays as it is: %s; the next deploy without that changes it" % (name, reason))
 
 
 def file_of(unit):
-    return os.path.join(node_mounts.FOLDER, unit)
+    return os.path.join(node_mounts.UNIT_DIRECTORY, unit)
 
 
 def automount_of(unit):

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 
-FOLDER = "/etc/systemd/system"
+UNIT_DIRECTORY = "/etc/systemd/system"
 TABLE = "/proc/self/mountinfo"
 AUTOFS = "autofs"
 # Options that the kernel changes under those who use the mount, by type; '' has those of every type.
@@ -34,34 +34,34 @@ Unit = collections.namedtuple("Unit", "what fstype options")
 
 def parse_table(text):
     """{path: Entry} of what is on top of each path; what only waits for its first use is left out."""
-    found = {}
+    entries = {}
     for line in text.splitlines():
         left, separator, right = line.partition(" - ")
         fields, rest = left.split(" "), right.split(" ")
         if not separator or len(fields) < 5 or len(rest) < 2 or rest[0] == AUTOFS:
             continue
         path = _unescape(fields[4])
-        found[path] = Entry(path, _unescape(fields[3]), _unescape(rest[1]), rest[0])
-    return found
+        entries[path] = Entry(path, _unescape(fields[3]), _unescape(rest[1]), rest[0])
+    return entries
 
 
-def strays(text, ours):
+def unmanaged_nfs_mounts(text, managed_paths):
     """NFS that is mounted neither at these paths nor below them: somebody else's, as the kernel's table has it.
 
     Of version 3 the kernel does not say by which address the node speaks.
     """
-    found = []
+    result = []
     for line in text.splitlines():
         left, _separator, right = line.partition(" - ")
         fields, rest = left.split(" "), right.split(" ")
         if len(fields) < 5 or len(rest) < 3 or rest[0] not in ("nfs", "nfs4"):
             continue
         path, options = _unescape(fields[4]), dict(word.partition("=")[::2] for word in rest[2].split(","))
-        if not any(path == each or path.startswith(each + "/") for each in ours):
+        if not any(path == each or path.startswith(each + "/") for each in managed_paths):
             export = "/" + _unescape(rest[1]).partition(":/")[2]
             server, client = options.get("addr", ""), options.get("clientaddr", "")
-            found.append({"path": path, "export": export, "server": server, "client": client})
-    return found
+            result.append({"path": path, "export": export, "server": server, "client": client})
+    return result
 
 
 def _unescape(text):
@@ -102,8 +102,8 @@ def is_live(before, after):
 
 def _dropped(before, after):
     """Options of before of which after says nothing at all."""
-    said = {option.partition("=")[0] for option in after.options}
-    return [key for key in (option.partition("=")[0] for option in before.options) if key not in said]
+    named = {option.partition("=")[0] for option in after.options}
+    return [key for key in (option.partition("=")[0] for option in before.options) if key not in named]
 
 
 def remount_options(before, after):
@@ -112,10 +112,10 @@ def remount_options(before, after):
     return ",".join(["remount"] + undone + after.options)
 
 
-def is_it(entry, unit):
+def is_same_mount(entry, unit):
     """Whether a mount that somebody else made is the one that a unit would make."""
     if unit.fstype == "none":
-        return _same_folder(entry.path, unit.what)
+        return _same_directory(entry.path, unit.what)
     if unit.fstype == "tmpfs":
         return entry.fstype == "tmpfs"
     if unit.what.startswith("/dev/"):
@@ -123,14 +123,14 @@ def is_it(entry, unit):
     return entry.source == unit.what
 
 
-def _same_folder(one, other):
+def _same_directory(one, other):
     try:
         return os.path.samefile(one, other)
     except OSError:
         return False
 
 
-def covered(path):
+def hidden_entries(path):
     """How many entries of a folder a mount would hide."""
     try:
         return len(os.listdir(path))
@@ -138,7 +138,7 @@ def covered(path):
         return 0
 
 
-def in_the_way(path):
+def conflict_at(path):
     """Why nothing can be mounted there: a file, or a link that leads elsewhere; '' for nothing."""
     try:
         mode = os.lstat(path).st_mode
@@ -151,19 +151,19 @@ def in_the_way(path):
 
 def users(path):
     """Processes with something open below a path: `bash (4711)`; links are read, the file system itself is not."""
-    found = []
+    processes = []
     for process in filter(str.isdigit, os.listdir("/proc")):
-        folder = os.path.join("/proc", process)
-        if any(target == path or target.startswith(path + "/") for target in _targets(folder)):
-            found.append("%s (%s)" % (_name(folder), process))
-    more = len(found) - MAX_USERS
-    return ", ".join(found[:MAX_USERS]) + (" and %d more" % more if more > 0 else "")
+        directory = os.path.join("/proc", process)
+        if any(target == path or target.startswith(path + "/") for target in _targets(directory)):
+            processes.append("%s (%s)" % (_name(directory), process))
+    more = len(processes) - MAX_USERS
+    return ", ".join(processes[:MAX_USERS]) + (" and %d more" % more if more > 0 else "")
 
 
-def _targets(folder):
-    links = [os.path.join(folder, name) for name in ("cwd", "root", "exe")]
+def _targets(directory):
+    links = [os.path.join(directory, name) for name in ("cwd", "root", "exe")]
     with contextlib.suppress(OSError):
-        links += [os.path.join(folder, "fd", name) for name in os.listdir(os.path.join(folder, "fd"))]
+        links += [os.path.join(directory, "fd", name) for name in os.listdir(os.path.join(directory, "fd"))]
     for link in links:
         try:
             yield os.readlink(link)
@@ -171,9 +171,9 @@ def _targets(folder):
             continue
 
 
-def _name(folder):
+def _name(directory):
     try:
-        with open(os.path.join(folder, "comm")) as stream:
+        with open(os.path.join(directory, "comm")) as stream:
             return stream.read().strip()
     except OSError:
         return "?"

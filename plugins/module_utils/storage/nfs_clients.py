@@ -23,15 +23,15 @@ _ADDRESS = re.compile(r'^address: "?\[?([0-9A-Fa-f:.]+?)\]?(?::\d+)?"?$', re.MUL
 _IN_USE = re.compile(r"^([0-9A-Fa-f:.]+):(/.*):0x0*([0-9A-Fa-f]+)$")
 
 
-def of_kernel(folder=CLIENTS):
+def of_kernel(directory=CLIENTS):
     """Clients of NFS 4: the kernel knows their addresses, and not what they have mounted."""
-    found = []
-    for path in sorted(glob.glob(os.path.join(folder, "*", "info"))):
+    holders = []
+    for path in sorted(glob.glob(os.path.join(directory, "*", "info"))):
         # one that has just gone
         with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
             match = _ADDRESS.search(stream.read())
-            found += [Holder(match[1], match[1], "", "")] if match else []
-    return list(dict.fromkeys(found))
+            holders += [Holder(match[1], match[1], "", "")] if match else []
+    return list(dict.fromkeys(holders))
 
 
 def of_mountd(path=RMTAB):
@@ -55,17 +55,17 @@ def of_nodes(strays, servers):
 
 def losing(before, wanted, holders):
     """{folder: [Holder]}: who may have it mounted by the lines of before, and may not by those that are wanted."""
-    found = {}
-    for folder, line in before.items():
+    losing_holders = {}
+    for path, line in before.items():
         held = [
             holder
             for holder in holders
-            if (not holder.export or holder.export == folder or holder.export.startswith(folder.rstrip("/") + "/"))
+            if (not holder.export or holder.export == path or holder.export.startswith(path.rstrip("/") + "/"))
             and lets_in(line, holder.address)
-            and not lets_in(wanted.get(folder, ""), holder.address)
+            and not lets_in(wanted.get(path, ""), holder.address)
         ]
-        found.update({folder: held} if held else {})
-    return found
+        losing_holders.update({path: held} if held else {})
+    return losing_holders
 
 
 def lets_in(line, address):
@@ -77,7 +77,7 @@ def lets_in(line, address):
     return False
 
 
-def sentence(folder, holder):
+def sentence(path, holder):
     """What an administrator is told."""
     if holder.at:
         what = "%s has it mounted at %s, not by deepopsctl" % (holder.who, holder.at)
@@ -85,5 +85,5 @@ def sentence(folder, holder):
         what = "%s had it mounted when mountd last heard of that" % holder.who
     else:
         what = "%s is a client of this server, and may have it mounted" % holder.who
-    told = (folder, holder.who, what)
-    return "%s is no longer for %s: %s; what is not unmounted there fails, and can hang its shutdown" % told
+    values = (path, holder.who, what)
+    return "%s is no longer for %s: %s; what is not unmounted there fails, and can hang its shutdown" % values

@@ -10,8 +10,8 @@ HEADER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites c
 
 def lines_of(text):
     """{folder: line} of our own file."""
-    found = [line for line in text.splitlines() if line and not line.startswith("#")]
-    return {line.split(" ")[0]: line for line in found}
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return {line.split(" ")[0]: line for line in lines}
 
 
 def text_of(lines):

@@ -15,7 +15,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import 
 )
 
 
-class Machine:
+class Host:
     """Where things are: of this machine, unless a test has others."""
 
     def __init__(self, root="/", kernel=quota_kernel.Kernel, table=None):
@@ -33,11 +33,11 @@ class Machine:
 class Export:
     """One export, its file system and the quotas there."""
 
-    def __init__(self, wanted, machine):
+    def __init__(self, wanted, host):
         self.wanted = wanted
         self.kind = wanted["kind"]
-        self.where = quota_planning.file_system_of(wanted["path"], machine.table)
-        self.kernel = machine.kernel(self.where.device, self.where.point, self.kind)
+        self.where = quota_planning.file_system_of(wanted["path"], host.table)
+        self.kernel = host.kernel(self.where.device, self.where.point, self.kind)
         self.state = self.kernel.state()
         self.is_lax = quota_planning.check(self.where, self.kind, self.state)
 
@@ -46,39 +46,39 @@ class Export:
         return "%s %s" % (self.where.point, self.kind)
 
 
-def read_ours(machine):
+def read_limited(host):
     """{"point kind": numbers} that have limits by an earlier call."""
     try:
-        found = json.loads(node_files.read(machine.ours) or b"{}")
+        limited = json.loads(node_files.read(host.ours) or b"{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return limited if isinstance(limited, dict) else {}
 
 
-def write_ours(machine, ours):
-    node_record.write_atomically(machine.ours, json.dumps(ours, sort_keys=True).encode())
+def write_limited(host, limited):
+    node_record.write_atomically(host.ours, json.dumps(limited, sort_keys=True).encode())
 
 
-def look(exports, machine):
+def read_exports(exports, host):
     """All file systems, refused together where one can't have its quotas."""
-    found, problems = [], []
+    exported, problems = [], []
     for wanted in exports:
         try:
-            found.append(Export(wanted, machine))
+            exported.append(Export(wanted, host))
         except HintedError as error:
             problems.append(error)
     if problems:
         raise HintedError("; ".join(map(str, problems)), "; ".join(dict.fromkeys(error.hint for error in problems)))
-    return found
+    return exported
 
 
-def check_together(found):
+def check_together(exports):
     """One file system has one set of limits of a kind."""
     seen = {}
-    for export in found:
+    for export in exports:
         other = seen.setdefault(export.key, export)
-        alike = ("grace",) if export.kind == quota_kernel.PROJECT else ("grace", "default", "users")
-        if any(export.wanted[key] != other.wanted[key] for key in alike):
+        shared_settings = ("grace",) if export.kind == quota_kernel.PROJECT else ("grace", "default", "users")
+        if any(export.wanted[key] != other.wanted[key] for key in shared_settings):
             words = "%s and %s are on one file system (%s) with different limits"
             raise HintedError(
                 words % (other.wanted["path"], export.wanted["path"], export.where.point),
@@ -86,21 +86,21 @@ def check_together(found):
             )
 
 
-def enforce(export, machine, noted):
+def enforce(export, host, noted):
     """Let limits hold, now and from boot on."""
     if export.is_lax:
         noted.did("quota", export.where.point, "enforce", detail=export.kind)
         if not noted.dry:
             export.kernel.enforce()
     if export.where.type == "ext4":
-        before = node_files.read(machine.fstab)
+        before = node_files.read(host.fstab)
         option = quota_planning.option_of(export.kind)
         after = quota_planning.fstab_with(
             (before or b"").decode("utf-8", "surrogateescape"), export.where.point, option
         )
         if after is not None:
-            mode = os.stat(machine.fstab).st_mode & 0o7777
-            node_files.ensure(noted, machine.fstab, after.encode("utf-8", "surrogateescape"), mode)
+            mode = os.stat(host.fstab).st_mode & 0o7777
+            node_files.ensure(noted, host.fstab, after.encode("utf-8", "surrogateescape"), mode)
 
 
 def set_grace(export, noted):
@@ -112,40 +112,40 @@ def set_grace(export, noted):
         export.kernel.set_grace(seconds)
 
 
-def set_limits(found, ours, noted):
+def set_limits(exports, limited, noted):
     """All limits of one file system and kind, and which numbers are ours from now on."""
-    export = found[0]
+    export = exports[0]
     accounts = {account.pw_name: account.pw_uid for account in pwd.getpwall()}
-    merged = dict(export.wanted, projects=[each for one in found for each in one.wanted["projects"]])
+    merged = dict(export.wanted, projects=[each for one in exports for each in one.wanted["projects"]])
     present = export.kernel.numbers() if export.kind == quota_kernel.USER and export.where.type != "xfs" else []
-    wanted = quota_planning.wanted_limits(merged, export.where.type, accounts, present, ours)
+    wanted = quota_planning.wanted_limits(merged, export.where.type, accounts, present, limited)
     names = {uid: name for name, uid in accounts.items()}
     names.update({project["id"]: project["name"] for project in merged["projects"]})
     for number, limits in quota_planning.to_set(wanted, export.kernel.limits).items():
         is_default = number == quota_planning.XFS_DEFAULT and export.kind == quota_kernel.USER
         who = "default" if is_default else names.get(number, str(number))
-        noted.did("quota", export.where.point, "set", detail="%s %s: %s" % (export.kind, who, in_words(limits)))
+        noted.did("quota", export.where.point, "set", detail="%s %s: %s" % (export.kind, who, limits_text(limits)))
         if not noted.dry:
             export.kernel.set_limits(number, limits)
     return sorted(number for number, limits in wanted.items() if any(limits))
 
 
-def in_words(limits):
+def limits_text(limits):
     soft, hard, files_soft, files = limits
     parts = ["%s %d KiB" % pair for pair in (("soft", soft), ("space", hard)) if pair[1]]
     parts += ["%s %d" % pair for pair in (("files soft", files_soft), ("files", files)) if pair[1]]
     return ", ".join(parts) or "no limit"
 
 
-def name_projects(found, machine, noted):
+def name_projects(exports, host, noted):
     """Our lines of the two tables."""
-    projects = [each for export in found for each in export.wanted["projects"]]
-    projid = node_files.read(machine.projid)
-    taken = quota_projects.taken(projid, projects)
-    if taken:
+    projects = [each for export in exports for each in export.wanted["projects"]]
+    projid = node_files.read(host.projid)
+    conflicts = quota_projects.conflicts(projid, projects)
+    if conflicts:
         hint = "choose other names, or say id: for each of them in cluster.yml"
-        raise HintedError("%s has %s of somebody else's" % (machine.projid, " ".join(taken)), hint)
-    for path, lines in zip((machine.projects, machine.projid), quota_projects.tables(projects)):
+        raise HintedError("%s has %s of somebody else's" % (host.projid, " ".join(conflicts)), hint)
+    for path, lines in zip((host.projects, host.projid), quota_projects.tables(projects)):
         before = node_files.read(path)
         after = quota_projects.with_lines(before, lines)
         if after != (before or b""):
@@ -153,7 +153,7 @@ def name_projects(found, machine, noted):
     return projects
 
 
-def mark_folders(projects, noted):
+def assign_projects(projects, noted):
     """Each folder, with what is in it; returns those that are not there yet."""
     waiting = []
     for project in projects:
@@ -168,36 +168,36 @@ def mark_folders(projects, noted):
     return waiting
 
 
-def forget(ours, known, machine, noted):
+def remove_obsolete_limits(limited, known, host, noted):
     """Limits on file systems of which nothing is said any more."""
-    for key in [key for key in ours if key not in known]:
-        point, _, kind = key.rpartition(" ")
-        where = quota_planning.file_system_of(point, machine.table)
-        kernel = machine.kernel(where.device, point, kind) if where and where.point == point else None
+    for key in [key for key in limited if key not in known]:
+        point, _, quota_type = key.rpartition(" ")
+        where = quota_planning.file_system_of(point, host.table)
+        kernel = host.kernel(where.device, point, quota_type) if where and where.point == point else None
         if kernel is not None and kernel.state().counted:
-            for number in ours[key]:
+            for number in limited[key]:
                 if any(kernel.limits(number)):
-                    noted.did("quota", point, "set", detail="%s %d: no limit" % (kind, number))
+                    noted.did("quota", point, "set", detail="%s %d: no limit" % (quota_type, number))
                     if not noted.dry:
                         kernel.set_limits(number, quota_planning.NO_LIMITS)
-        del ours[key]
+        del limited[key]
 
 
-def converge(exports, machine, noted):
+def converge(exports, host, noted):
     """Everything in its order; returns (files of ours, folders that have to be made first)."""
-    found = look(exports, machine)
-    check_together(found)
-    ours = read_ours(machine)
-    projects = name_projects(found, machine, noted)
+    file_systems = read_exports(exports, host)
+    check_together(file_systems)
+    limited = read_limited(host)
+    projects = name_projects(file_systems, host, noted)
     groups = {}
-    for export in found:
+    for export in file_systems:
         groups.setdefault(export.key, []).append(export)
     for key, together in groups.items():
-        enforce(together[0], machine, noted)
+        enforce(together[0], host, noted)
         set_grace(together[0], noted)
-        ours[key] = set_limits(together, ours.get(key, []), noted)
-    waiting = mark_folders(projects, noted)
-    forget(ours, groups, machine, noted)
-    if not noted.dry and (ours or os.path.exists(machine.ours)):
-        write_ours(machine, ours)
-    return ((machine.projects, machine.projid) if projects else ()), waiting
+        limited[key] = set_limits(together, limited.get(key, []), noted)
+    waiting = assign_projects(projects, noted)
+    remove_obsolete_limits(limited, groups, host, noted)
+    if not noted.dry and (limited or os.path.exists(host.ours)):
+        write_limited(host, limited)
+    return ((host.projects, host.projid) if projects else ()), waiting

@@ -37,10 +37,10 @@ OFF = State(False, False, (0, 0))
 class Kernel:
     """The quotas of one kind on one device."""
 
-    def __init__(self, device, point, kind):
+    def __init__(self, device, point, quota_type):
         self._device = os.fsencode(device)
         self._point = os.fsencode(point)
-        self._type = _TYPES[kind]
+        self._type = _TYPES[quota_type]
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def _call(self, command, number, address):
@@ -81,19 +81,19 @@ class Kernel:
 
     def numbers(self):
         """All users or projects that use something or have limits."""
-        found, number = [], 0
+        numbers, number = [], 0
         while True:
             answer = ctypes.create_string_buffer(_NEXTDQBLK.size)
             try:
                 self._call(_Q_GETNEXTQUOTA, number, answer)
             except OSError as error:
                 if error.errno in (errno.ENOENT, errno.ESRCH):
-                    return found
+                    return numbers
                 raise
             number = _NEXTDQBLK.unpack(answer.raw)[9]
-            found.append(number)
+            numbers.append(number)
             if number == 2**32 - 1:
-                return found
+                return numbers
             number += 1
 
     def set_limits(self, number, limits):
@@ -106,11 +106,11 @@ class Kernel:
         self._call(_Q_SETINFO, 0, _DQINFO.pack(seconds, seconds, 0, _BGRACE | _IGRACE))
 
 
-def parse_state(raw, kind):
+def parse_state(raw, quota_type):
     """A struct fs_quota_stat."""
     (flags,) = _FLAGS.unpack_from(raw, _FLAGS_AT)
     graces = _GRACES.unpack_from(raw, _GRACES_AT)
-    return State(bool(flags & _COUNTED[kind]), bool(flags & _ENFORCED[kind]), graces)
+    return State(bool(flags & _COUNTED[quota_type]), bool(flags & _ENFORCED[quota_type]), graces)
 
 
 def parse_limits(raw):

@@ -24,24 +24,24 @@ FileSystem = collections.namedtuple("FileSystem", "point device type")
 def file_system_of(path, table):
     """The file system that a folder is on, by the kernel's table of mounts (the text of /proc/self/mountinfo)."""
     real = os.path.realpath(path)
-    found = None
+    innermost = None
     for line in table.splitlines():
         left, _, right = line.partition(" - ")
-        point, rest = _plain(left.split(" ")[4]), right.split(" ")
+        point, rest = _unescaped(left.split(" ")[4]), right.split(" ")
         inside = real == point or real.startswith(point.rstrip("/") + "/")
         # of two mounts on one point the later one is on top
-        if inside and (found is None or len(point) >= len(found.point)):
-            found = FileSystem(point, _plain(rest[1]), rest[0])
-    return found
+        if inside and (innermost is None or len(point) >= len(innermost.point)):
+            innermost = FileSystem(point, _unescaped(rest[1]), rest[0])
+    return innermost
 
 
-def _plain(text):
+def _unescaped(text):
     for code in ("\\040", "\\011", "\\012", "\\134"):
         text = text.replace(code, chr(int(code[1:], 8)))
     return text
 
 
-def check(where, kind, state):
+def check(where, quota_type, state):
     """Raises HintedError where the file system can't have these quotas; True where they only have to be enforced."""
     if where.type not in TYPES:
         words = "%s is on %s (%s), which has no quotas that deepopsctl knows" % (where.point, where.device, where.type)
@@ -51,12 +51,13 @@ def check(where, kind, state):
     if state.counted and where.type == "ext4":
         return True
     raise HintedError(
-        "%s (%s on %s) counts no space by %s" % (where.point, where.type, where.device, kind), _how(where, kind)
+        "%s (%s on %s) counts no space by %s" % (where.point, where.type, where.device, quota_type),
+        _how_to_enable(where, quota_type),
     )
 
 
-def _how(where, kind):
-    option = option_of(kind)
+def _how_to_enable(where, quota_type):
+    option = option_of(quota_type)
     if where.type == "xfs":
         first = "XFS takes it up when it is mounted anew, a remount is not enough"
         steps = (
@@ -67,16 +68,16 @@ def _how(where, kind):
             )
         )
         return "%s: %s and mount it again; for / it is the kernel's rootflags=%s" % (first, steps, option)
-    features = "quota" if kind == quota_kernel.USER else "quota,project"
+    features = "quota" if quota_type == quota_kernel.USER else "quota,project"
     return (
         "with nobody on it: `umount %s`, `tune2fs -O %s -Q %s %s`, put %s into its mount options, and mount it again; "
         "a kernel without quota_v2 can't" % (where.point, features, option, where.device, option)
     )
 
 
-def option_of(kind):
+def option_of(quota_type):
     """The mount option by which limits hold from boot on."""
-    return "usrquota" if kind == quota_kernel.USER else "prjquota"
+    return "usrquota" if quota_type == quota_kernel.USER else "prjquota"
 
 
 def fstab_with(text, point, option):
@@ -84,7 +85,7 @@ def fstab_with(text, point, option):
     lines = text.split("\n")
     for index, line in enumerate(lines):
         words = _FSTAB_LINE.fullmatch(line)
-        if not words or _plain(words["point"]) != point:
+        if not words or _unescaped(words["point"]) != point:
             continue
         if option not in words["options"].split(","):
             lines[index] = "%s%s,%s%s" % (words["before"], words["options"], option, words["after"])
@@ -92,27 +93,27 @@ def fstab_with(text, point, option):
     return None
 
 
-def wanted_limits(export, fstype, accounts, present, ours):
+def wanted_limits(export, fstype, accounts, present, limited):
     """{number: limits} that have to hold; `present` are numbers the file system knows, `ours` those set before.
 
     `accounts` is {name: uid} of this machine. Raises HintedError for a user that it does not know.
     """
     if export["kind"] == quota_kernel.PROJECT:
-        found = {project["id"]: project["limits"] for project in export["projects"]}
+        limits = {project["id"]: project["limits"] for project in export["projects"]}
         # what was a project of ours is none any more
-        found.update({number: NO_LIMITS for number in ours if number not in found})
-        return found
+        limits.update({number: NO_LIMITS for number in limited if number not in limits})
+        return limits
     named = _named(export["users"], accounts)
     if fstype == "xfs":
         # to have none of his own is to have the default
-        found = dict.fromkeys(ours, NO_LIMITS)
-        found[XFS_DEFAULT] = export["default"]
+        limits = dict.fromkeys(limited, NO_LIMITS)
+        limits[XFS_DEFAULT] = export["default"]
     else:
         people = [uid for uid in (*accounts.values(), *present) if FIRST_UID <= uid <= LAST_UID]
-        found = dict.fromkeys(ours, NO_LIMITS)
-        found.update(dict.fromkeys(people, export["default"]) if any(export["default"]) else {})
-    found.update(named)
-    return found
+        limits = dict.fromkeys(limited, NO_LIMITS)
+        limits.update(dict.fromkeys(people, export["default"]) if any(export["default"]) else {})
+    limits.update(named)
+    return limits
 
 
 def _named(users, accounts):

@@ -26,7 +26,7 @@ def of_handle(handle):
     return _word(values, _PROJECT), bool(_word(values, _FLAGS) & _INHERIT)
 
 
-def put(handle, number, inherit):
+def set_project(handle, number, inherit):
     """Give it a number; True where it had another."""
     values = array.array("B", bytes(_SIZE))
     fcntl.ioctl(handle, _GET, values)
@@ -58,7 +58,7 @@ def assign(path, number):
     handle = os.open(path, _OPEN | os.O_DIRECTORY)
     try:
         changed = _below(handle, os.fstat(handle).st_dev, number, DEEPEST)
-        return changed + put(handle, number, inherit=True)
+        return changed + set_project(handle, number, inherit=True)
     finally:
         os.close(handle)
 
@@ -67,9 +67,9 @@ def _below(handle, device, number, deeper):
     changed = 0
     with os.scandir(handle) as entries:
         for entry in entries:
-            found = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
             # links and special files take no space that matters, and to open them does things
-            if found.st_dev == device and (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            if status.st_dev == device and (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
                 changed += _entry(entry.name, handle, device, number, deeper)
     return changed
 
@@ -83,11 +83,11 @@ def _entry(name, within, device, number, deeper):
     try:
         mode = os.fstat(handle).st_mode
         if not stat.S_ISDIR(mode):
-            return put(handle, number, inherit=False) if stat.S_ISREG(mode) else 0
+            return set_project(handle, number, inherit=False) if stat.S_ISREG(mode) else 0
         if not deeper:
             raise HintedError("a folder more than %d levels deep" % DEEPEST, "let its owner look at it")
         below = _below(handle, device, number, deeper - 1)
-        return below + put(handle, number, inherit=True)
+        return below + set_project(handle, number, inherit=True)
     finally:
         os.close(handle)
 
@@ -95,8 +95,8 @@ def _entry(name, within, device, number, deeper):
 def tables(projects):
     """(lines for /etc/projects, lines for /etc/projid): what tools call the numbers by."""
     ordered = sorted(projects, key=lambda project: project["name"])
-    folders = ["%d:%s" % (project["id"], project["path"]) for project in ordered]
-    return folders, ["%s:%d" % (project["name"], project["id"]) for project in ordered]
+    directories = ["%d:%s" % (project["id"], project["path"]) for project in ordered]
+    return directories, ["%s:%d" % (project["name"], project["id"]) for project in ordered]
 
 
 def with_lines(current, lines):
@@ -113,7 +113,7 @@ def with_lines(current, lines):
     return "\n".join(text).encode("utf-8", "surrogateescape")
 
 
-def taken(projid, projects):
+def conflicts(projid, projects):
     """Names or numbers of ours that somebody else uses for another project."""
     lines = with_lines(projid, []).decode("utf-8", "surrogateescape").splitlines()
     others = [line.partition(":")[::2] for line in lines if ":" in line and not line.startswith("#")]

@@ -43,10 +43,10 @@ class TestGpus:
         device(tmp_path, "0000:03:00.0", **{"class": "0x030000"}, vendor="0x1a03", device="0x2000")
         device(tmp_path, "0000:05:00.0", **{"class": "0x068000"}, vendor="0x10de", device="0x22a3")
 
-        assert load("deepops_doctor.machine").gpus(str(tmp_path))["bus"] == ["0x2330", "0x2330"]
+        assert load("deepops_doctor.host").gpus(str(tmp_path))["bus"] == ["0x2330", "0x2330"]
 
     def test_a_machine_without_a_pci_bus_has_none(self, tmp_path: Path) -> None:
-        assert load("deepops_doctor.machine").gpus(str(tmp_path / "none"))["bus"] == []
+        assert load("deepops_doctor.host").gpus(str(tmp_path / "none"))["bus"] == []
 
     def test_the_modules_of_a_deploy_and_whether_they_run(self, tmp_path: Path) -> None:
         folder = tmp_path / "etc/modules-load.d"
@@ -57,7 +57,7 @@ class TestGpus:
         for name in ("nvidia", "nvidia_uvm"):
             (tmp_path / "sys/module" / name).mkdir(parents=True)
 
-        found = load("deepops_doctor.machine").boot_modules(str(tmp_path))
+        found = load("deepops_doctor.host").boot_modules(str(tmp_path))
 
         assert found == {"gdrdrv": False, "nvidia": True, "nvidia-uvm": True}
 
@@ -69,19 +69,19 @@ class TestSecureBoot:
     def test_the_fifth_byte_says_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, state: str
     ) -> None:
-        machine = load("deepops_doctor.machine")
+        host = load("deepops_doctor.host")
         (tmp_path / "variable").write_bytes(data)
-        monkeypatch.setattr(machine, "EFI", str(tmp_path))
-        monkeypatch.setattr(machine, "SECURE_BOOT", str(tmp_path / "variable"))
+        monkeypatch.setattr(host, "EFI", str(tmp_path))
+        monkeypatch.setattr(host, "SECURE_BOOT", str(tmp_path / "variable"))
 
-        assert machine.secure_boot() == state
+        assert host.secure_boot() == state
 
     def test_a_variable_that_can_not_be_read_is_unknown(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        machine = load("deepops_doctor.machine")
-        monkeypatch.setattr(machine, "EFI", str(tmp_path))
-        monkeypatch.setattr(machine, "SECURE_BOOT", str(tmp_path / "none"))
+        host = load("deepops_doctor.host")
+        monkeypatch.setattr(host, "EFI", str(tmp_path))
+        monkeypatch.setattr(host, "SECURE_BOOT", str(tmp_path / "none"))
 
-        assert machine.secure_boot() == "unknown"
+        assert host.secure_boot() == "unknown"
 
 
 class TestPackages:
@@ -150,7 +150,7 @@ class TestNames:
         network, never = load("deepops_doctor.network"), threading.Event()
         monkeypatch.setattr(network, "resolve", lambda name: ["192.0.2.1"] if name == "quick" else never.wait())
 
-        answers, silent = network.look_up(["quick", "slow"], 2)
+        answers, silent = network.resolve_all(["quick", "slow"], 2)
         never.set()
 
         assert (answers, silent) == ({"quick": ["192.0.2.1"]}, ["slow"])
@@ -218,7 +218,7 @@ def test_a_repository_that_nobody_answers_at_is_told_and_one_in_use_not_asked(tm
         threading.Thread(target=server.serve_forever, daemon=True).start()
         # it knows no HEAD: any answer is one
         there = f"http://127.0.0.1:{server.server_port}"
-        found = load("deepops_doctor.outsiders").unreachable(
+        found = load("deepops_doctor.repositories").unreachable(
             [entry(there), entry(nowhere), entry(f"{nowhere}/in-use", tmp_path), entry("http://[", tmp_path / "no")]
         )
         server.shutdown()

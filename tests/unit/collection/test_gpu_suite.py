@@ -17,15 +17,15 @@ from deepopsctl.node_programs.gpu_check.pack import packed
 from tests.data.slurm_samples import node, partition
 from tests.support.node_modules import load
 
-across = load("deepops_smoke.across")
-between = load("deepops_gpu.between")
+probe_jobs = load("deepops_smoke.probe_jobs")
+multi_node = load("deepops_gpu.multi_node")
 command = load("deepops_smoke.command")
 hangup = load("deepops_gpu.hangup")
 inputs = load("deepops_gpu.inputs")
 isolation = load("deepops_gpu.isolation")
-measuring = load("deepops_gpu.measuring")
-picture = load("deepops_smoke.picture")
-placement = load("deepops_smoke.placement")
+measurement = load("deepops_gpu.measurement")
+slurm_snapshot = load("deepops_smoke.slurm_snapshot")
+job_placement = load("deepops_smoke.job_placement")
 probe = load("deepops_smoke.probe")
 program = load("deepops_gpu.program")
 session = load("deepops_smoke.session")
@@ -50,12 +50,12 @@ def said(index: int | None, opened: Sequence[int] = (), uuids: list[str] | None 
 
 
 def verdicts(told: Any, confined: bool = True, sliced: bool = False) -> dict[str, dict[str, str]]:
-    return {check["name"]: check for check in isolation.judge("gpu01", told, len(told.ones), confined, sliced)}
+    return {check["name"]: check for check in isolation.evaluate("gpu01", told, len(told.ones), confined, sliced)}
 
 
 class TestIsolation:
     def test_different_gpus_and_no_way_to_the_others_pass(self) -> None:
-        found = verdicts(isolation.Told(said(None), [said(0), said(1)]))
+        found = verdicts(isolation.JobAnswers(said(None), [said(0), said(1)]))
 
         assert {name: check["status"] for name, check in found.items()} == {
             "gpu-allocation": "pass",
@@ -65,33 +65,35 @@ class TestIsolation:
         assert found["gpu-allocation"]["measured"] == "GPU 0, 1"
 
     def test_a_job_that_opens_anothers_gpu_fails_whichever_it_is(self) -> None:
-        found = verdicts(isolation.Told(said(None), [said(0), said(1, opened=[0])]))
+        found = verdicts(isolation.JobAnswers(said(None), [said(0), said(1, opened=[0])]))
 
         assert found["gpu-isolation"]["status"] == "fail"
         assert "/dev/nvidia0" in found["gpu-isolation"]["message"]
 
     def test_a_job_without_gpus_that_opens_one_fails(self) -> None:
-        found = verdicts(isolation.Told(said(None, opened=[1]), [said(0), said(1)]))
+        found = verdicts(isolation.JobAnswers(said(None, opened=[1]), [said(0), said(1)]))
 
         assert found["gpu-isolation"]["status"] == "fail"
         assert "asked for no GPU" in found["gpu-isolation"]["message"]
 
     def test_the_same_gpu_for_two_jobs_fails(self) -> None:
-        found = verdicts(isolation.Told(said(None), [said(1), said(1)]))
+        found = verdicts(isolation.JobAnswers(said(None), [said(1), said(1)]))
 
         assert found["gpu-allocation"]["status"] == "fail"
         assert found["gpu-allocation"]["message"] == "jobs at the same time got the same GPU: 1"
 
     def test_a_job_that_is_told_of_no_gpu_fails(self) -> None:
-        found = verdicts(isolation.Told(said(None), [{**said(0), "env": {}}]))
+        found = verdicts(isolation.JobAnswers(said(None), [{**said(0), "env": {}}]))
 
         assert found["gpu-allocation"]["measured"] == "not set"
 
     def test_the_driver_must_show_each_job_one_gpu_and_a_different_one(self) -> None:
-        good = isolation.Told(said(None, uuids=[]), [said(0, uuids=["GPU-a"]), said(1, uuids=["GPU-b"])])
-        too_many = isolation.Told(said(None, uuids=[]), [said(0, uuids=["GPU-a", "GPU-b"]), said(1, uuids=["GPU-b"])])
-        twice = isolation.Told(said(None, uuids=[]), [said(0, uuids=["GPU-a"]), said(1, uuids=["GPU-a"])])
-        without = isolation.Told(said(None, uuids=["GPU-a"]), [said(0, uuids=["GPU-a"])])
+        good = isolation.JobAnswers(said(None, uuids=[]), [said(0, uuids=["GPU-a"]), said(1, uuids=["GPU-b"])])
+        too_many = isolation.JobAnswers(
+            said(None, uuids=[]), [said(0, uuids=["GPU-a", "GPU-b"]), said(1, uuids=["GPU-b"])]
+        )
+        twice = isolation.JobAnswers(said(None, uuids=[]), [said(0, uuids=["GPU-a"]), said(1, uuids=["GPU-a"])])
+        without = isolation.JobAnswers(said(None, uuids=["GPU-a"]), [said(0, uuids=["GPU-a"])])
 
         found = [verdicts(told)["gpu-visible"] for told in (good, too_many, twice, without)]
 
@@ -100,7 +102,7 @@ class TestIsolation:
         assert found[3]["message"].startswith("the job without GPUs sees 1")
 
     def test_what_cannot_be_tried_is_skipped_with_the_reason(self) -> None:
-        told = isolation.Told(said(None), [said(0, uuids=["GPU-a"])])
+        told = isolation.JobAnswers(said(None), [said(0, uuids=["GPU-a"])])
 
         loose, cut = verdicts(told, confined=False), verdicts(told, sliced=True)
 
@@ -110,7 +112,7 @@ class TestIsolation:
         assert cut["gpu-allocation"]["status"] == "pass"
 
     def test_jobs_that_did_not_start_are_skipped_and_broken_ones_fail(self) -> None:
-        trouble = isolation.Told({}, [], across.Trouble("skip", "Slurm's reason: Resources"))
+        trouble = isolation.JobAnswers({}, [], probe_jobs.Trouble("skip", "Slurm's reason: Resources"))
 
         assert {check["status"] for check in verdicts(trouble).values()} == {"skip"}
 
@@ -129,9 +131,9 @@ class TestIsolation:
 
 class TestMeasuring:
     def test_the_job_asks_for_all_gpus_and_the_free_cpus(self) -> None:
-        place = placement.Placement("gpu", ["gpu01"])
+        place = job_placement.Placement("gpu", ["gpu01"])
 
-        assert measuring.options(place, [node(CPUAlloc="2", CPUEfctv="7")]) == [
+        assert measurement.options(place, [node(CPUAlloc="2", CPUEfctv="7")]) == [
             "--partition=gpu", "--nodelist=gpu01", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1",
             "--cpus-per-task=5", "--mem=8192M", "--gres=gpu:2",
         ]  # fmt: skip
@@ -145,7 +147,7 @@ class TestMeasuring:
         ],
     )
     def test_a_node_that_others_use_is_not_measured(self, changes: dict[str, str], reason: str) -> None:
-        assert measuring.obstacle(node(**changes)) == reason
+        assert measurement.obstacle(node(**changes)) == reason
 
     def test_its_time_limit_grows_with_the_gpus_and_stays_within_the_partitions(self) -> None:
         assert given("gpu01").minutes(8, partition()) == 21
@@ -223,8 +225,8 @@ class Jobs:
 
 def run(monkeypatch: pytest.MonkeyPatch, jobs: Jobs, wanted: Any, **records: dict[str, str]) -> Any:
     config = {"TaskPlugin": "task/cgroup,task/affinity"}
-    seen = picture.Picture(config, records, {"gpu": partition(Default="YES")}, {})
-    monkeypatch.setattr(picture, "take", lambda: seen)
+    seen = slurm_snapshot.SlurmSnapshot(config, records, {"gpu": partition(Default="YES")}, {})
+    monkeypatch.setattr(slurm_snapshot, "read_snapshot", lambda: seen)
     return suite.run(wanted, jobs)
 
 
@@ -308,8 +310,8 @@ class TestSuite:
 
     def test_a_controller_that_does_not_answer_is_a_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
         answer = load("deepops_smoke.command").Answer(1, "", "Connection refused", 0.1)
-        silent = picture.Picture({}, {}, {}, {"nodes": answer, "ping": answer})
-        monkeypatch.setattr(picture, "take", lambda: silent)
+        silent = slurm_snapshot.SlurmSnapshot({}, {}, {}, {"nodes": answer, "ping": answer})
+        monkeypatch.setattr(slurm_snapshot, "read_snapshot", lambda: silent)
 
         (check,) = suite.run(given("gpu01"), None).checks
 
@@ -327,7 +329,7 @@ class TestSuite:
 
 
 def answered(rank: int, status: str = "measured", **more: Any) -> str:
-    return str(between.RESULT_MARK) + json.dumps({"rank": rank, "status": status, **more})
+    return str(multi_node.RESULT_MARK) + json.dumps({"rank": rank, "status": status, **more})
 
 
 class Talking(Queue):
@@ -347,7 +349,7 @@ class Talking(Queue):
         self.sent += [text, str(more)]
 
     def text(self, _name: str) -> str:
-        return f"Welcome\n{between.ID_MARK}{self.told}\n"
+        return f"Welcome\n{multi_node.ID_MARK}{self.told}\n"
 
 
 class TestBetweenNodes:
@@ -359,7 +361,7 @@ class TestBetweenNodes:
         job = Talking(session.Outcome(**{"state": "ended", "rc": 0, "out": out, "err": "", **more}))
         nodes = {name: node(name, CPUAlloc=cpus) for name, cpus in (("gpu01", "0"), ("gpu02", "3"))}
         wanted = given("gpu01", "gpu02")._replace(nccl="/lib/nccl")
-        found = between.measure(job, wanted, placement.Placement("gpu", list(nodes)), nodes)
+        found = multi_node.measure(job, wanted, job_placement.Placement("gpu", list(nodes)), nodes)
         return found, job
 
     def test_the_first_nodes_id_reaches_all_of_them_and_its_result_counts(self) -> None:
@@ -391,9 +393,9 @@ class TestBetweenNodes:
         nodes = {name: node(name, Gres=f"gpu:{count}") for name, count in (("a", 2), ("b", 8), ("c", 8), ("d", 8))}
         partitions = {"a": "p", "b": "p", "c": "p", "d": "q"}
 
-        assert between.choose(partitions, nodes) == placement.Placement("p", ["b", "c"])
-        assert between.choose({"a": "p", "b": "p"}, nodes) is None
-        assert between.choose({}, nodes) is None
+        assert multi_node.choose(partitions, nodes) == job_placement.Placement("p", ["b", "c"])
+        assert multi_node.choose({"a": "p", "b": "p"}, nodes) is None
+        assert multi_node.choose({}, nodes) is None
 
     def test_without_nccl_or_without_two_measured_nodes_it_is_skipped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         records = {name: node(name, State="DOWN") for name in ("gpu01", "gpu02")}
@@ -402,7 +404,7 @@ class TestBetweenNodes:
             found = run(monkeypatch, Jobs(Queue({})), wanted, **records)
             told += [check["message"] for check in found.checks if check["name"] == "gpu-all-reduce-nodes"]
 
-        assert told == [between.NO_NCCL, between.TOO_FEW]
+        assert told == [multi_node.NO_NCCL, multi_node.TOO_FEW]
 
 
 def test_jobs_are_named_after_their_suite_and_limited() -> None:

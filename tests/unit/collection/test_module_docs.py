@@ -32,7 +32,7 @@ def asked_by(argument_spec: Mapping[str, Any], **_more: object) -> None:
 
 def arguments_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """(documented, asked for)."""
-    monkeypatch.setattr(load("deepops_smoke.asmodule"), "AnsibleModule", asked_by)
+    monkeypatch.setattr(load("deepops_smoke.suite_module"), "AnsibleModule", asked_by)
     spec = importlib.util.spec_from_file_location(f"module_{path.stem}", path)
     assert spec
     assert spec.loader

@@ -15,8 +15,8 @@ from tests.support.node_modules import load
 
 alerting = load("deepops_monitoring.alerting")
 jobs = load("deepops_monitoring.jobs")
-logged = load("deepops_monitoring.logged")
-scraped = load("deepops_monitoring.scraped")
+logs = load("deepops_monitoring.logs")
+targets = load("deepops_monitoring.targets")
 session = load("deepops_smoke.session")
 suite = load("deepops_monitoring.suite")
 web = load("deepops_monitoring.web")
@@ -47,15 +47,15 @@ class TestAJobInTheMetrics:
 
     def test_is_asked_for_without_its_use_where_jobs_have_no_control_groups(self) -> None:
         unmeasured = self.trial(measured=False)
-        assert "deepops_job_cpus" in jobs._question(self.trial(), "42")
-        assert jobs._question(unmeasured, "42") == 'deepops_job_info{jobid="42"}'
+        assert "deepops_job_cpus" in jobs._job_query(self.trial(), "42")
+        assert jobs._job_query(unmeasured, "42") == 'deepops_job_info{jobid="42"}'
         told = jobs._one(unmeasured, "gpu01", WHO, "42", WHO, 12.3)
         assert told["status"] == "pass"
         assert "no control groups" in told["message"]
 
 
 class TestTargets:
-    WANTED = tuple(scraped.Wanted("ctl1", "slurm", "192.0.2.1:6817", page) for page in ("jobs", "nodes"))
+    WANTED = tuple(targets.Wanted("ctl1", "slurm", "192.0.2.1:6817", page) for page in ("jobs", "nodes"))
 
     def target(self, page: str, health: str) -> dict[str, Any]:
         now = datetime.now(UTC).isoformat()
@@ -66,8 +66,8 @@ class TestTargets:
 
     def test_at_one_address_are_judged_page_by_page(self) -> None:
         pages = [self.target("jobs", "down"), self.target("nodes", "up")]
-        found = scraped.look(SimpleNamespace(targets=lambda: pages))
-        told = [scraped._one(wanted, found.get(wanted.key), time.time()) for wanted in self.WANTED]
+        found = targets.query_targets(SimpleNamespace(targets=lambda: pages))
+        told = [targets._one(wanted, found.get(wanted.key), time.time()) for wanted in self.WANTED]
 
         assert [check["target"] for check in told] == ["ctl1/slurm/jobs", "ctl1/slurm/nodes"]
         assert [check["status"] for check in told] == ["fail", "pass"]
@@ -76,7 +76,7 @@ class TestTargets:
         """What is said of them, and of others, where the first was so in each round of scrapes: two looks at it."""
         looks = iter([health for health in rounds for _ in range(2)])
         prometheus = SimpleNamespace(targets=lambda: [self.target("jobs", next(looks)), self.target("nodes", "up")])
-        return [check["status"] for check in scraped.judge(prometheus, "hpc", self.WANTED, ["ctl1"])]
+        return [check["status"] for check in targets.evaluate(prometheus, "hpc", self.WANTED, ["ctl1"])]
 
     def test_that_answer_are_looked_at_once(self) -> None:
         assert self.judged("up") == ["pass", "pass", "pass"]
@@ -91,14 +91,16 @@ class TestTargets:
         late = {**self.target("jobs", "down"), "scrapeTimeout": "10s"}
         late["lastError"] = 'Get "http://192.0.2.1:6817/metrics/jobs": context deadline exceeded'
 
-        told = scraped._one(self.WANTED[0], late, time.time())
+        told = targets._one(self.WANTED[0], late, time.time())
 
         assert told["message"] == "http://192.0.2.1:6817/metrics/jobs: no answer within 10s: is the machine too busy?"
 
     def test_of_a_page_that_nobody_expects_are_told_by_it(self) -> None:
-        found = scraped.look(SimpleNamespace(targets=lambda: [self.target("jobs", "up"), self.target("users", "up")]))
+        found = targets.query_targets(
+            SimpleNamespace(targets=lambda: [self.target("jobs", "up"), self.target("users", "up")])
+        )
 
-        told = scraped._unexpected("hpc", found, {wanted.key for wanted in self.WANTED})
+        told = targets._unexpected("hpc", found, {wanted.key for wanted in self.WANTED})
 
         assert told["message"] == "not in cluster.yml: ctl1/slurm/users"
 
@@ -120,11 +122,11 @@ class TestLogs:
     def test_have_arrived_where_a_line_of_this_validation_has_the_nodes_name(self) -> None:
         text = "validation abc gpu01\nvalidation xyz gpu02\nvalidation abc gpu031\n"
 
-        assert logged.arrived(text, "validation abc", ("gpu01", "gpu02", "gpu03")) == ["gpu01"]
+        assert logs.arrived(text, "validation abc", ("gpu01", "gpu02", "gpu03")) == ["gpu01"]
 
     def test_that_did_not_come_are_told_with_what_journalctl_says(self) -> None:
-        assert logged._one("gpu01", {"gpu01": 0.4}, 30.0, "")["status"] == "pass"
-        told = logged._one("gpu02", {"gpu01": 0.4}, 30.0, "Permission denied")
+        assert logs._one("gpu01", {"gpu01": 0.4}, 30.0, "")["status"] == "pass"
+        told = logs._one("gpu02", {"gpu01": 0.4}, 30.0, "Permission denied")
         assert told["message"] == "a line that the node logged has not come within 30 s: Permission denied"
 
 
@@ -154,11 +156,11 @@ class TestTheWholeSuite:
 
 
 def test_every_check_is_in_the_reports_catalogue() -> None:
-    found = ("alerting", "dashboards", "jobs", "logged", "ruled", "scraped", "suite")
+    found = ("alerting", "dashboards", "jobs", "logs", "rules", "targets", "suite")
     values = [value for name in found for value in vars(load(f"deepops_monitoring.{name}")).values()]
     checks = {value for value in values if isinstance(value, str) and re.fullmatch(r"[a-z]+(-[a-z]+)+", value)}
 
-    assert checks - {logged.TAG} | {"monitoring-enabled"} == set(catalogue_of("monitoring")) - {
+    assert checks - {logs.TAG} | {"monitoring-enabled"} == set(catalogue_of("monitoring")) - {
         "reachable",
         "suite-ran",
     }

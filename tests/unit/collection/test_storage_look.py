@@ -12,10 +12,10 @@ import pytest
 
 from tests.support.node_modules import load
 
-acts = load("deepops_storagecheck.acts")
+agent_operations = load("deepops_storagecheck.agent_operations")
 inputs = load("deepops_storagecheck.inputs")
 limits = load("deepops_storagecheck.limits")
-look = load("deepops_storagecheck.look")
+node_checks = load("deepops_storagecheck.node_checks")
 mounts = load("deepops_storagecheck.mounts")
 
 # as a Debian 13 node with NFS, a bind mount, an automount that was triggered and one that was not shows them
@@ -65,15 +65,15 @@ class TestKind:
         ],
     )
     def test_the_right_one_is_right(self, path: str, fstype: str, source: str) -> None:
-        assert mounts.wrong_kind(at(path), fstype, source) is None
+        assert mounts.wrong_mount(at(path), fstype, source) is None
 
     def test_another_type_is_named(self) -> None:
-        wrong = mounts.wrong_kind(at("/lustre"), "nfs", "10.0.0.3:/fs")
+        wrong = mounts.wrong_mount(at("/lustre"), "nfs", "10.0.0.3:/fs")
 
         assert (wrong.measured, wrong.expected) == ("lustre", "nfs")
 
     def test_another_source_is_named(self) -> None:
-        wrong = mounts.wrong_kind(at("/home"), "nfs", "10.0.0.9:/srv/home")
+        wrong = mounts.wrong_mount(at("/home"), "nfs", "10.0.0.9:/srv/home")
 
         assert (wrong.measured, wrong.expected) == ("10.0.0.1:/srv/home", "10.0.0.9:/srv/home")
 
@@ -142,7 +142,7 @@ def entry(path: Path, **changes: Any) -> Any:
 def looked(
     entries: Sequence[Any], table: str, writes: bool = False, user: str = "nobody"
 ) -> tuple[dict[str, Any], Any]:
-    found = look.Node("gpu01", user, 15.0, "abc", lambda: table, writes).look(entries)
+    found = node_checks.Node("gpu01", user, 15.0, "abc", lambda: table, writes).run_checks(entries)
     assert {check["target"] for check in found.checks} <= {"gpu01/data"}
     return {check["name"]: check for check in found.checks}, found.seen
 
@@ -169,16 +169,21 @@ class TestANode:
     def test_what_is_not_mounted_is_told_with_where_files_go_instead_and_nothing_is_tried(self, tmp_path: Path) -> None:
         checks, seen = looked([entry(tmp_path)], TABLE)
 
-        assert set(checks) == {look.MOUNTED}
-        assert checks[look.MOUNTED]["status"] == "fail"
-        assert checks[look.MOUNTED]["message"] == f"nothing is mounted at {tmp_path}: what is written there goes to /"
+        assert set(checks) == {node_checks.MOUNTED}
+        assert checks[node_checks.MOUNTED]["status"] == "fail"
+        assert (
+            checks[node_checks.MOUNTED]["message"]
+            == f"nothing is mounted at {tmp_path}: what is written there goes to /"
+        )
         assert seen == {}
 
     @as_root
     def test_a_good_one_is_handed_on_with_its_promise(self, open_folder: Path) -> None:
         checks, seen = looked([entry(open_folder, options=("noatime",))], line(open_folder))
 
-        assert {checks[name]["status"] for name in (look.MOUNTED, look.OPTIONS, look.ANSWERS)} == {"pass"}
+        assert {checks[name]["status"] for name in (node_checks.MOUNTED, node_checks.OPTIONS, node_checks.ANSWERS)} == {
+            "pass"
+        }
         assert seen["data"].name_bound == 60
 
     @as_root
@@ -186,22 +191,22 @@ class TestANode:
         """As on any folder of this machine: nobody squashes root here."""
         checks, _seen = looked([entry(open_folder)], line(open_folder))
 
-        assert checks[look.SQUASH]["status"] == "fail"
-        assert "take a user's file" in checks[look.SQUASH]["message"]
-        assert "mode 0700" in checks[look.SQUASH]["message"]
+        assert checks[node_checks.SQUASH]["status"] == "fail"
+        assert "take a user's file" in checks[node_checks.SQUASH]["message"]
+        assert "mode 0700" in checks[node_checks.SQUASH]["message"]
         assert list(open_folder.iterdir()) == []
 
     @as_root
     def test_on_a_server_of_somebody_elses_it_is_a_warning(self, open_folder: Path) -> None:
         checks, _seen = looked([entry(open_folder, squash="")], line(open_folder))
 
-        assert checks[look.SQUASH]["status"] == "warn"
+        assert checks[node_checks.SQUASH]["status"] == "warn"
 
     @as_root
     def test_where_root_was_asked_for_it_is_skipped_with_that(self, open_folder: Path) -> None:
         checks, _seen = looked([entry(open_folder, squash="none")], line(open_folder))
 
-        assert checks[look.SQUASH]["status"] == "skip"
+        assert checks[node_checks.SQUASH]["status"] == "skip"
 
     @as_root
     def test_a_machine_without_jobs_writes_as_the_user_and_leaves_nothing(self, open_folder: Path) -> None:
@@ -218,15 +223,15 @@ class TestANode:
 
         assert checks["storage-write"]["status"] == "fail"
         assert str(open_folder) in checks["storage-write"]["message"]
-        assert checks[look.SQUASH]["status"] == "skip"
+        assert checks[node_checks.SQUASH]["status"] == "skip"
 
     def test_a_wrong_option_and_a_wrong_source_are_told_and_tried_all_the_same(self, tmp_path: Path) -> None:
         wanted = entry(tmp_path, source="10.0.0.2:/x", options=("ro",))
 
         checks, seen = looked([wanted], line(tmp_path))
 
-        assert checks[look.MOUNTED]["measured"] == "10.0.0.1:/x"
-        assert checks[look.OPTIONS]["message"] == "ro was asked for and is not in force"
+        assert checks[node_checks.MOUNTED]["measured"] == "10.0.0.1:/x"
+        assert checks[node_checks.OPTIONS]["message"] == "ro was asked for and is not in force"
         assert list(seen) == ["data"]
 
     def test_a_bound_folder_is_compared_with_its_source(self, tmp_path: Path) -> None:
@@ -238,8 +243,8 @@ class TestANode:
         right, _ = looked([entry(source, fstype="none", source=str(source), options=("ro",))], table)
         wrong, _ = looked([entry(source, fstype="none", source=str(other), options=("ro",))], table)
 
-        assert right[look.MOUNTED]["status"] == "pass"
-        assert wrong[look.MOUNTED]["status"] == "fail"
+        assert right[node_checks.MOUNTED]["status"] == "pass"
+        assert wrong[node_checks.MOUNTED]["status"] == "fail"
 
     @pytest.mark.parametrize(
         ("wrong", "status", "message"),
@@ -252,7 +257,7 @@ class TestANode:
 
         checks, _seen = looked([entry(tmp_path, fstype="", quota={"kind": "user"})], TABLE)
 
-        assert (checks[look.QUOTA]["status"], checks[look.QUOTA]["message"]) == (status, message)
+        assert (checks[node_checks.QUOTA]["status"], checks[node_checks.QUOTA]["message"]) == (status, message)
 
     def test_of_a_server_without_a_mount_of_its_own_only_the_quota_is_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -262,7 +267,7 @@ class TestANode:
 
         checks, seen = looked([wanted], TABLE, writes=True)
 
-        assert {name: check["status"] for name, check in checks.items()} == {look.QUOTA: "pass"}
+        assert {name: check["status"] for name, check in checks.items()} == {node_checks.QUOTA: "pass"}
         assert seen == {}
 
     def test_a_file_system_that_can_have_no_quotas_is_told(self, tmp_path: Path) -> None:
@@ -270,22 +275,22 @@ class TestANode:
         quota = {"name": "data", "path": str(tmp_path), "kind": "user", "grace": 0, "default": [0, 1, 0, 0]}
         wanted = entry(tmp_path, fstype="", quota={**quota, "users": {}, "projects": []})
 
-        checks, _seen = looked([wanted], look.table())
+        checks, _seen = looked([wanted], node_checks.table())
 
-        assert checks[look.QUOTA]["status"] == "fail"
-        assert checks[look.QUOTA]["measured"] == "no quotas"
+        assert checks[node_checks.QUOTA]["status"] == "fail"
+        assert checks[node_checks.QUOTA]["measured"] == "no quotas"
 
     def test_one_that_hangs_costs_its_limit_and_stops_no_other(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
 
-        monkeypatch.setattr(acts, "answers", lambda path: time.sleep(300) if "/one/" in path else {})
+        monkeypatch.setattr(agent_operations, "answers", lambda path: time.sleep(300) if "/one/" in path else {})
         entries = [entry(tmp_path / "one", options=("ro",)), entry(tmp_path / "two", options=("ro",))]
-        node = look.Node(
+        node = node_checks.Node(
             "gpu01", "nobody", 10, "abc", lambda: "".join(line(tmp_path / n) for n in ("one", "two")), False
         )
 
-        found = node.look([entries[0], entries[1]._replace(name="two")])
+        found = node.run_checks([entries[0], entries[1]._replace(name="two")])
 
         hung = [check for check in found.checks if check["target"] == "gpu01/data" and check["status"] == "fail"]
         assert "no answer within 10 s: the file system hangs" in [check["message"] for check in hung]

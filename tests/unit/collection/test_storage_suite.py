@@ -1,4 +1,4 @@
-"""The storage suite without a cluster: agents as processes of this machine, on folders that they share or don't."""
+"""The storage suite without a cluster: agents as processes of this machine, on directories that they share or don't."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 from tests.support.cluster import wait_until
 from tests.support.node_modules import load
 
-acts = load("deepops_storagecheck.acts")
+agent_operations = load("deepops_storagecheck.agent_operations")
 children = load("deepops_storagecheck.children")
-crewing = load("deepops_storagecheck.crew")
+agent_pool = load("deepops_storagecheck.agent_pool")
 inputs = load("deepops_storagecheck.inputs")
 packing = load("deepops_storagecheck.packing")
 rates = load("deepops_storagecheck.rates")
-ratetrials = load("deepops_storagecheck.ratetrials")
-scenes = load("deepops_storagecheck.scene")
+rate_trials = load("deepops_storagecheck.rate_trials")
+trial_context = load("deepops_storagecheck.trial_context")
 command = load("deepops_smoke.command")
 session = load("deepops_smoke.session")
 suite = load("deepops_storagecheck.suite")
@@ -32,13 +32,13 @@ BOUNDS = inputs.Bounds(size_mib=1, seconds=0.1, answer_s=20.0, files=20)
 
 
 @pytest.fixture(scope="module")
-def crew() -> Iterator[Any]:
+def pool() -> Iterator[Any]:
     """Three agents on this machine; no job is needed for them."""
-    found = crewing.Crew(session.Session("abc123", "nobody", suite="storage"))
+    found = agent_pool.AgentPool(session.Session("abc123", "nobody", suite="storage"))
     for name in NODES:
-        found.enlist(name)
+        found.add_local(name)
     yield found
-    found.dismiss()
+    found.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -47,45 +47,44 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "_RENAMING_S", 0.3)
 
 
-def scene(crew: Any, path: Path, nodes: tuple[str, ...] = NODES, **changes: Any) -> Any:
+def context(pool: Any, path: Path, nodes: tuple[str, ...] = NODES, **changes: Any) -> Any:
     settings = {"shared": True, **changes}
     entry = inputs.Expected("data", settings.pop("type", "nfs"), str(path), "srv:/data", "nfs", **settings)
-    return scenes.Scene(entry, nodes, dict.fromkeys(nodes, inputs.Seen()), crew, "abc123", BOUNDS)
+    return trial_context.TrialContext(entry, nodes, dict.fromkeys(nodes, inputs.Seen()), pool, "abc123", BOUNDS)
 
 
-def tried(scene: Any) -> dict[tuple[str, str], dict[str, str]]:
+def tried(context: Any) -> dict[tuple[str, str], dict[str, str]]:
     """All trials of an entry, by check and target."""
-    suite._tried(scene, suite.Inputs("hpc", "login1", NODES, {}, {}, BOUNDS))
-    suite._clean(scene)
-    return {(check["name"], check["target"]): check for check in scene.checks}
+    suite._run_trials(context, suite.Inputs("hpc", "login1", NODES, {}, {}, BOUNDS))
+    suite._remove_directory(context)
+    return {(check["name"], check["target"]): check for check in context.checks}
 
 
-def test_nodes_that_share_a_folder_pass_everything_and_leave_nothing(crew: Any, tmp_path: Path) -> None:
-    found = tried(scene(crew, tmp_path))
+def test_nodes_that_share_a_folder_pass_everything_and_leave_nothing(pool: Any, tmp_path: Path) -> None:
+    found = tried(context(pool, tmp_path))
 
     # how fast one is beside another is this busy machine's own matter
-    quick = {kind.name for kind in ratetrials.KINDS}
+    quick = {kind.name for kind in rate_trials.RATE_TYPES}
     assert {check["status"] for (name, _), check in found.items() if name not in quick} == {"pass"}, found
-    assert {name for name, _target in found} == {
-        trials.WRITE, *trials.TOGETHER, *(name for kind in ratetrials.KINDS for name in (kind.name, kind.together)),
-    }  # fmt: skip
+    rate_names = [name for rate in rate_trials.RATE_TYPES for name in (rate.name, rate.together)]
+    assert {name for name, _target in found} == {trials.WRITE, *trials.TOGETHER, *rate_names}
     assert {target for name, target in found if name == trials.WRITE} == {f"n{n}/data" for n in (1, 2, 3)}
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_node_of_its_own_is_measured_and_compared_with_nobody(crew: Any, tmp_path: Path) -> None:
-    found = tried(scene(crew, tmp_path, ("n1",)))
+def test_a_node_of_its_own_is_measured_and_compared_with_nobody(pool: Any, tmp_path: Path) -> None:
+    found = tried(context(pool, tmp_path, ("n1",)))
 
     assert found[trials.WRITE, "n1/data"]["status"] == "pass"
     assert {found[name, "n1/data"]["status"] for name in trials.TOGETHER} == {"skip"}
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_that_sees_another_folder_is_named(crew: Any, tmp_path: Path) -> None:
+def test_one_that_sees_another_folder_is_named(pool: Any, tmp_path: Path) -> None:
     """The second agent is told to look elsewhere, as a node would with another file system under the same path."""
     other = tmp_path / "other"
     other.mkdir()
-    where = scene(crew, tmp_path / "data")
+    where = context(pool, tmp_path / "data")
     (tmp_path / "data").mkdir()
     straying = where.order
 
@@ -114,15 +113,15 @@ def _moved(value: Any, shared: Path) -> Any:
     return value.replace(str(shared), "{place}") if isinstance(value, str) else value
 
 
-def test_a_folder_that_nobody_may_write_to_is_told(crew: Any, tmp_path: Path) -> None:
-    found = tried(scene(crew, tmp_path, user_writable=str(tmp_path / "missing")))
+def test_a_folder_that_nobody_may_write_to_is_told(pool: Any, tmp_path: Path) -> None:
+    found = tried(context(pool, tmp_path, user_writable=str(tmp_path / "missing")))
 
     assert {check["status"] for check in found.values()} == {"fail"}
     assert str(tmp_path / "missing") in found[trials.WRITE, "n1/data"]["message"]
 
 
-def test_a_mount_that_should_be_read_only_and_is_not_fails(crew: Any, tmp_path: Path) -> None:
-    where = scene(crew, tmp_path, options=("ro",))
+def test_a_mount_that_should_be_read_only_and_is_not_fails(pool: Any, tmp_path: Path) -> None:
+    where = context(pool, tmp_path, options=("ro",))
     ordered = where.order
     names: set[str] = set()
 
@@ -139,25 +138,25 @@ def test_a_mount_that_should_be_read_only_and_is_not_fails(crew: Any, tmp_path: 
 
 
 def test_trouble_with_one_entry_is_told_and_stops_no_other(
-    crew: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_given: Any) -> None:
         raise KeyError("never")
 
     monkeypatch.setattr(trials, "visible", fail)
-    entry = scene(crew, tmp_path).entry
+    entry = context(pool, tmp_path).entry
     everywhere = {node: {"data": inputs.Seen()} for node in NODES}
     given = suite.Inputs("hpc", "login1", NODES, dict.fromkeys(NODES, (entry,)), everywhere, BOUNDS)
 
-    found = suite._entry(given, entry, crew, "abc123")
+    found = suite._entry(given, entry, pool, "abc123")
 
     assert (found[-1]["target"], found[-1]["message"]) == ("data", "KeyError('never')")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_node_that_hangs_costs_its_limit_is_named_once_and_stops_no_other(crew: Any, tmp_path: Path) -> None:
+def test_a_node_that_hangs_costs_its_limit_is_named_once_and_stops_no_other(pool: Any, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "hangs")
-    where = scene(crew, tmp_path)
+    where = context(pool, tmp_path)
 
     first = where.do("read", NODES, 10.0, path="{place}", each=_only("n2", tmp_path / "hangs", tmp_path / "x"))
     second = where.do("base", [node for node in NODES if node in where.nodes], path=str(tmp_path), wanted="")
@@ -175,19 +174,19 @@ def _only(one: str, its: Path, theirs: Path) -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("how", ["input ends", "TERM"])
 def test_an_agent_whose_job_ends_removes_what_it_made(tmp_path: Path, how: str) -> None:
     running = session.Running(packing.argv("n1"), command.clean_environment())
-    team = crewing.Team(["n1"], running)
-    wait_until("the agent speaks", lambda: team.has("hello", ["n1"]))
-    pid = team.said["hello", "n1"]["pid"]
-    mine = tmp_path / (acts.PREFIX + "abc123")
+    job = agent_pool.AgentJob(["n1"], running)
+    wait_until("the agent speaks", lambda: job.has_answered("hello", ["n1"]))
+    pid = job.answers["hello", "n1"]["pid"]
+    mine = tmp_path / (agent_operations.PREFIX + "abc123")
     orders = [
-        crewing.Order("mine", ["n1"], 5, {"folders": [str(mine), str(tmp_path / "somebody")]}),
-        crewing.Order("make", ["n1"], 5, {"folder": str(mine)}),
-        crewing.Order("write", ["n1"], 5, {"path": f"{mine}/f", "label": "x", "version": 1}),
-        crewing.Order("hold", ["n1"], 5, {"path": f"{mine}/f", "kind": "fcntl", "key": "k"}),
+        agent_pool.Order("mine", ["n1"], 5, {"directories": [str(mine), str(tmp_path / "somebody")]}),
+        agent_pool.Order("make", ["n1"], 5, {"directory": str(mine)}),
+        agent_pool.Order("write", ["n1"], 5, {"path": f"{mine}/f", "label": "x", "version": 1}),
+        agent_pool.Order("hold", ["n1"], 5, {"path": f"{mine}/f", "kind": "fcntl", "key": "k"}),
     ]
     (tmp_path / "somebody").mkdir()
     running.send("".join(order.line(number) for number, order in enumerate(orders)), more=True)
-    wait_until("all is done", lambda: team.has(3, ["n1"]))
+    wait_until("all is done", lambda: job.has_answered(3, ["n1"]))
     assert mine.is_dir()
 
     if how == "TERM":
@@ -227,23 +226,25 @@ def _runs(pid: int) -> bool:
 
 class TestRenames:
     def test_a_name_that_is_missing_is_counted(self, tmp_path: Path) -> None:
-        found = acts.follow(str(tmp_path / "f"), 0.05)
+        found = agent_operations.follow(str(tmp_path / "f"), 0.05)
 
         assert found["missing"] == found["reads"] > 0
 
-    @pytest.mark.parametrize("data", [b"", acts.content("v", 1)[:1000], acts.content("v", 1)[:-6] + b"v 2\nv "])
+    @pytest.mark.parametrize(
+        "data", [b"", agent_operations.content("v", 1)[:1000], agent_operations.content("v", 1)[:-6] + b"v 2\nv "]
+    )
     def test_a_file_that_is_not_whole_is_counted(self, tmp_path: Path, data: bytes) -> None:
         (tmp_path / "f").write_bytes(data)
-        found = acts.follow(str(tmp_path / "f"), 0.05)
+        found = agent_operations.follow(str(tmp_path / "f"), 0.05)
 
         assert found["torn"] == found["reads"] > 0
 
     def test_a_file_that_is_replaced_by_rename_is_always_there_and_whole(self, tmp_path: Path) -> None:
         path = str(tmp_path / "f")
-        acts.replace(path, 0.05)
-        writer = children.Child(lambda: acts.replace(path, 0.5))
+        agent_operations.replace(path, 0.05)
+        writer = children.Child(lambda: agent_operations.replace(path, 0.5))
         try:
-            found = acts.follow(path, 0.5)
+            found = agent_operations.follow(path, 0.5)
         finally:
             writer.end()
 
@@ -286,18 +287,18 @@ class TestRates:
             rates.write_rate(str(tmp_path / "f"), 64, 5)
 
 
-def _fio(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = folder / "fio"
+def _fio(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = directory / "fio"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    monkeypatch.setattr(rates.shutil, "which", lambda name, path="": str(folder / name))
+    monkeypatch.setattr(rates.shutil, "which", lambda name, path="": str(directory / name))
 
 
 class TestOddNodes:
     def judged(self, **found: float) -> dict[str, dict[str, str]]:
-        where = scene(None, Path("/data"), tuple(found))
+        where = context(None, Path("/data"), tuple(found))
         told = {node: {"rate": rate, "by": "fio", "direct": True} for node, rate in found.items()}
-        ratetrials._judge(where, ratetrials.WRITING, told, alone=True)
+        rate_trials._compare(where, rate_trials.WRITING, told, alone=True)
         return {check["target"].partition("/")[0]: check for check in where.checks}
 
     def test_nodes_alike_pass(self) -> None:
@@ -321,14 +322,14 @@ class TestOddNodes:
     def test_only_those_well_below_the_others_are_measured_again(self) -> None:
         found = {"a": {"rate": 1000}, "b": {"rate": 500}, "c": {"rate": 900}, "d": {"error": "no room"}}
 
-        assert ratetrials._odd(found) == ["b"]
-        assert ratetrials._odd({"a": {"rate": 1000}}) == []
+        assert rate_trials._outliers(found) == ["b"]
+        assert rate_trials._outliers({"a": {"rate": 1000}}) == []
 
 
 class TestLocks:
     def judged(self, during: str, after: str, kind: str = "nfs") -> dict[str, str]:
-        where = scene(None, Path("/data"), type=kind)
-        trials._judge_lock(where, trials.LOCK, "n2", "n1", {"lock": during}, {"lock": after})
+        where = context(None, Path("/data"), type=kind)
+        trials._check_lock(where, trials.LOCK, "n2", "n1", {"lock": during}, {"lock": after})
         (found,) = where.checks
         return dict(found)
 
@@ -346,7 +347,7 @@ class TestLocks:
 
     @pytest.mark.parametrize("option", ["nolock", "local_lock=all", "localflock"])
     def test_locks_that_are_local_by_an_option_are_skipped_with_it(self, option: str) -> None:
-        where = scene(None, Path("/data"), options=(option,))
+        where = context(None, Path("/data"), options=(option,))
 
         trials.locks(where, NODES)
 

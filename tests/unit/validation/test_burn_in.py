@@ -35,7 +35,7 @@ program = load("deepops_burnin.program")
 queue = load("deepops_burnin.queue")
 results = load("deepops_burnin.results")
 
-TEN_MINUTES = plan.Wish(600.0, 0.7)
+TEN_MINUTES = plan.LoadRequest(600.0, 0.7)
 PARTS = {"gpu": partition("gpu", Default="YES"), "long": partition("long", MaxTime="2-00:00:00")}
 
 
@@ -108,7 +108,9 @@ class TestPlan:
         assert found.left == {"b": "the node is not in partition long"}
 
     def test_a_load_longer_than_the_partition_allows_is_told_before_slurm_refuses_it(self) -> None:
-        found = plan.plan(["gpu01"], plan.Wish(7200.0, 0.7), {"gpu01": node()}, {"gpu": partition(MaxTime="60")}, 9)
+        found = plan.plan(
+            ["gpu01"], plan.LoadRequest(7200.0, 0.7), {"gpu01": node()}, {"gpu": partition(MaxTime="60")}, 9
+        )
 
         assert "partition gpu allows jobs of 01:00:00, this takes 02:04:00" in found.left["gpu01"]
 
@@ -134,7 +136,7 @@ class TestQueue:
             [plan.Batch("gpu", 2, ["gpu03"])], {"gpu01": "busy: jobs run here", "gpu02": "the node is down"}
         )
 
-        found = queue.found_again(sent, [queue.Task("12_0", "gpu01", "RUNNING", "None", 3)])
+        found = queue.resumed(sent, [queue.Task("12_0", "gpu01", "RUNNING", "None", 3)])
 
         assert found.sent.left == {"gpu02": "the node is down"}
         assert [batch.nodes for batch in found.sent.batches] == [["gpu01"], ["gpu03"]]
@@ -179,7 +181,7 @@ class TestResults:
     def test_gpucheck_s_checks_come_under_slurm_s_name_of_the_node(self) -> None:
         job = results.Job("12_0", "COMPLETED", 603)
 
-        found = results.judge("gpu01", 600.0, [job], {"12_0": said()})
+        found = results.evaluate("gpu01", 600.0, [job], {"12_0": said()})
 
         assert {check["target"] for check in found} == {"gpu01", "gpu01/0", "gpu01/1"}
         assert {check["status"] for check in found} == {"pass"}
@@ -200,7 +202,7 @@ class TestResults:
     def test_a_job_without_a_result_never_passes(self, state: str, status: str, says: str) -> None:
         job = results.Job("12_0", state, 40)
 
-        (check,) = results.judge("gpu01", 600.0, [job], {"12_0": "ModuleNotFoundError: x"})
+        (check,) = results.evaluate("gpu01", 600.0, [job], {"12_0": "ModuleNotFoundError: x"})
 
         assert (check["status"], check["suite"], check["name"]) == (status, "burnin", "burn-completed")
         assert says in check["message"]
@@ -208,7 +210,7 @@ class TestResults:
     def test_of_two_jobs_on_a_node_the_worse_counts(self) -> None:
         jobs = [results.Job("12_0", "COMPLETED", 603), results.Job("12_1", "NODE_FAIL", 9)]
 
-        assert results.judge("gpu01", 600.0, jobs, {"12_0": said()})[0]["status"] == "fail"
+        assert results.evaluate("gpu01", 600.0, jobs, {"12_0": said()})[0]["status"] == "fail"
 
     def test_an_output_is_read_once_and_leaves_nothing(self, tmp_path: Path) -> None:
         path = tmp_path / "x.out"

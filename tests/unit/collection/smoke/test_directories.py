@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.node_modules import load
 
-across = load("deepops_smoke.across")
+probe_jobs = load("deepops_smoke.probe_jobs")
 directories = load("deepops_smoke.directories")
 
 WANTED = {"folder": "/scratch/slurm-jobs", "private": ["/tmp", "/dev/shm"]}
@@ -17,10 +17,10 @@ GOOD = {"own": "/tmp", "mode": "700", "owner": 1000, "user": 1000}
 
 def judge(first: list[dict[str, Any]], second: list[dict[str, Any]], **troubles: Any) -> tuple[str, str]:
     pair = directories.Pair(
-        across.Answers({"gpu01": first} if first else {}, troubles),
-        across.Answers({"gpu01": second} if second else {}, {}),
+        probe_jobs.Answers({"gpu01": first} if first else {}, troubles),
+        probe_jobs.Answers({"gpu01": second} if second else {}, {}),
     )
-    found = directories.judge("gpu01", pair, WANTED)
+    found = directories.evaluate("gpu01", pair, WANTED)
     return found["status"], found["message"]
 
 
@@ -53,7 +53,7 @@ def test_what_is_still_there_after_its_job_fails() -> None:
 
 
 def test_a_job_that_gave_no_answer_says_why() -> None:
-    assert judge([], [], gpu01=across.Trouble("fail", "launch failed")) == ("fail", "launch failed")
+    assert judge([], [], gpu01=probe_jobs.Trouble("fail", "launch failed")) == ("fail", "launch failed")
 
 
 def test_without_the_second_look_nothing_is_said_to_have_gone() -> None:

@@ -66,7 +66,7 @@ class Held:
 
 def statuses(cluster: Cluster, nodes: dict[str, dict[str, str]]) -> dict[str, str]:
     pair = gpus.run_all(cluster, list(nodes), nodes, PARTITIONS)
-    return {name: gpus.judge(name, pair, 2)["status"] for name in nodes}
+    return {name: gpus.evaluate(name, pair, 2)["status"] for name in nodes}
 
 
 def test_all_nodes_are_tested_by_two_jobs() -> None:

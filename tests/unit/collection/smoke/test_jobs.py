@@ -16,7 +16,7 @@ from tests.support.node_modules import MODULE_UTILS, load
 accounting = load("deepops_smoke.accounting")
 batch = load("deepops_smoke.batch")
 command = load("deepops_smoke.command")
-guide = load("deepops_smoke.guide")
+user_guide_examples = load("deepops_smoke.user_guide_examples")
 
 
 class TestGuide:
@@ -27,33 +27,33 @@ class TestGuide:
             "b": node("b"),
             "c": node("c", Partitions="cpu", Gres=""),
         }
-        return guide.place(parts, nodes, ["a", "c"])
+        return user_guide_examples.place(parts, nodes, ["a", "c"])
 
     def test_a_partition_that_is_not_the_default_is_named_and_silent_nodes_are_left_out(self) -> None:
         assert self.place().option == ["-p", "gpu", "-x", "b"]
 
     def test_nothing_is_added_where_the_printed_command_will_do(self) -> None:
-        found = guide.place({"gpu": partition(Default="YES")}, {"a": node("a")}, ["a"])
+        found = user_guide_examples.place({"gpu": partition(Default="YES")}, {"a": node("a")}, ["a"])
 
         assert found.option == []
 
     def test_without_a_usable_gpu_there_is_no_place(self) -> None:
-        assert guide.place({"gpu": partition()}, {"a": node("a", Gres="")}, ["a"]) is None
+        assert user_guide_examples.place({"gpu": partition()}, {"a": node("a", Gres="")}, ["a"]) is None
 
     def test_the_script_is_scaled_to_what_there_is_and_says_so(self) -> None:
-        values, text = guide.scaled(self.place(MaxTime="12:00:00"))
+        values, text = user_guide_examples.scaled(self.place(MaxTime="12:00:00"))
 
         assert values == {"partition": "gpu", "cpus": "4", "memory": "16000M", "time": "12:00:00"}
         assert text == "with --cpus-per-task=4 for 8, --mem=16000M for 32G, --time=12:00:00 for 24:00:00"
 
     def test_the_script_runs_as_printed_where_a_node_has_enough(self) -> None:
-        place = guide.Place(partition(), [node(RealMemory="64000")], [])
+        place = user_guide_examples.Place(partition(), [node(RealMemory="64000")], [])
 
-        assert guide.scaled(place) == (guide.PRINTED, "as printed")
+        assert user_guide_examples.scaled(place) == (user_guide_examples.PRINTED, "as printed")
 
     @pytest.mark.parametrize(("used", "room"), [({}, True), ({"CPUAlloc": "1"}, False), ({"AllocMem": "8000"}, False)])
     def test_it_is_not_submitted_where_it_would_only_wait(self, used: dict[str, str], room: bool) -> None:
-        assert guide.has_room(node(**used), {"cpus": "8", "memory": "32000M"}) is room
+        assert user_guide_examples.has_room(node(**used), {"cpus": "8", "memory": "32000M"}) is room
 
     @pytest.mark.parametrize(
         ("line", "status"),
@@ -65,7 +65,10 @@ class TestGuide:
         ],
     )
     def test_the_scripts_line_is_judged(self, line: str, status: str) -> None:
-        assert guide.judge_script("gpu", guide.PRINTED, "as printed", line, "")["status"] == status
+        assert (
+            user_guide_examples.evaluate_script("gpu", user_guide_examples.PRINTED, "as printed", line, "")["status"]
+            == status
+        )
 
     @pytest.mark.parametrize(
         ("text", "status"),
@@ -76,7 +79,7 @@ class TestGuide:
         ],
     )
     def test_the_shell_is_judged(self, text: str, status: str) -> None:
-        assert guide.judge_shell("gpu", "srun ...", text)["status"] == status
+        assert user_guide_examples.evaluate_shell("gpu", "srun ...", text)["status"] == status
 
 
 class TestBatch:
@@ -106,7 +109,7 @@ class TestAccounting:
 
     def judge(self, rows: str, rc: int = 0) -> dict[str, Any]:
         answer = command.Answer(rc, rows, "connection refused", 0.1)
-        checks = accounting.judge("hpc", self.JOBS, answer, "ann", ["default"])
+        checks = accounting.evaluate("hpc", self.JOBS, answer, "ann", ["default"])
         return {check["name"]: check for check in checks}
 
     def test_jobs_as_they_were_pass(self) -> None:

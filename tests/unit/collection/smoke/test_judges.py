@@ -13,7 +13,7 @@ command = load("deepops_smoke.command")
 confinement = load("deepops_smoke.confinement")
 gpus = load("deepops_smoke.gpus")
 munge = load("deepops_smoke.munge")
-overask = load("deepops_smoke.overask")
+oversized_jobs = load("deepops_smoke.oversized_jobs")
 
 CGROUPS = {
     "TaskPlugin": "task/cgroup,task/affinity", "ConstrainCores": "yes", "ConstrainDevices": "yes",
@@ -158,13 +158,13 @@ class TestOverAsking:
     REFUSED = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
 
     def request(self, what: str) -> Any:
-        return next(entry for entry in overask.requests(PARTITION, NODES) if entry.what == what)
+        return next(entry for entry in oversized_jobs.requests(PARTITION, NODES) if entry.what == what)
 
     def judge(self, what: str, rc: int, err: str = "", pending: str = "", **config: str) -> Any:
-        return overask.judge(self.request(what), "gpu", command.Answer(rc, "7", err, 0.1), config, pending)
+        return oversized_jobs.evaluate(self.request(what), "gpu", command.Answer(rc, "7", err, 0.1), config, pending)
 
     def test_one_more_than_the_best_node_has_is_asked_for(self) -> None:
-        asked = {entry.what: " ".join(entry.options) for entry in overask.requests(PARTITION, NODES)}
+        asked = {entry.what: " ".join(entry.options) for entry in oversized_jobs.requests(PARTITION, NODES)}
 
         assert asked == {
             "nodes": "--nodes=3",
@@ -175,7 +175,7 @@ class TestOverAsking:
         }
 
     def test_without_gpus_one_is_too_many(self) -> None:
-        requests = overask.requests({"MaxTime": "UNLIMITED"}, [{"CPUTot": "4", "RealMemory": "1000"}])
+        requests = oversized_jobs.requests({"MaxTime": "UNLIMITED"}, [{"CPUTot": "4", "RealMemory": "1000"}])
 
         assert {entry.what: entry.options for entry in requests}["gpus"][-1] == "--gres=gpu:1"
         assert "no time limit" in {entry.what: entry.reason for entry in requests}["time"]
@@ -213,22 +213,22 @@ class TestClock:
     def test_thresholds(self, shift: float, status: str) -> None:
         lead = clock.between(self.lead(100, 100.01 + shift, 100.02), self.lead(100, 100.01, 100.02))
 
-        assert clock.judge("gpu01", lead, "ctl1")["status"] == status
+        assert clock.evaluate("gpu01", lead, "ctl1")["status"] == status
 
     def test_a_slow_round_trip_is_no_evidence_against_a_clock(self) -> None:
         lead = clock.between(self.lead(100, 103, 105), self.lead(100, 100, 100))
 
-        assert clock.judge("gpu01", lead, "ctl1")["status"] == "pass"
+        assert clock.evaluate("gpu01", lead, "ctl1")["status"] == "pass"
         assert lead.text() == "+0.500 ± 2.500"
 
     def test_the_direction_is_told(self) -> None:
-        assert "behind ctl1's" in clock.judge("gpu01", clock.Offset(-70, -69), "ctl1")["message"]
-        assert "ahead of ctl1's" in clock.judge("gpu01", clock.Offset(69, 70), "ctl1")["message"]
+        assert "behind ctl1's" in clock.evaluate("gpu01", clock.Offset(-70, -69), "ctl1")["message"]
+        assert "ahead of ctl1's" in clock.evaluate("gpu01", clock.Offset(69, 70), "ctl1")["message"]
 
     @pytest.mark.parametrize("reading", [{}, {"before": 1, "remote": "", "after": 2}, {"before": 1, "after": 2}])
     def test_without_a_reading_nothing_is_claimed(self, reading: dict[str, Any]) -> None:
         assert clock.offset(reading) is None
-        assert clock.judge("gpu01", None, "ctl1")["status"] == "skip"
+        assert clock.evaluate("gpu01", None, "ctl1")["status"] == "skip"
 
 
 class TestMunge:

@@ -15,9 +15,9 @@ import pytest
 from tests.data.slurm_samples import node, partition
 from tests.support.node_modules import load
 
-across = load("deepops_smoke.across")
+probe_jobs = load("deepops_smoke.probe_jobs")
 command = load("deepops_smoke.command")
-placement = load("deepops_smoke.placement")
+job_placement = load("deepops_smoke.job_placement")
 probe = load("deepops_smoke.probe")
 session = load("deepops_smoke.session")
 terminal = load("deepops_smoke.terminal")
@@ -27,15 +27,16 @@ def test_threads_that_ask_for_the_packed_probe_at_once_all_get_it(tmp_path: Path
     """On a node the modules are in Ansible's archive, where `inspect` looks for them in ways of its own."""
     archive = tmp_path / "packed.zip"
     with zipfile.ZipFile(archive, "w") as packed:
-        for path in Path(across.__file__).parent.glob("*.py"):
+        for path in Path(probe_jobs.__file__).parent.glob("*.py"):
             packed.write(path, f"deepops_smoke/{path.name}")
     asking = (
-        "import linecache, sys; from concurrent.futures import ThreadPoolExecutor; from deepops_smoke import across\n"
+        "import linecache, sys; from concurrent.futures import ThreadPoolExecutor\n"
+        "from deepops_smoke import probe_jobs\n"
         "sys.setswitchinterval(1e-6)\n"
         "with ThreadPoolExecutor(8) as threads:\n"
         "    for _ in range(300):\n"
         "        linecache.clearcache()  # what is asked for first is what goes wrong\n"
-        "        list(threads.map(lambda _: across.argv('x'), range(8)))\n"
+        "        list(threads.map(lambda _: probe_jobs.argv('x'), range(8)))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(archive)}
     subprocess.run([sys.executable, "-c", asking], env=environment, check=True, timeout=60)
@@ -55,23 +56,23 @@ class TestPlacement:
         ],
     )
     def test_only_nodes_with_room_get_a_job(self, changes: dict[str, str], part: dict[str, str], reason: str) -> None:
-        assert placement.obstacle(node(**changes), {"gpu": partition(**part)}) == reason
+        assert job_placement.obstacle(node(**changes), {"gpu": partition(**part)}) == reason
 
     def test_free_gpus_are_those_no_job_holds(self) -> None:
-        assert placement.free_gpus(node(AllocTRES="cpu=1,mem=100M,gres/gpu=1,gres/gpu:h100=1")) == 1
+        assert job_placement.free_gpus(node(AllocTRES="cpu=1,mem=100M,gres/gpu=1,gres/gpu:h100=1")) == 1
 
     def test_the_default_partition_is_preferred_and_others_serve_their_own_nodes(self) -> None:
         nodes = {"a": node("a", Partitions="all,gpu"), "b": node("b", Partitions="all")}
         parts = {"all": partition("all"), "gpu": partition("gpu", Default="YES")}
 
-        found = placement.place(["a", "b"], nodes, parts)
+        found = job_placement.place(["a", "b"], nodes, parts)
 
         assert [(place.partition, place.nodes) for place in found] == [("gpu", ["a"]), ("all", ["b"])]
 
     def test_a_job_is_no_larger_than_its_partition_allows(self) -> None:
         nodes = {f"n{number}": node(f"n{number}") for number in range(5)}
 
-        found = placement.place(list(nodes), nodes, {"gpu": partition(MaxNodes="2")})
+        found = job_placement.place(list(nodes), nodes, {"gpu": partition(MaxNodes="2")})
 
         assert [len(place.nodes) for place in found] == [2, 2, 1]
 
@@ -80,7 +81,7 @@ class TestAnswers:
     def test_lines_of_the_probe_are_found_among_anything_else(self) -> None:
         out = 'Welcome!\nmotd DEEPOPS {"node": "gpu01", "held": 10}\nDEEPOPS {broken\nDEEPOPS {"node": "gpu01"}\n'
 
-        assert across.parse(out) == {"gpu01": [{"node": "gpu01", "held": 10}, {"node": "gpu01"}]}
+        assert probe_jobs.parse(out) == {"gpu01": [{"node": "gpu01", "held": 10}, {"node": "gpu01"}]}
 
     @pytest.mark.parametrize(
         ("state", "reason", "status"),
@@ -94,10 +95,10 @@ class TestAnswers:
         ],
     )
     def test_waiting_for_resources_is_no_failure_anything_else_is(self, state: str, reason: str, status: str) -> None:
-        assert across.trouble(session.Outcome(state, 1, "", "srun: error: x", reason)).status == status
+        assert probe_jobs.trouble(session.Outcome(state, 1, "", "srun: error: x", reason)).status == status
 
     def test_the_probe_reaches_the_node_as_plain_text(self) -> None:
-        argv = across.argv("answer", "")
+        argv = probe_jobs.argv("answer", "")
 
         assert "from ." not in argv[2]
         assert len(argv[2]) < 20_000
@@ -107,7 +108,7 @@ class TestProbe:
     """The probe on this machine: it needs nothing but Python."""
 
     def run(self, *arguments: str) -> list[dict[str, Any]]:
-        argv = [sys.executable, *across.argv(*arguments)[1:]]
+        argv = [sys.executable, *probe_jobs.argv(*arguments)[1:]]
         answer = command.run(argv, timeout=300)
         assert answer.rc == 0, answer.err
         return [json.loads(line[len(probe.MARK) :]) for line in answer.out.splitlines()]

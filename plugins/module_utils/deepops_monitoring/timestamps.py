@@ -14,10 +14,10 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 def unix(text: str) -> Optional[float]:
     """`2026-11-22T09:30:00.123456789Z` as seconds since 1970; None for never, which is the year 1."""
-    found = _MOMENT.match(text)
-    if not found or text.startswith("0001-"):
+    match = _MOMENT.match(text)
+    if not match or text.startswith("0001-"):
         return None
-    whole, part, _zone, sign, hours, minutes = found.groups()
+    whole, part, _zone, sign, hours, minutes = match.groups()
     seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(part or 0)
     if sign:
         away = int(hours) * 3600 + int(minutes) * 60

@@ -6,10 +6,10 @@ import os
 import pwd
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
-from . import acts, children, limits, mounts, trials
+from . import agent_operations, children, limits, mounts, trials
+from .checks import FAIL, PASS, WARN, Check, check, place, skip, trouble
 from .inputs import Expected, Seen
 from .mounts import Mounted
-from .telling import FAIL, PASS, WARN, Verdict, check, place, skip, trouble
 
 MOUNTED, OPTIONS, ANSWERS, SQUASH, QUOTA = (
     "storage-mounted",
@@ -22,10 +22,10 @@ TABLE = "/proc/self/mountinfo"
 Result = children.Result
 
 
-class Look(NamedTuple):
+class NodeReport(NamedTuple):
     """Checks, and by entry what trials may go on with."""
 
-    checks: List[Verdict]
+    checks: List[Check]
     seen: Dict[str, Seen]
 
 
@@ -36,17 +36,17 @@ class Node:
         self.name, self.user, self.limit, self.token, self.writes = name, user, limit, token, writes
         self._table = table
 
-    def look(self, entries: Sequence[Expected]) -> Look:
+    def run_checks(self, entries: Sequence[Expected]) -> NodeReport:
         """All entries of this node, none of which stops the others."""
-        checks: List[Verdict] = []
+        checks: List[Check] = []
         seen: Dict[str, Seen] = {}
         for entry in entries:
-            found = _Entry(self, entry)
-            usable = found.examine()
+            mount_check = _EntryChecks(self, entry)
+            usable = mount_check.run()
             if usable is not None:
                 seen[entry.name] = usable
-            checks += found.checks
-        return Look(checks, seen)
+            checks += mount_check.checks
+        return NodeReport(checks, seen)
 
     def mounted(self) -> List[Mounted]:
         """The kernel's table as it is now; reading it waits for no server."""
@@ -61,66 +61,68 @@ class Node:
         return self.attempt(lambda: _become(self.user, do))
 
 
-class _Entry:
+class _EntryChecks:
     def __init__(self, node: Node, entry: Expected) -> None:
         self.node, self.entry = node, entry
         self.target = place(node.name, entry.name)
-        self.checks: List[Verdict] = []
+        self.checks: List[Check] = []
 
-    def tell(self, name: str, status: str, measured: object = "", expected: object = "", message: str = "") -> None:
+    def add_check(
+        self, name: str, status: str, measured: object = "", expected: object = "", message: str = ""
+    ) -> None:
         self.checks.append(check(name, self.target, status, measured, expected, message=message))
 
-    def examine(self) -> Optional[Seen]:
+    def run(self) -> Optional[Seen]:
         """The entry's checks; None where trials would be in vain, or would fill another file system."""
         entry = self.entry
         if entry.only_quota:
             self._quota()
             return None
         # one that is mounted at first use is mounted by this; and one that hangs is noticed
-        first = self.node.attempt(lambda: acts.answers(entry.path + "/."))
+        first = self.node.attempt(lambda: agent_operations.answers(entry.path + "/."))
         table = self.node.mounted()
-        found = mounts.on_top(table, entry.path)
-        if entry.fstype and not self._is_mounted(table, found):
+        mount = mounts.on_top(table, entry.path)
+        if entry.fstype and not self._is_mounted(table, mount):
             return None
         if "hung" in first or "error" in first:
-            self.tell(ANSWERS, FAIL, "no answer", "an answer", trouble(first))
+            self.add_check(ANSWERS, FAIL, "no answer", "an answer", trouble(first))
             return None
-        self.tell(ANSWERS, PASS, "an answer", "an answer")
-        self._options(found)
+        self.add_check(ANSWERS, PASS, "an answer", "an answer")
+        self._options(mount)
         self._quota()
         self._as_user()
-        options = found.options if found else ()
-        return Seen(mounts.name_bound(found), mounts.data_bound(found), options, entry.served_here)
+        options = mount.options if mount else ()
+        return Seen(mounts.name_bound(mount), mounts.data_bound(mount), options, entry.served_here)
 
-    def _is_mounted(self, table: Sequence[Mounted], found: Optional[Mounted]) -> bool:
+    def _is_mounted(self, table: Sequence[Mounted], mount: Optional[Mounted]) -> bool:
         entry = self.entry
-        expected = "{} from {}".format(entry.kind, entry.source) if entry.fstype != "tmpfs" else "tmpfs"
-        if found is None:
+        expected = "{} from {}".format(entry.type_text, entry.source) if entry.fstype != "tmpfs" else "tmpfs"
+        if mount is None:
             text = "nothing is mounted at {}: what is written there goes to {}".format(
                 entry.path, mounts.below(table, entry.path)
             )
-            self.tell(MOUNTED, FAIL, "not mounted", expected, text)
+            self.add_check(MOUNTED, FAIL, "not mounted", expected, text)
             return False
-        wrong = mounts.wrong_kind(found, entry.fstype, entry.source)
+        wrong = mounts.wrong_mount(mount, entry.fstype, entry.source)
         if wrong is None and entry.fstype == "none":
-            same = self.node.attempt(lambda: {"same": mounts.same_folder(entry.source, entry.path)})
+            same = self.node.attempt(lambda: {"same": mounts.same_directory(entry.source, entry.path)})
             if not same.get("same"):
-                text = trouble(same) or "another folder is mounted at {}".format(entry.path)
-                wrong = mounts.Difference(found.root, entry.source, text)
+                text = trouble(same) or "another directory is mounted at {}".format(entry.path)
+                wrong = mounts.Difference(mount.root, entry.source, text)
         if wrong:
-            self.tell(MOUNTED, FAIL, wrong.measured, wrong.expected, wrong.message)
+            self.add_check(MOUNTED, FAIL, wrong.measured, wrong.expected, wrong.message)
         else:
-            self.tell(MOUNTED, PASS, "{} from {}".format(found.type, found.source), expected)
+            self.add_check(MOUNTED, PASS, "{} from {}".format(mount.type, mount.source), expected)
         # one that is not what was asked for is told, and tried all the same
         return True
 
-    def _options(self, found: Optional[Mounted]) -> None:
-        if found is None or not self.entry.options:
+    def _options(self, mount: Optional[Mounted]) -> None:
+        if mount is None or not self.entry.options:
             return
-        wrong = mounts.missing_options(found, self.entry.options)
+        wrong = mounts.missing_options(mount, self.entry.options)
         asked, now = ",".join(self.entry.options), ",".join(difference.measured for difference in wrong)
         text = "; ".join(difference.message for difference in wrong)
-        self.tell(OPTIONS, FAIL if wrong else PASS, now if wrong else "in force", asked, text)
+        self.add_check(OPTIONS, FAIL if wrong else PASS, now if wrong else "in force", asked, text)
 
     def _quota(self) -> None:
         if not self.entry.quota:
@@ -128,12 +130,14 @@ class _Entry:
         result = self.node.attempt(lambda: {"wrong": limits.differences(self.entry.quota)})
         wrong = result.get("wrong")
         if wrong is None:
-            self.tell(QUOTA, FAIL, "no quotas", "in force", trouble(result))
+            self.add_check(QUOTA, FAIL, "no quotas", "in force", trouble(result))
         else:
-            self.tell(QUOTA, FAIL if wrong else PASS, "others" if wrong else "in force", "in force", "; ".join(wrong))
+            self.add_check(
+                QUOTA, FAIL if wrong else PASS, "others" if wrong else "in force", "in force", "; ".join(wrong)
+            )
 
     def _as_user(self) -> None:
-        """Root squash needs a folder of the user's; on machines without jobs, the trial to write is made here."""
+        """Root squash needs a directory of the user's; on machines without jobs, the trial to write is made here."""
         entry, node = self.entry, self.node
         judged = entry.type == "nfs" and not entry.served_here and not entry.read_only
         if judged and entry.squash == "none":
@@ -145,63 +149,63 @@ class _Entry:
             for name in [SQUASH] * judged + [trials.WRITE] * node.writes:
                 self.checks.append(skip(name, self.target, "the suite runs as root here: it takes an ordinary user"))
             return
-        folder, status, told = self._make()
+        directory, status, reason = self._make()
         if node.writes:
-            self.tell(trials.WRITE, status, "written" if folder else "nothing", "written", told)
+            self.add_check(trials.WRITE, status, "written" if directory else "nothing", "written", reason)
         try:
-            if folder and judged:
-                self._squash(folder)
+            if directory and judged:
+                self._squash(directory)
             elif judged:
-                self.checks.append(skip(SQUASH, self.target, "the user can write nothing here: " + told))
+                self.checks.append(skip(SQUASH, self.target, "the user can write nothing here: " + reason))
         finally:
-            if folder:
-                node.as_user(lambda: acts.remove([folder]))
+            if directory:
+                node.as_user(lambda: agent_operations.remove([directory]))
 
     def _make(self) -> "tuple[str, str, str]":
-        """A folder of the user's with a file in it; '' with the reason where there is none."""
+        """A directory of the user's with a file in it; '' with the reason where there is none."""
         entry, node = self.entry, self.node
-        found = node.as_user(lambda: acts.base(entry.path, entry.user_writable))
-        if not found.get("folder"):
-            return "", FAIL, trouble(found) or "an ordinary user can write to none of " + ", ".join(found["tried"])
-        folder = "{}/{}{}-{}".format(found["folder"].rstrip("/"), acts.PREFIX, node.token, node.name)
+        base = node.as_user(lambda: agent_operations.base(entry.path, entry.user_writable))
+        if not base.get("directory"):
+            return "", FAIL, trouble(base) or "an ordinary user can write to none of " + ", ".join(base["tried"])
+        directory = "{}/{}{}-{}".format(base["directory"].rstrip("/"), agent_operations.PREFIX, node.token, node.name)
 
         def fill() -> Result:
-            acts.make(folder)
-            return acts.write(folder + "/file", node.name, 1)
+            agent_operations.make(directory)
+            return agent_operations.write(directory + "/file", node.name, 1)
 
         made = node.as_user(fill)
         if "digest" not in made:
-            node.as_user(lambda: acts.remove([folder]))
+            node.as_user(lambda: agent_operations.remove([directory]))
             return "", FAIL, trouble(made)
-        return folder, PASS, ""
+        return directory, PASS, ""
 
-    def _squash(self, folder: str) -> None:
-        """Root tries what only root may: write into a folder of mode 0700, and give itself somebody's file."""
+    def _squash(self, directory: str) -> None:
+        """Root tries what only root may: write into a directory of mode 0700, and give itself somebody's file."""
         powers = [
             name
             for name, result in (
-                ("write into a folder of mode 0700", self.node.attempt(lambda: _enter(folder))),
-                ("take a user's file (chown)", self.node.attempt(lambda: _take(folder + "/file"))),
+                ("write into a directory of mode 0700", self.node.attempt(lambda: _write_as_root(directory))),
+                ("take a user's file (chown)", self.node.attempt(lambda: _chown_as_root(directory + "/file"))),
             )
             if result.get("done")
         ]
         if not powers:
-            self.tell(SQUASH, PASS, "nobody", "nobody", "root of this node could neither write nor chown there")
+            self.add_check(SQUASH, PASS, "nobody", "nobody", "root of this node could neither write nor chown there")
             return
         # the server is ours where cluster.yml says what becomes of root
         status = FAIL if self.entry.squash else WARN
-        self.tell(SQUASH, status, "root", "nobody", "root of this node could {}".format(" and ".join(powers)))
+        self.add_check(SQUASH, status, "root", "nobody", "root of this node could {}".format(" and ".join(powers)))
 
 
-def _enter(folder: str) -> Result:
-    path = folder + "/of-root"
+def _write_as_root(directory: str) -> Result:
+    path = directory + "/of-root"
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     os.unlink(path)
     return {"done": True}
 
 
-def _take(path: str) -> Result:
-    # in a folder that everybody may write to, somebody else may have put a link there
+def _chown_as_root(path: str) -> Result:
+    # in a directory that everybody may write to, somebody else may have put a link there
     os.chown(path, 0, 0, follow_symlinks=False)
     return {"done": True}
 

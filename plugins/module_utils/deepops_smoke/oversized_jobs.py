@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import List, Mapping, NamedTuple, Optional, Sequence
 
 from . import slurmtext
+from .checks import PASS, WARN, Check, check, failed, one_line, skipped
 from .command import Answer
 from .slurmtext import Record
-from .verdict import PASS, WARN, Verdict, failed, one_line, skipped, verdict
 
 # Slurm's refusals: slurm_strerror() of 22.05 to 26.05
 REFUSALS = (
@@ -66,9 +66,9 @@ def _longer(partition: Record) -> Request:
     return Request("time", ["--time=" + longer], "{} with a limit of {}".format(longer, slurmtext.clock(limit)))
 
 
-def judge(
+def evaluate(
     request: Request, partition: str, answer: Optional[Answer], config: Mapping[str, str], pending: str = ""
-) -> Verdict:
+) -> Check:
     """Refused with Slurm's message, or not; `pending` is Slurm's reason for keeping a job that it accepted."""
     name = "over-ask-" + request.what
     if answer is None:
@@ -78,7 +78,7 @@ def judge(
     if answer.rc == 0:
         if pending.startswith(FOR_EVER) and config.get("EnforcePartLimits", "NO") == "NO":
             text = "{}: accepted, and left pending for ever ({}): set EnforcePartLimits=ALL, and users are told at once"
-            return verdict(name, partition, WARN, "accepted", "refused", message=text.format(asked, pending))
+            return check(name, partition, WARN, "accepted", "refused", message=text.format(asked, pending))
         return failed(
             name,
             partition,
@@ -87,6 +87,6 @@ def judge(
             "refused",
         )
     if any(refusal in text.lower() for refusal in REFUSALS):
-        return verdict(name, partition, PASS, "refused", "refused", message="{}: {}".format(asked, text))
+        return check(name, partition, PASS, "refused", "refused", message="{}: {}".format(asked, text))
     # not this request's fault: the user may submit nothing here
     return skipped(name, partition, "refused for another reason ({}): {}".format(asked, text))

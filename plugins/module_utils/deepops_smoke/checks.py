@@ -7,18 +7,18 @@ from functools import partial
 from . import checkform
 from .checkform import FAIL, PASS, SKIP, WARN
 
-Verdict = checkform.Check
-__all__ = ["FAIL", "PASS", "SKIP", "WARN", "Verdict", "failed", "one_line", "skipped", "verdict"]
+Check = checkform.Check
+__all__ = ["FAIL", "PASS", "SKIP", "WARN", "Check", "check", "failed", "one_line", "skipped"]
 
 SUITE = "smoke"
 # one check, and one that could not be made, without the suite's name
-verdict = partial(checkform.check, SUITE)
+check = partial(checkform.check, SUITE)
 skipped = partial(checkform.skipped, SUITE)
 
 
-def failed(name: str, target: str, message: str, measured: object = "", expected: object = "") -> Verdict:
+def failed(name: str, target: str, message: str, measured: object = "", expected: object = "") -> Check:
     """A check that failed."""
-    return verdict(name, target, FAIL, measured, expected, message=message)
+    return check(name, target, FAIL, measured, expected, message=message)
 
 
 def one_line(text: str, limit: int = 300) -> str:

@@ -34,22 +34,22 @@ def is_container() -> bool:
 
 def size() -> Dict[str, int]:
     """CPUs and memory (MiB): slurmd's own count where it is installed, else the kernel's."""
-    found = dict(re.findall(r"(\w+)=(\S+)", output(["slurmd", "-C"])))
-    if found.get("CPUs", "").isdigit() and found.get("RealMemory", "").isdigit():
-        return {"cpus": int(found["CPUs"]), "memory_mb": int(found["RealMemory"])}
+    fields = dict(re.findall(r"(\w+)=(\S+)", output(["slurmd", "-C"])))
+    if fields.get("CPUs", "").isdigit() and fields.get("RealMemory", "").isdigit():
+        return {"cpus": int(fields["CPUs"]), "memory_mb": int(fields["RealMemory"])}
     total = re.search(r"^MemTotal:\s+(\d+) kB", read("/proc/meminfo"), re.MULTILINE)
     return {"cpus": os.sysconf("SC_NPROCESSORS_ONLN"), "memory_mb": int(total.group(1)) // 1024 if total else 0}
 
 
 def disks(paths: List[str]) -> List[Dict[str, Any]]:
     """Room on the file systems of some folders, in MiB, without what is reserved for root."""
-    found = []
+    file_systems = []
     for path in paths:
         try:
             status = os.statvfs(path)
         except OSError:
             continue
-        found.append(
+        file_systems.append(
             {
                 "path": path,
                 "free_mb": status.f_bavail * status.f_frsize // 2**20,
@@ -58,16 +58,16 @@ def disks(paths: List[str]) -> List[Dict[str, Any]]:
                 "read_only": bool(status.f_flag & os.ST_RDONLY),
             }
         )
-    return found
+    return file_systems
 
 
 def gpus(devices: str = "/sys/bus/pci/devices") -> Dict[str, Any]:
     """NVIDIA GPUs on the PCI bus, as device files, and as their driver sees them."""
     bus = []
-    for folder in sorted(glob.glob(os.path.join(devices, "*"))):
-        kind = read(os.path.join(folder, "class"))
-        if kind.startswith(GPU_CLASSES) and read(os.path.join(folder, "vendor")) == NVIDIA:
-            bus.append(read(os.path.join(folder, "device")))
+    for directory in sorted(glob.glob(os.path.join(devices, "*"))):
+        class_code = read(os.path.join(directory, "class"))
+        if class_code.startswith(GPU_CLASSES) and read(os.path.join(directory, "vendor")) == NVIDIA:
+            bus.append(read(os.path.join(directory, "device")))
     models = []
     for path in sorted(glob.glob("/proc/driver/nvidia/gpus/*/information")):
         models += re.findall(r"^Model:\s*(.+)$", read(path), re.MULTILINE)
@@ -82,12 +82,12 @@ def gpus(devices: str = "/sys/bus/pci/devices") -> Dict[str, Any]:
 
 def boot_modules(root: str = "/") -> Dict[str, bool]:
     """Kernel modules that a deploy has had loaded at every start, and whether each of them is."""
-    found = {}
+    modules = {}
     for path in sorted(glob.glob(os.path.join(root, BOOT_MODULES))):
         names = [line.strip() for line in read(path).splitlines() if not line.startswith("#")]
         for name in filter(None, names):
-            found[name] = os.path.isdir(os.path.join(root, "sys/module", name.replace("-", "_")))
-    return found
+            modules[name] = os.path.isdir(os.path.join(root, "sys/module", name.replace("-", "_")))
+    return modules
 
 
 def secure_boot() -> str:
@@ -106,11 +106,11 @@ def secure_boot() -> str:
 
 def local_users(path: str = "/etc/passwd") -> Dict[str, str]:
     """People's accounts, and Slurm's, that are this machine's own: name and `uid:gid`."""
-    found = {}
+    users = {}
     for line in read(path).splitlines():
         fields = line.split(":")
         if len(fields) < 4 or not (fields[2].isdigit() and fields[3].isdigit()):
             continue
         if 1000 <= int(fields[2]) < 60000 or fields[0] == "slurm":
-            found[fields[0]] = "%s:%s" % (fields[2], fields[3])
-    return found
+            users[fields[0]] = "%s:%s" % (fields[2], fields[3])
+    return users

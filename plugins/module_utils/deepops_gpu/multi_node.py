@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import across, command, slurmtext
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.placement import Placement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command, probe_jobs, slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import SKIP
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.job_placement import Placement
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Running, Session
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import SKIP
 
-from . import measuring, program
+from . import measurement, program
 from .inputs import Inputs
 
 # gpucheck's words (deepopsctl/node_programs/gpu_check/across.py)
@@ -37,20 +37,20 @@ def choose(measured: Mapping[str, str], nodes: Mapping[str, Record]) -> Optional
 
 def measure(session: Session, inputs: Inputs, together: Placement, nodes: Mapping[str, Record]) -> Dict[str, Any]:
     """What the job gave: as gpucheck's measurements are, and which nodes took part."""
-    wanted = measuring.options(together, [nodes[name] for name in together.nodes])
+    wanted = measurement.options(together, [nodes[name] for name in together.nodes])
     running = session.start(_NAME, wanted, program.argv(arguments(inputs, together)))
     running.send(inputs.program + "\n", more=True)
     _introduce(session, running)
     outcome = session.finish(_NAME, running)
-    found = {"nodes": hostlist(together.nodes)}
+    result = {"nodes": hostlist(together.nodes)}
     answers = parse(outcome.out)
     first = next((answer for answer in answers if answer.get("rank") == 0), None)
     bad = next((answer for answer in answers if answer.get("status") != "measured"), None)
     if bad or (first and len(answers) == len(together.nodes)):
-        return {**found, **(bad or first or {})}
-    what = across.trouble(outcome)
+        return {**result, **(bad or first or {})}
+    what = probe_jobs.trouble(outcome)
     text = what.message if outcome.rc else "{} of {} nodes answered".format(len(answers), len(together.nodes))
-    return {**found, "status": "skip" if what.status == SKIP else "error", "message": text}
+    return {**result, "status": "skip" if what.status == SKIP else "error", "message": text}
 
 
 def _introduce(session: Session, running: Running) -> None:
@@ -67,7 +67,7 @@ def arguments(inputs: Inputs, together: Placement) -> List[str]:
 
 def parse(out: str) -> List[Dict[str, Any]]:
     """The nodes' results in what the job printed."""
-    found = []
+    results = []
     for line in out.splitlines():
         _before, mark, text = line.partition(RESULT_MARK)
         try:
@@ -75,8 +75,8 @@ def parse(out: str) -> List[Dict[str, Any]]:
         except ValueError:
             continue
         if isinstance(data, dict):
-            found.append(data)
-    return found
+            results.append(data)
+    return results
 
 
 def hostlist(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from . import command
 
-Given = Dict[str, Any]
+Parameters = Dict[str, Any]
 # of every suite that sends jobs
 JOBS: Mapping[str, Mapping[str, Any]] = {
     "queue_timeout": {"type": "int", "default": 20},
@@ -17,7 +17,7 @@ JOBS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def carry_out(spec: Mapping[str, Mapping[str, Any]], tried: Callable[[Given], Dict[str, Any]]) -> None:
+def run_suite_module(spec: Mapping[str, Mapping[str, Any]], suite: Callable[[Parameters], Dict[str, Any]]) -> None:
     """Try what `tried` tries; it gets the arguments, and returns what the reports read: `checks`, and more of its own.
 
     A check that fails is no failure of the module.
@@ -27,5 +27,5 @@ def carry_out(spec: Mapping[str, Mapping[str, Any]], tried: Callable[[Given], Di
         module.exit_json(changed=False, deepops={"checks": []}, elapsed_s=0.0, msg="check mode: nothing is tried")
     started = time.monotonic()
     command.use_reservation(module.params["reservation"])
-    found = tried(module.params)
-    module.exit_json(changed=False, deepops=found, elapsed_s=round(time.monotonic() - started, 1))
+    result = suite(module.params)
+    module.exit_json(changed=False, deepops=result, elapsed_s=round(time.monotonic() - started, 1))

@@ -7,7 +7,7 @@ from typing import Dict, List, Sequence
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command
 
-from .telling import FAIL, PASS, Verdict, check, one_line, until
+from .checks import FAIL, PASS, Check, check, one_line, poll_until
 
 LOG = "log-arrives"
 TAG = "deepopsctl-validate"
@@ -15,34 +15,34 @@ TAG = "deepopsctl-validate"
 _SINCE = "-1h"
 
 
-def judge(folder: str, line: str, nodes: Sequence[str], seconds: float) -> List[Verdict]:
+def evaluate(directory: str, line: str, nodes: Sequence[str], seconds: float) -> List[Check]:
     """A check for each node: its line is there."""
     started = time.monotonic()
     seen: Dict[str, float] = {}
-    said = ""
+    error = ""
 
-    def look() -> Dict[str, float]:
-        nonlocal said
-        words = ["journalctl", "--directory=" + folder, "--quiet", "--since=" + _SINCE, "--output=cat", "-t", TAG]
+    def read_journal() -> Dict[str, float]:
+        nonlocal error
+        words = ["journalctl", "--directory=" + directory, "--quiet", "--since=" + _SINCE, "--output=cat", "-t", TAG]
         answer = command.run(words)
-        said = one_line(answer.said) if answer.rc else ""
+        error = one_line(answer.said) if answer.rc else ""
         for node in arrived(answer.out, line, nodes):
             seen.setdefault(node, time.monotonic() - started)
         return seen
 
-    until(seconds, look, lambda found: len(found) == len(nodes), 0.5)
-    return [_one(node, seen, seconds, said) for node in nodes]
+    poll_until(seconds, read_journal, lambda arrival_times: len(arrival_times) == len(nodes), 0.5)
+    return [_one(node, seen, seconds, error) for node in nodes]
 
 
 def arrived(text: str, line: str, nodes: Sequence[str]) -> List[str]:
     """The nodes whose line of this validation is in what journalctl prints."""
-    there = {found.strip() for found in text.splitlines()}
+    there = {entry.strip() for entry in text.splitlines()}
     return [node for node in nodes if "{} {}".format(line, node) in there]
 
 
-def _one(node: str, seen: Dict[str, float], seconds: float, said: str) -> Verdict:
+def _one(node: str, seen: Dict[str, float], seconds: float, error: str) -> Check:
     expected = "within {:g}".format(seconds)
     if node in seen:
         return check(LOG, node, PASS, "{:.0f}".format(seen[node]), expected, "s")
-    text = "a line that the node logged has not come within {:g} s".format(seconds) + (": " + said if said else "")
+    text = "a line that the node logged has not come within {:g} s".format(seconds) + (": " + error if error else "")
     return check(LOG, node, FAIL, "nothing", expected, message=text)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import across, placement, slurmtext
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.placement import Placement
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import (
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import (
+    job_placement,
+    probe_jobs,
+    slurmtext,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import (
     FAIL,
     PASS,
-    Verdict,
+    Check,
+    check,
     one_line,
     skipped,
-    verdict,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.job_placement import Placement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
 
 from . import program
 from .inputs import Inputs
@@ -29,12 +33,12 @@ class Measured(NamedTuple):
     """The node's result (none where the job gave none), and whether the job did what it was for."""
 
     result: Optional[Dict[str, Any]]
-    check: Verdict
+    check: Check
 
 
 def obstacle(node: Record) -> str:
     """Why a job with all GPUs would have to wait; '' when it would start at once."""
-    total, free = slurmtext.gpu_count(node.get("Gres", "")), placement.free_gpus(node)
+    total, free = slurmtext.gpu_count(node.get("Gres", "")), job_placement.free_gpus(node)
     if free < total:
         return "busy: other jobs have {} of its {} GPUs".format(total - free, total)
     if _memory(node) < LEAST_MB:
@@ -70,19 +74,21 @@ def measure(session: Session, inputs: Inputs, place: Placement, node: Record) ->
     outcome = session.finish("all-" + name, running)
     result = program.result(outcome.out) if outcome.ended else None
     if result is None:
-        what = across.trouble(outcome)
+        what = probe_jobs.trouble(outcome)
         text = what.message if outcome.rc else "gpucheck printed no result: " + one_line(outcome.out)
-        return Measured(None, verdict(NAME, name, what.status, "no result", "a result", message=text))
+        return Measured(None, check(NAME, name, what.status, "no result", "a result", message=text))
     # the node's name in Slurm: its host name may be another one
-    return Measured(dict(result, node=name), verdict(NAME, name, PASS, "a result", "a result", message=_said(gpus)))
+    return Measured(
+        dict(result, node=name), check(NAME, name, PASS, "a result", "a result", message=_description(gpus))
+    )
 
 
 def lost(name: str, error: Exception) -> Measured:
     """A node on which something of ours went wrong: the others are tested all the same."""
-    return Measured(None, verdict(NAME, name, FAIL, "no result", "a result", message=one_line(repr(error))))
+    return Measured(None, check(NAME, name, FAIL, "no result", "a result", message=one_line(repr(error))))
 
 
-def _said(gpus: int) -> str:
+def _description(gpus: int) -> str:
     return "one job with all {} GPUs of the node".format(gpus) if gpus > 1 else "one job with the node's GPU"
 
 

@@ -40,18 +40,18 @@ def base(path: str, wanted: str) -> Result:
     own = os.path.expanduser("~")
     user = os.path.basename(own.rstrip("/"))
     usual = [path, os.path.join(path, user), *([own] if own.startswith(path.rstrip("/") + "/") else [])]
-    # mounts what is mounted at first use; stat() and access() do not, and would judge the empty folder below it
+    # mounts what is mounted at first use; stat() and access() do not, and would judge the empty directory below it
     with contextlib.suppress(OSError):
         os.statvfs(path)
-    for folder in [wanted] if wanted else usual:
-        if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
-            return {"folder": folder}
-    return {"folder": "", "tried": [wanted] if wanted else usual}
+    for directory in [wanted] if wanted else usual:
+        if os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK):
+            return {"directory": directory}
+    return {"directory": "", "tried": [wanted] if wanted else usual}
 
 
-def refused(folder: str, name: str) -> Result:
+def refused(directory: str, name: str) -> Result:
     """Try to write where that should be impossible; the error's name, '' where it was possible."""
-    path = os.path.join(folder, name)
+    path = os.path.join(directory, name)
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
@@ -60,9 +60,9 @@ def refused(folder: str, name: str) -> Result:
     return {"refused": ""}
 
 
-def make(folder: str) -> Result:
-    """Make the trial's folder, for this user alone."""
-    os.mkdir(folder, 0o700)
+def make(directory: str) -> Result:
+    """Make the trial's directory, for this user alone."""
+    os.mkdir(directory, 0o700)
     return {}
 
 
@@ -118,20 +118,20 @@ def replace(path: str, seconds: float) -> Result:
 
 def follow(path: str, seconds: float) -> Result:
     """Read a file that is being replaced: it must always be there, and whole."""
-    found = {"reads": 0, "missing": 0, "torn": 0, "stale": 0}
+    counts = {"reads": 0, "missing": 0, "torn": 0, "stale": 0}
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        found["reads"] += 1
+        counts["reads"] += 1
         try:
             with open(path, "rb") as stream:
                 data = stream.read()
         except OSError as error:
-            found["stale" if error.errno == errno.ESTALE else "missing"] += 1
+            counts["stale" if error.errno == errno.ESTALE else "missing"] += 1
             continue
         # a line of another version, or fewer bytes than were ever written at once
         if len(data) != PAGE or data != (data[: data.find(b"\n") + 1] * PAGE)[:PAGE]:
-            found["torn"] += 1
-    return found
+            counts["torn"] += 1
+    return counts
 
 
 def hold(path: str, kind: str) -> Result:
@@ -147,34 +147,34 @@ def probe(path: str, kind: str) -> Result:
 def _lock(path: str, kind: str, how: int) -> str:
     # left open: closing gives the lock back, and the process is short-lived
     handle = os.open(path, os.O_RDWR)
-    take: Callable[[int, int], None] = fcntl.lockf if kind == "fcntl" else fcntl.flock
+    lock: Callable[[int, int], None] = fcntl.lockf if kind == "fcntl" else fcntl.flock
     try:
-        take(handle, how | fcntl.LOCK_NB)
+        lock(handle, how | fcntl.LOCK_NB)
     except OSError as error:
         return NONE if error.errno in _NO_LOCKS else HELD
     return FREE
 
 
-def remove(folders: List[str]) -> Result:
-    """Remove trials' folders; nothing else, and through no link."""
+def remove(directories: List[str]) -> Result:
+    """Remove trials' directories; nothing else, and through no link."""
     left = []
-    for folder in folders:
-        if os.path.basename(folder).startswith(PREFIX):
-            shutil.rmtree(folder, ignore_errors=True)
-            left += [folder] if os.path.lexists(folder) else []
+    for directory in directories:
+        if os.path.basename(directory).startswith(PREFIX):
+            shutil.rmtree(directory, ignore_errors=True)
+            left += [directory] if os.path.lexists(directory) else []
     return {"left": left}
 
 
 def answers(path: str) -> Result:
-    """Ask the file system for its size: a server that is away makes this hang. A path that is no folder is told."""
-    found = os.statvfs(path)
-    return {"bytes": found.f_blocks * found.f_frsize, "folder": stat.S_ISDIR(os.stat(path).st_mode)}
+    """Ask the file system for its size: a server that is away makes this hang. A path that is no directory is told."""
+    status = os.statvfs(path)
+    return {"bytes": status.f_blocks * status.f_frsize, "directory": stat.S_ISDIR(os.stat(path).st_mode)}
 
 
-def room(folder: str) -> Result:
+def room(directory: str) -> Result:
     """Bytes that an ordinary user may still write there, as the file system tells it."""
-    found = os.statvfs(folder)
-    return {"free": found.f_bavail * found.f_frsize}
+    status = os.statvfs(directory)
+    return {"free": status.f_bavail * status.f_frsize}
 
 
 def wait() -> None:
@@ -188,7 +188,7 @@ def _write_all(handle: int, data: bytes) -> None:
         data = data[os.write(handle, data) :]
 
 
-ACTS: Dict[str, Callable[..., Result]] = {
+OPERATIONS: Dict[str, Callable[..., Result]] = {
     "base": base, "refused": refused, "make": make, "write": write, "read": read, "absent": absent,
     "appears": appears, "replace": replace, "follow": follow, "hold": hold, "probe": probe, "remove": remove,
     "answers": answers, "room": room,

@@ -5,23 +5,23 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from . import across, confinement, munge, placement
-from .across import Answers, Trouble
+from . import confinement, job_placement, munge, probe_jobs
+from .checks import FAIL, PASS, SKIP, Check, check, skipped
 from .inputs import Inputs
-from .picture import Picture
+from .probe_jobs import Answers, Trouble
 from .session import Session
-from .verdict import FAIL, PASS, SKIP, Verdict, skipped, verdict
+from .slurm_snapshot import SlurmSnapshot
 
 WORKERS = 8
 
 
-def run(inputs: Inputs, picture: Picture, session: Session) -> Tuple[List[Verdict], Answers]:
+def run(inputs: Inputs, snapshot: SlurmSnapshot, session: Session) -> Tuple[List[Check], Answers]:
     """The checks of every tested node, and what the nodes said."""
     with ThreadPoolExecutor(WORKERS) as pool:
         decoded = dict(zip(inputs.tested, pool.map(lambda name: _decode(inputs.report(name)), inputs.tested)))
-    answers = _ask(inputs, picture, session, _gone(inputs, decoded))
-    confined = confinement.uses_cgroups(picture.config)
-    checks: List[Verdict] = []
+    answers = _ask(inputs, snapshot, session, _unusable_nodes(inputs, decoded))
+    confined = confinement.uses_cgroups(snapshot.config)
+    checks: List[Check] = []
     for name in inputs.tested:
         data = answers.lines.get(name, [{}])[0]
         checks.append(_answer(name, data, answers.troubles.get(name)))
@@ -30,42 +30,42 @@ def run(inputs: Inputs, picture: Picture, session: Session) -> Tuple[List[Verdic
     return checks, answers
 
 
-def _gone(inputs: Inputs, decoded: Mapping[str, str]) -> Dict[str, Trouble]:
+def _unusable_nodes(inputs: Inputs, decoded: Mapping[str, str]) -> Dict[str, Trouble]:
     """Nodes that can't run a job, whatever Slurm believes: one sent there would hang until they are mended."""
-    found: Dict[str, Trouble] = {}
+    troubles: Dict[str, Trouble] = {}
     for name in inputs.tested:
         report = inputs.report(name)
         if report.get("slurmd_active") is False:
-            found[name] = Trouble(FAIL, "slurmd is not active on the node")
+            troubles[name] = Trouble(FAIL, "slurmd is not active on the node")
         elif report.get("munge") and not decoded[name].startswith(munge.GOOD):
-            found[name] = Trouble(FAIL, "munge does not work between this node and " + inputs.submit)
-    return found
+            troubles[name] = Trouble(FAIL, "munge does not work between this node and " + inputs.submit)
+    return troubles
 
 
-def _ask(inputs: Inputs, picture: Picture, session: Session, gone: Mapping[str, Trouble]) -> Answers:
-    obstacles = picture.obstacles(inputs.tested)
-    obstacles.update({name: "Slurm does not know this node" for name in inputs.tested if name not in picture.nodes})
+def _ask(inputs: Inputs, snapshot: SlurmSnapshot, session: Session, gone: Mapping[str, Trouble]) -> Answers:
+    obstacles = snapshot.obstacles(inputs.tested)
+    obstacles.update({name: "Slurm does not know this node" for name in inputs.tested if name not in snapshot.nodes})
     ready = [name for name in inputs.tested if name not in gone and name not in obstacles]
     silent = [name for name in ready if name not in inputs.reports]
-    places = placement.place([name for name in ready if name not in silent], picture.nodes, picture.partitions)
-    alone = [place for name in silent for place in placement.place([name], picture.nodes, picture.partitions)]
-    argv = across.argv("answer", munge.encode()["credential"])
-    answers = across.ask(session, "answer", places, argv, alone=alone)
+    places = job_placement.place([name for name in ready if name not in silent], snapshot.nodes, snapshot.partitions)
+    alone = [place for name in silent for place in job_placement.place([name], snapshot.nodes, snapshot.partitions)]
+    argv = probe_jobs.argv("answer", munge.encode()["credential"])
+    answers = probe_jobs.ask(session, "answer", places, argv, alone=alone)
     troubles: Dict[str, Trouble] = {name: Trouble(SKIP, reason) for name, reason in obstacles.items()}
     troubles.update(answers.troubles)
     troubles.update(gone)
     return answers._replace(troubles=troubles)
 
 
-def _answer(name: str, data: Mapping[str, Any], trouble: Optional[Trouble]) -> Verdict:
+def _answer(name: str, data: Mapping[str, Any], trouble: Optional[Trouble]) -> Check:
     if trouble or not data:
         what = trouble or Trouble(FAIL, "the job left no answer")
         measured = "no answer" if what.status == FAIL else ""
-        return verdict("node-answers", name, what.status, measured, name, message=what.message)
-    return verdict("node-answers", name, PASS, str(data.get("host", "")).split(".")[0], name)
+        return check("node-answers", name, what.status, measured, name, message=what.message)
+    return check("node-answers", name, PASS, str(data.get("host", "")).split(".")[0], name)
 
 
-def _cores(name: str, data: Mapping[str, Any], confined: bool) -> Verdict:
+def _cores(name: str, data: Mapping[str, Any], confined: bool) -> Check:
     if not data:
         return skipped("cpu-confinement", name, "no job ran here")
     if not confined:
@@ -79,6 +79,6 @@ def _decode(report: Mapping[str, Any]) -> str:
     return munge.decode(credential) if credential else ""
 
 
-def _munge(inputs: Inputs, name: str, here: str, there: str) -> Verdict:
+def _munge(inputs: Inputs, name: str, here: str, there: str) -> Check:
     made = inputs.report(name).get("munge")
     return munge.not_tried(name) if made is None else munge.across(name, made, here, there, inputs.submit)

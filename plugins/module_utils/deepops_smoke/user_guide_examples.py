@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import across, batch, command, slurmtext, state, terminal
+from . import batch, command, probe_jobs, slurmtext, state, terminal
 from .accounting import Job
+from .checks import FAIL, PASS, SKIP, Check, check, failed, one_line, skipped
 from .session import Session, is_busy
 from .slurmtext import Record
-from .verdict import FAIL, PASS, SKIP, Verdict, failed, one_line, skipped, verdict
 
 INTERACTIVE = "srun -N 1 --gpus=1 -t 01:00:00 --pty bash"
 TWO_NODES = "srun -N 2 --gpus-per-node=1"
@@ -47,7 +47,7 @@ def place(
     partitions: Mapping[str, Record], nodes: Mapping[str, Record], usable: Sequence[str], wanted: str = ""
 ) -> Optional[Place]:
     """The partition to use: the printed one, else the default, else the one with most usable GPU nodes."""
-    found = []
+    candidates = []
     for name, partition in partitions.items():
         if partition.get("State") != "UP":
             continue
@@ -59,8 +59,8 @@ def place(
         option += ["-x", ",".join(bad)] if bad else []
         if good:
             chosen = Place(partition, [nodes[node] for node in good], option)
-            found.append((name == wanted, option[:1] != ["-p"], len(good), chosen))
-    return max(found, key=lambda entry: entry[:3])[3] if found else None
+            candidates.append((name == wanted, option[:1] != ["-p"], len(good), chosen))
+    return max(candidates, key=lambda entry: entry[:3])[3] if candidates else None
 
 
 def scaled(where: Place) -> Tuple[Mapping[str, str], str]:
@@ -91,7 +91,7 @@ def has_room(node: Record, values: Mapping[str, str]) -> bool:
     return cpus >= int(values["cpus"]) and memory >= slurmtext.mebibytes(values["memory"])
 
 
-def interactive(session: Session, where: Place) -> Verdict:
+def interactive(session: Session, where: Place) -> Check:
     """`srun -N 1 --gpus=1 -t 01:00:00 --pty bash` on a real terminal, with a command typed into the shell."""
     argv = ["srun", *where.option, *INTERACTIVE.split()[1:]]
     limit = slurmtext.minutes(where.partition.get("MaxTime", ""))
@@ -101,18 +101,18 @@ def interactive(session: Session, where: Place) -> Verdict:
     environment = command.clean_environment({"SLURM_JOB_NAME": name})
     talk = terminal.type_into(argv, TYPED, TYPED_ANSWER, environment, session.queue_timeout + 5)
     if TYPED_ANSWER in talk.text:
-        return judge_shell(where.name, shown, talk.text)
+        return evaluate_shell(where.name, shown, talk.text)
     job_state, reason = session.queued(name)
     session.cancel(["--name=" + name])
     waits = job_state == "PENDING"
     text = "Slurm's reason: " + reason if waits else one_line(talk.text) or "nothing appeared on the terminal"
     status = SKIP if waits and is_busy(reason) else FAIL
-    return verdict(
+    return check(
         "guide-interactive", where.name, status, "no shell", "a shell on a node", message="{}: {}".format(shown, text)
     )
 
 
-def judge_shell(partition: str, shown: str, text: str) -> Verdict:
+def evaluate_shell(partition: str, shown: str, text: str) -> Check:
     """What the typed command printed: the node, its GPU, its terminal."""
     node, _, rest = text.split(TYPED_ANSWER, 1)[1].partition(" ")
     gpu = rest.split("gpu=", 1)[-1].split(".", 1)[0]
@@ -121,10 +121,10 @@ def judge_shell(partition: str, shown: str, text: str) -> Verdict:
         return failed(what, partition, shown + ": no CUDA_VISIBLE_DEVICES in the shell", "no GPU", expected)
     if "/dev/" not in rest:
         return failed(what, partition, shown + ": the shell is not on a terminal", "no terminal", expected)
-    return verdict(what, partition, PASS, "a shell on " + node, expected, message=shown)
+    return check(what, partition, PASS, "a shell on " + node, expected, message=shown)
 
 
-def two_nodes(session: Session, where: Place, reports: Mapping[str, Mapping[str, Any]]) -> Verdict:
+def two_nodes(session: Session, where: Place, reports: Mapping[str, Mapping[str, Any]]) -> Check:
     """`srun -N 2 --gpus-per-node=1 nvidia-smi`; without nvidia-smi on the nodes, a command that opens the devices."""
     what, expected = "guide-two-nodes", "2 nodes with a GPU"
     if len(where.nodes) < 2:
@@ -132,21 +132,21 @@ def two_nodes(session: Session, where: Place, reports: Mapping[str, Mapping[str,
     real = all(reports.get(node["NodeName"], {}).get("nvidia_smi") for node in where.nodes)
     argv = ["srun", *where.option, *TWO_NODES.split()[1:]]
     shown = " ".join([*argv, "nvidia-smi" if real else "COMMAND that opens the devices: the nodes have no nvidia-smi"])
-    outcome = session.typed("two-nodes", [*argv, *(["nvidia-smi"] if real else across.argv("gpu", ""))])
+    outcome = session.typed("two-nodes", [*argv, *(["nvidia-smi"] if real else probe_jobs.argv("gpu", ""))])
     if not outcome.ended or outcome.rc != 0:
         status, text = SKIP if outcome.busy else FAIL, "{}: {}".format(shown, one_line(outcome.why))
-        return verdict(what, where.name, status, "no output", expected, message=text)
+        return check(what, where.name, status, "no output", expected, message=text)
     answered = outcome.out.count("NVIDIA-SMI") if real else _with_gpu(outcome.out)
     status = PASS if answered == 2 else FAIL
-    return verdict(what, where.name, status, "{} nodes with a GPU".format(answered), expected, message=shown)
+    return check(what, where.name, status, "{} nodes with a GPU".format(answered), expected, message=shown)
 
 
 def _with_gpu(out: str) -> int:
-    answers = across.parse(out)
+    answers = probe_jobs.parse(out)
     return sum(1 for lines in answers.values() if lines[0].get("env", {}).get("CUDA_VISIBLE_DEVICES"))
 
 
-def batch_script(session: Session, where: Place) -> Tuple[Verdict, List[Job]]:
+def batch_script(session: Session, where: Place) -> Tuple[Check, List[Job]]:
     """The guide's batch script with --gres, --cpus-per-task, --mem and --time."""
     what, (values, text) = "guide-batch", scaled(where)
     if not any(has_room(node, values) for node in where.nodes):
@@ -163,19 +163,19 @@ def batch_script(session: Session, where: Place) -> Tuple[Verdict, List[Job]]:
         job_state, reason = left[job.id]
         status = SKIP if job_state == "PENDING" and is_busy(reason) else FAIL
         text += "; Slurm's reason: " + reason
-        return verdict(what, where.name, status, job_state.lower(), "completed", message=text), []
+        return check(what, where.name, status, job_state.lower(), "completed", message=text), []
     shown = slurmtext.record(command.run(["scontrol", "-o", "show", "job", job.id]).out)
     files = batch.Files(shown.get("BatchHost", ""), where.name, [shown.get("StdOut", "")])
     out, error = batch.fetch(session, "fetch-guide", files)
-    check = judge_script(where.name, values, text, out, error)
-    return check, [job] if check["status"] == PASS else []
+    result = evaluate_script(where.name, values, text, out, error)
+    return result, [job] if result["status"] == PASS else []
 
 
-def judge_script(partition: str, values: Mapping[str, str], text: str, out: str, error: str) -> Verdict:
+def evaluate_script(partition: str, values: Mapping[str, str], text: str, out: str, error: str) -> Check:
     """The script's line says that it had its CPUs and a GPU."""
     expected = "{} CPUs, 1 GPU".format(values["cpus"])
-    found = [line.split(MARK, 1)[1] for line in out.splitlines() if MARK in line]
-    if not found:
+    lines = [line.split(MARK, 1)[1] for line in out.splitlines() if MARK in line]
+    if not lines:
         return failed(
             "guide-batch",
             partition,
@@ -183,13 +183,13 @@ def judge_script(partition: str, values: Mapping[str, str], text: str, out: str,
             "nothing",
             expected,
         )
-    row = dict(word.split("=", 1) for word in found[0].split() if "=" in word)
+    row = dict(word.split("=", 1) for word in lines[0].split() if "=" in word)
     gpus = [index for index in row.get("gpus", "").split(",") if index]
     measured = "{} CPUs, {} GPU".format(row.get("cpus", "?"), len(gpus))
     status = PASS if measured == expected else FAIL
-    return verdict("guide-batch", partition, status, measured, expected, message=text)
+    return check("guide-batch", partition, status, measured, expected, message=text)
 
 
-def no_gpus(target: str, reason: str) -> List[Verdict]:
+def no_gpus(target: str, reason: str) -> List[Check]:
     """The three examples where the cluster has no GPU that could be used."""
     return [skipped(name, target, reason) for name in ("guide-interactive", "guide-two-nodes", "guide-batch")]

@@ -20,7 +20,7 @@ class Placement(NamedTuple):
     def options(self, gpus: int = 0) -> List[str]:
         """srun's options for one small task on each of the nodes."""
         count = str(len(self.nodes))
-        found = [
+        arguments = [
             "--partition=" + self.partition,
             "--nodelist=" + ",".join(self.nodes),
             "--nodes=" + count,
@@ -29,12 +29,12 @@ class Placement(NamedTuple):
             "--cpus-per-task=1",
             "--mem={}M".format(PROBE_MEMORY_MB),
         ]
-        return found + (["--gpus-per-node={}".format(gpus)] if gpus else [])
+        return arguments + (["--gpus-per-node={}".format(gpus)] if gpus else [])
 
 
-def allocated(node: Record, kind: str) -> int:
+def allocated(node: Record, tres: str) -> int:
     """How much of a TRES (`cpu`, `gres/gpu`) jobs hold on the node now."""
-    match = re.search(r"(?:^|,){}=(\d+)".format(re.escape(kind)), node.get("AllocTRES", ""))
+    match = re.search(r"(?:^|,){}=(\d+)".format(re.escape(tres)), node.get("AllocTRES", ""))
     return int(match.group(1)) if match else 0
 
 
@@ -80,8 +80,8 @@ def place(names: Iterable[str], nodes: Mapping[str, Record], partitions: Mapping
     grouped: Dict[str, List[str]] = {}
     for name in names:
         grouped.setdefault(choose(nodes[name], partitions), []).append(name)
-    found = []
+    placements = []
     for partition, members in grouped.items():
         most = slurmtext.number(partitions[partition], "MaxNodes") or len(members)
-        found += [Placement(partition, members[start : start + most]) for start in range(0, len(members), most)]
-    return found
+        placements += [Placement(partition, members[start : start + most]) for start in range(0, len(members), most)]
+    return placements

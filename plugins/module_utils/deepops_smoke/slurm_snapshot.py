@@ -6,12 +6,12 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, NamedTuple, Sequence
 
-from . import accounting, command, placement, slurmtext
+from . import accounting, command, job_placement, slurmtext
+from .checks import FAIL, PASS, Check, check, one_line
 from .command import Answer
 from .slurmtext import Record
-from .verdict import FAIL, PASS, Verdict, one_line, verdict
 
-QUESTIONS = {
+COMMANDS = {
     "ping": ["scontrol", "ping"],
     "config": ["scontrol", "show", "config"],
     "nodes": ["scontrol", "-o", "--all", "show", "node"],
@@ -20,7 +20,7 @@ QUESTIONS = {
 }
 
 
-class Picture(NamedTuple):
+class SlurmSnapshot(NamedTuple):
     """Records by name, as of the start of the validation."""
 
     config: Record
@@ -38,13 +38,15 @@ class Picture(NamedTuple):
 
     def obstacles(self, names: Sequence[str]) -> Dict[str, str]:
         """Nodes where a small job would have to wait, and why."""
-        found = {name: placement.obstacle(self.nodes[name], self.partitions) for name in names if name in self.nodes}
-        return {name: reason for name, reason in found.items() if reason}
+        reasons = {
+            name: job_placement.obstacle(self.nodes[name], self.partitions) for name in names if name in self.nodes
+        }
+        return {name: reason for name, reason in reasons.items() if reason}
 
-    def controller_checks(self, cluster: str) -> List[Verdict]:
+    def controller_checks(self, cluster: str) -> List[Check]:
         """slurmctld and slurmdbd answer."""
-        found = [
-            verdict(
+        checks = [
+            check(
                 "controller-answers",
                 host,
                 PASS if word == "UP" else FAIL,
@@ -54,10 +56,10 @@ class Picture(NamedTuple):
             )
             for role, host, word in re.findall(r"Slurmctld\(([^)]*)\) at (\S+) is (\w+)", self.answers["ping"].out)
         ]
-        if not found:
+        if not checks:
             text = "slurmctld does not answer: " + one_line(self.answers["ping"].said)
-            found = [verdict("controller-answers", cluster, FAIL, "no answer", "up", message=text)]
-        return [*found, accounting.answers(cluster, self.config, self.answers["clusters"])]
+            checks = [check("controller-answers", cluster, FAIL, "no answer", "up", message=text)]
+        return [*checks, accounting.answers(cluster, self.config, self.answers["clusters"])]
 
     @property
     def answered(self) -> bool:
@@ -70,11 +72,11 @@ class Picture(NamedTuple):
         return "slurmctld does not answer: " + one_line(self.answers["nodes"].said or self.answers["ping"].said)
 
 
-def take() -> Picture:
+def read_snapshot() -> SlurmSnapshot:
     """Ask everything at once."""
-    with ThreadPoolExecutor(len(QUESTIONS)) as pool:
-        answers = dict(zip(QUESTIONS, pool.map(lambda name: command.run(QUESTIONS[name]), QUESTIONS)))
-    return Picture(
+    with ThreadPoolExecutor(len(COMMANDS)) as pool:
+        answers = dict(zip(COMMANDS, pool.map(lambda name: command.run(COMMANDS[name]), COMMANDS)))
+    return SlurmSnapshot(
         config=slurmtext.config(answers["config"].out),
         nodes=slurmtext.records(answers["nodes"].out, "NodeName"),
         partitions=slurmtext.records(answers["partitions"].out, "PartitionName"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import moments
-from .telling import FAIL, PASS, WARN, Verdict, check, names, one_line, place, until
+from . import timestamps
+from .checks import FAIL, PASS, WARN, Check, check, names, one_line, place, poll_until
 from .web import Prometheus
 
 UP, MORE, CLOCK, TEXTFILES = "target-up", "targets-unexpected", "clock-monitoring", "textfiles-fresh"
@@ -40,25 +40,25 @@ class Wanted(NamedTuple):
 Scraped = Dict[Key, Dict[str, Any]]
 
 
-def look(prometheus: Prometheus) -> Scraped:
+def query_targets(prometheus: Prometheus) -> Scraped:
     """What Prometheus scrapes now."""
     return {
-        (found["labels"].get("node", ""), found["labels"]["job"], found["labels"].get("page", "")): found
-        for found in prometheus.targets()
+        (target["labels"].get("node", ""), target["labels"]["job"], target["labels"].get("page", "")): target
+        for target in prometheus.targets()
     }
 
 
-def judge(prometheus: Prometheus, cluster: str, wanted: Sequence[Wanted], judged: Iterable[str]) -> List[Verdict]:
+def evaluate(prometheus: Prometheus, cluster: str, wanted: Sequence[Wanted], judged: Iterable[str]) -> List[Check]:
     """Every expected target of the judged nodes, and those that nobody expects."""
     here = set(judged)
     mine = [target for target in wanted if target.node in here]
     keys = [target.key for target in mine]
-    found = _scraped_anew(prometheus, keys)
-    if any(key in found and found[key]["health"] == "down" for key in keys):
+    scraped = _scraped_again(prometheus, keys)
+    if any(key in scraped and scraped[key]["health"] == "down" for key in keys):
         # one answer that came too late is no news: what is down is so twice
-        found = _scraped_anew(prometheus, keys)
-    return [_one(target, found.get(target.key), time.time()) for target in mine] + [
-        _unexpected(cluster, found, {target.key for target in wanted})
+        scraped = _scraped_again(prometheus, keys)
+    return [_one(target, scraped.get(target.key), time.time()) for target in mine] + [
+        _unexpected(cluster, scraped, {target.key for target in wanted})
     ]
 
 
@@ -66,56 +66,56 @@ def problems(prometheus: Prometheus, wanted: Sequence[Wanted]) -> List[str]:
     """Why Prometheus can't scrape some of these; waits for what it has not asked yet, or not since this was called."""
     since = time.time()
 
-    def waiting(found: Scraped) -> Dict[Key, str]:
-        reasons = {target.key: _why_wait(target, found.get(target.key), since) for target in wanted}
+    def waiting(scraped: Scraped) -> Dict[Key, str]:
+        reasons = {target.key: _problem(target, scraped.get(target.key), since) for target in wanted}
         return {key: why for key, why in reasons.items() if why}
 
-    left = waiting(until(_FIRST_S + 60.0, lambda: look(prometheus), lambda found: not waiting(found)))
+    left = waiting(poll_until(_FIRST_S + 60.0, lambda: query_targets(prometheus), lambda scraped: not waiting(scraped)))
     return ["{}: {}".format(place(*key), why) for key, why in left.items()]
 
 
-def _why_wait(target: Wanted, found: "Mapping[str, Any] | None", since: float) -> str:
+def _problem(target: Wanted, scraped: "Mapping[str, Any] | None", since: float) -> str:
     """What is to be waited for, and is a problem once time is up; '' for nothing."""
     waited = time.time() - since
-    if found is None:
+    if scraped is None:
         return "{} is not in its list of targets".format(target.address)
-    if found["health"] == "up" or (found["health"] == "unknown" and waited > _FIRST_S):
+    if scraped["health"] == "up" or (scraped["health"] == "unknown" and waited > _FIRST_S):
         # one of a long interval is asked later: that it was not is no fault
         return ""
-    said = one_line(found.get("lastError", "")) or "not scraped yet"
-    return "{}: {}".format(found.get("scrapeUrl", target.address), said)
+    error = one_line(scraped.get("lastError", "")) or "not scraped yet"
+    return "{}: {}".format(scraped.get("scrapeUrl", target.address), error)
 
 
-def _scraped_anew(prometheus: Prometheus, keys: Sequence[Key]) -> Scraped:
+def _scraped_again(prometheus: Prometheus, keys: Sequence[Key]) -> Scraped:
     """What Prometheus scrapes, once it has done so with all of these: what it found before may be over."""
     since = time.time()
 
-    def settled(found: Scraped) -> bool:
-        return all(key in found and (moments.unix(found[key]["lastScrape"]) or 0) > since for key in keys)
+    def settled(scraped: Scraped) -> bool:
+        return all(key in scraped and (timestamps.unix(scraped[key]["lastScrape"]) or 0) > since for key in keys)
 
-    first = look(prometheus)
-    intervals = [moments.span(target.get("scrapeInterval", "")) for target in first.values()]
-    return until(_FIRST_S + max(intervals or [15.0]), lambda: look(prometheus), settled)
+    first = query_targets(prometheus)
+    intervals = [timestamps.span(target.get("scrapeInterval", "")) for target in first.values()]
+    return poll_until(_FIRST_S + max(intervals or [15.0]), lambda: query_targets(prometheus), settled)
 
 
-def _one(target: Wanted, found: "Mapping[str, Any] | None", now: float) -> Verdict:
+def _one(target: Wanted, scraped: "Mapping[str, Any] | None", now: float) -> Check:
     where = place(*target.key)
-    if found is None:
+    if scraped is None:
         text = "Prometheus has no such target: {} should be in its list".format(target.address)
         return check(UP, where, FAIL, "not listed", "up", message=text)
-    interval = moments.span(found.get("scrapeInterval", "")) or 15.0
-    last = moments.unix(found["lastScrape"])
-    url = found.get("scrapeUrl", target.address)
-    if found["health"] != "up":
-        said = one_line(found.get("lastError", "")) or "not scraped yet"
-        if "deadline exceeded" in said:
-            said = "no answer within {}: is the machine too busy?".format(found.get("scrapeTimeout") or "its time")
-        return check(UP, where, FAIL, found["health"], "up", message="{}: {}".format(url, said))
+    interval = timestamps.span(scraped.get("scrapeInterval", "")) or 15.0
+    last = timestamps.unix(scraped["lastScrape"])
+    url = scraped.get("scrapeUrl", target.address)
+    if scraped["health"] != "up":
+        error = one_line(scraped.get("lastError", "")) or "not scraped yet"
+        if "deadline exceeded" in error:
+            error = "no answer within {}: is the machine too busy?".format(scraped.get("scrapeTimeout") or "its time")
+        return check(UP, where, FAIL, scraped["health"], "up", message="{}: {}".format(url, error))
     if last is None or now - last > max(_MISSED * interval, _MISSED_S):
         age = "never" if last is None else "{:.0f} s ago".format(now - last)
         text = "last scraped {}, and should be every {:g} s".format(age, interval)
         return check(UP, where, FAIL, "stale", "up", message=text)
-    took = float(found["lastScrapeDuration"])
+    took = float(scraped["lastScrapeDuration"])
     if took > _SLOW * interval:
         text = "a scrape takes {:.1f} s of the {:g} s between two".format(took, interval)
         return check(UP, where, WARN, "slow", "up", message=text)
@@ -125,23 +125,23 @@ def _one(target: Wanted, found: "Mapping[str, Any] | None", now: float) -> Verdi
     return check(UP, where, PASS, "up", "up", message="scraped in {:.3f} s".format(took))
 
 
-def _unexpected(cluster: str, found: Scraped, wanted: "set[Key]") -> Verdict:
+def _unexpected(cluster: str, scraped: Scraped, wanted: "set[Key]") -> Check:
     more = [
-        place(key[0] or str(target.get("scrapeUrl")), *key[1:]) for key, target in found.items() if key not in wanted
+        place(key[0] or str(target.get("scrapeUrl")), *key[1:]) for key, target in scraped.items() if key not in wanted
     ]
     text = "not in cluster.yml: {}".format(names(more)) if more else ""
     return check(MORE, cluster, WARN if more else PASS, len(more), 0, "targets", text)
 
 
-def stores(prometheus: Prometheus, monitor: str) -> Verdict:
+def stores(prometheus: Prometheus, monitor: str) -> Check:
     """Whether what it scrapes is kept: on a full disk every target is up, and there is not one sample of it."""
     bound = "no older than {:g}".format(_NEWEST_S)
 
-    def look() -> Optional[float]:
-        found = prometheus.query("time() - max(timestamp(up))")
-        return found[0][1] if found else None
+    def query_targets() -> Optional[float]:
+        samples = prometheus.query("time() - max(timestamp(up))")
+        return samples[0][1] if samples else None
 
-    age = until(_FIRST_S, look, lambda found: found is not None and found <= _NEWEST_S)
+    age = poll_until(_FIRST_S, query_targets, lambda samples: samples is not None and samples <= _NEWEST_S)
     if age is not None and age <= _NEWEST_S:
         return check(STORES, monitor, PASS, "{:.0f}".format(age), bound, "s")
     since = "for minutes" if age is None else "for {:.0f} s".format(age)
@@ -149,7 +149,7 @@ def stores(prometheus: Prometheus, monitor: str) -> Verdict:
     return check(STORES, monitor, FAIL, "nothing" if age is None else "{:.0f}".format(age), bound, "s", text)
 
 
-def clocks(prometheus: Prometheus, judged: Sequence[str], monitor: str) -> List[Verdict]:
+def clocks(prometheus: Prometheus, judged: Sequence[str], monitor: str) -> List[Check]:
     """Each node's clock against the monitoring host's: the node read it while it was being scraped."""
     lead = prometheus.by("node", "node_time_seconds - timestamp(node_time_seconds)")
     took = prometheus.by("node", 'scrape_duration_seconds{job="node"}')
@@ -169,7 +169,7 @@ def clocks(prometheus: Prometheus, judged: Sequence[str], monitor: str) -> List[
     return checks
 
 
-def textfiles(prometheus: Prometheus, wanted: Mapping[str, Mapping[str, float]], up: Iterable[str]) -> List[Verdict]:
+def textfiles(prometheus: Prometheus, wanted: Mapping[str, Mapping[str, float]], up: Iterable[str]) -> List[Check]:
     """What our own programs write for the node exporter: there, readable, and not older than its limit (seconds)."""
     here = [node for node in up if wanted.get(node)]
     written = {
@@ -180,7 +180,7 @@ def textfiles(prometheus: Prometheus, wanted: Mapping[str, Mapping[str, float]],
     return [_written(node, wanted[node], written, bool(broken.get(node))) for node in here]
 
 
-def _written(node: str, wanted: Mapping[str, float], written: Mapping[Tuple[str, str], float], broken: bool) -> Verdict:
+def _written(node: str, wanted: Mapping[str, float], written: Mapping[Tuple[str, str], float], broken: bool) -> Check:
     ages = {name: written.get((node, name)) for name in wanted}
     wrong = ["{} is not there".format(name) for name, age in ages.items() if age is None]
     wrong += [

@@ -6,9 +6,9 @@ import json
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import across, command
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.across import Trouble
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.placement import Placement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command, probe_jobs
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.job_placement import Placement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.probe_jobs import Trouble
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Outcome, Running, Session
 
 from . import packing
@@ -17,7 +17,7 @@ from .agent import HELLO, MARK
 Result = Dict[str, Any]
 # fio and Python side by side
 MEMORY = "--mem=256M"
-LOOK_S = 0.05
+POLL_INTERVAL_S = 0.05
 # from a job's start to its agent's first word; as long an answer may be on its way
 STARTING_S = 30.0
 # nodes tried alone after a joint job failed
@@ -31,25 +31,25 @@ class Order(NamedTuple):
     act: str
     to: Sequence[str]
     limit: float
-    given: Dict[str, Any]
+    parameters: Dict[str, Any]
     each: Dict[str, Dict[str, str]] = {}  # noqa: RUF012 (a NamedTuple's default, never changed)
 
     def line(self, number: int) -> str:
         """As the agents read it."""
-        order = {"n": number, "act": self.act, "to": list(self.to), "limit": self.limit, "with": self.given}
+        order = {"n": number, "act": self.act, "to": list(self.to), "limit": self.limit, "with": self.parameters}
         return json.dumps(dict(order, each=self.each) if self.each else order) + "\n"
 
 
-class Team:
+class AgentJob:
     """The agents of one job, or the one of this machine."""
 
     def __init__(self, nodes: Sequence[str], running: Running, what: str = "") -> None:
         self.nodes, self.running, self.what = list(nodes), running, what
-        self.said: Dict[Tuple[Any, str], Result] = {}
+        self.answers: Dict[Tuple[Any, str], Result] = {}
         self._read = 0
         running.send(packing.packed(), more=True)
 
-    def listen(self) -> None:
+    def read_answers(self) -> None:
         """Take in what has come."""
         text = self.running.text("out")
         end = text.rfind("\n") + 1
@@ -57,13 +57,13 @@ class Team:
             _before, mark, rest = line.partition(MARK)
             if mark:
                 answer = json.loads(rest)
-                self.said[answer.pop("n"), answer.pop("node")] = answer
+                self.answers[answer.pop("n"), answer.pop("node")] = answer
         self._read = max(self._read, end)
 
-    def has(self, number: object, nodes: Sequence[str]) -> bool:
+    def has_answered(self, number: object, nodes: Sequence[str]) -> bool:
         """Whether all of its nodes among these have answered, or none of them will any more."""
-        self.listen()
-        waiting = any((number, node) not in self.said for node in nodes if node in self.nodes)
+        self.read_answers()
+        waiting = any((number, node) not in self.answers for node in nodes if node in self.nodes)
         return not waiting or self.running.ended(0) is not None
 
 
@@ -72,27 +72,27 @@ def _options(place: Placement, minutes: Mapping[str, int]) -> List[str]:
     return [*place.options(), MEMORY, "--time={}".format(minutes[place.partition])]
 
 
-class Crew:
+class AgentPool:
     """All teams. Nobody else writes to them."""
 
     def __init__(self, session: Session, starting_s: float = STARTING_S) -> None:
         self._session, self._starting_s = session, starting_s
-        self._teams: List[Team] = []
+        self._jobs: List[AgentJob] = []
         self._number = 0
 
     @property
     def nodes(self) -> List[str]:
         """Who takes part."""
-        return [node for team in self._teams for node in team.nodes]
+        return [node for job in self._jobs for node in job.nodes]
 
-    def enlist(self, name: str) -> None:
+    def add_local(self, name: str) -> None:
         """Let this machine take part, outside of any job."""
-        team = Team([name], Running(packing.argv(name), command.clean_environment()))
-        self._wait([team], HELLO, [name], self._starting_s)
-        if (HELLO, name) in team.said:
-            self._teams.append(team)
+        job = AgentJob([name], Running(packing.argv(name), command.clean_environment()))
+        self._wait([job], HELLO, [name], self._starting_s)
+        if (HELLO, name) in job.answers:
+            self._jobs.append(job)
 
-    def muster(self, places: Sequence[Placement], minutes: Mapping[str, int]) -> Dict[str, Trouble]:
+    def start(self, places: Sequence[Placement], minutes: Mapping[str, int]) -> Dict[str, Trouble]:
         """Start the jobs, each for as many minutes as its partition has; nodes whose agent never spoke, and why.
 
         A joint job that failed is tried node by node.
@@ -105,73 +105,77 @@ class Crew:
         failed.update(self._start(alone, minutes))
         return {name: what for name, what in failed.items() if what}
 
-    def _start(self, jobs: Sequence[Tuple[str, Placement]], minutes: Mapping[str, int]) -> Dict[str, Optional[Trouble]]:
-        teams = [
-            Team(place.nodes, self._session.start(what, _options(place, minutes), packing.argv()), what)
-            for what, place in jobs
+    def _start(
+        self, placements: Sequence[Tuple[str, Placement]], minutes: Mapping[str, int]
+    ) -> Dict[str, Optional[Trouble]]:
+        jobs = [
+            AgentJob(place.nodes, self._session.start(what, _options(place, minutes), packing.argv()), what)
+            for what, place in placements
         ]
         patience = self._session.queue_timeout + self._starting_s
-        self._wait(teams, HELLO, [node for team in teams for node in team.nodes], patience)
+        self._wait(jobs, HELLO, [node for job in jobs for node in job.nodes], patience)
         troubles: Dict[str, Optional[Trouble]] = {}
-        for team in teams:
-            team.listen()
-            silent = [node for node in team.nodes if (HELLO, node) not in team.said]
+        for job in jobs:
+            job.read_answers()
+            silent = [node for node in job.nodes if (HELLO, node) not in job.answers]
             if not silent:
-                self._teams.append(team)
+                self._jobs.append(job)
                 continue
-            what = across.trouble(self._outcome(team))
-            troubles.update(dict.fromkeys(team.nodes if len(team.nodes) > 1 else silent, what))
+            what = probe_jobs.trouble(self._outcome(job))
+            troubles.update(dict.fromkeys(job.nodes if len(job.nodes) > 1 else silent, what))
         return troubles
 
-    def _outcome(self, team: Team) -> Outcome:
+    def _outcome(self, job: AgentJob) -> Outcome:
         """End a job that did not come up in time, and what Slurm says about it."""
-        code = team.running.ended(0)
-        state, reason = self._session.queued(self._session.name(team.what)) if code is None else ("", "")
+        code = job.running.ended(0)
+        state, reason = self._session.queued(self._session.name(job.what)) if code is None else ("", "")
         if code is None:
-            self._session.cancel(["--name=" + self._session.name(team.what)])
-            team.running.stop()
+            self._session.cancel(["--name=" + self._session.name(job.what)])
+            job.running.stop()
         state = "ended" if code is not None else "waiting" if state == "PENDING" else "hung"
-        return Outcome(state, -1 if code is None else code, "", team.running.text("err"), reason)
+        return Outcome(state, -1 if code is None else code, "", job.running.text("err"), reason)
 
     def ask(self, *orders: Order) -> List[Dict[str, Result]]:
         """Give orders, all at the same time; what each node answered, order by order."""
         first = self._number + 1
         lines = [order.line(first + place) for place, order in enumerate(orders)]
         self._number += len(orders)
-        for team in self._teams:
-            mine = [line for line, order in zip(lines, orders) if set(order.to) & set(team.nodes)]
+        for job in self._jobs:
+            mine = [line for line, order in zip(lines, orders) if set(order.to) & set(job.nodes)]
             if mine:
-                team.running.send("".join(mine), more=True)
-        found = []
+                job.running.send("".join(mine), more=True)
+        results = []
         until = time.monotonic() + sum(order.limit for order in orders) + self._starting_s
         for number, order in enumerate(orders, first):
-            self._wait(self._teams, number, order.to, until - time.monotonic())
-            for team in self._teams:
-                team.listen()
-            said = {node: answer for team in self._teams for (n, node), answer in team.said.items() if n == number}
-            found.append({node: said[node] if node in said else self._silent(node, order.limit) for node in order.to})
-        for team in self._teams:
-            team.said.clear()
-        return found
+            self._wait(self._jobs, number, order.to, until - time.monotonic())
+            for job in self._jobs:
+                job.read_answers()
+            answers = {node: answer for job in self._jobs for (n, node), answer in job.answers.items() if n == number}
+            results.append(
+                {node: answers[node] if node in answers else self._silent(node, order.limit) for node in order.to}
+            )
+        for job in self._jobs:
+            job.answers.clear()
+        return results
 
     def _silent(self, node: str, limit: float) -> Result:
-        team = next((team for team in self._teams if node in team.nodes), None)
-        if team and team.running.ended(0) is not None:
-            said = across.one_line(team.running.text("err")) or "no message"
-            return {"error": "the job ended: " + said, "errno": "", "lost": True}
+        job = next((job for job in self._jobs if node in job.nodes), None)
+        if job and job.running.ended(0) is not None:
+            message = probe_jobs.one_line(job.running.text("err")) or "no message"
+            return {"error": "the job ended: " + message, "errno": "", "lost": True}
         return {"hung": limit}
 
-    def _wait(self, teams: Sequence[Team], number: object, nodes: Sequence[str], seconds: float) -> None:
+    def _wait(self, jobs: Sequence[AgentJob], number: object, nodes: Sequence[str], seconds: float) -> None:
         until = time.monotonic() + seconds
-        while not all(team.has(number, nodes) for team in teams) and time.monotonic() < until:
-            time.sleep(LOOK_S)
+        while not all(job.has_answered(number, nodes) for job in jobs) and time.monotonic() < until:
+            time.sleep(POLL_INTERVAL_S)
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """End all: an agent whose input ends removes what is left of its trials first."""
-        for team in self._teams:
-            team.running.release()
+        for job in self._jobs:
+            job.running.release()
         until = time.monotonic() + _ENDING_S
-        for team in self._teams:
-            if team.running.ended(max(0.1, until - time.monotonic())) is None:
-                team.running.stop()
-        self._teams = []
+        for job in self._jobs:
+            if job.running.ended(max(0.1, until - time.monotonic())) is None:
+                job.running.stop()
+        self._jobs = []

@@ -6,18 +6,18 @@ from functools import partial
 from typing import Any, Mapping
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import checkform
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import (
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import (
     FAIL,
     PASS,
     SKIP,
     WARN,
-    Verdict,
+    Check,
     one_line,
 )
 
 SUITE = "storage"
 NOTHING = "storage-entries"
-__all__ = ["FAIL", "NOTHING", "PASS", "SKIP", "WARN", "Verdict", "check", "one_line", "place", "skip", "trouble"]
+__all__ = ["FAIL", "NOTHING", "PASS", "SKIP", "WARN", "Check", "check", "one_line", "place", "skip", "trouble"]
 
 # one check, and one that could not be made, without the suite's name
 check = partial(checkform.check, SUITE)

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
 
 from . import probe
-from .placement import Placement
+from .checks import FAIL, SKIP, one_line
+from .job_placement import Placement
 from .session import Outcome, Session
-from .verdict import FAIL, SKIP, one_line
 
 # nodes tried alone after a joint job failed: enough to name the odd ones, few enough to end in time
 MOST_ALONE = 24
@@ -32,7 +32,7 @@ class Answers(NamedTuple):
 
     lines: Dict[str, List[Data]]
     troubles: Dict[str, Trouble]
-    said: str = ""
+    stderr: str = ""
 
 
 def argv(mode: str, *arguments: str) -> List[str]:
@@ -42,7 +42,7 @@ def argv(mode: str, *arguments: str) -> List[str]:
 
 def parse(out: str) -> Dict[str, List[Data]]:
     """The probe's lines in a job's output, by node."""
-    found: Dict[str, List[Data]] = {}
+    lines_by_node: Dict[str, List[Data]] = {}
     for line in out.splitlines():
         start = line.find(probe.MARK)
         if start < 0:
@@ -51,8 +51,8 @@ def parse(out: str) -> Dict[str, List[Data]]:
             data = json.loads(line[start + len(probe.MARK) :])
         except ValueError:
             continue
-        found.setdefault(str(data.get("node", "")), []).append(data)
-    return found
+        lines_by_node.setdefault(str(data.get("node", "")), []).append(data)
+    return lines_by_node
 
 
 def trouble(outcome: Outcome) -> Trouble:
@@ -96,4 +96,4 @@ def ask(
         lines.update(answers.lines)
         troubles.update(answers.troubles)
     still = {node: what_is for node, what_is in troubles.items() if node not in lines}
-    return Answers(lines, still, "\n".join(answers.said for answers in [*first, *second]))
+    return Answers(lines, still, "\n".join(answers.stderr for answers in [*first, *second]))

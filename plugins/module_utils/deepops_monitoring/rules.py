@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
-from .telling import FAIL, PASS, Verdict, check, one_line, until
+from .checks import FAIL, PASS, Check, check, one_line, poll_until
 from .web import Prometheus
 
 RULES = "rules-healthy"
@@ -12,29 +12,29 @@ RULES = "rules-healthy"
 _MOMENT_S = 30.0
 
 
-def judge(prometheus: Prometheus, cluster: str, wanted: Mapping[str, int]) -> List[Verdict]:
+def evaluate(prometheus: Prometheus, cluster: str, wanted: Mapping[str, int]) -> List[Check]:
     """A check for each file that is expected, by its number of rules; and one for what the site has beside them."""
     first = max((float(group["interval"]) for group in prometheus.rules()), default=0.0)
-    found = until(first + _MOMENT_S, lambda: _by_file(prometheus), _evaluated)
-    checks = [_one(name, wanted[name], found.get(name, [])) for name in sorted(wanted)]
-    others = [rule for name, rules in found.items() if name not in wanted for rule in rules]
+    rules_by_file = poll_until(first + _MOMENT_S, lambda: _by_file(prometheus), _evaluated)
+    checks = [_one(name, wanted[name], rules_by_file.get(name, [])) for name in sorted(wanted)]
+    others = [rule for name, rules in rules_by_file.items() if name not in wanted for rule in rules]
     if others:
         checks.append(_one(cluster, len(others), others))
     return checks
 
 
 def _by_file(prometheus: Prometheus) -> Dict[str, List[Dict[str, Any]]]:
-    found: Dict[str, List[Dict[str, Any]]] = {}
+    rules_by_file: Dict[str, List[Dict[str, Any]]] = {}
     for group in prometheus.rules():
-        found.setdefault(group["file"].rpartition("/")[2], []).extend(group["rules"])
-    return found
+        rules_by_file.setdefault(group["file"].rpartition("/")[2], []).extend(group["rules"])
+    return rules_by_file
 
 
-def _evaluated(found: Mapping[str, List[Dict[str, Any]]]) -> bool:
-    return all(rule.get("health") != "unknown" for rules in found.values() for rule in rules)
+def _evaluated(rules_by_file: Mapping[str, List[Dict[str, Any]]]) -> bool:
+    return all(rule.get("health") != "unknown" for rules in rules_by_file.values() for rule in rules)
 
 
-def _one(target: str, wanted: int, rules: List[Dict[str, Any]]) -> Verdict:
+def _one(target: str, wanted: int, rules: List[Dict[str, Any]]) -> Check:
     broken = ["{}: {}".format(rule["name"], one_line(rule.get("lastError", "") or "not evaluated yet"))
               for rule in rules if rule.get("health") != "ok"]  # fmt: skip
     well = len(rules) - len(broken)

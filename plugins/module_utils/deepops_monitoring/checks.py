@@ -7,18 +7,18 @@ from functools import partial
 from typing import Callable, Iterable, TypeVar
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import checkform
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import (
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import (
     FAIL,
     PASS,
     SKIP,
     WARN,
-    Verdict,
+    Check,
     one_line,
 )
 
 SUITE = "monitoring"
 T = TypeVar("T")
-__all__ = ["FAIL", "PASS", "SKIP", "WARN", "Verdict", "check", "names", "one_line", "place", "skip", "until"]
+__all__ = ["FAIL", "PASS", "SKIP", "WARN", "Check", "check", "names", "one_line", "place", "poll_until", "skip"]
 
 # one check, and one that could not be made, without the suite's name
 check = partial(checkform.check, SUITE)
@@ -30,18 +30,18 @@ def place(node: str, job: str, page: str = "") -> str:
     return "/".join([node, job, page] if page else [node, job])
 
 
-def names(found: Iterable[object], most: int = 8) -> str:
+def names(items: Iterable[object], most: int = 8) -> str:
     """Some of many names, in order."""
-    listed = sorted(str(name) for name in found)
+    listed = sorted(str(name) for name in items)
     more = len(listed) - most
     return ", ".join(listed[:most]) + (" and {} more".format(more) if more > 0 else "")
 
 
-def until(seconds: float, look: Callable[[], T], done: Callable[[T], bool], pause: float = 1.0) -> T:
+def poll_until(seconds: float, query: Callable[[], T], done: Callable[[T], bool], pause: float = 1.0) -> T:
     """Look again and again until it is as wanted or time is up; what was seen last."""
     end = time.monotonic() + seconds
     while True:
-        found = look()
-        if done(found) or time.monotonic() >= end:
-            return found
+        result = query()
+        if done(result) or time.monotonic() >= end:
+            return result
         time.sleep(pause)

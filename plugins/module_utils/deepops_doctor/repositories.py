@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 TIMEOUT_S = 8
 
 
-def why_not(url: str) -> str:
+def connection_error(url: str) -> str:
     """Why nobody answers at an address; '' for an answer of any kind: what it has, a deploy sees."""
     try:
         request = urllib.request.Request(url, method="HEAD")  # noqa: S310 (a setting of the site's)
@@ -31,7 +31,7 @@ def unreachable(wanted: List[Dict[str, Any]]) -> List[Dict[str, str]]:
     answers = {}  # type: Dict[str, str]
 
     def ask(url: str) -> None:
-        answers[url] = why_not(url)
+        answers[url] = connection_error(url)
 
     urls = sorted({str(entry["url"]) for entry in asked})
     # daemons: a resolver that hangs must not keep the module from ending
@@ -40,5 +40,5 @@ def unreachable(wanted: List[Dict[str, Any]]) -> List[Dict[str, str]]:
         thread.start()
     for thread in threads:
         thread.join(TIMEOUT_S + 2)
-    found = [{"what": str(entry["what"]), "url": str(entry["url"])} for entry in asked]
-    return [dict(entry, why=why) for entry in found for why in [answers.get(entry["url"], "no answer")] if why]
+    repositories = [{"what": str(entry["what"]), "url": str(entry["url"])} for entry in asked]
+    return [dict(entry, why=why) for entry in repositories for why in [answers.get(entry["url"], "no answer")] if why]
