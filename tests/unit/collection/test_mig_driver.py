@@ -89,7 +89,7 @@ class TestReading:
 
         assert (gpus[1]["address"], gpus[1]["index"]) == ("00000000:07:00.0", 0)
         assert (gpus[1]["current"], gpus[1]["pending"]) == (False, True)
-        assert driver.say_now(gpus[1]) == "whole (MIG mode waits for a reset)"
+        assert driver.current_text(gpus[1]) == "whole (MIG mode waits for a reset)"
         assert (gpus[0]["name"], gpus[0]["current"]) == ("NVIDIA A40", None)
 
     def test_slices_have_numbers_and_compute_instances(self) -> None:
@@ -116,9 +116,9 @@ class TestReading:
         assert driver.names({"slices": slices[1]}) == ["3g.40gb (without a compute instance)"]
 
     def test_layouts_are_said_with_large_slices_first(self) -> None:
-        assert driver.say(["1g.5gb", "1g.5gb", "3g.20gb"]) == "3g.20gb + 2 x 1g.5gb"
-        assert driver.say(["1g.10gb"] * 7) == "7 x 1g.10gb"
-        assert driver.say([]) == "whole"
+        assert driver.slices_text(["1g.5gb", "1g.5gb", "3g.20gb"]) == "3g.20gb + 2 x 1g.5gb"
+        assert driver.slices_text(["1g.10gb"] * 7) == "7 x 1g.10gb"
+        assert driver.slices_text([]) == "whole"
 
 
 class Machine:
@@ -144,7 +144,7 @@ class Machine:
 
     def now(self) -> dict[int, str]:
         """How the GPUs are cut, in words."""
-        return {minor: driver.say_now(gpu) for minor, gpu in driver.read().items()}
+        return {minor: driver.current_text(gpu) for minor, gpu in driver.read().items()}
 
 
 def process(proc: Path, command: str, *, uid: int = 0, mode: int = 0o755) -> None:
@@ -206,14 +206,14 @@ class TestChanging:
 
         assert machine.now() == {0: "7 x 1g.5gb", 1: "3g.20gb + 2g.10gb + 1g.5gb + 1g.5gb+me"}
         assert machine.calls[-1].endswith("-cgi 3g.20gb,2g.10gb,1g.5gb,1g.5gb+me -C")
-        assert driver.due([wish(1, "1g.5gb+me", "3g.20gb", "2g.10gb", "1g.5gb")], driver.read()) == []
+        assert driver.unmet([wish(1, "1g.5gb+me", "3g.20gb", "2g.10gb", "1g.5gb")], driver.read()) == []
 
     def test_what_is_right_is_left_alone(self, machine: Machine) -> None:
         wanted = wish(0, *SEVEN), wish(1)
         apply(*wanted)
         before = machine.calls
 
-        assert driver.due(wanted, driver.read()) == []
+        assert driver.unmet(wanted, driver.read()) == []
         assert apply(*wanted) == []
         assert machine.calls == before
 
@@ -344,7 +344,7 @@ class TestSilence:
         command(tmp_path / "nvidia-smi", "echo NVIDIA-SMI has failed because it could not communicate; exit 9")
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
-        with pytest.raises(driver.SilentError, match="NVIDIA-SMI has failed"):
+        with pytest.raises(driver.NvidiaSmiError, match="NVIDIA-SMI has failed"):
             driver.read()
         assert driver.boot([wish(0, "3g.20gb")]) == (
             1,
@@ -360,7 +360,7 @@ class TestSilence:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", f"{odd}:{os.environ['PATH']}")
 
-            with pytest.raises(driver.SilentError, match="mig -lgi: Insufficient Permissions"):
+            with pytest.raises(driver.NvidiaSmiError, match="mig -lgi: Insufficient Permissions"):
                 driver.read()
 
 

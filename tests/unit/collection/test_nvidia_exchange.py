@@ -82,8 +82,8 @@ Conf libcuda1 (550.163.01-2 Debian:13.1/stable [amd64])
 """
 
     def test_libraries_that_come_with_the_driver_are_held_too(self) -> None:
-        assert nvidia_node.foretold_in(self.SHOWN, ["libcuda1"]) == ["libcuda1", "libnvidia-ml1"]
+        assert nvidia_node.packages_in_simulation(self.SHOWN, ["libcuda1"]) == ["libcuda1", "libnvidia-ml1"]
 
     @pytest.mark.parametrize("shown", ["", "E: Unable to locate package libcuda1\n"])
     def test_where_apt_does_not_know_them_yet_the_named_ones_are(self, shown: str) -> None:
-        assert nvidia_node.foretold_in(shown, ["libcuda1", "linux-headers-amd64"]) == ["libcuda1"]
+        assert nvidia_node.packages_in_simulation(shown, ["libcuda1", "linux-headers-amd64"]) == ["libcuda1"]

@@ -29,7 +29,7 @@ def machine(
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
-    found: dict[str, Any] = paths.look(str(root))
+    found: dict[str, Any] = paths.query(str(root))
     return found
 
 

@@ -162,7 +162,7 @@ def test_lines_of_ours_stand_between_markers_and_go_without_a_trace() -> None:
     [(b"def-prof:7\n", ["def-prof:7"]), (b"x:4242\n", ["x:4242"]), (b"prof-b:4242\n", []), (b"#x:4242\n", [])],
 )
 def test_names_and_numbers_of_others_are_not_taken(line: bytes, found: list[str]) -> None:
-    assert projects.taken(line, MINE) == found
+    assert projects.conflicts(line, MINE) == found
 
 
 # --- the whole, with a kernel that remembers
@@ -213,7 +213,7 @@ class Server:
         self.folder.mkdir(parents=True)
         (root / "etc").mkdir()
         table = f"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 22 8:16 / {root}/srv rw - {fstype} /dev/sdb rw\n"
-        self.machine = setting.Machine(str(root), self.kernel, table)
+        self.machine = setting.Host(str(root), self.kernel, table)
 
     def deploy(self, *exports: dict[str, Any], dry: bool = False) -> list[dict[str, str]]:
         noted = nodeside.load("node.changes").Noted(dry)

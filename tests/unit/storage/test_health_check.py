@@ -88,10 +88,10 @@ class TestChanges:
         (tmp_path / "file").write_text("")
         (tmp_path / "link").symlink_to("/")
 
-        assert "is no folder" in node_mounts.in_the_way(str(tmp_path / "file"))
-        assert "is a link to /" in node_mounts.in_the_way(str(tmp_path / "link"))
-        assert not node_mounts.in_the_way(str(tmp_path))
-        assert not node_mounts.in_the_way(str(tmp_path / "new"))
+        assert "is no folder" in node_mounts.conflict_at(str(tmp_path / "file"))
+        assert "is a link to /" in node_mounts.conflict_at(str(tmp_path / "link"))
+        assert not node_mounts.conflict_at(str(tmp_path))
+        assert not node_mounts.conflict_at(str(tmp_path / "new"))
 
     def test_who_uses_a_folder_is_named(self, tmp_path: Path) -> None:
         with (tmp_path / "open").open("w"):
@@ -335,7 +335,7 @@ class TestHolders:
             "35 22 8:1 / /mnt rw - ext4 /dev/sda1 rw\n"
         )
 
-        strays = node_mounts.strays(table, ["/data"])
+        strays = node_mounts.unmanaged_nfs_mounts(table, ["/data"])
 
         assert strays == [
             {"path": "/mnt/by hand", "export": "/a", "server": "192.0.2.1", "client": "192.0.2.9"},
