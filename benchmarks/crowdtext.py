@@ -77,7 +77,7 @@ class Nodes:
     def shared(self) -> str:
         """The text that all nodes have in common, now."""
         with urllib.request.urlopen(self._url, timeout=10) as answer:  # noqa: S310 (our own process)
-            return widened(answer.read().decode(), self._cpus) + self._hardware
+            return scaled_cpu_lines(answer.read().decode(), self._cpus) + self._hardware
 
     def own(self, number: int) -> str:
         """The text of one node alone: its jobs."""
@@ -139,7 +139,7 @@ class Nodes:
         return f"{job}|PENDING|{who}|1||{tres}|{began}|N/A|Priority"
 
 
-def widened(text: str, cpus: int) -> str:
+def scaled_cpu_lines(text: str, cpus: int) -> str:
     """A node exporter's text with the first processor's lines for so many of them."""
     lines = []
     for line in text.splitlines():

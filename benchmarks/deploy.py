@@ -102,16 +102,16 @@ class Nodes:
         with ThreadPoolExecutor(32) as pool:
             list(pool.map(lambda name: self.ssh(name, script(name)), names))
 
-    def kind(self, name: str) -> str:
+    def role(self, name: str) -> str:
         """Which of the two sets of packages and files a node gets."""
         return "controller" if name == self.controller else "compute"
 
 
-def harvest(nodes: Nodes, directory: Path) -> None:
+def save_written_files(nodes: Nodes, directory: Path) -> None:
     """Save what the deploy wrote on each node."""
     for name in nodes.addresses:
         container = f"{LAB}-{name}"
-        script = f"cd /; tar -cpf /tmp/files.tar {FILES[nodes.kind(name)]}; grep -A9999 '# BEGIN deepopsctl' /etc/hosts"
+        script = f"cd /; tar -cpf /tmp/files.tar {FILES[nodes.role(name)]}; grep -A9999 '# BEGIN deepopsctl' /etc/hosts"
         (directory / f"{name}.hosts").write_text(run("podman", "exec", container, "sh", "-c", script))
         run("podman", "cp", f"{container}:/tmp/files.tar", str(directory / f"{name}.tar"))
     conf = run("podman", "exec", f"{LAB}-{nodes.controller}", "cat", "/etc/slurm/slurmdbd.conf")
@@ -119,7 +119,7 @@ def harvest(nodes: Nodes, directory: Path) -> None:
     (directory / "password").write_text(f"PASSWORD='{password}'\n")
 
 
-def put(nodes: Nodes, directory: Path) -> None:
+def copy_files(nodes: Nodes, directory: Path) -> None:
     """Put the files where the floor's script finds them (not timed: a site would have them on a share)."""
     for name in nodes.addresses:
         run("podman", "cp", str(directory / f"{name}.tar"), f"{LAB}-{name}:/tmp/files.tar")
@@ -127,13 +127,13 @@ def put(nodes: Nodes, directory: Path) -> None:
     run("podman", "cp", str(directory / "password"), f"{LAB}-{nodes.controller}:/tmp/password")
 
 
-def floor(nodes: Nodes) -> None:
+def parallel_ssh_time(nodes: Nodes) -> None:
     """The same state by nothing but parallel ssh."""
     units = {"controller": "mariadb slurmdbd slurmctld", "compute": "slurmd"}
 
     def install(name: str) -> str:
-        platform_name = nodes.kind(name)
-        return INSTALL.format(held=HELD, packages=PACKAGES[platform_name], units=units[platform_name])
+        role = nodes.role(name)
+        return INSTALL.format(held=HELD, packages=PACKAGES[role], units=units[role])
 
     compute = [name for name in nodes.addresses if name != nodes.controller]
     nodes.everywhere(list(nodes.addresses), install)
@@ -148,12 +148,12 @@ def measure(size: int, system: str, directory: Path) -> Result:
     first = timed(nodes.deploy)
     unchanged = timed(nodes.deploy)
     full = timed(lambda: nodes.deploy("--full"))
-    harvest(nodes, directory)
+    save_written_files(nodes, directory)
     again = Nodes(size, system, directory)
     if again.addresses != nodes.addresses:
         sys.exit("the nodes got other addresses the second time: other labs came or went; run the benchmark alone")
-    put(again, directory)
-    bare = timed(lambda: floor(again))
+    copy_files(again, directory)
+    bare = timed(lambda: parallel_ssh_time(again))
     return Result(size, bare, first, round(first / bare, 2), unchanged, full)
 
 

@@ -123,11 +123,11 @@ def _targets(addresses: Mapping[str, str], ports: Mapping[str, int]) -> Sequence
         labels = {"__exporter": exporter, "cluster": CLUSTER, "node": name, "instance": name}
         return {"targets": [address], "labels": labels}
 
-    def kind_of(name: str, exporter: str) -> str:
+    def job_of(name: str, exporter: str) -> str:
         # its Slurm metrics are about all nodes
         return "controller" if (name, exporter) == (MONITOR.name, "node") else exporter
 
     nodes = [
-        line(name, f"{at}:{port}", kind_of(name, job)) for name, at in addresses.items() for job, port in ports.items()
+        line(name, f"{at}:{port}", job_of(name, job)) for name, at in addresses.items() for job, port in ports.items()
     ]
     return [*nodes, line(MONITOR.name, f"127.0.0.1:{PORT}", "prometheus")]

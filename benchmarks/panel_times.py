@@ -57,7 +57,7 @@ def of_rules(prometheus: Prometheus, until: float) -> list[Cost]:
     return _cheapest(rounds)
 
 
-def together(costs: list[Cost]) -> dict[str, float]:
+def seconds_by_place(costs: list[Cost]) -> dict[str, float]:
     """Seconds of processor time by where it is spent."""
     seconds: dict[str, float] = {}
     for cost in costs:

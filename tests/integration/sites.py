@@ -107,7 +107,7 @@ def make_site(parent: Path) -> Site:
     return Site(directory, content)
 
 
-def cut_off(site: Site, host: str) -> None:
+def make_unreachable(site: Site, host: str) -> None:
     """Make a node one that nobody answers for."""
     directory = site.directory.inventory_dir / "host_vars"
     directory.mkdir(exist_ok=True)

@@ -132,16 +132,16 @@ def by_name(checks: list[dict[str, str]]) -> dict[tuple[str, str], dict[str, str
 
 
 class TestTargets:
-    def judged(self, monitored: Monitored, *nodes: str) -> dict[tuple[str, str], dict[str, str]]:
+    def evaluated(self, monitored: Monitored, *nodes: str) -> dict[tuple[str, str], dict[str, str]]:
         return by_name(targets.evaluate(monitored.prometheus, "hpc", monitored.wanted(*nodes), nodes))
 
     def test_what_is_scraped_as_it_should_be_passes(self, monitored: Monitored) -> None:
-        checks = self.judged(monitored, "n1")
+        checks = self.evaluated(monitored, "n1")
 
         assert checks["target-up", "n1/node"]["status"] == "pass", checks
 
     def test_a_node_whose_exporter_does_not_answer_is_named_with_its_address(self, monitored: Monitored) -> None:
-        checks = self.judged(monitored, "n1", "n3")
+        checks = self.evaluated(monitored, "n1", "n3")
 
         assert checks["target-up", "n1/node"]["status"] == "pass"
         assert checks["target-up", "n3/node"]["measured"] == "down"
@@ -164,11 +164,11 @@ class TestTargets:
         assert checks["target-up", "n1/node"]["measured"] == "elsewhere"
 
     def test_one_that_nobody_expects_is_reported(self, monitored: Monitored) -> None:
-        checks = self.judged(monitored, "n1", "n2", "n3")
+        checks = self.evaluated(monitored, "n1", "n2", "n3")
 
         assert checks["targets-unexpected", "hpc"]["status"] == "warn"
         assert checks["targets-unexpected", "hpc"]["message"] == "not in cluster.yml: n4/node"
-        assert self.judged(monitored, *monitored.exporters)["targets-unexpected", "hpc"]["status"] == "pass"
+        assert self.evaluated(monitored, *monitored.exporters)["targets-unexpected", "hpc"]["status"] == "pass"
 
     def test_one_that_was_not_scraped_for_long_is_stale(self) -> None:
         target = targets.Wanted("n1", "node", "127.0.0.1:9100")
@@ -181,7 +181,7 @@ class TestTargets:
         assert targets._one(target, {**seen, "lastScrapeDuration": 9.0}, then)["status"] == "warn"
 
     def test_a_clock_that_is_away_is_named_and_one_that_is_not_passes(self, monitored: Monitored) -> None:
-        self.judged(monitored, "n1", "n2")
+        self.evaluated(monitored, "n1", "n2")
         checks = by_name(targets.clocks(monitored.prometheus, ("n1", "n2"), "ctl1"))
 
         assert checks["clock-monitoring", "n1"]["status"] == "pass", checks
@@ -202,33 +202,33 @@ class TestTargets:
         with monitored.server.disk_full():
             wait_until("nothing is stored", lambda: stored()["status"] == "fail", details=monitored.server.log)
             assert "is the disk of its data full?" in stored()["message"]
-            assert self.judged(monitored, "n1")["target-up", "n1/node"]["status"] == "pass"
+            assert self.evaluated(monitored, "n1")["target-up", "n1/node"]["status"] == "pass"
         wait_until("it goes on by itself", lambda: stored()["status"] == "pass", details=monitored.server.log)
 
 
 class TestTextfiles:
-    def judged(self, monitored: Monitored, **ages: float) -> dict[str, str]:
+    def evaluated(self, monitored: Monitored, **ages: float) -> dict[str, str]:
         wanted = {"n1": {f"{name}.prom": age for name, age in ages.items()}}
         checks: list[dict[str, str]] = targets.textfiles(monitored.prometheus, wanted, ("n1", "n2"))
         assert [check["target"] for check in checks] == ["n1"]
         return checks[0]
 
     def test_fresh_ones_pass_and_old_ones_and_missing_ones_are_named(self, monitored: Monitored) -> None:
-        wait_until("it is scraped", lambda: self.judged(monitored, jobs=1e6)["status"] == "pass")
+        wait_until("it is scraped", lambda: self.evaluated(monitored, jobs=1e6)["status"] == "pass")
 
-        assert self.judged(monitored, jobs=1e6, gone=60)["message"] == "gone.prom is not there"
+        assert self.evaluated(monitored, jobs=1e6, gone=60)["message"] == "gone.prom is not there"
         old = monitored.texts / "jobs.prom"
         os.utime(old, (0, time.time() - 300))
-        wait_until("it is old", lambda: self.judged(monitored, jobs=60)["status"] == "fail")
-        assert "should be no older than 60 s" in self.judged(monitored, jobs=60)["message"]
+        wait_until("it is old", lambda: self.evaluated(monitored, jobs=60)["status"] == "fail")
+        assert "should be no older than 60 s" in self.evaluated(monitored, jobs=60)["message"]
         os.utime(old)
 
     def test_one_that_can_not_be_read_is_reported(self, monitored: Monitored) -> None:
         bad = monitored.texts / "bad.prom"
         bad.write_text("this is no metric\n")
-        wait_until("it is found", lambda: "can't read" in self.judged(monitored, jobs=1e6)["message"])
+        wait_until("it is found", lambda: "can't read" in self.evaluated(monitored, jobs=1e6)["message"])
         bad.unlink()
-        wait_until("it is gone", lambda: self.judged(monitored, jobs=1e6)["status"] == "pass")
+        wait_until("it is gone", lambda: self.evaluated(monitored, jobs=1e6)["status"] == "pass")
 
 
 class TestRules:
@@ -360,7 +360,7 @@ class TestDashboards:
         assert ill[0]["message"] == "its database is failing"
 
 
-class TestDoors:
+class TestServicesWithPassword:
     def test_services_that_want_the_password_pass_and_others_fail(self, monitored: Monitored) -> None:
         shut = suite._closed("alertmanager", monitored.alertmanager, "/api/v2/alerts")
         with servers.Page(lambda _path: (200, "[]")) as page:

@@ -44,7 +44,7 @@ WARNING = "is no longer for {0}: {0} {1}; what is not unmounted there fails, and
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has mounts of its own")
 
 
-def apart(script: str, directory: Path, params: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+def run_in_namespace(script: str, directory: Path, params: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     """Run a script with the directory, Ansible's command and the module's arguments, where /srv/old is exported."""
     ansible = str(Path(sys.executable).parent / "ansible")
     plugins = {"ANSIBLE_COLLECTIONS_PATH": ".collections"}
@@ -62,7 +62,7 @@ def test_a_plan_warns_of_who_loses_what_is_mounted_and_changes_nothing(tmp_path:
     strays = [{**managed, "node": "gpu1"}, {**managed, "node": "gpu2", "server": "198.51.100.1"}]
     params = {"component": "storage", "step": "nfs_exports", "exports": [], "told": ["192.0.2.1"], "strays": strays}
 
-    done = apart(SCRIPT, tmp_path, params)
+    done = run_in_namespace(SCRIPT, tmp_path, params)
 
     assert done.returncode == 0, done.stdout + done.stderr
     output = " ".join((done.stdout + done.stderr).split())
@@ -75,7 +75,7 @@ def test_a_plan_warns_of_who_loses_what_is_mounted_and_changes_nothing(tmp_path:
 def test_an_export_that_the_server_did_not_withdraw_is_withdrawn_by_the_next_deploy(tmp_path: Path) -> None:
     params = {"component": "storage", "step": "nfs_exports", "exports": []}
 
-    done = apart(WITHDRAWN, tmp_path, params)
+    done = run_in_namespace(WITHDRAWN, tmp_path, params)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "asked").read_text() == "asked -ra\nasked -ra\n"

@@ -36,9 +36,9 @@ def test_it():
         assert time.monotonic() < deadline
         time.sleep(0.1)
 """
-FOLDERS = ("integration", "integration/monitoring", "roles", "unit", "lab", "vm", "elsewhere")
+DIRECTORIES = ("integration", "integration/monitoring", "roles", "unit", "lab", "vm", "elsewhere")
 # every run of pytest finds something to do
-TESTS = dict.fromkeys([f"{folder}/test_it.py" for folder in FOLDERS], PASSES)
+TESTS = dict.fromkeys([f"{directory}/test_it.py" for directory in DIRECTORIES], PASSES)
 
 
 def marked(mark: str, text: str) -> str:

@@ -14,7 +14,7 @@ from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.runner import run, run_readonly
 from deepopsctl.run.summary import reduce
 from deepopsctl.status.cluster import TIMED_OUT
-from tests.integration.sites import MODULE, Site, cut_off, make_site, play
+from tests.integration.sites import MODULE, Site, make_site, make_unreachable, play
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_module_returns_a_hint_and_data(site: Site) -> None:
 
 
 def test_an_unreachable_host_is_set_aside_and_the_rest_is_done(site: Site) -> None:
-    cut_off(site, "n2")
+    make_unreachable(site, "n2")
     outcome = site.run("- name: One\n  command: 'true'\n- name: Two\n  command: 'true'\n")
     assert outcome.exit_code == ExitCode.UNREACHABLE
     assert outcome.summary.unreachable == ("n2",)
@@ -81,7 +81,7 @@ def test_an_unreachable_host_is_set_aside_and_the_rest_is_done(site: Site) -> No
 
 
 def test_a_node_that_is_lost_in_one_component_blocks_no_other_from_the_next(site: Site) -> None:
-    cut_off(site, "n2")
+    make_unreachable(site, "n2")
     site.write_playbook("first", play("- name: One\n  command: 'true'\n"))
     site.write_playbook("slurm", play("- name: Two\n  command: 'true'\n"))
 
@@ -101,7 +101,7 @@ def test_a_node_that_is_lost_in_one_component_blocks_no_other_from_the_next(site
 def test_the_timeout_for_a_node_that_is_down_is_shorter_than_that_for_sudo_on_a_busy_one(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut_off(site, "n2")
+    make_unreachable(site, "n2")
     shown, program = tmp_path / "settings", tmp_path / "ssh"
     program.write_text(f'#!/bin/sh\necho "$@" > {shown}.words\nssh -G "$@" > {shown}\nexit 255\n')
     program.chmod(0o755)
@@ -113,13 +113,13 @@ def test_the_timeout_for_a_node_that_is_down_is_shorter_than_that_for_sudo_on_a_
 
 
 def test_unreachable_hosts_alone_end_in_4_too(site: Site) -> None:
-    cut_off(site, "n2")
+    make_unreachable(site, "n2")
     outcome = site.run("- name: One\n  command: 'true'\n", limit="n2")
     assert outcome.exit_code == ExitCode.UNREACHABLE
 
 
 def test_a_failure_weighs_more_than_an_unreachable_host(site: Site) -> None:
-    cut_off(site, "n2")
+    make_unreachable(site, "n2")
     outcome = site.run("- name: One\n  command: 'false'\n")
     assert outcome.exit_code == ExitCode.FAILED
     assert [failure.unreachable for failure in outcome.summary.failures] == [False, False, True]
@@ -173,7 +173,7 @@ def test_a_loop_names_the_items_that_failed(site: Site) -> None:
 
 
 def test_counting_events_gives_what_ansible_counts(site: Site) -> None:
-    cut_off(site, "n2")
+    make_unreachable(site, "n2")
     seen: list[Event] = []
     tasks = """
 - name: Loop

@@ -11,7 +11,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.integration.sites import Site, cut_off, make_site, play
+from tests.integration.sites import Site, make_site, make_unreachable, play
 
 TASKS = """
 - name: Fine
@@ -86,7 +86,7 @@ def test_vvv_shows_ansibles_output(site: Site) -> None:
 
 
 def test_runs_list_and_show_report_earlier_runs(site: Site) -> None:
-    cut_off(site, "n2")
+    make_unreachable(site, "n2")
     site.command("deploy", "--limit", "n[1-2]")
     run = site.last_run().name
     listed = site.command("runs", "list").stdout.splitlines()

@@ -17,7 +17,7 @@ class Damage:
     node: str
     damage: str
     repair: str
-    found: dict[Key, str]
+    expected: dict[Key, str]
 
 
 def background(unit: str, command: str, ready: str) -> tuple[str, str]:
@@ -81,7 +81,7 @@ nodes:
   - {names: "gpu[01-02]", cpus: 9999, boards: 1, sockets: 1, cores_per_socket: 9999, threads_per_core: 1,
      memory_mb: 1024, cgroup: v2}
 """
-DECLARED_FOUND: dict[Key, str] = {
+DECLARED_EXPECTED: dict[Key, str] = {
     ("gpus", "gpu01"): "no NVIDIA GPU",
     ("memory", "gpu01"): "less memory than cluster.yml",
     ("cpus", "gpu01"): "fewer CPUs",

@@ -130,7 +130,7 @@ def pci_bus(gpus: Mapping[str, str], switches: Iterable[str] = ()) -> str:
     )
 
 
-def machine(version: str, gpus: Iterable[str]) -> str:
+def simulated_host(version: str, gpus: Iterable[str]) -> str:
     """A shell script: a container looks like a physical node until it ends, with /srv/pci and a driver that runs."""
     known = " ".join(f"/run/machine/driver/nvidia/gpus/{address}" for address in gpus)
     return f"""

@@ -88,7 +88,7 @@ def assert_reported(cluster: LabCluster, damage: Damage) -> None:
         result = validate(cluster)
 
     assert result.code == 1, result.shown
-    assert {here(key) for key in damage.found} <= result.failed(), result.shown
+    assert {here(key) for key in damage.expected} <= result.failed(), result.shown
     assert not {here(key) for key in damage.untouched} & result.failed(), result.shown
     for key, text in damage.messages.items():
         assert text in result.message(*here(key))

@@ -21,7 +21,7 @@ class Damage:
 
     id: str
     steps: tuple[Step, ...]
-    found: frozenset[Key]
+    expected: frozenset[Key]
     messages: dict[Key, str] = field(default_factory=dict)
     untouched: frozenset[Key] = frozenset({("node-answers", "gpu01"), ("munge-local", "gpu01")})
 

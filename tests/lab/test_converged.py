@@ -69,7 +69,7 @@ def damaged(cluster: LabCluster, node: str, damage: str, repair: str) -> Iterato
         wait_until(f"{node} is repaired", lambda: holds(cluster, node, repair))
 
 
-def back_in_service(cluster: LabCluster, node: str) -> None:
+def wait_until_in_service(cluster: LabCluster, node: str) -> None:
     """Wait until Slurm schedules jobs on the node again."""
     state = f"sinfo -h -n {node} -o %T"
     # Slurm keeps the drain that it set itself until somebody resumes it
@@ -104,7 +104,7 @@ def test_a_node_that_does_not_run_what_was_deployed_is_named_with_the_reason(
             assert hint in failures[node]["hint"]
     # healed as a whole after the next damage
     for node in ("gpu01", "gpu02"):
-        back_in_service(battered, node)
+        wait_until_in_service(battered, node)
 
 
 @pytest.mark.thorough
@@ -121,7 +121,7 @@ def test_nodes_that_have_less_than_slurm_conf_declares_are_reported_in_its_words
     assert "fell off the bus" in failures["gpu02"]["hint"]
     battered.deploy()
     for node in ("gpu01", "gpu02"):
-        back_in_service(battered, node)
+        wait_until_in_service(battered, node)
     assert_heals(battered)
 
 
@@ -195,8 +195,8 @@ def test_a_node_that_slurm_took_out_for_a_restart_serves_again_and_one_that_a_pe
         assert battered.changed(document) == {"ctl1": 0, "gpu01": 0, "gpu02": 1}
         assert battered.root("ctl1", "sinfo -h -N -o '%N %T'").splitlines() == ["gpu01 down", "gpu02 idle"]
     finally:
-        back_in_service(battered, "gpu01")
-        back_in_service(battered, "gpu02")
+        wait_until_in_service(battered, "gpu01")
+        wait_until_in_service(battered, "gpu02")
     assert_heals(battered)
 
 

@@ -16,7 +16,7 @@ import pexpect
 import pytest
 
 from deepopsctl.checks.catalogue.doctor import DOCTOR
-from tests.lab.doctor_faults import DAMAGES, DECLARED, DECLARED_FOUND, HARDWARE, NOT_HERE, Damage, Key
+from tests.lab.doctor_faults import DAMAGES, DECLARED, DECLARED_EXPECTED, HARDWARE, NOT_HERE, Damage, Key
 from tests.lab.harness import PATIENCE_S, LabCluster
 
 NODES = ("ctl1", "gpu01", "gpu02")
@@ -43,7 +43,7 @@ class Result:
         """The checks that ended so."""
         return {name for name, _target in self._ended(status)}
 
-    def found(self) -> set[Key]:
+    def problems(self) -> set[Key]:
         """Everything that failed or warns."""
         return self._ended("fail", "warn")
 
@@ -129,19 +129,19 @@ def test_all_damage_is_reported_in_one_run(bare: LabCluster, tmp_path: Path) -> 
     with damaged(bare, *DAMAGES):
         result = doctor(bare, directory=directory)
 
-    expected = {key: words for damage in DAMAGES for key, words in damage.found.items()} | DECLARED_FOUND
+    expected = {key: words for damage in DAMAGES for key, words in damage.expected.items()} | DECLARED_EXPECTED
     assert result.code == 1, result.shown
-    assert set(expected) <= result.found(), result.shown
+    assert set(expected) <= result.problems(), result.shown
     for key, words in expected.items():
         assert words in result.checks[key]["message"], result.checks[key]
         assert result.checks[key]["hint"]
     # the controller's own damage is its sudo and an old Slurm
-    assert {name for name, target in result.found() if target == "ctl1"} == {"sudo", "foreign-slurm"}
+    assert {name for name, target in result.problems() if target == "ctl1"} == {"sudo", "foreign-slurm"}
     assert result.checks["package-lock", "ctl1"]["status"] == "skip"
 
 
 def test_everything_is_whole_again(bare: LabCluster) -> None:
-    assert doctor(bare).found() == {("gpus", "gpu01"), ("gpus", "gpu02")}
+    assert doctor(bare).problems() == {("gpus", "gpu01"), ("gpus", "gpu02")}
 
 
 def test_a_node_that_hangs_one_without_ssh_and_one_without_python_are_distinguished(bare: LabCluster) -> None:
@@ -169,7 +169,7 @@ def test_a_node_that_is_off_is_exit_code_4_and_the_others_are_checked(bare: LabC
         result = doctor(bare)
 
     assert result.code == 4, result.shown
-    assert result.found() == {("reachable", "gpu02"), ("gpus", "gpu01")}
+    assert result.problems() == {("reachable", "gpu02"), ("gpus", "gpu01")}
 
 
 def test_keys_that_do_not_match_are_distinguished(bare: LabCluster, tmp_path: Path) -> None:
@@ -207,13 +207,13 @@ def test_secrets_that_cannot_be_decrypted_are_reported_before_any_node_is_contac
 
     assert result.code == 5, result.shown
     assert result.document["run"] == ""
-    assert result.found() == {("control-vault", "control")}
+    assert result.problems() == {("control-vault", "control")}
     assert "does not open" in result.checks["control-vault", "control"]["message"]
 
 
 @pytest.mark.parametrize(("answer", "code", "words"), [("right", 0, "ok"), ("wrong", 1, "refused the password")])
 def test_a_sudo_password_is_tried(bare: LabCluster, answer: str, code: int, words: str) -> None:
-    (sudo,) = (damage for damage in DAMAGES if ("sudo", "ctl1") in damage.found)
+    (sudo,) = (damage for damage in DAMAGES if ("sudo", "ctl1") in damage.expected)
     password = bare.password_file.read_text().strip() if answer == "right" else "wrong"
     with damaged(bare, sudo):
         line = ["-m", "deepopsctl", "-C", str(bare.directory), "doctor", "--limit", "ctl1", "-K"]
@@ -240,6 +240,8 @@ def test_a_deployed_cluster_has_no_failures(deployed: LabCluster) -> None:
 
 @pytest.mark.without_slurm
 def test_every_check_is_damaged_here_or_there_is_a_reason_why_not() -> None:
-    here = {name for damage in DAMAGES for name, _target in damage.found} | {name for name, _target in DECLARED_FOUND}
+    here = {name for damage in DAMAGES for name, _target in damage.expected} | {
+        name for name, _target in DECLARED_EXPECTED
+    }
 
     assert here | {"reachable", "python", "control-vault"} == set(DOCTOR) - set(NOT_HERE)

@@ -114,7 +114,7 @@ def put(node: str, files: Mapping[str, Mapping[str, str]]) -> None:
 
 
 @pytest.fixture
-def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A node with slurmctld of a release; of Debian 13's the one that is deployed."""
     if request.param == "debian13":
         yield request.getfixturevalue("deployed")
@@ -131,11 +131,11 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize(
-    "machine",
+    "lab",
     ["debian13", *(pytest.param(os, marks=pytest.mark.thorough) for os in ("debian12", "sid"))],
     indirect=True,
 )
-def test_slurmctld_starts_on_every_import(machine: LabCluster, tmp_path: Path) -> None:
-    put(f"{machine.name}-ctl1", rendered(machine.os, tmp_path))
+def test_slurmctld_starts_on_every_import(lab: LabCluster, tmp_path: Path) -> None:
+    put(f"{lab.name}-ctl1", rendered(lab.os, tmp_path))
 
-    assert machine.root("ctl1", f"{TRY}rm -rf {WORK}") == ""
+    assert lab.root("ctl1", f"{TRY}rm -rf {WORK}") == ""

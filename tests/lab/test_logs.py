@@ -73,7 +73,7 @@ def test_slurms_own_messages_are_among_them(monitored: MonitoredCluster) -> None
     wait_until("slurmctld's message is on the log host", lambda: monitored.holds("ctl1", query))
 
 
-def knock(cluster: MonitoredCluster, identity: str) -> str:
+def request_through_proxy(cluster: MonitoredCluster, identity: str) -> str:
     """The answer through the TLS proxy to a client with these files of a certificate and a key."""
     return cluster.root("gpu01", f"python3 -c '{KNOCK}' {cluster.address('ctl1')} {identity}")
 
@@ -90,14 +90,16 @@ def test_nobody_hands_in_logs_without_a_certificate_of_the_cluster(
     refusals = f"journalctl -u deepops-logs -o cat --no-pager | grep -c '{reason}' || true"
     before = int(monitored.root("ctl1", refusals))
 
-    answer = knock(monitored, "" if who == "nobody" else "/run/stranger.crt /run/stranger.key")
+    answer = request_through_proxy(monitored, "" if who == "nobody" else "/run/stranger.crt /run/stranger.key")
 
     assert "HTTP" not in answer
     wait_until("the door says why", lambda: int(monitored.root("ctl1", refusals)) == before + 1)
 
 
 def test_a_node_hands_in_logs_by_its_certificate(monitored: MonitoredCluster) -> None:
-    assert knock(monitored, "/etc/deepopsctl/pki/node.crt /etc/deepopsctl/pki/node.key").startswith("HTTP/1.1")
+    assert request_through_proxy(monitored, "/etc/deepopsctl/pki/node.crt /etc/deepopsctl/pki/node.key").startswith(
+        "HTTP/1.1"
+    )
 
 
 # of a lab's container: what makes it that node, and what it may do beyond podman's own

@@ -29,7 +29,7 @@ def deploy(cluster: MonitoredCluster, code: ExitCode = ExitCode.OK) -> dict[str,
 
 
 @contextmanager
-def started_otherwise(cluster: MonitoredCluster, node: str, unit: str, command: str) -> Iterator[None]:
+def unit_override(cluster: MonitoredCluster, node: str, unit: str, command: str) -> Iterator[None]:
     """A unit that runs another program for a while."""
     directory = f"/etc/systemd/system/{unit}.d"
     lines = ["[Service]", "Type=simple", "ExecStart=", f"ExecStart={command}", "Restart=always", "RestartSec=3"]
@@ -58,7 +58,7 @@ def test_a_unit_that_systemd_starts_again_and_again_fails_its_node_with_its_last
 ) -> None:
     words = "no certificate for me"
 
-    with started_otherwise(monitored, "gpu01", logs.UPLOAD, f"/bin/sh -c 'echo \"<3>{words}\" >&2; {lasts}'"):
+    with unit_override(monitored, "gpu01", logs.UPLOAD, f"/bin/sh -c 'echo \"<3>{words}\" >&2; {lasts}'"):
         restarts = f"systemctl show -p NRestarts --value {logs.UPLOAD}"
         wait_until("systemd has started it again and again", lambda: int(monitored.root("gpu01", restarts)) > 1)
         done = deploy(monitored, ExitCode.FAILED)
@@ -71,7 +71,7 @@ def test_a_unit_that_systemd_starts_again_and_again_fails_its_node_with_its_last
 
 
 def test_a_unit_that_runs_and_does_not_listen_fails_its_node(monitored: MonitoredCluster) -> None:
-    with started_otherwise(monitored, "gpu01", node_exporter.UNIT, "/bin/sleep infinity"):
+    with unit_override(monitored, "gpu01", node_exporter.UNIT, "/bin/sleep infinity"):
         done = deploy(monitored, ExitCode.FAILED)
 
     messages = {failure["host"]: failure["message"] for failure in done["failures"]}

@@ -16,7 +16,17 @@ import pytest
 
 from tests.lab.faults import running_job
 from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_down, wait_until
-from tests.lab.nvidia_stubs import STANDIN, Mirrors, driver, machine, mirrors, pci_bus, site, subnet_manager, write
+from tests.lab.nvidia_stubs import (
+    STANDIN,
+    Mirrors,
+    driver,
+    mirrors,
+    pci_bus,
+    simulated_host,
+    site,
+    subnet_manager,
+    write,
+)
 
 pytestmark = pytest.mark.thorough
 
@@ -118,7 +128,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
             _declare(made)
             for node, product in PRODUCTS.items():
                 made.root(node, pci_bus(dict.fromkeys(SLOTS, "0x2330"), SWITCHES if node == HGX else ()))
-                made.root(node, machine(DRIVER.partition("-")[0], SLOTS))
+                made.root(node, simulated_host(DRIVER.partition("-")[0], SLOTS))
                 write(made, node, "/usr/bin/nvidia-smi", STANDIN.read_text(encoding="utf-8"), "0755")
                 write(made, node, "/var/lib/standin-nvidia/settings.json", json.dumps({"gpus": 8, "product": product}))
             yield made

@@ -89,7 +89,7 @@ def with_settings(made: HandMade, **settings: str) -> str:
     return done.stderr
 
 
-def assert_made_by_hand(made: HandMade) -> None:
+def assert_original_services(made: HandMade) -> None:
     """The old files and units are in effect, under the job that runs."""
     wait_until("slurmctld answers", lambda: "UP" in made.lab.root("ctl1", "scontrol ping", ok=False))
     assert made.lab.root("ctl1", "cat /etc/slurm/slurm.conf") == handmade.SLURM_CONF.strip()
@@ -104,7 +104,7 @@ def test_a_setting_that_would_lose_the_jobs_is_refused_before_slurmctld_sees_it(
     message = with_settings(made, StateSaveLocation="/srv/elsewhere")
 
     assert "StateSaveLocation is /srv/slurm/state, the new slurm.conf says /srv/elsewhere" in message
-    assert_made_by_hand(made)
+    assert_original_services(made)
     assert made.lab.root("ctl1", "systemctl show --property=InvocationID slurmctld") == was
 
 
@@ -112,7 +112,7 @@ def test_a_setting_that_stops_slurmctld_restores_the_original_configuration(made
     message = with_settings(made, SchedulerType="sched/none")
 
     assert "old configuration is in force again" in message
-    assert_made_by_hand(made)
+    assert_original_services(made)
 
 
 def test_deploy_goes_on_from_there_under_the_running_job(made: HandMade) -> None:

@@ -49,7 +49,7 @@ def stored(deployed: LabCluster) -> Iterator[LabCluster]:
     deployed.deepopsctl("inventory")
 
 
-def try_it(cluster: LabCluster, *arguments: str) -> Result:
+def try_options(cluster: LabCluster, *arguments: str) -> Result:
     return validate(cluster, *arguments, suite="storage")
 
 
@@ -60,7 +60,7 @@ def leftovers(cluster: LabCluster) -> str:
 
 
 def test_storage_that_is_as_declared_passes_and_nothing_is_left(stored: LabCluster) -> None:
-    result = try_it(stored)
+    result = try_options(stored)
 
     # half a second on a busy host: comparing the speed of nodes is not tested here
     assert not {key for key in result.failed() if key[0] not in RATES}, result.shown
@@ -83,7 +83,7 @@ def test_another_directory_and_options_that_are_not_in_effect_are_reported(store
         ("gpu01", "mount -o remount,bind,rw /apps", "mount -o remount,bind,ro /apps"),
     )
     with damaged(stored, *steps):
-        result = try_it(stored)
+        result = try_options(stored)
 
     assert result.code == 1, result.shown
     wanted = {(MOUNTED, "gpu02/shared"), (WRITE, "gpu02/shared"), (OPTIONS, "gpu01/fast"), (OPTIONS, "gpu01/apps")}
@@ -100,7 +100,7 @@ def test_a_slow_node_and_one_where_it_is_not_mounted_are_named(stored: LabCluste
         ("gpu02", "systemctl stop fast.mount", "systemctl start fast.mount"),
     )
     with damaged(stored, *steps):
-        result = try_it(stored)
+        result = try_options(stored)
 
     assert result.code == 1, result.shown
     assert (MOUNTED, "gpu02/fast") in result.failed(), result.shown

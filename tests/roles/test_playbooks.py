@@ -25,13 +25,13 @@ KEYWORDS = frozenset(AnsibleTask.fattributes) | {"action", "local_action"}
 BUILTIN = {
     f"ansible.builtin.{path.stem}"
     for package in (modules, action)
-    for folder in package.__path__
-    for path in Path(folder).glob("*.py")
+    for directory in package.__path__
+    for path in Path(directory).glob("*.py")
 } | {f"ansible.builtin.{name}" for name in ("import_playbook", "include_role", "import_role", "include_tasks")}
 OURS = {
     f"deepopsctl.cluster.{path.stem}"
-    for kind in ("modules", "action")
-    for path in (ROOT / "plugins" / kind).glob("*.py")
+    for plugin_type in ("modules", "action")
+    for path in (ROOT / "plugins" / plugin_type).glob("*.py")
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.node_modules import load
 from tests.testinfra.collect import MUNGE_KEY, Live, Snapshot
-from tests.testinfra.judge import accept
+from tests.testinfra.evaluation import accept
 
 munge = load("deepops_smoke.munge")
 

@@ -8,7 +8,7 @@ from deepopsctl.checks.check import Status
 from deepopsctl.model.cluster import Role
 from tests.support.node_modules import load
 from tests.testinfra.collect import DATABASE_CONF, MUNGE_KEY, SSH_UNITS, Live, Snapshot
-from tests.testinfra.judge import doctors_findings, words
+from tests.testinfra.evaluation import doctor_problems, words
 
 node_units = load("node.services")
 
@@ -17,7 +17,7 @@ node_units = load("node.services")
 def findings(live: Live) -> dict[str, list[str]]:
     """Failed checks of the doctor by what they are about; '' has all that are about no node."""
     problems: dict[str, list[str]] = {}
-    for check in doctors_findings(live.directory.path):
+    for check in doctor_problems(live.directory.path):
         if check.status is Status.FAIL:
             problems.setdefault(check.target if check.target in live.declared.names else "", []).append(words(check))
     return problems

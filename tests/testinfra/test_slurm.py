@@ -10,7 +10,7 @@ import pytest
 from deepopsctl.model.cluster import Role
 from tests.support.node_modules import load
 from tests.testinfra.collect import CONFIGURATION, FETCHED, WRITTEN, Live, Snapshot
-from tests.testinfra.judge import accept, hardware_of, slurm_of, wanted_nodes, wanted_partitions
+from tests.testinfra.evaluation import accept, hardware_of, slurm_of, wanted_nodes, wanted_partitions
 
 state = load("deepops_smoke.state")
 confinement = load("deepops_smoke.confinement")

@@ -28,14 +28,14 @@ cp /var/lib/dkms/{MODULE}/"$version"/%s/*/module/*.ko* /var/tmp/modules/
 """
 
 
-def built_modules(os_name: str, kernel: str, say: Notify) -> Path:
+def built_modules(os_name: str, kernel: str, notify: Notify) -> Path:
     """A directory with the modules for a kernel of a Debian release; built unless they are there. Needs root."""
     directory = cache_directory().with_name("modules") / kernel
     if directory.is_dir():
         return directory
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=directory.parent) as name:
-        run_mmdebstrap(build_argv(os_name, kernel, Path(name)), say)
+        run_mmdebstrap(build_argv(os_name, kernel, Path(name)), notify)
         shutil.move(Path(name, "modules"), directory)
     return directory
 

@@ -45,8 +45,8 @@ pytestmark = [
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualMachine]:
     """A fresh machine of the default box."""
     image = ensure_image(BoxRecipe(OS, own_mirror()), print)
-    with booted(image.path, tmp_path_factory.mktemp("machine")) as found:
-        yield found
+    with booted(image.path, tmp_path_factory.mktemp("machine")) as vm:
+        yield vm
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +114,6 @@ def test_cgroups_are_of_version_2_and_confine(machine: VirtualMachine) -> None:
     controllers = machine.root("cat /sys/fs/cgroup/cgroup.controllers").split()
     assert {"cpuset", "cpu", "memory", "pids"} <= set(controllers)
     # written to, or the kernel would hand out no memory at all
-    take = "systemd-run --wait -p MemoryMax=50M -p MemorySwapMax=0 python3 -c 'len(b\"x\" * ({} << 20))' 2>&1"
-    assert "result: success" in machine.root(take.format(20))
-    assert "result: oom-kill" in machine.ssh(take.format(120)).stdout
+    allocate = "systemd-run --wait -p MemoryMax=50M -p MemorySwapMax=0 python3 -c 'len(b\"x\" * ({} << 20))' 2>&1"
+    assert "result: success" in machine.root(allocate.format(20))
+    assert "result: oom-kill" in machine.ssh(allocate.format(120)).stdout

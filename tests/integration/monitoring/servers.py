@@ -152,13 +152,13 @@ class Page:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self._say()
+                self._answer_request()
 
             def do_POST(self) -> None:
                 page.posted.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                self._say()
+                self._answer_request()
 
-            def _say(self) -> None:
+            def _answer_request(self) -> None:
                 code, text = page.answer(self.path)
                 self.send_response(code)
                 self.send_header("Content-Length", str(len(text.encode())))

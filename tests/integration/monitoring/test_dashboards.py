@@ -48,29 +48,29 @@ def panels(dashboard: Dashboard) -> Iterator[Panel]:
         yield from row.panels
 
 
-def complaints(schema_name: str, document: Any) -> list[str]:
+def schema_errors(schema_name: str, document: Any) -> list[str]:
     """The errors of a document by one of Grafana's schemas."""
     schema = TARGET if schema_name == "target" else SCHEMA["types"].get(schema_name, {"const": {}})
     return [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(document)]
 
 
-def invalid(document: dict[str, Any]) -> list[str]:
+def dashboard_errors(document: dict[str, Any]) -> list[str]:
     """All that is wrong with a rendered dashboard."""
-    errors = complaints("dashboard", document)
+    errors = schema_errors("dashboard", document)
     for panel in document["panels"]:
         if panel["type"] != "row":
             panel_type = panel["type"].replace("-", "")
             where = f"{panel['title']}: "
-            errors += [where + error for error in complaints(f"{panel_type}.options", panel["options"])]
+            errors += [where + error for error in schema_errors(f"{panel_type}.options", panel["options"])]
             custom = panel["fieldConfig"]["defaults"].get("custom", {})
-            errors += [where + error for error in complaints(f"{panel_type}.custom", custom)]
-            errors += [where + error for target in panel["targets"] for error in complaints("target", target)]
+            errors += [where + error for error in schema_errors(f"{panel_type}.custom", custom)]
+            errors += [where + error for target in panel["targets"] for error in schema_errors("target", target)]
     return errors
 
 
 @each_dashboard
 def test_dashboards_are_valid_by_grafanas_own_schema(dashboard: Dashboard) -> None:
-    assert invalid(render(dashboard)) == []
+    assert dashboard_errors(render(dashboard)) == []
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_grafanas_own_schema_does_find_what_is_wrong(where: tuple[Any, ...], val
         inner = inner[step]
     inner[last] = value
 
-    assert invalid(document) != []
+    assert dashboard_errors(document) != []
 
 
 def test_addresses_of_dashboards_never_change() -> None:

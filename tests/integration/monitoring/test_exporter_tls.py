@@ -55,7 +55,7 @@ class Asked:
             connection.close()
 
 
-def written(node: MonitoredNode, directory: Path) -> Path:
+def write_tls_files(node: MonitoredNode, directory: Path) -> Path:
     """Write the files that a node gets into a directory of the test."""
     directory.mkdir()
     for file in monitoring_tls.files(node).files:
@@ -67,7 +67,7 @@ def written(node: MonitoredNode, directory: Path) -> Path:
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     """The exporter on a port of loopback that is free."""
-    directory = written(MACHINE, tmp_path_factory.mktemp("tls") / "gpu01")
+    directory = write_tls_files(MACHINE, tmp_path_factory.mktemp("tls") / "gpu01")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
@@ -101,11 +101,11 @@ def test_who_shows_another_clusters_certificate_is_not(asked: Asked, tmp_path: P
     stranger = replace(MACHINE, secrets={"authority": new_authority(DAY)})
 
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        asked.answer(written(stranger, tmp_path / "stranger"))
+        asked.answer(write_tls_files(stranger, tmp_path / "stranger"))
 
 
 def test_a_certificate_that_was_renewed_is_shown_without_a_restart(asked: Asked, tmp_path: Path) -> None:
-    renewed = written(replace(MACHINE, name="gpu02"), tmp_path / "gpu02")
+    renewed = write_tls_files(replace(MACHINE, name="gpu02"), tmp_path / "gpu02")
     for name in ("node.crt", "node.key"):
         (asked.directory / name).write_bytes((renewed / name).read_bytes())
     context = ssl.create_default_context(cafile=str(asked.directory / "authority.crt"))

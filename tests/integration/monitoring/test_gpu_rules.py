@@ -48,7 +48,7 @@ def series_of(gpus: MadeUpGpus, clock: Clock, scrapes: int) -> list[dict[str, st
     return [{"series": name, "values": " ".join(values)} for name, values in series.items()]
 
 
-def checked(tmp_path: Path, gpus: MadeUpGpus, clock: Clock, expected: dict[str, dict[str, float]]) -> str:
+def promtool_errors(tmp_path: Path, gpus: MadeUpGpus, clock: Clock, expected: dict[str, dict[str, float]]) -> str:
     """promtool's errors for `{query: {GPU: value}}` at the third scrape; nothing where all is as expected."""
     tests = {
         "rule_files": [str(RULES)],
@@ -85,7 +85,7 @@ def test_every_gpu_of_the_made_up_text_has_every_metric(exporter: str, tmp_path:
     for name in ("gpu:memory_used:bytes", "gpu:memory_total:bytes"):
         expected[f"count by (gpu) ({name})"] = dict.fromkeys(MEMORY[exporter], 1.0)
 
-    assert checked(tmp_path, MadeUpGpus(exporter, clock), clock, expected) == ""
+    assert promtool_errors(tmp_path, MadeUpGpus(exporter, clock), clock, expected) == ""
 
 
 @pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
@@ -95,7 +95,7 @@ def test_every_series_has_labels_for_gpu_and_model(exporter: str, tmp_path: Path
     of_one = '__name__=~"gpu:.+", __name__!="gpu:slices:count"'
     nameless = f'count by (gpu) ({{{of_one}, uuid!~"(GPU|MIG)-.+"}} or {{{of_one}, model!~"NVIDIA .+"}})'
 
-    assert checked(tmp_path, MadeUpGpus(exporter, clock), clock, {nameless: {}}) == ""
+    assert promtool_errors(tmp_path, MadeUpGpus(exporter, clock), clock, {nameless: {}}) == ""
 
 
 @pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
@@ -108,7 +108,7 @@ def test_ratios_are_ratios_and_bytes_are_bytes(exporter: str, tmp_path: Path) ->
         'count by (gpu) (gpu:sm_clock:hertz{gpu="0"} > 1e9)': {"0": 1.0},
     }
 
-    assert checked(tmp_path, MadeUpGpus(exporter, clock), clock, wrong) == ""
+    assert promtool_errors(tmp_path, MadeUpGpus(exporter, clock), clock, wrong) == ""
 
 
 @pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
@@ -118,7 +118,7 @@ def test_a_gpu_that_answers_no_more_is_not_present(exporter: str, tmp_path: Path
     gpus.lose("1")
     others = {"0": 1.0, "2": 1.0, "3": 1.0}
 
-    assert checked(tmp_path, gpus, clock, {"max by (gpu) (gpu:present:bool)": others}) == ""
+    assert promtool_errors(tmp_path, gpus, clock, {"max by (gpu) (gpu:present:bool)": others}) == ""
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_is_wrong_with_a_gpu_is_reported_for_it_alone(
     gpus = MadeUpGpus(exporter, clock)
     gpus.set(name, "2", 4)
 
-    assert checked(tmp_path, gpus, clock, {f"max by (gpu) ({series} > 0)": {"2": 4.0}}) == ""
+    assert promtool_errors(tmp_path, gpus, clock, {f"max by (gpu) ({series} > 0)": {"2": 4.0}}) == ""
 
 
 def test_what_the_rules_read_of_dcgm_is_what_its_exporter_is_asked_for() -> None:
@@ -154,7 +154,7 @@ def test_a_wrong_expectation_is_noticed(tmp_path: Path) -> None:
     clock = Clock()
     twice = {"count by (gpu) (gpu:power:watts)": {"0": 2.0}}
 
-    assert "FAILED" in checked(tmp_path, MadeUpGpus("dcgm", clock), clock, twice)
+    assert "FAILED" in promtool_errors(tmp_path, MadeUpGpus("dcgm", clock), clock, twice)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from deepopsctl.gpus.wheels import cache_directory, fetch_for
 from deepopsctl.monitoring import gpu_exporters, tls as monitoring_tls
 from deepopsctl.node_programs import gpu_metrics
 from tests.integration.monitoring.replay import TEXTS
-from tests.integration.monitoring.test_exporter_tls import DAY, MACHINE, Asked, listens, written
+from tests.integration.monitoring.test_exporter_tls import DAY, MACHINE, Asked, listens, write_tls_files
 from tests.support.cluster import wait_until
 from tests.support.node_modules import load
 from tests.support.paths import FAKES, ROOT
@@ -88,7 +88,7 @@ class Running:
         raise AssertionError(f"{self.log.read_text(encoding='utf-8')}\n{text}")
 
 
-def certified(directory: Path) -> list[str]:
+def certificate_options(directory: Path) -> list[str]:
     """The certificate options of a node's unit, for those in a directory of the test."""
     settings = {**MACHINE.settings, "gpu_exporter": "nvitop", "gpu_exporter_libraries": ""}
     unit = gpu_exporters.needs(replace(MACHINE, settings=settings)).files[-1].content
@@ -116,7 +116,7 @@ def running(
     }
     above = str(Path(str(gpu_metrics.__file__)).parents[1])
     options = ["--libraries", str(libraries), "--address", "127.0.0.1", "--port", str(port), "--interval", "0.2"]
-    options += certified(tls) if tls else []
+    options += certificate_options(tls) if tls else []
     argv = [sys.executable, "-B", "-S", "-c", START.format(above=above), *options]
     with (tmp_path / "log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(argv, env=environment, stderr=log, text=True)
@@ -199,8 +199,8 @@ def test_a_gpu_that_is_lost_from_the_beginning_hides_no_other(libraries: Path, d
 
 
 def test_with_certificates_it_answers_to_the_monitoring_host_alone(libraries: Path, tmp_path: Path) -> None:
-    directory = written(MACHINE, tmp_path / "gpu01")
-    monitoring = written(replace(MACHINE, name=MACHINE.monitoring_host), tmp_path / "monitoring")
+    directory = write_tls_files(MACHINE, tmp_path / "gpu01")
+    monitoring = write_tls_files(replace(MACHINE, name=MACHINE.monitoring_host), tmp_path / "monitoring")
     stranger = replace(MACHINE, name=MACHINE.monitoring_host, secrets={"authority": new_authority(DAY)})
     with running(libraries, tmp_path, driver=None, tls=directory) as program:
         asked = Asked(program.port, directory)
@@ -208,7 +208,7 @@ def test_with_certificates_it_answers_to_the_monitoring_host_alone(libraries: Pa
 
         assert asked.answer(monitoring) == 200
         # nobody; another cluster's node of that name; another node of this cluster
-        for shown in (None, written(stranger, tmp_path / "stranger"), directory):
+        for shown in (None, write_tls_files(stranger, tmp_path / "stranger"), directory):
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 asked.answer(shown)
         with pytest.raises((http.client.HTTPException, ConnectionError)):

@@ -106,11 +106,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def prometheus(running: Running) -> Prometheus:
     """With a rate of everything that counts."""
     api = running.start()
-    wait_until("every query gives series", lambda: shows_everything(api), details=lambda: "\n".join(empty(api)))
+    wait_until("every query gives series", lambda: all_queries_have_series(api), details=lambda: "\n".join(empty(api)))
     return api
 
 
-def shows_everything(prometheus: Prometheus) -> bool:
+def all_queries_have_series(prometheus: Prometheus) -> bool:
     try:
         return not empty_in(prometheus)
     except OSError:

@@ -31,7 +31,7 @@ def everything() -> tuple[File, ...]:
 
 
 @pytest.fixture
-def placed(tmp_path: Path) -> dict[str, Path]:
+def config_paths(tmp_path: Path) -> dict[str, Path]:
     """They are in a directory of the test's instead of /etc."""
     paths = {}
     for file in everything():
@@ -48,9 +48,9 @@ def validated(file: File, path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=300)
 
 
-def test_every_file_passes_the_check_that_guards_it(placed: dict[str, Path]) -> None:
+def test_every_file_passes_the_check_that_guards_it(config_paths: dict[str, Path]) -> None:
     guarded = [file for file in everything() if file.validate]
-    results = {file.path: validated(file, placed[file.path]) for file in guarded}
+    results = {file.path: validated(file, config_paths[file.path]) for file in guarded}
 
     assert {result.returncode for result in results.values()} == {0}, results
     assert len(guarded) == len(list(RULES.glob("*.yml"))) + 3
@@ -58,9 +58,9 @@ def test_every_file_passes_the_check_that_guards_it(placed: dict[str, Path]) -> 
     assert "does not exist" not in "".join(result.stdout + result.stderr for result in results.values())
 
 
-def test_a_broken_file_is_refused_by_it(placed: dict[str, Path]) -> None:
+def test_a_broken_file_is_refused_by_it(config_paths: dict[str, Path]) -> None:
     for file in (file for file in everything() if file.validate):
-        broken = placed[file.path].with_suffix(".broken")
-        broken.write_text(f"{placed[file.path].read_text()}\nno_such_key: [\n", encoding="utf-8")
+        broken = config_paths[file.path].with_suffix(".broken")
+        broken.write_text(f"{config_paths[file.path].read_text()}\nno_such_key: [\n", encoding="utf-8")
 
         assert validated(file, broken).returncode != 0, file.path

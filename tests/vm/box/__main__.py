@@ -15,20 +15,20 @@ from tests.vm.box.recipe import SYSTEMS, BoxRecipe
 from tests.vm.box.register import register
 
 
-def say(text: str) -> None:
+def notify(text: str) -> None:
     """For people: stderr."""
     sys.stderr.write(text + "\n")
 
 
 def build_by_sudo(arguments: list[str]) -> int:
     """Build as root into this user's cache; Vagrant's boxes stay this user's business. The exit code."""
-    say("building a box takes root: sudo may ask for your password")
+    notify("building a box takes root: sudo may ask for your password")
     environment = ("env", f"XDG_CACHE_HOME={cache_directory().parent.parent}")
     argv = ("sudo", *environment, sys.executable, "-m", "tests.vm.box", *arguments, "--image-only")
     try:
         return subprocess.run(argv, stdout=subprocess.DEVNULL, check=False).returncode
     except FileNotFoundError:
-        say("error: sudo is not installed\nhint: run this as root")
+        notify("error: sudo is not installed\nhint: run this as root")
         return 5
 
 
@@ -47,14 +47,14 @@ def main() -> int:
             return code
         rebuild = False
     try:
-        image = ensure_image(recipe, say, rebuild=rebuild)
+        image = ensure_image(recipe, notify, rebuild=rebuild)
         if not options.image_only:
-            register(recipe.name, image, say)
-            say(f"{recipe.name} {image.version} is what Vagrant has")
+            register(recipe.name, image, notify)
+            notify(f"{recipe.name} {image.version} is what Vagrant has")
     except DeepOpsError as err:
-        say(f"error: {err.message}")
+        notify(f"error: {err.message}")
         if err.hint:
-            say(f"hint: {err.hint}")
+            notify(f"hint: {err.hint}")
         return int(err.exit_code)
     sys.stdout.write(f"{image.path}\n")
     return 0

@@ -38,14 +38,14 @@ def image_path(recipe: BoxRecipe) -> Path:
     return cache_directory() / f"{_label(recipe)}-{recipe.digest}.qcow2"
 
 
-def ensure_image(recipe: BoxRecipe, say: Notify, *, rebuild: bool = False) -> Image:
+def ensure_image(recipe: BoxRecipe, notify: Notify, *, rebuild: bool = False) -> Image:
     """The recipe's image; built first unless it is there. Older ones of the same name go."""
     label, path = _label(recipe), image_path(recipe)
     directory = path.parent
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(directory / f"{label}.lock") as lock:
         if rebuild or not path.exists():
-            _build(recipe, path, say)
+            _build(recipe, path, notify)
             _hand_over(directory, lock, path)
             for old in set(directory.glob(f"{label}-*.qcow2")) - {path}:
                 # an image with extra packages has a digest more in its name
@@ -54,23 +54,23 @@ def ensure_image(recipe: BoxRecipe, say: Notify, *, rebuild: bool = False) -> Im
         return Image(path, time.strftime("%Y%m%d.%H%M%S", time.gmtime(path.stat().st_mtime)))
 
 
-def _build(recipe: BoxRecipe, path: Path, say: Notify) -> None:
+def _build(recipe: BoxRecipe, path: Path, notify: Notify) -> None:
     if missing := missing_tools():
         raise ControlMachineError(f"not installed on this machine: {missing}", "`make tools-vm` installs it")
     if os.geteuid() != 0:
         raise ControlMachineError("building a box takes root: its files are root's", "`sudo scripts/make-box`")
     started = time.monotonic()
-    say(f"building the image of {recipe.name} (a minute or two)")
+    notify(f"building the image of {recipe.name} (a minute or two)")
     # next to the result: a temporary directory in memory may be too small
     with tempfile.TemporaryDirectory(prefix=".build-", dir=path.parent) as name:
         files, root, image = (Path(name, part) for part in ("files", "root", "image.qcow2"))
         write_rootfs(files, recipe.files())
         root.mkdir()
-        run_mmdebstrap(recipe.mmdebstrap_argv(files, root), say)
-        say("  writing the disk")
+        run_mmdebstrap(recipe.mmdebstrap_argv(files, root), notify)
+        notify("  writing the disk")
         make_disk(root, image)
         image.rename(path)
-    say(f"{path}: {path.stat().st_size >> 20} MB after {time.monotonic() - started:.0f} s")
+    notify(f"{path}: {path.stat().st_size >> 20} MB after {time.monotonic() - started:.0f} s")
 
 
 def _hand_over(*paths: Path) -> None:

@@ -23,16 +23,16 @@ METADATA = {"provider": PROVIDER, "format": "qcow2", "virtual_size": SIZE_GIB}
 BOX_VAGRANTFILE = 'Vagrant.configure("2") { |config| config.vm.synced_folder ".", "/vagrant", disabled: true }\n'
 
 
-def register(name: str, image: Image, say: Notify) -> None:
+def register(name: str, image: Image, notify: Notify) -> None:
     """Make `image` the one version of box `name` that Vagrant knows."""
     versions = registered_versions(name)
     if image.version not in versions:
-        say(f"adding {name} {image.version} to Vagrant's boxes")
+        notify(f"adding {name} {image.version} to Vagrant's boxes")
         with tempfile.TemporaryDirectory(prefix=".box-", dir=image.path.parent) as directory:
             catalogue = _write_catalogue(Path(directory), name, image)
             _run("vagrant", "box", "add", "--provider", PROVIDER, str(catalogue))
     for old in sorted(set(versions) - {image.version}):
-        remove_version(name, old, say)
+        remove_version(name, old, notify)
 
 
 def registered_versions(name: str) -> list[str]:
@@ -43,13 +43,13 @@ def registered_versions(name: str) -> list[str]:
     return sorted(path.parent.name for path in directory.glob(f"*/{PROVIDER}"))
 
 
-def remove_version(name: str, version: str, say: Notify) -> None:
+def remove_version(name: str, version: str, notify: Notify) -> None:
     """Remove a version, unless machines were made from it."""
     volume = f"{name.replace('/', '-VAGRANTSLASH-')}_vagrant_box_image_{version}_box.img"
     if volume in _backing_volumes():
-        say(f"{name} {version} stays: machines were made from it (`vagrant global-status` names them)")
+        notify(f"{name} {version} stays: machines were made from it (`vagrant global-status` names them)")
         return
-    say(f"removing {name} {version}")
+    notify(f"removing {name} {version}")
     _run("vagrant", "box", "remove", name, "--box-version", version, "--provider", PROVIDER, "--force")
     # Vagrant leaves its upload in libvirt's pool. It is not there where no machine was made from the box.
     _virsh("vol-delete", "--pool", POOL, volume)

@@ -66,23 +66,23 @@ class Stand:
         self.cluster.root(NODE, DEVICES)
         return self.cluster
 
-    def keep(self) -> None:
+    def save_snapshot(self) -> None:
         """Take the snapshot that every other stage starts from; once, after the first deploy."""
         self._versions.write_text(json.dumps(self._ask_versions()), encoding="utf-8")
         self.cluster.hang_up()
         self.cluster.machines.save(DEPLOYED)
-        shutil.copytree(self._directory, self._kept, symlinks=True)
+        shutil.copytree(self._directory, self._saved_directory, symlinks=True)
 
     def deployed(self) -> VmCluster:
         """The cluster as the first deploy left it; it is deployed now where no snapshot is there."""
-        if not (self._kept.is_dir() and self.cluster.machines.has(DEPLOYED)):
+        if not (self._saved_directory.is_dir() and self.cluster.machines.has(DEPLOYED)):
             self.fresh().deploy()
-            self.keep()
+            self.save_snapshot()
             return self.cluster
         self.cluster.hang_up()
         self.cluster.machines.restore(DEPLOYED)
         shutil.rmtree(self._directory)
-        shutil.copytree(self._kept, self._directory, symlinks=True)
+        shutil.copytree(self._saved_directory, self._directory, symlinks=True)
         for node in self.cluster.addresses:
             self.cluster.wait_for_ssh(node)
         self.cluster.set_clocks()
@@ -126,7 +126,7 @@ class Stand:
         return self.directory / "cluster"
 
     @property
-    def _kept(self) -> Path:
+    def _saved_directory(self) -> Path:
         return self.directory / "cluster.deployed"
 
     @property

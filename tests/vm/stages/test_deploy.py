@@ -24,7 +24,7 @@ def test_the_first_deploy_ends_with_the_node_idle(cluster: VmCluster, stand: Sta
 
     assert summary["ok"], summary
     assert cluster.root(CONTROLLER, "sinfo -h -N -o '%N %T %G'") == f"{NODE} idle gpu:loop:2"
-    stand.keep()
+    stand.save_snapshot()
 
 
 def test_the_nodes_have_cgroup_v2_and_slurm_uses_it(cluster: VmCluster) -> None:

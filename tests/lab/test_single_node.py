@@ -18,7 +18,7 @@ EXAMPLE = ROOT / "inventory" / "one-dgx" / "cluster.yml"
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+def single_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A lab of one node; the example's partitions and policy, with the hardware of a small node."""
     name = f"{PREFIX}-single"
     try:
@@ -41,23 +41,23 @@ def of_the_database(document: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(one["kind"], one["name"], one["action"]) for one in document["changes"] if one["kind"] in types]
 
 
-def test_the_first_deploy_makes_the_changes_that_plan_listed_and_applies_the_policy(machine: LabCluster) -> None:
-    planned = json.loads(machine.deepopsctl("plan", "slurm", "--json").stdout)
+def test_the_first_deploy_makes_the_changes_that_plan_listed_and_applies_the_policy(single_node: LabCluster) -> None:
+    planned = json.loads(single_node.deepopsctl("plan", "slurm", "--json").stdout)
 
-    summary = machine.deploy()
+    summary = single_node.deploy()
 
     assert summary["ok"]
     assert of_the_database(planned) == of_the_database(summary)
     assert ("qos", "debug", "add") in of_the_database(summary)
-    assert machine.root("ctl1", "sinfo -h -N -o '%N %T %G' -p gpu") == "ctl1 idle gpu:h100:8"
-    assert "QoS=debug" in machine.root("ctl1", "scontrol show partition debug")
-    assert "guests|20|gres/gpu=2" in machine.root(
+    assert single_node.root("ctl1", "sinfo -h -N -o '%N %T %G' -p gpu") == "ctl1 idle gpu:h100:8"
+    assert "QoS=debug" in single_node.root("ctl1", "scontrol show partition debug")
+    assert "guests|20|gres/gpu=2" in single_node.root(
         "ctl1", "sacctmgr -nP show assoc where account=guests user= format=account,share,grptres"
     )
 
 
-def test_the_smoke_suite_passes_and_skips_what_one_node_cannot_test(machine: LabCluster) -> None:
-    done = machine.deepopsctl("validate", "smoke", "--json")
+def test_the_smoke_suite_passes_and_skips_what_one_node_cannot_test(single_node: LabCluster) -> None:
+    done = single_node.deepopsctl("validate", "smoke", "--json")
 
     checks = json.loads(done.stdout)["checks"]
     skipped = {check["name"]: check["message"] for check in checks if check["status"] == "skip"}
@@ -68,5 +68,5 @@ def test_the_smoke_suite_passes_and_skips_what_one_node_cannot_test(machine: Lab
 
 
 @pytest.mark.parametrize("options", [(), pytest.param(("--full",), marks=pytest.mark.thorough)], ids=["gate", "full"])
-def test_another_deploy_changes_nothing(machine: LabCluster, options: tuple[str, ...]) -> None:
-    assert machine.changed(machine.deploy(*options)) == {"ctl1": 0}
+def test_another_deploy_changes_nothing(single_node: LabCluster, options: tuple[str, ...]) -> None:
+    assert single_node.changed(single_node.deploy(*options)) == {"ctl1": 0}

@@ -87,7 +87,7 @@ def hardware_of(snapshot: Snapshot) -> dict[str, int]:
 
 
 @cache
-def doctors_findings(directory: Path) -> tuple[Check, ...]:
+def doctor_problems(directory: Path) -> tuple[Check, ...]:
     """All checks of one `deepopsctl doctor`; it examines every node at once."""
     tool = Path(sys.executable).parent / "deepopsctl"
     done = subprocess.run(
