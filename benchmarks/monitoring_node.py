@@ -36,7 +36,7 @@ LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
 # all programs are running and have their data
 SETTLES_S = 60
 # runs on the node: seconds of processor time and bytes of each unit, with all processes that it has
-LOOK = """
+MEASURE = """
 import glob, json, os, subprocess, sys
 tick, found = os.sysconf("SC_CLK_TCK"), {}
 words = ["systemctl", "list-units", "--type=service", "--state=running", "--plain", "--no-legend", *sys.argv[1:]]
@@ -71,7 +71,9 @@ class Unit:
 
 def measure_processes(container: str) -> dict[str, dict[str, float]]:
     """What the node's units have used so far."""
-    usage: dict[str, dict[str, float]] = json.loads(run("podman", "exec", container, "python3", "-c", LOOK, *PATTERNS))
+    usage: dict[str, dict[str, float]] = json.loads(
+        run("podman", "exec", container, "python3", "-c", MEASURE, *PATTERNS)
+    )
     return usage
 
 

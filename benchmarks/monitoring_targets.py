@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument(
         "--detail", action="append", default=[], choices=sorted(CPU_DETAILS), help="also of each processor"
     )
-    parser.add_argument("--prometheus", default="prometheus", metavar="PROGRAM", help="another one than the machine's")
+    parser.add_argument("--prometheus", default="prometheus", metavar="PROGRAM", help="another one than the host's")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))

@@ -226,7 +226,7 @@ class TestTextfiles:
     def test_one_that_can_not_be_read_is_reported(self, monitored: Monitored) -> None:
         bad = monitored.texts / "bad.prom"
         bad.write_text("this is no metric\n")
-        wait_until("it is found", lambda: "can't read" in self.evaluated(monitored, jobs=1e6)["message"])
+        wait_until("it is reported", lambda: "can't read" in self.evaluated(monitored, jobs=1e6)["message"])
         bad.unlink()
         wait_until("it is gone", lambda: self.evaluated(monitored, jobs=1e6)["status"] == "pass")
 
@@ -277,7 +277,9 @@ class TestAlerts:
 
         assert {check["status"] for check in checks.values()} == {"pass"}, checks
         # what fires has been sent, so a trial that went the same way would have been as well
-        wait_until("people are told of what fires", lambda: any("Always" in text for text in monitored.called.posted))
+        wait_until(
+            "people are notified of what fires", lambda: any("Always" in text for text in monitored.called.posted)
+        )
         assert not any(alerting.NAME in text for text in monitored.called.posted)
 
     def test_nothing_is_sent_where_no_route_matches(self, monitored: Monitored, tmp_path: Path) -> None:

@@ -91,13 +91,13 @@ DECLARED_EXPECTED: dict[Key, str] = {
 # the unit tests damage these: a container can't
 NOT_HERE = {
     "control-python": "the test runs under a Python that will do",
-    "control-packages": "and beside a good Ansible",
+    "control-packages": "and next to a working Ansible",
     "control-ssh": "it needs ssh itself",
-    "control-disk": "this machine's disk is not ours to fill",
-    "control-clock": "containers have this machine's clock",
-    "clock-offset": "containers have this machine's clock",
-    "time-service": "containers have this machine's clock",
-    "kernel": "containers have this machine's kernel",
+    "control-disk": "the disk of this host must not be filled",
+    "control-clock": "containers have this host's clock",
+    "clock-offset": "containers have this host's clock",
+    "time-service": "containers have this host's clock",
+    "kernel": "containers have this host's kernel",
     "repositories": "tests/lab/test_monitoring_converged.py cuts one off",
     "gpu-driver": "there is no NVIDIA driver",
     "gpu-modules": "a container has its host's kernel",
@@ -105,5 +105,5 @@ NOT_HERE = {
     "secure-boot": "containers have no firmware",
     "security": "nothing is installed yet",
     "database": "there is none yet; test_secrets_rotate.py damages that of a deployed cluster",
-    "examined": "it would take the minute after which a node that hangs is given up",
+    "examined": "it would take the minute of the timeout for a node that hangs",
 }

@@ -23,7 +23,7 @@ VERSIONS = Path(__file__).parents[2] / "group_vars" / "all" / "versions.yml"
 STANDIN = FAKES / "nvidia-smi"
 LABEL = "NVIDIA CUDA"
 KEY = "8793F200.pub"
-FOLDER = Path("debian13", {"amd64": "x86_64", "arm64": "sbsa"}[ARCHITECTURE])
+DIRECTORY = Path("debian13", {"amd64": "x86_64", "arm64": "sbsa"}[ARCHITECTURE])
 TRIPLET = {"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[ARCHITECTURE]
 UNITS = "usr/lib/systemd/system"
 # the version of the kernel module that a package installs, for a test that stands in for the kernel
@@ -98,7 +98,7 @@ def mirrors(cluster: LabCluster, node: str, root: Path, contents: Mapping[str, I
     """Make them, and have a node serve them all."""
     with signers(1) as (signer,):
         for name, stubs in contents.items():
-            directory = root / name / FOLDER
+            directory = root / name / DIRECTORY
             build(directory, LABEL, list(stubs), signer)
             (directory / KEY).write_bytes(signer.public)
         url = serve(cluster, node, root)

@@ -101,7 +101,7 @@ def test_an_alert_that_fires_is_sent_and_drains_its_node_until_it_has_really_end
     cluster.root("gpu01", f"systemd-run --quiet --unit={UNIT} false")
 
     wait_until(
-        "the receiver is told, and the node is drained",
+        "the receiver is notified, and the node is drained",
         lambda: ("NodeUnitFailed", "gpu01", "firing") in delivered(cluster) and REASON in node(cluster),
         details=lambda: f"{delivered(cluster)} {words(cluster)}",
     )
@@ -110,12 +110,12 @@ def test_an_alert_that_fires_is_sent_and_drains_its_node_until_it_has_really_end
     # missing data about the failure does not mean that it has ended
     cluster.root("gpu01", "systemctl stop prometheus-node-exporter")
     wait_until(
-        "missing data is told as that",
+        "missing data is reported as that",
         lambda: ("NodeMetricsMissing", "gpu01", "firing") in delivered(cluster),
         details=lambda: f"{delivered(cluster)} {words(cluster)}",
     )
     wait_until(
-        "the program says what it waits for",
+        "the program logs what it waits for",
         lambda: "NodeMetricsMissing fires" in cluster.root("ctl1", "journalctl -u deepops-alertdrain"),
         details=lambda: words(cluster),
     )
@@ -132,7 +132,7 @@ def test_an_alert_that_fires_is_sent_and_drains_its_node_until_it_has_really_end
     finally:
         cluster.root("ctl1", "systemctl kill --signal=CONT prometheus-alertmanager")
 
-    wait_until("the node is given back", lambda: "DRAIN" not in node(cluster), details=lambda: words(cluster))
+    wait_until("the node is resumed", lambda: "DRAIN" not in node(cluster), details=lambda: words(cluster))
     assert "resumed gpu01: its alert has ended" in cluster.root("ctl1", "journalctl -u deepops-alertdrain")
     assert ("NodeUnitFailed", "gpu01", "resolved") in delivered(cluster)
 

@@ -15,7 +15,7 @@ from tests.lab.foreign_slurm import put
 from tests.lab.harness import SETTINGS, SLURM_CONFIG, LabCluster, edit, wait_until
 
 MODULE_UTILS = Path(__file__).parents[2] / "plugins" / "module_utils"
-FOLDER = "/var/spool/slurm-jobs"
+JOB_DIRECTORY = "/var/spool/slurm-jobs"
 SITE = SLURM_CONFIG.replace("}", ", Epilog: /usr/local/sbin/site-epilog}")
 # Numbers of jobs that nobody has run; a crash may leave their directories.
 STALE = ("900001", "900002")
@@ -87,7 +87,7 @@ def submit(cluster: LabCluster, script: str, *options: str) -> str:
 def job_directories(cluster: LabCluster, node: str) -> set[str]:
     """Numbers of the jobs that have a directory on a node, and what else there is of directories there."""
     paths = cluster.root(
-        node, f"cd {FOLDER} && find . -mindepth 1 -maxdepth 2 -name '[0-9.]*' -printf '%f\\n'", ok=False
+        node, f"cd {JOB_DIRECTORY} && find . -mindepth 1 -maxdepth 2 -name '[0-9.]*' -printf '%f\\n'", ok=False
     )
     return set(paths.split())
 
@@ -119,7 +119,7 @@ class TestNamespace:
         assert "mark" not in cluster.root("gpu01", "ls /tmp /dev/shm")
 
         # a slurmd that restarts removes nothing of jobs that run
-        cluster.root("gpu01", f"mkdir -p {FOLDER}/{STALE[0]}/.{STALE[0]}/_tmp {FOLDER}/gpu01/{STALE[1]}")
+        cluster.root("gpu01", f"mkdir -p {JOB_DIRECTORY}/{STALE[0]}/.{STALE[0]}/_tmp {JOB_DIRECTORY}/gpu01/{STALE[1]}")
         cluster.root("gpu01", "systemctl kill --kill-whom=main --signal=KILL slurmd; systemctl restart slurmd")
         until_gone(cluster, "gpu01", *STALE)
         assert job_directories(cluster, "gpu01") >= set(jobs)
@@ -193,8 +193,8 @@ class TestProlog:
     def test_each_job_has_a_directory_that_is_removed_with_it(self, cluster: LabCluster) -> None:
         lines = cluster.user("ctl1", f"srun -N2 --mem=50M --chdir=/ sh -c '{PROBE}; echo $TMPDIR'").splitlines()
 
-        own = next(line for line in lines if line.startswith(FOLDER))
-        assert re.fullmatch(rf"{FOLDER}/[0-9]+", own)
+        own = next(line for line in lines if line.startswith(JOB_DIRECTORY))
+        assert re.fullmatch(rf"{JOB_DIRECTORY}/[0-9]+", own)
         assert lines.count("700 ubuntu") == 2
         # $SLURM_TMPDIR and $TMPDIR, on both nodes
         assert lines.count(own) == 4
@@ -206,13 +206,13 @@ class TestProlog:
         cluster.root("gpu01", "touch /srv/precious/file /srv/of-root")
         before = cluster.root("gpu01", "stat -c '%U %a %n' /srv/precious /srv/precious/file /srv/of-root")
         job = submit(cluster, HOSTILE, "-w gpu01", "-o /dev/null")
-        wait_until("it has done its worst", lambda: cluster.holds("gpu01", f"test -e {FOLDER}/{job}/ready"))
+        wait_until("it has done its worst", lambda: cluster.holds("gpu01", f"test -e {JOB_DIRECTORY}/{job}/ready"))
         wait_until("it pretends", lambda: cluster.holds("gpu01", f"pgrep -f '^slurmstepd: .{STALE[0]}.0'"))
 
         # what a crash left goes, whichever job claims to run; the job's own stays
-        cluster.root("gpu01", f"mkdir {FOLDER}/{STALE[0]} && systemctl restart slurmd")
+        cluster.root("gpu01", f"mkdir {JOB_DIRECTORY}/{STALE[0]} && systemctl restart slurmd")
         until_gone(cluster, "gpu01", STALE[0])
-        assert cluster.holds("gpu01", f"test -e {FOLDER}/{job}/ready")
+        assert cluster.holds("gpu01", f"test -e {JOB_DIRECTORY}/{job}/ready")
         cluster.user("ctl1", f"scancel {job}")
         until_gone(cluster, "gpu01", job)
 
@@ -239,7 +239,7 @@ class TestProlog:
             cluster.root("gpu01", "pkill -u ubuntu -x slurmstepd; rm -f ~ubuntu/slurmstepd /run/steps.py")
 
     def test_a_prolog_that_fails_writes_to_the_journal(self, cluster: LabCluster) -> None:
-        cluster.root("gpu01", f"mv {FOLDER} {FOLDER}.away && ln -s /home {FOLDER}")
+        cluster.root("gpu01", f"mv {JOB_DIRECTORY} {JOB_DIRECTORY}.away && ln -s /home {JOB_DIRECTORY}")
         try:
             cluster.user("ctl1", "sbatch -Q -w gpu01 --mem=50M -o /dev/null --wrap true")
             reason = "deepopsctl: prolog 10-job-directories.required ended with status 1"
@@ -248,7 +248,7 @@ class TestProlog:
             )
         finally:
             empty_queue(cluster)
-            cluster.root("gpu01", f"rm {FOLDER} && mv {FOLDER}.away {FOLDER}")
+            cluster.root("gpu01", f"rm {JOB_DIRECTORY} && mv {JOB_DIRECTORY}.away {JOB_DIRECTORY}")
             cluster.root("ctl1", "scontrol update nodename=gpu01 state=resume")
 
     @pytest.mark.thorough

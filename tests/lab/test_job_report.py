@@ -85,7 +85,7 @@ def test_each_gpu_of_the_node_has_its_own_job(jobs: Jobs) -> None:
         return sorted(line.rpartition(":")[2] for line in lines)
 
     wait_until(
-        "the prologs have told",
+        "the prologs have written their jobs",
         lambda: measured_jobs() == sorted([jobs.busy, jobs.idle]),
         details=lambda: str(measured_jobs()),
     )
@@ -184,7 +184,7 @@ class TestAfterTheEnd:
 
     def test_a_summary_is_saved_and_no_comment_of_others_is_lost(self, jobs: Jobs) -> None:
         wait_until(
-            "the summary is kept",
+            "the summary is saved",
             lambda: jobs.report(jobs.busy)["per_node"],
             details=lambda: jobs.cluster.root("ctl1", "journalctl -u deepops-job-summaries --no-pager | tail -5"),
         )

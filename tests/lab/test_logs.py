@@ -93,7 +93,7 @@ def test_nobody_hands_in_logs_without_a_certificate_of_the_cluster(
     answer = request_through_proxy(monitored, "" if who == "nobody" else "/run/stranger.crt /run/stranger.key")
 
     assert "HTTP" not in answer
-    wait_until("the door says why", lambda: int(monitored.root("ctl1", refusals)) == before + 1)
+    wait_until("the TLS proxy logs why", lambda: int(monitored.root("ctl1", refusals)) == before + 1)
 
 
 def test_a_node_hands_in_logs_by_its_certificate(monitored: MonitoredCluster) -> None:

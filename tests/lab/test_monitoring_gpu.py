@@ -19,7 +19,7 @@ from tests.lab.monitored import MonitoredCluster
 from tests.support.paths import FAKES
 
 UNIT = "deepops-gpumetrics.service"
-FOLDER = "/usr/local/lib/deepopsctl/nvitop-exporter-1.7.2"
+DIRECTORY = "/usr/local/lib/deepopsctl/nvitop-exporter-1.7.2"
 STANDIN = FAKES / "nvml_metrics.c"
 LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
 NONE = "monitoring_gpu_exporter: none"
@@ -96,11 +96,11 @@ def test_every_gpu_of_a_node_is_there_under_one_set_of_names(watched: MonitoredC
 
 @pytest.mark.thorough
 def test_manual_changes_of_its_libraries_are_reverted(watched: MonitoredCluster) -> None:
-    watched.root("gpu01", f"echo 'x = 1' >>{FOLDER}/nvitop/version.py")
+    watched.root("gpu01", f"echo 'x = 1' >>{DIRECTORY}/nvitop/version.py")
 
     done = deploy(watched)
 
-    assert [(entry["host"], entry["name"]) for entry in done["changes"]] == [("gpu01", FOLDER)]
+    assert [(entry["host"], entry["name"]) for entry in done["changes"]] == [("gpu01", DIRECTORY)]
     assert deploy(watched)["changes"] == []
     state = f"systemctl is-active {UNIT}"
     wait_until("it runs", lambda: watched.root("gpu01", state, ok=False) == "active")
@@ -112,6 +112,6 @@ def test_it_goes_with_its_setting(watched: MonitoredCluster) -> None:
     done = deploy(watched)
 
     mine = {(entry["name"], entry["action"]) for entry in done["changes"] if entry["host"] == "gpu01"}
-    assert mine >= {(UNIT, "stop"), (FOLDER, "remove")}
+    assert mine >= {(UNIT, "stop"), (DIRECTORY, "remove")}
     assert deploy(watched)["changes"] == []
-    assert not watched.holds("gpu01", f"systemctl cat {UNIT} || ls {FOLDER} || ss -Hltn 'sport = 9401' | grep .")
+    assert not watched.holds("gpu01", f"systemctl cat {UNIT} || ls {DIRECTORY} || ss -Hltn 'sport = 9401' | grep .")

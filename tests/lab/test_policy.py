@@ -98,7 +98,7 @@ def test_a_job_over_its_limit_waits_and_slurm_reports_why(policed: LabCluster) -
     first, second = (policed.submit(LONG_JOB, "--qos=capped", "--mem=100M") for _ in range(2))
 
     policed.wait_for_job(first, "RUNNING")
-    wait_until("Slurm says why", lambda: job(policed, second, "Reason") == "QOSMaxJobsPerUserLimit")
+    wait_until("Slurm reports why", lambda: job(policed, second, "Reason") == "QOSMaxJobsPerUserLimit")
 
     policed.user("ctl1", f"scancel {first} {second}")
     wait_until_no_job_is_left(policed)

@@ -142,7 +142,7 @@ def test_an_alert_reaches_a_receiver_with_its_annotations_and_the_receivers_pass
     running, messages = receiver
 
     running.fire({"alertname": "DiskFull", "node": "gpu01"})
-    wait_until("the receiver was told", lambda: bool(messages()))
+    wait_until("the receiver was notified", lambda: bool(messages()))
 
     message = messages()[0]
     assert message["receiver"] == "hook"
@@ -154,12 +154,12 @@ def test_a_node_that_is_down_sends_one_alert(receiver: Receiver) -> None:
     running, messages = receiver
     others = ["DiskFull", "TargetDown", "TextfileStale", "GpuLost", "MountMissing"]
     running.fire({"alertname": "NodeDown", "node": "gpu01"})
-    wait_until("the node was told of", lambda: named(messages()) == {("NodeDown", "gpu01")})
+    wait_until("the alert of the node was sent", lambda: named(messages()) == {("NodeDown", "gpu01")})
 
     running.fire(*({"alertname": name, "node": "gpu01"} for name in others))
     # the last of them shows that those before had their time
     running.fire({"alertname": "DiskFull", "node": "gpu02"}, {"alertname": "Watchdog", "severity": "none"})
-    wait_until("the other node was told of", lambda: ("DiskFull", "gpu02") in named(messages()))
+    wait_until("the alert of the other node was sent", lambda: ("DiskFull", "gpu02") in named(messages()))
 
     assert named(messages()) == {("NodeDown", "gpu01"), ("DiskFull", "gpu02")}
     states = {
@@ -177,7 +177,7 @@ def test_a_chat_gets_one_message_with_a_sentence_for_each_alert(tmp_path: Path) 
         secrets = {"chat": f"http://127.0.0.1:{port}/services/x"}
         with alertmanager(tmp_path, Wanted(receivers=chat, grouping=SOON, secrets=secrets)) as running:
             running.fire({"alertname": "DiskFull", "node": "gpu01"}, {"alertname": "DiskFull", "node": "gpu02"})
-            wait_until("the chat was told", lambda: path.read_text(encoding="utf-8"))
+            wait_until("the chat was notified", lambda: path.read_text(encoding="utf-8"))
 
     message = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
     assert message["channel"] == "#gpu"
@@ -215,7 +215,7 @@ def test_drain_by_alert_gets_all_alerts_or_none(tmp_path: Path) -> None:
             "GpuXidFatal": ("gpu02", True, False, False),
             "NodeDown": ("gpu03", False, True, True),
         }
-        wait_until("all is told as it is", lambda: heard() == expected)
+        wait_until("all alerts are sent as they are", lambda: heard() == expected)
         with pytest.raises(AskError, match="401"):
             ask(Settings(running.url, "hpc", 2, 600, USER, "wrong"))
     with pytest.raises(AskError, match="does not answer"):

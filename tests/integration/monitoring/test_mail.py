@@ -31,7 +31,7 @@ def test_all_receivers_get_a_mail_with_what_to_do_by_tls_and_with_the_vaults_pas
         with alertmanager(tmp_path, site, SSL_CERT_FILE=str(box.authority)) as running:
             full = {"alertname": "DiskFull"}
             running.fire({**full, "node": "gpu01"}, {**full, "node": "gpu02"}, action="Make room")
-            wait_until("both were told", lambda: len(box.messages) >= 2, details=running.log)
+            wait_until("both were notified", lambda: len(box.messages) >= 2, details=running.log)
 
     assert set(box.recipients) == {"ops@example.com", "night@example.com"}
     assert all(box.encrypted)
@@ -46,9 +46,9 @@ def test_all_receivers_get_a_mail_with_what_to_do_by_tls_and_with_the_vaults_pas
 def test_that_an_alert_has_ended_is_a_mail_too(tmp_path: Path) -> None:
     with mail.trusting(tmp_path) as box, alertmanager(tmp_path, wanted(box, tls=False)) as running:
         running.fire({"alertname": "NodeDown", "node": "gpu01"})
-        wait_until("it was told", lambda: len(box.messages) >= 2, details=running.log)
+        wait_until("it was sent", lambda: len(box.messages) >= 2, details=running.log)
         running.end({"alertname": "NodeDown", "node": "gpu01"})
-        wait_until("its end was told", lambda: len(box.messages) >= 4, details=running.log)
+        wait_until("its end was sent", lambda: len(box.messages) >= 4, details=running.log)
 
     assert box.messages[-1]["Subject"] == "[RESOLVED] NodeDown hpc (gpu01 critical)"
 

@@ -32,7 +32,7 @@ from tests.unit.monitoring.test_prometheus_server import HOST, PASSWORD, SETTING
 RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
 # a loopback address that nobody else listens at: ports are the product's own
 ADDRESS = "127.77.0.1"
-FOLDERS = ("/etc/prometheus", "/var/lib/prometheus", LIBRARY)
+DIRECTORIES = ("/etc/prometheus", "/var/lib/prometheus", LIBRARY)
 MACHINE: MonitoredNode = replace(
     HOST,
     groups=frozenset({"slurm_controller", "monitoring"}),
@@ -54,7 +54,7 @@ def plan() -> Needs:
 
 def moved(text: str, root: Path) -> str:
     """With directories of the test in place of the node's."""
-    for directory in FOLDERS:
+    for directory in DIRECTORIES:
         text = text.replace(directory, f"{root}{directory}")
     return text
 

@@ -22,7 +22,7 @@ def notify(text: str) -> None:
 
 def build_by_sudo(arguments: list[str]) -> int:
     """Build as root into this user's cache; Vagrant's boxes stay this user's business. The exit code."""
-    notify("building a box takes root: sudo may ask for your password")
+    notify("building a box needs root: sudo may ask for your password")
     environment = ("env", f"XDG_CACHE_HOME={cache_directory().parent.parent}")
     argv = ("sudo", *environment, sys.executable, "-m", "tests.vm.box", *arguments, "--image-only")
     try:
@@ -37,7 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make-box", description=__doc__)
     parser.add_argument("os", nargs="?", default=DEFAULT_OS, choices=SYSTEMS)
     parser.add_argument("--with", dest="extra", default="", metavar="PACKAGES", help="install these as well (a,b,c)")
-    parser.add_argument("--rebuild", action="store_true", help="build anew, to get newer packages")
+    parser.add_argument("--rebuild", action="store_true", help="build again, to get newer packages")
     parser.add_argument("--image-only", action="store_true", help="leave Vagrant alone")
     options = parser.parse_args()
     recipe = BoxRecipe(options.os, own_mirror(), tuple(sorted(filter(None, options.extra.split(",")))))

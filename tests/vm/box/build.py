@@ -58,7 +58,7 @@ def _build(recipe: BoxRecipe, path: Path, notify: Notify) -> None:
     if missing := missing_tools():
         raise ControlMachineError(f"not installed on this machine: {missing}", "`make tools-vm` installs it")
     if os.geteuid() != 0:
-        raise ControlMachineError("building a box takes root: its files are root's", "`sudo scripts/make-box`")
+        raise ControlMachineError("building a box needs root: its files are root's", "`sudo scripts/make-box`")
     started = time.monotonic()
     notify(f"building the image of {recipe.name} (a minute or two)")
     # next to the result: a temporary directory in memory may be too small

@@ -17,7 +17,7 @@ from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
 VERSION = "8.3.1"
 # where the packages lie on the node
-FOLDER = "/var/tmp"
+DIRECTORY = "/var/tmp"
 SOURCE = """\
 #include <linux/fs.h>
 #include <linux/module.h>
@@ -81,12 +81,12 @@ def deployed(cluster: VmCluster, tmp_path_factory: pytest.TempPathFactory) -> di
     with signers(1) as (signer,):
         build(made, "BeeGFS", [CLIENT, Stub("beegfs-tools", VERSION)], signer)
     files = sorted(made.glob("*.deb"))
-    cluster.copy(NODE, files, FOLDER)
+    cluster.copy(NODE, files, DIRECTORY)
     cluster.root(NODE, PREPARE)
     beegfs = {
         "version": VERSION,
         "authentication": False,
-        "archives": {f"file://{FOLDER}/{file.name}": sha256(file.read_bytes()).hexdigest() for file in files},
+        "archives": {f"file://{DIRECTORY}/{file.name}": sha256(file.read_bytes()).hexdigest() for file in files},
     }
     entry = {"name": "work", "type": "beegfs", "path": "/work", "nodes": NODE, "required": True, "beegfs": beegfs}
     entry["source"] = cluster.addresses[CONTROLLER]

@@ -66,7 +66,7 @@ def test_a_job_that_uses_more_than_its_memory_is_killed(cluster: VmCluster) -> N
     assert "oom" in output.lower(), output
     rows = "sacct -nX -P --name=greedy -o state"
     wait_until(
-        "the accounting says what the job died of",
+        "the accounting has the reason why the job ended",
         lambda: cluster.user(CONTROLLER, rows) == "OUT_OF_MEMORY",
         cluster.patience_s,
     )

@@ -72,7 +72,7 @@ validate_storage_queue_timeout: 300
 # a job uses names that another one of the same user has as well
 TAKE = "set -e; test -O $SLURM_TMPDIR; for at in $SLURM_TMPDIR /tmp /dev/shm; do test ! -e $at/mine; done; touch "
 TAKE += "$SLURM_TMPDIR/mine /tmp/mine /dev/shm/mine"
-FOLDERS = "/var/spool/slurm-jobs"
+JOB_DIRECTORIES = "/var/spool/slurm-jobs"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -285,7 +285,7 @@ def test_jobs_of_one_user_have_temporary_directories_of_their_own(cluster: VmClu
     cluster.wait_for_rows([holding])
 
     # the directory with the node's name is the plugin's, and stays
-    empty = f'test -z "$(find {FOLDERS} -mindepth 2)"'
+    empty = f'test -z "$(find {JOB_DIRECTORIES} -mindepth 2)"'
     wait_until("their folders are gone", lambda: holds(cluster, NODE, empty), cluster.patience_s)
     assert cluster.root(NODE, "ls /tmp/mine /dev/shm/mine 2>/dev/null || true") == ""
 
