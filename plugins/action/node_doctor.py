@@ -10,7 +10,7 @@ from ansible.plugins.action import ActionBase
 
 
 class ActionModule(ActionBase):
-    """`doctor.sudo` is '' where sudo works, else what it said; `doctor.asked` is when, by this machine's clock."""
+    """`doctor.sudo` is '' where sudo works, else its error text; `doctor.asked` is the control machine's time."""
 
     _supports_check_mode = True
 
@@ -42,6 +42,6 @@ class ActionModule(ActionBase):
 
 
 def _words(result: dict[str, Any]) -> str:
-    """What the node said where the module could not start: the last line of it."""
+    """The node's error text where the module could not start: its last line."""
     text = str(result.get("module_stderr") or result.get("module_stdout") or result.get("msg") or "sudo failed")
     return ([line.strip() for line in text.splitlines() if line.strip()] or ["sudo failed"])[-1]

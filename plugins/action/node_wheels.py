@@ -1,4 +1,4 @@
-"""Run the module of the same name, and bring the wheels that it calls missing: fetched once here, copied to each node.
+"""Run the module of the same name, and copy the wheels that it reports as missing: fetched once here, for all nodes.
 
 Two modules take their wheels so; the action of the other one, gpu_libraries, is a link to this file.
 """

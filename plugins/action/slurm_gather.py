@@ -1,4 +1,4 @@
-"""Gather what the nodes reported, keep hardware.yml, and tell the later plays what the cluster is made of.
+"""Gather what the nodes reported, save hardware.yml, and return the cluster's hardware to the later plays.
 
 Runs once, on the control machine, without a connection.
 """
@@ -66,7 +66,7 @@ class ActionModule(ActionBase):
         return facts, changed, [] if preliminary else warnings
 
     def _hardware(self, arguments, hostvars, stored, confined):
-        """What is known of each compute node now, and what is odd about a node's own report."""
+        """The hardware of each compute node, and why a node is excluded: {name: warning}."""
         reports = {name: self._registered(hostvars, name, arguments["packages"]) for name in arguments["compute"]}
         hardware, excluded = dict(stored), {}
         for name, report in reports.items():

@@ -21,7 +21,7 @@ def monitoring_node_plan(cluster, host, groups, platform):
 
 
 def monitoring_prometheus_plan(cluster, host, groups, platform, members, rules):
-    """What Prometheus needs; `members` are all groups with their machines, `rules` the folder of its rules."""
+    """What Prometheus needs; `members` are all groups with their hosts, `rules` the directory of its rules."""
     node = _machine(cluster, host, groups, platform)
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path(rules).glob("*.yml"))}
     return _as_state(prometheus_server.prometheus(node, monitoring_targets(cluster, members), texts))
@@ -58,7 +58,7 @@ def monitoring_scraped_plan(cluster, members, nodes, left_out):
 
 
 def monitoring_expected(cluster, members, rules):
-    """What `validate monitoring` should find; `rules` is the folder of Prometheus's rules."""
+    """What `validate monitoring` should find; `rules` is the directory of Prometheus's rules."""
     return expected.everything(_machines(cluster, members), Path(rules))
 
 

@@ -60,7 +60,7 @@ def slurm_native_refusal(wanted, version, extra):
 
 
 def slurm_native_settings(wanted, version):
-    """Keys of slurm.conf that make slurmctld tell metrics."""
+    """Keys of slurm.conf that make slurmctld export metrics."""
     return native_metrics.settings(slurm_conf.parse_version(str(version)), wanted=bool(wanted))
 
 
@@ -132,7 +132,7 @@ def slurm_cgroup_plugin(confinement, version):
 
 
 def slurm_spool_folders(spool):
-    """What has to be there for slurmd: %n and %h are filled in by it, and the last folder it makes itself."""
+    """What has to be there for slurmd: %n and %h are filled in by it, and it makes the last directory itself."""
     directory = posixpath.dirname(spool) if "%" in spool else spool
     return [] if "%" in spool and is_system_directory(directory) else [{"path": directory}]
 
@@ -152,21 +152,21 @@ def slurm_left_alone(names, hostvars, todo):
     return [name for name in names if name not in todo and hostvars[name].get("node_gate_result", {}).get("clean")]
 
 
-def slurm_can_be_asked(controller, hostvars):
-    """False when the controller takes part in this run and was not proven: it failed, or stopped answering."""
+def slurm_is_reachable(controller, hostvars):
+    """False when the controller takes part in this run and was not verified: it failed, or stopped answering."""
     host = hostvars[controller]
-    return "node_gate_result" not in host or bool(_proof(host))
+    return "node_gate_result" not in host or bool(_verification(host))
 
 
 def slurm_fetched_files(controller, hostvars, node):
     """{file: sha256} that slurmd must have fetched; {} where the controller was not given the new files."""
-    if not _proof(hostvars[controller]):
+    if not _verification(hostvars[controller]):
         return {}
     texts = {name: hostvars[node].get(variable) for name, variable in FETCHED.items()}
     return {name: sha256(text.encode()).hexdigest() for name, text in texts.items() if text}
 
 
-def _proof(host):
+def _verification(host):
     result = host.get("slurm_converged_result", {})
     return {} if result.get("failed") or result.get("skipped") or result.get("unreachable") else result
 
@@ -227,7 +227,7 @@ class FilterModule:
             "slurm_conf_servers": slurm_conf_servers,
             "slurm_foreign_nodes": slurm_foreign_nodes,
             "slurm_addresses": slurm_addresses,
-            "slurm_can_be_asked": slurm_can_be_asked,
+            "slurm_is_reachable": slurm_is_reachable,
             "slurm_cgroup_plugin": slurm_cgroup_plugin,
             "slurm_fetched_files": slurm_fetched_files,
             "slurm_left_alone": slurm_left_alone,

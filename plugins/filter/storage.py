@@ -101,7 +101,7 @@ def storage_untold(names, hostvars):
 
 
 def storage_strays(names, hostvars, addresses):
-    """NFS that nodes have mounted by other means than ours, by what they said in this run."""
+    """NFS mounts that deepopsctl does not manage, as the nodes reported them in this run."""
     reported = (
         (name, stray) for name in names for stray in (hostvars[name].get("storage_result") or {}).get("strays", ())
     )
@@ -110,7 +110,7 @@ def storage_strays(names, hostvars, addresses):
 
 
 def _is_done(host):
-    # what its last gate said may have been of another component
+    # its last gate may have reported another component
     if "deepops_storage_done" in host.get("group_names", ()):
         return True
     result = host.get("storage_result", {})

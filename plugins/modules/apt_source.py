@@ -9,7 +9,7 @@ short_description: A signed package repository, unless the node has it already
 description:
   - Fetches the key and refuses any but the one with the fingerprint, writes the source and the preferences, and fetches
     the package lists of this source alone; a signature of another key is an error.
-  - Where another file of the node names the same repository, that file stays the one, and ours is taken away.
+  - Where another file of the node names the same repository, that file stays, and the managed one is removed.
   - With I(distro), Debian's own C(contrib) and C(non-free) in place of a repository, from the node's own mirrors.
 options:
   component: {description: Component this step belongs to., type: str, required: true}
@@ -56,13 +56,13 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    apt_repository as apt_source,
+    apt_repository as node_apt_repository,
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
     record as node_record,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
 
 
 class Source:
@@ -77,20 +77,20 @@ class Source:
     def ensure_key(self):
         """True where the key was written."""
         wanted, url = self.wanted, self.wanted["key"].format(arch=self.arch)
-        return apt_source.ensure_key(self.noted, wanted["keyring"], url, wanted["fingerprint"], wanted["hint"])
+        return node_apt_repository.ensure_key(self.noted, wanted["keyring"], url, wanted["fingerprint"], wanted["hint"])
 
     def ensure(self, path, text):
         """True where a file was written or removed."""
         if text is None:
-            return node_files.take_away(self.noted, path)
+            return node_files.remove(self.noted, path)
         return bool(node_files.ensure(self.noted, path, (node_files.HEADER + text).encode("utf-8")))
 
 
-def put_back(before):
+def restore(before):
     """Files as they were."""
     for path, content in before.items():
         if content is not None:
-            node_files.write(path, content, node_files.owner_ids("root", "root"), apt_source.MODE, [])
+            node_files.write(path, content, node_files.owner_ids("root", "root"), node_apt_repository.MODE, [])
         elif os.path.exists(path):
             os.unlink(path)
 
@@ -100,7 +100,7 @@ def of_the_distribution(path):
     stanzas = [
         "Types: deb\nURIs: %s\nSuites: %s\nComponents: %s\n%s"
         % (uri, suite, " ".join(missing), "Signed-By: %s\n" % key if key else "")
-        for uri, suite, key, missing in nvidia_node.debian_sources("/etc/apt", path)
+        for uri, suite, key, missing in nvidia_facts.debian_sources("/etc/apt", path)
     ]
     return "\n".join(stanzas) or None
 
@@ -109,7 +109,7 @@ def converge(source):
     """Everything in its order; returns the other file that has the repository."""
     wanted = source.wanted
     path, pins = wanted["path"], wanted["preferences"]
-    elsewhere = apt_source.named_elsewhere(source.uri, path) if source.uri else ""
+    elsewhere = node_apt_repository.named_elsewhere(source.uri, path) if source.uri else ""
     written = False
     if source.uri and not elsewhere:
         written = source.ensure_key()
@@ -122,12 +122,12 @@ def converge(source):
     if pins:
         source.ensure(pins, wanted["pins"] if text and source.uri else None)
     written = source.ensure(path, text) or written
-    if text and not source.noted.dry and (written or not apt_source.has_lists(path)):
+    if text and not source.noted.dry and (written or not node_apt_repository.has_lists(path)):
         try:
-            apt_source.refresh(path, wanted["lock_wait"])
-        except apt_source.SourceError:
+            node_apt_repository.refresh(path, wanted["lock_wait"])
+        except node_apt_repository.SourceError:
             # with a source that can't be used, apt would refuse all other work as well
-            put_back(before)
+            restore(before)
             raise
     if not source.noted.dry:
         paths = [path] + ([pins] if pins else []) + ([wanted["keyring"]] if text and source.uri else [])
@@ -157,12 +157,12 @@ def main():
         supports_check_mode=True,
     )
     source = Source(module)
-    with node_failure.fail_on_error(module.fail_json):
+    with node_errors.fail_on_error(module.fail_json):
         try:
             elsewhere = converge(source)
-        except apt_source.SourceError as error:
+        except node_apt_repository.SourceError as error:
             steps = [] if module.check_mode else [(source.wanted["component"], source.wanted["step"])]
-            apt_source.leave_out(module, error, *steps)
+            node_apt_repository.leave_out(module, error, *steps)
     noted = source.noted
     module.exit_json(**noted.result(elsewhere=elsewhere))
 

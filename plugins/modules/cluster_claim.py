@@ -43,7 +43,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import con
 def answer(state, refusal=None, warnings=(), components=()):
     result = {
         "state": state,
-        "refused": refusal.kind if refusal else "",
+        "refused": refusal.reason if refusal else "",
         "message": str(refusal) if refusal else "",
         "hint": refusal.hint if refusal else "",
         "holder": refusal.holder if refusal else {},
@@ -54,13 +54,13 @@ def answer(state, refusal=None, warnings=(), components=()):
 
 
 def show(module, claim):
-    """What stands in the way of such a run, without being in anybody's way."""
+    """Report what would refuse this run, without taking the lock."""
     refusals, warnings = control_claim.inspect(claim)
     result = answer("shown", refusals[0] if refusals else None, warnings, control_claim.components())
     plans = module.params["state"] == "taken" and claim["command"].endswith(" plan")
     if plans:
         result["blocked"] = [
-            {"message": str(refusal), "hint": refusal.hint} for refusal in refusals if refusal.kind == "outdated"
+            {"message": str(refusal), "hint": refusal.hint} for refusal in refusals if refusal.reason == "outdated"
         ]
     module.exit_json(changed=False, deepops=result)
 
@@ -83,7 +83,7 @@ def main():
         if state == "released":
             warnings = control_claim.release(claim, module.params["components"])
         else:
-            warnings = control_claim.take(claim)
+            warnings = control_claim.acquire(claim)
     except control_claim.RefusedError as error:
         module.exit_json(changed=False, deepops=answer("refused", error))
     except OSError as error:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_libraries
-short_description: cuBLAS and NCCL for measurements, in a folder of their own
+short_description: cuBLAS and NCCL for measurements, in a directory of their own
 description:
   - Takes files out of wheels, checked by their hash, into C(FOLDER/NAME-VERSION). Nothing is installed for anybody
-    else - no linker path, no Python package. An action plugin of the same name brings the wheels that are missing.
+    else - no linker path, no Python package. An action plugin of the same name copies the wheels that are missing.
 options:
   state: {description: C(present) or C(absent)., type: str, choices: [present, absent], required: true}
-  folder: {description: Where they are kept., type: path, required: true}
+  folder: {description: Directory of the libraries., type: path, required: true}
   libraries: {description: By name - version, files in the wheel, wheels by machine., type: dict, required: true}
   wheels: {description: Wheels on this node by name; set by the action plugin., type: dict, default: {}}
 author: deepopsctl
@@ -44,11 +44,11 @@ SPEC = {
     "libraries": {"type": "dict", "required": True},
     "wheels": {"type": "dict", "default": {}},
 }
-# written last: the hash of the wheel that the files beside it are from
+# written last: the hash of the wheel that the files next to it are from
 RECORD = ".sha256"
 
 
-def is_there(place, library, sha256):
+def is_installed(place, library, sha256):
     """True where all of its files were taken from the right wheel."""
     try:
         with open(os.path.join(place, RECORD)) as stream:
@@ -70,12 +70,12 @@ def unpack(place, library, sha256, wheel):
 
 
 def present(module, params, architecture):
-    """Unpack what was brought; say what is still missing."""
+    """Unpack the wheels that were copied; report what is still missing."""
     missing, changed = [], False
     for name, library in sorted(params["libraries"].items()):
         sha256 = library["wheels"].get(architecture, {}).get("sha256", "")
         place = paths.home(params["folder"], name, library)
-        if is_there(place, library, sha256):
+        if is_installed(place, library, sha256):
             continue
         if name in params["wheels"] and not module.check_mode:
             try:

@@ -52,9 +52,9 @@ import urllib.request
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
 
 TIMEOUT_S = 20
@@ -99,7 +99,7 @@ class Grafana:
             error.close()
             if error.code == 401:
                 return False
-            raise node_failure.HintedError(
+            raise node_errors.HintedError(
                 "%s answers HTTP %d to its administrator" % (self.url, error.code), "see `journalctl -u grafana-server`"
             ) from error
 
@@ -112,7 +112,7 @@ def trusting(path):
     return context
 
 
-def wait_until_well(grafana, unit, seconds):
+def wait_until_healthy(grafana, unit, seconds):
     """Grafana's version, once its database is there."""
     deadline = time.monotonic() + seconds
     while True:
@@ -120,9 +120,9 @@ def wait_until_well(grafana, unit, seconds):
         if health.get("database") == "ok":
             return str(health.get("version", ""))
         if time.monotonic() > deadline:
-            raise node_failure.HintedError(
+            raise node_errors.HintedError(
                 "%s is not well within %d s: %s" % (grafana.url, seconds, grafana.trouble),
-                node_units.last_words(unit) or "see `journalctl -u %s` on the node" % unit,
+                node_services.journal_tail(unit) or "see `journalctl -u %s` on the node" % unit,
             )
         time.sleep(1)
 
@@ -140,10 +140,10 @@ def set_password(password):
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise node_failure.HintedError("cannot run grafana-cli: %s" % error, "is the package grafana whole?") from error
+        raise node_errors.HintedError("cannot run grafana-cli: %s" % error, "is the package grafana whole?") from error
     if done.returncode:
         output = done.stdout.replace(password, "...").strip().splitlines()[-3:]
-        raise node_failure.HintedError(
+        raise node_errors.HintedError(
             "grafana-cli can't set the administrator's password: %s" % " ".join(output),
             "was the user `admin` renamed or removed in Grafana? its user with the id 1 has to be there",
         )
@@ -153,12 +153,12 @@ def converge(module, noted):
     """Grafana's version; the administrator gets in afterwards."""
     wanted = module.params
     grafana = Grafana(wanted)
-    version = wait_until_well(grafana, wanted["unit"], wanted["wait"])
+    version = wait_until_healthy(grafana, wanted["unit"], wanted["wait"])
     if not grafana.knows_the_password():
         set_password(wanted["password"])
         noted.did("password", "Grafana's %s" % wanted["user"], "set")
         if not grafana.knows_the_password():
-            raise node_failure.HintedError(
+            raise node_errors.HintedError(
                 "%s refuses its administrator's new password" % grafana.url,
                 "is [auth.basic] off in its grafana.ini? after several attempts it locks a user for 5 minutes",
             )
@@ -181,7 +181,7 @@ def main():
     )
     noted, version = node_changes.Noted(module.check_mode), ""
     if not module.check_mode:
-        with node_failure.fail_on_error(module.fail_json):
+        with node_errors.fail_on_error(module.fail_json):
             version = converge(module, noted)
     module.exit_json(**noted.result(version=version))
 

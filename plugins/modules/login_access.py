@@ -48,13 +48,13 @@ import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
     login_files,
     packages_apt as node_packages,
     record as node_record,
-    resources as node_step,
-    service_resources as node_step_units,
+    resources as node_resources,
+    service_resources as node_service_resources,
 )
 
 SSHD = "/etc/pam.d/sshd"
@@ -121,16 +121,16 @@ def ensure_limits(step, params, users):
     paths = {login_files.LIMITS % uid: text for uid, text in wanted.items()}
     changed = [path for path, text in sorted(paths.items()) if write(step, path, text)]
     for path in sorted(set(glob.glob(login_files.LIMITS % "*")) - set(paths)):
-        node_step.ensure_absent(step, path)
+        node_resources.ensure_absent(step, path)
         changed.append(path)
     if changed and not step.dry:
-        node_step_units.run_systemctl(step, ["daemon-reload"], "")
+        node_service_resources.run_systemctl(step, ["daemon-reload"], "")
 
 
 def write(step, path, text):
     mode = "%04o" % (os.stat(path).st_mode & 0o7777) if path == SSHD else "0644"
     item = {"path": path, "content": text, "block": None, "secret_base64": None, "validate": [], "mode": mode}
-    return node_step.ensure_file(step, dict(item, owner="root", group="root"), [])
+    return node_resources.ensure_file(step, dict(item, owner="root", group="root"), [])
 
 
 def uids(users, groups):
@@ -167,13 +167,13 @@ def main():
     # whoever this very call came as gets in again, whatever the inventory calls them
     users = list(dict.fromkeys(["root", *params["administrators"], *filter(None, [os.environ.get("SUDO_USER")])]))
     os.umask(0o022)
-    step = node_step.Step(module)
+    step = node_resources.Step(module)
     refused = login_files.refused_limits(params["limits"])
     refused += ["%s is no name of a user or group" % name for name in login_files.refused_names(users)]
     refused += ["%s is no name of a user or group" % name for name in login_files.refused_names(params["admin_groups"])]
     if refused:
         step.fail("; ".join(refused), "correct it in settings.yml; nothing was touched")
-    with node_failure.fail_on_error(step.fail):
+    with node_errors.fail_on_error(step.fail):
         ensure_pam(step, params, users)
         ensure_limits(step, params, users)
         if not step.dry:

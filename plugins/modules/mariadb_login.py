@@ -33,7 +33,7 @@ import re
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    ownership as node_owned,
+    ownership as node_ownership,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import mariadb
 
@@ -52,7 +52,7 @@ def main():
     user, wanted = module.params["user"], module.params["state"] == "present"
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", user):
         module.fail_json(msg="%r is no plain account name" % user)
-    owned = node_owned.load(module.params["component"], STEP)
+    owned = node_ownership.load(module.params["component"], STEP)
     noted = node_changes.Noted(module.check_mode)
     failed, existing = 1, ""
     if mariadb.is_installed():
@@ -64,7 +64,7 @@ def main():
         ensure(module, noted, user, wanted)
     if not module.check_mode and (noted.changes or not wanted):
         owned["logins"] = [user] if wanted else []
-        node_owned.save(module.params["component"], STEP, owned)
+        node_ownership.save(module.params["component"], STEP, owned)
     module.exit_json(changed=bool(noted.changes), changes=noted.changes)
 
 

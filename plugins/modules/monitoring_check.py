@@ -121,7 +121,7 @@ def services_of(params: Dict[str, Any]) -> suite.Services:
     return suite.Services(service("prometheus"), service("alertmanager"), grafana if params["grafana"] else None)
 
 
-def tried(params: Dict[str, Any]) -> Dict[str, Any]:
+def run_checks(params: Dict[str, Any]) -> Dict[str, Any]:
     """The whole suite; one check says so where there is no monitoring."""
     if not params["enabled"]:
         text = "monitoring_enabled is false: nothing to test"
@@ -134,7 +134,7 @@ def tried(params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def main() -> None:
-    suite_module.run_suite_module(SPEC, tried)
+    suite_module.run_suite_module(SPEC, run_checks)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ description:
 options:
   line: {description: What each node has logged before its own name., type: str, required: true}
   judged: {description: The nodes whose lines should be there., type: list, elements: str, required: true}
-  folder: {description: Where the journals of other machines are kept., type: path, required: true}
+  folder: {description: Where the journals of other hosts are stored., type: path, required: true}
   timeout: {description: The longest that a line may take (seconds)., type: float, default: 60}
 author: deepopsctl
 """

@@ -7,12 +7,12 @@ DOCUMENTATION = r"""
 module: munge_key
 short_description: Stage a new munge key, put it in force, and try whether the nodes understand each other
 description:
-  - C(stage) writes the key beside the one in force. Whatever can fail (a full disk, no munge) fails here, where nothing
+  - C(stage) writes the new key next to the active one. What can fail (a full disk, no munge) fails here, where nothing
     has changed.
-  - C(swap) puts it in force and restarts munged; the key of before is kept beside it. It can be repeated after an
+  - C(swap) activates it and restarts munged; the previous key is saved next to it. It can be repeated after an
     interruption.
   - C(sign) makes a credential and C(verify) decodes one that another node made.
-  - What C(stage) and C(swap) leave beside the key is removed by the next deploy.
+  - What C(stage) and C(swap) leave next to the key is removed by the next deploy.
 options:
   action: {description: What to do., type: str, choices: [stage, swap, sign, verify], required: true}
   key: {description: "The new key in base64; for C(stage) and C(swap).", type: str, default: ""}
@@ -37,12 +37,12 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import readiness as slurm_convergence
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import readiness as slurm_readiness
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.detect import MUNGE_KEY
 
 UNIT = "munge.service"
@@ -56,8 +56,8 @@ def write(path, content, ids):
 
 
 def stage(module, noted, key, ids):
-    """The new key beside the old one, where munge works with the old one."""
-    if not node_units.is_active(node_units.show([UNIT])[UNIT]):
+    """Write the new key next to the old one, where munge works with the old one."""
+    if not node_services.is_active(node_services.show([UNIT])[UNIT]):
         module.fail_json(
             msg="munge does not run", hint="`deepopsctl deploy slurm` starts it; see `journalctl -u munge`"
         )
@@ -88,21 +88,21 @@ def swap(module, noted, key, ids):
 
 def restart(module):
     """munged with the key that is on disk, tried by itself."""
-    failed, output = slurm_convergence.run(["systemctl", "restart", UNIT], seconds=90)
+    failed, output = slurm_readiness.run(["systemctl", "restart", UNIT], seconds=90)
     deadline = time.monotonic() + ANSWER_S
     while not failed:
-        silent, output = slurm_convergence.run(["sh", "-c", "munge --no-input | unmunge --no-output"])
+        silent, output = slurm_readiness.run(["sh", "-c", "munge --no-input | unmunge --no-output"])
         if not silent:
             return
         failed = time.monotonic() > deadline
         time.sleep(0.2)
-    words = slurm_convergence.last_line(output)
+    words = slurm_readiness.last_line(output)
     module.fail_json(msg="munge does not work with the new key: %s" % words, hint="see `journalctl -u munge` there")
 
 
 def verify(module, credential, signer):
-    _status, output = slurm_convergence.run(["unmunge"], text=credential)
-    wrong = slurm_convergence.credential_sentence(output, signer)
+    _status, output = slurm_readiness.run(["unmunge"], text=credential)
+    wrong = slurm_readiness.credential_sentence(output, signer)
     if wrong:
         module.fail_json(msg=wrong, hint="see `journalctl -u munge` there")
 
@@ -120,7 +120,7 @@ def main():
     )
     action, noted = module.params["action"], node_changes.Noted(module.check_mode)
     if action == "sign":
-        module.exit_json(changed=False, changes=[], credential=slurm_convergence.credential())
+        module.exit_json(changed=False, changes=[], credential=slurm_readiness.credential())
     if action == "verify":
         verify(module, module.params["credential"], module.params["signer"])
         module.exit_json(changed=False, changes=[])
@@ -128,7 +128,7 @@ def main():
     if ids is None:
         module.fail_json(msg="munge is not installed", hint="`deepopsctl deploy slurm` first")
     key = base64.b64decode("".join(module.params["key"].split()))
-    with node_failure.fail_on_error(module.fail_json):
+    with node_errors.fail_on_error(module.fail_json):
         (stage if action == "stage" else swap)(module, noted, key, ids)
     module.exit_json(**noted.result())
 

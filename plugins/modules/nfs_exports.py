@@ -7,7 +7,7 @@ DOCUMENTATION = r"""
 module: nfs_exports
 short_description: Exports of the kernel's NFS server, in a file of our own
 description:
-  - Writes /etc/exports.d/deepopsctl.exports, makes folders that are missing, and tells the server by C(exportfs -ra).
+  - Writes /etc/exports.d/deepopsctl.exports, makes missing directories, and reloads the server by C(exportfs -ra).
     Threads and RDMA are changed while it runs, and kept for its next start.
   - With O(keep) an export that is no longer wanted stays, so that the machines can unmount it first. Without, it goes,
     unless one of O(untold) may still have it mounted.
@@ -21,7 +21,7 @@ options:
     elements: dict
     required: true
     suboptions:
-      path: {description: The folder., type: path, required: true}
+      path: {description: The directory., type: path, required: true}
       line: {description: Its line of exports(5)., type: str, required: true}
   threads: {description: How many threads serve., type: int, default: 16}
   rdma: {description: "Whether to listen on RDMA, too.", type: bool, default: false}
@@ -34,7 +34,7 @@ options:
     default: []
   strays:
     description:
-      - NFS that nodes have mounted by other means than ours. With a client that the server knows of, these are
+      - NFS that nodes have mounted without deepopsctl. With a client that the server knows of, these are
         warned of where they lose an export; it goes all the same.
     type: list
     elements: dict
@@ -42,7 +42,7 @@ options:
     suboptions:
       node: {description: The node., type: str, required: true}
       path: {description: Where., type: str, required: true}
-      export: {description: The server's folder., type: str, required: true}
+      export: {description: The server's directory., type: str, required: true}
       server: {description: The server's address., type: str, required: true}
       client: {description: The node's own address., type: str, required: true}
 author: deepopsctl
@@ -72,15 +72,15 @@ import subprocess
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import run
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import (
-    nfs_clients as nfs_holders,
-    nfs_exports as nfs_lines,
+    nfs_clients as storage_nfs_clients,
+    nfs_exports as storage_nfs_exports,
 )
 
 SETTINGS = "/etc/nfs.conf.d/deepopsctl.conf"
@@ -99,7 +99,9 @@ class Step:
         self.module = module
         self.wanted = module.params
         self.noted = node_changes.Noted(module.check_mode)
-        self.before = nfs_lines.lines_of((node_files.read(nfs_lines.EXPORTS) or b"").decode("utf-8", "replace"))
+        self.before = storage_nfs_exports.lines_of(
+            (node_files.read(storage_nfs_exports.EXPORTS) or b"").decode("utf-8", "replace")
+        )
         self.lines = {entry["path"]: entry["line"] for entry in self.wanted["exports"]}
         self.kept = []
         # whether a later call has to withdraw something
@@ -110,7 +112,7 @@ class Step:
         return self.noted.dry
 
 
-def make_folders(step):
+def make_directories(step):
     for path in step.lines:
         if not os.path.isdir(path):
             step.noted.did("directory", path, "set", detail="root:root 0755")
@@ -120,7 +122,7 @@ def make_folders(step):
 
 def write_exports(step):
     """The file, for the server to read."""
-    wide, untold = nfs_lines.closing(step.before, step.lines), step.wanted["untold"]
+    wide, untold = storage_nfs_exports.closing(step.before, step.lines), step.wanted["untold"]
     step.waits = bool(wide) and (step.wanted["keep"] or bool(untold))
     if wide and not step.wanted["keep"]:
         warn_of_holders(step)
@@ -130,40 +132,40 @@ def write_exports(step):
     if step.kept:
         words = (", ".join(step.kept), ", ".join(untold))
         step.module.warn("%s stays exported as it was: %s may still have it mounted; deploy again with them" % words)
-    content = nfs_lines.text_of(step.lines).encode("utf-8") if step.lines else None
-    if not step.dry and node_files.read(nfs_lines.EXPORTS) != content:
-        node_record.mark_pending(REREAD, nfs_lines.EXPORTS)
+    content = storage_nfs_exports.text_of(step.lines).encode("utf-8") if step.lines else None
+    if not step.dry and node_files.read(storage_nfs_exports.EXPORTS) != content:
+        node_record.mark_pending(REREAD, storage_nfs_exports.EXPORTS)
     if content is None:
-        node_files.take_away(step.noted, nfs_lines.EXPORTS)
+        node_files.remove(step.noted, storage_nfs_exports.EXPORTS)
     else:
-        node_files.ensure(step.noted, nfs_lines.EXPORTS, content)
+        node_files.ensure(step.noted, storage_nfs_exports.EXPORTS, content)
 
 
 def warn_of_holders(step):
-    """Who loses something that is mounted, by what can be known; one that is none of the nodes can't be told."""
-    strays = nfs_holders.of_nodes(step.wanted["strays"], addresses())
+    """Warn of clients that lose a mounted export, as far as they are known; hosts outside the cluster can't be."""
+    strays = storage_nfs_clients.of_nodes(step.wanted["strays"], addresses())
     others = [
         holder
-        for holder in nfs_holders.of_kernel() + nfs_holders.of_mountd()
+        for holder in storage_nfs_clients.of_kernel() + storage_nfs_clients.of_mountd()
         if holder.address not in step.wanted["told"]
     ]
-    for directory, holders in nfs_holders.losing(step.before, step.lines, strays + others).items():
+    for directory, holders in storage_nfs_clients.losing(step.before, step.lines, strays + others).items():
         for holder in holders:
-            step.module.warn(nfs_holders.sentence(directory, holder))
+            step.module.warn(storage_nfs_clients.sentence(directory, holder))
 
 
 def addresses():
     """This machine's."""
-    worked, output = node_failure.run_command(["hostname", "--all-ip-addresses"], ANSWER_S)
+    worked, output = node_errors.run_command(["hostname", "--all-ip-addresses"], ANSWER_S)
     return output.split() if worked else []
 
 
 def is_in_force(step):
-    """Whether the server has every client of every folder."""
+    """Whether the server has every client of every directory."""
     shown = subprocess.run(
         ["exportfs", "-s"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, universal_newlines=True, check=False
     ).stdout
-    return nfs_lines.has_all(shown, step.lines)
+    return storage_nfs_exports.has_all(shown, step.lines)
 
 
 def check_kernel(step):
@@ -174,7 +176,7 @@ def check_kernel(step):
     words = ["modprobe"] + (["--dry-run"] if step.dry else []) + ["nfsd"]
     if subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode:
         message = "the kernel of this machine has no NFS server (modprobe nfsd)"
-        raise node_failure.HintedError(message, "give the role nfs_server to another machine, or boot another kernel")
+        raise node_errors.HintedError(message, "give the role nfs_server to another machine, or boot another kernel")
 
 
 def put_in_force(step):
@@ -183,7 +185,7 @@ def put_in_force(step):
         return
     if not node_record.is_pending(REREAD) and (not step.lines or is_in_force(step)):
         return
-    if not any(entry["name"] == nfs_lines.EXPORTS for entry in step.noted.changes):
+    if not any(entry["name"] == storage_nfs_exports.EXPORTS for entry in step.noted.changes):
         step.noted.did("unit", UNIT, "reload", detail="exportfs -ra")
     run(["exportfs", "-ra"])
     node_record.clear_pending(REREAD)
@@ -194,11 +196,11 @@ def serve(step):
     if not step.lines:
         put_in_force(step)
         return
-    facts = node_units.show([UNIT])[UNIT]
+    facts = node_services.show([UNIT])[UNIT]
     if facts.get("LoadState") == "not-found" and step.dry:
         # its package starts it
         return
-    if not node_units.is_active(facts):
+    if not node_services.is_active(facts):
         step.noted.did("unit", UNIT, "start")
         if not step.dry:
             run(["systemctl", "enable", "--now", "--quiet", UNIT])
@@ -217,7 +219,7 @@ def set_threads(step):
 
 
 def listen(step):
-    """RDMA beside TCP; what listens already goes on to."""
+    """RDMA alongside TCP; existing listeners stay."""
     shown = (node_files.read(PORTS) or b"").decode()
     if step.wanted["rdma"] and "rdma" not in shown and shown:
         step.noted.did("nfs", "rdma", "set", detail=str(RDMA_PORT))
@@ -230,21 +232,21 @@ def listen(step):
 def settings(step):
     """For the server's next start."""
     rdma = "rdma=y\nrdma-port=%d\n" % RDMA_PORT if step.wanted["rdma"] else ""
-    text = "%s[nfsd]\nthreads=%d\n%s" % (nfs_lines.HEADER, step.wanted["threads"], rdma)
+    text = "%s[nfsd]\nthreads=%d\n%s" % (storage_nfs_exports.HEADER, step.wanted["threads"], rdma)
     if step.lines:
         node_files.ensure(step.noted, SETTINGS, text.encode("utf-8"))
     else:
-        node_files.take_away(step.noted, SETTINGS)
+        node_files.remove(step.noted, SETTINGS)
 
 
 def converge(step):
     if step.dry and not step.wanted["keep"] and step.lines:
-        # a trial run has told of all else before the mounts, and nothing has changed since
-        if nfs_lines.closing(step.before, step.lines):
+        # a check run has reported all else before the mounts, and nothing has changed since
+        if storage_nfs_exports.closing(step.before, step.lines):
             write_exports(step)
         return
     check_kernel(step)
-    make_folders(step)
+    make_directories(step)
     write_exports(step)
     if step.wanted["exports"] or not step.waits:
         settings(step)
@@ -258,7 +260,7 @@ def converge(step):
     elif not step.wanted["keep"]:
         served = bool(step.lines)
         items = node_record.items(
-            files=[nfs_lines.EXPORTS, SETTINGS] if served else [], units={UNIT: True} if served else {}
+            files=[storage_nfs_exports.EXPORTS, SETTINGS] if served else [], units={UNIT: True} if served else {}
         )
         node_record.save(component, name, step.wanted["digest"], items)
 
@@ -289,7 +291,7 @@ def main():
     )
     os.umask(0o022)
     step = Step(module)
-    with node_failure.fail_on_error(module.fail_json):
+    with node_errors.fail_on_error(module.fail_json):
         converge(step)
     noted = step.noted
     module.exit_json(**noted.result(kept=step.kept))

@@ -38,8 +38,8 @@ units: {description: The units that were watched., type: list, elements: str, re
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
-    services as node_units,
-    stable_services as node_settled,
+    services as node_services,
+    stable_services as node_stable_services,
 )
 
 LINES = 5
@@ -53,7 +53,7 @@ def records_of(component, steps):
 
 def sentence(unit, why):
     """Why a unit is no good, with the last that it has logged."""
-    words = node_units.own_words(unit, LINES) or node_units.last_words(unit, LINES)
+    words = node_services.own_journal_tail(unit, LINES) or node_services.journal_tail(unit, LINES)
     return "%s %s%s" % (unit, why, ":\n%s" % words if words else "")
 
 
@@ -76,13 +76,13 @@ def main():
         if running and name not in excused
     }
     ports = {name: port for items in records.values() for name, port in items.get("ports", {}).items()}
-    problems = node_settled.Watch(sorted(units), ports).problems(module.params["timeout"])
+    problems = node_stable_services.Watch(sorted(units), ports).problems(module.params["timeout"])
     for step in {units[name] for name in problems}:
         node_record.save(component, step, "", {})
     if problems:
         module.fail_json(
             msg="\n".join(sentence(name, why) for name, why in problems.items()),
-            hint="see `journalctl -u %s` on the node; the next deploy looks at it again" % " -u ".join(problems),
+            hint="see `journalctl -u %s` on the node; the next deploy checks it again" % " -u ".join(problems),
         )
     module.exit_json(changed=False, units=sorted(units))
 

@@ -16,7 +16,7 @@ options:
   outside:
     description:
       - Repositories that a deploy would add here, C(what) they are for and their C(url). Whoever asks of them gets no
-        answer is told; those with one of the files C(unless) are in use already, and not asked.
+        answer is reported; those with one of the files C(unless) are in use already, and not asked.
     type: list
     elements: dict
     default: []

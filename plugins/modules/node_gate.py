@@ -12,7 +12,7 @@ description:
     package versions, file hashes with owners and modes, and the state of the units.
   - Returns the few facts that roles choose their variables by, so that no facts need to be gathered.
 options:
-  component: {description: Component to look at., type: str, required: true}
+  component: {description: Component to check., type: str, required: true}
   digest: {description: Hash of the desired state; empty never matches., type: str, default: ""}
   steps:
     description: Steps that must have a record with that digest; none where nothing of the component is to be here.
@@ -69,8 +69,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    detect as slurm_running,
-    readiness as slurm_convergence,
+    detect as slurm_detect,
+    readiness as slurm_readiness,
 )
 
 
@@ -114,7 +114,7 @@ def main():
         supports_check_mode=True,
     )
     differences = reasons(module.params)
-    problem, out_of_service = slurm_convergence.out_of_service(module.params["registered"])
+    problem, out_of_service = slurm_readiness.out_of_service(module.params["registered"])
     differences += [problem] if problem else []
     differences += ["%s: %s" % (name, node.sentence()) for name, node in out_of_service.items()]
     facts = dict(node_platform.os_release(), **node_platform.cgroup_facts(), **node_platform.memory_facts())
@@ -125,7 +125,7 @@ def main():
         recorded=node_record.steps(module.params["component"]),
         reasons=differences,
         unregistered=list(out_of_service),
-        foreign=slurm_running.foreign(module.params["component"]) if module.params["foreign"] else {},
+        foreign=slurm_detect.foreign(module.params["component"]) if module.params["foreign"] else {},
         ansible_facts=facts,
     )
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Mounts of a node as systemd units: made, changed under those who use them where that can be, and taken away."""
+"""Mounts of a node as systemd units: add, change (in use where possible) and remove them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ module: node_mounts
 short_description: Mount what is wanted by systemd units of our own, and unmount what no longer is
 description:
   - Writes a mount unit, and an automount unit where asked, for each mount, enables it and starts it. What an earlier
-    call brought and this one does not want goes, nothing else does. A path on which somebody else has mounted
+    call installed and this one does not want is removed, nothing else. A path on which somebody else has mounted
     something is refused, unless it is the same.
   - Options that the kernel can change in use are changed so. Whatever else needs an unmount waits until nobody uses
     the mount. On a compute node that means that no job runs there and none may start meanwhile, so it is drained for
@@ -72,7 +72,7 @@ EXAMPLES = r"""
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
 kept: {description: Names of the mounts that had to stay as they are., type: list, elements: str, returned: always}
-strays: {description: NFS that is mounted by other means than ours., type: list, elements: dict, returned: always}
+strays: {description: NFS that deepopsctl did not mount., type: list, elements: dict, returned: always}
 """
 
 import base64
@@ -80,14 +80,14 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import (
-    mount as mount_change,
-    mount_table as node_mounts,
+    mount as storage_mount,
+    mount_table as storage_mount_table,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount_context import (
     InUseError,
@@ -101,20 +101,20 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount_c
 
 
 def path_of(text):
-    """Where a unit of ours mounts."""
+    """Mount point of a managed unit."""
     paths = (line[len("Where=") :] for line in text.splitlines() if line.startswith("Where="))
     return next(paths, "").replace("%%", "%")
 
 
 def remove_unwanted(step):
-    """Units of ours that nothing asks for any more, the inner before the outer."""
+    """Managed units that are obsolete, the inner before the outer."""
     wanted = {file_of(mount["unit"]) for mount in step.wanted["mounts"]}
     units = [path for path in step.owned["files"] if path.endswith(".mount") and path not in wanted]
     for path in sorted(units, key=lambda path: -len(path_of(text_of(path) or ""))):
         unit, where = os.path.basename(path), path_of(text_of(path) or "")
         was_there = where in step.table
         try:
-            mount_change.unmount(step, unit, where)
+            storage_mount.unmount(step, unit, where)
         except InUseError as error:
             step.defer(where, str(error))
             continue
@@ -134,7 +134,7 @@ def write_files(step):
 
 
 def remove_files(step):
-    """Files of ours that nothing asks for any more, units apart."""
+    """Managed files that are obsolete, without units."""
     wanted = {file["path"] for file in step.wanted["files"]}
     for path in [path for path in step.owned["files"] if not path.endswith((".mount", ".automount"))]:
         if path not in wanted and not step.deferred:
@@ -145,16 +145,16 @@ def remove_files(step):
 
 def start_timers(step):
     """After the mounts: what a timer does may need them."""
-    shown = node_units.show(step.wanted["timers"])
+    shown = node_services.show(step.wanted["timers"])
     if step.wanted["timers"] and not step.dry:
         systemctl("daemon-reload")
     for name in step.wanted["timers"]:
-        if node_units.is_active(shown[name]) and node_units.is_enabled(shown[name]):
+        if node_services.is_active(shown[name]) and node_services.is_enabled(shown[name]):
             continue
         step.noted.did("unit", name, "start")
         worked, output = (True, "") if step.dry else systemctl("enable", "--now", "--quiet", name)
         if not worked:
-            raise node_failure.HintedError("%s does not start: %s" % (name, output), "see `journalctl -u %s`" % name)
+            raise node_errors.HintedError("%s does not start: %s" % (name, output), "see `journalctl -u %s`" % name)
 
 
 def converge(step):
@@ -164,7 +164,7 @@ def converge(step):
     write_files(step)
     for mount in step.wanted["mounts"]:
         try:
-            mount_change.ensure_mount(step, mount)
+            storage_mount.ensure_mount(step, mount)
         except InUseError as error:
             step.defer(mount["name"], str(error))
     remove_files(step)
@@ -175,10 +175,10 @@ def converge(step):
 
 
 def find_strays(step):
-    """Before anything goes: what is ours is known by its units."""
+    """Run before anything is removed: managed mounts are known by their units."""
     units = [path for path in step.owned["files"] if path.endswith(".mount")]
     managed = [path_of(text_of(path) or "") for path in units] + [mount["path"] for mount in step.wanted["mounts"]]
-    return node_mounts.unmanaged_nfs_mounts(node_mounts.table(), [path for path in managed if path])
+    return storage_mount_table.unmanaged_nfs_mounts(storage_mount_table.table(), [path for path in managed if path])
 
 
 def record(step):
@@ -233,7 +233,7 @@ def main():
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
     os.umask(0o022)
     step = MountRun(module)
-    with node_failure.fail_on_error(module.fail_json):
+    with node_errors.fail_on_error(module.fail_json):
         try:
             converge(step)
         finally:
@@ -242,7 +242,7 @@ def main():
 
 
 def finish(step):
-    """A required mount that is not there fails the node; any other is said."""
+    """A required mount that is missing fails the node; any other gives a warning."""
     noted = step.noted
     result = {
         "changed": bool(noted.changes),
@@ -259,7 +259,7 @@ def finish(step):
     if missing:
         words = "; ".join("storage %s can't be mounted: %s" % item for item in missing.items())
         hint = "is its server up, and does it let this node in? `journalctl` there says more"
-        if set(missing.values()) == {mount_change.LEFT_OUT}:
+        if set(missing.values()) == {storage_mount.LEFT_OUT}:
             hint = "deploy again when the packages of its client can be fetched"
         step.module.fail_json(msg=words, hint=hint, **result)
     step.module.exit_json(**result)

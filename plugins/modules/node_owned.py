@@ -1,14 +1,14 @@
 #!/usr/bin/python
-"""Packages and files that a setting brings, and that go when it is taken back: those that came by it, no others."""
+"""Install the packages and files of a setting, and remove exactly those with it."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_owned
-short_description: Bring packages and files, and take away those that are no longer wanted
+short_description: Install packages and files, and remove obsolete ones
 description:
-  - Installs what is missing in one transaction, brings packages to a wanted version, and writes files.
-  - What an earlier call brought and this one does not want is removed, with the packages that came for it alone. What
+  - Installs what is missing in one transaction, upgrades packages to a wanted version, and writes files.
+  - What an earlier call installed and this one does not want is removed, with its dependencies. What
     was there before is never removed, and neither is what somebody's own package needs.
 options:
   component: {description: Component this step belongs to., type: str, required: true}
@@ -23,7 +23,7 @@ options:
     type: dict
     default: {}
   by_hand:
-    description: A file of each package; where it is there without a package, that was installed by hand and stays so.
+    description: A file of each package; where it is there without a package, it was installed manually and stays.
     type: dict
     default: {}
   hint: {description: What to do where the node's sources have no such package., type: str, default: ""}
@@ -38,7 +38,7 @@ options:
       content: {description: The text., type: str, required: true}
       mode: {description: Octal mode as a string., type: str, default: "0644"}
   restarts:
-    description: Units that run what the packages bring; the next M(deepopsctl.cluster.node_state) restarts them for
+    description: Units that run programs of the packages; the next M(deepopsctl.cluster.node_state) restarts them for
       another version.
     type: list
     elements: str
@@ -72,28 +72,28 @@ import re
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
-    ownership as node_owned,
+    ownership as node_ownership,
     packages_apt as node_packages,
     record as node_record,
-    removal as node_taking,
-    services as node_units,
+    removal as node_removal,
+    services as node_services,
 )
 
 
 class Step:
-    """One call: what is wanted, what is ours, what was done."""
+    """One call: what is wanted, what is managed, what was done."""
 
     def __init__(self, module):
         self.module = module
         self.wanted = module.params
-        self.owned = node_owned.load(self.wanted["component"], self.wanted["step"])
+        self.owned = node_ownership.load(self.wanted["component"], self.wanted["step"])
         self.noted = node_changes.Noted(module.check_mode)
 
     def remember(self):
         if not self.noted.dry:
-            node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
+            node_ownership.save(self.wanted["component"], self.wanted["step"], self.owned)
 
 
 def install(step):
@@ -101,8 +101,8 @@ def install(step):
     wanted = dict(step.wanted["packages"])
     present = node_packages.installed(list(wanted))
     missing = [name for name in wanted if name not in present]
-    for name in node_owned.packages_in_the_way(missing, step.wanted["by_hand"], node_packages.is_packaged):
-        step.module.warn("%s was installed by hand (%s): kept as it is" % (name, step.wanted["by_hand"][name]))
+    for name in node_ownership.manually_installed(missing, step.wanted["by_hand"], node_packages.is_packaged):
+        step.module.warn("%s was installed manually (%s): left unchanged" % (name, step.wanted["by_hand"][name]))
         missing.remove(name)
         del wanted[name]
     other = [name for name in present if wanted[name] and not fnmatch.fnmatchcase(present[name], wanted[name])]
@@ -127,20 +127,20 @@ def specification(step, name, version):
 
 
 def refuse_other_archives(step, present):
-    """A file with another version than its name in the settings would be installed by every deploy anew."""
+    """A file with another version than the settings name would be installed again by every deploy."""
     for name, path in step.wanted["archives"].items():
         version, installed = step.wanted["packages"].get(name, ""), present.get(name, "")
         if version and not fnmatch.fnmatchcase(installed, version):
-            what = "%s brought %s %s, and %s is wanted" % (path, name, installed or "not at all", version)
+            what = "%s contains %s %s, and %s is wanted" % (path, name, installed or "not at all", version)
             step.module.fail_json(msg=what, hint=step.wanted["hint"] or "give the version that the file has")
 
 
 def note_restarts(step, other):
     """Before anything is replaced, so that a cut-off run loses no restart."""
-    for name, facts in node_units.show(step.wanted["restarts"] if other else []).items():
-        if node_units.is_active(facts) and step.noted.dry:
+    for name, facts in node_services.show(step.wanted["restarts"] if other else []).items():
+        if node_services.is_active(facts) and step.noted.dry:
             step.noted.did("unit", name, "restart")
-        elif node_units.is_active(facts):
+        elif node_services.is_active(facts):
             node_record.mark_pending(name, "another version of %s" % " ".join(other))
 
 
@@ -166,20 +166,20 @@ def write(step):
 
 
 def obsolete(step, type_name):
-    """What is ours and no longer wanted, of `packages` or `files`."""
+    """Managed `packages` or `files` that are not wanted any more."""
     wanted = {"packages": step.wanted["packages"], "files": [file["path"] for file in step.wanted["files"]]}
     return [name for name in step.owned[type_name] if name not in wanted[type_name]]
 
 
 def remove_obsolete(step):
-    """Remove what is ours and no longer wanted."""
+    """Remove managed packages and files that are obsolete."""
     for path in obsolete(step, "files"):
-        node_files.take_away(step.noted, path)
+        node_files.remove(step.noted, path)
         if not step.noted.dry:
-            node_taking.remove_folder_of(path)
+            node_removal.remove_directory_of(path)
         step.owned["files"].remove(path)
     packages = obsolete(step, "packages")
-    node_taking.take_packages(step.noted, packages, step.module.warn, step.wanted["lock_wait"])
+    node_removal.remove_packages(step.noted, packages, step.module.warn, step.wanted["lock_wait"])
     step.owned["packages"] = [name for name in step.owned["packages"] if name not in packages]
     step.remember()
 
@@ -225,10 +225,10 @@ def main():
         },
         supports_check_mode=True,
     )
-    # folders that are made on the way are for everybody, whatever root's shell has
+    # parent directories are readable for everybody, whatever root's umask
     os.umask(0o022)
     step = Step(module)
-    with node_failure.fail_on_error(module.fail_json):
+    with node_errors.fail_on_error(module.fail_json):
         packages = converge(step)
     noted = step.noted
     module.exit_json(**noted.result(packages=packages))

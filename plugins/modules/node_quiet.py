@@ -35,11 +35,11 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     record as node_record,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import gpu_check as nvidia_agreement
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import quiet as node_quiet
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import gpu_check as nvidia_gpu_check
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import quiet as slurm_quiet
 
 
 def main():
@@ -57,15 +57,15 @@ def main():
         supports_check_mode=True,
     )
     params = module.params
-    name, reason = params["node"], node_quiet.reason_of(params["reason"])
+    name, reason = params["node"], slurm_quiet.reason_of(params["reason"])
     noted = node_changes.Noted(module.check_mode)
-    with node_failure.fail_on_error(module.fail_json):
+    with node_errors.fail_on_error(module.fail_json):
         if params["state"] == "empty":
-            if node_quiet.drain(name, reason, params["wait"], module.check_mode):
+            if slurm_quiet.drain(name, reason, params["wait"], module.check_mode):
                 noted.did("node", name, "drain", detail=reason)
         else:
-            comparison = nvidia_agreement.Comparison(params["gpus"], name)
-            if node_quiet.resume(name, reason, comparison.sentence, module.check_mode):
+            comparison = nvidia_gpu_check.Comparison(params["gpus"], name)
+            if slurm_quiet.resume(name, reason, comparison.sentence, module.check_mode):
                 noted.did("node", name, "resume")
             if not module.check_mode and params["step"]:
                 node_record.save(params["component"], params["step"], params["digest"], node_record.items())

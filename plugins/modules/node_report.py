@@ -47,7 +47,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     drift as node_drift,
     platform as node_platform,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_asking
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_query
 
 
 def main():
@@ -57,16 +57,16 @@ def main():
             "digest": {"required": True},
             "components": {"type": "list", "elements": "dict", "required": True, "options": component},
             "slurm": {"type": "bool", "default": False},
-            "slurm_timeout": {"type": "int", "default": slurm_asking.COMMAND_TIMEOUT},
+            "slurm_timeout": {"type": "int", "default": slurm_query.COMMAND_TIMEOUT},
         },
         supports_check_mode=True,
     )
     params = module.params
     compared = node_drift.compare(params["components"], params["digest"])
-    versions = dict(node_platform.versions(), **slurm_asking.installed_version())
+    versions = dict(node_platform.versions(), **slurm_query.installed_version())
     answer = {"node": {"components": compared, "versions": versions}}
     if params["slurm"]:
-        answer["slurm"] = slurm_asking.report(timeout=params["slurm_timeout"])
+        answer["slurm"] = slurm_query.report(timeout=params["slurm_timeout"])
     module.exit_json(changed=False, deepops=answer)
 
 

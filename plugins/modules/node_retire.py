@@ -31,18 +31,18 @@ import subprocess
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
 
 
 def stop(units, check):
     """Stop and disable what runs or starts at boot."""
     changes = []
-    for name, facts in node_units.show(units).items():
+    for name, facts in node_services.show(units).items():
         if facts.get("LoadState") == "not-found":
             continue
         enabled = facts.get("UnitFileState") in ("enabled", "enabled-runtime")
-        if not enabled and not node_units.is_active(facts):
+        if not enabled and not node_services.is_active(facts):
             continue
         if not check:
             subprocess.run(["systemctl", "disable", "--now", "--quiet", name], timeout=120, check=True)
@@ -61,7 +61,7 @@ def remove(files, check):
 
 
 def forget(component, check):
-    """Drop the records of a component: what it made is no longer ours to keep."""
+    """Remove the records of a component: deepopsctl does not manage its files any more."""
     records = glob.glob(os.path.join(node_record.STATE, "records", "%s.*.json" % component)) if component else []
     if records and not check:
         for path in records:

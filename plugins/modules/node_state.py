@@ -36,7 +36,7 @@ options:
     default: 300
   owned:
     description:
-      - Whether what an earlier call of the step brought, and this one does not want, is taken away. What was there
+      - Whether what an earlier call of the step installed, and this one does not want, is removed. What was there
         before is not, and neither is a package that somebody's own package needs. A step that wants nothing leaves no
         record.
     type: bool
@@ -80,7 +80,7 @@ options:
       name: {description: Unit name with its suffix., type: str, required: true}
       running: {description: Whether it runs (true) or is stopped and disabled (false)., type: bool, default: true}
       restart_on:
-        description: Paths whose change restarts it; one that ends with a slash is a folder with all that is in it.
+        description: Paths whose change restarts it; one that ends with a slash is a directory with all that is in it.
         type: list
         elements: str
         default: []
@@ -130,12 +130,12 @@ import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    errors as node_failure,
+    errors as node_errors,
     record as node_record,
-    removal as node_taking,
-    resources as node_step,
-    service_resources as node_step_units,
-    services as node_units,
+    removal as node_removal,
+    resources as node_resources,
+    service_resources as node_service_resources,
+    services as node_services,
 )
 
 
@@ -233,22 +233,22 @@ def arguments():
 
 def converge(step, wanted):
     """Everything in its order; returns the packages that are installed."""
-    known = node_units.show([unit["name"] for unit in wanted["units"]])
-    taking = node_taking.Taking(step.noted, wanted, step.module.warn) if wanted["owned"] else None
+    known = node_services.show([unit["name"] for unit in wanted["units"]])
+    taking = node_removal.Ownership(step.noted, wanted, step.module.warn) if wanted["owned"] else None
     if taking:
         taking.record_additions()
-    packages = node_step.ensure_packages(step, wanted["packages"], wanted["hold_units"], wanted["upstream"])
-    node_step.ensure_hostname(step, wanted["hostname"])
+    packages = node_resources.ensure_packages(step, wanted["packages"], wanted["hold_units"], wanted["upstream"])
+    node_resources.ensure_hostname(step, wanted["hostname"])
     for directory in wanted["directories"]:
-        node_step.ensure_directory(step, directory)
-    changed = [item["path"] for item in wanted["files"] if node_step.ensure_file(step, item, wanted["units"])]
+        node_resources.ensure_directory(step, directory)
+    changed = [item["path"] for item in wanted["files"] if node_resources.ensure_file(step, item, wanted["units"])]
     for path in wanted["absent"]:
-        node_step.ensure_absent(step, path)
-    removed = taking.take_files() if taking else []
+        node_resources.ensure_absent(step, path)
+    removed = taking.remove_files() if taking else []
     new_units = [name for name, facts in known.items() if facts.get("LoadState") == "not-found"]
-    node_step_units.ensure_units(step, wanted["units"], changed + removed, new_units)
+    node_service_resources.ensure_units(step, wanted["units"], changed + removed, new_units)
     if taking:
-        taking.take_rest(removed)
+        taking.remove_rest(removed)
     if not step.dry:
         nothing = taking and not any(taking.names.values())
         node_record.save(wanted["component"], wanted["step"], "" if nothing else wanted["digest"], step.record)
@@ -261,11 +261,11 @@ def main():
     if plan.get("problems"):
         module.fail_json(msg="; ".join(plan["problems"]), hint="nothing was touched")
     wanted = {**module.params, **plan}
-    # folders that are made on the way are for everybody, whatever root's shell has
+    # parent directories are readable for everybody, whatever root's umask
     os.umask(0o022)
-    step = node_step.Step(module)
+    step = node_resources.Step(module)
     # the record, or the note of a restart, on a full disk
-    with node_failure.fail_on_error(step.fail):
+    with node_errors.fail_on_error(step.fail):
         packages = converge(step, wanted)
     outputs, failed = run_probes(wanted["probes"])
     module.exit_json(**step.noted.result(actions=step.actions, packages=packages, probes=outputs, failed_probes=failed))

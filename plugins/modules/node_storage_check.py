@@ -14,7 +14,7 @@ description:
 options:
   node: {description: The node's name in Slurm., type: str, required: true}
   entries: {description: What must be mounted., type: list, elements: dict, required: true}
-  user: {description: The ordinary user where sudo does not tell., type: str, default: ""}
+  user: {description: The ordinary user where SUDO_USER is not set., type: str, default: ""}
   writes: {description: Whether the user tries to write here; jobs do on compute nodes., type: bool, default: false}
   timeout: {description: The longest that a file system may take to answer (seconds)., type: float, default: 15}
 author: deepopsctl

@@ -1,20 +1,20 @@
 #!/usr/bin/python
-"""Keep libraries of Python in a folder of their own on a node, for one program of ours."""
+"""Install Python libraries into a directory of their own, for one program of deepopsctl's."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_wheels
-short_description: Unpack pinned wheels into a folder, or remove it
+short_description: Unpack pinned wheels into a directory, or remove it
 description:
   - Unpacks wheels, checked by their hash, side by side into I(path). Nothing is installed for anybody else, it takes no
     pip and no virtual environment, and a newer Python on the node does not break it. An action plugin of the same name
-    brings the wheels, fetched once by the control machine, where the folder is not as the last call left it.
+    copies the wheels, fetched once by the control machine, where the directory differs from the last call.
 options:
   component: {description: Component this step belongs to., type: str, required: true}
   step: {description: Name of the step., type: str, required: true}
   digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
-  path: {description: "The folder, with a version in its name; empty wants none.", type: str, default: ""}
+  path: {description: "The directory, with a version in its name; empty removes it.", type: str, default: ""}
   libraries:
     description: "By name: package, version, and wheels (platform and sha256) by machine, or C(any)."
     type: dict
@@ -47,31 +47,31 @@ import zipfile
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
-    ownership as node_owned,
+    errors as node_errors,
+    ownership as node_ownership,
     record as node_record,
     wheels as node_wheels,
 )
 
 
 class Step:
-    """One call: the folder, what is ours of earlier calls, what was done."""
+    """One call: the directory, what earlier calls installed, what was done."""
 
     def __init__(self, module):
         self.wanted = module.params
         self.noted = node_changes.Noted(module.check_mode)
-        self.owned = node_owned.load(self.wanted["component"], self.wanted["step"])
+        self.owned = node_ownership.load(self.wanted["component"], self.wanted["step"])
         self.hashes = {}
         for name, library in self.wanted["libraries"].items():
             wheel = node_wheels.wheel_for(library, os.uname().machine)
             if wheel is None:
                 message = "there is no wheel of %s for %s" % (library["package"], os.uname().machine)
-                raise node_failure.HintedError(message, "choose another exporter: monitoring_gpu_exporter")
+                raise node_errors.HintedError(message, "choose another exporter: monitoring_gpu_exporter")
             self.hashes[name] = wheel["sha256"]
 
     @property
     def mark(self):
-        """Says in the folder which wheels it was made of."""
+        """Write into the directory which wheels it was made of."""
         return os.path.join(self.wanted["path"], "WHEELS.json")
 
     def is_as_left(self):
@@ -88,11 +88,11 @@ class Step:
     def remember(self, paths):
         self.owned["files"] = paths
         if not self.noted.dry:
-            node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
+            node_ownership.save(self.wanted["component"], self.wanted["step"], self.owned)
 
 
 def install(step):
-    """Unpack what was brought; returns the names of wheels that are still to come."""
+    """Unpack the wheels that were copied; returns the names of those still missing."""
     directory = step.wanted["path"]
     if step.is_as_left():
         return []
@@ -131,12 +131,12 @@ def main():
         },
         supports_check_mode=True,
     )
-    with node_failure.fail_on_error(module.fail_json):
+    with node_errors.fail_on_error(module.fail_json):
         step = Step(module)
         try:
             missing = install(step) if module.params["path"] else []
         except (ValueError, zipfile.BadZipFile) as error:
-            raise node_failure.HintedError("cannot unpack: %s" % error, "deploy again") from error
+            raise node_errors.HintedError("cannot unpack: %s" % error, "deploy again") from error
         if not missing:
             remove_obsolete(step)
             if not module.check_mode:

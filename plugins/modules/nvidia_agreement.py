@@ -9,7 +9,7 @@ short_description: Whether cluster.yml, the driver and slurmd agree on a node's 
 description:
   - Reads only, and never fails for what it finds. Where there is no driver, as with simulated GPUs, the others are
     compared.
-  - C(slurmd -G) is not called, for it sets up sockets and control groups beside the slurmd that runs (seen with 24.11).
+  - C(slurmd -G) is not called, for it makes sockets and control groups next to the running slurmd's (seen with 24.11).
     What that one has registered says the same.
 options:
   expected: {description: "What cluster.yml says (filter nvidia_expected).", type: dict, required: true}
@@ -29,7 +29,7 @@ differs: {description: What disagrees, with all three values; empty where nothin
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import gpu_check as nvidia_agreement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import gpu_check as nvidia_gpu_check
 
 
 def main():
@@ -37,7 +37,7 @@ def main():
         argument_spec={"expected": {"type": "dict", "required": True}, "node": {"required": True}},
         supports_check_mode=True,
     )
-    comparison = nvidia_agreement.Comparison(module.params["expected"], module.params["node"])
+    comparison = nvidia_gpu_check.Comparison(module.params["expected"], module.params["node"])
     differs = comparison.sentence()
     module.exit_json(changed=False, differs=differs, deepops_warnings=comparison.warnings())
 

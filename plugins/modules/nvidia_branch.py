@@ -40,31 +40,31 @@ import subprocess
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     packages_apt as node_packages,
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import run
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
-    branch as nvidia_exchange,
-    facts as nvidia_node,
+    branch as nvidia_branch,
+    facts as nvidia_facts,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as node_idle
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as slurm_idle
 
 
 def stop_daemons():
     """Those that run are stopped, and noted to be started by whoever loads the driver."""
-    for unit, facts in sorted(node_units.show(list(nvidia_exchange.DAEMONS)).items()):
-        if node_units.is_active(facts):
+    for unit, facts in sorted(node_services.show(list(nvidia_branch.DAEMONS)).items()):
+        if node_services.is_active(facts):
             node_record.mark_pending(unit, "another branch of the driver")
             run(["systemctl", "stop", unit])
 
 
-def put_back(old):
+def reinstall(old):
     """Hold and start what there is of the old driver."""
     run(["apt-mark", "hold"] + sorted(node_packages.installed(list(old))))
-    for unit in nvidia_exchange.DAEMONS:
+    for unit in nvidia_branch.DAEMONS:
         if node_record.is_pending(unit):
             subprocess.run(["systemctl", "start", unit], check=False)
             node_record.clear_pending(unit)
@@ -72,10 +72,10 @@ def put_back(old):
 
 def unload():
     """Remove the kernel modules; why they can't be, '' when they are gone."""
-    if os.path.exists(nvidia_node.CONTAINER):
+    if os.path.exists(nvidia_facts.CONTAINER):
         # they are the host's
         return ""
-    for name in nvidia_exchange.KERNEL_MODULES:
+    for name in nvidia_branch.KERNEL_MODULES:
         if os.path.isdir("/sys/module/%s" % name):
             done = subprocess.run(
                 ["rmmod", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False
@@ -87,12 +87,12 @@ def unload():
 
 def exchange(module, wanted):
     """(changes, why the old modules are still there)."""
-    old = nvidia_exchange.family(node_packages.installed(["*nvidia*", "*cuda*"]), wanted["before"])
+    old = nvidia_branch.family(node_packages.installed(["*nvidia*", "*cuda*"]), wanted["before"])
     detail = "%s -> branch %s" % (wanted["before"], wanted["branch"])
     if module.check_mode:
-        names = nvidia_exchange.of_the_driver(wanted["packages"])
+        names = nvidia_branch.of_the_driver(wanted["packages"])
         return [node_changes.entry("package", name, "exchange", detail=detail) for name in names], ""
-    busy = node_idle.why_busy(wanted["node"])
+    busy = slurm_idle.why_busy(wanted["node"])
     if busy:
         module.fail_json(
             msg="%s, and jobs would lose their GPUs" % busy,
@@ -100,8 +100,8 @@ def exchange(module, wanted):
         )
     node_packages.refresh([], wanted["lock_wait"])
     known = node_packages.versions(sorted(set(old) | set(wanted["packages"])))
-    offered = nvidia_exchange.offered(known, wanted["branch"])
-    transaction = nvidia_exchange.transaction(old, wanted["packages"], offered)
+    offered = nvidia_branch.offered(known, wanted["branch"])
+    transaction = nvidia_branch.transaction(old, wanted["packages"], offered)
     if transaction.missing:
         module.fail_json(
             msg="the package sources have no %s of branch %s" % (", ".join(transaction.missing), wanted["branch"]),
@@ -113,7 +113,7 @@ def exchange(module, wanted):
         node_packages.install(["--allow-downgrades"] + transaction.arguments, wanted["lock_wait"])
     except node_packages.PackageError:
         # apt begins nothing that it can't end: the old driver serves on
-        put_back(old)
+        reinstall(old)
         raise
     changes = [
         node_changes.entry("package", name, "exchange", detail="%s -> %s" % (old.get(name, "none"), version))
@@ -134,7 +134,7 @@ def main():
         },
         supports_check_mode=True,
     )
-    with node_failure.fail_on_error(module.fail_json, "the driver can't be exchanged: %s"):
+    with node_errors.fail_on_error(module.fail_json, "the driver can't be exchanged: %s"):
         changes, in_use = exchange(module, module.params)
     module.exit_json(changed=bool(changes), changes=changes, in_use=in_use)
 

@@ -37,12 +37,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_doctor import command
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import run
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import cdi as nvidia_cdi, facts as nvidia_node
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import cdi as nvidia_cdi, facts as nvidia_facts
 
 REFRESH = "nvidia-cdi-refresh.service"
 UNITS = ("nvidia-cdi-refresh.path", REFRESH)
@@ -54,18 +54,18 @@ REREAD = DOCKER + ".reload"
 
 def enable(module):
     """The packaged units start at boot."""
-    shown = node_units.show(UNITS)
+    shown = node_services.show(UNITS)
     absent = [name for name in UNITS if shown.get(name, {}).get("LoadState", "not-found") == "not-found"]
     if absent and module.check_mode:
-        # their package brings and enables them
+        # their package installs and enables them
         return []
     if absent:
         module.fail_json(
             msg="this version of the container toolkit has no %s" % absent[0],
             hint="set nvidia_container_version to 1.18 or later, or leave it out",
         )
-    off = [name for name in UNITS if not node_units.is_enabled(shown[name])]
-    if UNITS[0] not in off and not node_units.is_active(shown[UNITS[0]]):
+    off = [name for name in UNITS if not node_services.is_enabled(shown[name])]
+    if UNITS[0] not in off and not node_services.is_active(shown[UNITS[0]]):
         off.append(UNITS[0])
     if off and not module.check_mode:
         run(["systemctl", "enable", "--quiet"] + off)
@@ -74,11 +74,11 @@ def enable(module):
 
 
 def why_stale():
-    listed = nvidia_node.output_of(["nvidia-smi", "-L"])
-    return nvidia_cdi.stale(command.read(SPECIFICATION), nvidia_node.loaded()["version"], listed)
+    listed = nvidia_facts.output_of(["nvidia-smi", "-L"])
+    return nvidia_cdi.stale(command.read(SPECIFICATION), nvidia_facts.loaded()["version"], listed)
 
 
-def specify(module):
+def write_cdi_specification(module):
     """The specification names the driver and the GPUs that are there."""
     reason = why_stale()
     if not reason or not os.path.exists("/usr/bin/nvidia-ctk"):
@@ -88,13 +88,13 @@ def specify(module):
         left = why_stale()
         if left:
             words = (SPECIFICATION, left, REFRESH)
-            module.warn("%s was made anew, and still: %s; `journalctl -u %s` says more" % words)
+            module.warn("%s was regenerated, and still: %s; `journalctl -u %s` says more" % words)
     return [node_changes.entry("file", SPECIFICATION, "write", detail=reason)]
 
 
-def give_docker_its_runtime(module):
+def configure_docker_runtime(module):
     """Docker knows the runtime `nvidia`; its containers go on."""
-    docker = node_units.show([DOCKER]).get(DOCKER, {})
+    docker = node_services.show([DOCKER]).get(DOCKER, {})
     if docker.get("LoadState") != "loaded":
         return []
     try:
@@ -107,7 +107,7 @@ def give_docker_its_runtime(module):
     if not module.check_mode:
         node_record.mark_pending(REREAD, DOCKER_SETTINGS)
         run(["nvidia-ctk", "runtime", "configure", "--runtime=docker"])
-        if node_units.is_active(docker):
+        if node_services.is_active(docker):
             run(["systemctl", "reload", DOCKER])
         node_record.clear_pending(REREAD)
     return [node_changes.entry("file", DOCKER_SETTINGS, "write", detail="runtime nvidia; docker is reloaded")]
@@ -122,8 +122,12 @@ def main():
         supports_check_mode=True,
     )
     params = module.params
-    with node_failure.fail_on_error(module.fail_json):
-        changes = enable(module) + specify(module) + give_docker_its_runtime(module) if params["wanted"] else []
+    with node_errors.fail_on_error(module.fail_json):
+        changes = (
+            enable(module) + write_cdi_specification(module) + configure_docker_runtime(module)
+            if params["wanted"]
+            else []
+        )
         if not module.check_mode:
             record = node_record.items(units={UNITS[0]: True} if params["wanted"] else {})
             node_record.save(params["component"], params["step"], params["digest"], record)

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Hold the driver's packages, bring its kernel module into use, and prove that both are of one version."""
+"""Hold the driver's packages, load its kernel module, and verify that both have the same version."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ module: nvidia_driver
 short_description: Hold, load and verify NVIDIA's driver
 description:
   - Holds all packages of the driver that is installed, so that none of them is upgraded without the others.
-  - Loads the kernel module where a GPU is there and nothing stands in the way. It never unloads one and never
+  - Loads the kernel module where a GPU is there and nothing conflicts. It never unloads one and never
     reboots; I(reboot) in the result says why a reboot is needed, I(idle) whether a job could be lost by it.
 options:
   component: {description: Component this step belongs to., type: str, required: true}
@@ -55,30 +55,30 @@ import subprocess
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     kernel as node_kernel,
     packages_apt as node_packages,
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import run
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
-    branch as nvidia_exchange,
-    facts as nvidia_node,
+    branch as nvidia_branch,
+    facts as nvidia_facts,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as node_idle
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as slurm_idle
 
 INITRAMFS = "/usr/sbin/update-initramfs"
 
 
 def driver_packages(names):
     """The named packages of the driver that are installed, and all others of the same version."""
-    return nvidia_node.driver_packages(node_packages.installed(["*"]), names)
+    return nvidia_facts.driver_packages(node_packages.installed(["*"]), names)
 
 
 def hold(names, dry):
     """The packages that were not held; held now."""
-    held = set(nvidia_node.output_of(["apt-mark", "showhold"]).split())
+    held = set(nvidia_facts.output_of(["apt-mark", "showhold"]).split())
     free = [name for name in names if name not in held]
     if free and not dry:
         run(["apt-mark", "hold"] + free)
@@ -87,7 +87,7 @@ def hold(names, dry):
 
 def why_reboot(library):
     """Why the module that is installed can't come into use now; '' where it can, or is."""
-    running = nvidia_node.loaded()["version"]
+    running = nvidia_facts.loaded()["version"]
     if running and library and running != library:
         return "the kernel runs driver %s, and %s is installed" % (running, library)
     if not running and os.path.isdir("/sys/module/nouveau"):
@@ -98,8 +98,8 @@ def why_reboot(library):
 def load(module):
     """Load the kernel modules; fails with what the kernel says."""
     release = os.uname().release
-    if not nvidia_node.built_version():
-        built = nvidia_node.output_of(["dkms", "status"]).strip() or "dkms has built nothing"
+    if not nvidia_facts.built_version():
+        built = nvidia_facts.output_of(["dkms", "status"]).strip() or "dkms has built nothing"
         module.fail_json(
             msg="there is no nvidia module for the running kernel %s (%s)" % (release, built),
             hint="`dkms autoinstall` there shows why; the compiler says it in /var/lib/dkms/nvidia*/*/build/make.log",
@@ -114,7 +114,7 @@ def load(module):
             hint = "Secure Boot does not know the key that signed it" if refused else "`dmesg | grep -i nvrm` says more"
             module.fail_json(msg="modprobe %s: %s" % (name, words), hint=hint)
     # started in vain, by their packages or with the machine: there was no driver yet
-    for unit, facts in node_units.show(list(nvidia_exchange.OWN)).items():
+    for unit, facts in node_services.show(list(nvidia_branch.OWN)).items():
         if facts.get("LoadState") != "not-found":
             node_record.mark_pending(unit, "the driver was loaded")
 
@@ -122,8 +122,8 @@ def load(module):
 def start_again(dry):
     """Start the daemons that were stopped for another branch; those of this role are its last step's."""
     changes = []
-    for unit in nvidia_exchange.DAEMONS:
-        if unit not in nvidia_exchange.OWN and node_record.is_pending(unit):
+    for unit in nvidia_branch.DAEMONS:
+        if unit not in nvidia_branch.OWN and node_record.is_pending(unit):
             changes.append(node_changes.entry("unit", unit, "start"))
             if not dry:
                 run(["systemctl", "start", unit])
@@ -135,8 +135,8 @@ def describe(wanted, library, reboot):
     """The driver's state in words, and the warning that it may be worth."""
     if wanted["notice"]:
         # a container's GPUs are simulated, or its host's
-        return wanted["notice"], "" if os.path.exists(nvidia_node.CONTAINER) else wanted["notice"]
-    running = nvidia_node.loaded()["version"]
+        return wanted["notice"], "" if os.path.exists(nvidia_facts.CONTAINER) else wanted["notice"]
+    running = nvidia_facts.loaded()["version"]
     if reboot:
         return "reboot needed: %s" % reboot, ""
     if wanted["load"] and running:
@@ -165,18 +165,18 @@ def save(wanted):
         node_record.save(wanted["component"], step, wanted["digest"], node_record.items())
 
 
-def bring_into_use(module, wanted):
+def activate(module, wanted):
     """Hold, load, verify; returns (changes, reboot, state, warning)."""
     names = driver_packages(wanted["hold"])
     if module.check_mode and not names:
         # not installed yet
-        names = nvidia_node.packages_to_install(wanted["hold"])
+        names = nvidia_facts.packages_to_install(wanted["hold"])
     kernel = node_kernel.installed() if wanted["kernel"] else []
     free = hold(sorted({*names, *kernel}), module.check_mode) if wanted["hold"] else []
     changes = [node_changes.entry("hold", name, "hold") for name in free]
-    library = nvidia_node.library_version()
+    library = nvidia_facts.library_version()
     reboot = why_reboot(library) if wanted["load"] else ""
-    if wanted["load"] and not reboot and not nvidia_node.loaded()["version"]:
+    if wanted["load"] and not reboot and not nvidia_facts.loaded()["version"]:
         changes.append(node_changes.entry("module", "nvidia", "load"))
         if not module.check_mode:
             load(module)
@@ -205,8 +205,8 @@ def main():
         supports_check_mode=True,
     )
     wanted = module.params
-    with node_failure.fail_on_error(module.fail_json):
-        changes, reboot, state, warning = bring_into_use(module, wanted)
+    with node_errors.fail_on_error(module.fail_json):
+        changes, reboot, state, warning = activate(module, wanted)
         if not module.check_mode and not reboot:
             save(wanted)
     if warning:
@@ -215,9 +215,9 @@ def main():
         changed=bool(changes),
         changes=changes,
         state=state,
-        library=nvidia_node.library_version(),
+        library=nvidia_facts.library_version(),
         reboot=reboot,
-        idle=not node_idle.why_busy(wanted["node"]) if reboot else False,
+        idle=not slurm_idle.why_busy(wanted["node"]) if reboot else False,
     )
 
 

@@ -7,8 +7,8 @@ DOCUMENTATION = r"""
 module: nvidia_gdrcopy
 short_description: GDRCopy's kernel module
 description:
-  - Loads gdrdrv beside a driver that runs, and has it loaded at every start. One that was built against another version
-    of the driver is built anew by DKMS.
+  - Loads gdrdrv alongside a running driver, and at every boot. One that was built against another version
+    of the driver is rebuilt by DKMS.
   - Where it is not wanted, only the file that loads it at the next start is removed; a module in use is never unloaded.
 options:
   component: {description: Component this step belongs to., type: str, required: true}
@@ -32,11 +32,11 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
     record as node_record,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
 
 NAME = "gdrdrv"
@@ -49,7 +49,7 @@ BUILD_S = 900
 
 def build(release):
     """Have DKMS make it for the running kernel and the driver that is there now; what it says."""
-    for words in nvidia_node.output_of(["dkms", "status", NAME]).splitlines():
+    for words in nvidia_facts.output_of(["dkms", "status", NAME]).splitlines():
         # `gdrdrv/2.6, 6.12.1, x86_64: installed`; older ones say `gdrdrv, 2.6, ...`
         version = words.replace("/", ",").split(",")[1].split(":")[0].strip()
         return slurm_commands.run(["dkms", "install", "--force", NAME + "/" + version, "-k", release], BUILD_S)[1]
@@ -64,16 +64,16 @@ def load():
         status, output = slurm_commands.run(["modprobe", NAME], 60)
         if status:
             hint = "`dkms status` and /var/lib/dkms/gdrdrv/*/build/make.log there say more; DKMS's last words: %s"
-            raise node_failure.HintedError("modprobe %s: %s" % (NAME, output), hint % (built.strip()[-200:] or "none"))
+            raise node_errors.HintedError("modprobe %s: %s" % (NAME, output), hint % (built.strip()[-200:] or "none"))
     if not os.path.exists(DEVICE):
         hint = "is udev running there? `modprobe -r gdrdrv && modprobe gdrdrv` on the drained node"
-        raise node_failure.HintedError("%s is loaded, and there is no %s" % (NAME, DEVICE), hint)
+        raise node_errors.HintedError("%s is loaded, and there is no %s" % (NAME, DEVICE), hint)
 
 
 def install(noted):
-    """Loaded at every start, and now beside a driver that runs."""
+    """Load it at every boot, and now alongside a running driver."""
     node_files.ensure(noted, FILE, TEXT.encode())
-    if nvidia_node.loaded()["version"] and not os.path.exists(RUNS):
+    if nvidia_facts.loaded()["version"] and not os.path.exists(RUNS):
         noted.did("module", NAME, "load")
         if not noted.dry:
             load()
@@ -89,11 +89,11 @@ def main():
     )
     params = module.params
     noted = node_changes.Noted(module.check_mode)
-    with node_failure.fail_on_error(module.fail_json):
+    with node_errors.fail_on_error(module.fail_json):
         if params["wanted"]:
             install(noted)
         else:
-            node_files.take_away(noted, FILE)
+            node_files.remove(noted, FILE)
         if not module.check_mode:
             record = node_record.items(files=(FILE, RUNS) if params["wanted"] else (FILE,))
             node_record.save(params["component"], params["step"], params["digest"], record)

@@ -45,20 +45,20 @@ import subprocess
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
-    ownership as node_owned,
+    ownership as node_ownership,
     record as node_record,
-    removal as node_taking,
-    services as node_units,
+    removal as node_removal,
+    services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as node_idle
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as slurm_idle
 
 FOLDER = "/etc/nvidia-imex"
 FILE = FOLDER + "/nodes_config.cfg"
 UNIT = "nvidia-imex.service"
-# the step of node_owned that brought the package
+# the step of node_owned that installed the package
 PACKAGES = "imex_packages"
 # it may wait for the other nodes of its domain: that it waits is enough
 START_S = 20
@@ -70,28 +70,28 @@ class Step:
     def __init__(self, module):
         self.wanted = module.params
         self.noted = node_changes.Noted(module.check_mode)
-        self.owned = node_owned.load(self.wanted["component"], self.wanted["step"])
-        self.unit = node_units.show([UNIT])[UNIT]
+        self.owned = node_ownership.load(self.wanted["component"], self.wanted["step"])
+        self.unit = node_services.show([UNIT])[UNIT]
         self.blocked = []
 
     @property
     def runs(self):
-        return node_units.is_active(self.unit)
+        return node_services.is_active(self.unit)
 
     def own(self, packages, files):
-        """Remember what is ours; before anything is done."""
+        """Record what is managed, before anything is done."""
         self.owned = {"packages": packages, "files": files}
         if not self.noted.dry:
-            node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
+            node_ownership.save(self.wanted["component"], self.wanted["step"], self.owned)
 
     def demand_no_jobs(self, what):
-        busy = node_idle.why_busy(self.wanted["node"])
+        busy = slurm_idle.why_busy(self.wanted["node"])
         if busy:
             message = "%s on %s, and %s" % (what, self.wanted["node"], busy)
             hint = "drain the nodes of the domain, wait for their jobs, deploy again"
             self.blocked.append((message, hint))
             if not self.noted.dry:
-                raise node_failure.HintedError(message, hint)
+                raise node_errors.HintedError(message, hint)
 
 
 def command(argv):
@@ -101,11 +101,11 @@ def command(argv):
 
 def mark(step, words):
     """Hold, or no longer hold, the packages that are not (or are) held."""
-    held = set(nvidia_node.output_of(["apt-mark", "showhold"]).split())
+    held = set(nvidia_facts.output_of(["apt-mark", "showhold"]).split())
     names = step.wanted["hold"]
     if words == "unhold":
         # the driver's role holds all of its version, at every run: also what an earlier one was cut off from removing
-        names = node_owned.load(step.wanted["component"], PACKAGES)["packages"]
+        names = node_ownership.load(step.wanted["component"], PACKAGES)["packages"]
     for name in [name for name in names if (name in held) != (words == "hold")]:
         step.noted.did("hold", name, words)
         if not step.noted.dry:
@@ -120,7 +120,7 @@ def stop(step):
 
 def start(step):
     """Enabled, and running; raises HintedError where a driver runs and it does not."""
-    if not node_units.is_enabled(step.unit):
+    if not node_services.is_enabled(step.unit):
         step.noted.did("unit", UNIT, "enable")
         if not step.noted.dry:
             command(["systemctl", "enable", "--quiet", UNIT])
@@ -132,10 +132,10 @@ def start(step):
     command(["systemctl", "daemon-reload"])
     subprocess.run(["systemctl", "reset-failed", "--quiet", UNIT], check=False)
     command(["systemctl", "start", "--no-block", UNIT])
-    properties = node_units.wait_until_active(UNIT, START_S)
-    if not node_units.is_active(properties) and nvidia_node.loaded()["version"]:
-        raise node_failure.HintedError(
-            "%s does not run: %s" % (UNIT, node_units.last_words(UNIT)),
+    properties = node_services.wait_until_active(UNIT, START_S)
+    if not node_services.is_active(properties) and nvidia_facts.loaded()["version"]:
+        raise node_errors.HintedError(
+            "%s does not run: %s" % (UNIT, node_services.journal_tail(UNIT)),
             "is it of the driver's version, and are the nodes in %s those of this NVLink domain?" % FILE,
         )
 
@@ -145,7 +145,7 @@ def install(step):
     content = "".join(peer + "\n" for peer in step.wanted["peers"]).encode()
     known = step.unit.get("LoadState") != "not-found"
     if not known and not step.noted.dry:
-        raise node_failure.HintedError(
+        raise node_errors.HintedError(
             "the NVLink domain %s needs nvidia-imex, which is not installed" % step.wanted["domain"],
             "install it in the driver's version, as the driver was; or let deploy install both: nvidia_driver_source",
         )
@@ -165,13 +165,13 @@ def remove(step):
     if is_managed and step.runs:
         step.demand_no_jobs("IMEX is to go")
         stop(step)
-    if is_managed and node_units.is_enabled(step.unit) and not step.noted.dry:
+    if is_managed and node_services.is_enabled(step.unit) and not step.noted.dry:
         command(["systemctl", "disable", "--quiet", UNIT])
     mark(step, "unhold")
     if is_managed:
-        node_files.take_away(step.noted, FILE)
+        node_files.remove(step.noted, FILE)
         if not step.noted.dry:
-            node_taking.remove_empty(FOLDER, (FOLDER,))
+            node_removal.remove_empty(FOLDER, (FOLDER,))
         step.own([], [])
 
 
@@ -189,13 +189,13 @@ def main():
     os.umask(0o022)
     step = Step(module)
     params = module.params
-    with node_failure.fail_on_error(module.fail_json):
+    with node_errors.fail_on_error(module.fail_json):
         if params["peers"]:
             install(step)
         else:
             remove(step)
         if not module.check_mode:
-            runs = node_units.is_active(node_units.show([UNIT])[UNIT])
+            runs = node_services.is_active(node_services.show([UNIT])[UNIT])
             record = node_record.items(files=[FILE], units={UNIT: True} if params["peers"] and runs else {})
             node_record.save(params["component"], params["step"], params["digest"], record)
     module.exit_json(**step.noted.result(**(node_changes.refused(step.blocked) if module.check_mode else {})))

@@ -34,9 +34,9 @@ changes: {description: The file, where it was written., type: list, elements: di
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    apt_repository as apt_source,
+    apt_repository as node_apt_repository,
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
 )
 
 HINT = (
@@ -55,11 +55,11 @@ def main():
         supports_check_mode=True,
     )
     params, noted = module.params, node_changes.Noted(module.check_mode)
-    with node_failure.fail_on_error(module.fail_json):
+    with node_errors.fail_on_error(module.fail_json):
         try:
-            apt_source.ensure_key(noted, params["path"], params["url"], params["fingerprint"], HINT)
-        except apt_source.SourceError as error:
-            apt_source.leave_out(module, error)
+            node_apt_repository.ensure_key(noted, params["path"], params["url"], params["fingerprint"], HINT)
+        except node_apt_repository.SourceError as error:
+            node_apt_repository.leave_out(module, error)
     module.exit_json(changed=bool(noted.changes), changes=noted.changes)
 
 

@@ -28,7 +28,7 @@ options:
         type: list
         elements: str
         default: []
-      numbers: {description: The numbers that Slurm was told for slices of a profile., type: dict, default: {}}
+      numbers: {description: Slurm's numbers for slices of a profile., type: dict, default: {}}
 author: deepopsctl
 """
 
@@ -59,17 +59,17 @@ import subprocess
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
-    facts as nvidia_node,
-    mig as nvidia_mig_driver,
-    mig_check as nvidia_mig_judging,
+    facts as nvidia_facts,
+    mig as nvidia_mig,
+    mig_check as nvidia_mig_check,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as node_idle
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as slurm_idle
 
 UNIT = "deepopsctl-mig.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
@@ -99,11 +99,11 @@ class Step:
 
 def contents(step):
     """What is on the node for its next start, by path."""
-    program = nvidia_mig_driver.__loader__.get_source(nvidia_mig_driver.__name__)
+    program = nvidia_mig.__loader__.get_source(nvidia_mig.__name__)
     # the numbers are for Slurm; a wrong guess at them is nothing that a file here should follow
     gpus = [{"minor": gpu["minor"], "slices": gpu["slices"]} for gpu in step.wanted]
     layout = json.dumps({"gpus": gpus}, indent=1, sort_keys=True) + "\n"
-    return {PROGRAM: program, nvidia_mig_driver.LAYOUT: layout, UNIT_FILE: step.module.params["unit"]}
+    return {PROGRAM: program, nvidia_mig.LAYOUT: layout, UNIT_FILE: step.module.params["unit"]}
 
 
 def install(step):
@@ -113,7 +113,7 @@ def install(step):
     if not step.noted.dry:
         if changed:
             systemctl(step, "daemon-reload")
-        if node_units.show([UNIT])[UNIT].get("UnitFileState") != "enabled":
+        if node_services.show([UNIT])[UNIT].get("UnitFileState") != "enabled":
             systemctl(step, "enable", "--quiet", UNIT)
     return changed
 
@@ -126,7 +126,7 @@ def uninstall(step):
         if not step.noted.dry:
             systemctl(step, "disable", "--now", "--quiet", UNIT)
     for path in present:
-        node_files.take_away(step.noted, path)
+        node_files.remove(step.noted, path)
     if present and not step.noted.dry:
         systemctl(step, "daemon-reload")
 
@@ -147,9 +147,9 @@ def systemctl(step, *arguments):
 def query(step):
     """The GPUs as they are; None where there is nothing that could be cut."""
     try:
-        return nvidia_mig_driver.read()
-    except nvidia_mig_driver.NvidiaSmiError as error:
-        on_the_bus = nvidia_node.devices()["gpus"] and not os.path.exists(nvidia_node.CONTAINER)
+        return nvidia_mig.read()
+    except nvidia_mig.NvidiaSmiError as error:
+        on_the_bus = nvidia_facts.devices()["gpus"] and not os.path.exists(nvidia_facts.CONTAINER)
         if step.cuts and on_the_bus and not step.noted.dry:
             step.fail("nvidia-smi can't say how the GPUs are cut: %s" % error, "`dmesg | grep -i nvrm` says more")
         for gpu in step.wanted if on_the_bus else []:
@@ -160,14 +160,14 @@ def query(step):
 
 def note_change(step, gpu, now):
     step.noted.did(
-        "mig", "GPU %d: %s" % (gpu["minor"], nvidia_mig_driver.slices_text(gpu["slices"])), "set", detail=now
+        "mig", "GPU %d: %s" % (gpu["minor"], nvidia_mig.slices_text(gpu["slices"])), "set", detail=now
     )
 
 
 def refuse_busy(step, todo):
     """Nothing is changed under a job."""
     node = step.module.params["node"]
-    busy = node_idle.why_busy(node)
+    busy = slurm_idle.why_busy(node)
     if not busy:
         return
     numbers = ", ".join(str(gpu["minor"]) for gpu in todo)
@@ -181,32 +181,32 @@ def refuse_busy(step, todo):
 
 def partition(step, gpus):
     """Make the GPUs what is wanted, or say which of them refused."""
-    problems = nvidia_mig_judging.impossible(step.wanted, gpus)
+    problems = nvidia_mig_check.impossible(step.wanted, gpus)
     if problems:
-        step.fail(nvidia_mig_judging.sentences(problems))
-    todo = nvidia_mig_driver.unmet(step.wanted, gpus)
+        step.fail(nvidia_mig_check.sentences(problems))
+    todo = nvidia_mig.unmet(step.wanted, gpus)
     for gpu in todo:
-        note_change(step, gpu, "now: %s" % nvidia_mig_driver.current_text(gpus[gpu["minor"]]))
+        note_change(step, gpu, "now: %s" % nvidia_mig.current_text(gpus[gpu["minor"]]))
     if todo:
         refuse_busy(step, todo)
     # before the GPUs: one that can only be cut when the machine starts will be
     changed = install(step) if step.cuts else False
     if step.noted.dry:
         return gpus
-    problems = nvidia_mig_driver.apply(step.wanted, gpus)
-    now = nvidia_mig_driver.read()
+    problems = nvidia_mig.apply(step.wanted, gpus)
+    now = nvidia_mig.read()
     known = {problem[0] for problem in problems}
-    for gpu in nvidia_mig_driver.unmet(step.wanted, now):
+    for gpu in nvidia_mig.unmet(step.wanted, now):
         if gpu["minor"] not in known:
             sentence = "is %s, not %s" % (
-                nvidia_mig_driver.current_text(now[gpu["minor"]]),
-                nvidia_mig_driver.slices_text(gpu["slices"]),
+                nvidia_mig.current_text(now[gpu["minor"]]),
+                nvidia_mig.slices_text(gpu["slices"]),
             )
             problems.append((gpu["minor"], sentence, "`nvidia-smi mig -lgi` and `-lci` show it"))
-    problems += nvidia_mig_judging.misnumbered(step.wanted, now)
+    problems += nvidia_mig_check.misnumbered(step.wanted, now)
     if problems:
-        step.fail(nvidia_mig_judging.sentences(problems))
-    if step.cuts and (changed or node_units.show([UNIT])[UNIT].get("ActiveState") != "active"):
+        step.fail(nvidia_mig_check.sentences(problems))
+    if step.cuts and (changed or node_services.show([UNIT])[UNIT].get("ActiveState") != "active"):
         # it finds nothing to do, which proves that it will do at the next start
         systemctl(step, "restart", UNIT)
     return now
@@ -218,9 +218,9 @@ def record(step, gpus):
     for gpu in step.wanted:
         if (gpus or {}).get(gpu["minor"], {}).get("current") is None:
             continue
-        directory = "%s/gpu%d/mig" % (nvidia_mig_driver.CAPABILITIES, gpu["minor"])
+        directory = "%s/gpu%d/mig" % (nvidia_mig.CAPABILITIES, gpu["minor"])
         paths.update("%s/gi%d/access" % (directory, number) for number in range(INSTANCES))
-        paths.update(nvidia_mig_driver.capability_files(gpu["minor"]))
+        paths.update(nvidia_mig.capability_files(gpu["minor"]))
     return node_record.items(files=sorted(paths), units={UNIT: True} if UNIT_FILE in paths else {})
 
 
@@ -242,18 +242,18 @@ def main():
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
     step = Step(module)
     params = module.params
-    with node_failure.fail_on_error(step.fail):
+    with node_errors.fail_on_error(step.fail):
         try:
             gpus = query(step)
             if gpus is not None:
                 gpus = partition(step, gpus)
-        except nvidia_mig_driver.NvidiaSmiError as error:
+        except nvidia_mig.NvidiaSmiError as error:
             step.fail("nvidia-smi stopped answering: %s" % error, "`dmesg | grep -i nvrm` says more")
         if not step.cuts:
             uninstall(step)
         if not module.check_mode:
             node_record.save(params["component"], params["step"], params["digest"], record(step, gpus))
-    layout = {str(minor): nvidia_mig_driver.current_text(gpu) for minor, gpu in sorted((gpus or {}).items())}
+    layout = {str(minor): nvidia_mig.current_text(gpu) for minor, gpu in sorted((gpus or {}).items())}
     refusals = node_changes.refused(step.blocked) if module.check_mode else {}
     module.exit_json(**step.noted.result(layout=layout, **refusals))
 

@@ -34,11 +34,11 @@ path: {description: How RDMA devices reach the GPUs, in words., type: str, retur
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
     record as node_record,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import rdma as nvidia_rdma_paths
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import rdma as nvidia_rdma
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
 
 FILE = "/etc/modules-load.d/deepopsctl-nvidia-peermem.conf"
@@ -68,19 +68,19 @@ def main():
         supports_check_mode=True,
     )
     params = module.params
-    modules = nvidia_rdma_paths.query()
-    decision = nvidia_rdma_paths.decide(params["peermem"], modules)
+    modules = nvidia_rdma.query()
+    decision = nvidia_rdma.decide(params["peermem"], modules)
     if decision["problem"] and params["peermem"] == "always":
         module.fail_json(msg=decision["problem"], hint="install it, or set nvidia_rdma_peermem: auto")
     if decision["problem"]:
         module.warn(decision["problem"])
     noted = node_changes.Noted(module.check_mode)
-    with node_failure.fail_on_error(module.fail_json):
+    with node_errors.fail_on_error(module.fail_json):
         if decision["load"]:
             load(module, noted, modules)
         else:
             # not loaded at the next start; what runs goes on
-            node_files.take_away(noted, FILE)
+            node_files.remove(noted, FILE)
         if not module.check_mode:
             record = node_record.items(files=(FILE, RUNS) if decision["load"] else (FILE,))
             node_record.save(params["component"], params["step"], params["digest"], record)

@@ -9,7 +9,7 @@ short_description: Bring QOS, accounts, users and their limits to what is declar
 description:
   - Reads what Slurm has in four calls of C(sacctmgr), adds and modifies what differs, and reads it again.
   - Nothing is ever removed. QOS, accounts and users that are not declared are a site's own and stay; so do limits
-    that somebody set by hand on declared ones. A limit that an earlier call set and that is declared no more is
+    that somebody set manually on declared ones. A limit that an earlier call set and that is declared no more is
     taken away.
 options:
   cluster: {description: Slurm's cluster name., type: str, required: true}
@@ -65,11 +65,11 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    accounting as slurm_policy,
-    accounting_diff as slurm_policy_diff,
+    accounting as slurm_accounting,
+    accounting_diff as slurm_accounting_diff,
 )
 
-# which settings the last call made: only those are ever taken away
+# which settings the last call made: only those are ever removed
 OWNED = os.path.join(node_record.STATE, "slurm_policy.json")
 EMPTY = {"qos": {"normal": {}}, "associations": {"root": {}}, "users": {}}
 NOTHING_TO_DO = ("Nothing new added", "Nothing modified", "didn't affect anything")
@@ -121,9 +121,9 @@ class Sacctmgr:
 
     def state(self, cluster):
         """What Slurm has, in four calls."""
-        columns = {object_type: "format=" + ",".join(names) for object_type, names in slurm_policy.COLUMNS.items()}
+        columns = {object_type: "format=" + ",".join(names) for object_type, names in slurm_accounting.COLUMNS.items()}
         where = ["where", "cluster=" + cluster]
-        return slurm_policy.state(
+        return slurm_accounting.state(
             {
                 "qos": self.show("qos", columns["qos"]),
                 "accounts": self.show("account", columns["accounts"]),
@@ -135,7 +135,7 @@ class Sacctmgr:
 
     def apply(self, changes, cluster):
         """Make the changes; one that Slurm refuses may need another one first, so it is tried again after them."""
-        todo = slurm_policy_diff.commands(changes, cluster)
+        todo = slurm_accounting_diff.commands(changes, cluster)
         while todo:
             refused = []
             for some, words in todo:
@@ -156,16 +156,16 @@ def wanted_state(params):
     policy = params["policy"]
     wanted = {"qos": {}, "associations": {}, "users": {}}
     for qos in policy.get("qos", []):
-        wanted["qos"][qos["name"]] = slurm_policy.settings("qos", qos["settings"])
+        wanted["qos"][qos["name"]] = slurm_accounting.settings("qos", qos["settings"])
     for name in params["accounts"]:
         wanted["associations"].setdefault(name, {})
     for account in policy.get("accounts", []):
-        wanted["associations"][account["name"]] = slurm_policy.settings("associations", account["settings"])
+        wanted["associations"][account["name"]] = slurm_accounting.settings("associations", account["settings"])
     for user in params["users"]:
         wanted["associations"].setdefault("%s/%s" % (user["account"], user["name"]), {})
     for user in policy.get("users", []):
         key = "%s/%s" % (user["account"], user["name"])
-        wanted["associations"][key] = slurm_policy.settings("associations", user["settings"])
+        wanted["associations"][key] = slurm_accounting.settings("associations", user["settings"])
         if user.get("default"):
             wanted["users"][user["name"]] = {"DefaultAccount": user["account"]}
     return wanted
@@ -191,7 +191,7 @@ def read_owned():
 
 
 def save_owned(wanted, besides):
-    """Remember which settings are ours now; `besides` what else may be, while it is not taken away yet."""
+    """Record which settings are managed now; `besides` are obsolete ones that are not removed yet."""
     owned = {
         object_type: {key: set(values) for key, values in settings.items() if values}
         for object_type, settings in wanted.items()
@@ -207,23 +207,23 @@ def save_owned(wanted, besides):
 
 
 def add_names(module, sacctmgr, wanted, bare):
-    """Add the QOS that are missing; their limits follow when slurmctld has told the database its TRES."""
+    """Add the QOS that are missing; their limits follow when slurmctld has sent the database its TRES."""
     present = list(EMPTY["qos"]) if bare else sacctmgr.show("qos", "format=name").splitlines()
     missing = {name: {} for name in wanted["qos"] if name not in present}
-    changes = slurm_policy_diff.difference({"qos": missing}, {}, {})
+    changes = slurm_accounting_diff.difference({"qos": missing}, {}, {})
     if not module.check_mode:
         sacctmgr.apply(changes, "")
-    leave(module, changes, {}, {}, {})
+    finish(module, changes, {}, {}, {})
 
 
-def leave(module, changes, present, foreign, notes):
+def finish(module, changes, present, foreign, notes):
     """End the module with what changed, as sentences, data and diff."""
-    before, after = (slurm_policy_diff.lines(changes, present, after=after) for after in (False, True))
-    rows = [slurm_policy_diff.row(change, present) for change in changes]
+    before, after = (slurm_accounting_diff.lines(changes, present, after=after) for after in (False, True))
+    rows = [slurm_accounting_diff.row(change, present) for change in changes]
     result = {
         "changed": bool(changes),
         "changes": rows,
-        "actions": [slurm_policy_diff.sentence(row) for row in rows],
+        "actions": [slurm_accounting_diff.sentence(row) for row in rows],
         "foreign": foreign,
         "deepops_warnings": list(notes),
     }
@@ -240,7 +240,7 @@ def check_accounts(module, wanted, present):
         needed = key.partition("/")[0] if "/" in key else values.get("ParentName", "root")
         if needed.lower() not in known | {"root"}:
             module.fail_json(
-                msg="%s: there is no account %s" % (slurm_policy_diff.label("associations", key), needed),
+                msg="%s: there is no account %s" % (slurm_accounting_diff.label("associations", key), needed),
                 hint="declare it under `accounts:` in cluster.yml, or in slurm_accounts",
             )
 
@@ -267,7 +267,7 @@ def main():
     # before the first deploy there is nothing to ask
     bare = module.check_mode and (not shutil.which("sacctmgr") or sacctmgr.run("show", "cluster")[0] != 0)
     if bare and os.path.exists(OWNED):
-        leave(module, [], EMPTY, {}, ["slurmdbd does not answer: accounts and limits could not be compared"])
+        finish(module, [], EMPTY, {}, ["slurmdbd does not answer: accounts and limits could not be compared"])
     if module.params["only_names"]:
         add_names(module, sacctmgr, wanted, bare)
     if not bare and not module.check_mode and not cluster_registered(sacctmgr, cluster):
@@ -278,27 +278,27 @@ def main():
         present = dict(present, qos=dict({name: {} for name in wanted["qos"]}, **present["qos"]))
     check_accounts(module, wanted, present)
     owned = read_owned()
-    changes = slurm_policy_diff.difference(wanted, present, owned)
+    changes = slurm_accounting_diff.difference(wanted, present, owned)
     if changes and not module.check_mode:
-        # an interrupted call leaves settings behind that are ours all the same
+        # settings of an interrupted call are managed, too
         save_owned(wanted, owned)
         sacctmgr.apply(changes, cluster)
-        left = slurm_policy_diff.difference(wanted, sacctmgr.state(cluster), owned)
+        left = slurm_accounting_diff.difference(wanted, sacctmgr.state(cluster), owned)
         if left:
-            rows = [slurm_policy_diff.row(change, present) for change in left]
+            rows = [slurm_accounting_diff.row(change, present) for change in left]
             module.fail_json(
-                msg="Slurm has not taken over: %s" % "; ".join(slurm_policy_diff.sentence(row) for row in rows),
+                msg="Slurm has not taken over: %s" % "; ".join(slurm_accounting_diff.sentence(row) for row in rows),
                 hint="try it with sacctmgr on the controller",
             )
     if not module.check_mode:
-        # what was declared once is ours when it is declared again
+        # what was declared once is managed when it is declared again
         obsolete = {
             object_type: {key: names for key, names in settings.items() if key not in wanted[object_type]}
             for object_type, settings in owned.items()
         }
         save_owned(wanted, obsolete)
-    notes = slurm_policy_diff.notes(wanted, present, owned) if module.params["policy"] else []
-    leave(module, changes, present, slurm_policy_diff.foreign(wanted, present), notes)
+    notes = slurm_accounting_diff.notes(wanted, present, owned) if module.params["policy"] else []
+    finish(module, changes, present, slurm_accounting_diff.undeclared(wanted, present), notes)
 
 
 if __name__ == "__main__":

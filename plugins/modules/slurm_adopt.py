@@ -9,9 +9,9 @@ short_description: Replace a hand-made slurm.conf on a controller whose Slurm wa
 description:
   - Does nothing where slurm.conf is deepopsctl's already, or missing.
   - What its lines come to, only slurmctld knows (includes, defaults of its version), so it is asked. Another cluster
-    name, state folder, select or switch plugin would lose all jobs; another count of sockets, cores or threads, or a
+    name, state directory, select or switch plugin would lose all jobs; another count of sockets, cores or threads, or a
     node that is left out, would end the jobs there. Each of these is refused before anything is touched.
-  - The old files are kept beside the new ones. When slurmctld does not come back, they are put back.
+  - The old files are saved next to the new ones, and restored when slurmctld does not start.
 options:
   folder: {description: Where slurm.conf lives., type: path, default: /etc/slurm}
   slurm_conf: {description: Text of slurm.conf., type: str, required: true}
@@ -40,12 +40,12 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke i
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     adoption as slurm_adoption,
-    apply_config as slurm_in_force,
+    apply_config as slurm_apply_config,
     commands as slurm_commands,
-    config_files as slurm_files,
-    detect as slurm_running,
-    parse as slurm_reading,
-    query as slurm_asking,
+    config_files as slurm_config_files,
+    detect as slurm_detect,
+    parse as slurm_parse,
+    query as slurm_query,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.apply_config import UNIT
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
@@ -57,18 +57,18 @@ TAKE = "`deepopsctl takeover` reads what the running cluster has; then deploy ag
 
 def refusals(files, conf):
     """Everything that speaks against it."""
-    worked, shown = slurm_asking.ask("scontrol", "show", "config")
+    worked, shown = slurm_query.run("scontrol", "show", "config")
     if not worked:
         return ["slurmctld does not answer: %s" % " ".join(shown.split())]
     text = files[conf]
     problems = slurm_adoption.lost_settings(slurmtext.config(shown), text)
-    answered, nodes = slurm_asking.ask(*slurm_asking.SHOW_NODES)
-    listed, queue = slurm_asking.ask(*slurm_asking.SHOW_JOBS)
+    answered, nodes = slurm_query.run(*slurm_query.SHOW_NODES)
+    listed, queue = slurm_query.run(*slurm_query.SHOW_JOBS)
     if not (answered and listed):
         return ["slurmctld does not answer: %s" % " ".join((queue if answered else nodes).split())]
     try:
         problems += slurm_adoption.lost_jobs(nodes, queue, text)
-    except slurm_reading.UnreadableError as error:
+    except slurm_parse.UnreadableError as error:
         problems.append(str(error))
     problem = slurm_commands.syntax_error(files)
     return problems + ([problem] if problem else [])
@@ -81,10 +81,10 @@ def install(module, files):
         if content is not None:
             node_files.write(path + SUFFIX, content, (0, 0), 0o644, [])
     # noted on disk: where this is cut off, the next deploy restarts slurmctld
-    slurm_in_force.install(files, Effect.RESTART_SLURMCTLD)
-    error = slurm_in_force.apply(Effect.RESTART_SLURMCTLD, True, START_TIMEOUT_S).error
-    hint = slurm_in_force.put_back(old, Effect.RESTART_SLURMCTLD, START_TIMEOUT_S) if error else ""
-    slurm_in_force.clear_pending()
+    slurm_apply_config.install(files, Effect.RESTART_SLURMCTLD)
+    error = slurm_apply_config.apply(Effect.RESTART_SLURMCTLD, True, START_TIMEOUT_S).error
+    hint = slurm_apply_config.roll_back(old, Effect.RESTART_SLURMCTLD, START_TIMEOUT_S) if error else ""
+    slurm_apply_config.clear_pending()
     if error:
         module.fail_json(
             msg="Slurm did not accept the new configuration: %s" % error,
@@ -93,11 +93,11 @@ def install(module, files):
 
 
 def main():
-    module = AnsibleModule(argument_spec=slurm_files.OPTIONS, supports_check_mode=True)
-    files = slurm_files.files_of(module.params)
-    conf = slurm_files.path_of(module.params, "slurm")
+    module = AnsibleModule(argument_spec=slurm_config_files.OPTIONS, supports_check_mode=True)
+    files = slurm_config_files.files_of(module.params)
+    conf = slurm_config_files.path_of(module.params, "slurm")
     current = node_files.read(conf)
-    if current is None or current.startswith(slurm_running.OURS):
+    if current is None or current.startswith(slurm_detect.OURS):
         module.exit_json(changed=False, actions=[], changes=[])
     problems = refusals(files, conf)
     if problems:

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""The jobs of a burn-in: submit them, look at them, end them."""
+"""The jobs of a burn-in: submit, query and cancel them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ options:
   gres_conf: {description: Text of gres.conf., type: str, required: true}
   cgroup_conf: {description: Text of cgroup.conf., type: str, required: true}
   job_container_conf: {description: Text of job_container.conf; empty for no such file., type: str, default: ""}
-  topology_conf: {description: Text of topology.conf; empty takes ours away., type: str, default: ""}
+  topology_conf: {description: Text of topology.conf; empty removes the managed one., type: str, default: ""}
 author: deepopsctl
 """
 
@@ -71,17 +71,17 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
     record as node_record,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    apply_config as slurm_in_force,
+    apply_config as slurm_apply_config,
     commands as slurm_commands,
-    config_files as slurm_files,
-    detect as slurm_running,
+    config_files as slurm_config_files,
+    detect as slurm_detect,
     effects as slurm_effects,
-    unsafe_changes as slurm_refusals,
+    unsafe_changes as slurm_unsafe_changes,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.apply_config import UNIT
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
@@ -92,10 +92,10 @@ SPEC = {
     "not_yet": {"type": "list", "elements": "str", "default": []},
     "primary": {"type": "bool", "default": True},
     "start_timeout": {"type": "int", "default": 60},
-    **slurm_files.OPTIONS,
+    **slurm_config_files.OPTIONS,
 }
 CONTAINER = "job_container.conf"
-HUNG = "slurmctld did not answer any more when it was told to read its configuration, and was restarted"
+HUNG = "slurmctld stopped answering when it reloaded its configuration, and was restarted"
 
 
 def current_texts(files):
@@ -150,15 +150,15 @@ def unit_entries(actions):
 def converge(module, files, effect, keys):
     """Make it so, or say what would be done; returns what slurmctld needs, and warnings."""
     if not module.params["primary"]:
-        return slurm_in_force.stand_by(files, module.check_mode), []
-    needs = slurm_in_force.would_serve(effect)
+        return slurm_apply_config.stand_by(files, module.check_mode), []
+    needs = slurm_apply_config.would_serve(effect)
     if module.check_mode:
         return needs, []
     first = node_files.read(conf_of(files)) is None
     try:
-        applied = slurm_in_force.serve(files, effect, keys, first, module.params["start_timeout"])
+        applied = slurm_apply_config.serve(files, effect, keys, first, module.params["start_timeout"])
         return [applied.action, *needs[1:]], [HUNG] if applied.hung else []
-    except slurm_in_force.NotAcceptedError as error:
+    except slurm_apply_config.NotAcceptedError as error:
         module.fail_json(msg=str(error), hint=error.hint)
 
 
@@ -170,12 +170,12 @@ def refusals(module, files, current, changes):
         return [("slurm.conf is not valid: %s" % problem, hint)]
     if not current[conf_of(files)] or not module.params["primary"]:
         return []
-    return slurm_refusals.refusals(slurm_refusals.certain(changes, module.params["not_yet"]))
+    return slurm_unsafe_changes.refusals(slurm_unsafe_changes.certain(changes, module.params["not_yet"]))
 
 
 def differences(params, files, current):
-    """What slurm.conf changes, and whether jobs' folders do."""
-    conf, container = conf_of(files), slurm_files.path_of(params, "job_container")
+    """What slurm.conf changes, and whether job directories change."""
+    conf, container = conf_of(files), slurm_config_files.path_of(params, "job_container")
     changes = slurm_effects.changes(current[conf], files[conf]) if current[conf] else []
     if current.get(container) and current[container] != files[container]:
         changes.append(slurm_effects.Change(CONTAINER, "old", "new", Effect.DRAIN_FIRST))
@@ -183,12 +183,12 @@ def differences(params, files, current):
 
 
 def remove_obsolete(noted, params):
-    """Files of ours that nothing reads any more."""
+    """Remove managed files that are obsolete."""
     entries = []
-    unwanted = [name for name in slurm_files.WHERE_GIVEN if not params["%s_conf" % name]]
-    for path in [slurm_files.path_of(params, name) for name in unwanted]:
-        if (node_files.read(path) or b"").startswith(slurm_running.OURS):
-            node_files.take_away(noted, path)
+    unwanted = [name for name in slurm_config_files.WHERE_GIVEN if not params["%s_conf" % name]]
+    for path in [slurm_config_files.path_of(params, name) for name in unwanted]:
+        if (node_files.read(path) or b"").startswith(slurm_detect.OURS):
+            node_files.remove(noted, path)
             entries.append(noted.changes[-1])
     return entries
 
@@ -196,10 +196,10 @@ def remove_obsolete(noted, params):
 def main():
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     params = module.params
-    files = slurm_files.files_of(params)
+    files = slurm_config_files.files_of(params)
     current = current_texts(files)
     dry, conf = module.check_mode or params["verify"], current[conf_of(files)]
-    if dry and conf and not conf.encode().startswith(slurm_running.OURS):
+    if dry and conf and not conf.encode().startswith(slurm_detect.OURS):
         # a person's, with lines that only slurmctld can add up: slurm_adopt says what becomes of it
         module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=[], diff=[])
     differing = differences(params, files, current)
@@ -210,11 +210,11 @@ def main():
     if params["verify"]:
         module.exit_json(changed=False, effect="none", keys=[], changes=[])
     effect, keys = required_effect(files, current, differing)
-    effect = slurm_in_force.with_pending(effect)
+    effect = slurm_apply_config.with_pending(effect)
     noted = node_changes.Noted(module.check_mode)
     note_files(noted, files)
     entries = noted.changes + key_entries(differing)
-    with node_failure.fail_on_error(module.fail_json, "the old configuration is still in force: %s"):
+    with node_errors.fail_on_error(module.fail_json, "the old configuration is still in force: %s"):
         needs, warnings = converge(module, files, effect, keys)
         entries += unit_entries(needs)
     entries += remove_obsolete(noted, params)

@@ -44,73 +44,73 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke i
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import readiness as slurm
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import readiness as slurm_readiness
 
 CONTROLLER, ACCOUNTING = "slurmctld.service", "slurmdbd.service"
 
 
 class Observation:
-    """What one look at the controller found."""
+    """The state of the controller at one query."""
 
     def __init__(self):
         self.problems = []
         self.version = ""
         self.nodes = {}
 
-    def found(self, where, sentence):
+    def add_problem(self, where, sentence):
         if sentence:
             self.problems.append("%s: %s" % (where, sentence))
 
 
 def observe(wanted, cluster):
     """One look; the later questions make no sense while slurmctld does not answer."""
-    seen = Observation()
-    status, output = slurm.run(["scontrol", "show", "config"])
+    observation = Observation()
+    status, output = slurm_readiness.run(["scontrol", "show", "config"])
     if status:
-        seen.found("slurmctld", "does not answer: %s" % slurm.last_line(output))
-        return seen
+        observation.add_problem("slurmctld", "does not answer: %s" % slurm_readiness.last_line(output))
+        return observation
     config = slurmtext.config(output)
-    seen.version = config.get("SLURM_VERSION", "")
+    observation.version = config.get("SLURM_VERSION", "")
     if config.get("HASH_VAL", "Match").startswith("Different"):
-        seen.found("slurmctld", "runs another slurm.conf than the one that is installed")
-    check_versions(seen)
+        observation.add_problem("slurmctld", "runs another slurm.conf than the one that is installed")
+    check_versions(observation)
     if cluster:
-        seen.found("slurmdbd", accounting_problem(cluster))
-    status, output = slurm.run(["scontrol", "--oneliner", "show", "node"])
-    seen.nodes = slurm.parse_nodes(output)
+        observation.add_problem("slurmdbd", accounting_problem(cluster))
+    status, output = slurm_readiness.run(["scontrol", "--oneliner", "show", "node"])
+    observation.nodes = slurm_readiness.parse_nodes(output)
     for name in wanted:
-        if name not in seen.nodes:
-            seen.found(name, "not in slurm.conf")
-        elif seen.nodes[name].bad:
-            seen.found(name, seen.nodes[name].sentence())
-    return seen
+        if name not in observation.nodes:
+            observation.add_problem(name, "not in slurm.conf")
+        elif observation.nodes[name].bad:
+            observation.add_problem(name, observation.nodes[name].sentence())
+    return observation
 
 
-def check_versions(seen):
+def check_versions(observation):
     """The daemons of this machine against their packages."""
     installed = node_packages.installed(["slurmctld", "slurmdbd"])
-    for unit, running_version in ((CONTROLLER, seen.version), (ACCOUNTING, "")):
+    for unit, running_version in ((CONTROLLER, observation.version), (ACCOUNTING, "")):
         name = unit.partition(".")[0]
-        pid = node_units.main_pid(unit)
+        pid = node_services.main_pid(unit)
         package = installed.get(name, "")
         if pid and package:
-            # slurmdbd does not tell its version; whether its program was replaced, the kernel does
-            running = running_version or slurm.upstream(package)
-            replaced = node_units.runs_a_replaced_program(pid)
-            problem = slurm.version_sentence(name, running, package, replaced)
+            # slurmdbd does not report its version; whether its program was replaced, the kernel does
+            running = running_version or slurm_readiness.upstream(package)
+            replaced = node_services.runs_a_replaced_program(pid)
+            problem = slurm_readiness.version_sentence(name, running, package, replaced)
             if problem:
-                seen.problems.append(problem)
+                observation.problems.append(problem)
 
 
 def accounting_problem(cluster):
     """Why jobs of this cluster would not be accounted; '' when they are."""
-    status, output = slurm.run(
+    status, output = slurm_readiness.run(
         ["sacctmgr", "-nP", "show", "cluster", "where", "cluster=%s" % cluster, "format=cluster,controlport"]
     )
     if status:
-        return "does not answer: %s" % slurm.last_line(output)
+        return "does not answer: %s" % slurm_readiness.last_line(output)
     rows = [line.split("|") for line in output.splitlines() if line]
     if not rows:
         return "does not know the cluster %s" % cluster
@@ -121,10 +121,10 @@ def return_to_service(names):
     """Nodes that Slurm took out because they restarted; it is known now that they are well. Returns what was done."""
     if not names:
         return []
-    status, _output = slurm.run(["scontrol", "update", "nodename=%s" % ",".join(names), "state=resume"])
+    status, _output = slurm_readiness.run(["scontrol", "update", "nodename=%s" % ",".join(names), "state=resume"])
     if status:
         return []
-    return [{"kind": "node", "name": name, "action": "resume", "detail": slurm.REBOOTED} for name in names]
+    return [{"kind": "node", "name": name, "action": "resume", "detail": slurm_readiness.REBOOTED} for name in names]
 
 
 def main():
@@ -144,29 +144,33 @@ def main():
     deadline = time.monotonic() + module.params["timeout"]
     changes = []
     while True:
-        seen = observe(wanted, cluster)
-        changes += return_to_service([name for name in wanted if name in seen.nodes and seen.nodes[name].rebooted])
-        if not seen.problems:
+        observation = observe(wanted, cluster)
+        changes += return_to_service(
+            [name for name in wanted if name in observation.nodes and observation.nodes[name].rebooted]
+        )
+        if not observation.problems:
             break
         if time.monotonic() > deadline:
-            fail(module, seen, changes)
+            fail(module, observation, changes)
         time.sleep(0.5)
     module.exit_json(
         changed=bool(changes),
         actions=["%s %s: %s" % (change["action"], change["name"], change["detail"]) for change in changes],
-        states={name: seen.nodes[name].state for name in wanted},
-        version=seen.version,
-        credential=slurm.credential(),
+        states={name: observation.nodes[name].state for name in wanted},
+        version=observation.version,
+        credential=slurm_readiness.credential(),
         changes=changes,
-        deepops_warnings=warnings(wanted, seen),
+        deepops_warnings=warnings(wanted, observation),
     )
 
 
-def warnings(wanted, seen):
-    """Nodes that somebody set down on purpose: not ours to touch, and not to be forgotten."""
-    down = [name for name in wanted if seen.nodes[name].state.startswith("DOWN") and not seen.nodes[name].bad]
+def warnings(wanted, observation):
+    """Warn of nodes that somebody set down on purpose: they stay as they are."""
+    down = [
+        name for name in wanted if observation.nodes[name].state.startswith("DOWN") and not observation.nodes[name].bad
+    ]
     return [
-        "%s stays down: %s set it so (%s)" % (name, seen.nodes[name].reason_user, seen.nodes[name].reason)
+        "%s stays down: %s set it so (%s)" % (name, observation.nodes[name].reason_user, observation.nodes[name].reason)
         for name in down
     ]
 
@@ -178,25 +182,27 @@ def hanging(problems):
         for unit in (CONTROLLER, ACCOUNTING)
         if any(problem.startswith("%s: does not answer" % unit.partition(".")[0]) for problem in problems)
     ]
-    facts = node_units.show(silent) if silent else {}
+    facts = node_services.show(silent) if silent else {}
     return [unit.partition(".")[0] for unit in silent if facts[unit].get("ActiveState") == "active"]
 
 
-def fail(module, seen, changes):
+def fail(module, observation, changes):
     node_record.save(module.params["component"], module.params["step"], "", {})
-    nodes = [name for name in module.params["nodes"] if any(text.startswith(name + ":") for text in seen.problems)]
+    nodes = [
+        name for name in module.params["nodes"] if any(text.startswith(name + ":") for text in observation.problems)
+    ]
     where = "`journalctl -u slurmd` on %s" % ", ".join(nodes[:5]) if nodes else "`journalctl -u slurmctld -u slurmdbd`"
-    stale = any("still runs" in problem for problem in seen.problems)
+    stale = any("still runs" in problem for problem in observation.problems)
     hint = "restart what still runs the old program with systemctl (jobs go on), then deploy again" if stale else ""
-    hung = hanging(seen.problems)
+    hung = hanging(observation.problems)
     if hung:
         restart = "it runs and says nothing: `systemctl restart %s` there (jobs go on), then deploy again" % " ".join(
             hung
         )
         hint = "%s; see %s" % (restart, where)
     module.fail_json(
-        msg="after %d s: %s" % (module.params["timeout"], "; ".join(seen.problems)),
-        hint=hint or "see %s; the next deploy looks at it again" % where,
+        msg="after %d s: %s" % (module.params["timeout"], "; ".join(observation.problems)),
+        hint=hint or "see %s; the next deploy checks it again" % where,
         changed=bool(changes),
         changes=changes,
     )

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Take nodes out of Slurm's service, or give back those that deepopsctl took."""
+"""Drain nodes, or resume those that deepopsctl drained."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    drain as slurm_draining,
-    query as slurm_asking,
+    drain as slurm_drain,
+    query as slurm_query,
 )
 
 
 def update(names, wanted, reason):
-    """Tell slurmctld; whether to try again, and what it said where it refused."""
+    """Update slurmctld: (whether to try again, error text where it refused)."""
     words = ["nodename=%s" % ",".join(names), "state=%s" % wanted]
     words += ["reason=%s" % reason] if wanted == "drain" else []
-    worked, output = slurm_asking.ask("scontrol", "update", *words)
+    worked, output = slurm_query.run("scontrol", "update", *words)
     return worked is False, "" if worked else " ".join(output.split()) or "scontrol update failed"
 
 
 def answering(module):
-    """What Slurm says now."""
-    report = slurm_asking.report(module.params["wait"])
+    """Slurm's current state."""
+    report = slurm_query.report(module.params["wait"])
     if not report["controller_up"]:
         module.fail_json(
             msg="slurmctld does not answer: %s" % report["error"],
@@ -66,7 +66,7 @@ def decide_and_update(module, reason):
     wanted = params["state"]
     while True:
         known = {node["name"]: node for node in answering(module)["nodes"]}
-        decisions = slurm_draining.decide(wanted, params["nodes"], known, reason, params["refusals"])
+        decisions = slurm_drain.decide(wanted, params["nodes"], known, reason, params["refusals"])
         names = [entry["name"] for entry in decisions if entry["action"] == wanted]
         if module.check_mode or not names:
             return decisions, names
@@ -91,9 +91,9 @@ def main():
         supports_check_mode=True,
     )
     wanted = module.params["state"]
-    reason = slurm_draining.our_reason(module.params["reason"])
+    reason = slurm_drain.our_reason(module.params["reason"])
     decisions, names = decide_and_update(module, reason)
-    after = slurm_asking.report(module.params["wait"])
+    after = slurm_query.report(module.params["wait"])
     detail = reason if wanted == "drain" else ""
     module.exit_json(
         changed=bool(names),

@@ -11,7 +11,7 @@ description:
     as it has GPUs (and one without) try what they can open, then one job with all of them measures (gpucheck).
   - Nothing is copied to the nodes. What has no free GPU now is skipped; no job of anybody is touched. Whatever is left
     of our own is cancelled at the end, and when whoever started this is gone.
-  - An action plugin of the same name brings O(program) and O(declared), and takes O(nodes).
+  - An action plugin of the same name sets O(program) and O(declared), and consumes O(nodes).
   - The module does not fail because a check fails. Measurements are judged on the control machine.
 options:
   cluster: {description: The cluster's name., type: str, required: true}
@@ -57,7 +57,7 @@ SPEC = {
 }
 
 
-def tried(params: Dict[str, Any]) -> Dict[str, Any]:
+def run_checks(params: Dict[str, Any]) -> Dict[str, Any]:
     """The whole suite, and each node's result."""
     known = inputs.declared(params["declared"])
     selected = inputs.Inputs(
@@ -78,7 +78,7 @@ def tried(params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def main() -> None:
-    suite_module.run_suite_module(SPEC, tried)
+    suite_module.run_suite_module(SPEC, run_checks)
 
 
 if __name__ == "__main__":

@@ -44,11 +44,11 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    drain as slurm_draining,
-    query as slurm_asking,
+    drain as slurm_drain,
+    query as slurm_query,
 )
 
-OURS = slurm_draining.PREFIX + "node "
+OURS = slurm_drain.PREFIX + "node "
 RESERVATION = "deepopsctl-trial"
 # slurmctld may not answer for moments after a restart
 PATIENCE_S = 60
@@ -59,14 +59,14 @@ TRANSIENT = re.compile(r"unable to contact|connect|timed out|did not answer|try 
 
 
 class RefusedError(Exception):
-    """Slurm said no; the text is Slurm's."""
+    """Slurm refused; the text is Slurm's."""
 
 
 def run(*words):
     """One scontrol or scancel, tried again while slurmctld does not answer."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        worked, output = slurm_asking.ask(*words)
+        worked, output = slurm_query.run(*words)
         if worked:
             return output
         output = " ".join(output.split())
@@ -76,8 +76,8 @@ def run(*words):
 
 
 def query():
-    """What Slurm says now."""
-    report = slurm_asking.report(PATIENCE_S)
+    """Slurm's current state."""
+    report = slurm_query.report(PATIENCE_S)
     if not report["controller_up"]:
         raise RefusedError("slurmctld does not answer: %s" % report["error"])
     return report
@@ -109,7 +109,7 @@ def change(names, action, detail=""):
 
 def drain(names, reason):
     """Drain those that nobody else drained."""
-    text = slurm_draining.our_reason(reason)
+    text = slurm_drain.our_reason(reason)
     nodes = known(query(), names).values()
     drained = {node["name"] for node in nodes if "DRAIN" in node["state"]}
     todo = sorted(
@@ -124,7 +124,7 @@ def drain(names, reason):
 
 def reserved():
     """The nodes on trial."""
-    worked, shown = slurm_asking.ask("scontrol", "--oneliner", "show", "reservation", RESERVATION)
+    worked, shown = slurm_query.run("scontrol", "--oneliner", "show", "reservation", RESERVATION)
     nodes = re.search(r" Nodes=(\S+)", shown) if worked else None
     if not nodes or nodes.group(1) == "(null)":
         return []
@@ -150,9 +150,7 @@ def release(names):
     words = ["update", "reservationname=" + RESERVATION, "nodes=" + ",".join(left)]
     deadline = time.monotonic() + PATIENCE_S
     while before & set(names):
-        worked, output = slurm_asking.ask(
-            "scontrol", *(words if left else ["delete", "reservationname=" + RESERVATION])
-        )
+        worked, output = slurm_query.run("scontrol", *(words if left else ["delete", "reservationname=" + RESERVATION]))
         if worked:
             break
         # the last job of a validation may still be completing
@@ -181,7 +179,7 @@ def hold(names, user):
     out = sorted(node["name"] for node in nodes.values() if is_out(node))
     if out:
         # one that never registered is refused, with its drain gone all the same
-        slurm_asking.ask("scontrol", "update", "nodename=" + ",".join(out), "state=resume")
+        slurm_query.run("scontrol", "update", "nodename=" + ",".join(out), "state=resume")
     return changes + change(out, "resume")
 
 

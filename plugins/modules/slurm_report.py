@@ -27,12 +27,12 @@ deepops:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_asking
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_query
 
 
 def main():
     module = AnsibleModule(argument_spec={"wait": {"type": "int", "default": 0}}, supports_check_mode=True)
-    module.exit_json(changed=False, deepops={"slurm": slurm_asking.report(module.params["wait"])})
+    module.exit_json(changed=False, deepops={"slurm": slurm_query.report(module.params["wait"])})
 
 
 if __name__ == "__main__":

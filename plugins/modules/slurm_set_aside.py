@@ -7,10 +7,10 @@ DOCUMENTATION = r"""
 module: slurm_set_aside
 short_description: Set aside the Slurm configuration of before a take-over
 description:
-  - Every file that deepopsctl did not write is kept beside itself, with a suffix. Where nothing replaces it
+  - Every file that deepopsctl did not write is renamed with a suffix. Where nothing replaces it
     (a compute node, which fetches its configuration) it goes out of the way; Slurm's commands would read it.
 options:
-  folder: {description: Slurm's configuration folder., type: path, default: /etc/slurm}
+  folder: {description: Slurm's configuration directory., type: path, default: /etc/slurm}
   replaced: {description: Whether deepopsctl writes these files itself on this node., type: bool, required: true}
 author: deepopsctl
 """
@@ -30,17 +30,17 @@ import stat
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import detect as slurm_running
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import detect as slurm_detect
 
 NAMES = ("slurm.conf", "gres.conf", "cgroup.conf", "plugstack.conf", "slurmdbd.conf")
 SUFFIX = ".before-deepopsctl"
 
 
-def theirs(directory):
+def unmanaged(directory):
     """Paths of files that deepopsctl did not write."""
     paths = [os.path.join(directory, name) for name in NAMES]
     contents = [(path, node_files.read(path)) for path in paths]
-    return [path for path, content in contents if content is not None and not content.startswith(slurm_running.OURS)]
+    return [path for path, content in contents if content is not None and not content.startswith(slurm_detect.OURS)]
 
 
 def set_aside(path, replaced):
@@ -64,7 +64,7 @@ def main():
     replaced = module.params["replaced"]
     paths = [
         path
-        for path in theirs(module.params["folder"])
+        for path in unmanaged(module.params["folder"])
         if not replaced or node_files.read(path) != node_files.read(path + SUFFIX)
     ]
     if not module.check_mode:

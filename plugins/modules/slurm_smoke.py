@@ -21,7 +21,7 @@ options:
   reports: {description: What M(deepopsctl.cluster.node_smoke) returned as RV(report), by node., type: dict, default:
     {}}
   job_directories:
-    description: The inventory's C(slurm_job_directories); empty where jobs have no folders of their own.
+    description: The inventory's C(slurm_job_directories); empty where jobs have no directories of their own.
     type: dict
     default: {}
   queue_timeout: {description: Seconds a job may wait for resources., type: int, default: 20}
@@ -78,7 +78,7 @@ def expand(names: str) -> list[str]:
     return command.run(["scontrol", "show", "hostnames", names]).out.split()
 
 
-def tried(params: Dict[str, Any]) -> Dict[str, Any]:
+def run_checks(params: Dict[str, Any]) -> Dict[str, Any]:
     """The whole suite."""
     wanted = expected.nodes(params["nodes"], params["hardware"], expand)
     known = [node.name for node in wanted.values() if node.cpus] or list(wanted)
@@ -97,7 +97,7 @@ def tried(params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def main() -> None:
-    suite_module.run_suite_module(SPEC, tried)
+    suite_module.run_suite_module(SPEC, run_checks)
 
 
 if __name__ == "__main__":

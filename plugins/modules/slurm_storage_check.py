@@ -69,7 +69,7 @@ SPEC = {
 }
 
 
-def tried(params: Dict[str, Any]) -> Dict[str, Any]:
+def run_checks(params: Dict[str, Any]) -> Dict[str, Any]:
     """The whole suite."""
     selected = suite.Inputs(
         cluster=params["cluster"],
@@ -86,17 +86,17 @@ def tried(params: Dict[str, Any]) -> Dict[str, Any]:
     # where file systems may be slow, machines are
     agents = agent_pool.AgentPool(jobs, max(agent_pool.STARTING_S, 2 * params["timeout"]))
 
-    def leave() -> None:
+    def finish() -> None:
         # agents whose input ends remove what they made; whoever does not, goes with its job
         agents.stop()
         jobs.close()
 
-    hangup.watch(leave)
+    hangup.watch(finish)
     return {"checks": suite.run(selected, jobs, agents)}
 
 
 def main() -> None:
-    suite_module.run_suite_module(SPEC, tried)
+    suite_module.run_suite_module(SPEC, run_checks)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_takeover
-short_description: Read keys, ids, state folder and accounting database of a running Slurm
+short_description: Read keys, ids, state directory and accounting database of a running Slurm
 description:
   - Only reads. Its action plugin runs it and writes what was found into a private file on the control machine.
   - Secrets are read in a second call, which must have C(no_log). Ansible prints whatever a module returns at C(-vvv)
@@ -13,7 +13,7 @@ description:
 options:
   component: {description: Component whose records mark a node as deployed by deepopsctl., type: str, required: true}
   controller: {description: Whether to ask slurmctld, which runs here., type: bool, default: false}
-  folder: {description: Private folder on the control machine for what was found., type: path, required: true}
+  folder: {description: Private directory on the control machine for the results., type: path, required: true}
   secrets:
     description: Read these secrets and nothing else; they are added to what an earlier call wrote.
     type: list
@@ -54,8 +54,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    detect as slurm_running,
-    query as slurm_asking,
+    detect as slurm_detect,
+    query as slurm_query,
 )
 
 # what deepopsctl writes itself, and what other files on the nodes would be lost to sight
@@ -74,7 +74,7 @@ def ids():
 
 
 def owned_by_package(program):
-    """Whether a package brought the program."""
+    """Whether the program belongs to a package."""
     done = subprocess.run(
         ["dpkg-query", "--search", os.path.realpath(program)],
         stdout=subprocess.DEVNULL,
@@ -101,14 +101,14 @@ def unit_paths(names):
 
 def config():
     """slurmctld's settings as they are in force, without passwords; {} where it does not answer."""
-    worked, shown = slurm_asking.ask("scontrol", "show", "config")
+    worked, shown = slurm_query.run("scontrol", "show", "config")
     values = slurmtext.config(shown) if worked else {}
     return {key: value for key, value in values.items() if not key.lower().endswith("pass") and " " not in key}
 
 
 def nodes():
     """Hardware of the nodes as slurmctld counts it: with other numbers it would end their jobs."""
-    worked, shown = slurm_asking.ask(*slurm_asking.SHOW_NODES)
+    worked, shown = slurm_query.run(*slurm_query.SHOW_NODES)
     keys = {"cpus": "CPUTot", "boards": "Boards", "sockets": "Sockets", "cores_per_socket": "CoresPerSocket"}
     keys.update(threads_per_core="ThreadsPerCore", memory_mb="RealMemory")
     shapes = {}
@@ -123,18 +123,18 @@ def nodes():
 
 def slurmd_report():
     """The first line of `slurmd -C`, '' without slurmd."""
-    worked, shown = slurm_asking.ask("slurmd", "-C")
+    worked, shown = slurm_query.run("slurmd", "-C")
     return shown.splitlines()[0] if worked and shown else ""
 
 
 def jobs():
     """How many jobs run."""
-    worked, shown = slurm_asking.ask("squeue", "--noheader", "--all", "--states=R,CG,S", "--format=%A")
+    worked, shown = slurm_query.run("squeue", "--noheader", "--all", "--states=R,CG,S", "--format=%A")
     return len(set(shown.split())) if worked else 0
 
 
 def other_files(directory):
-    """Files with settings that deepopsctl does not have; Debian's plugstack.conf only includes an empty folder."""
+    """Files with settings that deepopsctl does not have; Debian's plugstack.conf only includes an empty directory."""
     names = []
     for name in BESIDE if directory else ():
         text = (node_files.read(os.path.join(directory, name)) or b"").decode(errors="replace")
@@ -146,8 +146,8 @@ def other_files(directory):
 
 def database():
     """(slurmdbd.conf without its password, the password)."""
-    path, content = slurm_running.first_file("slurmdbd.conf")
-    values = slurm_running.settings(content)
+    path, content = slurm_detect.first_file("slurmdbd.conf")
+    values = slurm_detect.settings(content)
     password = values.pop("storagepass", "")
     public = {key: value for key, value in values.items() if not re.search("pass|key", key)}
     return (dict(public, path=path) if path else {}), password
@@ -157,7 +157,7 @@ def read_secrets(names):
     """{name: secret} of those asked for."""
     secrets = {}
     if "munge_key" in names:
-        secrets["munge_key"] = base64.b64encode(node_files.read(slurm_running.MUNGE_KEY) or b"").decode()
+        secrets["munge_key"] = base64.b64encode(node_files.read(slurm_detect.MUNGE_KEY) or b"").decode()
     if "slurm_dbd_password" in names:
         secrets["slurm_dbd_password"] = database()[1]
     return secrets
@@ -182,17 +182,17 @@ def main():
     )
     if module.params["secrets"]:
         module.exit_json(changed=False, secrets=read_secrets(module.params["secrets"]))
-    running = slurm_running.daemons()
-    path, _content = slurm_running.first_file("slurm.conf")
+    running = slurm_detect.daemons()
+    path, _content = slurm_detect.first_file("slurm.conf")
     asked = module.params["controller"] and "slurmctld" in running
     module.exit_json(
         changed=False,
         daemons=running,
         packaged={name: owned_by_package(program) for name, program in running.items()},
         units=unit_paths(sorted(running)),
-        deployed=slurm_running.deployed(module.params["component"]),
+        deployed=slurm_detect.deployed(module.params["component"]),
         ids=ids(),
-        munge_key_hash=slurm_running.munge_key_hash(),
+        munge_key_hash=slurm_detect.munge_key_hash(),
         slurm_conf=path,
         beside=other_files(os.path.dirname(path)),
         database=database()[0],

@@ -13,7 +13,7 @@ description:
   - With I(state=held), which comes after their installation, holds the packages and the kernel together, and refuses
     a kernel that the module is missing for.
   - With I(state=asked), which comes after the mounts, runs commands that only look, and warns of those that fail.
-  - What an earlier call set up for a client that is wanted no more is taken away.
+  - What an earlier call set up for a client that is not wanted any more is removed.
 options:
   component: {description: Component this step belongs to., type: str, required: true}
   step: {description: Name of the step., type: str, required: true}
@@ -33,7 +33,7 @@ options:
       name: {description: "C(lustre) or C(beegfs).", type: str, required: true}
       version: {description: "Release that the packages are of; C(8.3) is any 8.3.x.", type: str, required: true}
       packages: {description: Their names., type: list, elements: str, required: true}
-      modules: {description: Kernel modules that they bring., type: list, elements: str, default: []}
+      modules: {description: Kernel modules that they contain., type: list, elements: str, default: []}
       builds: {description: Whether those are compiled on the node., type: bool, default: true}
       repository: {description: "Its C(url), C(suite), C(components), C(key) and C(fingerprint).", type: dict}
       archives: {description: "Packages by C(url), each with its C(sha256).", type: list, elements: dict, default: []}
@@ -72,18 +72,18 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    apt_repository as apt_source,
+    apt_repository as node_apt_repository,
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     kernel as node_kernel,
-    ownership as node_owned,
+    ownership as node_ownership,
     packages_apt as node_packages,
     record as node_record,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import client_sources as storage_sources
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import client_sources as storage_client_sources
 
 KNOWN = ("lustre", "beegfs")
-# of what the holds are ours: kept apart from the steps, which are two
+# the record of managed holds: apart from the two steps
 HOLDS = "client_holds"
 # a server that has not answered by then is worth a word
 ANSWER_S = 60
@@ -102,15 +102,15 @@ class Step:
         self.noted = node_changes.Noted(module.check_mode)
         self.release = node_kernel.running()
 
-    def ours(self):
-        return node_owned.load(self.wanted["component"], HOLDS)["packages"]
+    def managed_packages(self):
+        return node_ownership.load(self.wanted["component"], HOLDS)["packages"]
 
     def remember(self, names):
         if not self.noted.dry:
-            node_owned.save(self.wanted["component"], HOLDS, {"packages": sorted(names), "files": []})
+            node_ownership.save(self.wanted["component"], HOLDS, {"packages": sorted(names), "files": []})
 
 
-def make_ready(step):
+def prepare(step):
     """Everything that comes before the installation; returns the packages with their versions."""
     component, name = step.wanted["component"], step.wanted["step"]
     if step.clients and not step.noted.dry and not node_record.load(component, name):
@@ -142,8 +142,8 @@ def ensure_source(step, name, client):
     repository, archives = (client["repository"], client["archives"]) if client else (None, [])
     before = len(step.noted.changes)
     try:
-        storage_sources.ensure(step.noted, name, repository, archives, step.wanted["lock_wait"])
-    except (apt_source.SourceError, storage_sources.ArchiveError) as error:
+        storage_client_sources.ensure(step.noted, name, repository, archives, step.wanted["lock_wait"])
+    except (node_apt_repository.SourceError, storage_client_sources.ArchiveError) as error:
         step.left_out[name] = error
         # it was put back
         del step.noted.changes[before:]
@@ -175,9 +175,11 @@ def label(client):
 def choose_versions(step, client):
     """{package: version} of one client; fails where the sources do not have them."""
     available = node_packages.versions(client["packages"])
-    versions = {name: storage_sources.choose(available.get(name, []), client["version"]) for name in client["packages"]}
+    versions = {
+        name: storage_client_sources.choose(available.get(name, []), client["version"]) for name in client["packages"]
+    }
     missing = [name for name, version in versions.items() if not version]
-    if not missing or (step.noted.dry and not storage_sources.paths(client["name"])):
+    if not missing or (step.noted.dry and not storage_client_sources.paths(client["name"])):
         # a plan comes before the source
         return versions
     raise node_kernel.KernelError(*why_missing(step, client, missing[0], available.get(missing[0], [])))
@@ -197,8 +199,8 @@ def why_missing(step, client, name, versions):
 
 
 def release(step, packages):
-    """Let go of what is ours and will be changed or removed; the second call takes hold again."""
-    managed = step.ours()
+    """Unhold managed packages that will be changed or removed; the second call holds them again."""
+    managed = step.managed_packages()
     present = node_packages.installed(managed)
     stays = [name for name in packages if present.get(name) and packages[name] in ("", present[name])]
     kernel = node_kernel.installed() if step.clients else []
@@ -213,7 +215,7 @@ def release(step, packages):
     step.remember([name for name in managed if name not in changing])
 
 
-def keep_together(step):
+def hold_together(step):
     """Everything that comes after the installation; returns what is held."""
     names = [name for client in step.clients for name in client["packages"]]
     present = node_packages.installed(names)
@@ -222,7 +224,7 @@ def keep_together(step):
     held = node_packages.held()
     free = [name for name in wanted if name not in held]
     # before it happens, so that a cut-off run leaves no hold that nobody knows of
-    step.remember(set(step.ours()) | set(free))
+    step.remember(set(step.managed_packages()) | set(free))
     for name in free:
         step.noted.did("hold", name, "hold")
     if free and not step.noted.dry:
@@ -247,19 +249,19 @@ def warn_of_another(step, client, name):
         step.module.warn(words % (label(client), name, loaded, available))
 
 
-def ask(step):
+def run_checks(step):
     """Warn of each command that says that a server does not answer."""
     for name, commands in step.wanted["checks"].items():
         for argv in commands:
-            problem = trouble_of(argv)
+            problem = error_of(argv)
             if problem:
                 step.module.warn("storage %s: `%s` fails: %s" % (name, " ".join(argv), problem))
 
 
-def trouble_of(argv):
+def error_of(argv):
     """What a command says that fails; '' for one that does not."""
     try:
-        worked, output = node_failure.run_command(argv, ANSWER_S)
+        worked, output = node_errors.run_command(argv, ANSWER_S)
     except OSError as error:
         return str(error)
     return "" if worked else output[-300:] or "it does not say why"
@@ -272,10 +274,10 @@ def save(step, held):
         node_record.begin(step.wanted["component"], step.wanted["step"])
         return
     names = [name for client in step.clients for name in client["packages"]]
-    files = [path for client in step.clients for path in storage_sources.paths(client["name"])]
+    files = [path for client in step.clients for path in storage_client_sources.paths(client["name"])]
     files += ["/proc/sys/kernel/osrelease"] if step.clients else []
     items = dict(node_record.items(node_packages.installed(names), files), held=sorted(held))
-    # without clients there is nothing to compare, and nothing to take away again
+    # without clients there is nothing to compare, and nothing to remove
     digest = step.wanted["digest"] if step.clients else ""
     node_record.save(step.wanted["component"], step.wanted["step"], digest, items)
 
@@ -304,13 +306,13 @@ def main():
     os.umask(0o022)
     step = Step(module)
     packages = {}
-    with node_failure.fail_on_error(module.fail_json):
+    with node_errors.fail_on_error(module.fail_json):
         if module.params["state"] == "ready":
-            packages = make_ready(step)
+            packages = prepare(step)
         elif module.params["state"] == "asked":
-            ask(step)
+            run_checks(step)
         else:
-            held = keep_together(step)
+            held = hold_together(step)
             if not module.check_mode:
                 save(step, held)
     noted = step.noted

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: storage_quota
-short_description: Set limits of users or projects on exported folders
+short_description: Set limits of users or projects on exported directories
 description:
   - Refuses, before anything is touched, a file system that can't have the quotas; says what to do. Nothing is ever
     unmounted here. Where ext4 counts already, limits are made to hold now, and from boot on by a word in C(/etc/fstab).
   - Sets what differs, and takes back limits that an earlier call set and this one does not want. Limits that somebody
     else set are left alone, but those of accounts that the default is for.
-  - Projects get their number on everything in their folder, and lines of their own in C(/etc/projects) and
+  - Projects get their number on everything in their directory, and lines of their own in C(/etc/projects) and
     C(/etc/projid).
 options:
   component: {description: Component this step belongs to., type: str, required: true}
@@ -49,30 +49,30 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
     packages_apt as node_packages,
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota as quota_setting
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota as storage_quota
 
 PACKAGES = ("quota", "rpcbind")
 DISTRIBUTIONS = "quotarpc.service"
 UNIT = "deepopsctl-rquotad.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
-# an emulated machine beside other work was seen to take more than a minute
+# an emulated host under load was seen to take more than a minute
 PATIENCE_S = 180
 
 
 def systemctl(*words):
     status, output = slurm_commands.run(["systemctl", *words], PATIENCE_S)
     if status:
-        raise node_failure.HintedError("systemctl %s: %s" % (" ".join(words), output), "see `journalctl -u %s`" % UNIT)
+        raise node_errors.HintedError("systemctl %s: %s" % (" ".join(words), output), "see `journalctl -u %s`" % UNIT)
 
 
-def answer(params, noted):
+def serve_rquota(params, noted):
     """Let other nodes ask for limits of users."""
     install_missing(params["lock_wait"], noted)
     content = params["rquotad"].encode("utf-8")
@@ -80,8 +80,8 @@ def answer(params, noted):
         # what is cut off before the restart is not forgotten
         node_record.mark_pending(UNIT, UNIT_FILE)
     changed = bool(node_files.ensure(noted, UNIT_FILE, content)) or node_record.is_pending(UNIT)
-    shown = node_units.show([DISTRIBUTIONS, UNIT])
-    theirs = node_units.is_active(shown[DISTRIBUTIONS]) or node_units.is_enabled(shown[DISTRIBUTIONS])
+    shown = node_services.show([DISTRIBUTIONS, UNIT])
+    theirs = node_services.is_active(shown[DISTRIBUTIONS]) or node_services.is_enabled(shown[DISTRIBUTIONS])
     if theirs:
         noted.did("unit", DISTRIBUTIONS, "stop")
     running = shown[UNIT].get("ActiveState") == "active"
@@ -94,7 +94,7 @@ def answer(params, noted):
         systemctl("disable", "--now", "--quiet", DISTRIBUTIONS)
     if changed:
         systemctl("daemon-reload")
-    if changed or not node_units.is_enabled(shown[UNIT]):
+    if changed or not node_services.is_enabled(shown[UNIT]):
         systemctl("enable", "--quiet", UNIT)
     if changed or not running:
         systemctl("restart", UNIT)
@@ -111,30 +111,30 @@ def install_missing(wait, noted):
     try:
         node_packages.install(names, wait)
     except node_packages.PackageError as error:
-        raise node_failure.HintedError("cannot install %s: %s" % (" ".join(names), error), error.hint) from error
+        raise node_errors.HintedError("cannot install %s: %s" % (" ".join(names), error), error.hint) from error
 
 
-def stop_answering(noted):
+def stop_rquota(noted):
     """Take the unit away again."""
     if not os.path.exists(UNIT_FILE):
         return
     noted.did("unit", UNIT, "stop")
     if not noted.dry:
         systemctl("disable", "--now", "--quiet", UNIT)
-    node_files.take_away(noted, UNIT_FILE)
+    node_files.remove(noted, UNIT_FILE)
     if not noted.dry:
         systemctl("daemon-reload")
         node_record.clear_pending(UNIT)
 
 
 def converge(module, noted):
-    """Everything in its order; returns the folders that have to be made first."""
+    """Everything in its order; returns the directories that have to be made first."""
     params = module.params
-    files, waiting = quota_setting.converge(params["exports"], quota_setting.Host(), noted)
+    files, waiting = storage_quota.converge(params["exports"], storage_quota.Host(), noted)
     if params["rquotad"]:
-        answer(params, noted)
+        serve_rquota(params, noted)
     else:
-        stop_answering(noted)
+        stop_rquota(noted)
     if not noted.dry:
         # what waits is looked at again by the next deploy
         digest = "" if waiting else params["digest"]
@@ -155,10 +155,10 @@ def main():
         supports_check_mode=True,
     )
     noted = node_changes.Noted(module.check_mode)
-    with node_failure.fail_on_error(module.fail_json, "quotas: %s"):
+    with node_errors.fail_on_error(module.fail_json, "quotas: %s"):
         waiting = converge(module, noted)
     for path in waiting:
-        module.warn("%s is not there: a project's folder is made by whoever gives it to its people" % path)
+        module.warn("%s does not exist: whoever gives a project its directory has to make it" % path)
     module.exit_json(**noted.result(waiting=waiting))
 
 

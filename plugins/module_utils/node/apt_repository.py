@@ -9,7 +9,7 @@ import re
 from ansible.module_utils.urls import open_url
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_doctor import command
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
     openpgp,
     packages_apt as node_packages,
@@ -20,7 +20,7 @@ MODE = 0o644
 _SCHEME = re.compile(r"^\w+:(//)?")
 
 
-class SourceError(node_failure.HintedError):
+class SourceError(node_errors.HintedError):
     """A source or its key can't be used."""
 
 
@@ -53,7 +53,7 @@ def ensure_key(noted, path, url, fingerprint, hint):
     known = is_the_key(current, fingerprint)
     if known and not node_files.differs(path, current, ids, MODE):
         return False
-    # fetched in check mode, too: a plan tells what a deploy would not get
+    # fetched in check mode, too: a plan reports what a deploy could not fetch
     data = current if known else fetch_key(url, fingerprint, hint)
     if not noted.dry:
         node_files.write(path, data, ids, MODE, [])

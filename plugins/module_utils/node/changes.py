@@ -1,4 +1,4 @@
-"""What a module did or would do, as entries that plan and deploy report alike: `changes` in a module's result."""
+"""What a module did or would do, for the reports of plan and deploy: `changes` in a module's result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Noted:
         self._wrote(path, before is None, texts, unified(*texts))
 
     def wrote_secret(self, path, before):
-        """The same, told without a word of either content."""
+        """The same for a secret file: neither content is shown."""
         self._wrote(path, before is None, ["", HIDDEN], HIDDEN)
 
     def _wrote(self, path, new, texts, difference):

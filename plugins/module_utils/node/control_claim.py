@@ -23,22 +23,22 @@ SHOWN = 8
 
 
 class RefusedError(Exception):
-    """This run must not go on; `kind` is `busy` or `outdated`."""
+    """This run must not go on; `reason` is `busy` or `outdated`."""
 
-    def __init__(self, kind, message, hint, holder=None):
+    def __init__(self, reason, message, hint, holder=None):
         super().__init__(message)
-        self.kind = kind
+        self.reason = reason
         self.hint = hint
         self.holder = holder or {}
 
 
-def _folder():
+def _directory():
     return os.path.join(node_record.STATE, "cluster")
 
 
 def _read(name):
     try:
-        with open(os.path.join(_folder(), name), "rb") as stream:
+        with open(os.path.join(_directory(), name), "rb") as stream:
             document = json.loads(stream.read())
     except (OSError, ValueError):
         return {}
@@ -46,14 +46,14 @@ def _read(name):
 
 
 def _write(name, document):
-    node_record.write_atomically(os.path.join(_folder(), name), json.dumps(document, sort_keys=True).encode())
+    node_record.write_atomically(os.path.join(_directory(), name), json.dumps(document, sort_keys=True).encode())
 
 
 @contextlib.contextmanager
-def _alone():
-    """Two that ask at the same moment are answered one after the other."""
-    os.makedirs(_folder(), mode=0o700, exist_ok=True)
-    handle = os.open(os.path.join(_folder(), ".guard"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _exclusive_lock():
+    """Hold the lock of the record: concurrent claims are handled one after the other."""
+    os.makedirs(_directory(), mode=0o700, exist_ok=True)
+    handle = os.open(os.path.join(_directory(), ".guard"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -78,10 +78,10 @@ def inspect(claim, now=None):
     return refusals, warnings
 
 
-def take(claim, now=None):
+def acquire(claim, now=None):
     """Make the cluster this run's, and its cluster.yml the one that is applied; returns warnings."""
     now = time.time() if now is None else now
-    with _alone():
+    with _exclusive_lock():
         warning = _overdue(claim, now)
         applied = _successor(claim, _read("applied.json"))
         before = _read("lock.json")
@@ -94,25 +94,25 @@ def take(claim, now=None):
 
 def note_clone(claim):
     """Remember a clone that has the cluster.yml applied last: whatever it is edited to next follows that one."""
-    with _alone():
+    with _exclusive_lock():
         applied = _read("applied.json")
         if (applied.get("tip") or {}).get("hash") == claim["hash"]:
             _write("applied.json", _successor(claim, applied))
 
 
 def release(claim, components, now=None):
-    """Let go of the cluster, and note what was deployed; returns warnings."""
+    """Release the cluster, and record what was deployed; returns warnings."""
     now = time.time() if now is None else now
-    with _alone():
+    with _exclusive_lock():
         holder, applied = _read("lock.json"), _read("applied.json")
         if components:
             applied["components"] = dict(applied.get("components") or {}, **dict.fromkeys(components, now))
             _write("applied.json", applied)
         if holder.get("token") == claim["token"]:
-            os.unlink(os.path.join(_folder(), "lock.json"))
+            os.unlink(os.path.join(_directory(), "lock.json"))
             return []
     if holder and holder.get("id") != claim["id"]:
-        return ["%s took the cluster over while this run was at work: run deploy again" % _run_of(holder)]
+        return ["%s took the cluster over while this run was at work: run deploy again" % _holder_description(holder)]
     return []
 
 
@@ -131,13 +131,16 @@ def _overdue(claim, now):
         return ""
     silent_s = max(now - float(holder.get("last") or 0), 0)
     if claim["break_lock"]:
-        return "the lock of %s was broken" % _run_of(holder)
+        return "the lock of %s was broken" % _holder_description(holder)
     if silent_s > STALE_S:
-        return "the lock of %s was passed over: no sign of it for %s" % (_run_of(holder), _duration(silent_s))
+        return "the lock of %s was passed over: no sign of it for %s" % (
+            _holder_description(holder),
+            _duration(silent_s),
+        )
     raise RefusedError(
         "busy",
         "another control machine works on this cluster: %s; its last sign was %s ago"
-        % (_run_of(holder), _duration(silent_s)),
+        % (_holder_description(holder), _duration(silent_s)),
         "wait until it has ended, or stop it there with Ctrl-C; if it has died, `deepopsctl deploy --break-lock`"
         " goes on (so does every run after %s without a sign of it)" % _duration(STALE_S),
         holder,
@@ -200,7 +203,7 @@ def _must_not_undo(tip, parts, former, is_older):
     )
 
 
-def _run_of(holder):
+def _holder_description(holder):
     """`deepopsctl deploy, started by alice on admin1 (pid 4711, in /srv/hpc) at ...`."""
     return "%s, started by %s on %s (pid %s, in %s) at %s" % tuple(
         holder.get(key, "?") for key in ("command", "user", "host", "pid", "directory", "since")

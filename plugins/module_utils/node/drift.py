@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    ownership as node_owned,
+    ownership as node_ownership,
     packages_apt as node_packages,
     record as node_record,
-    services as node_units,
-    stable_services as node_settled,
+    services as node_services,
+    stable_services as node_stable_services,
 )
 
 
@@ -22,7 +22,7 @@ def present(records):
     return {
         "packages": node_packages.installed(sorted({name for items in everything for name in items["packages"]})),
         "held": node_packages.held() if any(items.get("held") for items in everything) else set(),
-        "units": node_units.show(sorted({name for items in everything for name in items["units"]})),
+        "units": node_services.show(sorted({name for items in everything for name in items["units"]})),
     }
 
 
@@ -59,30 +59,30 @@ def unit_differences(units, shown, ports):
     for name, running in units.items():
         properties = shown.get(name, {})
         active = properties.get("ActiveState") == "active"
-        if running and not active and not node_settled.is_blocked(properties):
+        if running and not active and not node_stable_services.is_blocked(properties):
             differences.append("%s is %s" % (name, properties.get("ActiveState", "unknown")))
-        elif running and node_settled.is_restless(properties):
+        elif running and node_stable_services.is_restarting(properties):
             differences.append("%s does not stay up: systemd restarts it" % name)
-        elif running and active and name in ports and not node_units.is_listening(ports[name]):
+        elif running and active and name in ports and not node_services.is_listening(ports[name]):
             differences.append("%s runs but does not listen on port %d" % (name, ports[name]))
-        elif running and not node_units.is_enabled(properties):
+        elif running and not node_services.is_enabled(properties):
             differences.append("%s is not enabled" % name)
         elif not running and properties.get("ActiveState") == "active":
             differences.append("%s runs" % name)
         if node_record.is_pending(name):
             differences.append("%s still has to restart" % name)
         if node_record.is_pending("%s.reload" % name):
-            differences.append("%s still has to read its files anew" % name)
+            differences.append("%s still has to reload its files" % name)
     return differences
 
 
 def is_left_of(component):
     """Whether a component that is to have nothing here has something all the same."""
-    return bool(node_record.steps(component)) or node_owned.is_left_of(component)
+    return bool(node_record.steps(component)) or node_ownership.owns_anything(component)
 
 
 def compare(components, digest):
-    """Of each component its parts, for a report: every difference is listed, whether or not the wish has changed since.
+    """Of each component its parts, for a report: every difference is listed, even if the desired state has changed.
 
     `components` is a list of {component, steps}; one without steps is not wanted here.
     """

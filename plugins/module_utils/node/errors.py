@@ -1,4 +1,4 @@
-"""A module that meets trouble on its node fails with what happened and what to do, not with a traceback."""
+"""Errors on a node as a module's failure: what happened and what to do, no traceback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class HintedError(Exception):
 
 
 def run(argv, environment=None):
-    """Run a command that has to work; where it does not, told() says what it said."""
+    """Run a command that must succeed; fail_on_error() reports its output where it fails."""
     subprocess.run(
         argv,
         stdin=subprocess.DEVNULL,
@@ -30,7 +30,7 @@ def run(argv, environment=None):
 
 
 def run_command(argv, limit_s):
-    """Run a command that may fail, for no longer than that: (worked, what it said)."""
+    """Run a command that may fail, for at most `limit_s` seconds: (succeeded, output)."""
     try:
         done = subprocess.run(
             argv,
@@ -54,7 +54,7 @@ def fail_on_error(fail, words="%s"):
     except HintedError as error:
         fail(words % error, hint=error.hint)
     except OSError as error:
-        message, hint = node_files.trouble(error)
+        message, hint = node_files.error_text(error)
         fail(words % message, hint=hint)
     except subprocess.CalledProcessError as error:
         output = (error.stdout or b"").decode(errors="replace").strip()[-600:]

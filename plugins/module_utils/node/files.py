@@ -9,7 +9,7 @@ import pwd
 import subprocess
 import tempfile
 
-# the first line of a file that is ours
+# the first line of a managed file
 HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
 
 
@@ -66,7 +66,7 @@ def ensure(noted, path, content, mode=0o644, secret=False):
     return differences
 
 
-def take_away(noted, path):
+def remove(noted, path):
     """Remove a file, and note it; False where there is none."""
     if not os.path.lexists(path):
         return False
@@ -89,7 +89,7 @@ def write(path, content, ids, mode, validate):
 
 
 def prepare(path, content, ids, mode):
-    """The new file, whole and on disk, beside the old one; returns its name. An OSError names `path`."""
+    """Write the complete new file next to the old one and sync it; returns its name. An OSError names `path`."""
     directory = os.path.dirname(path)
     os.makedirs(directory, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=directory, prefix=".deepopsctl-")
@@ -117,7 +117,7 @@ def discard(temporary):
         os.unlink(temporary)
 
 
-def trouble(error):
+def error_text(error):
     """(message, hint) of an OSError met while something was written."""
     where = "%s: " % error.filename if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -1,4 +1,4 @@
-"""The running kernel of a node: its modules, its headers, and the packages that would bring another one."""
+"""The running kernel of a node: its modules, its headers, and the packages that would install another one."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import os
 import re
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    errors as node_failure,
+    errors as node_errors,
     packages_apt as node_packages,
 )
 
 MODULES = "/lib/modules"
-# what an upgrade brings a kernel by: the images and headers, and the packages that always depend on the newest
+# packages by which upgrades install kernels: the images and headers, and the packages that always depend on the newest
 _KERNEL = re.compile(r"linux-(image|headers|modules)-.+|linux-(generic|virtual|image|headers)(-.+)?")
-# made anew for every kernel, and no kernel themselves
+# rebuilt for every kernel, and no kernel themselves
 _NO_KERNEL = re.compile(r"linux-(image|headers)-.*-(dbg|dbgsym)|linux-headers-.*-common.*")
 
 
-class KernelError(node_failure.HintedError):
+class KernelError(node_errors.HintedError):
     """The running kernel does not go together with what is wanted."""
 
 
@@ -45,7 +45,7 @@ def headers_package(release):
 
 
 def packages_in(names):
-    """Those of the packages that make a kernel, or bring a newer one."""
+    """Those of the packages that are a kernel, or install a newer one."""
     return sorted(name for name in names if _KERNEL.fullmatch(name) and not _NO_KERNEL.fullmatch(name))
 
 
@@ -63,7 +63,7 @@ def check_headers(what, release):
     raise KernelError(
         "%s: its module can't be compiled, there is no %s for the running kernel" % (what, name),
         "reboot the drained node into a kernel that the package sources have headers of (%s), then deploy again"
-        % (" ".join(others[-4:]) or "none: `apt-get update` on the node, and look at its sources"),
+        % (" ".join(others[-4:]) or "none: run `apt-get update` on the node, and check its sources"),
     )
 
 

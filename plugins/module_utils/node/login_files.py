@@ -40,7 +40,7 @@ def restricted(text, users, groups, node_name):
     lines = []
     for line in unrestricted(text).split("\n"):
         lines += _session(line, users, groups) if _COMMON_SESSION.fullmatch(line) else [line]
-    # First: `done` in common-account (an expired password) ends the account stack, ours would never be asked.
+    # First: `done` in common-account (an expired password) ends the account stack, and this rule would never run.
     return "\n".join(_account(users, groups, node_name) + lines)
 
 

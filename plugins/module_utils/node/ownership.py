@@ -1,4 +1,4 @@
-"""What deepopsctl brought to a node by a setting, so that it, and it alone, goes when the setting does."""
+"""What a setting installed on a node, so that exactly that is removed with the setting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
 
-KINDS = ("packages", "files", "units", "directories", "logins")
+TYPES = ("packages", "files", "units", "directories", "logins")
 
 
 def _path(component, step):
@@ -16,17 +16,17 @@ def _path(component, step):
 
 
 def load(component, step):
-    """{packages, files, units, directories, logins}: names and paths that are ours."""
+    """{packages, files, units, directories, logins}: names and paths that deepopsctl manages."""
     try:
         with open(_path(component, step), "rb") as stream:
             saved = json.loads(stream.read())
-        return {type_name: list(saved.get(type_name, [])) for type_name in KINDS}
+        return {type_name: list(saved.get(type_name, [])) for type_name in TYPES}
     except (OSError, ValueError, AttributeError, TypeError):
-        return {type_name: [] for type_name in KINDS}
+        return {type_name: [] for type_name in TYPES}
 
 
-def is_left_of(component):
-    """Whether anything that any step of a component brought is still here."""
+def owns_anything(component):
+    """Whether anything that a step of the component installed is still on the node."""
     steps = glob.glob(_path(component, "*"))
     return any(any(load(component, os.path.basename(path).split(".")[-2]).values()) for path in steps)
 
@@ -38,6 +38,6 @@ def save(component, step, owned):
     node_record.write_atomically(_path(component, step), json.dumps(owned, sort_keys=True).encode())
 
 
-def packages_in_the_way(names, by_hand, is_known):
-    """Those of the packages whose file is there without them: somebody installed the same by hand."""
+def manually_installed(names, by_hand, is_known):
+    """Those of the packages whose file exists without the package: the program was installed manually."""
     return [name for name in names if os.path.exists(by_hand.get(name, "")) and not is_known(by_hand[name])]

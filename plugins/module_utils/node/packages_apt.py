@@ -9,9 +9,9 @@ import subprocess
 import time
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    errors as node_failure,
+    errors as node_errors,
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "APT_LISTCHANGES_FRONTEND": "none"}
@@ -50,7 +50,7 @@ exit 104
 """
 
 
-class PackageError(node_failure.HintedError):
+class PackageError(node_errors.HintedError):
     """The package manager refused."""
 
 
@@ -196,7 +196,7 @@ def known(prefix):
 
 
 def is_packaged(path):
-    """Whether a package brought this file."""
+    """Whether this file belongs to a package."""
     return bool(output(["dpkg-query", "--search", path]))
 
 
@@ -244,8 +244,8 @@ def _daemons_left_alone():
         with contextlib.suppress(FileNotFoundError):
             os.unlink(POLICY)
         for name in DAEMONS:
-            pid = node_units.main_pid(name + ".service")
-            if pid and node_units.runs_a_replaced_program(pid):
+            pid = node_services.main_pid(name + ".service")
+            if pid and node_services.runs_a_replaced_program(pid):
                 node_record.mark_pending(name + ".service", "another version of its package")
 
 
@@ -283,7 +283,7 @@ def _hint(output):
     if re.search("Unable to locate|no installation candidate|was not found", output):
         return "this node's package sources do not carry it: see /etc/apt/sources.list.d"
     if "Packages were downgraded" in output:
-        return "a newer version is installed: ask for that one, or remove it by hand"
+        return "a newer version is installed: request that version, or remove it manually"
     if "Failed to fetch" in output or "Temporary failure resolving" in output:
         return "this node cannot reach its package mirror: check the network, DNS and proxy there"
     return "try `apt-get -f install` on the node, then deploy again"

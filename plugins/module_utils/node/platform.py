@@ -52,7 +52,7 @@ def cgroup_facts(root=CGROUP):
     if os.path.exists(unified):
         version, directories = "v2", [root]
         with open(unified) as stream:
-            # a v2 tree beside a v1 one can be there and have nothing to give
+            # a v2 tree alongside a v1 one may exist and offer no controllers
             missing = sorted({"cpuset", "memory"} - set(stream.read().split()))
     else:
         version, directories = "v1", [os.path.join(root, name) for name in V1]
@@ -66,5 +66,5 @@ def cgroup_facts(root=CGROUP):
 
 
 def is_writable(directory):
-    """True for a folder that root may write to and that is not mounted read-only."""
+    """True for a directory that root may write to and that is not mounted read-only."""
     return os.access(directory, os.W_OK) and not os.statvfs(directory).f_flag & os.ST_RDONLY

@@ -107,7 +107,7 @@ def steps(component):
 
 
 def unfinished(component, wanted):
-    """The steps of a component that a run has begun to take away from here, and not ended; those `wanted` apart."""
+    """The steps of a component whose removal began on this node and did not finish, without those in `wanted`."""
     others = [step for step in steps(component) if step not in wanted]
     return [step for step in others if (load(component, step) or {}).get("digest") == UNFINISHED]
 

@@ -14,13 +14,13 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     files as node_files,
     packages_apt as node_packages,
     record as node_record,
-    service_resources as node_step_units,
-    services as node_units,
-    system_directories as systemfolders,
+    service_resources as node_service_resources,
+    services as node_services,
+    system_directories as node_system_directories,
 )
 
 MARKER = "deepopsctl"
-# Debian's packages give slurmd's folder to this account, and slurmd runs as root
+# Debian's packages give slurmd's directory to this account, and slurmd runs as root
 OF_SLURM = "slurm"
 
 
@@ -68,14 +68,14 @@ def ensure_packages(step, names, hold_units, upstream):
 
 def install_packages(step, missing, hold_units):
     # only what does not run yet: a daemon that serves is left alone
-    held = [name for name, facts in node_units.show(hold_units).items() if facts.get("ActiveState") != "active"]
-    node_step_units.run_systemctl(step, ["mask", "--runtime", "--quiet"] + held, "")
+    held = [name for name, facts in node_services.show(hold_units).items() if facts.get("ActiveState") != "active"]
+    node_service_resources.run_systemctl(step, ["mask", "--runtime", "--quiet"] + held, "")
     try:
         node_packages.install(missing, step.module.params["lock_wait"])
     except node_packages.PackageError as error:
         step.fail("cannot install %s: %s" % (" ".join(missing), error), error.hint)
     finally:
-        node_step_units.run_systemctl(step, ["unmask", "--runtime", "--quiet"] + held, "")
+        node_service_resources.run_systemctl(step, ["unmask", "--runtime", "--quiet"] + held, "")
 
 
 def ensure_hostname(step, name):
@@ -100,7 +100,7 @@ def ensure_directory(step, wanted):
         step.fail("%s: user %s or group %s does not exist" % (path, wanted["owner"], wanted["group"]))
     current = node_record.directory_facts(path)
     if current is None or (ids is not None and current != [ids[0], ids[1], mode]):
-        refuse_taking(step, path, current, ids)
+        refuse_foreign(step, path, current, ids)
         sentence = "created %s" % path if current is None else "set owner and mode of %s" % path
         # one word for both: which of them it is may depend on what a package has just made
         owned = "%s:%s %s" % (wanted["owner"], wanted["group"], wanted["mode"])
@@ -110,20 +110,22 @@ def ensure_directory(step, wanted):
     step.record["directories"][path] = node_record.directory_facts(path)
 
 
-def refuse_taking(step, path, current, ids):
-    """Fail where a folder is everybody's, or somebody else's: whoever asked for it named the wrong one."""
+def refuse_foreign(step, path, current, ids):
+    """Fail where a directory belongs to the system or to another owner: the setting names the wrong one."""
     if current is None:
         return
     owner = current[0]
-    if systemfolders.is_system_directory(os.path.realpath(path)) or current[2] & (stat.S_ISVTX | stat.S_IWOTH):
-        why = "is a folder of the system's or of everybody's"
+    if node_system_directories.is_system_directory(os.path.realpath(path)) or current[2] & (
+        stat.S_ISVTX | stat.S_IWOTH
+    ):
+        why = "is a system or shared directory"
     elif ids is not None and owner not in (0, ids[0]) and account_of(owner) not in ("", OF_SLURM):
         why = "belongs to %s" % account_of(owner)
     else:
         return
     step.fail(
         "%s %s: its owner and mode stay as they are" % (path, why),
-        "name a folder that is for this alone, for example one below it",
+        "name a directory for this purpose alone, for example one below it",
     )
 
 
@@ -167,7 +169,7 @@ def ensure_file(step, wanted, units):
         before = node_files.read(path)
         if not step.dry:
             # another owner or mode is nothing that a running daemon has to be restarted for
-            notes = node_step_units.calls_of(path, units) if "content" in differences else []
+            notes = node_service_resources.calls_of(path, units) if "content" in differences else []
             due = [note for note in notes if not node_record.is_pending(note)]
             for name in due:
                 node_record.mark_pending(name, path)
@@ -192,7 +194,7 @@ def apply_file(step, wanted, content, ids, differences, due):
             # a parser's complaint quotes the line it does not like
             words = "%s: %s refuses the new content" % (path, validate[0])
             step.fail(str(error) if wanted["secret_base64"] is None else words, "the old file is still in place")
-        step.fail(*node_files.trouble(OSError(error.errno, error.strerror, path)))
+        step.fail(*node_files.error_text(OSError(error.errno, error.strerror, path)))
 
 
 def note_file(step, wanted, differences, before, content):
@@ -209,6 +211,6 @@ def note_file(step, wanted, differences, before, content):
 
 
 def ensure_absent(step, path):
-    if node_files.take_away(step.noted, path):
+    if node_files.remove(step.noted, path):
         step.actions.append("removed %s" % path)
     step.record["files"][path] = None

@@ -7,10 +7,10 @@ import subprocess
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
 
-UNIT_FOLDER = "/etc/systemd/system/"
+UNIT_DIRECTORY = "/etc/systemd/system/"
 CONTAINER = "/run/systemd/container"
 
 
@@ -31,9 +31,9 @@ def reload_of(name):
 
 def ensure_units(step, units, changed_files, new_units):
     names = [unit["name"] for unit in units]
-    if not step.dry and any(path.startswith(UNIT_FOLDER) for path in changed_files):
+    if not step.dry and any(path.startswith(UNIT_DIRECTORY) for path in changed_files):
         run_systemctl(step, ["daemon-reload"], "")
-    shown = node_units.show(names)
+    shown = node_services.show(names)
     if not step.dry and any(shown.get(name, {}).get("NeedDaemonReload") == "yes" for name in names):
         run_systemctl(step, ["daemon-reload"], "")
     enable(step, [unit["name"] for unit in units if unit["running"]], shown)
@@ -45,8 +45,8 @@ def ensure_units(step, units, changed_files, new_units):
 
 
 def enable(step, names, shown):
-    """One call for all that do not start at boot: after each systemd reads all of its units anew."""
-    wanted = [name for name in names if not node_units.is_enabled(shown.get(name, {}))]
+    """Enable all that do not start at boot in one call: systemd reloads all of its units after each."""
+    wanted = [name for name in names if not node_services.is_enabled(shown.get(name, {}))]
     if wanted and not step.dry:
         run_systemctl(step, ["enable", "--quiet"] + wanted, wanted[0])
 
@@ -57,7 +57,7 @@ def ensure_running(step, unit, properties, changed_files, is_new):
     reload_on = unit.get("reload_on") or []
     stale = node_record.is_pending(reload_of(name)) or any(is_among(path, reload_on) for path in changed_files)
     active = properties.get("ActiveState") == "active"
-    enabled = node_units.is_enabled(properties)
+    enabled = node_services.is_enabled(properties)
     if not (due or not active) or is_held_back(unit, properties, due, step.dry):
         started = False
     else:
@@ -85,13 +85,13 @@ def is_held_back(unit, properties, due, dry):
     if properties.get("LoadState") == "not-found":
         # its package, and with it its condition, is not there yet
         return dry and os.path.exists(CONTAINER)
-    return node_units.is_refused_by_condition(properties) and (dry or not due)
+    return node_services.is_refused_by_condition(properties) and (dry or not due)
 
 
 def start_or_restart(step, unit):
     """True when the unit runs afterwards; False when a condition of its own keeps it from it."""
     name = unit["name"]
-    facts = node_units.show([name])[name]
+    facts = node_services.show([name])[name]
     if facts.get("LoadState") == "masked":
         # an installation was cut off; to mask for good is a person's right, and stays
         run_systemctl(step, ["unmask", "--runtime", "--quiet", name], "")
@@ -99,19 +99,19 @@ def start_or_restart(step, unit):
         # systemd refuses a unit that failed too often until its counter is reset
         run_systemctl(step, ["reset-failed", name], "")
     run_systemctl(step, ["restart", name], name)
-    # it has read everything anew
+    # it has reloaded everything
     node_record.clear_pending(reload_of(name))
-    properties = node_units.wait_until_active(name, 60)
+    properties = node_services.wait_until_active(name, 60)
     if properties.get("ActiveState") != "active":
-        if unit["optional"] and node_units.is_refused_by_condition(properties):
+        if unit["optional"] and node_services.is_refused_by_condition(properties):
             node_record.clear_pending(name)
             return False
         step.fail(
-            "%s does not run (%s): %s" % (name, properties.get("SubState", "?"), node_units.last_words(name)),
+            "%s does not run (%s): %s" % (name, properties.get("SubState", "?"), node_services.journal_tail(name)),
             "see `journalctl -u %s` on the node" % name,
         )
-    if unit["port"] and not node_units.wait_for_port(unit["port"], 60):
-        step.fail("%s runs but does not listen on port %d" % (name, unit["port"]), node_units.last_words(name))
+    if unit["port"] and not node_services.wait_for_port(unit["port"], 60):
+        step.fail("%s runs but does not listen on port %d" % (name, unit["port"]), node_services.journal_tail(name))
     node_record.clear_pending(name)
     return True
 
@@ -120,7 +120,7 @@ def ensure_stopped(step, unit, properties):
     name = unit["name"]
     if properties.get("LoadState") == "not-found":
         return
-    if node_units.is_active(properties) or properties.get("UnitFileState") == "enabled":
+    if node_services.is_active(properties) or properties.get("UnitFileState") == "enabled":
         step.did("stopped and disabled %s" % name, "unit", name, "stop")
         if not step.dry:
             run_systemctl(step, ["disable", "--now", "--quiet", name], name)
@@ -130,14 +130,14 @@ def ensure_stopped(step, unit, properties):
 def run_systemctl(step, arguments, unit):
     result = subprocess.run(
         ["systemctl"] + arguments,
-        env=dict(os.environ, **node_units.ENVIRONMENT),
+        env=dict(os.environ, **node_services.ENVIRONMENT),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         universal_newlines=True,
         check=False,
     )
     if result.returncode and unit:
-        words = node_units.last_words(unit)
+        words = node_services.journal_tail(unit)
         step.fail(
             "systemctl %s: %s\n%s" % (" ".join(arguments), result.stdout.strip(), words),
             "see `journalctl -u %s` on the node" % unit,

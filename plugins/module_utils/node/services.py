@@ -6,8 +6,8 @@ import os
 import subprocess
 import time
 
-# Where a unit has an init script beside it, `enable` and `disable` keep links for other inits, too, which nothing here
-# reads, and each of the two calls for that has systemd read all of its units anew: a fifth of a second of CPU.
+# Where a unit has an init script as well, `enable` and `disable` keep links for other inits, too, which nothing here
+# reads, and each of the two calls for that makes systemd reload all of its units: a fifth of a second of CPU.
 ENVIRONMENT = {"SYSTEMCTL_SKIP_SYSV": "1"}
 PROPERTIES = (
     "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,ConditionTimestampMonotonic,NeedDaemonReload,"
@@ -91,12 +91,12 @@ def wait_for_port(port, seconds):
     return True
 
 
-def last_words(name, lines=12):
+def journal_tail(name, lines=12):
     """The end of a unit's journal, for an error message."""
     return _logged(["--unit", name], lines)
 
 
-def own_words(name, lines):
+def own_journal_tail(name, lines):
     """The same, without what systemd says of it."""
     return _logged(["_SYSTEMD_UNIT=%s" % name], lines)
 

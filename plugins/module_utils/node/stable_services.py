@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import services as node_units
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import services as node_services
 
 # for so long a unit must have run without a restart (seconds); longer where systemd has restarted it by itself before
 CALM_S, CALM_AGAIN_S = 5, 12
@@ -26,14 +26,14 @@ def age(properties):
     return time.monotonic() - int(since) / 1e6 if since.isdigit() and since != "0" else float("inf")
 
 
-def is_restless(properties):
+def is_restarting(properties):
     """Whether systemd restarted a unit by itself more than once, and lately: one that was killed is back for good."""
     return restarts(properties) >= RESTARTS and age(properties) < RECENT_S
 
 
 def is_blocked(properties):
     """Whether a condition of its own keeps a unit from running."""
-    return node_units.is_refused_by_condition(properties) and properties.get("ActiveState") == "inactive"
+    return node_services.is_refused_by_condition(properties) and properties.get("ActiveState") == "inactive"
 
 
 class Watch:
@@ -42,7 +42,7 @@ class Watch:
     def __init__(self, names, ports):
         self.ports = ports
         self.started = time.monotonic()
-        self.first = node_units.show(names)
+        self.first = node_services.show(names)
         self.now = self.first
 
     def problems(self, seconds):
@@ -53,7 +53,7 @@ class Watch:
             if not waiting or over or all(self._is_hopeless(name) for name in waiting):
                 return waiting
             time.sleep(0.5)
-            self.now = node_units.show(list(self.first))
+            self.now = node_services.show(list(self.first))
 
     def _waiting(self):
         for name, properties in self.now.items():
@@ -68,7 +68,7 @@ class Watch:
         if age(properties) < (CALM_AGAIN_S if restarts(properties) else CALM_S):
             return "does not stay up%s" % self._restarted(name)
         port = self.ports.get(name)
-        return "runs but does not listen on port %d" % port if port and not node_units.is_listening(port) else ""
+        return "runs but does not listen on port %d" % port if port and not node_services.is_listening(port) else ""
 
     def _restarted(self, name):
         count = restarts(self.now[name])

@@ -1,4 +1,4 @@
-"""Python wheels unpacked side by side into one folder: libraries for one program, and for nobody else's Python."""
+"""Python wheels unpacked into one directory: libraries for one program, invisible to other Python programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tempfile
 import zipfile
 
 # what a program needs at run time, and the licences that go with it
-KEPT = (".py", ".so", ".typed", "LICENSE", "METADATA")
+EXTRACTED = (".py", ".so", ".typed", "LICENSE", "METADATA")
 
 
 def wheel_for(library, architecture):
@@ -35,7 +35,7 @@ def check(path, sha256):
 
 @contextlib.contextmanager
 def replaced(directory):
-    """A folder to fill, for everybody to read. It becomes `folder` at the end; that is as it was where one fails."""
+    """A world-readable temporary directory to fill. It replaces `directory` at the end, unless an error is raised."""
     parent = os.path.dirname(directory)
     os.makedirs(parent, mode=0o755, exist_ok=True)
     made = tempfile.mkdtemp(dir=parent, prefix=".new-")
@@ -62,13 +62,13 @@ def unpack(directory, wheels):
 
 
 def extract(path, sha256, directory):
-    """What is kept of one wheel; another wheel, and a name that leads out of the folder, are errors."""
+    """Extract one wheel's programs. A wheel with another hash, and a path outside the directory, are errors."""
     check(path, sha256)
     with zipfile.ZipFile(path) as archive:
         for member in archive.namelist():
             if member.startswith("/") or ".." in member.split("/"):
                 raise ValueError("%s has a file %s" % (os.path.basename(path), member))
-            if member.endswith(KEPT) and not member.endswith("/"):
+            if member.endswith(EXTRACTED) and not member.endswith("/"):
                 archive.extract(member, directory)
 
 

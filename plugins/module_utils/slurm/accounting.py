@@ -9,8 +9,8 @@ from __future__ import annotations
 
 TRES, COUNT, TIME, SECONDS, FACTOR, WORDS, WORD = "tres", "count", "time", "seconds", "factor", "words", "word"
 
-# Column of `sacctmgr show` -> (form of its value, option of `sacctmgr add` and `modify`, what takes it away).
-# First what a QOS and an association have alike.
+# Column of `sacctmgr show` -> (form of its value, option of `sacctmgr add` and `modify`, the value that unsets it).
+# First what a QOS and an association have in common.
 _BOTH = {
     "GrpTRES": (TRES, "GrpTRES", "-1"),
     "GrpTRESMins": (TRES, "GrpTRESMins", "-1"),
@@ -154,7 +154,7 @@ def state(outputs):
 def parse(object_type, output):
     """{key: settings} from `sacctmgr --parsable2 --noheader show`; an association is `account` or `account/user`.
 
-    Keys are in lower case, as Slurm itself keeps them unless it is told to preserve a user's.
+    Keys are in lower case, as Slurm itself stores them unless it is set to preserve a user's.
     """
     objects = {}
     for line in output.splitlines():
@@ -173,7 +173,7 @@ def parse(object_type, output):
 
 
 def is_removable(object_type, setting):
-    """Whether a setting can be taken away at all."""
+    """Whether a setting can be unset at all."""
     return TABLES[object_type][setting.partition("[")[0]][2] is not None
 
 

@@ -11,9 +11,9 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.accountin
 
 
 def difference(wanted, present, owned):
-    """[(kind, key, is new, {setting: value})]: what has to be set, '' takes a setting away; in the order to do it.
+    """[(kind, key, is new, {setting: value})]: what has to be set, '' unsets a setting; in the order of execution.
 
-    `owned` holds the settings of the last call that were ours: of those, what is wanted no more is taken away.
+    `owned` holds the settings that the last call made: of those, what is not wanted any more is unset.
     What a site set by itself stays.
     """
     changes = []
@@ -37,7 +37,7 @@ def difference(wanted, present, owned):
     return changes
 
 
-def foreign(wanted, present):
+def undeclared(wanted, present):
     """{kind: names} of what is there and not declared: a site's own, left alone."""
     declared_keys = {key.lower() for key in wanted["associations"]}
     undeclared = [key.partition("/") for key in present["associations"] if key not in declared_keys]
@@ -66,7 +66,7 @@ def manual_limits(wanted, present, owned):
 
 
 def commands(changes, cluster):
-    """[(changes, words of sacctmgr)]: one call for each change, and one for all users who are added alike."""
+    """[(changes, words of sacctmgr)]: one call for each change, and one for all users added with identical settings."""
     first, last, identical = [], [], {}
     for change in changes:
         object_type, key, new, values = change
@@ -161,7 +161,7 @@ def notes(wanted, present, owned):
     """What a person should know of what is not declared: it is left alone."""
     sentences = [
         "Slurm has %s that cluster.yml does not declare, left alone: %s" % (noun, some(names))
-        for noun, names in zip(("QOS", "accounts", "users"), foreign(wanted, present).values())
+        for noun, names in zip(("QOS", "accounts", "users"), undeclared(wanted, present).values())
         if names
     ]
     limits = manual_limits(wanted, present, owned)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    detect as slurm_running,
-    parse as slurm_reading,
+    detect as slurm_detect,
+    parse as slurm_parse,
 )
 
 # a change of one of these makes slurmctld forget every job
@@ -16,7 +16,7 @@ _NONE = ("", "(null)", "switch/none")
 
 def lost_settings(live, text):
     """Sentences for settings that slurmctld can't change without losing its jobs."""
-    new = slurm_running.settings(text.encode())
+    new = slurm_detect.settings(text.encode())
     pairs = [(key, live[key], new.get(key.lower(), "")) for key in KEPT if live.get(key)]
     return [
         "%s is %s, the new slurm.conf says %s" % (key, old, wanted or "nothing")
@@ -42,7 +42,7 @@ def wanted_shapes(text):
     for line in text.splitlines():
         if line.startswith("NodeName="):
             entry = slurmtext.record(line)
-            shapes.update(dict.fromkeys(slurm_reading.expand(entry["NodeName"]), shape(entry)))
+            shapes.update(dict.fromkeys(slurm_parse.expand(entry["NodeName"]), shape(entry)))
     return shapes
 
 
@@ -50,7 +50,7 @@ def lost_jobs(shown, queue, text):
     """Sentences for nodes whose jobs would not survive the new slurm.conf."""
     wanted = wanted_shapes(text)
     busy = {}
-    for job in slurm_reading.jobs(queue):
+    for job in slurm_parse.jobs(queue):
         for name in job["nodes"] if job["state"] != "PENDING" else ():
             busy.setdefault(name, []).append(job["id"])
     sentences = []
@@ -60,5 +60,5 @@ def lost_jobs(shown, queue, text):
         if name in busy and name not in wanted:
             sentences.append("%s is not in cluster.yml, and runs %s" % (name, ", ".join(busy[name])))
         elif name in busy and wanted[name] != shape(entry):
-            sentences.append("%s runs %s, and its cores would be counted anew" % (name, ", ".join(busy[name])))
+            sentences.append("%s runs %s, and its cores would be renumbered" % (name, ", ".join(busy[name])))
     return sentences

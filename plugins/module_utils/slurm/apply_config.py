@@ -9,7 +9,7 @@ from collections import namedtuple
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     files as node_files,
     record as node_record,
-    services as node_units,
+    services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
@@ -18,7 +18,7 @@ UNIT = "slurmctld.service"
 RECONFIGURE = "slurmctld.reconfigure"
 
 
-# what slurmctld needed, why it does not run with the files, and whether it hung and was started anew for that
+# what slurmctld needed, why it does not run with the files, and whether it hung and was restarted for that
 Applied = namedtuple("Applied", ["action", "error", "hung"])
 
 
@@ -37,7 +37,7 @@ def controller_answers(seconds):
         status, output = slurm_commands.run(["scontrol", "ping"], 20)
         if status == 0 and " UP" in output.upper():
             return True
-        if node_units.show([UNIT])[UNIT].get("ActiveState") == "failed":
+        if node_services.show([UNIT])[UNIT].get("ActiveState") == "failed":
             return False
         time.sleep(0.2)
     return False
@@ -45,7 +45,7 @@ def controller_answers(seconds):
 
 def due_action(effect):
     """What slurmctld needs: '' for nothing, reconfigure, restart or start."""
-    if node_units.show([UNIT])[UNIT].get("ActiveState") != "active":
+    if node_services.show([UNIT])[UNIT].get("ActiveState") != "active":
         return "start"
     if effect <= Effect.RECONFIGURE:
         return "reconfigure" if effect == Effect.RECONFIGURE else ""
@@ -65,12 +65,12 @@ def reconfigure(start_timeout):
 
 
 def restart(start_timeout):
-    """Start slurmctld anew with the files on disk; returns why it does not answer."""
+    """Restart slurmctld with the files on disk; returns why it does not answer."""
     slurm_commands.run(["systemctl", "reset-failed", UNIT], 60)
     # one that hangs is killed by systemd after TimeoutStopSec, 90 s unless the site says otherwise
     status, output = slurm_commands.run(["systemctl", "restart", UNIT], 180)
     if status or not controller_answers(start_timeout):
-        return "slurmctld does not answer: %s\n%s" % (output, node_units.last_words(UNIT))
+        return "slurmctld does not answer: %s\n%s" % (output, node_services.journal_tail(UNIT))
     return ""
 
 
@@ -88,12 +88,12 @@ def apply(effect, first, start_timeout):
         error = restart(start_timeout)
         if error or first:
             return Applied(action, error, hung)
-        # configless slurmds fetch the new files only when they are told to
+        # configless slurmds fetch the new files only on reconfigure
         error, hangs = reconfigure(start_timeout)
         if not hangs:
             return Applied(action, "", hung)
         hung = True
-    return Applied(action, "slurmctld hangs whenever it is told to read its configuration: %s" % error, hung)
+    return Applied(action, "slurmctld hangs whenever it reloads its configuration: %s" % error, hung)
 
 
 def install(files, effect):
@@ -132,7 +132,7 @@ def restore(old):
             node_files.write(path, content, (0, 0), 0o644, [])
 
 
-def put_back(old, effect, start_timeout):
+def roll_back(old, effect, start_timeout):
     """Have the old configuration in force again; returns a clause that says so, or what came of it."""
     restore(old)
     if apply(max(effect, Effect.RECONFIGURE), True, start_timeout).error:
@@ -147,27 +147,27 @@ def clear_pending():
 
 def stand_by(files, dry):
     """Keep the files ready on a controller that does not serve; returns what slurmctld needs."""
-    facts = node_units.show([UNIT])[UNIT]
+    facts = node_services.show([UNIT])[UNIT]
     serves = facts.get("ActiveState") == "active" or facts.get("UnitFileState") == "enabled"
     if not dry:
         install(files, Effect.NONE)
         if serves:
             away = ["systemctl", "disable", "--now", "--quiet", UNIT]
-            slurm_commands.run(away, 120, environment=node_units.ENVIRONMENT)
+            slurm_commands.run(away, 120, environment=node_services.ENVIRONMENT)
     return ["stop"] if serves else []
 
 
 def serve(files, effect, keys, first, start_timeout):
     """Install and apply; returns what was Applied. Raises NotAcceptedError with the old files back in force."""
     old = {path: node_files.read(path) for path in files}
-    if not node_units.is_enabled(node_units.show([UNIT])[UNIT]):
-        slurm_commands.run(["systemctl", "enable", "--quiet", UNIT], 60, environment=node_units.ENVIRONMENT)
+    if not node_services.is_enabled(node_services.show([UNIT])[UNIT]):
+        slurm_commands.run(["systemctl", "enable", "--quiet", UNIT], 60, environment=node_services.ENVIRONMENT)
     install(files, effect)
     applied = apply(effect, first, start_timeout)
     if applied.error:
         hint = "see `journalctl -u slurmctld` on the controller"
         if not first:
-            hint = "%s; correct %s and deploy again" % (put_back(old, effect, start_timeout), ", ".join(keys))
+            hint = "%s; correct %s and deploy again" % (roll_back(old, effect, start_timeout), ", ".join(keys))
         clear_pending()
         raise NotAcceptedError("Slurm did not accept the new configuration: %s" % applied.error, hint)
     clear_pending()
@@ -176,6 +176,6 @@ def serve(files, effect, keys, first, start_timeout):
 
 def would_serve(effect):
     """What slurmctld would need; a unit that does not run yet is enabled with its start."""
-    facts = node_units.show([UNIT])[UNIT]
+    facts = node_services.show([UNIT])[UNIT]
     action = due_action(effect)
-    return [action] if action == "start" or node_units.is_enabled(facts) else [action, "enable"]
+    return [action] if action == "start" or node_services.is_enabled(facts) else [action, "enable"]

@@ -33,7 +33,7 @@ def run(argv, seconds, text=None, environment=None):
 
 
 def syntax_error(files):
-    """What Slurm's own parser says about slurm.conf and the files beside it; '' when they are good, or without it."""
+    """The error text of Slurm's own parser for slurm.conf and the files next to it; '' when valid, or without it."""
     directory = tempfile.mkdtemp(prefix="deepopsctl-slurm-")
     try:
         for path, content in files.items():

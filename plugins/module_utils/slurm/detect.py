@@ -9,7 +9,7 @@ import re
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files, record as node_record
 
 DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
-FOLDERS = ("/etc/slurm", "/etc/slurm-llnl", "/usr/local/etc", "/usr/local/slurm/etc", "/opt/slurm/etc")
+DIRECTORIES = ("/etc/slurm", "/etc/slurm-llnl", "/usr/local/etc", "/usr/local/slurm/etc", "/opt/slurm/etc")
 MUNGE_KEY = "/etc/munge/munge.key"
 OURS = b"# Written by deepopsctl"
 
@@ -34,8 +34,8 @@ def _program(pid):
 
 
 def first_file(name):
-    """Path and content of a configuration file in the first of the usual folders that has it; ('', b'') for none."""
-    for directory in FOLDERS:
+    """Path and content of a configuration file in the first usual directory that has it; ('', b'') for none."""
+    for directory in DIRECTORIES:
         path = os.path.join(directory, name)
         content = node_files.read(path)
         if content is not None:
@@ -60,7 +60,7 @@ def munge_key_hash():
 
 
 def foreign(component):
-    """What there is to know of a Slurm that no deploy of ours made; {} when there is none."""
+    """Facts of a Slurm that deepopsctl did not deploy; {} when there is none."""
     if deployed(component):
         return {}
     running = sorted(daemons())

@@ -18,7 +18,7 @@ def decision(wanted, node, reason):
     if node is None:
         return "refused", "Slurm has no node of that name"
     drained, is_managed = "DRAIN" in node["state"], node["reason"].startswith(PREFIX)
-    # our reason over theirs would make it ours to resume
+    # a managed reason over theirs would let deepopsctl resume the node
     set_down = "DOWN" in node["state"] and node["reason_user"] not in ("", "slurm")
     theirs = "%s by %s since %s: %s" % (
         "drained" if drained else "set down",

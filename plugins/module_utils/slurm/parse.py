@@ -1,4 +1,4 @@
-"""What Slurm says now, read from scontrol's and squeue's text: alike from 22.05 on, which their JSON is not."""
+"""What Slurm says now, read from scontrol's and squeue's text, which is the same from 22.05 on; their JSON is not."""
 
 from __future__ import annotations
 

@@ -6,16 +6,16 @@ import time
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     commands as slurm_commands,
-    parse as slurm_reading,
+    parse as slurm_parse,
 )
 
 # above Slurm's own MessageTimeout (10 s): it says what is wrong better than a signal does
 COMMAND_TIMEOUT = 30
 SHOW_NODES = ("scontrol", "--oneliner", "--details", "show", "node")
-SHOW_JOBS = ("squeue", "--noheader", "--all", "--sort=i", "--format=%s" % slurm_reading.JOB_FORMAT)
+SHOW_JOBS = ("squeue", "--noheader", "--all", "--sort=i", "--format=%s" % slurm_parse.JOB_FORMAT)
 
 
-def ask(*command, timeout=COMMAND_TIMEOUT):
+def run(*command, timeout=COMMAND_TIMEOUT):
     """(worked, output); None instead of worked where the command is not installed."""
     status, output = slurm_commands.run(command, timeout)
     if status == slurm_commands.MISSING:
@@ -30,17 +30,17 @@ def report(wait=0, timeout=COMMAND_TIMEOUT):
     deadline = time.monotonic() + wait
     while True:
         # a ping is refused at once where slurmctld is down; every other command goes on trying for ten seconds
-        answered, shown = ask("scontrol", "ping", timeout=timeout)
+        answered, shown = run("scontrol", "ping", timeout=timeout)
         if answered:
-            answered, shown = ask(*SHOW_NODES, timeout=timeout)
-        listed, queue = ask(*SHOW_JOBS, timeout=timeout) if answered else (False, "")
+            answered, shown = run(*SHOW_NODES, timeout=timeout)
+        listed, queue = run(*SHOW_JOBS, timeout=timeout) if answered else (False, "")
         if (answered and listed) or answered is None or time.monotonic() >= deadline:
             break
         time.sleep(0.5)
     up, nodes, jobs, error = bool(answered and listed), [], [], ""
     try:
-        nodes, jobs = (slurm_reading.nodes(shown), slurm_reading.jobs(queue)) if up else ([], [])
-    except slurm_reading.UnreadableError as unreadable:
+        nodes, jobs = (slurm_parse.nodes(shown), slurm_parse.jobs(queue)) if up else ([], [])
+    except slurm_parse.UnreadableError as unreadable:
         up, error = False, str(unreadable)
     return {
         "installed": answered is not None,
@@ -53,7 +53,7 @@ def report(wait=0, timeout=COMMAND_TIMEOUT):
 
 
 def sentence(text):
-    """What a command said, in one line without the stars that `scontrol ping` adds."""
+    """A command's output in one line, without the stars that `scontrol ping` adds."""
     return " ".join(line.strip() for line in text.splitlines() if line.strip("* ") and not line.startswith("**"))
 
 
@@ -61,13 +61,13 @@ def versions(up):
     """What is installed, and what runs: they differ between an upgrade of the packages and the restart."""
     result = installed_version()
     if up:
-        _worked, config = ask("scontrol", "show", "config")
-        running = slurm_reading.running_version(config)
+        _worked, config = run("scontrol", "show", "config")
+        running = slurm_parse.running_version(config)
         result.update({"slurmctld": running} if running else {})
     return result
 
 
 def installed_version():
     """{slurm: version} of the tools on this machine, {} without any; Debian writes `slurm-wlm 24.11.5`."""
-    worked, shown = ask("scontrol", "--version")
+    worked, shown = run("scontrol", "--version")
     return {"slurm": shown.split()[-1]} if worked and shown.split() else {}

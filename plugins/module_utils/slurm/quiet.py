@@ -1,28 +1,28 @@
-"""Empty a node of its jobs, and give it back. Runs on the node itself."""
+"""Drain a node and wait for its jobs, and resume it. Runs on the node itself."""
 
 from __future__ import annotations
 
 import re
 import time
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import errors as node_failure
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import errors as node_errors
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     commands as slurm_commands,
-    drain as slurm_draining,
-    idle as node_idle,
-    parse as slurm_reading,
+    drain as slurm_drain,
+    idle as slurm_idle,
+    parse as slurm_parse,
 )
 
 ANSWER_S = 30
-# between two looks: most waits are for a job that takes minutes
+# between two queries: most waits are for a job that takes minutes
 PAUSE_S = 5
 # what a machine that has just started may take until its slurmd has registered
 RETURN_S = 180
 UNFIT = re.compile(r"DOWN|UNKNOWN|INVAL|FAIL|NOT_RESPONDING|\*")
 
 
-class BusyError(node_failure.HintedError):
-    """The node can't be had without jobs."""
+class BusyError(node_errors.HintedError):
+    """The node can't be drained of jobs."""
 
 
 def _ask(*words):
@@ -32,15 +32,15 @@ def _ask(*words):
 
 
 def _node(name):
-    """What slurmctld says of the node; None where it says nothing."""
+    """The node as slurmctld reports it; None where it does not answer."""
     worked, output = _ask("show", "node", name)
-    known = {node["name"]: node for node in slurm_reading.nodes(output)} if worked else {}
+    known = {node["name"]: node for node in slurm_parse.nodes(output)} if worked else {}
     return known.get(name)
 
 
 def drain(name, reason, wait, dry):
     """Drain the node unless somebody has, and wait for its jobs; whether this did it. Raises BusyError."""
-    if not node_idle.why_busy(name):
+    if not slurm_idle.why_busy(name):
         return False
     node = _node(name)
     if node is None:
@@ -53,7 +53,7 @@ def drain(name, reason, wait, dry):
         if not worked:
             raise BusyError("it can't be drained: %s" % " ".join(output.split()), "see `sinfo -R` on the controller")
     deadline = time.monotonic() + wait
-    while node_idle.why_busy(name):
+    while slurm_idle.why_busy(name):
         if time.monotonic() > deadline:
             raise BusyError(
                 "after %d s %s; the node stays drained" % (wait, _still(name)),
@@ -70,15 +70,15 @@ def _still(name):
     return "jobs %s still run here" % ", ".join(jobs) if jobs else "there is still a job's process here"
 
 
-def is_drained_for(node, reason):
-    """Whether the node is drained for this reason of ours."""
+def is_drained_with(node, reason):
+    """Whether the node is drained with this reason."""
     return node is not None and "DRAIN" in node["state"] and node["reason"] == reason
 
 
 def resume(name, reason, differs, dry):
     """Resume the node if it is drained for our reason; whether it was. `differs` may refuse it. Raises BusyError."""
     node = _node(name)
-    if not is_drained_for(node, reason):
+    if not is_drained_with(node, reason):
         return False
     if dry:
         return True
@@ -93,8 +93,8 @@ def resume(name, reason, differs, dry):
         node = _node(name) or node
     sentence = differs()
     if sentence:
-        raise BusyError(sentence + "; it stays drained", "see `sinfo -R`; deploy again when that is mended")
-    if not is_drained_for(_node(name), reason):
+        raise BusyError(sentence + "; it stays drained", "see `sinfo -R`; deploy again when that is fixed")
+    if not is_drained_with(_node(name), reason):
         # while this waited, somebody drained it for another reason, or resumed it
         return False
     worked, output = _ask("update", "nodename=" + name, "state=resume")
@@ -105,4 +105,4 @@ def resume(name, reason, differs, dry):
 
 def reason_of(text):
     """The reason as Slurm has it."""
-    return slurm_draining.our_reason(text)
+    return slurm_drain.our_reason(text)

@@ -6,7 +6,7 @@ import re
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     commands as slurm_commands,
-    parse as slurm_reading,
+    parse as slurm_parse,
 )
 
 # longer than a busy slurmctld takes, shorter than anybody waits for one that hangs
@@ -67,7 +67,7 @@ def parse_nodes(output):
     """{node: NodeState} from `scontrol --oneliner show node`."""
     return {
         node["name"]: NodeState(node["state"], node["reason"], node["reason_user"])
-        for node in slurm_reading.nodes(output)
+        for node in slurm_parse.nodes(output)
     }
 
 

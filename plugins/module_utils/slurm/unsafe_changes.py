@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_asking
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_query
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import CONTAINERS, Effect, fold
 
 # jobs that hold nodes; pending ones find other nodes
 HOLDING = "--states=RUNNING,COMPLETING,SUSPENDED,CONFIGURING"
 
 
-def refusals(changes, ask=slurm_asking.ask):
+def refusals(changes, ask=slurm_query.run):
     """(message, hint) for each change that would end or forget jobs; `ask` runs a command."""
     problems = []
     for change in changes:

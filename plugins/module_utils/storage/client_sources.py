@@ -44,12 +44,12 @@ def ensure(noted, name, repository, archives, lock_wait):
         written = ensure_archives(noted, ARCHIVES % name, archives)
         text = "Types: deb\nURIs: file:%s/\nSuites: ./\nTrusted: yes\n" % (ARCHIVES % name)
     else:
-        node_files.take_away(noted, path)
+        node_files.remove(noted, path)
     if repository or archives:
         written = bool(node_files.ensure(noted, path, (node_files.HEADER + text).encode("utf-8"))) or written
     # what the source of before needed
     if not repository:
-        node_files.take_away(noted, KEYRINGS % name)
+        node_files.remove(noted, KEYRINGS % name)
     if not archives:
         drop_archives(noted, ARCHIVES % name)
     if (repository or archives) and not noted.dry and (written or not apt_source.has_lists(path)):
@@ -78,7 +78,7 @@ def stanza(repository, keyring):
 def drop_archives(noted, directory):
     """Remove the packages, and their folder."""
     for entry in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
-        node_files.take_away(noted, os.path.join(directory, entry))
+        node_files.remove(noted, os.path.join(directory, entry))
     if os.path.isdir(directory) and not noted.dry:
         os.rmdir(directory)
 
@@ -99,7 +99,7 @@ def ensure_archives(noted, directory, archives):
     there = os.listdir(directory) if os.path.isdir(directory) else []
     gone = [name for name in there if name.endswith(".deb") and name not in wanted]
     for name in gone:
-        node_files.take_away(noted, os.path.join(directory, name))
+        node_files.remove(noted, os.path.join(directory, name))
     if noted.dry:
         return bool(missing or gone)
     text = "".join(index_entry(directory, name) for name in sorted(wanted))

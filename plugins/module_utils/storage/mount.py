@@ -143,7 +143,7 @@ def start(step, mount, is_new, is_there):
 
 def failure_reason(unit):
     """What mount(8) said of a unit that failed; systemd's own words where it said nothing."""
-    lines = node_units.last_words(unit, 8).splitlines()
+    lines = node_units.journal_tail(unit, 8).splitlines()
     messages = [line for line in lines if line.startswith("mount")]
     return messages[-1] if messages else "\n".join(lines[-3:])
 

@@ -91,7 +91,7 @@ class MountRun:
             self.remember()
 
     def disown(self, path):
-        node_files.take_away(self.noted, path)
+        node_files.remove(self.noted, path)
         if path in self.owned["files"] and not self.dry:
             self.owned["files"].remove(path)
             self.remember()

@@ -89,7 +89,7 @@ class TestKey:
         assert caught.value.hint == "use a mirror"
 
 
-NOTHING: dict[str, list[str]] = {kind: [] for kind in node_owned.KINDS}
+NOTHING: dict[str, list[str]] = {kind: [] for kind in node_owned.TYPES}
 
 
 class TestOwned:
@@ -108,8 +108,8 @@ class TestOwned:
         (tmp_path / "owned" / "nvidia.cuda.json").write_text('{"packages": ["a"], "files": []}', encoding="utf-8")
 
         assert node_owned.load("nvidia", "cuda") == {**NOTHING, "packages": ["a"]}
-        assert node_owned.is_left_of("nvidia")
-        assert not node_owned.is_left_of("storage")
+        assert node_owned.owns_anything("nvidia")
+        assert not node_owned.owns_anything("storage")
 
     @pytest.mark.parametrize("text", ["", "[]", '{"packages": []}', '{"packages": null, "files": []}', "\x00"])
     def test_a_broken_record_makes_nothing_ours(self, tmp_path: Path, text: str) -> None:
@@ -117,7 +117,7 @@ class TestOwned:
         (tmp_path / "owned" / "nvidia.cuda.json").write_text(text, encoding="utf-8")
 
         assert node_owned.load("nvidia", "cuda") == NOTHING
-        assert not node_owned.is_left_of("nvidia")
+        assert not node_owned.owns_anything("nvidia")
 
     def test_a_toolkit_without_a_package_was_installed_by_hand(self, tmp_path: Path) -> None:
         (tmp_path / "nvcc").touch()
@@ -125,7 +125,7 @@ class TestOwned:
 
         def look(packaged: bool) -> list[str]:
             names = ["there", "gone", "bare"]
-            found: list[str] = node_owned.packages_in_the_way(names, by_hand, lambda _path: packaged)
+            found: list[str] = node_owned.manually_installed(names, by_hand, lambda _path: packaged)
             return found
 
         assert look(packaged=False) == ["there"]

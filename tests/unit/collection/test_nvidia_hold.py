@@ -39,7 +39,7 @@ def test_the_kernel_is_held_with_modules_that_were_built_for_it(kernel: bool, mo
         return {name: version for name, version in INSTALLED.items() if patterns == ["*"] or name.startswith("linux-")}
 
     monkeypatch.setattr(driver.node_packages, "installed", installed)
-    monkeypatch.setattr(driver.nvidia_node, "output_of", lambda argv: "")
+    monkeypatch.setattr(driver.nvidia_facts, "output_of", lambda argv: "")
     wanted = {"hold": list(INSTALLED)[:3], "kernel": kernel, "load": False, "notice": "", "devices": []}
 
     changes, reboot, _state, _warning = driver.bring_into_use(_Module(), wanted)

@@ -61,7 +61,7 @@ def test_a_node_with_a_job_may_neither_leave_nor_be_counted_anew() -> None:
         "gpu01 is not in cluster.yml, and runs 7"
     ]
     assert adoption.lost_jobs(SHOWN, QUEUE, CONF.replace("SocketsPerBoard=2", "SocketsPerBoard=1")) == [
-        "gpu01 runs 7, and its cores would be counted anew"
+        "gpu01 runs 7, and its cores would be renumbered"
     ]
 
 
@@ -76,7 +76,7 @@ def test_settings_of_a_file_are_read_in_any_case_and_the_last_one_wins() -> None
 def test_a_configuration_is_found_where_deepops_puts_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "slurm.conf").write_text("x")
-    monkeypatch.setattr(running, "FOLDERS", (str(tmp_path / "a"), str(tmp_path / "b")))
+    monkeypatch.setattr(running, "DIRECTORIES", (str(tmp_path / "a"), str(tmp_path / "b")))
 
     assert running.first_file("slurm.conf") == (str(tmp_path / "b" / "slurm.conf"), b"x")
     assert running.first_file("gres.conf") == ("", b"")
@@ -100,7 +100,7 @@ class TestForeign:
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """Where slurm.conf may be, on a node without daemons and records."""
         monkeypatch.setattr(nodeside.load("node.record"), "STATE", str(tmp_path / "state"))
-        monkeypatch.setattr(running, "FOLDERS", (str(tmp_path),))
+        monkeypatch.setattr(running, "DIRECTORIES", (str(tmp_path),))
         monkeypatch.setattr(running, "MUNGE_KEY", str(tmp_path / "munge.key"))
         monkeypatch.setattr(running, "daemons", dict)
         return tmp_path

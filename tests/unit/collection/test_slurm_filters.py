@@ -34,11 +34,11 @@ def test_files_are_expected_only_where_the_controller_was_proven(filters: Any) -
 
 
 def test_nodes_are_not_asked_to_agree_with_a_controller_that_failed(filters: Any) -> None:
-    assert filters.slurm_can_be_asked("ctl1", {"ctl1": {**GATED, "slurm_converged_result": PROOF}})
-    assert not filters.slurm_can_be_asked("ctl1", {"ctl1": GATED})
-    assert not filters.slurm_can_be_asked("ctl1", {"ctl1": {**GATED, "slurm_converged_result": {"failed": True}}})
+    assert filters.slurm_is_reachable("ctl1", {"ctl1": {**GATED, "slurm_converged_result": PROOF}})
+    assert not filters.slurm_is_reachable("ctl1", {"ctl1": GATED})
+    assert not filters.slurm_is_reachable("ctl1", {"ctl1": {**GATED, "slurm_converged_result": {"failed": True}}})
     # a run with --limit, without the controller
-    assert filters.slurm_can_be_asked("ctl1", {"ctl1": {}})
+    assert filters.slurm_is_reachable("ctl1", {"ctl1": {}})
 
 
 def test_only_nodes_without_work_are_asked_for_on_the_controller(filters: Any) -> None:

@@ -138,15 +138,15 @@ class TestDifference:
         wish = wanted("associations", "default/Ubuntu")
 
         assert difference(wish, recorded(release)) == []
-        assert "ubuntu" not in slurm_policy_diff.foreign(wish, recorded(release))["users"]
+        assert "ubuntu" not in slurm_policy_diff.undeclared(wish, recorded(release))["users"]
 
     @each_release
     def test_a_site_is_told_what_is_its_own(self, release: str) -> None:
         wish = wanted("associations", "newp")
 
-        assert slurm_policy_diff.foreign(wish, recorded(release))["qos"] == ["high", "low", "qq", "qr"]
-        assert {"kid", "phys", "sub"} <= set(slurm_policy_diff.foreign(wish, recorded(release))["accounts"])
-        assert {"alice", "bob", "carol"} <= set(slurm_policy_diff.foreign(wish, recorded(release))["users"])
+        assert slurm_policy_diff.undeclared(wish, recorded(release))["qos"] == ["high", "low", "qq", "qr"]
+        assert {"kid", "phys", "sub"} <= set(slurm_policy_diff.undeclared(wish, recorded(release))["accounts"])
+        assert {"alice", "bob", "carol"} <= set(slurm_policy_diff.undeclared(wish, recorded(release))["users"])
 
     @each_release
     def test_a_limit_set_by_hand_on_something_declared_is_told_and_stays(self, release: str) -> None:
