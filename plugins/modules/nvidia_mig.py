@@ -159,9 +159,7 @@ def query(step):
 
 
 def note_change(step, gpu, now):
-    step.noted.did(
-        "mig", "GPU %d: %s" % (gpu["minor"], nvidia_mig.slices_text(gpu["slices"])), "set", detail=now
-    )
+    step.noted.did("mig", "GPU %d: %s" % (gpu["minor"], nvidia_mig.slices_text(gpu["slices"])), "set", detail=now)
 
 
 def refuse_busy(step, todo):

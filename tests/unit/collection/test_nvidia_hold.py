@@ -42,7 +42,7 @@ def test_the_kernel_is_held_with_modules_that_were_built_for_it(kernel: bool, mo
     monkeypatch.setattr(driver.nvidia_facts, "output_of", lambda argv: "")
     wanted = {"hold": list(INSTALLED)[:3], "kernel": kernel, "load": False, "notice": "", "devices": []}
 
-    changes, reboot, _state, _warning = driver.bring_into_use(_Module(), wanted)
+    changes, reboot, _state, _warning = driver.activate(_Module(), wanted)
 
     held = {entry["name"] for entry in changes if entry["action"] == "hold"}
     assert held == set(list(INSTALLED)[:3]) | (KERNEL if kernel else set())
