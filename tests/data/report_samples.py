@@ -86,7 +86,7 @@ def small() -> Facts:
     nodes = ("gpu01", "gpu02")
     checks = [check for number, node in enumerate(nodes) for check in healthy_node(node, number)]
     checks += [passed(*entry) for entry in CLUSTER]
-    held = "accepted, and left pending for ever: set EnforcePartLimits=ALL, and users are told at once"
+    held = "accepted, and left pending for ever: set EnforcePartLimits=ALL to refuse it"
     checks.append(Check("smoke", "over-ask-time", "gpu", Status.WARN, "accepted", "refused", message=held))
     return facts(checks, ("ctl1", *nodes), "vallab")
 

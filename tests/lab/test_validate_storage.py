@@ -88,7 +88,7 @@ def test_another_directory_and_options_that_are_not_in_effect_are_reported(store
     assert result.code == 1, result.shown
     wanted = {(MOUNTED, "gpu02/shared"), (WRITE, "gpu02/shared"), (OPTIONS, "gpu01/fast"), (OPTIONS, "gpu01/apps")}
     assert result.failed() == {*wanted, (WRITE, "gpu01/apps")}, result.shown
-    assert result.message(MOUNTED, "gpu02/shared") == "another folder is mounted at /shared"
+    assert result.message(MOUNTED, "gpu02/shared") == "another directory is mounted at /shared"
     assert result.message(OPTIONS, "gpu01/fast") == "nosuid was asked for and is not in force"
     assert result.message(WRITE, "gpu01/apps") == "it should be read-only"
     assert leftovers(stored) == ""

@@ -1,1 +1,1 @@
-"""The burn-in on the submit host and on the nodes; jobs, pictures and verdicts are those of deepops_smoke."""
+"""The burn-in on the submit host and on the nodes; jobs, snapshots and checks are those of deepops_smoke."""

@@ -7,7 +7,7 @@ from typing import Dict, List, Mapping, NamedTuple, Sequence
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import job_placement, slurmtext, state
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
 
-# MaxArraySize of a Slurm that does not tell its own
+# MaxArraySize where Slurm does not report it
 USUAL_ARRAY = 1001
 # seconds beyond the load itself: the start, and what a hung worker is given
 OVERTIME_S = 240

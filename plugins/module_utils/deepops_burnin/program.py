@@ -12,7 +12,7 @@ _WIDTH = 120
 
 
 def arguments(seconds: float, memory_share: float, gpus: int) -> List[str]:
-    """What gpucheck is told: a node without GPUs is not asked for any."""
+    """gpucheck's arguments; on a node without GPUs it expects none."""
     about_gpus = ["--expect={}".format(gpus)] if gpus else ["--without-gpus"]
     return ["--json", "--burn={:g}".format(seconds), "--memory-share={:g}".format(memory_share), *about_gpus]
 
@@ -25,7 +25,7 @@ def script(packed: str, arguments: Sequence[str]) -> str:
 
 
 def document(out: str) -> Optional[Dict[str, Any]]:
-    """What gpucheck said in a job's output (progress and a site's prolog are there too); None where it did not."""
+    """gpucheck's result in a job's output (with its progress and a site's prolog); None without a result."""
     for line in reversed(out.splitlines()):
         start = line.find(_BEGINNING)
         if start >= 0:

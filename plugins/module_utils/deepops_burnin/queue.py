@@ -1,4 +1,4 @@
-"""The jobs of one burn-in in Slurm's queue: submit them, look at them, cancel them. Runs as the cluster's user."""
+"""The jobs of one burn-in in Slurm's queue: submit, query and cancel them. Runs as the cluster's user."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def output(token: str, identifier: str = "%A_%a") -> str:
 
 
 def submit(jobs: Session, tested: Sequence[str], request: LoadRequest, packed: str) -> Submitted:
-    """Send an array for every kind of node; an array that Slurm refuses leaves its nodes alone, with the reason."""
+    """Submit an array for each partition and number of GPUs; nodes of an array that Slurm refuses are left alone."""
     snapshot = slurm_snapshot.read_snapshot()
     if not snapshot.answered:
         return Submitted(Plan([], dict.fromkeys(tested, snapshot.silence)), [])
@@ -66,7 +66,7 @@ def submit(jobs: Session, tested: Sequence[str], request: LoadRequest, packed: s
             accepted.append(batch)
             identifiers.append(answer.out)
         else:
-            left.update(dict.fromkeys(batch.nodes, "Slurm refused the job: " + one_line(answer.said)))
+            left.update(dict.fromkeys(batch.nodes, "Slurm refused the job: " + one_line(answer.error_text)))
     return Submitted(Plan(accepted, left), identifiers)
 
 
@@ -83,7 +83,7 @@ def query_tasks(jobs: Session) -> "tuple[List[Task], str]":
     argv = ["squeue", "--noheader", "--array", "--states=all", "--user=" + jobs.user, "--name=" + jobs.name("load")]
     answer = command.run([*argv, "--format=" + _FORMAT])
     if answer.rc != 0:
-        return [], one_line(answer.said)
+        return [], one_line(answer.error_text)
     return tasks(answer.out), ""
 
 

@@ -1,4 +1,4 @@
-"""A node's verdict: from its job's output, and from what Slurm says became of the job. Pure but for `collect`."""
+"""A node's result, from its job's output and the job's state in Slurm. Pure except for `collect`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.c
 from . import program
 
 SUITE, NAME = "burnin", "burn-completed"
-# ended by somebody, not by the node: nothing is proven, and nothing is wrong
+# ended by somebody, not by the node: nothing was tested, and nothing is wrong
 _CANCELLED = ("CANCELLED", "PREEMPTED", "REVOKED", "DEADLINE")
 _WORDS = {
     "NODE_FAIL": "the node went down under load",
@@ -56,7 +56,7 @@ def evaluate(node: str, asked_s: float, jobs: Sequence[Job], outputs: Mapping[st
 
 
 def checks_of_job(node: str, asked_s: float, job: Job, out: str) -> List[Check]:
-    """What one job says; gpucheck's own checks under Slurm's name of the node."""
+    """The checks of one job: gpucheck's own checks under Slurm's name of the node."""
     output: Optional[Dict[str, Any]] = program.document(out)
     if output is None:
         return [without_result(node, asked_s, job, out)]
@@ -71,7 +71,7 @@ def _renamed(check: Mapping[str, str], own: str, node: str) -> Check:
 
 
 def without_result(node: str, asked_s: float, job: Job, out: str) -> Check:
-    """No result: taken away from us, or the node's fault."""
+    """The check of a job without a result: it was cancelled, or the node failed."""
     state = job.state.split(" ")[0]
     expected, used = "{:.0f}".format(asked_s), str(job.used_s)
     if state in _CANCELLED:

@@ -1,1 +1,1 @@
-"""What `node_doctor` looks at on a node: raw facts, no judgement."""
+"""What `node_doctor` collects on a node: facts, not evaluated."""

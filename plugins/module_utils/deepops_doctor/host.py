@@ -1,4 +1,4 @@
-"""The machine itself: identity, size, disks, GPUs, how it was started."""
+"""The host itself: identity, size, disks, GPUs, how it was started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 
 
 def identity() -> Dict[str, Any]:
-    """What tells this machine from others."""
+    """What identifies this host."""
     return {
         "hostname": os.uname().nodename,
         "machine_id": read("/etc/machine-id"),
@@ -28,7 +28,7 @@ def identity() -> Dict[str, Any]:
 
 
 def is_container() -> bool:
-    """Whether the clock, the kernel and the PCI bus belong to another machine."""
+    """Whether the clock, the kernel and the PCI bus belong to another host."""
     return bool(read("/run/systemd/container")) or os.path.exists("/run/.containerenv") or os.path.exists("/.dockerenv")
 
 
@@ -42,7 +42,7 @@ def size() -> Dict[str, int]:
 
 
 def disks(paths: List[str]) -> List[Dict[str, Any]]:
-    """Room on the file systems of some folders, in MiB, without what is reserved for root."""
+    """Free space on the file systems of some directories, in MiB, without what is reserved for root."""
     file_systems = []
     for path in paths:
         try:
@@ -93,7 +93,7 @@ def boot_modules(root: str = "/") -> Dict[str, bool]:
 def secure_boot() -> str:
     """`on`, `off`, `none` (started without EFI) or `unknown`."""
     if not os.path.isdir(EFI):
-        # a container sees nothing of its machine's firmware
+        # a container does not see its host's firmware
         return "unknown" if is_container() else "none"
     try:
         with open(SECURE_BOOT, "rb") as stream:
@@ -105,7 +105,7 @@ def secure_boot() -> str:
 
 
 def local_users(path: str = "/etc/passwd") -> Dict[str, str]:
-    """People's accounts, and Slurm's, that are this machine's own: name and `uid:gid`."""
+    """People's accounts, and Slurm's, in the local /etc/passwd: name and `uid:gid`."""
     users = {}
     for line in read(path).splitlines():
         fields = line.split(":")

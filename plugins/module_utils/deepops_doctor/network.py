@@ -33,7 +33,7 @@ HOSTS_BLOCK = "deepopsctl"
 
 
 def addresses() -> List[Dict[str, Any]]:
-    """Every address that other machines may know this one by, with its network and MTU."""
+    """Every address by which other hosts can reach this one, with its network and MTU."""
     try:
         links = json.loads(output(["ip", "-json", "address", "show", "up"]) or "[]")
     except ValueError:

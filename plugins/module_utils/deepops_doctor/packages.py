@@ -17,7 +17,7 @@ FLOCK = "hhqqi4x"
 
 
 def state() -> Dict[str, Any]:
-    """Manager, lock (None where nobody holds one, or where only root could tell), packages in a broken state."""
+    """Manager, lock (None without a lock, or where only root can see it), packages in a broken state."""
     if os.path.isdir("/var/lib/dpkg"):
         return {
             "manager": "dpkg",

@@ -13,7 +13,7 @@ TIMEOUT_S = 8
 
 
 def connection_error(url: str) -> str:
-    """Why nobody answers at an address; '' for an answer of any kind: what it has, a deploy sees."""
+    """Why an address does not answer; '' for an answer of any kind."""
     try:
         request = urllib.request.Request(url, method="HEAD")  # noqa: S310 (a setting of the site's)
         urllib.request.urlopen(request, timeout=TIMEOUT_S).close()  # noqa: S310 (as above)

@@ -32,7 +32,7 @@ def processes(proc: str = "/proc") -> Dict[int, str]:
 
 
 def listeners(ports: Iterable[int], running: Dict[int, str]) -> List[Dict[str, Any]]:
-    """Who listens on these TCP ports; pid 0 where only root could tell."""
+    """Who listens on these TCP ports; pid 0 where only root can see it."""
     wanted = set(ports)
     sockets = {}  # type: Dict[str, int]
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -72,7 +72,7 @@ def time_service(running: Dict[int, str]) -> Dict[str, Any]:
 
 
 def is_synchronised() -> bool:
-    """The kernel's own word, whatever daemon told it."""
+    """Whether the kernel reports a synchronised clock."""
     buffer = ctypes.create_string_buffer(512)
     try:
         libc = ctypes.CDLL(None)
@@ -106,7 +106,7 @@ def database(running: Dict[int, str]) -> Dict[str, str]:
 
 
 def slurm(running: Dict[int, str]) -> Dict[str, Any]:
-    """Slurm's daemons, its version, and whether a deploy of ours has been here."""
+    """Slurm's daemons, its version, and whether deepopsctl has deployed here."""
     version = re.search(r"\d+\.\d+\S*", output(["slurmd", "-V"]) or output(["sinfo", "-V"]))
     return {
         "daemons": sorted(set(running.values()) & set(SLURM)),

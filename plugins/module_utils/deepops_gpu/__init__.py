@@ -1,1 +1,1 @@
-"""The GPU suite on the submit host; jobs, placement and verdicts are those of deepops_smoke."""
+"""The GPU suite on the submit host; jobs, placement and checks are those of deepops_smoke."""

@@ -1,4 +1,4 @@
-"""Notice that nobody listens any more: where a connection is cut, sshd ends no program, it only closes its pipes."""
+"""Detect a closed connection: sshd does not end the program then, it only closes its pipes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def watch(leave: Callable[[], None], stdout: int = _STDOUT) -> None:
     """
     signal.signal(signal.SIGTERM, _end)
     poller = select.poll()
-    # errors and hangups are always told
+    # errors and hangups are always reported
     poller.register(stdout, 0)
 
     def wait() -> None:
@@ -41,7 +41,7 @@ def _end(_number: int, _frame: Optional[FrameType]) -> None:
 
 
 def _end_main_thread() -> None:
-    """Interrupt whatever it waits for. Its end is ours too, else we end the process without it."""
+    """Interrupt whatever it waits for. The process ends with it, or is ended without it after some attempts."""
     main = threading.main_thread().ident
     for _attempt in range(_ATTEMPTS):
         if main is not None:

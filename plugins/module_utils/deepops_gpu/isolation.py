@@ -31,7 +31,7 @@ NO_DRIVER = "no NVIDIA driver here that could be asked"
 
 
 class JobAnswers(NamedTuple):
-    """What jobs on one node said: without a GPU, and those with one, which held it at the same time."""
+    """Answers of the jobs on one node: without a GPU, and those with one, which held it at the same time."""
 
     without: Data
     ones: List[Data]
@@ -79,7 +79,7 @@ def evaluate(node: str, answers: JobAnswers, wanted: int, confined: bool, sliced
 
 
 def assignment(node: str, ones: Sequence[Data], wanted: int) -> Check:
-    """Each job was told of one GPU, and no two of the same."""
+    """Each job sees one GPU, and no two see the same."""
     name, expected = NAMES[0], "{} different GPUs".format(wanted) if wanted > 1 else "1 GPU"
     visible_devices = [str(data.get("env", {}).get("CUDA_VISIBLE_DEVICES", "")) for data in ones]
     if not all(visible_devices):

@@ -47,7 +47,7 @@ def obstacle(node: Record) -> str:
 
 
 def options(place: Placement, nodes: Sequence[Record]) -> List[str]:
-    """All GPUs, and all CPUs that are free on each: host memory is measured from the CPUs beside each GPU."""
+    """All GPUs, and all CPUs that are free on each: host memory is measured from the CPUs next to each GPU."""
     count = len(place.nodes)
     return [
         "--partition=" + place.partition,
@@ -62,7 +62,7 @@ def options(place: Placement, nodes: Sequence[Record]) -> List[str]:
 
 
 def measure(session: Session, inputs: Inputs, place: Placement, node: Record) -> Measured:
-    """Run it; whatever the job printed that is no result is told as its trouble."""
+    """Run it; output that is no result is reported as the reason."""
     name, gpus = place.nodes[0], slurmtext.gpu_count(node.get("Gres", ""))
     reason = obstacle(node)
     if reason:
@@ -84,7 +84,7 @@ def measure(session: Session, inputs: Inputs, place: Placement, node: Record) ->
 
 
 def lost(name: str, error: Exception) -> Measured:
-    """A node on which something of ours went wrong: the others are tested all the same."""
+    """The check of a node where the suite itself failed; the other nodes are tested."""
     return Measured(None, check(NAME, name, FAIL, "no result", "a result", message=one_line(repr(error))))
 
 

@@ -1,4 +1,4 @@
-"""One job over all GPU nodes that are alike: NCCL's all-reduce between them, after each was measured alone."""
+"""One job over all nodes with the same number of GPUs: NCCL's all-reduce, after each was measured alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOADING_S = 60
 
 
 def choose(measured: Mapping[str, str], nodes: Mapping[str, Record]) -> Optional[Placement]:
-    """The most of the measured nodes (name -> partition) with as many GPUs each; None where no two are alike."""
+    """The largest set of measured nodes (name -> partition) with equally many GPUs; None where no two have."""
     sets: Dict[Any, List[str]] = {}
     for name, partition in measured.items():
         sets.setdefault((partition, slurmtext.gpu_count(nodes[name].get("Gres", ""))), []).append(name)

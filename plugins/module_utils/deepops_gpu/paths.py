@@ -7,7 +7,7 @@ from typing import Any, Mapping
 
 
 def home(directory: str, name: str, library: Mapping[str, Any]) -> str:
-    """The folder of one library: another version is another folder."""
+    """The directory of one library version."""
     return os.path.join(directory, "{}-{}".format(name, library["version"]))
 
 

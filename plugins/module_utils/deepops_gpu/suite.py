@@ -37,7 +37,7 @@ class SuiteResult(NamedTuple):
 
 
 class StoppedError(Exception):
-    """Nobody waits for the jobs any more: none is started."""
+    """The connection is closed: no job is started."""
 
 
 class Jobs:

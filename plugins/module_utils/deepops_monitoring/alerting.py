@@ -1,4 +1,4 @@
-"""Alertmanager: reached by Prometheus, and an alert that is sent to it arrives, is handed to nobody, and ends."""
+"""Alertmanager: reached by Prometheus, and a test alert arrives, notifies nobody, and ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANSWERS, KNOWN, ARRIVES, FORWARDED = "alertmanager-answers", "alertmanager-known
 # Prometheus finds its Alertmanagers as it finds targets
 _KNOWN_S = 30.0
 _SHOWN_S = 15.0
-# should nobody be left to end the trial, it ends by itself (seconds)
+# the test alert ends by itself after this time (seconds)
 _LIVES_S = 120.0
 # an alert that has just begun to fire is sent with the next evaluation; so many seconds later it has to be there
 _SENT_S = 90.0
@@ -21,7 +21,7 @@ NAME = "DeepopsctlValidation"
 
 
 class Route(NamedTuple):
-    """The label whose alerts are for nobody, and the receiver without any address that they go to."""
+    """The label of test alerts, and the receiver without an address that they go to."""
 
     label: str
     value: str
@@ -59,20 +59,22 @@ def evaluate(
 def _known(prometheus: Prometheus, alertmanager: Service, monitor: str) -> Check:
     wanted = alertmanager.url.partition("://")[2].rstrip("/")
     try:
-        found = poll_until(_KNOWN_S, prometheus.alertmanagers, lambda urls: any(wanted in url for url in urls))
+        known_urls = poll_until(_KNOWN_S, prometheus.alertmanagers, lambda urls: any(wanted in url for url in urls))
     except NoAnswer as why:
         return check(KNOWN, monitor, FAIL, "no answer", wanted, message=str(why))
-    if any(wanted in url for url in found):
+    if any(wanted in url for url in known_urls):
         return check(KNOWN, monitor, PASS, wanted, wanted)
-    text = "Prometheus sends alerts to {}".format(names(found) if found else "nobody")
-    return check(KNOWN, monitor, FAIL, names(found) or "nobody", wanted, message=text)
+    text = "Prometheus sends alerts to {}".format(names(known_urls) if known_urls else "nobody")
+    return check(KNOWN, monitor, FAIL, names(known_urls) or "nobody", wanted, message=text)
 
 
 def _arrives(alertmanager: Service, route: Route, config: str, cluster: str, token: str) -> Check:
-    # where nobody has an address, nobody can be called
+    # without an address in any receiver nobody is notified
     if route.matcher not in config and "_configs:" in config:
-        # it would go to whoever is told of everything else
-        text = "its configuration has no route for {}: nothing was sent, so that nobody is called".format(route.matcher)
+        # it would go to the default receiver
+        text = "its configuration has no route for {}: nothing was sent, so that nobody is notified".format(
+            route.matcher
+        )
         return check(ARRIVES, cluster, FAIL, "no route", "arrived", message=text)
     labels = {"alertname": NAME, route.label: route.value, "cluster": cluster, "validation": token}
     try:
@@ -83,29 +85,29 @@ def _arrives(alertmanager: Service, route: Route, config: str, cluster: str, tok
 
 def _sent(alertmanager: Service, route: Route, labels: Mapping[str, str], cluster: str) -> Check:
     def mine() -> List[Dict[str, Any]]:
-        found: List[Dict[str, Any]] = alertmanager.get(
+        received: List[Dict[str, Any]] = alertmanager.get(
             "/api/v2/alerts", filter='validation="{}"'.format(labels["validation"])
         )
-        return found
+        return received
 
     started = time.monotonic()
     try:
         _post(alertmanager, labels, _LIVES_S)
-        found = poll_until(_SHOWN_S, mine, bool, 0.2)
+        received = poll_until(_SHOWN_S, mine, bool, 0.2)
     finally:
-        # ended before anyone is told, should it have gone the wrong way
+        # ended before a notification is sent, should it have the wrong receiver
         _post(alertmanager, labels, 0)
     took = time.monotonic() - started
-    receivers = [entry["name"] for alert in found for entry in alert["receivers"]]
+    receivers = [entry["name"] for alert in received for entry in alert["receivers"]]
     left = poll_until(_SHOWN_S, mine, lambda alerts: not alerts, 0.2)
-    if not found:
+    if not received:
         return check(ARRIVES, cluster, FAIL, "nothing", "arrived", message="what was sent to Alertmanager is not there")
     if receivers != [route.receiver]:
         text = "the trial went to {} instead of {}, and was ended at once".format(names(receivers), route.receiver)
         return check(ARRIVES, cluster, FAIL, names(receivers), route.receiver, message=text)
     if left:
         return check(ARRIVES, cluster, FAIL, "still there", "ended", message="the trial was ended, and is still there")
-    text = "and ended; it went to {}, which tells nobody".format(route.receiver)
+    text = "and ended; it went to {}, which notifies nobody".format(route.receiver)
     return check(ARRIVES, cluster, PASS, "{:.1f}".format(took), "{:g}".format(_SHOWN_S), "s", text)
 
 

@@ -38,7 +38,7 @@ def names(items: Iterable[object], most: int = 8) -> str:
 
 
 def poll_until(seconds: float, query: Callable[[], T], done: Callable[[T], bool], pause: float = 1.0) -> T:
-    """Look again and again until it is as wanted or time is up; what was seen last."""
+    """Repeat a query until its result is `done` or time is up; the last result."""
     end = time.monotonic() + seconds
     while True:
         result = query()

@@ -48,7 +48,7 @@ def _one(dashboard: str, wanted: Sequence[Query], empty: Mapping[Query, str]) ->
 
 
 def _query_error(prometheus: Prometheus, query: Query) -> "str | None":
-    """None where it gives series, else what Prometheus says about it."""
+    """None where the query gives series, else Prometheus's error ('' for an empty result)."""
     try:
         return None if prometheus.query(query.text) else ""
     except NoAnswer as why:

@@ -1,4 +1,4 @@
-"""A user's job on every node that has room, held until it is seen in Prometheus; and Slurm's figures beside those."""
+"""A user's job on every node that has room, held until it is seen in Prometheus; compared with Slurm's own figures."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def identified(trial: Trial, held: Held) -> Tuple[str, str, str]:
             return "", "", one_line(held.running.text("err")) or "exit code {}".format(code)
         if time.monotonic() > end:
             text = "the job did not start in time; Slurm's reason: {}".format(reason or "none given")
-            return "", "", text if answer.rc == 0 else one_line(answer.said)
+            return "", "", text if answer.rc == 0 else one_line(answer.error_text)
         time.sleep(POLL_INTERVAL_S / 6)
 
 
@@ -121,10 +121,10 @@ def _one(
 
 
 def compare_with_slurm(trial: Trial) -> List[Check]:
-    """Nodes and running jobs, as Prometheus has them and as Slurm itself says."""
+    """Nodes and running jobs, in Prometheus and in Slurm."""
     up = trial.prometheus.query("deepops_slurm_up")
     if not any(value == 1 for _labels, value in up):
-        text = "deepops-slurmmetrics {}".format("says that Slurm does not answer" if up else "hands out nothing")
+        text = "deepops-slurmmetrics {}".format("reports that Slurm does not answer" if up else "hands out nothing")
         return [check(SLURM, trial.cluster, FAIL, "down" if up else "nothing", "up", message=text),
                 skip(NODES, trial.cluster, text), skip(COUNT, trial.cluster, text)]  # fmt: skip
     return [check(SLURM, trial.cluster, PASS, "up", "up"), _nodes(trial), _count(trial)]
@@ -145,7 +145,7 @@ def _nodes(trial: Trial) -> Check:
 
 
 def _count(trial: Trial) -> Check:
-    """Jobs come and go: what Prometheus shows must be a number that Slurm has said while we looked."""
+    """Jobs come and go: Prometheus must show a number that Slurm has reported in the meantime."""
     slurm_counts: List[int] = []
 
     def query_count() -> int:
@@ -164,12 +164,12 @@ def fits(in_prometheus: int, slurm_counts: Sequence[int]) -> bool:
 
 
 def counted(cluster: str, in_prometheus: int, slurm_counts: Sequence[int]) -> Check:
-    """What Prometheus shows, judged by all that Slurm has said."""
+    """The check of Prometheus's number of jobs against all numbers that Slurm reported."""
     least, most = min(slurm_counts), max(slurm_counts)
     expected = str(least) if least == most else "{} to {}".format(least, most)
     text = (
         ""
         if fits(in_prometheus, slurm_counts)
-        else "squeue has said {}, and Prometheus {}".format(expected, in_prometheus)
+        else "squeue reported {}, and Prometheus {}".format(expected, in_prometheus)
     )
     return check(COUNT, cluster, FAIL if text else PASS, in_prometheus, expected, "running jobs", text)

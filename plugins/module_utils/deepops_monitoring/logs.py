@@ -25,7 +25,7 @@ def evaluate(directory: str, line: str, nodes: Sequence[str], seconds: float) ->
         nonlocal error
         words = ["journalctl", "--directory=" + directory, "--quiet", "--since=" + _SINCE, "--output=cat", "-t", TAG]
         answer = command.run(words)
-        error = one_line(answer.said) if answer.rc else ""
+        error = one_line(answer.error_text) if answer.rc else ""
         for node in arrived(answer.out, line, nodes):
             seen.setdefault(node, time.monotonic() - started)
         return seen

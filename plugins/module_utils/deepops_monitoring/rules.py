@@ -13,7 +13,7 @@ _MOMENT_S = 30.0
 
 
 def evaluate(prometheus: Prometheus, cluster: str, wanted: Mapping[str, int]) -> List[Check]:
-    """A check for each file that is expected, by its number of rules; and one for what the site has beside them."""
+    """A check for each file that is expected, by its number of rules; and one for the site's own rules."""
     first = max((float(group["interval"]) for group in prometheus.rules()), default=0.0)
     rules_by_file = poll_until(first + _MOMENT_S, lambda: _by_file(prometheus), _evaluated)
     checks = [_one(name, wanted[name], rules_by_file.get(name, [])) for name in sorted(wanted)]

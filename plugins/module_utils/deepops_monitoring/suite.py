@@ -1,4 +1,4 @@
-"""The monitoring suite: what can be judged at once, and what has to wait for a job to be seen."""
+"""The monitoring suite: checks that need no job, and checks that wait for one."""
 
 from __future__ import annotations
 
@@ -82,18 +82,18 @@ def _safely(name: str, target: str, part: Callable[[], List[Check]]) -> List[Che
         return part()
     except NoAnswer as why:
         return [check(name, target, FAIL, "no answer", "an answer", message=str(why))]
-    except Exception as error:  # noqa: BLE001 (told, with all that others have found)
+    except Exception as error:  # noqa: BLE001 (reported with the other parts' checks)
         return [check(name, target, FAIL, "an error", "", message=one_line(repr(error)))]
 
 
 def _closed(name: str, service: Optional[Service], url: str) -> List[Check]:
-    """Nobody gets in without the password."""
+    """The service refuses requests without the password."""
     if service is None:
         return []
     try:
         code = service.without_password().http_status(url)
     except NoAnswer:
-        # that it does not answer is told once
+        # another check reports that it does not answer
         return []
     shut = code in (401, 403)
     text = "" if shut else "{} answers without a password".format(service.url)

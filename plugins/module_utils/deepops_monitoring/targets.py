@@ -17,7 +17,7 @@ _NEWEST_S = 60.0
 _FIRST_S = 15.0
 # one missed scrape is no news, three are; of short intervals more
 _MISSED, _MISSED_S = 3, 30.0
-# what a scrape may take of its interval before it is told
+# share of its interval that a scrape may take before it is reported
 _SLOW = 0.5
 CLOCK_WARN_S, CLOCK_FAIL_S = 1.0, 60.0
 Key = Tuple[str, str, str]
@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What Prometheus tells it apart by."""
+        """Its identity in Prometheus."""
         return self.node, self.job, self.page
 
 
@@ -49,7 +49,7 @@ def query_targets(prometheus: Prometheus) -> Scraped:
 
 
 def evaluate(prometheus: Prometheus, cluster: str, wanted: Sequence[Wanted], judged: Iterable[str]) -> List[Check]:
-    """Every expected target of the judged nodes, and those that nobody expects."""
+    """Every expected target of the checked nodes, and unexpected targets."""
     here = set(judged)
     mine = [target for target in wanted if target.node in here]
     keys = [target.key for target in mine]
@@ -109,7 +109,7 @@ def _one(target: Wanted, scraped: "Mapping[str, Any] | None", now: float) -> Che
     if scraped["health"] != "up":
         error = one_line(scraped.get("lastError", "")) or "not scraped yet"
         if "deadline exceeded" in error:
-            error = "no answer within {}: is the machine too busy?".format(scraped.get("scrapeTimeout") or "its time")
+            error = "no answer within {}: is the node too busy?".format(scraped.get("scrapeTimeout") or "its time")
         return check(UP, where, FAIL, scraped["health"], "up", message="{}: {}".format(url, error))
     if last is None or now - last > max(_MISSED * interval, _MISSED_S):
         age = "never" if last is None else "{:.0f} s ago".format(now - last)
@@ -156,7 +156,7 @@ def clocks(prometheus: Prometheus, judged: Sequence[str], monitor: str) -> List[
     checks = []
     for node in judged:
         if node not in lead:
-            # that it is not scraped is told once, by its target
+            # the check of its target reports that it is not scraped
             continue
         # read at some moment of the scrape: what the node's clock is at least away
         high, low = lead[node], lead[node] - took.get(node, 0.0)

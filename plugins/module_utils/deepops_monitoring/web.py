@@ -16,7 +16,7 @@ from .checks import one_line
 TIMEOUT_S = 10.0
 
 
-class NoAnswer(Exception):  # noqa: N818 (no error of ours: the service gave no usable answer)
+class NoAnswer(Exception):  # noqa: N818 (the service gave no usable answer)
     """Why there is no answer, in words; `code` is HTTP's, 0 without any."""
 
     def __init__(self, why: str, code: int = 0) -> None:
@@ -25,12 +25,12 @@ class NoAnswer(Exception):  # noqa: N818 (no error of ours: the service gave no 
 
 
 class Service(NamedTuple):
-    """One web service; without a user nobody logs in."""
+    """One web service; without a user no credentials are sent."""
 
     url: str
     user: str = ""
     password: str = ""
-    # the certificates that may vouch for it; the machine's own where this is ''
+    # the certificates that may vouch for it; the host's own where this is ''
     ca: str = ""
 
     def without_password(self) -> "Service":

@@ -42,14 +42,14 @@ def is_on(config: Record) -> bool:
 def answers(cluster: str, config: Record, answer: command.Answer) -> Check:
     """slurmdbd answers and knows this cluster."""
     # without a configuration (slurmctld is silent) slurmdbd is asked all the same
-    if (config and not is_on(config)) or "not running a supported accounting_storage" in answer.said:
+    if (config and not is_on(config)) or "not running a supported accounting_storage" in answer.error_text:
         return skipped("accounting-answers", cluster, "the cluster keeps no accounting (AccountingStorageType)")
     name = config.get("ClusterName", cluster)
     if answer.rc != 0:
         return failed(
             "accounting-answers",
             cluster,
-            "slurmdbd does not answer: " + one_line(answer.said),
+            "slurmdbd does not answer: " + one_line(answer.error_text),
             "no answer",
             name,
         )
@@ -71,7 +71,7 @@ def association(cluster: str, user: str, answer: command.Answer) -> Check:
         return failed(
             "accounting-association",
             cluster,
-            "sacctmgr: " + one_line(answer.said),
+            "sacctmgr: " + one_line(answer.error_text),
             "no answer",
             "an account for " + user,
         )
@@ -129,7 +129,9 @@ def evaluate(
     """One check for the jobs, one for the array's tasks."""
     if answer.rc != 0:
         names = ("accounting-jobs", "accounting-array")
-        return [failed(name, cluster, "sacct: " + one_line(answer.said), "no answer", "records") for name in names]
+        return [
+            failed(name, cluster, "sacct: " + one_line(answer.error_text), "no answer", "records") for name in names
+        ]
     rows = parse(answer.out)
     plain = [job for job in jobs if not job.tasks]
     wrong = [text for job in plain for text in problems(job, rows, user, accounts)]

@@ -62,7 +62,7 @@ def fetch(session: Session, what: str, files: Files) -> Tuple[str, str]:
     outcome = session.srun(what, place, ["/bin/sh", "-c", FETCH, "fetch", *files.paths])
     if outcome.ended and outcome.rc == 0:
         return outcome.out, ""
-    # the reader's own complaint says more than srun's, that it failed
+    # the command's own message says more than srun's
     messages = [line for line in outcome.why.splitlines() if not line.startswith("srun:")]
     return outcome.out, one_line(messages[0] if messages else outcome.why)
 
@@ -97,7 +97,7 @@ def array_check(node: str, job: Job, output_lines: Sequence[Dict[str, str]], err
 def _left(name: str, node: str, left: Tuple[str, str], allowed: float) -> Check:
     state, reason = left
     status = SKIP if state == "PENDING" and is_busy(reason) else FAIL
-    # a prolog that looks at GPUs may take its time, and nothing is wrong then
+    # a prolog that checks GPUs may take its time, and nothing is wrong then
     within = "in time" if state == "PENDING" else "within {:.0f} s (validate_smoke_run_timeout)".format(allowed)
     return check(
         name,
@@ -119,7 +119,7 @@ def run(session: Session, node: str, partition: str) -> Tuple[List[Check], List[
         "job-array": session.sbatch("array", ["--array=1-{}".format(TASKS), *options(place, many + ".%a")], script),
     }
     checks = [
-        failed(name, node, "sbatch: " + one_line(answer.said), "refused", "submitted")
+        failed(name, node, "sbatch: " + one_line(answer.error_text), "refused", "submitted")
         for name, answer in answers.items()
         if answer.rc != 0
     ]

@@ -29,7 +29,7 @@ class Offset(NamedTuple):
 
 
 def offset(reading: Mapping[str, Any]) -> Optional[Offset]:
-    """A node's lead over the control machine: it read `remote` between our `before` and `after`."""
+    """A node's lead over the control machine: it read `remote` between this one's `before` and `after`."""
     try:
         before, remote, after = (float(reading[key]) for key in ("before", "remote", "after"))
     except (KeyError, TypeError, ValueError):

@@ -24,7 +24,7 @@ class Answer(NamedTuple):
     elapsed: float
 
     @property
-    def said(self) -> str:
+    def error_text(self) -> str:
         """The error text, or the output where there is none."""
         return self.err.strip() or self.out.strip()
 

@@ -1,4 +1,4 @@
-"""What a job could reach outside its allocation: judged from what it tried."""
+"""What a job could reach outside its allocation, from what it tried."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .slurmtext import Record
 
 LIMIT_MB = 100
 TRY_MB = 300
-# by the cgroup, and by the mode of the device's file, which the kernel looks at first
+# by the cgroup, and by the mode of the device's file, which the kernel checks first
 DENIED, MODE = "EPERM", "EACCES"
 NOT_CONFIGURED = "jobs are not confined here: TaskPlugin has no task/cgroup"
 

@@ -1,4 +1,4 @@
-"""Folders of a job's own: two jobs of one user at once, each with its own, and the first's is gone after its end."""
+"""Private directories of jobs: two jobs of one user at once each have their own, removed when the job ends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ EXPECTED = "own, mode 700, gone afterwards"
 
 
 class Pair(NamedTuple):
-    """What two jobs that overlapped in time said, by node: the second again when the first had ended."""
+    """Answers of two jobs that overlapped in time, by node: the second again when the first had ended."""
 
     first: Answers
     second: Answers
 
 
 def run_pair(session: Session, label: str, place: Placement, wanted: Mapping[str, Any]) -> Pair:
-    """The first job leaves marks; the second looks for them, and when the first has ended for what it left."""
+    """The first job leaves marks; the second checks for them, and again after the first has ended."""
     names = ["folder-a" + label, "folder-b" + label]
     directory, private = str(wanted["folder"]), [str(path) for path in wanted["private"]]
     holding = session.start(
@@ -83,7 +83,7 @@ def evaluate(node: str, pair: Pair, wanted: Mapping[str, Any]) -> Check:
         if text:
             return failed(CHECK, node, text, line.get("own", "") or "no SLURM_TMPDIR", EXPECTED)
     if len(second) < 2:
-        return skipped(CHECK, node, "the second job ended before it could look at what the first left")
+        return skipped(CHECK, node, "the second job ended before it could check what the first left")
     seen = second[0].get("seen", [])
     if seen:
         text = "a job of the same user sees what another has in {}".format(", ".join(seen))
@@ -97,7 +97,7 @@ def evaluate(node: str, pair: Pair, wanted: Mapping[str, Any]) -> Check:
 
 
 def problem(line: Data) -> str:
-    """What is wrong with a job's own folder, as the job sees it."""
+    """What is wrong with a job's own directory, as the job sees it."""
     own = line.get("own", "")
     if not own:
         return "SLURM_TMPDIR is not set in a job"

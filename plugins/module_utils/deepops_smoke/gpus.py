@@ -16,7 +16,7 @@ DENIED = ("EPERM", "EACCES")
 
 
 class Pair(NamedTuple):
-    """What two jobs that overlapped in time said, by node."""
+    """Answers of two jobs that overlapped in time, by node."""
 
     first: Answers
     second: Answers
@@ -83,7 +83,7 @@ def places(
 
 
 def assignment(node: str, first: Data, second: Data, total: int) -> Check:
-    """One device each, told to the job by CUDA_VISIBLE_DEVICES, and not the same one twice."""
+    """One device each, in CUDA_VISIBLE_DEVICES, and not the same one twice."""
     got = [device(data) for data in (first, second) if data]
     visible = [str(data.get("env", {}).get("CUDA_VISIBLE_DEVICES", "")) for data in (first, second) if data]
     measured = "GPU " + " and ".join(got)

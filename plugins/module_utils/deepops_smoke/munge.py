@@ -16,7 +16,7 @@ def encode() -> Dict[str, str]:
     answer = command.run(["munge", "--no-input", "--restrict-uid={}".format(os.getuid())], timeout=10)
     return {
         "credential": answer.out.strip() if answer.rc == 0 else "",
-        "error": "" if answer.rc == 0 else one_line(answer.said),
+        "error": "" if answer.rc == 0 else one_line(answer.error_text),
     }
 
 
@@ -26,11 +26,11 @@ def decode(credential: str) -> str:
     for line in answer.out.splitlines():
         if line.startswith("STATUS:"):
             return line.partition(":")[2].strip()
-    return one_line(answer.said.replace("unmunge: Error: ", ""))
+    return one_line(answer.error_text.replace("unmunge: Error: ", ""))
 
 
 def across(node: str, made: Mapping[str, Any], here: str, there: str, submit: str) -> Check:
-    """Judge both directions: `here` is the node's credential decoded on the submit host, `there` the reverse."""
+    """Check both directions: `here` is the node's credential decoded on the submit host, `there` the reverse."""
     expected = "decodes both ways"
     if not made.get("credential"):
         text = "{} could not make a credential: {}".format(node, made.get("error") or "munge gave no reason")

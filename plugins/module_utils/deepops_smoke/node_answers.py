@@ -16,7 +16,7 @@ WORKERS = 8
 
 
 def run(inputs: Inputs, snapshot: SlurmSnapshot, session: Session) -> Tuple[List[Check], Answers]:
-    """The checks of every tested node, and what the nodes said."""
+    """The checks of every tested node, and the nodes' answers."""
     with ThreadPoolExecutor(WORKERS) as pool:
         decoded = dict(zip(inputs.tested, pool.map(lambda name: _decode(inputs.report(name)), inputs.tested)))
     answers = _ask(inputs, snapshot, session, _unusable_nodes(inputs, decoded))
@@ -31,7 +31,7 @@ def run(inputs: Inputs, snapshot: SlurmSnapshot, session: Session) -> Tuple[List
 
 
 def _unusable_nodes(inputs: Inputs, decoded: Mapping[str, str]) -> Dict[str, Trouble]:
-    """Nodes that can't run a job, whatever Slurm believes: one sent there would hang until they are mended."""
+    """Nodes that can't run a job, whatever Slurm reports: one sent there would hang until they are fixed."""
     troubles: Dict[str, Trouble] = {}
     for name in inputs.tested:
         report = inputs.report(name)
@@ -74,7 +74,7 @@ def _cores(name: str, data: Mapping[str, Any], confined: bool) -> Check:
 
 
 def _decode(report: Mapping[str, Any]) -> str:
-    """What munge says here about the credential that the node made."""
+    """munge's status here of the credential that the node made."""
     credential = (report.get("munge") or {}).get("credential")
     return munge.decode(credential) if credential else ""
 

@@ -1,4 +1,4 @@
-"""What one node says about itself: its services, its munge, its hardware, its Slurm."""
+"""What one node reports about itself: its services, its munge, its hardware, its Slurm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def services(node: str, units: Sequence[str]) -> Tuple[List[Check], Dict[str, st
     answer = command.run(["systemctl", "is-active", *units], timeout=10)
     words = answer.out.split()
     if len(words) != len(units):
-        return [skipped("services", node, "systemctl does not answer: " + one_line(answer.said))], {}
+        return [skipped("services", node, "systemctl does not answer: " + one_line(answer.error_text))], {}
     states = dict(zip(units, words))
     bad = {unit: word for unit, word in states.items() if word != "active"}
     text = ""
@@ -74,7 +74,7 @@ def hardware() -> Dict[str, Any]:
 
 
 def report(node: str, units: Sequence[str], compute: bool) -> Tuple[List[Check], Dict[str, Any]]:
-    """The node's checks, and the facts that only make sense beside other nodes'."""
+    """The node's checks, and facts that are compared with those of other nodes."""
     checks, states = services(node, units)
     local, credential = munge_local(node)
     facts: Dict[str, Any] = {"munge": credential}

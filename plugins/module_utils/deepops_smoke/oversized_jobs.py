@@ -73,11 +73,11 @@ def evaluate(
     name = "over-ask-" + request.what
     if answer is None:
         return skipped(name, partition, request.reason)
-    text = one_line(answer.said.replace("sbatch: error:", " "))
+    text = one_line(answer.error_text.replace("sbatch: error:", " "))
     asked = "asked for {}".format(request.asked)
     if answer.rc == 0:
         if pending.startswith(FOR_EVER) and config.get("EnforcePartLimits", "NO") == "NO":
-            text = "{}: accepted, and left pending for ever ({}): set EnforcePartLimits=ALL, and users are told at once"
+            text = "{}: accepted, and left pending for ever ({}): set EnforcePartLimits=ALL to refuse it"
             return check(name, partition, WARN, "accepted", "refused", message=text.format(asked, pending))
         return failed(
             name,

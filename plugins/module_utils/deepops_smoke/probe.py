@@ -86,7 +86,7 @@ def uuids() -> Optional[List[str]]:
 
 
 def decode(credential: str) -> str:
-    """What unmunge says about a credential made on the submit host."""
+    """unmunge's status of a credential made on the submit host."""
     if not credential:
         return ""
     try:
@@ -162,13 +162,13 @@ def directories(token: str, other: str, base: str, *private: str) -> None:
     report(report)
     sys.stdin.read()
     for mark in marks.values():
-        # shared folders keep what a job leaves
+        # shared directories keep what a job leaves
         if os.path.exists(mark):
             os.unlink(mark)
 
 
 def left_over(base: str, job: str) -> str:
-    """The folder of a job that has ended, '' once it is gone; some seconds are its epilog's."""
+    """The directory of a job that has ended, '' once it is gone; some seconds are its epilog's."""
     wanted = [os.path.join(base, job), os.path.join(base, os.environ.get("SLURMD_NODENAME", "-"), job)]
     until = time.monotonic() + 15
     while True:
@@ -185,7 +185,7 @@ def resident() -> int:
 
 
 def memory(most: str) -> None:
-    """Take memory in steps of 10 MiB, saying how much is held; `end` only if nobody stopped it."""
+    """Allocate memory in steps of 10 MiB, reporting how much is held; `end` only if nobody stopped it."""
     held = []
     report({"held": 0, "resident": resident(), "end": False})
     for step in range(10, int(most) + 1, 10):

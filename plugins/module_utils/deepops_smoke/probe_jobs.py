@@ -12,7 +12,7 @@ from .checks import FAIL, SKIP, one_line
 from .job_placement import Placement
 from .session import Outcome, Session
 
-# nodes tried alone after a joint job failed: enough to name the odd ones, few enough to end in time
+# nodes tried alone after a joint job failed: enough to name the failing ones, few enough to end in time
 MOST_ALONE = 24
 WORKERS = 8
 Data = Dict[str, Any]

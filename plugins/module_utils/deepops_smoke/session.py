@@ -12,9 +12,9 @@ from . import command
 
 SUITE = "smoke"
 COMMENT = "deepopsctl validate {}: short, cancelled at its end"
-# how often a job that takes its time is looked for in the queue (seconds)
+# how often the queue is asked about a running job (seconds)
 POLL_INTERVAL_S = 3.0
-# the scheduler looks at a new job within some seconds
+# the scheduler considers a new job within some seconds
 REASON_ATTEMPTS = 25
 # Slurm's reasons for a pending job that say "busy or limited now", not "broken"
 BUSY = (
@@ -32,7 +32,7 @@ BUSY = (
 
 
 def job_name(suite: str, token: str, what: str) -> str:
-    """Says whose job it is, which validation made it, and what for."""
+    """Names the owner, the validation and the purpose of a job."""
     return "-".join(["deepopsctl", suite, token, what])
 
 
@@ -173,7 +173,7 @@ class Session:
         self._ids: List[str] = []
 
     def name(self, what: str) -> str:
-        """The job name: says whose it is and which validation made it."""
+        """The job's name, with the validation that made it."""
         return job_name(self.suite, self.token, what)
 
     def start(self, what: str, options: Sequence[str], argv: Sequence[str]) -> Running:
@@ -213,7 +213,7 @@ class Session:
 
     def sbatch(self, what: str, options: Sequence[str], script: str) -> command.Answer:
         """Submit a batch script; its answer's `out` is the job id."""
-        # ours first: of options given twice the last one counts
+        # the session's first: of options given twice the last one counts
         own = ["--job-name=" + self.name(what), *self._common] if what else self._common[:1]
         answer = command.run(["sbatch", "--parsable", *own, *options], stdin=script)
         identifier = answer.out.strip().split(";")[0]

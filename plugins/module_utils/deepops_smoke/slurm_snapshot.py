@@ -1,4 +1,4 @@
-"""Slurm's own picture of the cluster, asked once."""
+"""The cluster as Slurm reports it, queried once."""
 
 from __future__ import annotations
 
@@ -57,19 +57,21 @@ class SlurmSnapshot(NamedTuple):
             for role, host, word in re.findall(r"Slurmctld\(([^)]*)\) at (\S+) is (\w+)", self.answers["ping"].out)
         ]
         if not checks:
-            text = "slurmctld does not answer: " + one_line(self.answers["ping"].said)
+            text = "slurmctld does not answer: " + one_line(self.answers["ping"].error_text)
             checks = [check("controller-answers", cluster, FAIL, "no answer", "up", message=text)]
         return [*checks, accounting.answers(cluster, self.config, self.answers["clusters"])]
 
     @property
     def answered(self) -> bool:
-        """False when the controller gave no picture: no job can be tried."""
+        """False when the controller does not answer: no job can be run."""
         return bool(self.nodes) and bool(self.partitions)
 
     @property
     def silence(self) -> str:
-        """What the controller said instead of a picture."""
-        return "slurmctld does not answer: " + one_line(self.answers["nodes"].said or self.answers["ping"].said)
+        """The controller's error text."""
+        return "slurmctld does not answer: " + one_line(
+            self.answers["nodes"].error_text or self.answers["ping"].error_text
+        )
 
 
 def read_snapshot() -> SlurmSnapshot:

@@ -1,4 +1,4 @@
-"""Is Slurm's picture of nodes and partitions the one that cluster.yml and hardware.yml describe?"""
+"""Do Slurm's nodes and partitions agree with what cluster.yml and hardware.yml describe?"""
 
 from __future__ import annotations
 

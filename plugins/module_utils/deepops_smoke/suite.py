@@ -1,4 +1,4 @@
-"""The smoke suite as a whole: ask Slurm, run the jobs, judge. Everything here runs on the submit host as the user."""
+"""The smoke suite as a whole: query Slurm, run the jobs, evaluate. Runs on the submit host as the user."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def memory(snapshot: SlurmSnapshot, session: Session, names: Sequence[str]) -> L
 
 
 def job_directories(inputs: Inputs, snapshot: SlurmSnapshot, session: Session, names: Sequence[str]) -> List[Check]:
-    """Two jobs at once on every node, where cluster.yml gives jobs folders of their own."""
+    """Two jobs at once on every node, where cluster.yml gives jobs private directories."""
     if not inputs.directories:
         return []
     return directories.run(session, names, snapshot.nodes, snapshot.partitions, inputs.directories)

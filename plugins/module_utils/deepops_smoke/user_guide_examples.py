@@ -155,7 +155,7 @@ def batch_script(session: Session, where: Place) -> Tuple[Check, List[Job]]:
     option = where.option[2:] if where.option[:1] == ["-p"] else where.option
     answer = session.sbatch("", option, SCRIPT.format(mark=MARK, **values))
     if answer.rc != 0:
-        message = "sbatch ({}): {}".format(text, one_line(answer.said))
+        message = "sbatch ({}): {}".format(text, one_line(answer.error_text))
         return failed(what, where.name, message, "refused", "submitted"), []
     job = Job(answer.out, what)
     left = session.wait([job.id])

@@ -40,7 +40,7 @@ def base(path: str, wanted: str) -> Result:
     own = os.path.expanduser("~")
     user = os.path.basename(own.rstrip("/"))
     usual = [path, os.path.join(path, user), *([own] if own.startswith(path.rstrip("/") + "/") else [])]
-    # mounts what is mounted at first use; stat() and access() do not, and would judge the empty directory below it
+    # mounts what is mounted at first use; stat() and access() do not, and would check the empty directory below it
     with contextlib.suppress(OSError):
         os.statvfs(path)
     for directory in [wanted] if wanted else usual:
@@ -79,7 +79,7 @@ def write(path: str, label: str, version: int, size: int = PAGE) -> Result:
 
 
 def read(path: str) -> Result:
-    """Open anew and read; `missing` where there is no such name."""
+    """Open again and read; `missing` where there is no such name."""
     try:
         with open(path, "rb") as stream:
             return {"digest": digest(stream.read())}
@@ -88,12 +88,12 @@ def read(path: str) -> Result:
 
 
 def absent(path: str) -> Result:
-    """Look for a name that is not there: the client may remember that."""
+    """Check a name that does not exist: the client may remember that."""
     return {"missing": not os.path.lexists(path)}
 
 
 def appears(path: str, seconds: float, pause: float = 0.25) -> Result:
-    """Look for a name until it is there; after how many seconds, none where it never was."""
+    """Wait for a name to appear; after how many seconds, none where it never was."""
     started = time.monotonic()
     while not os.path.lexists(path):
         if time.monotonic() - started > seconds:
@@ -134,20 +134,20 @@ def follow(path: str, seconds: float) -> Result:
     return counts
 
 
-def hold(path: str, kind: str) -> Result:
+def hold(path: str, lock_type: str) -> Result:
     """Take a lock for writing; it is held until this process is ended."""
-    return {"lock": _lock(path, kind, fcntl.LOCK_EX)}
+    return {"lock": _lock(path, lock_type, fcntl.LOCK_EX)}
 
 
-def probe(path: str, kind: str) -> Result:
+def probe(path: str, lock_type: str) -> Result:
     """Whether a lock for reading could be had now."""
-    return {"lock": _lock(path, kind, fcntl.LOCK_SH)}
+    return {"lock": _lock(path, lock_type, fcntl.LOCK_SH)}
 
 
-def _lock(path: str, kind: str, how: int) -> str:
-    # left open: closing gives the lock back, and the process is short-lived
+def _lock(path: str, lock_type: str, how: int) -> str:
+    # left open: closing releases the lock, and the process is short-lived
     handle = os.open(path, os.O_RDWR)
-    lock: Callable[[int, int], None] = fcntl.lockf if kind == "fcntl" else fcntl.flock
+    lock: Callable[[int, int], None] = fcntl.lockf if lock_type == "fcntl" else fcntl.flock
     try:
         lock(handle, how | fcntl.LOCK_NB)
     except OSError as error:
@@ -166,13 +166,13 @@ def remove(directories: List[str]) -> Result:
 
 
 def answers(path: str) -> Result:
-    """Ask the file system for its size: a server that is away makes this hang. A path that is no directory is told."""
+    """Ask the file system for its size: a server that is away makes this hang. Reports a path that is no directory."""
     status = os.statvfs(path)
     return {"bytes": status.f_blocks * status.f_frsize, "directory": stat.S_ISDIR(os.stat(path).st_mode)}
 
 
 def room(directory: str) -> Result:
-    """Bytes that an ordinary user may still write there, as the file system tells it."""
+    """Bytes that an ordinary user may still write there, as the file system reports it."""
     status = os.statvfs(directory)
     return {"free": status.f_bavail * status.f_frsize}
 

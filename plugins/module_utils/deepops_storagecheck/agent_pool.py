@@ -41,7 +41,7 @@ class Order(NamedTuple):
 
 
 class AgentJob:
-    """The agents of one job, or the one of this machine."""
+    """The agents of one job, or the one on this host."""
 
     def __init__(self, nodes: Sequence[str], running: Running, what: str = "") -> None:
         self.nodes, self.running, self.what = list(nodes), running, what
@@ -86,7 +86,7 @@ class AgentPool:
         return [node for job in self._jobs for node in job.nodes]
 
     def add_local(self, name: str) -> None:
-        """Let this machine take part, outside of any job."""
+        """Start an agent on this host, outside of any job."""
         job = AgentJob([name], Running(packing.argv(name), command.clean_environment()))
         self._wait([job], HELLO, [name], self._starting_s)
         if (HELLO, name) in job.answers:
@@ -126,7 +126,7 @@ class AgentPool:
         return troubles
 
     def _outcome(self, job: AgentJob) -> Outcome:
-        """End a job that did not come up in time, and what Slurm says about it."""
+        """End a job that did not come up in time, and Slurm's reason."""
         code = job.running.ended(0)
         state, reason = self._session.queued(self._session.name(job.what)) if code is None else ("", "")
         if code is None:

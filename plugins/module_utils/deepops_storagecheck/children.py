@@ -20,7 +20,7 @@ Result = Dict[str, Any]
 
 
 class Child:
-    """A started process, and what it will say; with `stay` it goes on after its answer, until it is ended."""
+    """A started process, and its answer; with `stay` it goes on after its answer, until it is ended."""
 
     def __init__(self, do: Callable[[], Result], stay: Optional[Callable[[], None]] = None) -> None:
         reading, writing = os.pipe()
@@ -29,7 +29,7 @@ class Child:
             os.setpgid(0, 0)
             _live(do, stay, writing, reading)
         os.close(writing)
-        # both sides say so: whoever comes first, it is done before anyone ends the group
+        # both sides set it: whoever comes first, it is done before anyone ends the group
         with contextlib.suppress(OSError):
             os.setpgid(self.pid, self.pid)
         self._reading, self._output = reading, b""
@@ -88,7 +88,7 @@ def _live(do: Callable[[], Result], stay: Optional[Callable[[], None]], writing:
             name = errno.errorcode.get(error.errno or 0, "")
             where = " ({})".format(error.filename) if error.filename else ""
             answer = {"error": (error.strerror or str(error)) + where, "errno": name}
-        except Exception as error:  # noqa: BLE001 (told, not lost with the process)
+        except Exception as error:  # noqa: BLE001 (reported, not lost with the process)
             answer = {"error": repr(error), "errno": ""}
         os.write(writing, json.dumps(answer).encode() + b"\n")
         if stay:

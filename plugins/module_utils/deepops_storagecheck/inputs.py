@@ -56,7 +56,7 @@ class Bounds(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a node's look made of an entry: its promise to see names and data of other nodes (seconds)."""
+    """A node's own result for an entry: its promise to see names and data of other nodes (seconds)."""
 
     name_bound: float = 0.0
     data_bound: float = 0.0
@@ -80,7 +80,7 @@ def by_node(wanted: Sequence[Mapping[str, Any]]) -> Dict[str, List[Expected]]:
 
 
 def seen(reports: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Dict[str, Dict[str, Seen]]:
-    """What the nodes' looks returned, by node and entry."""
+    """What the nodes' own checks returned, by node and entry."""
     return {
         node: {name: Seen(**{**entry, "options": tuple(entry["options"])}) for name, entry in entries.items()}
         for node, entries in reports.items()

@@ -88,7 +88,7 @@ def wrong_mount(mount: Mounted, fstype: str, source: str) -> Optional[Difference
 
 
 def missing_options(mount: Mounted, asked: Sequence[str]) -> List[Difference]:
-    """Asked options that the kernel shows otherwise; those that it never shows are not judged."""
+    """Asked options that the kernel shows otherwise; those that it never shows are not compared."""
     shown = {key: value for key, _equals, value in (option.partition("=") for option in mount.options)}
     type_name = "nfs" if mount.type in _KERNELS["nfs"] else mount.type
     wrong = []
@@ -134,7 +134,7 @@ def name_bound(mount: Optional[Mounted]) -> float:
 
 
 def data_bound(mount: Optional[Mounted]) -> float:
-    """The same for a file that is opened anew after its writer closed it: nothing, but with NFS's `nocto`."""
+    """The same for a file that is opened again after its writer closed it: nothing, but with NFS's `nocto`."""
     if mount is None or "nocto" not in mount.options:
         return 0.0
     shown = dict(option.partition("=")[::2] for option in mount.options)

@@ -73,7 +73,7 @@ class _EntryChecks:
         self.checks.append(check(name, self.target, status, measured, expected, message=message))
 
     def run(self) -> Optional[Seen]:
-        """The entry's checks; None where trials would be in vain, or would fill another file system."""
+        """The entry's checks; None where trials can't run, or would fill another file system."""
         entry = self.entry
         if entry.only_quota:
             self._quota()
@@ -113,7 +113,7 @@ class _EntryChecks:
             self.add_check(MOUNTED, FAIL, wrong.measured, wrong.expected, wrong.message)
         else:
             self.add_check(MOUNTED, PASS, "{} from {}".format(mount.type, mount.source), expected)
-        # one that is not what was asked for is told, and tried all the same
+        # a different mount is reported, and tested all the same
         return True
 
     def _options(self, mount: Optional[Mounted]) -> None:
@@ -137,7 +137,7 @@ class _EntryChecks:
             )
 
     def _as_user(self) -> None:
-        """Root squash needs a directory of the user's; on machines without jobs, the trial to write is made here."""
+        """Root squash needs a directory of the user's; on hosts without jobs, the trial to write is made here."""
         entry, node = self.entry, self.node
         judged = entry.type == "nfs" and not entry.served_here and not entry.read_only
         if judged and entry.squash == "none":
@@ -192,7 +192,7 @@ class _EntryChecks:
         if not powers:
             self.add_check(SQUASH, PASS, "nobody", "nobody", "root of this node could neither write nor chown there")
             return
-        # the server is ours where cluster.yml says what becomes of root
+        # deepopsctl manages the server where cluster.yml sets squash
         status = FAIL if self.entry.squash else WARN
         self.add_check(SQUASH, status, "root", "nobody", "root of this node could {}".format(" and ".join(powers)))
 

@@ -1,4 +1,4 @@
-"""How fast nodes are on one entry: one by one where they are few, and all at the same time; the odd one is named."""
+"""How fast nodes are on one entry: one by one where they are few, and all at the same time; outliers are named."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import checks
 from .checks import FAIL, PASS, WARN
 from .trial_context import TrialContext
 
-# below these shares of what the others reach a node is odd, and broken
+# below these shares of what the others reach a node is an outlier, and broken
 OUTLIER, BROKEN = 0.6, 0.3
 # a file system with less room than some times what a trial writes is left alone
 _ROOM_TIMES = 4
@@ -52,7 +52,7 @@ def rates(context: TrialContext, nodes: Sequence[str]) -> None:
         for node in list(nodes) if 1 < len(nodes) <= context.bounds.alone else []:
             single.update(context.do(rate_type.act, [node], _limit(context), each=before, **parameters))
         for node in _outliers(single):
-            # whoever else uses the storage may have had his moment just then: the better one counts
+            # others may have used the storage at that moment: the better one counts
             again = context.do(rate_type.act, [node], _limit(context), each=before, **parameters).get(node, {})
             single[node] = max(single[node], again, key=lambda result: float(result.get("rate", 0)))
         joint = context.do(
@@ -110,11 +110,13 @@ def _compare(context: TrialContext, rate_type: RateType, results: Mapping[str, M
         others = [float(other["rate"]) for name, other in results.items() if name != node]
         rate, usual = float(result["rate"]), median(others) if others else 0.0
         how = "{}{}{}".format(
-            result["by"], "" if result.get("direct", True) else ", not direct", "" if alone else ", beside all others"
+            result["by"],
+            "" if result.get("direct", True) else ", not direct",
+            "" if alone else ", alongside all others",
         )
         status, text = PASS, how
         if others and rate < OUTLIER * usual:
-            # of two nodes nobody knows which one is as it should be
+            # of two nodes it is unknown which one is right
             status = FAIL if rate < BROKEN * usual and len(others) > 1 else WARN
             text = "{} {} at {:.0f}% of what {} ({})".format(
                 node, rate_type.word, 100 * rate / usual, "the others do" if len(others) > 1 else "the other does", how

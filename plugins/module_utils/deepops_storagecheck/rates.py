@@ -15,7 +15,7 @@ import time
 from typing import Any, Callable, Dict, List, Tuple
 
 MIB = 1024 * 1024
-# fio's own start and end, beside the time it measures
+# fio's own start and end, in addition to the time it measures
 _FIO_EXTRA_S = 30
 Result = Dict[str, Any]
 
@@ -32,7 +32,7 @@ def read_rate(path: str, size_mib: int, seconds: float) -> Result:
 
 
 def metadata_rate(directory: str, most: int, seconds: float) -> Result:
-    """Files a second: made, looked at, renamed and removed, one after the other."""
+    """Files a second: created, read (stat), renamed and removed, one after the other."""
     mine = os.path.join(directory, "files-{}".format(os.getpid()))
     os.mkdir(mine, 0o700)
     started, count = time.monotonic(), 0

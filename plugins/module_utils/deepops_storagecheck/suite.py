@@ -18,14 +18,14 @@ from .checks import FAIL, SKIP, Check, check, one_line, place, skip
 from .inputs import Bounds, Expected, Seen
 from .trial_context import TrialContext
 
-# so many seconds of a job's limit for each entry, beside its rates
+# so many seconds of a job's limit for each entry, in addition to its rates
 _ENTRY_S = 180.0
-NOT_CHECKED = "the node could not be looked at, or it is not mounted there: see its other checks"
+NOT_CHECKED = "the node could not be checked, or it is not mounted there: see its other checks"
 ALONE = "one node only has it: nobody to compare with"
 
 
 class Inputs(NamedTuple):
-    """`wanted` and `seen` are by node: entries in the order of cluster.yml, and what the node's look found usable."""
+    """`wanted` and `seen` are by node: entries in cluster.yml order, and those its own checks found usable."""
 
     cluster: str
     submit: str
@@ -79,7 +79,9 @@ def _start_agents(inputs: Inputs, pool: AgentPool, names: Sequence[str]) -> List
     """Start agents on all nodes that have room; a check for each entry of those that take no part."""
     snapshot = slurm_snapshot.read_snapshot()
     if not snapshot.answered:
-        text = "slurmctld does not answer: " + one_line(snapshot.answers["nodes"].said or snapshot.answers["ping"].said)
+        text = "slurmctld does not answer: " + one_line(
+            snapshot.answers["nodes"].error_text or snapshot.answers["ping"].error_text
+        )
         targets = [place(name, entry.name) for name in names for entry in inputs.wanted[name]]
         return [check(trials.WRITE, target, FAIL, "no job", "a job", message=text) for target in targets]
     why = {name: (SKIP, "Slurm does not know this node") for name in names if name not in snapshot.nodes}
@@ -123,7 +125,7 @@ def _entry(inputs: Inputs, entry: Expected, pool: AgentPool, token: str) -> List
         )
     finally:
         _remove_directory(context)
-    # of a machine without jobs its own look says whether the user can write
+    # on a host without jobs its own check tests whether the user can write
     reported = [] if inputs.submit in inputs.compute else [(trials.WRITE, context.target(inputs.submit))]
     return checks + [
         entry_check for entry_check in context.checks if (entry_check["name"], entry_check["target"]) not in reported
@@ -158,7 +160,7 @@ def _run_trials(context: TrialContext, inputs: Inputs) -> None:
 
 
 def _remove_directory(context: TrialContext) -> None:
-    """Remove the trial's directory; what is left then is told."""
+    """Remove the trial's directory; what remains is reported."""
     if not context.directory:
         return
     nodes = context.nodes[:1] if context.entry.shared else context.nodes

@@ -51,13 +51,13 @@ class TrialContext:
         """Give orders; nodes that hang take no further part."""
         answers = self._pool.ask(*[order for order in orders if order.to])
         filled = iter(answers)
-        found = [next(filled) if order.to else {} for order in orders]
-        for results in found:
+        results_by_order = [next(filled) if order.to else {} for order in orders]
+        for results in results_by_order:
             for node, result in results.items():
                 if node in self.nodes and ("hung" in result or result.get("lost")):
                     self.nodes.remove(node)
                     self.add_check("storage-answers", node, FAIL, "no answer", "an answer", checks.trouble(result))
-        return found
+        return results_by_order
 
     def do(self, act: str, to: Sequence[str], limit: float = 0, **parameters: Any) -> Dict[str, Result]:
         """One order; the answers of those that did not hang."""
@@ -65,7 +65,7 @@ class TrialContext:
         return {node: result for node, result in results.items() if node in self.nodes}
 
     def good(self, name: str, results: Mapping[str, Result], expected: str) -> Dict[str, Result]:
-        """The results that are none of an error; errors are told as failures of this check."""
+        """The results that are none of an error; errors are reported as failures of this check."""
         for node, result in results.items():
             if "error" in result:
                 self.add_check(name, node, FAIL, result.get("errno") or "an error", expected, checks.trouble(result))

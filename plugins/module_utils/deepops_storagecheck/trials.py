@@ -19,7 +19,7 @@ WRITE, VISIBLE, NAMES, RENAME, LOCK, FLOCK = (
 TOGETHER = (VISIBLE, NAMES, RENAME, LOCK, FLOCK)
 _SIZE = 65536
 _RENAMING_S = 2.0
-# options by which locks are each node's own matter, or nobody's; by kind of lock
+# options by which locks are each node's own matter, or disabled; by type of lock
 _OWN_LOCKS = {
     "fcntl": ("nolock", "local_lock=posix", "local_lock=all", "localflock", "noflock"),
     "flock": ("nolock", "local_lock=flock", "local_lock=all", "localflock", "noflock"),
@@ -141,7 +141,7 @@ def _check_rename(context: TrialContext, node: str, writer: str, count: int, res
 
 
 def locks(context: TrialContext, nodes: Sequence[str]) -> None:
-    """What one node has locked, no other gets; once it is given back, all do."""
+    """What one node has locked, no other gets; once it is released, all do."""
     for lock_type, name in (("fcntl", LOCK), ("flock", FLOCK)):
         _lock(context, nodes, lock_type, name)
 
@@ -160,16 +160,16 @@ def _lock(context: TrialContext, nodes: Sequence[str], lock_type: str, name: str
         if not others or holder in servers:
             return
     context.do("write", [holder], path=path, label="locked", version=1)
-    held = context.do("hold", [holder], path=path, kind=lock_type, key=lock_type).get(holder, {})
+    held = context.do("hold", [holder], path=path, lock_type=lock_type, key=lock_type).get(holder, {})
     if held.get("lock") != agent_operations.FREE:
         why = trouble(held) or "this file system has no such locks"
         status = WARN if context.entry.type in _BY_CONFIGURATION and held.get("lock") == agent_operations.NONE else FAIL
         context.add_check(name, holder, status, "no lock", "a lock", "{} could not lock a file: {}".format(holder, why))
         context.do("release", [holder], key=lock_type)
         return
-    during = context.do("probe", others, path=path, kind=lock_type)
+    during = context.do("probe", others, path=path, lock_type=lock_type)
     context.do("release", [holder], key=lock_type)
-    after = context.do("probe", others, path=path, kind=lock_type)
+    after = context.do("probe", others, path=path, lock_type=lock_type)
     for node in [node for node in others if node in during and node in after]:
         _check_lock(context, name, node, holder, during[node], after[node])
 
@@ -188,7 +188,7 @@ def _check_lock(
     elif agent_operations.NONE in (during["lock"], after["lock"]):
         context.add_check(name, node, FAIL, "no lock", "excluded", "this node has no locks here, {} has".format(holder))
     elif after["lock"] != agent_operations.FREE:
-        text = "it did not get the lock after {} had given it back".format(holder)
+        text = "it did not get the lock after {} had released it".format(holder)
         context.add_check(name, node, FAIL, "still held", "excluded", text)
     else:
         context.add_check(
@@ -197,7 +197,7 @@ def _check_lock(
 
 
 def make_late(context: TrialContext, nodes: Sequence[str]) -> None:
-    """Make the name that all have looked for in vain; who sees it when is asked at the end."""
+    """Create the name that no node found before; when each sees it is checked at the end."""
     context.do("write", list(nodes)[:1], path=context.path("late"), label="late", version=1)
 
 
@@ -215,7 +215,7 @@ def late(context: TrialContext, nodes: Sequence[str], since: float) -> None:
             context.add_check(NAMES, node, FAIL, "never", expected, text)
         else:
             when = (
-                "at the first look, {:.0f} s later".format(since)
+                "at the first check, {:.0f} s later".format(since)
                 if after < 1
                 else "after {:.0f} s".format(since + after)
             )

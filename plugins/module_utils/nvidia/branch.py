@@ -28,12 +28,12 @@ KERNEL_MODULES = (
     "nvidia_modeset",
     "nvidia",
 )
-# kernel modules of two kinds (open, proprietary) exclude each other: those not asked for go
+# kernel modules of two types (open, proprietary) exclude each other: those not asked for go
 _MODULES = re.compile(r"-dkms$|^nvidia-dkms-|^linux-(modules|objects|signatures)-nvidia")
 
 
 class Transaction:
-    """What apt is told: versions to install, others in any, packages to remove; `missing` has none of the branch."""
+    """apt's task: versions to install, others in any, packages to remove; `missing` has none of the branch."""
 
     def __init__(self, versions, removed, missing, others):
         self.versions = versions

@@ -9,7 +9,7 @@ _UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-fA-F-]+)")
 
 
 def stale(specification, driver, listed):
-    """Why the specification has to be made anew, '' where it has not; `listed` is what `nvidia-smi -L` prints."""
+    """Why the specification must be generated again, '' where it must not; `listed` is what `nvidia-smi -L` prints."""
     if not driver:
         # without a driver there is nothing to specify
         return ""

@@ -1,4 +1,4 @@
-"""What a node says of its NVIDIA hardware, its kernel and the driver that is there; reads, never writes."""
+"""A node's NVIDIA hardware, kernel and driver. Reads only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e09
 MOK = "/var/lib/dkms/mok.pub"
 # Debian's files have names of their own, which modprobe's settings lead to and modinfo does not know
 MODULE_FILES = ("nvidia", "nvidia-current", "nvidia-current-open")
-# beside the others; Debian keeps it in a folder of its own
+# among the others; Debian has a directory of its own for it
 LIBRARIES = ("usr/lib/*/libnvidia-ml.so.*", "usr/lib/*/nvidia/*/libnvidia-ml.so.*")
 # kernel modules, firmware and user space of one driver: what must stay on one version
 _DRIVER_PACKAGE = re.compile(
@@ -128,7 +128,7 @@ def is_drained(node):
 
 
 def packages_to_install(names):
-    """The packages of the driver that installing these would bring; themselves where apt does not know them yet."""
+    """The packages of the driver that installing these would add; these themselves where apt does not know them yet."""
     shown = output_of(["apt-get", "--simulate", "--no-install-recommends", "install"] + list(names))
     return packages_in_simulation(shown, names)
 

@@ -1,4 +1,4 @@
-"""Whether a node's GPUs are what cluster.yml says: the driver's word and slurmd's beside it."""
+"""Whether a node's GPUs agree with cluster.yml, by the driver and by slurmd."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import f
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
 
 QUERY = ("nvidia-smi", "--query-gpu=name,pci.bus_id", "--format=csv,noheader")
-# a GPU without persistence mode takes seconds to wake, and a machine may have sixteen
+# a GPU without persistence mode takes seconds to wake, and a node may have sixteen
 ANSWER_S = 60
 HINT = (
     "a GPU that fell off the bus may come back with a reboot (`dmesg | grep -i xid` on the drained node); "
@@ -20,7 +20,7 @@ HINT = (
 
 
 class Driver:
-    """What the driver says: {minor or position: product}; `silent` is why it says nothing where it should."""
+    """The driver's GPUs: {minor or position: product}; `silent` is why it reports none where it should."""
 
     def __init__(self, cards=None, silent=""):
         self.cards = cards
@@ -97,7 +97,7 @@ def _driver_differs(cards, driver):
 
 
 class Registered:
-    """What slurmd has told slurmctld, from `scontrol --oneliner show node`."""
+    """What slurmd has registered with slurmctld, from `scontrol --oneliner show node`."""
 
     def __init__(self, output, name):
         entry = slurmtext.records(output, "NodeName").get(name, {})
@@ -127,7 +127,7 @@ def sentence(expected, driver, slurmd):
 
 
 def surplus(expected, driver):
-    """A warning for GPUs that nobody will get; '' where there are none."""
+    """A warning for GPUs that Slurm does not schedule; '' where there are none."""
     more = len(driver.cards or ()) - len(expected["cards"])
     return "%d of its GPUs are not in cluster.yml: nobody gets them" % more if more > 0 else ""
 
@@ -141,7 +141,7 @@ class Comparison:
         self.driver = None
 
     def sentence(self, shown=None):
-        """What disagrees; `shown` is what slurmctld says of the node, where that is known."""
+        """What disagrees; `shown` is slurmctld's record of the node, where that is known."""
         if not self.expected:
             return ""
         if shown is None:
@@ -152,10 +152,10 @@ class Comparison:
 
     @property
     def lasting(self):
-        """Whether the driver differs: slurmd may still be about to register, a driver says the same tomorrow."""
+        """Whether the driver differs: slurmd may still be about to register, a driver does not change by itself."""
         return self.driver is not None and _driver_differs(self.expected["cards"], self.driver)
 
     def warnings(self):
-        """GPUs that nobody will get."""
+        """Warnings for GPUs that Slurm does not schedule."""
         text = surplus(self.expected, self.driver) if self.driver else ""
         return [text] if text else []

@@ -1,4 +1,4 @@
-"""Cut NVIDIA GPUs into MIG slices, and back: read what is there, change what differs, look again.
+"""Cut NVIDIA GPUs into MIG slices, and back: read what is there, change what differs, read again.
 
 Ansible's module and the machine's boot run this same file: it needs nothing but Python 3.8 and nvidia-smi. Run as a
 program it makes the GPUs what LAYOUT says.
@@ -42,11 +42,11 @@ RESET_REFUSED = "MIG mode %s waits for a reset of the GPU, which was refused: %s
 
 
 class NvidiaSmiError(Exception):
-    """nvidia-smi is not there, or says nothing of use; the message is what it said."""
+    """nvidia-smi is missing or gives no usable output; the message is its output."""
 
 
 def run(argv, seconds=180):
-    """(worked, combined output). Its own, for at boot there is no other file of ours beside this one."""
+    """(worked, combined output). Defined here: at boot no other file of deepopsctl is there."""
     try:
         done = subprocess.run(
             argv,
@@ -88,7 +88,7 @@ def _is_roots_own(process):
 
 
 def one_line(text):
-    """What a program said, on one line."""
+    """A program's output on one line."""
     return " ".join(text.split())
 
 
@@ -157,7 +157,7 @@ def _listed(option):
 
 
 def names(gpu):
-    """A GPU's slices by profile; one that is not a single compute instance has a name that nobody asks for."""
+    """A GPU's slices by profile; one that is not a single compute instance has a name that no request has."""
     return [
         profile
         if [_base_profile(name) for name in parts] == [_base_profile(profile)]
@@ -193,7 +193,7 @@ def current_text(gpu):
 
 
 def unmet(wanted, gpus):
-    """The wishes that are not met; GPUs that are not there are left out."""
+    """The requests that are not met; missing GPUs are left out."""
     return [request for request in wanted if request["minor"] in gpus and not is_met(request, gpus[request["minor"]])]
 
 
@@ -301,7 +301,7 @@ def _start(units, wait):
 
 
 def boot(wanted):
-    """What the machine does when it starts: (exit status, what to say)."""
+    """Apply the layout when the node boots: (exit status, lines of output)."""
     try:
         gpus = read()
         if unmet(wanted, gpus) and has_steps():

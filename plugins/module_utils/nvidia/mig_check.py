@@ -1,4 +1,4 @@
-"""What keeps GPUs from being cut as cluster.yml has them, and what it says wrongly of their slices."""
+"""Why GPUs can't have the MIG layout of cluster.yml, and slice numbers that differ from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def impossible(wanted, gpus):
     problems = []
     for request in wanted:
         gpu, minor = gpus.get(request["minor"]), request["minor"]
-        # that a whole GPU is missing is said elsewhere, and no reason to leave the others as they are
+        # that a whole GPU is missing is reported elsewhere, and no reason to leave the others as they are
         if gpu is None and request["slices"]:
             there = ", ".join("/dev/nvidia%d" % number for number in sorted(gpus)) or "no GPU"
             problems.append((minor, "nvidia-smi does not list it, but %s" % there, "correct gpus: in cluster.yml"))

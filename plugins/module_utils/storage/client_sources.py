@@ -76,7 +76,7 @@ def stanza(repository, keyring):
 
 
 def drop_archives(noted, directory):
-    """Remove the packages, and their folder."""
+    """Remove the packages and their directory."""
     for entry in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
         node_files.remove(noted, os.path.join(directory, entry))
     if os.path.isdir(directory) and not noted.dry:
@@ -131,7 +131,7 @@ def _download(url, path):
 
 
 def _open(url):
-    # urllib raises many kinds, Ansible's wrapper of it still others
+    # urllib and Ansible's wrapper raise many types
     try:
         return open_url(url, timeout=60)
     except Exception as error:
@@ -139,7 +139,7 @@ def _open(url):
 
 
 def index_entry(directory, name):
-    """A package's entry in the index of its folder."""
+    """A package's entry in the index of its directory."""
     path = os.path.join(directory, name)
     control = node_packages.output(["dpkg-deb", "--field", path]).strip()
     return "%s\nFilename: ./%s\nSize: %d\nSHA256: %s\n\n" % (control, name, os.path.getsize(path), _digest(path))

@@ -1,4 +1,4 @@
-"""One mount as it is wanted: made, changed under those who use it where that can be, or taken away."""
+"""One mount: created, changed (while in use where possible), or removed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def check_path(step, mount, unit):
     text = text_of(file_of(mount["unit"]))
     if text is not None and not text.startswith("# Written by deepopsctl"):
         words = (mount["name"], file_of(mount["unit"]))
-        raise node_failure.HintedError("storage %s: %s is there, and not ours" % words, "remove it, or the entry")
+        raise node_failure.HintedError(
+            "storage %s: %s exists and is not managed by deepopsctl" % words, "remove it, or the entry"
+        )
     hint = "unmount it there and take it out of /etc/fstab, or choose another path in cluster.yml"
     if entry is not None and not node_mounts.is_same_mount(entry, unit):
         words = (mount["name"], entry.source, entry.fstype, path)
@@ -66,7 +68,7 @@ def check_path(step, mount, unit):
 
 
 def write_units(step, mount):
-    """Both texts of a mount; whether systemd has to read them anew."""
+    """Both texts of a mount; reloads systemd where one changed."""
     wanted = {mount["unit"]: mount["text"]}
     if mount["automount"]:
         wanted[automount_of(mount["unit"])] = mount["automount"]
@@ -142,7 +144,7 @@ def start(step, mount, is_new, is_there):
 
 
 def failure_reason(unit):
-    """What mount(8) said of a unit that failed; systemd's own words where it said nothing."""
+    """mount(8)'s error for a unit that failed; systemd's own message where there is none."""
     lines = node_units.journal_tail(unit, 8).splitlines()
     messages = [line for line in lines if line.startswith("mount")]
     return messages[-1] if messages else "\n".join(lines[-3:])

@@ -1,4 +1,4 @@
-"""One call of node_mounts: what is wanted, what is ours, what was done and what had to wait."""
+"""One call of node_mounts: desired state, managed files, changes and deferred mounts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class InUseError(Exception):
 
 
 def systemctl(*words):
-    """(worked, what it said)."""
+    """(success, output)."""
     return node_failure.run_command(["systemctl"] + list(words), PATIENCE_S)
 
 
 class Quiet:
-    """The node without jobs, for as long as mounts are taken away; drained once, and given back."""
+    """The node without jobs, while mounts are removed; drained once, then resumed."""
 
     def __init__(self, dry, node, reason, wait):
         self.dry = dry
@@ -65,7 +65,7 @@ class Quiet:
 
 
 class MountRun:
-    """One call: what is wanted, what is ours, what was done and what had to wait."""
+    """One call: desired state, managed files, changes and deferred mounts."""
 
     def __init__(self, module):
         self.module = module
@@ -85,7 +85,7 @@ class MountRun:
         return self.noted.dry
 
     def own(self, path):
-        """Remember that a file is ours, before it is there: a cut-off run loses none."""
+        """Record a managed file before it is created: an interrupted run loses none."""
         if path not in self.owned["files"]:
             self.owned["files"].append(path)
             self.remember()

@@ -1,4 +1,4 @@
-"""What is mounted on a node, what its mount units say, and whether a mount may be taken away. Reads only."""
+"""What is mounted on a node, its mount units, and whether a mount may be removed. Reads only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIVE = {
     "tmpfs": {"size", "nr_inodes"},
     "ext4": {"commit", "discard", "nodiscard", "errors"},
 }  # fmt: skip
-# What undoes a flag: a remount leaves alone what it is not told.
+# What undoes a flag: a remount keeps options that it is not given.
 UNDONE = {
     "ro": "rw", "noatime": "relatime", "atime": "relatime", "strictatime": "relatime", "nodiratime": "diratime",
     "nodev": "dev", "nosuid": "suid", "noexec": "exec", "norelatime": "relatime", "nosymfollow": "symfollow",
@@ -80,14 +80,14 @@ def mounted():
 
 
 def parse_unit(text):
-    """What a mount unit of ours mounts; options without those that only say when (older ones had nofail, too)."""
+    """What a managed mount unit mounts; options without those that only say when (older ones had nofail, too)."""
     values = dict(line.partition("=")[::2] for line in text.splitlines() if not line.startswith("#"))
     options = [word for word in values.get("Options", "").split(",") if word and word not in ("_netdev", "nofail")]
     return Unit(values.get("What", "").replace("%%", "%"), values.get("Type", ""), options)
 
 
 def waits_for(text):
-    """What an automount unit of ours does, line by line; nothing for no unit."""
+    """What a managed automount unit does, line by line; nothing for no unit."""
     return text.partition("[Automount]")[2].partition("[Install]")[0].split()
 
 
@@ -101,7 +101,7 @@ def is_live(before, after):
 
 
 def _dropped(before, after):
-    """Options of before of which after says nothing at all."""
+    """Options of `before` that `after` does not mention."""
     named = {option.partition("=")[0] for option in after.options}
     return [key for key in (option.partition("=")[0] for option in before.options) if key not in named]
 
@@ -131,7 +131,7 @@ def _same_directory(one, other):
 
 
 def hidden_entries(path):
-    """How many entries of a folder a mount would hide."""
+    """How many entries of a directory a mount would hide."""
     try:
         return len(os.listdir(path))
     except OSError:
@@ -146,7 +146,7 @@ def conflict_at(path):
         return ""
     if stat.S_ISLNK(mode):
         return "%s is a link to %s" % (path, os.readlink(path))
-    return "" if stat.S_ISDIR(mode) else "%s is no folder" % path
+    return "" if stat.S_ISDIR(mode) else "%s is not a directory" % path
 
 
 def users(path):

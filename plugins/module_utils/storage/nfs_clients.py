@@ -12,7 +12,7 @@ import ipaddress
 import os
 import re
 
-# one folder for each client of NFS 4 (since Linux 5.3); mountd's own list, of versions before
+# one directory for each client of NFS 4 (since Linux 5.3); mountd's own list, of versions before
 CLIENTS = "/proc/fs/nfsd/clients"
 RMTAB = "/var/lib/nfs/rmtab"
 
@@ -45,7 +45,7 @@ def of_mountd(path=RMTAB):
 
 
 def of_nodes(strays, servers):
-    """What nodes said that they have mounted by other means than ours, as far as it is from one of these addresses."""
+    """Mounts on nodes that deepopsctl does not manage, as far as it is from one of these addresses."""
     return [
         Holder(stray["node"], stray["client"], stray["export"], stray["path"])
         for stray in strays
@@ -54,7 +54,7 @@ def of_nodes(strays, servers):
 
 
 def losing(before, wanted, holders):
-    """{folder: [Holder]}: who may have it mounted by the lines of before, and may not by those that are wanted."""
+    """{directory: [Holder]}: who may have it mounted by the lines of before, and may not by those that are wanted."""
     losing_holders = {}
     for path, line in before.items():
         held = [
@@ -69,7 +69,7 @@ def losing(before, wanted, holders):
 
 
 def lets_in(line, address):
-    """Whether a line of exports(5) of ours is for an address; names in it are not looked up."""
+    """Whether a managed line of exports(5) is for an address; names in it are not looked up."""
     for client in line.split(" ")[1:]:
         with contextlib.suppress(ValueError):
             if ipaddress.ip_address(address) in ipaddress.ip_network(client.partition("(")[0]):
@@ -78,7 +78,7 @@ def lets_in(line, address):
 
 
 def sentence(path, holder):
-    """What an administrator is told."""
+    """The message for an administrator."""
     if holder.at:
         what = "%s has it mounted at %s, not by deepopsctl" % (holder.who, holder.at)
     elif holder.export:

@@ -1,4 +1,4 @@
-"""Lines of exports(5): ours, those of before, and what the server says that it exports. Pure."""
+"""Lines of exports(5): wanted, previous, and what the server exports. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HEADER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites c
 
 
 def lines_of(text):
-    """{folder: line} of our own file."""
+    """{directory: line} of the managed file."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return {line.split(" ")[0]: line for line in lines}
 
@@ -20,19 +20,19 @@ def text_of(lines):
 
 
 def merged(old, new):
-    """A folder's line for those who had it and those who are to have it; the new rules, where both name a client."""
+    """A directory's line for those who had it and those who are to have it; the new rules, where both name a client."""
     names = [client.partition("(")[0] for client in new.split(" ")]
     return " ".join([new] + [client for client in old.split(" ")[1:] if client.partition("(")[0] not in names])
 
 
 def closing(before, wanted):
-    """{folder: line} of what somebody may still have mounted who is to have it no more."""
+    """{directory: line} of what somebody may still have mounted who is to have it no more."""
     wide = {path: merged(line, wanted[path]) if path in wanted else line for path, line in before.items()}
     return {path: line for path, line in wide.items() if line != wanted.get(path)}
 
 
 def has_all(shown, lines):
-    """Whether `exportfs -s` shows every client of every folder; names are shown as they resolve, so not compared."""
+    """Whether `exportfs -s` shows every client of every directory; names are shown as they resolve, so not compared."""
     known = set()
     for line in shown.splitlines():
         path, _separator, client = line.partition("(")[0].partition(" ")

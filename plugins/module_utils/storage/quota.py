@@ -1,4 +1,4 @@
-"""Bring the quotas of exports to what is wanted: everything that the module storage_quota does on the file systems."""
+"""Set the quotas of exports: everything that the module storage_quota does on the file systems."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import 
 
 
 class Host:
-    """Where things are: of this machine, unless a test has others."""
+    """Paths and kernel interface of this host; a test passes others."""
 
     def __init__(self, root="/", kernel=quota_kernel.Kernel, table=None):
         self.kernel = kernel
@@ -73,7 +73,7 @@ def read_exports(exports, host):
 
 
 def check_together(exports):
-    """One file system has one set of limits of a kind."""
+    """One file system has one set of limits of a type."""
     seen = {}
     for export in exports:
         other = seen.setdefault(export.key, export)
@@ -113,7 +113,7 @@ def set_grace(export, noted):
 
 
 def set_limits(exports, limited, noted):
-    """All limits of one file system and kind, and which numbers are ours from now on."""
+    """All limits of one file system and kind, and which numbers are managed from now on."""
     export = exports[0]
     accounts = {account.pw_name: account.pw_uid for account in pwd.getpwall()}
     merged = dict(export.wanted, projects=[each for one in exports for each in one.wanted["projects"]])
@@ -154,7 +154,7 @@ def name_projects(exports, host, noted):
 
 
 def assign_projects(projects, noted):
-    """Each folder, with what is in it; returns those that are not there yet."""
+    """Each directory, with what is in it; returns those that are not there yet."""
     waiting = []
     for project in projects:
         if not os.path.isdir(project["path"]):
@@ -169,7 +169,7 @@ def assign_projects(projects, noted):
 
 
 def remove_obsolete_limits(limited, known, host, noted):
-    """Limits on file systems of which nothing is said any more."""
+    """Remove limits on file systems that are no longer declared."""
     for key in [key for key in limited if key not in known]:
         point, _, quota_type = key.rpartition(" ")
         where = quota_planning.file_system_of(point, host.table)
@@ -184,7 +184,7 @@ def remove_obsolete_limits(limited, known, host, noted):
 
 
 def converge(exports, host, noted):
-    """Everything in its order; returns (files of ours, folders that have to be made first)."""
+    """Everything in its order; returns (managed files, directories that must be created first)."""
     file_systems = read_exports(exports, host)
     check_together(file_systems)
     limited = read_limited(host)

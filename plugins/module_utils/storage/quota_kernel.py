@@ -35,7 +35,7 @@ OFF = State(False, False, (0, 0))
 
 
 class Kernel:
-    """The quotas of one kind on one device."""
+    """The quotas of one type on one device."""
 
     def __init__(self, device, point, quota_type):
         self._device = os.fsencode(device)

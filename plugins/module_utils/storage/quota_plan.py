@@ -22,7 +22,7 @@ FileSystem = collections.namedtuple("FileSystem", "point device type")
 
 
 def file_system_of(path, table):
-    """The file system that a folder is on, by the kernel's table of mounts (the text of /proc/self/mountinfo)."""
+    """The file system that a directory is on, by the kernel's table of mounts (the text of /proc/self/mountinfo)."""
     real = os.path.realpath(path)
     innermost = None
     for line in table.splitlines():
@@ -59,7 +59,7 @@ def check(where, quota_type, state):
 def _how_to_enable(where, quota_type):
     option = option_of(quota_type)
     if where.type == "xfs":
-        first = "XFS takes it up when it is mounted anew, a remount is not enough"
+        first = "XFS applies it when it is mounted again, a remount is not enough"
         steps = (
             "put %s into its mount options (/etc/fstab, or options: of its entry) and, with nobody on it, `umount %s`"
             % (
@@ -94,13 +94,13 @@ def fstab_with(text, point, option):
 
 
 def wanted_limits(export, fstype, accounts, present, limited):
-    """{number: limits} that have to hold; `present` are numbers the file system knows, `ours` those set before.
+    """{number: limits} that have to hold; `present` are numbers the file system knows, `limited` those set before.
 
     `accounts` is {name: uid} of this machine. Raises HintedError for a user that it does not know.
     """
     if export["kind"] == quota_kernel.PROJECT:
         limits = {project["id"]: project["limits"] for project in export["projects"]}
-        # what was a project of ours is none any more
+        # a former project has no limits
         limits.update({number: NO_LIMITS for number in limited if number not in limits})
         return limits
     named = _named(export["users"], accounts)
@@ -125,5 +125,5 @@ def _named(users, accounts):
 
 
 def to_set(wanted, read):
-    """{number: limits} that differ from what read(number) says."""
+    """{number: limits} that differ from read(number)."""
     return {number: limits for number, limits in sorted(wanted.items()) if list(read(number)) != list(limits)}

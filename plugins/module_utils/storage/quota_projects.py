@@ -1,4 +1,4 @@
-"""Folders as projects: each file below carries the project's number, and new ones inherit it. ext4 and XFS alike."""
+"""Directories as projects (ext4, XFS): each file below carries the project's number, and new ones inherit it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def of_handle(handle):
-    """(number, whether new files inherit it) of an open file or folder."""
+    """(number, whether new files inherit it) of an open file or directory."""
     values = array.array("B", bytes(_SIZE))
     fcntl.ioctl(handle, _GET, values)
     return _word(values, _PROJECT), bool(_word(values, _FLAGS) & _INHERIT)
@@ -45,7 +45,7 @@ def _word(values, start):
 
 
 def has(path, number):
-    """Whether a folder is that project already; its own mark is put on last, so then all below is."""
+    """Whether a directory is that project already; its own mark is put on last, so then all below is."""
     handle = os.open(path, _OPEN | os.O_DIRECTORY)
     try:
         return of_handle(handle) == (number, True)
@@ -54,7 +54,7 @@ def has(path, number):
 
 
 def assign(path, number):
-    """Give a folder and all below it to a project; how many got another number. Follows no link, enters no mount."""
+    """Assign a directory and all below it to a project; how many changed. Follows no link, enters no mount."""
     handle = os.open(path, _OPEN | os.O_DIRECTORY)
     try:
         changed = _below(handle, os.fstat(handle).st_dev, number, DEEPEST)
@@ -85,7 +85,7 @@ def _entry(name, within, device, number, deeper):
         if not stat.S_ISDIR(mode):
             return set_project(handle, number, inherit=False) if stat.S_ISREG(mode) else 0
         if not deeper:
-            raise HintedError("a folder more than %d levels deep" % DEEPEST, "let its owner look at it")
+            raise HintedError("a directory more than %d levels deep" % DEEPEST, "let its owner look at it")
         below = _below(handle, device, number, deeper - 1)
         return below + set_project(handle, number, inherit=True)
     finally:
@@ -114,7 +114,7 @@ def with_lines(current, lines):
 
 
 def conflicts(projid, projects):
-    """Names or numbers of ours that somebody else uses for another project."""
+    """Names or numbers that the tables use for another project already."""
     lines = with_lines(projid, []).decode("utf-8", "surrogateescape").splitlines()
     others = [line.partition(":")[::2] for line in lines if ":" in line and not line.startswith("#")]
     return sorted(

@@ -93,7 +93,7 @@ class TestTargets:
 
         told = targets._one(self.WANTED[0], late, time.time())
 
-        assert told["message"] == "http://192.0.2.1:6817/metrics/jobs: no answer within 10s: is the machine too busy?"
+        assert told["message"] == "http://192.0.2.1:6817/metrics/jobs: no answer within 10s: is the node too busy?"
 
     def test_of_a_page_that_nobody_expects_are_told_by_it(self) -> None:
         found = targets.query_targets(
@@ -115,7 +115,7 @@ class TestRunningJobs:
         found = jobs.counted("hpc", 5, [3, 3])
 
         assert found["status"] == "fail"
-        assert found["message"] == "squeue has said 3, and Prometheus 5"
+        assert found["message"] == "squeue reported 3, and Prometheus 5"
 
 
 class TestLogs:

@@ -182,7 +182,7 @@ def test_an_agent_whose_job_ends_removes_what_it_made(tmp_path: Path, how: str) 
         agent_pool.Order("mine", ["n1"], 5, {"directories": [str(mine), str(tmp_path / "somebody")]}),
         agent_pool.Order("make", ["n1"], 5, {"directory": str(mine)}),
         agent_pool.Order("write", ["n1"], 5, {"path": f"{mine}/f", "label": "x", "version": 1}),
-        agent_pool.Order("hold", ["n1"], 5, {"path": f"{mine}/f", "kind": "fcntl", "key": "k"}),
+        agent_pool.Order("hold", ["n1"], 5, {"path": f"{mine}/f", "lock_type": "fcntl", "key": "k"}),
     ]
     (tmp_path / "somebody").mkdir()
     running.send("".join(order.line(number) for number, order in enumerate(orders)), more=True)

@@ -88,7 +88,7 @@ class TestChanges:
         (tmp_path / "file").write_text("")
         (tmp_path / "link").symlink_to("/")
 
-        assert "is no folder" in node_mounts.conflict_at(str(tmp_path / "file"))
+        assert "is not a directory" in node_mounts.conflict_at(str(tmp_path / "file"))
         assert "is a link to /" in node_mounts.conflict_at(str(tmp_path / "link"))
         assert not node_mounts.conflict_at(str(tmp_path))
         assert not node_mounts.conflict_at(str(tmp_path / "new"))

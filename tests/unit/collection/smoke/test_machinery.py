@@ -187,7 +187,7 @@ class TestCommand:
         assert command.run(["no-such-tool-here"]).rc == 127
         slow = command.run(["sleep", "5"], timeout=0.2)
         assert slow.rc == 124
-        assert "no answer" in slow.said
+        assert "no answer" in slow.error_text
 
     def test_settings_that_steer_slurms_tools_do_not_leak_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SBATCH_PARTITION", "other")
