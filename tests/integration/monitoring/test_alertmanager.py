@@ -114,7 +114,7 @@ def alertmanager(directory: Path, wanted: Wanted, **environment: str) -> Iterato
 
 
 @pytest.fixture
-def is_active(tmp_path: Path) -> Iterator[tuple[Alertmanager, Callable[[], list[dict[str, Any]]]]]:
+def receiver(tmp_path: Path) -> Iterator[tuple[Alertmanager, Callable[[], list[dict[str, Any]]]]]:
     """An Alertmanager that notifies a receiver with a password, and the messages of that receiver."""
     path = tmp_path / "messages"
     path.touch()
