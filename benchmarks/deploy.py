@@ -169,7 +169,7 @@ def main() -> None:
     """Measure and print."""
     options = parser(__doc__, "2,8").parse_args()
     head = "compute nodes   floor   first deploy   (x floor)   unchanged   full check"
-    print_table(options, head, lambda size, folder: measure(size, options.os, folder), line)
+    print_table(options, head, lambda size, directory: measure(size, options.os, directory), line)
 
 
 if __name__ == "__main__":

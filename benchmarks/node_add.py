@@ -74,7 +74,7 @@ def main() -> None:
     options.add_argument("--times", type=int, default=2)
     chosen = options.parse_args()
     head = "compute nodes   node add   each                 nodes visited   host-tasks"
-    print_table(chosen, head, lambda size, folder: measure(size, chosen.times, chosen.os, folder), line)
+    print_table(chosen, head, lambda size, directory: measure(size, chosen.times, chosen.os, directory), line)
 
 
 if __name__ == "__main__":

@@ -18,19 +18,19 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         error_text = ""
         try:
-            found = self._ask(task_vars)
+            answer = self._ask(task_vars)
         except AnsibleError as error:
             # a sudo that hangs is Ansible's connection failure too, and the node is there all the same
             if isinstance(error, AnsibleConnectionFailure) and "privilege escalation" not in str(error):
                 raise
-            found, error_text = {"failed": True}, str(error)
-        if found.get("failed") and self._connection.become:
-            error_text = error_text or _words(found)
+            answer, error_text = {"failed": True}, str(error)
+        if answer.get("failed") and self._connection.become:
+            error_text = error_text or _words(answer)
             self._connection.set_become_plugin(None)
-            found = self._ask(task_vars)
-        if "deepops" in found:
-            found["deepops"]["doctor"]["sudo"] = error_text
-        result.update(found)
+            answer = self._ask(task_vars)
+        if "deepops" in answer:
+            answer["deepops"]["doctor"]["sudo"] = error_text
+        result.update(answer)
         return result
 
     def _ask(self, task_vars: Any) -> dict[str, Any]:

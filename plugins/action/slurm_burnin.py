@@ -89,10 +89,10 @@ class ActionModule(ActionBase):
             now = time.monotonic() - began
             waiting = any(task["state"] in WAITING for task in self._seen.values())
             if now > self._queue_timeout + self._seconds + OVERTIME_S:
-                self._look("stop")
+                self._query("stop")
                 return
             drop = waiting and now > self._queue_timeout and not dropped
-            if self._look("drop" if drop else "look"):
+            if self._query("drop" if drop else "look"):
                 heard, dropped = time.monotonic(), dropped or drop
             elif time.monotonic() - heard > PATIENCE_S:
                 raise AnsibleConnectionFailure(lost(self._token["token"]))
@@ -107,7 +107,7 @@ class ActionModule(ActionBase):
                 Display().display(MARK + text)
             time.sleep(min(max(self._seconds / 30, SHORTEST_PAUSE_S), LONGEST_PAUSE_S))
 
-    def _look(self, step: str) -> bool:
+    def _query(self, step: str) -> bool:
         """Take what the queue says; False where it could not be asked."""
         try:
             result = self._call({"phase": step, **self._token})

@@ -36,6 +36,6 @@ def declared_gpus(node_sets: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         files = [path for group in gpus.groups for path in group.files]
         # `1g.10gb` as a type: slices that are declared as if they were GPUs
         sliced = "g." in gpus.type or any(group.mig or "g." in group.type for group in gpus.groups)
-        told = {"cards": gpus.count, "files": files, "sliced": sliced}
-        declared.update(dict.fromkeys(text_node_sets.expand(entry["names"]), told))
+        node_gpus = {"cards": gpus.count, "files": files, "sliced": sliced}
+        declared.update(dict.fromkeys(text_node_sets.expand(entry["names"]), node_gpus))
     return declared

@@ -131,7 +131,7 @@ def slurm_cgroup_plugin(confinement, version):
     return slurm_conf.cgroup_plugin(confinement, slurm_conf.parse_version(str(version)))
 
 
-def slurm_spool_folders(spool):
+def slurm_spool_directories(spool):
     """What has to be there for slurmd: %n and %h are filled in by it, and it makes the last directory itself."""
     directory = posixpath.dirname(spool) if "%" in spool else spool
     return [] if "%" in spool and is_system_directory(directory) else [{"path": directory}]
@@ -247,6 +247,6 @@ class FilterModule:
             "slurm_node_lines": slurm_node_lines,
             "slurm_partition_lines": slurm_partition_lines,
             "slurm_settings": slurm_settings,
-            "slurm_spool_folders": slurm_spool_folders,
+            "slurm_spool_directories": slurm_spool_directories,
             "slurm_version_at_least": slurm_version_at_least,
         }

@@ -190,13 +190,13 @@ def read_owned():
         return {}
 
 
-def save_owned(wanted, besides):
+def save_owned(wanted, others):
     """Record which settings are managed now; `besides` are obsolete ones that are not removed yet."""
     owned = {
         object_type: {key: set(values) for key, values in settings.items() if values}
         for object_type, settings in wanted.items()
     }
-    for object_type, settings in besides.items():
+    for object_type, settings in others.items():
         for key, names in settings.items():
             owned.setdefault(object_type, {}).setdefault(key, set()).update(names)
     plain = {

@@ -83,8 +83,8 @@ def main() -> None:
         module.exit_json(changed=False, tasks=queue.as_dicts(queue.cancel(jobs)))
     if params["phase"] == "drop":
         queue.cancel_pending(jobs)
-    found, problem = queue.query_tasks(jobs)
-    module.exit_json(changed=False, tasks=queue.as_dicts(found), problem=problem)
+    report, problem = queue.query_tasks(jobs)
+    module.exit_json(changed=False, tasks=queue.as_dicts(report), problem=problem)
 
 
 if __name__ == "__main__":

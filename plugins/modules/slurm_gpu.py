@@ -73,8 +73,8 @@ def run_checks(params: Dict[str, Any]) -> Dict[str, Any]:
     )
     jobs = suite.Jobs(os.urandom(3).hex(), selected)
     hangup.watch(jobs.abandon)
-    found = suite.run(selected, jobs)
-    return {"checks": found.checks, "gpus": found.results}
+    report = suite.run(selected, jobs)
+    return {"checks": report.checks, "gpus": report.results}
 
 
 def main() -> None:

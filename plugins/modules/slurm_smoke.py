@@ -82,7 +82,7 @@ def run_checks(params: Dict[str, Any]) -> Dict[str, Any]:
     """The whole suite."""
     wanted = expected.nodes(params["nodes"], params["hardware"], expand)
     known = [node.name for node in wanted.values() if node.cpus] or list(wanted)
-    given_inputs = inputs.Inputs(
+    suite_inputs = inputs.Inputs(
         cluster=params["cluster"],
         submit=params["submit_host"],
         user=getpass.getuser(),
@@ -92,8 +92,8 @@ def run_checks(params: Dict[str, Any]) -> Dict[str, Any]:
         partitions=expected.partitions(params["partitions"], known, expand),
         directories=params["job_directories"],
     )
-    jobs = session.Session(os.urandom(3).hex(), given_inputs.user, params["queue_timeout"], params["run_timeout"])
-    return {"checks": suite_order.run(given_inputs, jobs)}
+    jobs = session.Session(os.urandom(3).hex(), suite_inputs.user, params["queue_timeout"], params["run_timeout"])
+    return {"checks": suite_order.run(suite_inputs, jobs)}
 
 
 def main() -> None:

@@ -83,13 +83,13 @@ def _against_figure(value: float, limit: Figure | None) -> tuple[str, Finding]:
 
 def _newest(all_reduce: dict[str, Any], earlier: list[Result], before: str) -> tuple[float, str] | None:
     """What the same nodes gave the last time, and when."""
-    looks = []
+    earlier_values = []
     for old in earlier:
         other = (old.get("group") or {}).get("all_reduce_nodes") or {}
         value = bandwidth(other)
         if other.get("nodes") == all_reduce["nodes"] and value is not None and str(old["when"]) < before:
-            looks.append((str(old["when"]), value))
-    if not looks:
+            earlier_values.append((str(old["when"]), value))
+    if not earlier_values:
         return None
-    when, value = max(looks)
+    when, value = max(earlier_values)
     return value, when

@@ -200,9 +200,9 @@ def _by_card(earlier: list[Result]) -> dict[Any, list[tuple[str, Gpu]]]:
     return by_card
 
 
-def _newest(looks: list[tuple[str, Gpu]], metric: Metric, before: str) -> tuple[float, str] | None:
+def _newest(measurements: list[tuple[str, Gpu]], metric: Metric, before: str) -> tuple[float, str] | None:
     """Value and time of the last measurement before this one."""
-    values = [(when, value_of(card, metric)) for when, card in looks if when < before]
+    values = [(when, value_of(card, metric)) for when, card in measurements if when < before]
     known = [(when, value) for when, value in values if value is not None]
     if not known:
         return None

@@ -30,7 +30,9 @@ def has_module(name, release, root=MODULES):
     """Whether a module's file is there for a kernel; whether that can load it is seen when it does."""
     file = re.compile(r"%s\.ko(\.(gz|xz|zst))?" % re.sub("[-_]", "[-_]", name))
     return any(
-        file.fullmatch(entry) for _folder, _folders, files in os.walk(os.path.join(root, release)) for entry in files
+        file.fullmatch(entry)
+        for _directory, _subdirectories, files in os.walk(os.path.join(root, release))
+        for entry in files
     )
 
 

@@ -1,0 +1,107 @@
+"""Names in the code are the field's own terms: who knows Ansible and Slurm reads them without a glossary."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.paths import ROOT
+
+# the words that are not used in names, with what is said instead
+INSTEAD = {
+    "alike": "identical", "anew": "again", "beside": "alongside", "bystanders": "untouched nodes", "crew": "pool",
+    "door": "tls proxy", "faces": "host keys", "folder": "directory", "foresee": "estimate, predict",
+    "foretell": "predict", "foretold": "predicted", "found": "what it holds: nodes, problems, lines",
+    "given": "options, params", "glance": "snapshot", "guests": "connections", "look": "query, inspect",
+    "mend": "fix", "muster": "start", "newcomers": "new nodes", "odd": "unexpected, outlier", "ours": "managed",
+    "picture": "snapshot", "proof": "verification", "quarrel": "conflict", "said": "output, error text",
+    "tell": "report, notify", "told": "reported, notified", "wish": "desired state, request",
+}  # fmt: skip
+# keys of JSON and of cluster.yml, which stay
+KEYS = frozenset({"beside", "empty_folders"})
+CODE = ("deepopsctl", "plugins", "scripts", "benchmarks")
+# a task's name is an imperative, which an administrator finds by what it does
+NO_IMPERATIVE = {"a", "an", "and", "or", "that", "the", "what", "where", "whether", "who", "whom", "without"}
+TASK_FILES = sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/**/*.yml")])
+
+
+def is_python(path: Path) -> bool:
+    """Modules and scripts, links apart."""
+    if path.is_symlink() or not path.is_file() or "__pycache__" in path.parts:
+        return False
+    return path.suffix == ".py" or (not path.suffix and path.read_bytes().startswith(b"#!/usr/bin/env python3"))
+
+
+def words_of(name: str) -> set[str]:
+    """The words of an identifier, with the singular of those that end in s."""
+    words = re.findall(r"[a-z]+", re.sub(r"([A-Z])", r" \1", name).lower())
+    return {*words, *(word.removesuffix("s") for word in words)}
+
+
+def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Names that the code itself gives: functions, classes, parameters, variables, fields."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+
+
+def private_words(text: str) -> list[str]:
+    """Each name with a word that is not used, and what is said instead."""
+    return [
+        f"line {line}: {name} ({word}: {INSTEAD[word]})"
+        for line, name in names_in(ast.parse(text))
+        for word in sorted(words_of(name) & INSTEAD.keys())
+        if name not in KEYS
+    ]
+
+
+@pytest.mark.parametrize("directory", CODE)
+def test_names_are_plain_words(directory: str) -> None:
+    files = [path for path in sorted((ROOT / directory).rglob("*")) if is_python(path)]
+    faults = {str(path.relative_to(ROOT)): private_words(path.read_text(encoding="utf-8")) for path in files}
+
+    assert {path: names for path, names in faults.items() if names} == {}
+    assert files
+
+
+def task_names(node: object) -> Iterator[str]:
+    if isinstance(node, list):
+        for item in node:
+            yield from task_names(item)
+    elif isinstance(node, dict):
+        if isinstance(node.get("name"), str):
+            yield node["name"]
+        for key in ("block", "rescue", "always", "tasks", "pre_tasks", "post_tasks"):
+            yield from task_names(node.get(key))
+
+
+def test_tasks_and_plays_are_named_by_what_they_do() -> None:
+    names = {name for path in TASK_FILES for name in task_names(yaml.safe_load(path.read_text(encoding="utf-8")))}
+    faults = [name for name in names if name.split()[0].lower() in NO_IMPERATIVE or words_of(name) & INSTEAD.keys()]
+
+    assert faults == []
+    assert len(names) > 150
+
+
+@pytest.mark.parametrize(
+    ("code", "is_private"),
+    [
+        ("found = []", True),
+        ("def told(): pass", True),
+        ("def f(folders): pass", True),
+        ("class Wish: pass", True),
+        ("def read(foundation): pass", False),
+        ("problems = [x.found]", False),
+    ],
+)
+def test_a_private_word_is_one_that_the_code_itself_uses(code: str, is_private: bool) -> None:
+    assert bool(private_words(code)) is is_private
