@@ -28,7 +28,7 @@ author: deepopsctl
 """
 
 EXAMPLES = r"""
-- name: Ask every node
+- name: Query every node
   deepopsctl.cluster.node_report:
     digest: "{{ deepops_digest }}"
     components:
