@@ -21,6 +21,7 @@ Path = tuple[str | int, ...]
 
 MAX_DEPTH = 12
 _BROKEN_HINT = 'check indentation and brackets; between { and } a node set needs quotes: "gpu[01-16]"'
+_TOO_DEEP = (f"nested more than {MAX_DEPTH} levels deep", "compare with the examples")
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 
 
@@ -48,7 +49,9 @@ def parse_yaml(text: str, source: str, problems: Problems) -> Document | None:
         # at the end of a truncated file the parser points behind it
         line = min(mark.line + 1 if mark else 1, text.rstrip().count("\n") + 1)
         what = error.problem or error.context or "it ends too early"
-        problems.add(f"{source}:{line}", *why_broken(text, line, what, _BROKEN_HINT))
+        # libyaml has a limit of its own from PyYAML 6.0.4 on, met before the first value is read
+        broken = _TOO_DEEP if "nesting depth" in what else why_broken(text, line, what, _BROKEN_HINT)
+        problems.add(f"{source}:{line}", *broken)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         problems.add(f"{source}:{line}", "no valid YAML: a control character", "remove it")
@@ -101,7 +104,7 @@ class _Builder:
         line = _line(event)
         self.lines[path] = line
         if len(path) > MAX_DEPTH:
-            raise _StopReadingError(line, f"nested more than {MAX_DEPTH} levels deep", "compare with the examples")
+            raise _StopReadingError(line, *_TOO_DEEP)
         if not isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)) or event.anchor is not None:
             raise _StopReadingError(line, "anchors and aliases (&name, *name) are not used here", "write the value out")
         if event.tag not in (None, "!"):

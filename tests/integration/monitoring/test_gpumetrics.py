@@ -187,7 +187,7 @@ def test_it_ends_where_a_gpu_is_lost_so_that_it_is_restarted_without_it(
         (program.driver_state / "lost").write_text("1", encoding="utf-8")
         assert program.process.wait(PATIENCE_S) == 0
 
-    assert "not what they were" in program.log.read_text(encoding="utf-8")
+    assert "the GPUs have changed" in program.log.read_text(encoding="utf-8")
 
 
 def test_a_gpu_that_is_lost_from_the_beginning_hides_no_other(libraries: Path, driver: Path, tmp_path: Path) -> None:

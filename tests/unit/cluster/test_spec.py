@@ -239,6 +239,7 @@ def test_refuses_two_partitions_of_one_name_and_two_defaults() -> None:
         ("schema: 1\nnodes: {a: b}\n", "cluster.yml:2 nodes: must be a list"),
         ("nodes: []\n---\nnodes: []\n", "cluster.yml:2 a second YAML document begins here"),
         ("a: \x07\n", "cluster.yml:1 no valid YAML: a control character"),
+        ("[" * 100, "cluster.yml:1 nested more than 12 levels deep"),
         ("[" * 100_000, "cluster.yml:1 nested more than 12 levels deep"),
     ],
 )

@@ -68,64 +68,64 @@ def asked(
 def run(clone: str, *given: Any, **change: Any) -> None:
     """A whole run of a clone."""
     mine = asked(clone, *given, **change)
-    control.take(mine)
+    control.acquire(mine)
     control.release(mine, ["slurm"])
 
 
 def refused(clone: str, *given: Any, **change: Any) -> Any:
     with pytest.raises(control.RefusedError) as caught:
-        control.take(asked(clone, *given, **change))
+        control.acquire(asked(clone, *given, **change))
     return caught.value
 
 
 class TestTheLock:
     def test_the_second_is_told_who_where_since_when_and_what_to_do(self) -> None:
-        control.take(asked("a"), now=1000)
+        control.acquire(asked("a"), now=1000)
         with pytest.raises(control.RefusedError) as caught:
-            control.take(asked("b"), now=1060)
+            control.acquire(asked("b"), now=1060)
 
         assert str(caught.value) == (
             "another control machine works on this cluster: deepopsctl deploy, started by alice on a "
             "(pid 7, in /srv/hpc) at 2026-11-24T08:00:00+00:00; its last sign was 60 s ago"
         )
         assert "--break-lock" in caught.value.hint
-        assert (caught.value.kind, caught.value.holder["token"]) == ("busy", "a-run")
+        assert (caught.value.reason, caught.value.holder["token"]) == ("busy", "a-run")
 
     def test_who_has_ended_is_in_nobody_s_way(self) -> None:
         run("a")
         run("b")
 
     def test_one_run_may_claim_for_each_of_its_components_and_keeps_its_beginning(self, controller: Path) -> None:
-        control.take(asked("a"), now=1000)
-        control.take(asked("a", since="later"), now=1060)
+        control.acquire(asked("a"), now=1000)
+        control.acquire(asked("a", since="later"), now=1060)
 
         lock = json.loads((controller / "cluster" / "lock.json").read_text())
         assert (lock["since"], lock["last"]) == ("2026-11-24T08:00:00+00:00", 1060)
 
     def test_the_next_run_of_the_same_directory_passes_over_one_that_was_killed(self) -> None:
-        control.take(asked("a"))
+        control.acquire(asked("a"))
 
-        assert control.take(asked("a", token="the-next-run")) == []
+        assert control.acquire(asked("a", token="the-next-run")) == []
 
     @pytest.mark.parametrize("change", [{"dead": ["a-run"]}, {"break_lock": True}])
     def test_a_dead_holder_is_passed_over(self, change: dict[str, Any]) -> None:
-        control.take(asked("a"))
-        control.take(asked("b", **change))
+        control.acquire(asked("a"))
+        control.acquire(asked("b", **change))
 
         # it was not dead after all: it leaves the other's lock alone, and says so
         (warning,) = control.release(asked("a"), [])
         assert "started by alice on b" in warning
-        assert refused("a").kind == "busy"
+        assert refused("a").reason == "busy"
 
     def test_nobody_waits_for_ever_for_one_that_gives_no_sign(self) -> None:
-        control.take(asked("a"), now=1000)
+        control.acquire(asked("a"), now=1000)
 
-        (warning,) = control.take(asked("b"), now=1001 + control.STALE_S)
+        (warning,) = control.acquire(asked("b"), now=1001 + control.STALE_S)
 
         assert "no sign of it for 2 h" in warning
 
     def test_a_clock_that_was_set_back_locks_nobody_out_for_longer(self) -> None:
-        control.take(asked("a"), now=10**9)
+        control.acquire(asked("a"), now=10**9)
         assert "was 0 s ago" in str(control.inspect(asked("b"), now=1000)[0][0])
 
     @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"token": "x"}'])
@@ -135,7 +135,7 @@ class TestTheLock:
         for name in ("lock.json", "applied.json"):
             (folder / name).write_text(text)
 
-        control.take(asked("a", break_lock=True))
+        control.acquire(asked("a", break_lock=True))
 
 
 class TestTheAppliedClusterYml:
@@ -145,7 +145,7 @@ class TestTheAppliedClusterYml:
 
         error = refused("b", "old")
 
-        assert error.kind == "outdated"
+        assert error.reason == "outdated"
         assert "older than the one that alice on a applied from /srv/hpc" in str(error)
         assert "it would remove node gpu02" in str(error)
         assert "--replace-newer" in error.hint
@@ -185,7 +185,7 @@ class TestTheAppliedClusterYml:
         run("a", "new")
         run("b", "more", [*NEW, "node gpu03"])
 
-        assert refused("a", "new").kind == "outdated"
+        assert refused("a", "new").reason == "outdated"
 
     def test_who_has_the_same_text_may_edit_it_as_they_like(self) -> None:
         run("a", "new")
@@ -199,7 +199,7 @@ class TestTheAppliedClusterYml:
         control.note_clone(asked("b", "new"))
         control.note_clone(asked("c", "old"))
 
-        assert refused("c", "old", seen=["x"]).kind == "outdated"
+        assert refused("c", "old", seen=["x"]).reason == "outdated"
         run("b", "mine", OLD)
 
     def test_who_saw_the_cluster_run_the_same_text_may_edit_it_too(self) -> None:
@@ -217,7 +217,7 @@ class TestTheAppliedClusterYml:
         run("b", "old", replace_newer=True)
 
         run("b", "old")
-        assert refused("a", "new").kind == "outdated"
+        assert refused("a", "new").reason == "outdated"
 
     def test_a_run_that_was_refused_changes_nothing(self, controller: Path) -> None:
         run("a", "new")
@@ -230,11 +230,11 @@ class TestTheAppliedClusterYml:
 
     def test_looking_changes_nothing_and_finds_all_of_it(self, controller: Path) -> None:
         run("a", "new")
-        control.take(asked("a", "new"))
+        control.acquire(asked("a", "new"))
 
         refusals, _ = control.inspect(asked("b", "mine", OLD))
 
-        assert [refusal.kind for refusal in refusals] == ["busy", "outdated"]
+        assert [refusal.reason for refusal in refusals] == ["busy", "outdated"]
         assert (controller / "cluster" / "lock.json").exists()
 
     def test_a_new_controller_knows_nothing_and_asks_nothing(self, controller: Path) -> None:
@@ -245,7 +245,7 @@ class TestTheAppliedClusterYml:
         (controller / "records").mkdir(parents=True)
         (controller / "records" / "monitoring.node.json").write_text("{}")
         mine = asked("a")
-        control.take(mine)
+        control.acquire(mine)
         assert control.components() == ["monitoring"]
 
         control.release(mine, ["slurm", "nvidia"])
