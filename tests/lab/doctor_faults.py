@@ -47,7 +47,7 @@ DAMAGES = (
     Damage("gpu01", "cp /etc/os-release /root/osr; mv /usr/lib/os-release /usr/lib/osr; "
            "sed 's/^VERSION_ID=.*/VERSION_ID=\"11\"/' /root/osr > /usr/lib/os-release",
            "mv /usr/lib/osr /usr/lib/os-release", {("os", "gpu01"): "deepopsctl is not tested on Debian 11"}),
-    Damage("gpu02", "hostname gpu01", "hostname gpu02", {("hostname", "gpu02"): "calls itself gpu01"}),
+    Damage("gpu02", "hostname gpu01", "hostname gpu02", {("hostname", "gpu02"): "its hostname is gpu01"}),
     Damage("gpu02", UNPACK, "dpkg --purge half; rm -rf /root/half*", {("packages-broken", "gpu02"): "with half"}),
     Damage("gpu02", "mount -t tmpfs -o size=20m tmpfs /tmp", "umount /tmp",
            {("disk", "gpu02"): "/tmp has "}),

@@ -156,7 +156,7 @@ def test_a_slurmctld_that_hangs_over_its_new_configuration_is_restarted_and_lose
         options = ("-e", f"{{slurm_config: {{{setting}}}}}", "-e", "slurmctld_start_timeout=9")
         document = battered.deploy(*options)
 
-        assert "ctl1: slurmctld did not answer any more when" in " ".join(document["warnings"])
+        assert "ctl1: slurmctld stopped answering when" in " ".join(document["warnings"])
         assert int(battered.root("ctl1", starts)) - before == restarts
         key = setting.partition(":")[0]
         for node in ("ctl1", "gpu01", "gpu02"):

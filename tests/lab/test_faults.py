@@ -43,7 +43,7 @@ def test_a_node_that_dies_in_the_middle_is_set_aside_and_made_good_later(cluster
             (failure,) = document["failures"]
             assert failure["host"] == "gpu02"
             assert "broke in the middle" in failure["message"]
-            assert "is the node up" in failure["hint"]
+            assert "are the node and the network up" in failure["hint"]
             assert "but for nodes that did not answer" in seen
             # and it is down before the next one, which leaves it in Slurm's configuration
             down = cluster.deepopsctl("deploy", "slurm", "--full", ok=False)

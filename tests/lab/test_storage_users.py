@@ -125,8 +125,8 @@ def test_users_are_notified_by_a_list_and_once_by_mail(cluster: LabCluster) -> N
     assert mail.count("of your files in /scratch go from ") == 1, mail
     assert "me/of today" in mail
     journal = cluster.root("ctl1", "journalctl --unit=deepops-purge-scratch --output=cat")
-    assert journal.count("go soon; 1 mails") == 1, journal
-    assert journal.count("go soon; 0 mails") == 1, journal
+    assert journal.count("will be deleted soon; 1 mails") == 1, journal
+    assert journal.count("will be deleted soon; 0 mails") == 1, journal
     assert cluster.holds("gpu01", "test -e '/scratch/me/of today'")
     edit(cluster.directory / "cluster.yml", TELLING, PURGE)
 

@@ -63,7 +63,7 @@ def test_a_slurm_that_deepopsctl_did_not_make_is_refused_before_anything_is_touc
     assert "a Slurm is there that deepopsctl did not make" in done.stderr
     assert "deepopsctl takeover" in done.stderr
     for node in NODES:
-        made.lab.root(node, "! test -e /var/lib/deepopsctl && grep -q '# made by hand' /etc/slurm/slurm.conf")
+        made.lab.root(node, "! test -e /var/lib/deepopsctl && grep -q '# made manually' /etc/slurm/slurm.conf")
 
 
 def test_takeover_shows_what_it_preserves_and_changes_nothing_on_the_nodes(made: HandMade) -> None:
@@ -74,7 +74,7 @@ def test_takeover_shows_what_it_preserves_and_changes_nothing_on_the_nodes(made:
     assert document["settings"]["slurm_dbd_database"] == "hand_acct"
     assert document["settings"]["slurm_user_id"] == handmade.UID
     assert document["settings"]["slurm_config"]["StateSaveLocation"] == "/srv/slurm/state"
-    assert made.lab.root("gpu01", "! test -e /var/lib/deepopsctl; head -1 /etc/slurm/slurm.conf") == "# made by hand"
+    assert made.lab.root("gpu01", "! test -e /var/lib/deepopsctl; head -1 /etc/slurm/slurm.conf") == "# made manually"
 
 
 def with_settings(made: HandMade, **settings: str) -> str:
@@ -93,7 +93,7 @@ def assert_original_services(made: HandMade) -> None:
     """The old files and units are in effect, under the job that runs."""
     wait_until("slurmctld answers", lambda: "UP" in made.lab.root("ctl1", "scontrol ping", ok=False))
     assert made.lab.root("ctl1", "cat /etc/slurm/slurm.conf") == handmade.SLURM_CONF.strip()
-    assert made.lab.root("gpu01", "head -1 /etc/slurm/slurm.conf") == "# made by hand"
+    assert made.lab.root("gpu01", "head -1 /etc/slurm/slurm.conf") == "# made manually"
     assert made.lab.root("gpu01", "systemctl is-active slurmd") == "active"
     assert made.lab.job_state(made.running) == "RUNNING"
 

@@ -80,7 +80,7 @@ class Row:
 
     name: str
     path: str
-    scope: str
+    kind: str
     who: str
     source: str = ""
     usage: Usage = field(default_factory=Usage)

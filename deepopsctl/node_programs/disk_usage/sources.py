@@ -60,16 +60,16 @@ class Answer:
     usage: Usage = field(default_factory=Usage)
 
 
-def _row(where: FileSystem, path: str, scope: str, who: str, asked: Callable[[], Answer]) -> Row:
+def _row(where: FileSystem, path: str, kind: str, who: str, asked: Callable[[], Answer]) -> Row:
     try:
         answer = asked()
     except UnansweredError as error:
-        return Row(where.name, path, scope, who, problem=str(error))
+        return Row(where.name, path, kind, who, problem=str(error))
     except texts.UnreadableError as error:
-        return Row(where.name, path, scope, who, problem="an answer that can't be read, {}".format(error))
+        return Row(where.name, path, kind, who, problem="an answer that can't be read, {}".format(error))
     except OSError as error:
-        return Row(where.name, path, scope, who, problem=str(error.strerror))
-    return Row(where.name, path, scope, who, answer.source, answer.usage)
+        return Row(where.name, path, kind, who, problem=str(error.strerror))
+    return Row(where.name, path, kind, who, answer.source, answer.usage)
 
 
 def _is_mine(project: Project, person: Person) -> bool:

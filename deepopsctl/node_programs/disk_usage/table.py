@@ -37,9 +37,9 @@ def _short(value: float) -> str:
 
 def description(row: Row) -> str:
     """Description of the row."""
-    if row.scope == WHOLE:
+    if row.kind == WHOLE:
         return "{} (all users)".format(row.path)
-    return "{} ({}{})".format(row.path, "project " if row.scope == PROJECT else "", row.who)
+    return "{} ({}{})".format(row.path, "project " if row.kind == PROJECT else "", row.who)
 
 
 def render(rows: Sequence[Row], now: int) -> str:
@@ -65,7 +65,7 @@ def _remarks(rows: Sequence[Row], now: int) -> List[str]:
             remarks.append("{}: not known: {}".format(description(row), row.problem))
         elif row.usage.space.is_over or row.usage.files.is_over:
             remarks.append("* {}: over its limit{}".format(description(row), _grace(row.usage.grace, now)))
-    if any(row.scope == WHOLE and not row.problem for row in rows):
+    if any(row.kind == WHOLE and not row.problem for row in rows):
         remarks.append("(all users): a file system without quotas, as df has it")
     return ["", *remarks] if remarks else []
 

@@ -144,11 +144,11 @@ def directories(token: str, other: str, base: str, *private: str) -> None:
 
     The second says which marks it sees, and once more at the end of its input: what the first has left in `base`.
     """
-    report = own_directory()
-    places = sorted({*private, report["own"]} - {""})
+    status = own_directory()
+    places = sorted({*private, status["own"]} - {""})
     marks = {place: os.path.join(place, ".deepopsctl-{}".format(token)) for place in places}
     if other:
-        report(dict(report, seen=[place for place in places if os.path.exists(marks[place])]))
+        report(dict(status, seen=[place for place in places if os.path.exists(marks[place])]))
         sys.stdin.read()
         report({"left": left_over(base, other)})
         return
@@ -158,8 +158,8 @@ def directories(token: str, other: str, base: str, *private: str) -> None:
             with open(marks[place], "x"):
                 pass
         except OSError as error:
-            report["error"] = "{}: {}".format(place, error.strerror)
-    report(report)
+            status["error"] = "{}: {}".format(place, error.strerror)
+    report(status)
     sys.stdin.read()
     for mark in marks.values():
         # shared directories keep what a job leaves

@@ -144,7 +144,7 @@ def test_asks_for_the_quota_of_an_export(tools: Tools) -> None:
 
     (row,) = ask(FileSystem("home", "/home", "nfs", "user"), ALICE)
 
-    assert (row.scope, row.who, row.source, row.problem) == ("user", "alice", "quota", "")
+    assert (row.kind, row.who, row.source, row.problem) == ("user", "alice", "quota", "")
     assert row.usage.space.used == 52428804 * KIB
     assert tools.asked() == ["--user --no-wrap --raw-grace --filesystem=/home"]
 
@@ -170,7 +170,7 @@ def test_what_is_not_mounted_is_said_and_no_other_file_system_is_asked_in_its_pl
     (there, *_) = ask(FileSystem("proc", "/proc", "local", mounted=True), ALICE)
 
     assert (row.path, row.who, row.problem) == (str(tmp_path), "alice", "it is not mounted here")
-    assert (there.scope, there.source, there.problem) == ("whole", "df", "")
+    assert (there.kind, there.source, there.problem) == ("whole", "df", "")
 
 
 def test_what_only_waits_for_its_first_use_is_not_mounted(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_an_export_without_quotas_is_shown_as_df_does(tools: Tools, tmp_path: Pa
 
     (row,) = ask(FileSystem("data", str(tmp_path), "nfs"), ALICE)
 
-    assert (row.scope, row.source, row.problem) == ("whole", "df", "")
+    assert (row.kind, row.source, row.problem) == ("whole", "df", "")
     assert row.usage.space.hard == os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
 
 

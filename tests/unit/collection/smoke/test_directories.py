@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from tests.support.node_modules import load
 
 probe_jobs = load("deepops_smoke.probe_jobs")
 directories = load("deepops_smoke.directories")
+probe = load("deepops_smoke.probe")
 
 WANTED = {"folder": "/scratch/slurm-jobs", "private": ["/tmp", "/dev/shm"]}
 GOOD = {"own": "/tmp", "mode": "700", "owner": 1000, "user": 1000}
@@ -58,3 +63,16 @@ def test_a_job_that_gave_no_answer_says_why() -> None:
 
 def test_without_the_second_look_nothing_is_said_to_have_gone() -> None:
     assert judge([GOOD], [{**GOOD, "seen": []}])[0] == "skip"
+
+
+def test_the_job_reports_its_own_directory_and_removes_its_mark(tmp_path: Path) -> None:
+    program = Path(probe.__file__).read_text(encoding="utf-8")
+    words = [sys.executable, "-I", "-c", program, "folders", "a-token", "", str(tmp_path)]
+    done = subprocess.run(
+        words, input="", capture_output=True, text=True, timeout=60, env={"SLURM_TMPDIR": str(tmp_path)}
+    )
+
+    assert done.returncode == 0, done.stderr
+    line = json.loads(done.stdout.removeprefix(probe.MARK))
+    assert (line["own"], "error" in line) == (str(tmp_path), False)
+    assert list(tmp_path.iterdir()) == []
