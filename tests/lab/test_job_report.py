@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from deepopsctl.node_programs.job_report.keeping import SHORTEST_S
 from tests.lab.harness import wait_until
 from tests.lab.monitored import MonitoredCluster
 
@@ -56,8 +57,15 @@ class Jobs:
         listed = self.cluster.root("ctl1", f"squeue -h -o %A {state}").split()
         return len({self.busy, self.idle} & set(listed))
 
+    def elapsed_s(self) -> int:
+        """How long the younger one runs."""
+        shown = self.cluster.root("ctl1", f"sacct -n -X -j {self.idle} -o ElapsedRaw")
+        return int(shown.strip() or 0)
+
     def end(self) -> None:
         """Have both end, and wait for it."""
+        # a shorter job gets no summary
+        wait_until("both jobs are long enough", lambda: self.elapsed_s() > SHORTEST_S + 2)
         self.cluster.user("gpu01", "touch stop")
         wait_until("both jobs have ended", lambda: self.how_many("") == 0)
 
