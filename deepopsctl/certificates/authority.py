@@ -26,7 +26,6 @@ from deepopsctl.certificates import validity
 from deepopsctl.errors import ControlMachineError
 
 _CURVE = ec.SECP256R1()
-_BOTH_ENDS = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 _USAGES = (
     "digital_signature",
     "content_commitment",

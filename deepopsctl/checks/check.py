@@ -14,7 +14,7 @@ class Status(StrEnum):
     FAIL = "fail"
     WARN = "warn"
     SKIP = "skip"
-    PASS = "pass"  # noqa: S105  (a verdict, no password)
+    PASS = "pass"  # noqa: S105  (a result, no password)
 
     @property
     def severity(self) -> int:

@@ -1,9 +1,9 @@
-"""`--limit`: node sets and group names, converted to an Ansible limit."""
+"""Which nodes a command line names: `--limit`, NODES, and other options with node sets."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -13,6 +13,7 @@ from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.text.node_sets import expand, fold, fold_in_order
 from deepopsctl.text.problems import RefusedError
 
+WHERE = "NODES"
 # `!gpu03`, `&slurm_login`, `gpu*`, `~gpu\d+`, `@file`, `a:b`, `group[0]`: Ansible's own language
 _PATTERN = re.compile(r"[!&~@*?:]|^\w+\[\d*(:\d*)?\]$")
 
@@ -57,14 +58,17 @@ def _nodes(piece: str, names: dict[str, None], groups: dict[str, tuple[str, ...]
         raise InputError.single("--limit", str(error), "give node sets such as gpu[01-04], or groups") from error
     unknown = [name for name in expanded if name not in names]
     if unknown:
-        near = list(dict.fromkeys(word for name in unknown for word in get_close_matches(name, [*groups, *names], n=1)))
+        near = _nearest(unknown, [*groups, *names])
         meant = f"did you mean {', '.join(near)}? " if near else ""
         known = f"{meant}nodes: {fold(names)}; groups: {', '.join(sorted(groups))}"
         raise InputError.single("--limit", f"the cluster has no node or group {fold(unknown)}", known)
     return expanded
 
 
-WHERE = "NODES"
+def _nearest(unknown: Iterable[str], known: Iterable[str]) -> list[str]:
+    """The known name that is nearest to each unknown one, where one is near."""
+    names = list(known)
+    return list(dict.fromkeys(match for name in unknown for match in get_close_matches(name, names, n=1)))
 
 
 def select_nodes(words: Sequence[str], cluster: Cluster) -> tuple[Node, ...]:
@@ -78,7 +82,7 @@ def select_nodes(words: Sequence[str], cluster: Cluster) -> tuple[Node, ...]:
             raise InputError.single(WHERE, str(error), "give node sets such as gpu[01-04]") from error
     unknown = [name for name in wanted if name not in known]
     if unknown:
-        near = list(dict.fromkeys(match for name in unknown for match in get_close_matches(name, known, n=1)))
+        near = _nearest(unknown, known)
         meant = f"did you mean {fold(near)}? " if near else ""
         hint = f"{meant}nodes: {fold(known)}"
         raise InputError.single(WHERE, f"the cluster has no node {fold(unknown)}", hint)

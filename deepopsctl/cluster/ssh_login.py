@@ -1,4 +1,6 @@
-"""SSH through jump hosts: by ProxyCommand, because ProxyJump passes neither keys nor known hosts to the hop.
+"""How ssh reaches a node: its login and port, paths as ssh writes them, and jump hosts.
+
+A jump host is a ProxyCommand, because ProxyJump passes neither keys nor known hosts to the hop.
 
 A jump host is authenticated with the cluster's key or one of the user's, and checked against the cluster's known_hosts.
 """

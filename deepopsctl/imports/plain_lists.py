@@ -1,4 +1,4 @@
-"""A hostlist file: one node expression a line, NAMES or NAMES=ADDRESSES, with # comments."""
+"""Lists without structure, with # comments: a hostlist (NAMES or NAMES=ADDRESSES a line) and a hosts file."""
 
 from __future__ import annotations
 

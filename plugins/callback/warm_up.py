@@ -77,6 +77,7 @@ def parse_module_utils() -> None:
     module_common._compile_module_ast = parse
 
 
+@functools.cache
 def parse_imports(action: str) -> None:
     """Parse what a module of the collection imports from it; each file once a run, and none that no task needs."""
     collection, _, name = action.rpartition(".")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 PASSES = "def test_it(): pass\n"
 FAILS = "def test_it(): assert False\n"
 FAILS_ONCE = """

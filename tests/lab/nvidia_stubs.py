@@ -17,9 +17,9 @@ import yaml
 
 from tests.lab.aptrepo import ARCHITECTURE, Stub, build, serve, signers
 from tests.lab.harness import LabCluster
-from tests.support.paths import FAKES
+from tests.support.paths import FAKES, ROOT
 
-VERSIONS = Path(__file__).parents[2] / "group_vars" / "all" / "versions.yml"
+VERSIONS = ROOT / "group_vars" / "all" / "versions.yml"
 STANDIN = FAKES / "nvidia-smi"
 LABEL = "NVIDIA CUDA"
 KEY = "8793F200.pub"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,9 @@ import yaml
 from tests.integration.monitoring.test_alerts import ALERTS, metrics_of
 from tests.lab.harness import SETTINGS, wait_until
 from tests.lab.monitored import ALERTMANAGER, MonitoredCluster
+from tests.support.paths import TESTS
 
-WEBHOOK = Path(__file__).parents[1] / "integration" / "monitoring" / "webhook.py"
+WEBHOOK = TESTS / "integration" / "monitoring" / "webhook.py"
 PORT, MESSAGES = 9095, "/run/webhook.messages"
 AT_ONCE = {"for": "0s"}
 # no rule is another one here: what is shorter is set as a site sets it

@@ -13,8 +13,8 @@ import pytest
 
 from tests.lab.foreign_slurm import put
 from tests.lab.harness import SETTINGS, SLURM_CONFIG, LabCluster, edit, wait_until
+from tests.support.node_modules import MODULE_UTILS
 
-MODULE_UTILS = Path(__file__).parents[2] / "plugins" / "module_utils"
 JOB_DIRECTORY = "/var/spool/slurm-jobs"
 SITE = SLURM_CONFIG.replace("}", ", Epilog: /usr/local/sbin/site-epilog}")
 # Numbers of jobs that nobody has run; a crash may leave their directories.

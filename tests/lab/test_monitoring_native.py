@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -15,6 +14,7 @@ from deepopsctl.slurm.native_metrics import PAGES
 from tests.lab.harness import PREFIX, SETTINGS, edit, lab_down, wait_until
 from tests.lab.monitored import Asked, MonitoredCluster, fresh_monitored
 from tests.lab.smoke import validate
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.thorough
 
@@ -22,7 +22,7 @@ OURS = "/var/lib/prometheus/node-exporter/slurmmetrics.prom"
 SWITCH = "monitoring_slurm_native: true\n"
 # its systemd refuses cgroup v1, and v2 alongside v1 has no controllers
 UNCONFINED = "slurm_confinement: none\n"
-RULES = Path(__file__).resolve().parents[2] / "roles" / "prometheus" / "files" / "rules"
+RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
 # as slurmctld and as the program call them
 OF_SLURM = re.compile(r"\b(deepops_)?slurm_")
 THRESHOLD = re.compile(r"\s*(==|>)\s*\d+$")

@@ -16,10 +16,11 @@ import yaml
 
 from tests.lab.faults import running_job
 from tests.lab.harness import LabCluster
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.thorough
 
-VERSIONS = Path(__file__).resolve().parents[2] / "group_vars" / "all" / "versions.yml"
+VERSIONS = ROOT / "group_vars" / "all" / "versions.yml"
 # what the old packages have that these lack goes with them
 STAND_IN = r"""set -e
 rm -rf /srv/drivers; mkdir -p /srv/drivers; cd /srv/drivers; arch=$(dpkg --print-architecture)

@@ -18,10 +18,10 @@ import yaml
 
 from tests.lab.aptrepo import ARCHITECTURE, Stub, build, serve, signers
 from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_down, wait_until
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.thorough
 
-ROOT = Path(__file__).parent.parent.parent
 STANDIN = ROOT / "tests" / "fakes" / "nvidia-smi"
 HOME = "/var/lib/standin-nvidia"
 UNIT = "deepopsctl-mig.service"

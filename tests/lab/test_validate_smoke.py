@@ -16,6 +16,7 @@ import pytest
 from tests.lab.harness import PATIENCE_S, LabCluster, wait_until
 from tests.lab.smoke import REPORTED, assert_reported, damaged, leftovers, remove_outputs, validate
 from tests.lab.smoke_faults import COMPUTE, DAMAGES, Damage, both, conf_steps
+from tests.support.paths import ROOT
 
 LONG_JOB, QUIET = "sleep 600", ("--mem=100M", "--time=20", "--output=/dev/null")
 
@@ -180,7 +181,7 @@ def test_a_validation_that_is_cut_off_leaves_nothing_behind(limited: LabCluster)
 
 @pytest.mark.thorough
 def test_plain_ansible_playbook_runs_the_suite_as_well(limited: LabCluster) -> None:
-    root, cluster = Path(__file__).parents[2], limited.directory
+    root, cluster = ROOT, limited.directory
     inventories = ["-i", "inventory/product/hosts.yml", "-i", str(cluster / "inventory/hosts.yml")]
     vault = ["--vault-password-file", str(cluster / ".vault-password")]
     done = subprocess.run(

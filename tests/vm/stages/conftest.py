@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm.stages.machines import PATIENCE_S, ROOT
+from tests.support.paths import ROOT
+from tests.vm.stages.machines import PATIENCE_S
 from tests.vm.stages.stand import Stand, stand_for
 from tests.vm.stages.summary import Stage, document, lines
 from tests.vm.stages.vmcluster import VmCluster

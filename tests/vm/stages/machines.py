@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.paths import ROOT
 from tests.vm.box.register import LIBVIRT
 
-ROOT = Path(__file__).resolve().parents[3]
 # an emulated machine is some twenty times as slow as a real one, beside other work a hundred times
 PATIENCE_S = 1800
 

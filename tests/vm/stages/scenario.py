@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.vm.stages.machines import PATIENCE_S, ROOT
+from tests.support.paths import ROOT
+from tests.vm.stages.machines import PATIENCE_S
 
 # to be read while it runs
 LOG = ROOT / ".cache" / "test-vm" / "molecule.log"

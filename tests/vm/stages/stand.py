@@ -12,7 +12,8 @@ from pathlib import Path
 import yaml
 
 from tests.support.cluster import command
-from tests.vm.stages.machines import ROOT, Machines, run
+from tests.support.paths import ROOT
+from tests.vm.stages.machines import Machines, run
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
 SPEC = Path(__file__).with_name("cluster.yml")

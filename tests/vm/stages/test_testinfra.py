@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.vm.stages.machines import ROOT
+from tests.support.paths import ROOT
 from tests.vm.stages.vmcluster import NODE, VmCluster
 
 
