@@ -1,19 +1,21 @@
-"""Which nodes a command line names: `--limit`, NODES, and other options with node sets."""
+"""Which nodes a command line names: NODES, `--limit`, and every other option that takes node sets.
+
+A node set is the same everywhere: names as Slurm writes them (`gpu[01-04],ctl1`) and groups of the inventory.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from deepopsctl.cluster.inventory import group_members
-from deepopsctl.errors import InputError, Problem
+from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.text.node_sets import expand, fold, fold_in_order
+from deepopsctl.text.node_sets import expand, fold
 from deepopsctl.text.problems import RefusedError
 
-WHERE = "NODES"
 # `!gpu03`, `&slurm_login`, `gpu*`, `~gpu\d+`, `@file`, `a:b`, `group[0]`: Ansible's own language
 _PATTERN = re.compile(r"[!&~@*?:]|^\w+\[\d*(:\d*)?\]$")
 
@@ -26,24 +28,54 @@ class Limit:
     hosts: tuple[str, ...] | None
 
 
+def select_nodes(words: Sequence[str], cluster: Cluster, option: str = "NODES") -> tuple[Node, ...]:
+    """The named nodes, each once, in the order of cluster.yml; unknown names and empty groups are refused."""
+    names = select_names(words, cluster, option)
+    return tuple(node for node in cluster.nodes if node.name in names)
+
+
+def select_names(words: Sequence[str], cluster: Cluster, option: str, others: Sequence[str] = ()) -> frozenset[str]:
+    """Like `select_nodes`, for an option that accepts `others` too, which are no nodes."""
+    selection = _Selection(cluster, option, others)
+    for word in words:
+        for piece in _pieces(word):
+            selection.add(piece)
+    selection.raise_if_unknown()
+    if words and not selection.names:
+        raise selection.empty(",".join(words))
+    return frozenset(selection.names)
+
+
+def select_compute(words: Sequence[str], cluster: Cluster) -> tuple[str, ...]:
+    """The names of the named nodes; others than compute nodes are refused."""
+    nodes = select_nodes(words, cluster)
+    other = [node.name for node in nodes if Role.COMPUTE not in node.roles]
+    if other:
+        hint = f"compute nodes: {fold(node.name for node in cluster.compute)}"
+        raise InputError.single("NODES", f"{fold(other)}: no compute node, so there is nothing to drain", hint)
+    return tuple(node.name for node in nodes)
+
+
 def resolve_limit(text: str, cluster: Cluster) -> Limit:
-    """Node sets are expanded, group names stay; unknown names are refused."""
-    names = {node.name: None for node in cluster.nodes}
+    """`--limit` of a run: node sets are expanded, groups and Ansible's patterns stay; empty for all nodes."""
     if not text.strip():
-        return Limit("", tuple(names))
-    groups = {**group_members(cluster), "all": tuple(names), "slurm_cluster": tuple(names)}
+        return Limit("", tuple(node.name for node in cluster.nodes))
+    selection = _Selection(cluster, "--limit")
     patterns: list[str] = []
-    hosts: dict[str, None] | None = {}
+    only_ansible = False
     for piece in _pieces(text):
-        if piece in groups:
-            selected: tuple[str, ...] | None = groups[piece]
+        if piece not in selection.groups and _PATTERN.search(piece):
+            only_ansible = True
+            patterns.append(piece)
         else:
-            selected = None if _PATTERN.search(piece) else _nodes(piece, names, groups)
-        patterns += (piece,) if piece in groups or selected is None else selected
-        hosts = None if hosts is None or selected is None else hosts | dict.fromkeys(selected)
-    if hosts is not None and not hosts:
-        raise InputError.single("--limit", f"{text} has no nodes", f"nodes: {fold(names)}")
-    return Limit(",".join(patterns), None if hosts is None else tuple(name for name in names if name in hosts))
+            names = selection.add(piece)
+            patterns += [piece] if piece in selection.groups else names
+    selection.raise_if_unknown()
+    if only_ansible:
+        return Limit(",".join(patterns), None)
+    if not selection.names:
+        raise selection.empty(text)
+    return Limit(",".join(patterns), tuple(name for name in selection.nodes if name in selection.names))
 
 
 def _pieces(text: str) -> list[str]:
@@ -51,78 +83,37 @@ def _pieces(text: str) -> list[str]:
     return [piece.strip() for piece in re.split(r",(?![^\[]*\])", text) if piece.strip()]
 
 
-def _nodes(piece: str, names: dict[str, None], groups: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    try:
-        expanded = expand(piece)
-    except ValueError as error:
-        raise InputError.single("--limit", str(error), "give node sets such as gpu[01-04], or groups") from error
-    unknown = [name for name in expanded if name not in names]
-    if unknown:
-        near = _nearest(unknown, [*groups, *names])
-        meant = f"did you mean {', '.join(near)}? " if near else ""
-        known = f"{meant}nodes: {fold(names)}; groups: {', '.join(sorted(groups))}"
-        raise InputError.single("--limit", f"the cluster has no node or group {fold(unknown)}", known)
-    return expanded
+class _Selection:
+    """Collects the nodes of node sets and groups, and the names that the cluster does not have."""
 
+    def __init__(self, cluster: Cluster, option: str, others: Sequence[str] = ()) -> None:
+        self.option = option
+        self.nodes = tuple(node.name for node in cluster.nodes)
+        self.groups = {**group_members(cluster), "all": self.nodes, "slurm_cluster": self.nodes}
+        self.names: set[str] = set()
+        self._single = frozenset((*self.nodes, *others))
+        self._unknown: list[str] = []
 
-def _nearest(unknown: Iterable[str], known: Iterable[str]) -> list[str]:
-    """The known name that is nearest to each unknown one, where one is near."""
-    names = list(known)
-    return list(dict.fromkeys(match for name in unknown for match in get_close_matches(name, names, n=1)))
-
-
-def select_nodes(words: Sequence[str], cluster: Cluster) -> tuple[Node, ...]:
-    """The named nodes, each once; unknown names are refused."""
-    known = {node.name: node for node in cluster.nodes}
-    wanted: dict[str, None] = {}
-    for word in words:
+    def add(self, piece: str) -> tuple[str, ...]:
+        """Add a node set or a group; returns its names."""
         try:
-            wanted |= dict.fromkeys(expand(word))
-        except ValueError as error:
-            raise InputError.single(WHERE, str(error), "give node sets such as gpu[01-04]") from error
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        near = _nearest(unknown, known)
-        meant = f"did you mean {fold(near)}? " if near else ""
-        hint = f"{meant}nodes: {fold(known)}"
-        raise InputError.single(WHERE, f"the cluster has no node {fold(unknown)}", hint)
-    return tuple(known[name] for name in wanted)
+            names = self.groups[piece] if piece in self.groups else expand(piece)
+        except RefusedError as refusal:
+            raise InputError.single(self.option, refusal.message, refusal.hint) from refusal
+        self.names.update(names)
+        self._unknown += [name for name in names if name not in self._single]
+        return names
 
+    def raise_if_unknown(self) -> None:
+        """Refuse names that the cluster does not have, with the nearest that it has."""
+        if self._unknown:
+            every = [*self.groups, *sorted(self._single)]
+            near = {match for name in self._unknown for match in get_close_matches(name, every, n=1)}
+            hint = f"did you mean {fold(near)}? " if near else ""
+            hint += f"nodes: {fold(self.nodes)}; groups: {', '.join(sorted(self.groups))}"
+            message = f"the cluster has no node or group {fold(self._unknown)}"
+            raise InputError.single(self.option, message, hint)
 
-def select_compute(words: Sequence[str], cluster: Cluster) -> tuple[str, ...]:
-    """Like `select_nodes`, for compute nodes only."""
-    nodes = select_nodes(words, cluster)
-    other = [node.name for node in nodes if Role.COMPUTE not in node.roles]
-    if other:
-        hint = f"compute nodes: {fold(node.name for node in cluster.compute)}"
-        raise InputError([Problem(WHERE, f"{fold(other)}: no compute node, so there is nothing to drain", hint)])
-    return tuple(node.name for node in nodes)
-
-
-def select(cluster: Cluster, text: str, option: str) -> tuple[Node, ...]:
-    """The nodes of a node set or groups (`slurm_compute`), in the order of cluster.yml; all for an empty text."""
-    if not text:
-        return cluster.nodes
-    names = select_names(cluster, text, option)
-    return tuple(node for node in cluster.nodes if node.name in names)
-
-
-def select_names(cluster: Cluster, text: str, option: str, *others: str) -> frozenset[str]:
-    """The names of a node set, none for an empty text; each is a node, a group or one of `others`."""
-    if not text:
-        return frozenset()
-    try:
-        words = expand(text)
-    except RefusedError as refusal:
-        raise InputError.single(option, refusal.message, refusal.hint) from refusal
-    groups = {**group_members(cluster), "slurm_cluster": tuple(node.name for node in cluster.nodes)}
-    names = [name for word in words for name in groups.get(word, (word,))]
-    known = {*(node.name for node in cluster.nodes), *others}
-    unknown = [name for name in dict.fromkeys(names) if name not in known]
-    if unknown:
-        raise InputError.single(
-            option,
-            f"the cluster has no {fold_in_order(unknown)}",
-            f"its nodes: {fold_in_order(node.name for node in cluster.nodes)}",
-        )
-    return frozenset(names)
+    def empty(self, text: str) -> InputError:
+        """The error for groups without nodes."""
+        return InputError.single(self.option, f"{text} has no nodes", f"nodes: {fold(self.nodes)}")

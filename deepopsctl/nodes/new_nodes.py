@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from deepopsctl.cluster.editor import NewNodes
+from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import InputError
 from deepopsctl.gpus.gres import describe_gpus
 from deepopsctl.gpus.notation import parse_gpus
 from deepopsctl.model.cluster import Cluster, Gpus, Node, Role
 from deepopsctl.text import values
-from deepopsctl.text.node_sets import expand, fold_in_order, pair
+from deepopsctl.text.node_sets import expand, pair
 from deepopsctl.text.problems import RefusedError
 
 
@@ -67,10 +68,9 @@ def describe(new: NewNodes) -> str:
 def _sibling(cluster: Cluster, request: AddRequest, hosts: Sequence[tuple[str, str]]) -> Node | None:
     """The node to copy from: the one named by --like, else the last one with a similar name."""
     if request.like:
-        sibling = next((node for node in cluster.nodes if node.name == request.like), None)
-        if sibling is None:
-            known = fold_in_order(node.name for node in cluster.nodes)
-            raise InputError.single("--like", f"the cluster has no node {request.like}", f"its nodes: {known}")
+        (sibling, *more) = select_nodes([request.like], cluster, "--like")
+        if more:
+            raise InputError.single("--like", f"{request.like} are several nodes", "name one")
         return sibling
     stems = {_stem(name) for name, _ in hosts}
     similar = [node for node in cluster.compute if _stem(node.name) in stems]

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.editor import remove_nodes
+from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import InputError
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.cluster_file import SpecFile
 from deepopsctl.nodes.host_keys import close_connections, forget
-from deepopsctl.nodes.new_nodes import parse_hosts
 from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, require_success, untouched_nodes
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
-from deepopsctl.text.node_sets import fold, fold_in_order
+from deepopsctl.text.node_sets import fold
 
 # nodes with these roles can't be removed: they hold data and daemons of the whole cluster
 IRREMOVABLE_ROLES = (Role.CONTROLLER, Role.DBD, Role.NFS_SERVER, Role.MONITORING)
@@ -42,22 +42,16 @@ def remove(directory: ClusterDir, options: DrainOptions, base: RunRequest, opera
 
 def chosen(cluster: Cluster, text: str) -> tuple[Node, ...]:
     """The named nodes; refuses unknown ones and those that the cluster depends on."""
-    names = [name for name, _ in parse_hosts(text.partition("=")[0])]
-    known = {node.name: node for node in cluster.nodes}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise InputError.single(
-            "NAMES", f"the cluster has no node {fold_in_order(unknown)}", f"its nodes: {fold(known)}"
-        )
-    irremovable = [name for name in names if any(role in known[name].roles for role in IRREMOVABLE_ROLES)]
-    if irremovable:
-        roles = ", ".join(role.value for role in IRREMOVABLE_ROLES if role in known[irremovable[0]].roles)
-        raise InputError.single(
-            "NAMES",
-            f"{irremovable[0]} is {roles}: this command is for compute and login nodes",
-            "move that role to another node in cluster.yml first",
-        )
-    return tuple(known[name] for name in names)
+    nodes = select_nodes([text.partition("=")[0]], cluster, "NAMES")
+    for node in nodes:
+        roles = [role.value for role in IRREMOVABLE_ROLES if role in node.roles]
+        if roles:
+            raise InputError.single(
+                "NAMES",
+                f"{node.name} is {', '.join(roles)}: this command is for compute and login nodes",
+                "move that role to another node in cluster.yml first",
+            )
+    return nodes
 
 
 @dataclass(slots=True)

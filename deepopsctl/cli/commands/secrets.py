@@ -40,7 +40,7 @@ def rotate(settings: Settings, /, what: tuple[str, ...], *, as_json: bool, **opt
     from deepopsctl.nodes.rotate_secrets import Rotation, Secret, rotate as rotate_secrets
 
     console, directory, base = open_console(settings, "secrets-rotate", options)
-    left_out = select_nodes(options["leave_out"], directory.cluster())
+    left_out = select_nodes(options["leave_out"], directory.cluster(), "--leave-out")
     rotation = Rotation(frozenset(Secret(name) for name in what or WHAT), left_out)
     with console.attentive():
         report = rotate_secrets(directory, rotation, base, console)

@@ -77,15 +77,15 @@ def setup(
     up to date is not changed.
     """
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.cluster.selection import select, select_names
+    from deepopsctl.cluster.selection import select_names, select_nodes
     from deepopsctl.cluster.ssh_login import jump_names
     from deepopsctl.ssh.setup import SetupRequest, run_setup
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
-    nodes = select(cluster, limit or "", "--limit")
+    nodes = select_nodes([limit], cluster, "--limit") if limit else cluster.nodes
     hops = jump_names(cluster.access.jump_host)
-    new = select_names(cluster, accept_new_keys or "", "--accept-new-keys", *hops)
+    new = select_names([accept_new_keys] if accept_new_keys else [], cluster, "--accept-new-keys", hops)
     user = cluster.access.user or "your own user"
     passwords = read_passwords(user, password_file, ask_pass=ask_pass, ask_become_pass=ask_become_pass)
     request = SetupRequest(

@@ -94,7 +94,7 @@ def test_a_login_node_is_in_no_partition() -> None:
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
-        (AddRequest("x1", like="gpu09"), "--like: the cluster has no node gpu09"),
+        (AddRequest("x1", like="gpu09"), "--like: the cluster has no node or group gpu09"),
         (AddRequest("x1", like="ctl1"), "--like: ctl1 is a controller"),
         (AddRequest("x1", partitions=("big",)), "--partition: there is no partition big"),
         (AddRequest("x1", gpus="h100"), "TYPE:COUNT"),
@@ -137,7 +137,7 @@ def test_another_machine_under_a_known_name_is_no_new_node() -> None:
     assert "node replace gpu02 --address 10.0.9.9" in caught.value.hint
 
 
-@pytest.mark.parametrize(("text", "message"), [("gpu09", "no node gpu09"), ("ctl1", "ctl1 is controller")])
+@pytest.mark.parametrize(("text", "message"), [("gpu09", "no node or group gpu09"), ("ctl1", "ctl1 is controller")])
 def test_what_the_cluster_stands_on_is_not_removed(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         chosen(CLUSTER, text)

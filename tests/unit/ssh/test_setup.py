@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 from deepopsctl.cli.main import cli
-from deepopsctl.cluster.selection import select, select_names
 from deepopsctl.cluster.ssh_login import Target, inventory_option, jump_login, jump_names, jump_target, proxy_command
 from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import Access, Cluster, Node, Role
@@ -70,23 +69,6 @@ def test_takes_a_password_from_a_pipe(tmp_path: Path) -> None:
     os.close(writing)
     assert read_password(Path(f"/dev/fd/{reading}")) == "secret"
     os.close(reading)
-
-
-def test_selects_nodes_by_set_and_by_group_in_the_clusters_order() -> None:
-    assert [node.name for node in select(CLUSTER, "gpu[01-02],ctl1", "--limit")] == ["ctl1", "gpu01", "gpu02"]
-    assert [node.name for node in select(CLUSTER, "slurm_compute", "--limit")] == ["gpu01", "gpu02"]
-    assert select(CLUSTER, "", "--limit") == CLUSTER.nodes
-
-
-@pytest.mark.parametrize("text", ["gpu[01-03]", "gpu[", "all*"])
-def test_refuses_nodes_the_cluster_does_not_have(text: str) -> None:
-    with pytest.raises(InputError, match="--limit"):
-        select(CLUSTER, text, "--limit")
-
-
-def test_a_jump_host_may_be_named_where_host_keys_are_accepted() -> None:
-    names = select_names(CLUSTER, "gpu01,bastion.example.com", "--accept-new-keys", "bastion.example.com")
-    assert names == {"gpu01", "bastion.example.com"}
 
 
 @pytest.mark.parametrize(
