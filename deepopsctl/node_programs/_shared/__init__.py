@@ -1,0 +1,1 @@
+"""What several node programs use: one of each. Shipped with each program that imports it."""

@@ -1,0 +1,137 @@
+"""The one command runner: commands that fail, hang, print too much or are missing, each as a process."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.node_programs._shared import command
+from deepopsctl.node_programs._shared.command import (
+    MISSING,
+    TIMED_OUT,
+    TOO_LONG,
+    CommandError,
+    require,
+    run,
+    run_merged,
+)
+
+
+def test_output_and_errors_come_apart() -> None:
+    result = run(["sh", "-c", "echo out; echo err >&2; exit 3"], 20)
+
+    assert (result.status, result.ok, result.output, result.errors) == (3, False, "out\n", "err\n")
+    assert result.message == "err"
+
+
+def test_without_error_text_the_output_is_the_message() -> None:
+    assert run(["sh", "-c", "echo out; exit 1"], 20).message == "out"
+
+
+def test_merged_output_keeps_its_order() -> None:
+    result = run_merged(["sh", "-c", "echo 1; echo 2 >&2; echo 3"])
+
+    assert (result.status, result.output, result.errors) == (0, "1\n2\n3\n", "")
+
+
+def test_a_command_that_is_missing_or_may_not_run_is_reported(tmp_path: Path) -> None:
+    missing = run(["no-such-command"], 20)
+    refused = run([str(tmp_path)], 20)
+
+    assert (missing.status, missing.message) == (MISSING, "no-such-command is not installed")
+    assert (refused.status, refused.message) == (MISSING, f"{tmp_path}: Permission denied")
+
+
+def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+    numbers = tmp_path / "pid"
+    script = f"sleep 1000 & echo $! > {numbers}; wait"
+
+    result = run(["sh", "-c", script], 0.3)
+
+    assert (result.status, result.message) == (TIMED_OUT, "no answer within 0.3 s")
+    assert _has_ended(int(numbers.read_text()))
+
+
+def test_a_child_that_keeps_the_output_open_is_ended_as_well(tmp_path: Path) -> None:
+    numbers = tmp_path / "pid"
+
+    result = run(["sh", "-c", f"sleep 1000 & echo $! > {numbers}"], 0.3)
+
+    assert result.status == TIMED_OUT
+    assert _has_ended(int(numbers.read_text()))
+
+
+def test_a_command_that_closes_its_output_and_goes_on_is_ended() -> None:
+    started = time.monotonic()
+
+    assert run(["sh", "-c", "exec >&- 2>&-; exec sleep 1000"], 0.3).status == TIMED_OUT
+    assert time.monotonic() - started < 100
+
+
+def test_a_command_that_never_stops_printing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "OUTPUT_LIMIT", 1 << 20)
+
+    result = run(["yes"], 60)
+
+    assert (result.status, result.message) == (TOO_LONG, "printed more than 1 MiB")
+
+
+def test_input_that_is_longer_than_a_pipe_takes_arrives_whole() -> None:
+    text = "x" * (1 << 20) + "\n\udcff"
+
+    assert run(["cat"], 60, text, undecodable="surrogateescape").output == text
+
+
+def test_without_input_a_command_reads_nothing() -> None:
+    assert run(["cat"], 60).output == ""
+
+
+def test_what_is_not_utf_8_is_replaced() -> None:
+    assert run(["printf", r"a\377b"], 20).output == "a\ufffdb"
+
+
+def test_messages_are_in_english_and_system_programs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/opt/bin")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+
+    assert run(["/bin/sh", "-c", "echo $LC_ALL $PATH"]).output == f"C.UTF-8 /opt/bin:{command.PATH}\n"
+
+
+def test_nothing_of_a_site_steers_slurms_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQUEUE_FORMAT", "%i")
+    monkeypatch.setenv("SLURM_CONF", "/etc/other.conf")
+
+    kept = command.slurm_environment(SLURM_TIME_FORMAT="%s")
+
+    assert "SQUEUE_FORMAT" not in kept
+    assert (kept["SLURM_CONF"], kept["SLURM_TIME_FORMAT"]) == ("/etc/other.conf", "%s")
+
+
+def test_a_given_environment_is_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQUEUE_FORMAT", "%i")
+
+    assert run(["/usr/bin/env"], 20, env={"A": "b"}).output == "A=b\n"
+
+
+def test_a_command_that_must_succeed_raises_its_command_and_output() -> None:
+    assert require(["echo", "x"]) == "x\n"
+    with pytest.raises(CommandError, match=r"^sh -c echo no >&2; exit 1: no$"):
+        require(["sh", "-c", "echo no >&2; exit 1"])
+    with pytest.raises(CommandError, match=r"^false: exits 1$"):
+        require(["false"])
+
+
+def _has_ended(number: int) -> bool:
+    for _ in range(500):
+        try:
+            os.kill(number, 0)
+        except ProcessLookupError:
+            return True
+        # killed, and still to be collected by the first process
+        if " Z " in Path(f"/proc/{number}/stat").read_text():
+            return True
+        time.sleep(0.01)
+    return False
