@@ -120,6 +120,12 @@ def merge_settings(base: Mapping[str, object], extra: Mapping[str, object]) -> d
     return {key: value for key, value in merged.items() if value != ""}
 
 
+def setting(settings: Mapping[str, object], key: str, default: object) -> object:
+    """The value of a key of slurm.conf, whatever its case; the last spelling wins, as in `merge_settings`."""
+    values = [value for name, value in settings.items() if name.lower() == key.lower()]
+    return default if not values or values[-1] in (None, "") else values[-1]
+
+
 def with_configless(settings: Mapping[str, object]) -> dict[str, object]:
     """The settings with `enable_configless`: compute nodes get their configuration from slurmctld."""
     key = next((key for key in settings if key.lower() == "slurmctldparameters"), "SlurmctldParameters")

@@ -95,6 +95,11 @@ def slurm_settings(base, policy, extra, directories, adopted=False):
     return {key: slurm_conf.format_value(value) for key, value in merged.items()}
 
 
+def slurm_setting(extra, key, default):
+    """The value that `slurm_config` has for a key of slurm.conf, in whatever case it is written."""
+    return slurm_conf.setting(extra, key, default)
+
+
 def slurm_refused_keys(extra, directories, monitored, adopted=False):
     """Sentences for the keys of `slurm_config` that are not a site's to set."""
     keys = slurm_conf.owned_keys_in(extra, job_hooks.from_inventory(directories))
@@ -246,6 +251,7 @@ class FilterModule:
             "slurm_topology_lines": slurm_topology_lines,
             "slurm_node_lines": slurm_node_lines,
             "slurm_partition_lines": slurm_partition_lines,
+            "slurm_setting": slurm_setting,
             "slurm_settings": slurm_settings,
             "slurm_spool_directories": slurm_spool_directories,
             "slurm_version_at_least": slurm_version_at_least,

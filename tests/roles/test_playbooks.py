@@ -183,3 +183,10 @@ def test_a_selection_of_the_nodes_preserves_their_order(playbook: str) -> None:
     text = (ROOT / playbook).read_text(encoding="utf-8")
 
     assert "intersect(ansible_play" not in text, "it is a set of Ansible's: use select('in', ...) | list"
+
+
+def test_playbooks_read_keys_of_slurm_conf_in_any_case() -> None:
+    """Slurm takes `statesavelocation` as well: a plain lookup would prepare another directory than slurmctld uses."""
+    files = [*PLAYBOOKS, *(str(path.relative_to(ROOT)) for path in (ROOT / "group_vars" / "all").glob("*.yml"))]
+
+    assert [name for name in files if re.search(r"slurm_config[.\[]", (ROOT / name).read_text(encoding="utf-8"))] == []

@@ -18,6 +18,7 @@ from deepopsctl.slurm.conf import (
     parse_node_sets,
     parse_version,
     partition_lines,
+    setting,
     unknown_nodes,
     with_configless,
 )
@@ -258,6 +259,14 @@ class TestPartitions:
 
 
 class TestSettings:
+    @pytest.mark.parametrize("key", ["StateSaveLocation", "statesavelocation", "STATESAVELOCATION"])
+    def test_a_key_of_the_site_is_found_in_whatever_case_it_is_written(self, key: str) -> None:
+        assert setting({"MaxJobCount": 1, key: "/srv/state"}, "StateSaveLocation", "/var/lib") == "/srv/state"
+
+    @pytest.mark.parametrize("settings", [{}, {"StateSaveLocation": None}, {"StateSaveLocation": ""}])
+    def test_a_key_that_the_site_does_not_set_has_its_default(self, settings: dict[str, object]) -> None:
+        assert setting(settings, "StateSaveLocation", "/var/lib") == "/var/lib"
+
     @pytest.mark.parametrize("key", ["ClusterName", "clustername", "CLUSTERNAME"])
     def test_owned_keys_are_refused_by_name_in_any_case(self, key: str) -> None:
         (sentence,) = owned_keys_in({key: "other", "MaxJobCount": 5})
