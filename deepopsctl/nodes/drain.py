@@ -17,7 +17,7 @@ from deepopsctl.run.summary import Failure
 from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
 from deepopsctl.text.node_sets import fold
 
-PLAYBOOK, REPORT, GPUS = "operate/drain", "operate/report", "operate/gpus"
+PLAYBOOK, SLURM_INFO, GPU_CHECK = "operate/drain", "operate/slurm_info", "operate/gpu_check"
 # between two queries of the queue: short at first, because most waits are short
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 20.0
 
@@ -96,7 +96,7 @@ def drain_request(
 ) -> RunRequest:
     """The run request, for the primary controller; the GPUs of the nodes `gpus` are compared before a resume."""
     compared = list(gpus) if action is DrainAction.RESUME else []
-    first, *more = (GPUS, PLAYBOOK) if compared else (PLAYBOOK,)
+    first, *more = (GPU_CHECK, PLAYBOOK) if compared else (PLAYBOOK,)
     return RunRequest(
         directory,
         first,
@@ -166,7 +166,7 @@ def wait_for_jobs(
     from deepopsctl.run.runner import run_readonly
 
     wanted, deadline, pause = tuple(names), time.monotonic() + timeout, FIRST_PAUSE_S
-    asked = replace(request, playbook=REPORT, more=(), command="node-wait", extra_vars={})
+    asked = replace(request, playbook=SLURM_INFO, more=(), command="node-wait", extra_vars={})
     reported: tuple[SlurmJob, ...] = ()
     while True:
         outcome = run_readonly(asked, _unseen)

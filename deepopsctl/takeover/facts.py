@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """Facts of one node (plugins/modules/slurm_takeover.py); `beside` are files whose settings deepopsctl lacks."""
+    """Facts of one node, from slurm_takeover_info; `other_files` have settings that deepopsctl lacks."""
 
     daemons: Mapping[str, str] = field(default_factory=dict)
     packaged: Mapping[str, bool] = field(default_factory=dict)
@@ -18,7 +18,7 @@ class NodeFacts:
     deployed: bool = False
     ids: Mapping[str, list[int]] = field(default_factory=dict)
     munge_key_hash: str = ""
-    beside: tuple[str, ...] = ()
+    other_files: tuple[str, ...] = ()
     database: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)

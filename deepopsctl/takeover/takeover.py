@@ -179,7 +179,7 @@ def _warnings(cluster: Cluster, primary: NodeFacts, facts: Mapping[str, NodeFact
     silent = sorted(_names(cluster.nodes) - set(facts))
     if silent:
         yield f"{fold(silent)}: did not answer, so their keys and ids were not compared"
-    unsupported = sorted({name for node in facts.values() for name in node.beside})
+    unsupported = sorted({name for node in facts.values() for name in node.other_files})
     if unsupported:
         yield f"{', '.join(unsupported)}: deepopsctl has no such settings; kept alongside the new files on the nodes"
     made = sorted({path for node in facts.values() for path in node.units.values() if path.startswith("/etc/systemd/")})

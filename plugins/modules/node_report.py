@@ -10,7 +10,7 @@ description:
   - Read-only. Compares the records of the last good deploy of every component with the node, as
     M(deepopsctl.cluster.node_gate) does, and
     names the versions.
-  - On the primary controller the same call asks Slurm, as M(deepopsctl.cluster.slurm_report) does - one task a node is
+  - On the primary controller the same call asks Slurm, as M(deepopsctl.cluster.slurm_info) does - one task a node is
     all a status costs.
 options:
   digest: {description: Hash of the desired state., type: str, required: true}

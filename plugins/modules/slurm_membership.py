@@ -32,7 +32,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 deepops:
-  description: C(slurm) as M(deepopsctl.cluster.slurm_report) has it, and C(membership) with C(reserved), the nodes on
+  description: C(slurm) as M(deepopsctl.cluster.slurm_info) has it, and C(membership) with C(reserved), the nodes on
     trial.
   type: dict
   returned: always

@@ -67,7 +67,7 @@ def _collect_facts(
         PLAYBOOK,
         component="slurm",
         command="takeover",
-        extra_vars={"deepops_takeover_folder": str(facts_dir)},
+        extra_vars={"deepops_takeover_directory": str(facts_dir)},
         user=options["user"] or "",
         content=settings.content,
         verbosity=settings.verbosity if settings.verbosity > 2 else 0,

@@ -27,7 +27,7 @@ PUBLIC = {
     ("node_burnin", "token"),
     ("slurm_burnin", "token"),
     # their names, in a task with no_log
-    ("slurm_takeover", "secrets"),
+    ("slurm_takeover_info", "secrets"),
 }
 # made as nobody, for root alone, for some minutes: nothing accepts it but munge itself
 RETURNED = {("slurm_converged", "credential"), ("munge_key", "credential")}

@@ -89,7 +89,7 @@ def test_a_reason_reaches_ansible_in_a_form_that_is_no_template(tmp_path: Path, 
 
 def test_gpus_are_compared_before_a_resume_and_not_before_a_drain(tmp_path: Path) -> None:
     resume = drain_request(ClusterDir(tmp_path), DrainAction.RESUME, ["gpu01", "cn01"], "", ["gpu01"])
-    assert resume.playbooks == ("operate/gpus", "operate/drain")
+    assert resume.playbooks == ("operate/gpu_check", "operate/drain")
     assert resume.extra_vars["deepops_gpu_nodes"] == ["gpu01"]
     assert drain_request(ClusterDir(tmp_path), DrainAction.RESUME, ["cn01"]).playbooks == ("operate/drain",)
     assert drain_request(ClusterDir(tmp_path), DrainAction.DRAIN, ["gpu01"], "x", ["gpu01"]).playbooks == (

@@ -8,7 +8,7 @@ from typing import Any
 
 from deepopsctl.run.combined_playbook import PlaybookTracker, join
 
-FIRST, NVIDIA, SLURM, LAST = (Path(f"/content/playbooks/{name}.yml") for name in ("quiet", "nvidia", "slurm", "jobs"))
+FIRST, NVIDIA, SLURM, LAST = (Path(f"/content/playbooks/{name}.yml") for name in ("first", "nvidia", "slurm", "jobs"))
 
 
 def event(kind: str, play: str, playbook: Path) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def test_a_run_may_have_an_inventory_of_its_own_beside_all_that_the_clusters_own
     [
         (("nvidia", "slurm"), ("nvidia", "slurm")),
         (("slurm", "operate/jobs"), ("slurm",)),
-        (("operate/quiet", "nvidia", "slurm", "operate/membership"), ("nvidia", "slurm")),
+        (("operate/stop_slurmd", "nvidia", "slurm", "operate/membership"), ("nvidia", "slurm")),
         # what comes between them may change a node
         (("nvidia", "operate/membership", "slurm"), ("nvidia",)),
         (("operate/status",), ()),

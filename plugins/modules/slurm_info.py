@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: slurm_report
+module: slurm_info
 short_description: Nodes, jobs and versions as slurmctld has them now
 description:
   - Read-only. Meant for the primary controller, with C(become) - Slurm may hide other users' jobs from everybody else.
@@ -16,7 +16,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Ask Slurm
-  deepopsctl.cluster.slurm_report:
+  deepopsctl.cluster.slurm_info:
 """
 
 RETURN = r"""

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: slurm_takeover
+module: slurm_takeover_info
 short_description: Read keys, ids, state directory and accounting database of a running Slurm
 description:
-  - Only reads. Its action plugin runs it and writes what was found into a private file on the control machine.
+  - Only reads. Its action plugin runs it and writes the facts into a private file on the control machine.
   - Secrets are read in a second call, which must have C(no_log). Ansible prints whatever a module returns at C(-vvv)
     before any plugin sees it, and nothing else keeps that from happening.
 options:
   component: {description: Component whose records mark a node as deployed by deepopsctl., type: str, required: true}
   controller: {description: Whether to ask slurmctld, which runs here., type: bool, default: false}
-  folder: {description: Private directory on the control machine for the results., type: path, required: true}
+  directory: {description: Private directory on the control machine for the results., type: path, required: true}
   secrets:
     description: Read these secrets and nothing else; they are added to what an earlier call wrote.
     type: list
@@ -24,16 +24,16 @@ author: deepopsctl
 """
 
 EXAMPLES = r"""
-- name: Look at the Slurm that runs
-  deepopsctl.cluster.slurm_takeover:
+- name: Query the running Slurm
+  deepopsctl.cluster.slurm_takeover_info:
     component: slurm
     controller: true
-    folder: /run/user/1000/takeover
+    directory: /run/user/1000/takeover
 
 - name: Read the munge key
-  deepopsctl.cluster.slurm_takeover:
+  deepopsctl.cluster.slurm_takeover_info:
     component: slurm
-    folder: /run/user/1000/takeover
+    directory: /run/user/1000/takeover
     secrets: [munge_key]
   no_log: true
 """
@@ -59,7 +59,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 )
 
 # what deepopsctl writes itself, and what other files on the nodes would be lost to sight
-BESIDE = ("plugstack.conf", "topology.conf", "job_container.conf", "acct_gather.conf")
+OTHER_FILES = ("plugstack.conf", "topology.conf", "job_container.conf", "acct_gather.conf")
 
 
 def ids():
@@ -136,7 +136,7 @@ def jobs():
 def other_files(directory):
     """Files with settings that deepopsctl does not have; Debian's plugstack.conf only includes an empty directory."""
     names = []
-    for name in BESIDE if directory else ():
+    for name in OTHER_FILES if directory else ():
         text = (node_files.read(os.path.join(directory, name)) or b"").decode(errors="replace")
         lines = [line.partition("#")[0].strip() for line in text.splitlines()]
         if any(line and not line.startswith("include ") for line in lines):
@@ -168,7 +168,7 @@ def main():
         argument_spec={
             "component": {"required": True},
             "controller": {"type": "bool", "default": False},
-            "folder": {"type": "path", "required": True},
+            "directory": {"type": "path", "required": True},
             # their names; the values are in what a task with no_log returns
             "secrets": {
                 "type": "list",
@@ -194,7 +194,7 @@ def main():
         ids=ids(),
         munge_key_hash=slurm_detect.munge_key_hash(),
         slurm_conf=path,
-        beside=other_files(os.path.dirname(path)),
+        other_files=other_files(os.path.dirname(path)),
         database=database()[0],
         config=config() if asked else {},
         nodes=nodes() if asked else {},

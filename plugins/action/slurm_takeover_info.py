@@ -26,11 +26,11 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail("secrets are read by tasks with `no_log: true` only")
         result = self._execute_module(task_vars=task_vars)
         if not result.get("failed"):
-            self._keep(task_vars["inventory_hostname"], result)
+            self._save(task_vars["inventory_hostname"], result)
         return {key: value for key, value in result.items() if key != "secrets"}
 
-    def _keep(self, host, result):
-        path = Path(self._task.args["folder"]) / f"{host}.json"
+    def _save(self, host, result):
+        path = Path(self._task.args["directory"]) / f"{host}.json"
         earlier = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         facts = {**earlier, **{key: value for key, value in result.items() if not key.startswith("_ansible")}}
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
