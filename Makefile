@@ -10,7 +10,7 @@ OS ?= debian13
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-thorough molecule lint types unit lab-tests test-vm test-vm-down bench bench-monitoring clean
+.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-thorough molecule lint types docs unit lab-tests test-vm test-vm-down bench bench-monitoring clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -51,7 +51,7 @@ tools-vm: ## Install what virtual machines need (Vagrant, libvirt, QEMU) and see
 box: tools-vm venv ## Build the box that virtual machines are made from: OS=debian13 or debian12
 	@scripts/make-box $(OS)
 
-vms: venv ## Virtual machines by Vagrant, ready for a deploy (docs/how-to/vagrant.md)
+vms: venv ## Virtual machines by Vagrant, ready for a deploy (docs/develop/virtual-machines.md)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/vms up
 
 vms-down: ## Remove the virtual machines that `make vms` made
@@ -72,6 +72,9 @@ lint: venv ## ruff, import-linter and ansible-lint
 types: venv ## mypy, strict
 	$(BIN)/mypy
 
+docs: venv ## The documentation as a site in site/; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 unit: tools-test venv ## The tests that need no lab and no virtual machine
 	$(BIN)/pytest -m "not lab and not vm and not qemu" tests
 
@@ -79,12 +82,12 @@ lab-tests: tools tools-test venv ## The tests on real Slurm clusters in containe
 	$(BIN)/pytest -m lab tests
 
 test: tools tools-test venv ## Everything but thorough tests, which it names at its end
-	$(BIN)/python scripts/run-tests --make lint types
+	$(BIN)/python scripts/run-tests --make lint types docs
 
 test-thorough: tools tools-test venv ## The tests that `make test` leaves out
 	$(BIN)/python scripts/run-tests -m thorough tests
 
-test-vm: venv box ## The proof on virtual machines: two to three hours; STAGES="deploy reboot" for some, KEEP=1, OS=debian12
+test-vm: venv box ## Tests on virtual machines: two to three hours; STAGES="deploy reboot" for some, KEEP=1, OS=debian12
 	@KEEP="$(KEEP)" scripts/test-vm $(OS) $(STAGES)
 
 test-vm-down: venv ## Take away what test-vm KEEP=1 kept

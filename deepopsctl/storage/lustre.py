@@ -74,7 +74,7 @@ def full_network(name: str) -> str:
 def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     yield from check_source(StorageType.LUSTRE, mount.settings, MODULES)
     if not (mount.settings.get("repository") or mount.settings.get("archives")):
-        hint = "set repository, key and fingerprint, or archives: see docs/how-to/storage-lustre.md"
+        hint = "set repository, key and fingerprint, or archives: see docs/deploy/lustre.md"
         yield "lustre", RefusedError("its packages come from nowhere: Lustre's own repository is not signed", hint)
     nids, _ = split_source(mount.source)
     if not nids:

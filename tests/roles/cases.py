@@ -12,7 +12,7 @@ from deepopsctl.cluster.spec import parse_spec
 from tests.roles.content import load, role_calls
 from tests.support.paths import ROOT
 
-# The worked examples of docs/how-to/policy.md.
+# The worked examples of docs/deploy/policy.md.
 EXAMPLE_NAMES = ("one-dgx", "university", "mixed")
 DEBIAN12 = "22.05.8-4+deb12u3"
 DEBIAN13 = "24.11.5-4+deb13u1"

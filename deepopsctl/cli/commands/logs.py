@@ -64,5 +64,5 @@ def _refuse(code: int, host: str) -> None:
         raise DeepOpsError(
             f"journalctl on {host} ended with code {code}",
             "journals are collected where monitoring is deployed, with monitoring_enabled and monitoring_logs; where "
-            "it is: `journalctl -t systemd-journal-upload` on the node (docs/how-to/logs.md)",
+            "it is: `journalctl -t systemd-journal-upload` on the node (docs/operate/logs.md)",
         )
