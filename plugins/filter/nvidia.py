@@ -30,7 +30,7 @@ def nvidia_refusals(names, hostvars):
     """{node: why it can't come back} from the results of `operate/gpu_check`."""
     refusals = {}
     for name in names:
-        result = hostvars[name].get("nvidia_agreement_result", {})
+        result = hostvars[name].get("nvidia_gpu_check_result", {})
         refusals[name] = result.get("differs", "its GPUs can't be compared: the node does not answer")
     return {name: why for name, why in refusals.items() if why}
 
@@ -49,7 +49,7 @@ def nvidia_driver_units(names):
     return [{"name": name, "optional": True} for name in names]
 
 
-def nvidia_mig_wishes(gpus):
+def nvidia_mig_layouts(gpus):
     """How each GPU is to be cut, for nvidia_mig; `gpus` is what nvidia_declared gives."""
     return [gpu.as_object() for gpu in mig_layout.desired_gpus(notation.from_inventory(gpus))]
 
@@ -105,5 +105,5 @@ class FilterModule:
             "nvidia_domain": nvidia_domain,
             "nvidia_imex_plan": nvidia_imex_plan,
             "nvidia_gdrcopy_plan": nvidia_gdrcopy_plan,
-            "nvidia_mig_wishes": nvidia_mig_wishes,
+            "nvidia_mig_layouts": nvidia_mig_layouts,
         }

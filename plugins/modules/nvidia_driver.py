@@ -1,51 +1,68 @@
 #!/usr/bin/python
-"""Hold the driver's packages, load its kernel module, and verify that both have the same version."""
+"""Replace NVIDIA's driver by one of another branch, or load the installed one and verify that it runs."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_driver
-short_description: Hold, load and verify NVIDIA's driver
+short_description: Replace, hold, load and verify NVIDIA's driver
 description:
-  - Holds all packages of the driver that is installed, so that none of them is upgraded without the others.
-  - Loads the kernel module where a GPU is there and nothing conflicts. It never unloads one and never
-    reboots; I(reboot) in the result says why a reboot is needed, I(idle) whether a job could be lost by it.
+  - C(state=loaded) holds all packages of the installed driver, so that none of them is upgraded without the others, and
+    loads the kernel module where a GPU is there and nothing conflicts. It never unloads one and never reboots;
+    I(reboot) in the result says why a reboot is needed, I(idle) whether no job could be lost by it. It starts the
+    daemons that C(state=replaced) stopped.
+  - C(state=replaced) exchanges the packages of the installed driver for those of another branch, also an older one, in
+    one transaction. It refuses a node on which a job runs or can start, stops the daemons that use the GPUs, and
+    unloads the kernel modules. Those in use stay loaded; C(state=loaded) then reports that a reboot is needed.
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  state: {description: What to do., type: str, choices: [loaded, replaced], default: loaded}
   node: {description: The node's name in Slurm., type: str, required: true}
-  hold: {description: Packages that make the driver; empty holds none., type: list, elements: str, default: []}
-  kernel:
-    description: Whether the kernel is held, too, for its package would come without modules of the driver that is held.
+  packages: {description: Packages of the driver; empty holds none., type: list, elements: str, default: []}
+  component: {description: Component this step belongs to; with C(loaded)., type: str}
+  step: {description: Name of the step; with C(loaded)., type: str}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  hold_kernel:
+    description: Whether to hold the kernel, too, whose packages would come without modules of the driver that is held.
     type: bool
     default: false
   load: {description: Whether the kernel module must run., type: bool, default: false}
   devices: {description: PCI addresses of the GPUs., type: list, elements: str, default: []}
   watch: {description: Further files that the gate compares., type: list, elements: path, default: []}
-  settles: {description: Further steps that have nothing to do on this node., type: list, elements: str, default: []}
+  empty_steps: {description: Further steps with nothing to do on this node., type: list, elements: str, default: []}
   notice: {description: Why nothing is done; a warning outside of containers., type: str, default: ""}
+  branch: {description: The branch to install; with C(replaced)., type: str}
+  installed_version: {description: Version of the driver that is installed; with C(replaced)., type: str}
+  lock_wait: {description: Seconds to wait for another package manager., type: int, default: 300}
 author: deepopsctl
 """
 
 EXAMPLES = r"""
-- name: Bring the driver into use
+- name: Switch to another driver branch
+  deepopsctl.cluster.nvidia_driver:
+    state: replaced
+    node: gpu07
+    branch: "595"
+    installed_version: 580.95.05
+    packages: [nvidia-driver-cuda, nvidia-kernel-open-dkms]
+
+- name: Load the driver
   deepopsctl.cluster.nvidia_driver:
     component: nvidia
     step: driver
     digest: "{{ deepops_digest }}"
-    node: "{{ inventory_hostname }}"
-    hold: [libcuda1, nvidia-smi]
+    node: gpu07
+    packages: [libcuda1, nvidia-smi]
     load: true
     devices: ["0000:17:00.0"]
 """
 
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
-state: {description: What became of the driver, in words., type: str, returned: always}
-library: {description: Version of its user space; empty where none is installed., type: str, returned: always}
-reboot: {description: Why the node has to be rebooted; empty when it has not., type: str, returned: always}
-idle: {description: True where no job runs or can start on the node., type: bool, returned: always}
+in_use: {description: Why the old kernel modules are still loaded., type: str, returned: with state=replaced}
+state: {description: The driver's state in words., type: str, returned: with state=loaded}
+library: {description: Version of its installed user space, or empty., type: str, returned: with state=loaded}
+reboot: {description: Why the node has to be rebooted; empty when it has not., type: str, returned: with state=loaded}
+idle: {description: True where no job runs or can start on the node., type: bool, returned: with state=loaded}
 """
 
 import glob
@@ -69,6 +86,76 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as slurm_idle
 
 INITRAMFS = "/usr/sbin/update-initramfs"
+
+
+def stop_daemons():
+    """Those that run are stopped, and noted to be started by whoever loads the driver."""
+    for unit, facts in sorted(node_services.show(list(nvidia_branch.DAEMONS)).items()):
+        if node_services.is_active(facts):
+            node_record.mark_pending(unit, "another branch of the driver")
+            run(["systemctl", "stop", unit])
+
+
+def reinstall(old):
+    """Hold and start what there is of the old driver."""
+    run(["apt-mark", "hold"] + sorted(node_packages.installed(list(old))))
+    for unit in nvidia_branch.DAEMONS:
+        if node_record.is_pending(unit):
+            subprocess.run(["systemctl", "start", unit], check=False)
+            node_record.clear_pending(unit)
+
+
+def unload():
+    """Remove the kernel modules; why they can't be, '' when they are gone."""
+    if os.path.exists(nvidia_facts.CONTAINER):
+        # they are the host's
+        return ""
+    for name in nvidia_branch.KERNEL_MODULES:
+        if os.path.isdir("/sys/module/%s" % name):
+            done = subprocess.run(
+                ["rmmod", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False
+            )
+            if done.returncode:
+                return " ".join(done.stdout.split())
+    return ""
+
+
+def replace(module, wanted):
+    """Install the packages of another branch; (changes, why the old modules are still there)."""
+    old = nvidia_branch.family(node_packages.installed(["*nvidia*", "*cuda*"]), wanted["installed_version"])
+    detail = "%s -> branch %s" % (wanted["installed_version"], wanted["branch"])
+    if module.check_mode:
+        names = nvidia_branch.of_the_driver(wanted["packages"])
+        return [node_changes.entry("package", name, "exchange", detail=detail) for name in names], ""
+    busy = slurm_idle.why_busy(wanted["node"])
+    if busy:
+        module.fail_json(
+            msg="%s, and jobs would lose their GPUs" % busy,
+            hint="drain the node, wait for its jobs, deploy again; or let deploy do it: nvidia_driver_drain",
+        )
+    node_packages.refresh([], wanted["lock_wait"])
+    known = node_packages.versions(sorted(set(old) | set(wanted["packages"])))
+    offered = nvidia_branch.offered(known, wanted["branch"])
+    transaction = nvidia_branch.transaction(old, wanted["packages"], offered)
+    if transaction.missing:
+        module.fail_json(
+            msg="the package sources have no %s of branch %s" % (", ".join(transaction.missing), wanted["branch"]),
+            hint="nothing was changed; see `apt-cache policy` there, or set another nvidia_driver_branch",
+        )
+    stop_daemons()
+    run(["apt-mark", "unhold"] + sorted(old))
+    try:
+        node_packages.install(["--allow-downgrades"] + transaction.arguments, wanted["lock_wait"])
+    except node_packages.PackageError:
+        # apt begins nothing that it can't end: the old driver serves on
+        reinstall(old)
+        raise
+    changes = [
+        node_changes.entry("package", name, "exchange", detail="%s -> %s" % (old.get(name, "none"), version))
+        for name, version in sorted(transaction.versions.items())
+    ]
+    changes += [node_changes.entry("package", name, "remove", detail=old[name]) for name in transaction.removed]
+    return changes, unload()
 
 
 def driver_packages(names):
@@ -143,7 +230,7 @@ def describe(wanted, library, reboot):
         count = len(glob.glob("/proc/driver/nvidia/gpus/*"))
         state = "driver %s drives %d of %d GPUs" % (running, count, len(wanted["devices"]))
         return state, state if count < len(wanted["devices"]) else ""
-    if library and not wanted["load"] and wanted["hold"]:
+    if library and not wanted["load"] and wanted["packages"]:
         reason = "no NVIDIA device on this machine" if not wanted["devices"] else "its kernel module is the host's"
         return "driver %s installed, not loaded: %s" % (library, reason), ""
     return "nothing to drive" if not running else "driver %s runs" % running, ""
@@ -151,28 +238,28 @@ def describe(wanted, library, reboot):
 
 def record(wanted):
     """What the gate compares: the GPUs on the bus, the module that runs, and the kernel it was made for."""
-    if not (wanted["devices"] or wanted["hold"]):
+    if not (wanted["devices"] or wanted["packages"]):
         return node_record.items()
     paths = ["/sys/module/nvidia/version", "/proc/sys/kernel/osrelease"]
     paths += wanted["watch"] + ["/sys/bus/pci/devices/%s/device" % address for address in wanted["devices"]]
-    return node_record.items(node_packages.installed(driver_packages(wanted["hold"])), paths)
+    return node_record.items(node_packages.installed(driver_packages(wanted["packages"])), paths)
 
 
 def save(wanted):
     """Remember this step, and those that have nothing to do here."""
     node_record.save(wanted["component"], wanted["step"], wanted["digest"], record(wanted))
-    for step in wanted["settles"]:
+    for step in wanted["empty_steps"]:
         node_record.save(wanted["component"], step, wanted["digest"], node_record.items())
 
 
 def activate(module, wanted):
     """Hold, load, verify; returns (changes, reboot, state, warning)."""
-    names = driver_packages(wanted["hold"])
+    names = driver_packages(wanted["packages"])
     if module.check_mode and not names:
         # not installed yet
-        names = nvidia_facts.packages_to_install(wanted["hold"])
-    kernel = node_kernel.installed() if wanted["kernel"] else []
-    free = hold(sorted({*names, *kernel}), module.check_mode) if wanted["hold"] else []
+        names = nvidia_facts.packages_to_install(wanted["packages"])
+    kernel = node_kernel.installed() if wanted["hold_kernel"] else []
+    free = hold(sorted({*names, *kernel}), module.check_mode) if wanted["packages"] else []
     changes = [node_changes.entry("hold", name, "hold") for name in free]
     library = nvidia_facts.library_version()
     reboot = why_reboot(library) if wanted["load"] else ""
@@ -192,19 +279,33 @@ def activate(module, wanted):
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "state": {"choices": ["loaded", "replaced"], "default": "loaded"},
             "node": {"required": True},
-            "hold": {"type": "list", "elements": "str", "default": []},
-            "kernel": {"type": "bool", "default": False},
+            "packages": {"type": "list", "elements": "str", "default": []},
+            "component": {},
+            "step": {},
+            "digest": {"default": ""},
+            "hold_kernel": {"type": "bool", "default": False},
             "load": {"type": "bool", "default": False},
             "devices": {"type": "list", "elements": "str", "default": []},
             "watch": {"type": "list", "elements": "path", "default": []},
-            "settles": {"type": "list", "elements": "str", "default": []},
+            "empty_steps": {"type": "list", "elements": "str", "default": []},
             "notice": {"default": ""},
+            "branch": {},
+            "installed_version": {},
+            "lock_wait": {"type": "int", "default": 300},
         },
+        required_if=[
+            ("state", "loaded", ("component", "step")),
+            ("state", "replaced", ("branch", "installed_version")),
+        ],
         supports_check_mode=True,
     )
     wanted = module.params
+    if wanted["state"] == "replaced":
+        with node_errors.fail_on_error(module.fail_json, "the driver can't be replaced: %s"):
+            changes, in_use = replace(module, wanted)
+        module.exit_json(changed=bool(changes), changes=changes, in_use=in_use)
     with node_errors.fail_on_error(module.fail_json):
         changes, reboot, state, warning = activate(module, wanted)
         if not module.check_mode and not reboot:

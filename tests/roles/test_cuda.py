@@ -54,7 +54,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
             **load("roles/nvidia_container/defaults/main.yml"),
             "slurm_nodes": [],
             **settings,
-            **({} if node is None else {"nvidia_driver_facts_result": {"nvidia": node}}),
+            **({} if node is None else {"nvidia_driver_info_result": {"nvidia": node}}),
             "groups_of_it": groups,
             "platform": {
                 "distribution": distribution,

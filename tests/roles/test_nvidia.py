@@ -61,7 +61,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         name: {
             **defaults, **catalogue, **settings,
             "nvidia_driver_gpus": gpus,
-            "nvidia_driver_facts_result": {"nvidia": node},
+            "nvidia_driver_info_result": {"nvidia": node},
             "platform": {
                 "distribution": distribution,
                 "distribution_version": version,

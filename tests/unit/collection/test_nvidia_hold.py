@@ -40,7 +40,7 @@ def test_the_kernel_is_held_with_modules_that_were_built_for_it(kernel: bool, mo
 
     monkeypatch.setattr(driver.node_packages, "installed", installed)
     monkeypatch.setattr(driver.nvidia_facts, "output_of", lambda argv: "")
-    wanted = {"hold": list(INSTALLED)[:3], "kernel": kernel, "load": False, "notice": "", "devices": []}
+    wanted = {"packages": list(INSTALLED)[:3], "hold_kernel": kernel, "load": False, "notice": "", "devices": []}
 
     changes, reboot, _state, _warning = driver.activate(_Module(), wanted)
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: nvidia_agreement
+module: nvidia_gpu_check
 short_description: Whether cluster.yml, the driver and slurmd agree on a node's GPUs
 description:
   - Reads only, and never fails for what it finds. Where there is no driver, as with simulated GPUs, the others are
@@ -19,7 +19,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Compare the GPUs
-  deepopsctl.cluster.nvidia_agreement:
+  deepopsctl.cluster.nvidia_gpu_check:
     expected: "{{ slurm_nodes | deepopsctl.cluster.nvidia_expected(inventory_hostname) }}"
     node: "{{ inventory_hostname }}"
 """

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: nvidia_facts
+module: nvidia_info
 short_description: NVIDIA devices, the running driver, and what would stand in its way
 description:
   - Reads the PCI bus, the kernel, the firmware and the package sources. Changes nothing.
@@ -23,7 +23,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Look at the GPUs
-  deepopsctl.cluster.nvidia_facts:
+  deepopsctl.cluster.nvidia_info:
     own_source: /etc/apt/sources.list.d/deepopsctl-nvidia.sources
     own_pin: /etc/apt/preferences.d/deepopsctl-nvidia
     node: gpu07
