@@ -180,7 +180,8 @@ def test_a_clock_that_jumps_ahead_by_years_removes_nothing(monitored: MonitoredC
     wait_for_lines(monitored, "-t kept", {"before the jump"})
     program = (
         "import sys, time; real = time.time; time.time = lambda: real() + 3650 * 86400; "
-        "sys.path.insert(0, '/usr/local/lib/deepopsctl'); from log_collector.cli import main; "
+        "sys.path.insert(0, '/usr/local/lib/deepopsctl/log_collector'); "
+        "from node_programs.log_collector.cli import main; "
         "sys.exit(main(['tidy', '--days', '30', '--gigabytes', '20']))"
     )
 

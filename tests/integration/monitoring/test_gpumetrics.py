@@ -33,7 +33,7 @@ from tests.support.paths import FAKES, ROOT
 node_wheels = load("node.wheels")
 STANDIN = FAKES / "nvml_metrics.c"
 PATIENCE_S = 120
-START = "import sys; sys.path.insert(0, {above!r}); from gpu_metrics.cli import main; sys.exit(main())"
+START = "import sys; sys.path.insert(0, {above!r}); from node_programs.gpu_metrics.cli import main; sys.exit(main())"
 NAMES = re.compile(r"^(\w+)(?:\{| )", re.MULTILINE)
 
 
@@ -114,7 +114,7 @@ def running(
         "STANDIN_NVML": str(driver_state),
         "LD_LIBRARY_PATH": str(driver or tmp_path),
     }
-    above = str(Path(str(gpu_metrics.__file__)).parents[1])
+    above = str(Path(str(gpu_metrics.__file__)).parents[2])
     options = ["--libraries", str(libraries), "--address", "127.0.0.1", "--port", str(port), "--interval", "0.2"]
     options += certificate_options(tls) if tls else []
     argv = [sys.executable, "-B", "-S", "-c", START.format(above=above), *options]

@@ -318,7 +318,7 @@ class TestWhereItIs:
         }
 
         assert found["/usr/local/bin/job-report"] == "0755"
-        assert "/usr/local/lib/deepopsctl/job_report/cli.py" in found
+        assert "/usr/local/lib/deepopsctl/job_report/node_programs/job_report/cli.py" in found
 
     @pytest.mark.parametrize(("switch", "expected"), [(True, 1), (False, 0)])
     def test_goes_to_the_end_of_jobs_output_where_that_is_switched_on(self, switch: bool, expected: int) -> None:

@@ -195,7 +195,7 @@ class TestWhatANodeGets:
         }
         assert found["/etc/slurm/deepops/prolog.d/20-job-map"].content.endswith("deepops-nodemetrics job-begin\n")
         assert found["/etc/slurm/deepops/epilog.d/20-job-map"].mode == "0755"
-        assert "/usr/local/lib/deepopsctl/node_metrics/jobs.py" in found
+        assert "/usr/local/lib/deepopsctl/node_metrics/node_programs/node_metrics/jobs.py" in found
 
     def test_another_machine_gets_no_job_map(self) -> None:
         assert not [file.path for file in needs(machine("slurm_login")).files if "job-map" in file.path]

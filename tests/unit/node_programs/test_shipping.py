@@ -1,0 +1,76 @@
+"""Programs as files on a node: complete, and runnable by the launcher alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.node_programs import (
+    alert_drain,
+    disk_usage,
+    job_report,
+    log_collector,
+    node_metrics,
+    scratch_purge,
+    shipping,
+    slurm_metrics,
+)
+
+# gpu_metrics needs nvitop-exporter, which a deploy unpacks on the node
+PROGRAMS = (
+    alert_drain,
+    disk_usage,
+    job_report,
+    log_collector,
+    node_metrics,
+    scratch_purge,
+    slurm_metrics,
+)
+
+
+@pytest.mark.parametrize("package", PROGRAMS, ids=lambda package: package.__name__)
+def test_every_module_of_a_program_can_be_imported_on_a_node(package: object, tmp_path: Path) -> None:
+    name = str(getattr(package, "__name__", "")).rpartition(".")[2]
+    modules = []
+    for path, content in shipping.sources(name):
+        target = tmp_path / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+        if path.startswith(f"node_programs/{name}/") and "__init__" not in path:
+            modules.append(path.removesuffix(".py").replace("/", "."))
+
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import {', '.join(modules)}"
+    done = subprocess.run([sys.executable, "-IBS", "-c", code], capture_output=True, text=True, cwd=tmp_path)
+
+    assert modules
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_program_brings_what_it_shares_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "node_programs"
+    files = {
+        "__init__.py": "",
+        "first/__init__.py": "",
+        "first/cli.py": "from .._shared import a\nfrom .._shared.b import x\nfrom . import other\n",
+        "second/cli.py": "",
+        "_shared/__init__.py": "",
+        "_shared/a.py": "from . import c\n",
+        "_shared/b.py": "from .c import y\n",
+        "_shared/c.py": "from . import a\n",
+        "_shared/d.py": "",
+    }
+    for path, content in files.items():
+        (package / path).parent.mkdir(parents=True, exist_ok=True)
+        (package / path).write_text(content)
+    monkeypatch.setattr(shipping, "_HERE", package)
+    shipping.sources.cache_clear()
+
+    first = {path.partition("/")[2] for path, _ in shipping.sources("first")}
+    second = {path.partition("/")[2] for path, _ in shipping.sources("second")}
+
+    shipping.sources.cache_clear()
+    assert first == set(files) - {"second/cli.py", "_shared/d.py"}
+    assert second == {"__init__.py", "second/cli.py"}
