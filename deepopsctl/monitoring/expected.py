@@ -10,7 +10,7 @@ import yaml
 
 from deepopsctl.monitoring import node_metrics, prometheus_server, queries, scrape_config, slurm_metrics, web_config
 from deepopsctl.monitoring.alert_routing import NOBODY
-from deepopsctl.monitoring.dashboards.model import Needs
+from deepopsctl.monitoring.queries import Needs
 from deepopsctl.monitoring.resources import MonitoredNode, at
 from deepopsctl.monitoring.targets import targets_of
 from deepopsctl.node_programs.log_collector.places import DIRECTORY

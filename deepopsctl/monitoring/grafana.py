@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deepopsctl.content import content_dir
 from deepopsctl.monitoring import web_config
-from deepopsctl.monitoring.dashboards import DASHBOARDS
-from deepopsctl.monitoring.dashboards.elements import OVERVIEW
-from deepopsctl.monitoring.dashboards.render import DATA_SOURCE, SCRAPE_INTERVAL, text
 from deepopsctl.monitoring.prometheus_server import ALERTMANAGER_PORT, PROMETHEUS_PORT
 from deepopsctl.monitoring.resources import Directory, File, MonitoredNode, Needs, Target, Unit, at
 from deepopsctl.text.header import MANAGED_HEADER
@@ -47,13 +45,18 @@ def needs(node: MonitoredNode, tls: Tls) -> Needs:
             _read_by_grafana(PASSWORD, node.secrets["grafana_admin_password"], secret=True),
             data_sources,
             provider,
-            *(File(f"{DASHBOARD_DIRECTORY}/{dashboard.uid}.json", text(dashboard)) for dashboard in DASHBOARDS),
+            *_dashboards(),
             dropin,
         ),
         # it reloads dashboards by itself; the role waits for its slow first start
         units=(Unit(UNIT, restart_on=(dropin.path, data_sources.path, provider.path)),),
         problems=_problems(node, tls),
     )
+
+
+def _dashboards() -> list[File]:
+    files = sorted((content_dir() / "roles" / "grafana" / "files" / "dashboards").glob("*.json"))
+    return [File(f"{DASHBOARD_DIRECTORY}/{path.name}", path.read_text(encoding="utf-8")) for path in files]
 
 
 def url(node: MonitoredNode, tls: Tls) -> str:
@@ -97,7 +100,7 @@ def _dropin(node: MonitoredNode, tls: Tls) -> str:
         "AUTH_ANONYMOUS_ENABLED": "false",
         "USERS_ALLOW_SIGN_UP": "false",
         "USERS_ALLOW_ORG_CREATE": "false",
-        "DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH": f"{DASHBOARD_DIRECTORY}/{OVERVIEW}.json",
+        "DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH": f"{DASHBOARD_DIRECTORY}/deepops-overview.json",
         # no requests to the internet: sites without access would wait for them
         "ANALYTICS_REPORTING_ENABLED": "false",
         "ANALYTICS_CHECK_FOR_UPDATES": "false",
@@ -130,12 +133,12 @@ def _data_sources(node: MonitoredNode) -> str:
     }
     prometheus = {
         "name": "Prometheus",
-        "uid": DATA_SOURCE["uid"],
-        "type": DATA_SOURCE["type"],
+        "uid": "deepops-prometheus",
+        "type": "prometheus",
         "url": f"http://{at(node.address, PROMETHEUS_PORT)}",
         "isDefault": True,
         # a query that names a thousand nodes is too long for an address
-        "jsonData": {"httpMethod": "POST", "timeInterval": SCRAPE_INTERVAL},
+        "jsonData": {"httpMethod": "POST", "timeInterval": "15s"},
         **common,
     }
     alertmanager = {

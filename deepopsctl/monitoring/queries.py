@@ -1,26 +1,49 @@
 """Every query of every dashboard, with variables filled in, to detect panels without data.
 
-A panel that names what it needs (`Needs`) may be empty on a cluster without that; every other one may not.
+The dashboards are JSON files of the role grafana. A panel may be empty only on a cluster without what the role's
+may-be-empty.yml names for it.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from enum import StrEnum
+from functools import cache
+from typing import Any, Protocol
 
-from deepopsctl.monitoring.dashboards import DASHBOARDS
-from deepopsctl.monitoring.dashboards.model import Dashboard, Needs, Variable
-from deepopsctl.monitoring.dashboards.panels import is_asked_at_once
+import yaml
+
+from deepopsctl.content import content_dir
 
 # Grafana's own variables, for the last hour
 TIMES: Mapping[str, str] = {"__rate_interval": "1m", "__interval": "15s", "__range": "1h"}
 ANYTHING = ".+"
-# what has no such label is in "All" as well
-ALL = ".*"
+# Of a variable with one value: series to take an example from that all panels have data for.
+_EXAMPLES: Mapping[str, str] = {"jobid": 'job:gpu_utilization:ratio{cluster=~"$cluster", user=~"$user"}'}
 
+_OFFERED = re.compile(r"label_values\((.*), (\w+)\)")
+# where nothing matches, Grafana shows 0; with that a query could never be empty
+_ELSE_ZERO = " or vector(0)"
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+class Needs(StrEnum):
+    """What a panel shows nothing without, on a cluster that is in order."""
+
+    GPUS = "GPUs"
+    JOBS = "running jobs"
+    GPU_JOBS = "running jobs with GPUs"
+    STARTED = "jobs that started within the last hour"
+    WAITING = "waiting jobs"
+    WAITING_GPU = "waiting jobs that request GPUs"
+    DRAINED = "drained nodes"
+    ALERTS = "firing alerts"
+    DEAD = "nodes that do not answer"
+    STORAGE = "storage in cluster.yml"
+    DISKS = "local disks"
 
 
 class UnknownVariableError(ValueError):
@@ -59,27 +82,53 @@ class Source(Protocol):
         ...
 
 
-def for_cluster(cluster: str, have: Container[Needs], dashboards: Iterable[Dashboard] = DASHBOARDS) -> list[Asked]:
+@cache
+def dashboards() -> tuple[Mapping[str, Any], ...]:
+    """The dashboards as Grafana reads them."""
+    files = sorted((content_dir() / "roles" / "grafana" / "files" / "dashboards").glob("*.json"))
+    return tuple(json.loads(path.read_text(encoding="utf-8")) for path in files)
+
+
+@cache
+def may_be_empty() -> Mapping[str, Mapping[str, Any]]:
+    """What panels and variables may be empty without: by the UID of the dashboard and the panel's title."""
+    path = content_dir() / "roles" / "grafana" / "files" / "may-be-empty.yml"
+    loaded: Mapping[str, Mapping[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+def panels(dashboard: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The panels of a dashboard without the rows' headlines."""
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+
+
+def variables(dashboard: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The choices above the panels."""
+    offered: list[Mapping[str, Any]] = dashboard["templating"]["list"]
+    return offered
+
+
+def for_cluster(cluster: str, have: Container[Needs]) -> list[Asked]:
     """Queries that must return data on a cluster with all of `have`, with all values selected in all variables."""
     queries = []
-    for dashboard in dashboards:
-        values = {variable.name: variable.all_value or ANYTHING for variable in dashboard.variables}
+    for dashboard in dashboards():
+        values = {variable["name"]: str(variable.get("allValue") or ANYTHING) for variable in variables(dashboard)}
         values["cluster"] = _literal(cluster)
         queries += [*_offers(dashboard, values), *_panels(dashboard, values)]
     return [asked for asked in queries if asked.needs is None or asked.needs in have]
 
 
-def empty_in(source: Source, dashboards: Iterable[Dashboard] = DASHBOARDS) -> list[Empty]:
+def empty_in(source: Source) -> list[Empty]:
     """Queries without data with Grafana's default variables, whatever they need."""
     results: list[Empty] = []
-    for dashboard in dashboards:
+    for dashboard in dashboards():
         values, without = _choices(source, dashboard)
         results += [Empty(asked, "no values") for asked in without]
         results += [empty for asked in _panels(dashboard, values) if (empty := _empty(source, asked))]
     return results
 
 
-def as_opened(source: Source, dashboard: Dashboard) -> list[Asked]:
+def as_opened(source: Source, dashboard: Mapping[str, Any]) -> list[Asked]:
     """Queries of a dashboard's panels when it is opened."""
     return list(_panels(dashboard, _choices(source, dashboard)[0]))
 
@@ -97,15 +146,14 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text)
 
 
-def _choices(source: Source, dashboard: Dashboard) -> tuple[dict[str, str], list[Asked]]:
+def _choices(source: Source, dashboard: Mapping[str, Any]) -> tuple[dict[str, str], list[Asked]]:
     """Values of its variables, chosen one after the other; and those that offer none."""
     values: dict[str, str] = {}
     without = []
-    for variable in dashboard.variables:
-        asked = _offer(dashboard, variable, values)
-        offered = source.label_values(fill(variable.selector, values), variable.name)
-        without += [] if offered else [asked]
-        values[variable.name] = _chosen(variable, offered, source, values)
+    for variable in variables(dashboard):
+        offered = source.label_values(fill(_selector(variable), values), variable["name"])
+        without += [] if offered else [_offer(dashboard, variable, values)]
+        values[variable["name"]] = _chosen(variable, offered, source, values)
     return values, without
 
 
@@ -116,12 +164,13 @@ def _empty(source: Source, asked: Asked) -> Empty | None:
         return Empty(asked, str(error))
 
 
-def _chosen(variable: Variable, offered: list[str], source: Source, values: Mapping[str, str]) -> str:
+def _chosen(variable: Mapping[str, Any], offered: list[str], source: Source, values: Mapping[str, str]) -> str:
     """`All` as Grafana writes it, or the most relevant value."""
-    if variable.is_one:
-        examples = source.label_values(fill(variable.example, values), variable.name) if variable.example else []
-        return _literal((examples or offered or [""])[0])
-    return variable.all_value or "|".join(_literal(value) for value in offered)
+    name = variable["name"]
+    if variable["includeAll"]:
+        return str(variable.get("allValue") or "|".join(_literal(value) for value in offered))
+    examples = source.label_values(fill(_EXAMPLES[name], values), name) if name in _EXAMPLES else []
+    return _literal((examples or offered or [""])[0])
 
 
 def _literal(value: str) -> str:
@@ -129,24 +178,39 @@ def _literal(value: str) -> str:
     return re.escape(value).replace("\\", "\\\\")
 
 
-def _offers(dashboard: Dashboard, values: Mapping[str, str]) -> Iterator[Asked]:
-    for variable in dashboard.variables:
+def _selector(variable: Mapping[str, Any]) -> str:
+    """The series whose label of the variable's name has its values."""
+    text, name = variable["query"]["query"], variable["name"]
+    match = _OFFERED.fullmatch(text)
+    if not match or match[2] != name:
+        raise ValueError(f"variable {name}: {text} is not label_values(SERIES, {name})")
+    return match[1]
+
+
+def _offers(dashboard: Mapping[str, Any], values: Mapping[str, str]) -> Iterator[Asked]:
+    for variable in variables(dashboard):
         yield _offer(dashboard, variable, values)
 
 
-def _offer(dashboard: Dashboard, variable: Variable, values: Mapping[str, str]) -> Asked:
-    text = fill(variable.selector, values)
-    return Asked(dashboard.title, f"variable {variable.name}", f"group by ({variable.name}) ({text})", variable.needs)
+def _offer(dashboard: Mapping[str, Any], variable: Mapping[str, Any], values: Mapping[str, str]) -> Asked:
+    what = f"variable {variable['name']}"
+    text = f"group by ({variable['name']}) ({fill(_selector(variable), values)})"
+    return Asked(dashboard["title"], what, text, _needs(dashboard, what))
 
 
-def _panels(dashboard: Dashboard, values: Mapping[str, str]) -> Iterator[Asked]:
-    for row in dashboard.rows:
-        for panel in row.panels:
-            for query in panel.queries:
-                yield Asked(
-                    dashboard.title,
-                    panel.title,
-                    fill(query.expr, values),
-                    query.needs or panel.needs,
-                    is_asked_at_once(panel),
-                )
+def _panels(dashboard: Mapping[str, Any], values: Mapping[str, str]) -> Iterator[Asked]:
+    for panel in panels(dashboard):
+        for target in panel["targets"]:
+            yield Asked(
+                dashboard["title"],
+                panel["title"],
+                fill(target["expr"].removesuffix(_ELSE_ZERO), values),
+                _needs(dashboard, panel["title"], target["refId"]),
+                target["instant"],
+            )
+
+
+def _needs(dashboard: Mapping[str, Any], title: str, letter: str = "") -> Needs | None:
+    needs = may_be_empty().get(dashboard["uid"], {}).get(title)
+    needs = needs.get(letter) if isinstance(needs, dict) else needs
+    return Needs(needs) if needs else None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.monitoring.dashboards import DASHBOARDS
+from deepopsctl.monitoring.queries import dashboards
 from tests.lab import aptrepo
 from tests.lab.grafana_standin import grafana
 from tests.lab.harness import SETTINGS
@@ -149,9 +149,9 @@ def test_it_listens_on_the_management_address_alone(site: Site) -> None:
 
 @pytest.mark.usefixtures("deploys")
 def test_every_dashboard_is_in_its_providers_directory(site: Site) -> None:
-    dashboards = json.loads(site.asks("/api/search", PASSWORD))
+    served = json.loads(site.asks("/api/search", PASSWORD))
 
-    assert sorted(entry["uid"] for entry in dashboards) == sorted(dashboard.uid for dashboard in DASHBOARDS)
+    assert sorted(entry["uid"] for entry in served) == sorted(dashboard["uid"] for dashboard in dashboards())
 
 
 @pytest.mark.usefixtures("deploys")

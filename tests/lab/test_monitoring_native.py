@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from deepopsctl.monitoring.dashboards import DASHBOARDS
-from deepopsctl.monitoring.queries import as_opened
+from deepopsctl.monitoring.queries import as_opened, dashboards
 from deepopsctl.slurm.native_metrics import PAGES
 from tests.lab.harness import PREFIX, SETTINGS, edit, lab_down, wait_until
 from tests.lab.monitored import Asked, MonitoredCluster, fresh_monitored
@@ -100,7 +99,7 @@ def test_every_panel_and_rule_that_asks_for_slurms_figures_gets_series(busy: Mon
     def left() -> list[str]:
         panels = [
             (f"{asked.dashboard}: {asked.panel}", asked.text)
-            for dashboard in DASHBOARDS
+            for dashboard in dashboards()
             for asked in as_opened(prometheus, dashboard)
             if OF_SLURM.search(asked.text)
         ]

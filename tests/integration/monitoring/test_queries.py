@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.monitoring.dashboards.model import Needs
-from deepopsctl.monitoring.queries import Asked, empty_in, for_cluster
+from deepopsctl.monitoring.queries import Asked, Needs, empty_in, for_cluster
 from tests.integration.monitoring.promapi import Prometheus
 from tests.integration.monitoring.replay import MadeUpGpus, serving
 from tests.support.cluster import wait_until

@@ -7,8 +7,8 @@ import re
 
 import yaml
 
-from deepopsctl.monitoring.dashboards import DASHBOARDS
 from deepopsctl.monitoring.grafana import DASHBOARD_DIRECTORY, PASSWORD, Tls, needs, url
+from deepopsctl.monitoring.queries import dashboards
 from deepopsctl.monitoring.resources import File, MonitoredNode, Needs
 
 SECRETS = {"web_password": "web-$ecret", "grafana_admin_password": "admin-secret"}
@@ -102,7 +102,7 @@ def test_every_dashboard_is_a_file_where_the_provider_looks() -> None:
 
     assert provider["options"]["path"] == DASHBOARD_DIRECTORY
     assert provider["allowUiUpdates"] is False
-    assert written == [dashboard.uid for dashboard in DASHBOARDS]
+    assert sorted(written) == sorted(dashboard["uid"] for dashboard in dashboards())
     assert settings(needs(MACHINE, Tls()))["DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] in found
 
 
