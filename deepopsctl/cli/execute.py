@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from deepopsctl.cli.main import Settings
 from deepopsctl.cli.output import emit_json, info, show_warning
+from deepopsctl.cli.passwords import ask_passwords
 from deepopsctl.cli.views.progress import show_progress
 from deepopsctl.cli.views.run import first_line, report_lines
+from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.settings_check import misspelt_settings
 from deepopsctl.cluster.spelling import misspelt_values
 from deepopsctl.content import content_dir
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import RunOutcome
+
+
+def run_request(
+    settings: Settings, directory: ClusterDir, options: Mapping[str, Any], playbooks: tuple[str, ...], **fields: Any
+) -> RunRequest:
+    """A run of these playbooks with the options that commands share; asks for the passwords of -k and -K."""
+    shared: dict[str, Any] = {
+        "content": settings.content,
+        # Ansible's own output replaces the progress
+        "verbosity": settings.verbosity if settings.verbosity > 2 else 0,
+        "user": options.get("user") or "",
+        "forks": options.get("forks") or 0,
+        "full": options.get("full", False),
+        **ask_passwords(ssh=bool(options.get("ask_pass")), become=bool(options.get("ask_become_pass"))),
+    }
+    return RunRequest(directory, playbooks[0], more=playbooks[1:], **(shared | fields))
 
 
 def run_and_report(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity: int, as_json: bool) -> int:

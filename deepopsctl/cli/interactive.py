@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from deepopsctl.checks.check import totals
+from deepopsctl.cli.execute import run_request
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.output import emit_json, info, show_problem
 from deepopsctl.cli.passwords import Passwords, read_passwords, terminable
@@ -112,10 +113,7 @@ def open_console(
     user = cluster.access.user or "your own user"
     file, ask = options.get("password_file"), bool(options.get("ask_pass"))
     passwords = read_passwords(user, file, ask_pass=ask, ask_become_pass=options["ask_become_pass"])
-    verbosity = settings.verbosity if settings.verbosity > 2 else 0
-    base = RunRequest(
-        directory, "", command=command, content=settings.content, verbosity=verbosity, become_password=passwords.sudo
-    )
+    base = run_request(settings, directory, {}, ("",), command=command, become_password=passwords.sudo)
     console = Console(
         directory, passwords, settings.verbosity, options["yes"], options.get("identity"),
         not (ask or file is not None), options.get("confirm") or "",

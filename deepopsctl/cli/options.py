@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -87,20 +87,3 @@ def connection_options(function: F) -> F:
     ):
         function = option(function)
     return function
-
-
-class Passwords(TypedDict):
-    """The passwords a person typed, by their names in RunRequest; None where not asked."""
-
-    ssh_password: str | None
-    become_password: str | None
-
-
-def ask_passwords(*, ssh: bool, become: bool) -> Passwords:
-    """Ask on the terminal, without echo, for the passwords of -k and -K; an empty sudo password repeats the SSH one."""
-    first = click.prompt("SSH password", hide_input=True, err=True) if ssh else None
-    second = None
-    if become:
-        question = "sudo password" + (" [the same]" if ssh else "")
-        second = click.prompt(question, hide_input=True, err=True, default=first or "", show_default=False)
-    return Passwords(ssh_password=first, become_password=second)

@@ -9,14 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TypedDict
 
 import click
 
 from deepopsctl.cli.output import info
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +49,23 @@ def _read(file: Path) -> str:
     from deepopsctl.ssh.password_file import first_line, read_password
 
     return first_line(sys.stdin.readline()) if str(file) == "-" else read_password(file)
+
+
+class RunPasswords(TypedDict):
+    """The passwords a person typed, by their names in RunRequest; None where not asked."""
+
+    ssh_password: str | None
+    become_password: str | None
+
+
+def ask_passwords(*, ssh: bool, become: bool) -> RunPasswords:
+    """Ask on the terminal, without echo, for the passwords of -k and -K; an empty sudo password repeats the SSH one."""
+    first = click.prompt("SSH password", hide_input=True, err=True) if ssh else None
+    second = None
+    if become:
+        question = "sudo password" + (" [the same]" if ssh else "")
+        second = click.prompt(question, hide_input=True, err=True, default=first or "", show_default=False)
+    return RunPasswords(ssh_password=first, become_password=second)
 
 
 @contextmanager

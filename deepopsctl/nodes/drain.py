@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import DeepOpsError, RunTimeoutError
 from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.events import Event
 from deepopsctl.run.outcome import RunOutcome
-from deepopsctl.run.summary import Failure
+from deepopsctl.run.summary import Failure, TaskResult
 from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
 from deepopsctl.text.node_sets import fold
 
@@ -92,14 +90,14 @@ class DrainResult:
 
 
 def drain_request(
-    directory: ClusterDir, action: DrainAction, names: Sequence[str], reason: str = "", gpus: Sequence[str] = ()
+    base: RunRequest, action: DrainAction, names: Sequence[str], reason: str = "", gpus: Sequence[str] = ()
 ) -> RunRequest:
     """The run request, for the primary controller; the GPUs of the nodes `gpus` are compared before a resume."""
     compared = list(gpus) if action is DrainAction.RESUME else []
     first, *more = (GPU_CHECK, PLAYBOOK) if compared else (PLAYBOOK,)
-    return RunRequest(
-        directory,
-        first,
+    return replace(
+        base,
+        playbook=first,
         more=tuple(more),
         component="slurm",
         command=f"node-{action}",
@@ -115,10 +113,9 @@ def drain_request(
 
 def read_drain_result(outcome: RunOutcome, action: DrainAction) -> DrainResult:
     """The result of the run; refused nodes are added to the summary in its run directory."""
-    data = next((result.data for result in outcome.summary.results if "drain" in result.data), {})
-    listed, slurm = data.get("drain"), state_in([data])
+    answer = next((result for result in outcome.summary.results if "drain" in result.data), TaskResult("", "", {}))
+    slurm = state_in([answer.data])
     jobs = slurm.jobs_by_node
-    entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
     nodes = tuple(
         DrainedNode(
             name := str(entry.get("name")),
@@ -126,7 +123,7 @@ def read_drain_result(outcome: RunOutcome, action: DrainAction) -> DrainResult:
             str(entry.get("message")),
             jobs.get(name, ()),
         )
-        for entry in entries
+        for entry in answer.entries("drain")
     )
     refused = _failures([node for node in nodes if node.action == "refused"])
     if refused:
@@ -169,7 +166,7 @@ def wait_for_jobs(
     asked = replace(request, playbook=SLURM_INFO, more=(), command="node-wait", extra_vars={})
     reported: tuple[SlurmJob, ...] = ()
     while True:
-        outcome = run_readonly(asked, _unseen)
+        outcome = run_readonly(asked)
         state = state_in(result.data for result in outcome.summary.results)
         jobs = state.jobs_on(wanted)
         if state.controller_up and not jobs:
@@ -189,7 +186,3 @@ def _late(timeout: float, names: Sequence[str], jobs: Sequence[SlurmJob], state:
         f"after {timeout:g} s {what or 'the controller did not answer'}",
         "the nodes stay drained: wait again with the same command, or end the jobs with scancel",
     )
-
-
-def _unseen(event: Event) -> None:
-    del event

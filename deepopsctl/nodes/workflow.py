@@ -14,7 +14,7 @@ from deepopsctl.errors import DeepOpsError, ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.run.claim import PLAYBOOK as CLAIM, OutdatedError, died_here, parse_answer
 from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.events import Event, Totals
+from deepopsctl.run.events import Totals
 from deepopsctl.run.lock import ClusterBusyError
 from deepopsctl.run.outcome import SCHEMA, RunOutcome, Verdict
 from deepopsctl.run.summary import COUNTS, Failure
@@ -208,14 +208,10 @@ class Flow:
         """A read-only run on the primary controller."""
         from deepopsctl.run.runner import run_readonly
 
-        outcome = run_readonly(request, _unseen)
+        outcome = run_readonly(request)
         error_text = "; ".join(failure.message for failure in outcome.summary.failures) or "no answer"
         require_success(outcome, (first,), f"{error_text}; nothing was changed", "see `deepopsctl status`")
         return outcome
-
-
-def _unseen(event: Event) -> None:
-    del event
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,10 +192,8 @@ def _variants(changes: Sequence[Change]) -> dict[tuple[str, str, str], tuple[str
 
 def _blocked(summary: RunSummary) -> Iterable[Blocked]:
     for result in summary.results:
-        listed = result.data.get("blocked")
-        for entry in listed if isinstance(listed, list) else []:
-            if isinstance(entry, Mapping):
-                yield Blocked(result.host, str(entry.get("message") or ""), str(entry.get("hint") or ""))
+        for entry in result.entries("blocked"):
+            yield Blocked(result.host, str(entry.get("message") or ""), str(entry.get("hint") or ""))
     for failure in summary.failures:
         if not failure.unreachable:
             yield Blocked(failure.host, failure.message, failure.hint)

@@ -92,16 +92,16 @@ def _release(request: RunRequest, components: Iterable[str]) -> None:
         command="release", verbosity=0,
     )  # fmt: skip
     with suppress(DeepOpsError):
-        run_readonly(again, lambda _: None)
+        run_readonly(again)
 
 
-def run_readonly(request: RunRequest, on_event: Watch) -> RunOutcome:
+def run_readonly(request: RunRequest, on_event: Watch | None = None) -> RunOutcome:
     """Run a read-only playbook, also while another run has the lock; leaves no run directory."""
     _require_all(request)
     with tempfile.TemporaryDirectory(prefix="deepopsctl-") as scratch:
         run_dir = RunDir(Path(scratch))
         try:
-            return _Run(request, run_dir, on_event, run_dir.path / "ansible.lock").execute()
+            return _Run(request, run_dir, on_event or (lambda _: None), run_dir.path / "ansible.lock").execute()
         finally:
             _remove_empty_control_dir(request)
 

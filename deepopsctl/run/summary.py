@@ -44,6 +44,11 @@ class TaskResult:
     task: str
     data: Mapping[str, object]
 
+    def entries(self, key: str) -> list[Mapping[str, object]]:
+        """The mappings of the list under a key; empty if there is none."""
+        listed = self.data.get(key)
+        return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:

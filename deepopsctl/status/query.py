@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.run.command_line import USUAL_SSH, RunRequest
 from deepopsctl.run.events import Event
 from deepopsctl.run.workspace import Workspace
@@ -13,11 +13,11 @@ from deepopsctl.status.cluster import COMMAND, PLAYBOOK, ClusterStatus, examine
 from deepopsctl.status.last_runs import last_runs
 
 
-def status_request(directory: ClusterDir, node_timeout: int) -> RunRequest:
+def status_request(base: RunRequest, node_timeout: int) -> RunRequest:
     """The query of all nodes; a node without an answer for `node_timeout` seconds counts as not answering."""
-    return RunRequest(
-        directory,
-        PLAYBOOK,
+    return replace(
+        base,
+        playbook=PLAYBOOK,
         command=COMMAND,
         extra_vars={"deepops_node_timeout": node_timeout},
         # open connections are reused; a new one gets half of the time
@@ -32,9 +32,5 @@ def query_status(request: RunRequest, watch: Callable[[Event], None] | None = No
     directory = request.directory
     cluster = directory.cluster()
     directory.refresh_inventory(cluster)
-    outcome = run_readonly(request, watch or _unseen)
+    outcome = run_readonly(request, watch)
     return examine(outcome, cluster, load_hardware(directory.hardware), last_runs(Workspace(directory.runs)))
-
-
-def _unseen(event: Event) -> None:
-    del event

@@ -6,7 +6,6 @@ import secrets
 from dataclasses import dataclass, field, replace
 
 from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.events import Event
 from deepopsctl.run.outcome import RunOutcome
 
 SUITE = "burnin"
@@ -42,13 +41,9 @@ class Burnin:
 
 def save_results(outcome: RunOutcome) -> None:
     """Save gpucheck's measurements of every node next to the checks."""
-    listed = [entry for task in outcome.summary.results for entry in _list(task.data.get(SUITE))]
+    listed = [entry for task in outcome.summary.results for entry in task.entries(SUITE)]
     if listed:
         outcome.run_dir.write(outcome.run_dir.path / RESULTS_FILE, {"schema": 1, "results": listed})
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 def end(request: RunRequest, burnin: Burnin) -> bool:
@@ -63,8 +58,4 @@ def end(request: RunRequest, burnin: Burnin) -> bool:
         extra_vars={"validate_burnin_token": burnin.token},
         timeout=_ENDING_S,
     )
-    return run_readonly(asked, _unseen).ok
-
-
-def _unseen(event: Event) -> None:
-    del event
+    return run_readonly(asked).ok

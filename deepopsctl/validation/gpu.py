@@ -31,19 +31,14 @@ def with_gpus(validation: Validation, cluster: Cluster, directory: ClusterDir) -
 
 def results_of(summary: RunSummary) -> tuple[Result, ...]:
     """gpucheck's results, as the suite's module returned them."""
-    listed = [entry for task in summary.results for entry in _list(task.data.get("gpus"))]
-    return tuple(entry for entry in listed if isinstance(entry, Mapping))
+    return tuple(entry for task in summary.results for entry in task.entries("gpus"))
 
 
 def evaluate_gpus(results: tuple[Result, ...], earlier: tuple[Result, ...], cluster: Cluster) -> tuple[Check, ...]:
     """Every GPU check for these nodes; the expected number of GPUs is from cluster.yml."""
-    return tuple(parse_check(entry) for entry in evaluate(results, earlier, expected_gpus(cluster)))
+    return tuple(parse_check(entry) for entry in evaluate(results, earlier, cards_by_node(cluster)))
 
 
-def expected_gpus(cluster: Cluster) -> dict[str, int]:
+def cards_by_node(cluster: Cluster) -> dict[str, int]:
     """GPUs by node; omits MIG types like `1g.10gb`, whose count is slices, not cards."""
     return {node.name: node.gpus.count for node in cluster.nodes if node.gpus and "g." not in node.gpus.type}
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -92,7 +92,7 @@ def record_outcome(outcome: RunOutcome, code: ExitCode) -> None:
 
 def collect(summary: RunSummary, suite: str) -> tuple[Check, ...]:
     """The checks of all modules, and one for every node that could not be examined."""
-    checks = [check for result in summary.results for check in _checks(result.data)]
+    checks = [check for result in summary.results for check in map(parse_check, result.entries("checks"))]
     lost = set(summary.unreachable)
     for failure in summary.failures:
         if not failure.host:
@@ -101,13 +101,6 @@ def collect(summary: RunSummary, suite: str) -> tuple[Check, ...]:
         message = " ".join(failure.message.split())
         checks.append(Check(suite, name, failure.host, Status.FAIL, "no", "yes", message=message))
     return tuple(checks)
-
-
-def _checks(data: Mapping[str, object]) -> Iterable[Check]:
-    listed = data.get("checks")
-    if isinstance(listed, Sequence) and not isinstance(listed, str):
-        return [parse_check(entry) for entry in listed if isinstance(entry, Mapping)]
-    return []
 
 
 def exit_code_of(ran: ExitCode, checks: Sequence[Check], summary: RunSummary) -> ExitCode:

@@ -10,7 +10,6 @@ import click
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
     Seconds,
-    ask_passwords,
     components_argument,
     connection_options,
     json_option,
@@ -51,12 +50,11 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     Nothing is changed where it is up to date; jobs keep running. Unreachable nodes are skipped (exit code 4).
     """
     from deepopsctl.cli.components import check_names, choose
-    from deepopsctl.cli.execute import run_and_report
+    from deepopsctl.cli.execute import run_and_report, run_request
     from deepopsctl.cli.variables import parse_extra_vars
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import resolve_limit
     from deepopsctl.content import content_dir
-    from deepopsctl.run.command_line import RunRequest
 
     content = content_dir(settings.content)
     check_names(components, content)
@@ -68,25 +66,20 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     user_vars = parse_extra_vars(options["extra_vars"], content)
     directory.refresh_inventory(cluster)
     directory.refresh_secrets()
-    passwords = ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"])
-    request = RunRequest(
+    request = run_request(
+        settings,
         directory,
-        wanted[0],
-        more=wanted[1:],
+        options,
+        wanted,
         limit=limit.text,
         tags=tags,
         check=options["check"],
         diff=options["diff"],
-        full=options["full"],
         timeout=options["timeout"],
-        forks=options["forks"] or 0,
-        user=options["user"] or "",
         keep_runs=options["keep_runs"],
         user_vars=user_vars,
-        verbosity=settings.verbosity if settings.verbosity > 2 else 0,
         content=content,
         claim={"break_lock": options["break_lock"], "replace_newer": options["replace_newer"]},
-        **passwords,
     )
     return run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)
 

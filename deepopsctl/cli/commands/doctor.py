@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import ask_passwords, connection_options, json_option, limit_option
+from deepopsctl.cli.options import connection_options, json_option, limit_option
 from deepopsctl.cli.output import emit_json, info
 
 if TYPE_CHECKING:
-    from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.doctor.examine import Examination
-    from deepopsctl.model.cluster import Cluster
-    from deepopsctl.run.command_line import RunRequest
 
 
 @click.command()
@@ -30,7 +27,6 @@ def doctor(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
 
     Read-only. Nodes that are down or hang time out after seconds. Works before and after the first deploy.
     Exit codes: 1 a check failed, 4 nodes could not be reached, 5 this machine lacks what a run needs.
-    machine is not fit.
     """
     from deepopsctl.cli.views.checks import show_checks
     from deepopsctl.cli.views.run import failure_lines
@@ -51,12 +47,13 @@ def doctor(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
 
 def _examine(settings: Settings, options: dict[str, Any]) -> Examination:
     """Check this machine first, then the nodes if it can run Ansible."""
-    from deepopsctl.cli.execute import run_watched
+    from deepopsctl.cli.execute import run_request, run_watched
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import resolve_limit
     from deepopsctl.doctor.check_builders import Declared
     from deepopsctl.doctor.control_host import check_control_host, read_control_facts
-    from deepopsctl.doctor.examine import examine, unfit
+    from deepopsctl.doctor.examine import COMMAND, examine, names_of, unfit
+    from deepopsctl.run.command_line import IMPATIENT_SSH
     from deepopsctl.slurm.hardware import load_hardware
 
     begin, started = time.monotonic(), datetime.now().astimezone()
@@ -68,29 +65,18 @@ def _examine(settings: Settings, options: dict[str, Any]) -> Examination:
     control_checks = check_control_host(read_control_facts(directory, os.environ))
     outcome = None
     if not unfit(control_checks):
-        request = _request(settings, directory, cluster, limit.text, options)
+        request = run_request(
+            settings,
+            directory,
+            options,
+            (COMMAND,),
+            component=COMMAND,
+            command=COMMAND,
+            extra_vars={"deepops_doctor_names": names_of(cluster)},
+            limit=limit.text,
+            ssh=IMPATIENT_SSH,
+            # a sudo that hangs is a finding, and the node is checked again without it
+            patience_s=10,
+        )
         outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
     return examine(outcome, control_checks, declared, started, time.monotonic() - begin)
-
-
-def _request(
-    settings: Settings, directory: ClusterDir, cluster: Cluster, limit: str, options: dict[str, Any]
-) -> RunRequest:
-    from deepopsctl.doctor.examine import COMMAND, names_of
-    from deepopsctl.run.command_line import IMPATIENT_SSH, RunRequest
-
-    return RunRequest(
-        directory,
-        COMMAND,
-        component=COMMAND,
-        command=COMMAND,
-        extra_vars={"deepops_doctor_names": names_of(cluster)},
-        limit=limit,
-        content=settings.content,
-        verbosity=settings.verbosity if settings.verbosity > 2 else 0,
-        user=options["user"] or "",
-        ssh=IMPATIENT_SSH,
-        # a sudo that hangs is a finding, and the node is checked again without it
-        patience_s=10,
-        **ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"]),
-    )

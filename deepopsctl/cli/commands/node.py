@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import Seconds, ask_passwords, connection_options, json_option, names_nodes
+from deepopsctl.cli.options import Seconds, connection_options, json_option, names_nodes, seconds
 
 if TYPE_CHECKING:
     from deepopsctl.nodes.drain import DrainAction, DrainResult
     from deepopsctl.run.command_line import RunRequest
     from deepopsctl.slurm.state import SlurmJob
-
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import TypeVar
-
-from deepopsctl.cli.options import seconds
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -198,9 +192,7 @@ def resume(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **op
 def _change(
     settings: Settings, action: DrainAction, words: Sequence[str], options: dict[str, Any], *, as_json: bool
 ) -> int:
-    from dataclasses import replace
-
-    from deepopsctl.cli.execute import run_watched
+    from deepopsctl.cli.execute import run_request, run_watched
     from deepopsctl.cli.output import emit_json, info
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import select_compute
@@ -210,14 +202,9 @@ def _change(
     cluster = directory.cluster()
     names = select_compute(words, cluster)
     directory.refresh_inventory(cluster)
-    passwords = ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"])
     gpus = [node.name for node in cluster.nodes if node.gpus and node.name in names]
-    request = replace(
-        drain_request(directory, action, names, options.get("reason") or "", gpus),
-        content=settings.content,
-        user=options["user"] or "",
-        **passwords,
-    )
+    base = run_request(settings, directory, options, ("",))
+    request = drain_request(base, action, names, options.get("reason") or "", gpus)
     done = read_drain_result(run_watched(request, names, verbosity=settings.verbosity), action)
     for line in _lines(done, request):
         info(line)

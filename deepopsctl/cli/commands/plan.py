@@ -9,7 +9,6 @@ import click
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
     Seconds,
-    ask_passwords,
     components_argument,
     connection_options,
     json_option,
@@ -38,7 +37,7 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     even if something would change, 1 deploy would refuse or fail, 4 nodes did not answer.
     """
     from deepopsctl.cli.components import check_names, choose
-    from deepopsctl.cli.execute import run_watched
+    from deepopsctl.cli.execute import run_request, run_watched
     from deepopsctl.cli.output import emit_json, info, show
     from deepopsctl.cli.variables import parse_extra_vars
     from deepopsctl.cli.views.plan import plan_lines
@@ -47,7 +46,6 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     from deepopsctl.cluster.inventory import render_inventory
     from deepopsctl.cluster.selection import resolve_limit
     from deepopsctl.content import content_dir
-    from deepopsctl.run.command_line import RunRequest
     from deepopsctl.run.plan import COMMAND, JOBS_PLAYBOOK, PLAN_FILE, examine, save
 
     content = content_dir(settings.content)
@@ -56,22 +54,18 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     cluster = directory.cluster()
     wanted = choose(components, cluster, content)
     limit = resolve_limit(options["limit"] or "", cluster)
-    request = RunRequest(
+    request = run_request(
+        settings,
         directory,
-        wanted[0],
+        options,
+        (*wanted, JOBS_PLAYBOOK),
         command=COMMAND,
-        more=(*wanted[1:], JOBS_PLAYBOOK),
         limit=limit.text,
         check=True,
-        full=options["full"],
         timeout=options["timeout"],
-        forks=options["forks"] or 0,
-        user=options["user"] or "",
         user_vars=parse_extra_vars(options["extra_vars"], content),
-        verbosity=settings.verbosity if settings.verbosity > 2 else 0,
         content=content,
         inventory=render_inventory(cluster),
-        **ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"]),
     )
     result = examine(run_watched(request, limit.hosts, verbosity=settings.verbosity))
     save(result)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import ask_passwords, connection_options, json_option
+from deepopsctl.cli.options import connection_options, json_option
 
 if TYPE_CHECKING:
     from deepopsctl.status.cluster import ClusterStatus
@@ -33,19 +33,17 @@ def status(settings: Settings, /, *, as_json: bool, node_timeout: int, **options
     Read-only; works while a deploy runs. Exit codes: 1 there is a problem, 4 the only problem is that nodes did not
     answer.
     """
-    from dataclasses import replace
-
+    from deepopsctl.cli.execute import run_request
     from deepopsctl.cli.output import emit_json
     from deepopsctl.cli.views.progress import show_progress
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.status.query import query_status, status_request
 
-    passwords = ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"])
-    request = status_request(ClusterDir.open(settings.directory), node_timeout)
-    request = replace(request, content=settings.content, user=options["user"] or "", **passwords)
+    directory = ClusterDir.open(settings.directory)
+    request = status_request(run_request(settings, directory, options, ("",)), node_timeout)
     if settings.verbosity > 2:
         with show_progress(None, settings.verbosity) as watch:
-            cluster_status = query_status(replace(request, verbosity=settings.verbosity), watch)
+            cluster_status = query_status(request, watch)
     else:
         cluster_status = query_status(request)
     if as_json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import ask_passwords, connection_options, json_option
+from deepopsctl.cli.options import connection_options, json_option
 
 if TYPE_CHECKING:
     from deepopsctl.run.outcome import RunOutcome
@@ -55,23 +55,16 @@ def takeover(settings: Settings, /, *, check: bool, as_json: bool, **options: An
 def _collect_facts(
     settings: Settings, directory: Any, facts_dir: Path, nodes: int, options: dict[str, Any]
 ) -> RunOutcome:
+    from deepopsctl.cli.execute import run_request
     from deepopsctl.cli.output import info
     from deepopsctl.cli.views.progress import show_progress
-    from deepopsctl.run.command_line import RunRequest
     from deepopsctl.run.runner import run_readonly
     from deepopsctl.takeover.takeover import PLAYBOOK
 
     info(f"takeover: reads {nodes} nodes, changes nothing on them")
-    request = RunRequest(
-        directory,
-        PLAYBOOK,
-        component="slurm",
-        command="takeover",
-        extra_vars={"deepops_takeover_directory": str(facts_dir)},
-        user=options["user"] or "",
-        content=settings.content,
-        verbosity=settings.verbosity if settings.verbosity > 2 else 0,
-        **ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"]),
+    variables = {"deepops_takeover_directory": str(facts_dir)}
+    request = run_request(
+        settings, directory, options, (PLAYBOOK,), component="slurm", command="takeover", extra_vars=variables
     )
     with show_progress(nodes, settings.verbosity) as watch:
         return run_readonly(request, watch)

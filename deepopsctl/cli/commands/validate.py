@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import Seconds, ask_passwords, connection_options, json_option, limit_option
+from deepopsctl.cli.options import Seconds, connection_options, json_option, limit_option, seconds
 from deepopsctl.cli.output import emit_json, info
 
 if TYPE_CHECKING:
-    from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.report.model import Facts
-    from deepopsctl.run.command_line import RunRequest
-    from deepopsctl.validation.result import Validation
-
-
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar
-
-from deepopsctl.cli.options import seconds
-
-if TYPE_CHECKING:
     from deepopsctl.run.command_line import RunRequest
     from deepopsctl.run.outcome import RunOutcome
     from deepopsctl.validation.burn_in import Burnin
+    from deepopsctl.validation.result import Validation
+
 F = TypeVar("F", bound=Callable[..., object])
 # burnin.SUITE, without importing it: --help answers at once
 SUITE = "burnin"
@@ -116,11 +106,11 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     `burnin` loads all idle nodes for --duration, behind all other jobs in the queue; it is never part of `all` and must
     be named.
     """
-    from deepopsctl.cli.execute import run_watched
+    from deepopsctl.cli.execute import run_request, run_watched
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import resolve_limit
     from deepopsctl.validation.gpu import with_gpus
-    from deepopsctl.validation.result import examine, save
+    from deepopsctl.validation.result import COMMAND, LIBRARIES, LIBRARIES_STATE, examine, playbook_of, save
 
     settings: Settings = ctx.obj
     wanted = _wanted(suites)
@@ -130,9 +120,21 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     cluster = directory.cluster()
     directory.refresh_inventory(cluster)
     limit = resolve_limit(options["limit"] or "", cluster)
-    request = _request(settings, directory, limit.text, wanted, options, libraries)
-    if burnin:
-        request = replace(request, extra_vars={**request.extra_vars, **burnin.variables()})
+    first = (playbook_of(LIBRARIES),) if libraries else ()
+    request = run_request(
+        settings,
+        directory,
+        options,
+        (*first, *(playbook_of(suite) for suite in wanted)),
+        component=COMMAND,
+        command=COMMAND,
+        extra_vars={
+            **({LIBRARIES_STATE: libraries} if libraries else {}),
+            **(burnin.variables() if burnin else {}),
+        },
+        limit=limit.text,
+        timeout=options["timeout"],
+    )
     started = datetime.now().astimezone()
     outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
     finish_burn_in(outcome, request, burnin)
@@ -161,35 +163,6 @@ def _libraries(suites: tuple[str, ...], options: dict[str, Any]) -> str:
     if install and remove:
         raise click.UsageError("--with-libraries and --remove-libraries exclude each other")
     return "present" if install else "absent" if remove else ""
-
-
-def _request(
-    settings: Settings,
-    directory: ClusterDir,
-    limit: str,
-    suites: tuple[str, ...],
-    options: dict[str, Any],
-    libraries: str,
-) -> RunRequest:
-    from deepopsctl.run.command_line import RunRequest
-    from deepopsctl.validation.result import COMMAND, LIBRARIES, LIBRARIES_STATE, playbook_of
-
-    first = (playbook_of(LIBRARIES),) if libraries else ()
-    playbooks = (*first, *(playbook_of(suite) for suite in suites))
-    return RunRequest(
-        directory,
-        playbooks[0],
-        component=COMMAND,
-        command=COMMAND,
-        more=playbooks[1:],
-        extra_vars={LIBRARIES_STATE: libraries} if libraries else {},
-        limit=limit,
-        content=settings.content,
-        verbosity=settings.verbosity if settings.verbosity > 2 else 0,
-        timeout=options["timeout"],
-        user=options["user"] or "",
-        **ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"]),
-    )
 
 
 def _report(validation: Validation, junit: Path | None, html: Path | None) -> None:

@@ -11,10 +11,13 @@ import pytest
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
 from deepopsctl.nodes.drain import DrainAction, DrainResult, drain_request, read_drain_result
+from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.summary import RunSummary, TaskResult
 from deepopsctl.run.workspace import RunDir
+
+BASE = RunRequest(ClusterDir(Path("/hpc")), "")
 
 THEIRS = "drained by root since 2026-01-01 10:00:00: bad DIMM"
 JOB = {"id": "41", "user": "u", "name": "j", "state": "RUNNING", "partition": "gpu", "nodes": ["gpu01", "gpu02"]}
@@ -79,7 +82,7 @@ def test_a_run_that_came_to_nothing_has_no_nodes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reason", ["new fan", "{{ lookup('pipe', 'id') }}", "ä \" ' | [x]"])
 def test_a_reason_reaches_ansible_in_a_form_that_is_no_template(tmp_path: Path, reason: str) -> None:
-    request = drain_request(ClusterDir(tmp_path), DrainAction.DRAIN, ["gpu01"], reason)
+    request = drain_request(BASE, DrainAction.DRAIN, ["gpu01"], reason)
 
     sent = str(request.extra_vars["deepops_drain_reason"])
     assert sent.isascii()
@@ -88,13 +91,11 @@ def test_a_reason_reaches_ansible_in_a_form_that_is_no_template(tmp_path: Path, 
 
 
 def test_gpus_are_compared_before_a_resume_and_not_before_a_drain(tmp_path: Path) -> None:
-    resume = drain_request(ClusterDir(tmp_path), DrainAction.RESUME, ["gpu01", "cn01"], "", ["gpu01"])
+    resume = drain_request(BASE, DrainAction.RESUME, ["gpu01", "cn01"], "", ["gpu01"])
     assert resume.playbooks == ("operate/gpu_check", "operate/drain")
     assert resume.extra_vars["deepops_gpu_nodes"] == ["gpu01"]
-    assert drain_request(ClusterDir(tmp_path), DrainAction.RESUME, ["cn01"]).playbooks == ("operate/drain",)
-    assert drain_request(ClusterDir(tmp_path), DrainAction.DRAIN, ["gpu01"], "x", ["gpu01"]).playbooks == (
-        "operate/drain",
-    )
+    assert drain_request(BASE, DrainAction.RESUME, ["cn01"]).playbooks == ("operate/drain",)
+    assert drain_request(BASE, DrainAction.DRAIN, ["gpu01"], "x", ["gpu01"]).playbooks == ("operate/drain",)
 
 
 def test_gpus_that_differ_have_a_hint_of_their_own(tmp_path: Path) -> None:

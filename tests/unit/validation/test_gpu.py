@@ -15,7 +15,7 @@ from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.summary import RunSummary, TaskResult
 from deepopsctl.run.workspace import RunDir
-from deepopsctl.validation.gpu import expected_gpus, with_gpus
+from deepopsctl.validation.gpu import cards_by_node, with_gpus
 from deepopsctl.validation.result import Validation, examine, exit_code_of
 from tests.data.gpu_check_samples import gpu, measured, result, without_driver
 
@@ -91,8 +91,8 @@ def test_a_run_without_gpu_results_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_slices_that_are_declared_as_gpus_count_no_cards() -> None:
-    assert expected_gpus(cluster()) == {"gpu01": 8, "gpu02": 8}
-    assert expected_gpus(cluster(14, "1g.10gb")) == {}
+    assert cards_by_node(cluster()) == {"gpu01": 8, "gpu02": 8}
+    assert cards_by_node(cluster(14, "1g.10gb")) == {}
 
 
 def test_a_cluster_without_gpus_is_neither_a_failure_nor_silent() -> None:
