@@ -49,7 +49,7 @@ def _config_faults(cluster: Cluster, controller: str, config: Mapping[str, str])
     if user and user != "slurm":
         yield controller, f"slurmctld runs as {user}", "the packages' daemons run as slurm: that can't be taken over"
     for sentence in directory_refusals({key: config.get(key) for key in ("StateSaveLocation", "SlurmdSpoolDir")}):
-        hint = "give Slurm a directory of its own first: see docs/migrate/take-over.md"
+        hint = "give Slurm a directory of its own first: see docs/migrate/takeover.md"
         yield controller, sentence, hint
     auth = config.get("AuthType", "auth/munge")
     if auth != "auth/munge":
@@ -64,7 +64,7 @@ def _program_faults(facts: Mapping[str, NodeFacts]) -> Iterator[Fault]:
             if daemon in node.daemons and not node.packaged.get(daemon):
                 names_by_program.setdefault(node.daemons[daemon], []).append(name)
         for program, names in names_by_program.items():
-            hint = "a manually built Slurm can't be adopted yet: see docs/migrate/take-over.md"
+            hint = "a manually built Slurm can't be adopted yet: see docs/migrate/takeover.md"
             yield fold(names), f"{daemon} is {program or 'unknown'}, which no package installed", hint
 
 

@@ -12,12 +12,12 @@ from deepopsctl.cli.main import run
 from tests.lab import foreign_slurm as handmade
 from tests.support.paths import ROOT
 
-HOW_TO = ROOT / "docs" / "how-to"
+PAGES = ROOT / "docs" / "migrate"
 
 
 def shown(guide: str, command: str) -> list[str]:
     """The lines that a guide shows below a command, without the folder that is everybody's own."""
-    text = (HOW_TO / guide).read_text()
+    text = (PAGES / guide).read_text()
     match = re.search(rf"^\$ deepopsctl {re.escape(command)}\n(.*?)(?:^\$|^```)", text, re.DOTALL | re.MULTILINE)
     assert match, f"{guide} does not show {command}"
     return [line for line in match[1].splitlines() if "/home/ada" not in line]
@@ -39,7 +39,7 @@ def test_coming_from_deepops(directory: Path, capsys: pytest.CaptureFixture[str]
     shutil.copytree(ROOT / "inventory" / "deepops", directory / "config")
     command = "init alpha --from config --gpus h100:8"
 
-    assert set(shown("from-deepops.md", command)) <= set(printed(command, capsys))
+    assert set(shown("deepops.md", command)) <= set(printed(command, capsys))
 
 
 def test_a_placeholder_password(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,7 +48,7 @@ def test_a_placeholder_password(directory: Path, capsys: pytest.CaptureFixture[s
     text = variables.read_text()
     variables.write_text(text.replace("not-the-placeholder", "AlsoReplaceWithASecurePasswordInTheVault"))
 
-    assert printed("init beta --from config", capsys) == shown("from-deepops.md", "init beta --from config")
+    assert printed("init beta --from config", capsys) == shown("deepops.md", "init beta --from config")
 
 
 def test_a_slurm_conf_that_was_made_by_hand(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,4 +58,4 @@ def test_a_slurm_conf_that_was_made_by_hand(directory: Path, capsys: pytest.Capt
         (directory / name).write_text(text)
     command = "init hand --from slurm.conf --addresses hosts --user ubuntu"
 
-    assert set(shown("take-over.md", command)) <= set(printed(command, capsys))
+    assert set(shown("takeover.md", command)) <= set(printed(command, capsys))
