@@ -21,7 +21,7 @@ options:
   gpu_timeout: {description: The longest for one GPU (seconds)., type: float, default: 120}
   queue_timeout: {description: Seconds a job may wait for resources., type: int, default: 20}
   reservation: {description: A reservation for all jobs; empty for none., type: str, default: ""}
-  libraries: {description: cuBLAS and NCCL as M(deepopsctl.cluster.gpu_libraries) keeps them., type: dict, default: {}}
+  libraries: {description: cuBLAS and NCCL as M(deepopsctl.cluster.python_wheels) has them., type: dict, default: {}}
   libraries_folder: {description: Where it keeps them on the GPU nodes., type: path, default: ""}
 author: deepopsctl
 """

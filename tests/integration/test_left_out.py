@@ -38,7 +38,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     wheels = {"component": "none", "step": "none", "path": str(directory / "wheels"), "libraries": {"none": LIBRARY}}
     tasks = [
         {"name": "A key", "deepopsctl.cluster.nvidia_keyring": key},
-        {"name": "Wheels", "deepopsctl.cluster.node_wheels": wheels, "check_mode": False},
+        {"name": "Wheels", "deepopsctl.cluster.python_wheels": wheels, "check_mode": False},
         {"name": "What comes after", "ansible.builtin.debug": {"msg": "goes on"}},
     ]
     plays = [{"hosts": "all", "gather_facts": False, "roles": [container], "tasks": tasks}]

@@ -11,6 +11,8 @@ import zipfile
 
 # what a program needs at run time, and the licences that go with it
 EXTRACTED = (".py", ".so", ".typed", "LICENSE", "METADATA")
+# written last beside files of one wheel: its hash
+SHA256 = ".sha256"
 
 
 def wheel_for(library, architecture):
@@ -59,6 +61,17 @@ def unpack(directory, wheels):
     with replaced(directory) as made:
         for path, sha256 in sorted(wheels.items()):
             extract(path, sha256, made)
+
+
+def unpack_files(directory, path, sha256, members):
+    """These files of one wheel, without their directories; all of them or none."""
+    check(path, sha256)
+    with replaced(directory) as made, zipfile.ZipFile(path) as archive:
+        for member in members:
+            with archive.open(member) as source, open(os.path.join(made, os.path.basename(member)), "wb") as sink:
+                shutil.copyfileobj(source, sink, 2**20)
+        with open(os.path.join(made, SHA256), "w") as stream:
+            stream.write(sha256 + "\n")
 
 
 def extract(path, sha256, directory):

@@ -23,7 +23,7 @@ from tests.support.node_modules import COLLECTIONS, load
 from tests.support.paths import ROOT
 
 paths = load("deepops_gpu.paths")
-MODULE = ROOT / "plugins" / "modules" / "gpu_libraries.py"
+MODULE = ROOT / "plugins" / "modules" / "python_wheels.py"
 MEMBER = "nvidia/nccl/lib/libnccl.so.2"
 
 
@@ -45,7 +45,7 @@ def pinned(wheel: Path, member: str = MEMBER, digest: str = "") -> dict[str, Any
 
 def keep(directory: Path, libraries: dict[str, Any], state: str = "present", **more: Any) -> dict[str, Any]:
     """Call the module as Ansible does."""
-    arguments = {"ANSIBLE_MODULE_ARGS": {"state": state, "folder": str(directory), "libraries": libraries, **more}}
+    arguments = {"ANSIBLE_MODULE_ARGS": {"state": state, "path": str(directory), "libraries": libraries, **more}}
     start = (
         f"import sys, runpy\nsys.path.append({str(COLLECTIONS)!r})\n"
         f"runpy.run_path({str(MODULE)!r}, run_name='__main__')"
@@ -165,7 +165,7 @@ def test_both_libraries_are_pinned_for_both_machines() -> None:
 
 
 def test_the_action_brings_what_the_module_calls_missing() -> None:
-    spec = importlib.util.spec_from_file_location("gpu_libraries_action", ROOT / "plugins/action/gpu_libraries.py")
+    spec = importlib.util.spec_from_file_location("python_wheels_action", ROOT / "plugins/action/python_wheels.py")
     assert spec is not None
     assert spec.loader is not None
     action = importlib.util.module_from_spec(spec)

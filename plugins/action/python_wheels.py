@@ -1,7 +1,4 @@
-"""Run the module of the same name, and copy the wheels that it reports as missing: fetched once here, for all nodes.
-
-Two modules take their wheels so; the action of the other one, gpu_libraries, is a link to this file.
-"""
+"""Run the module of the same name, and copy the wheels that it reports as missing: fetched once here, for all nodes."""
 
 from __future__ import annotations
 
@@ -41,8 +38,8 @@ class ActionModule(ActionBase):
         return {**result, **done}
 
     def _without(self, error: DeepOpsError) -> dict[str, Any]:
-        """A deploy leaves out what needs them, and ends with a failure; anything else fails."""
-        if self._task.action.rpartition(".")[2] != "node_wheels":
+        """A step of a deploy leaves out what needs them, and the deploy ends with a failure; anything else fails."""
+        if "component" not in self._task.args:
             raise AnsibleActionFail("; ".join(filter(None, (error.message, error.hint)))) from error
         return {"changed": False, "changes": [], "deepops_left_out": {"message": error.message, "hint": error.hint}}
 

@@ -15,7 +15,7 @@ import pytest
 from tests.support.node_modules import COLLECTIONS
 from tests.support.paths import ROOT
 
-MODULE = ROOT / "plugins" / "modules" / "node_wheels.py"
+MODULE = ROOT / "plugins" / "modules" / "python_wheels.py"
 # the state of a node is where the test says; the way to module_utils is what Ansible's own packing makes
 RUN = """
 import sys, json, runpy
@@ -131,12 +131,12 @@ def test_another_version_takes_the_place_of_the_one_before(node: Node, one: tupl
 def test_what_is_no_longer_wanted_goes_with_its_record(node: Node, one: tuple[dict[str, Any], str]) -> None:
     node.run({"one": one[0]}, {"one": one[1]})
 
-    gone = node.run({}, {}, path="")
+    gone = node.run({}, {}, state="absent", path=None)
 
     assert [entry["action"] for entry in gone["changes"]] == ["remove"]
     assert not node.folder.exists()
     assert not (node.root / "state" / "records" / "c.s.json").exists()
-    assert node.run({}, {}, path="")["changed"] is False
+    assert node.run({}, {}, state="absent", path=None)["changed"] is False
 
 
 def test_check_mode_says_what_would_come_and_brings_nothing(node: Node, one: tuple[dict[str, Any], str]) -> None:
@@ -149,7 +149,7 @@ def test_check_mode_says_what_would_come_and_brings_nothing(node: Node, one: tup
 def test_a_processor_without_a_wheel_is_told_of(node: Node, one: tuple[dict[str, Any], str]) -> None:
     foreign = {**one[0], "wheels": {"sparc": one[0]["wheels"]["any"]}}
 
-    refused = node.run({"one": foreign}, {})
+    refused = node.run({"one": foreign}, {}, hint="set monitoring_gpu_exporter")
 
     assert "there is no wheel of one for" in refused["msg"]
     assert "monitoring_gpu_exporter" in refused["hint"]
