@@ -17,7 +17,7 @@ from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import FULL, ControlMachineError, DeepOpsError, InputError
 from deepopsctl.files import naming, write_atomic
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.text.settings_editor import with_settings
+from deepopsctl.text.yaml_editor import with_settings
 
 # Files that may be in a directory before it becomes a cluster directory.
 HARMLESS = frozenset({".git", ".gitattributes", ".gitignore", "README.md", "README", "LICENSE", ".DS_Store"})

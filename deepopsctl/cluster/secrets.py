@@ -13,7 +13,7 @@ import yaml
 
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.files import write_atomic
-from deepopsctl.text.yaml_editor import YamlText, value_of
+from deepopsctl.text.yaml_editor import YamlText
 from deepopsctl.text.yaml_writer import block
 
 MUNGE_KEY_BYTES = 128
@@ -107,17 +107,11 @@ def change(path: Path, password_file: Path, values: Mapping[str, str | None]) ->
 
 def with_values(text: str, values: Mapping[str, str | None]) -> str:
     """The plain text of a vault with new values; new names are appended."""
-    document, added = YamlText.read(text), dict[str, object]()
-    for name, value in values.items():
-        node = value_of(document.root, name)
-        if isinstance(node, yaml.ScalarNode) and value is not None:
-            document.set_scalar(node, value, in_flow=False)
-            continue
+    document = YamlText.read(text)
+    for name in (name for name, value in values.items() if value is None):
         document.remove_key(name)
-        if value is not None:
-            added[name] = value
-    result = document.result()
-    return f"{result.rstrip()}\n{block(added)}" if added else result
+    document.set_keys(document.variables, {name: value for name, value in values.items() if value is not None})
+    return document.result()
 
 
 def _encrypted_text(path: Path) -> str:

@@ -15,7 +15,7 @@ from deepopsctl.slurm.hardware import NodeHardware, load_hardware, parse_slurmd_
 from deepopsctl.takeover.facts import NodeFacts
 from deepopsctl.takeover.preflight import find_problems
 from deepopsctl.text.node_sets import fold
-from deepopsctl.text.settings_editor import with_settings
+from deepopsctl.text.yaml_editor import with_settings
 
 PLAYBOOK = "operate/takeover"
 

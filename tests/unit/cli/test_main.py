@@ -14,7 +14,7 @@ from deepopsctl.content import tags
 from deepopsctl.errors import ControlMachineError, ExitCode, InputError, Problem
 from tests.data.doctor_samples import cluster
 
-HEAVY = ("pydantic", "ansible_runner", "ansible", "rich", "ruamel", "ClusterShell", "yaml", "asyncio")
+HEAVY = ("pydantic", "ansible_runner", "ansible", "rich", "ClusterShell", "yaml", "asyncio")
 LOADED = """
 import sys
 from deepopsctl.cli.main import run

@@ -20,7 +20,6 @@ from deepopsctl.model.cluster import Cluster
 from deepopsctl.slurm.hardware import load_hardware
 from deepopsctl.takeover.facts import NodeFacts, read_facts
 from deepopsctl.takeover.takeover import Takeover, apply, plan_takeover
-from deepopsctl.text.settings_editor import with_settings
 
 MACHINES = {"controller": ("ctl1",), "compute": ("gpu[01-02]",), "gpus": ("a100:2",), "name": "hand"}
 GPU_NODE = {
@@ -194,32 +193,3 @@ def test_what_nodes_said_is_read_and_what_is_not_known_is_left(tmp_path: Path) -
     (tmp_path / "gpu01.json").write_text(json.dumps({"jobs": 3, "changed": False, "slurm_conf": "/x"}))
 
     assert read_facts(tmp_path) == {"gpu01": NodeFacts(jobs=3)}
-
-
-class TestSettings:
-    def test_values_go_behind_a_file_of_comments(self) -> None:
-        text = with_settings("# explained\n---\n# slurm_x: 1\n", {"slurm_config": {"A": "b", "C": None}, "n": 1})
-
-        assert text.startswith("# explained\n---\n# slurm_x: 1\n")
-        assert yaml.safe_load(text) == {"slurm_config": {"A": "b", "C": None}, "n": 1}
-
-    def test_comments_order_and_other_values_of_an_edited_file_stay(self) -> None:
-        text = with_settings(
-            "# top\n---\nslurm_config:\n  statesavelocation: /a  # old\n  Other: 1\nmine: [1]\n",
-            {"slurm_config": {"StateSaveLocation": "/b"}, "slurm_taken_over": True},
-        )
-
-        assert text == (
-            "# top\n---\nslurm_config:\n  statesavelocation: /b  # old\n  Other: 1\nmine: [1]\nslurm_taken_over: true\n"
-        )
-
-    def test_what_is_there_already_changes_nothing(self) -> None:
-        text = "a:   {b: c}   # as I like it\n"
-
-        assert with_settings(text, {"a": {"b": "c"}}) == text
-
-    @pytest.mark.parametrize("text", ["a: [", "- a\n"])
-    def test_a_broken_file_is_refused_with_a_hint(self, text: str) -> None:
-        with pytest.raises(InputError) as caught:
-            with_settings(text, {"a": 1})
-        assert caught.value.hint
