@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from typing import Dict
 
+from .._shared import command
 from .decide import Node
 
 # above Slurm's own MessageTimeout (10 s), to get scontrol's error message
@@ -58,18 +58,7 @@ def _node(line: str) -> Node:
 
 
 def _scontrol(*words: str) -> str:
-    try:
-        done = subprocess.run(
-            ["scontrol", "--oneliner", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SlurmError("scontrol {}: {}".format(words[0], error)) from error
-    output = done.stdout.decode("utf-8", "replace")
-    if done.returncode:
-        raise SlurmError("scontrol {}: {}".format(" ".join(words), " ".join(output.split())))
-    return output
+    result = command.run_merged(["scontrol", "--oneliner", *words], PATIENCE_S)
+    if not result.ok:
+        raise SlurmError("scontrol {}: {}".format(" ".join(words), " ".join(result.message.split())))
+    return result.output

@@ -10,6 +10,7 @@ import json
 import os
 import selectors
 import signal
+import sys
 import time
 from dataclasses import asdict
 from typing import Any, Callable, Dict, List, Sequence
@@ -55,16 +56,23 @@ class _Child:
     def finish(self, limit_s: float, who: str) -> List[Row]:
         os.close(self.pipe)
         if not self._has_ended:
-            # with the tools that it has started
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, os.WNOHANG)
+            self._stop()
             return [self._without("no answer in {:g} s".format(limit_s), who)]
         os.waitpid(self._pid, 0)
         try:
             return [_row(each) for each in json.loads(self._text.decode("utf-8"))]
         except ValueError:
             return [self._without("the question ended without an answer", who)]
+
+    def _stop(self) -> None:
+        """It ends the tool that it runs, and then itself; one that hangs in the kernel stays."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self._pid, number)
+            for _ in range(20):
+                if os.waitpid(self._pid, os.WNOHANG)[0]:
+                    return
+                time.sleep(0.01)
 
     def _without(self, problem: str, who: str) -> Row:
         return Row(self._where.name, self._where.path, USER, who, problem=problem)
@@ -74,7 +82,8 @@ def _answer(where: FileSystem, ask: Ask, writing: int) -> None:
     """In the child: never comes back."""
     status = 1
     try:
-        os.setpgid(0, 0)
+        # an exception, so that command.run() ends what it started
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         with os.fdopen(writing, "w", encoding="utf-8", errors="surrogateescape") as stream:
             json.dump([asdict(row) for row in ask(where)], stream)
         status = 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
+from .._shared import command
 from . import texts
 from .rows import PROJECT, USER, WHOLE, Amount, FileSystem, Project, Row, Usage
 
@@ -108,29 +108,15 @@ def _of_project(where: FileSystem, project: Project) -> Answer:
 
 def _run(argv: List[str]) -> str:
     """What a tool prints where it succeeds."""
-    out, err, status = _try(argv)
-    if status:
-        raise UnansweredError("{}: {}".format(argv[0], _one_line(err or out) or "exits {}".format(status)))
-    return out
+    result = _try(argv)
+    if not result.ok:
+        raise UnansweredError(result.failure)
+    return result.output
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:200]
-
-
-def _try(argv: List[str]) -> Tuple[str, str, int]:
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={"PATH": _PATH, "LC_ALL": "C"},
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise UnansweredError("{} is not installed here".format(argv[0])) from error
-    return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"), done.returncode
+def _try(argv: List[str]) -> command.Result:
+    # the process that asks has a time limit, and ends with the tool
+    return command.run(argv, env={"PATH": _PATH, "LC_ALL": "C.UTF-8"})
 
 
 def _quota(where: FileSystem, person: Person) -> Answer:
@@ -139,10 +125,12 @@ def _quota(where: FileSystem, person: Person) -> Answer:
         return Answer()
     point = whole_mount(where.path) if where.type == "local" else where.path
     argv = ["quota", "--user", "--no-wrap", "--raw-grace", "--filesystem=" + point]
-    out, err, _ = _try([*argv, *([] if person.is_self else [person.name])])
-    usage = texts.read_quota(out)
+    result = _try([*argv, *([] if person.is_self else [person.name])])
+    usage = texts.read_quota(result.output)
     if usage is None and where.quota == USER:
-        raise UnansweredError("no answer about quotas ({})".format(_one_line(err or out) or "quota prints nothing"))
+        raise UnansweredError(
+            "no answer about quotas ({})".format(" ".join(result.message.split()) or "quota prints nothing")
+        )
     return Answer() if usage is None else Answer("quota", usage)
 
 

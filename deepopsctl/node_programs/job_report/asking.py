@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from dataclasses import replace
 from typing import Callable, List, Sequence
 
+from .._shared import command
 from . import records
 from .records import Job
 
@@ -55,22 +54,8 @@ def _with_live(job: Job, run: Run) -> Job:
 
 def run_command(argv: Sequence[str]) -> str:
     """Run one of Slurm's commands."""
-    try:
-        done = subprocess.run(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # times as numbers, whatever the user likes to see
-            env={**os.environ, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "TZ": "UTC"},
-            timeout=LIMIT_S,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise UnansweredError("{} is not installed here".format(argv[0])) from error
-    except subprocess.TimeoutExpired as error:
-        raise UnansweredError("{} has not answered in {} s".format(argv[0], LIMIT_S)) from error
-    if done.returncode:
-        error_text = " ".join(done.stderr.decode("utf-8", "replace").split())[:300]
-        raise UnansweredError("{}: {}".format(argv[0], error_text or "exits {}".format(done.returncode)))
-    return done.stdout.decode("utf-8", "replace")
+    # times as numbers, whatever the user likes to see
+    result = command.run(argv, LIMIT_S, env=command.slurm_environment(SLURM_TIME_FORMAT="%s", TZ="UTC"))
+    if not result.ok:
+        raise UnansweredError(result.failure)
+    return result.output

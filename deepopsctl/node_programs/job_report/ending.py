@@ -11,12 +11,12 @@ import pwd
 import re
 import signal
 import stat
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional
 
+from .._shared import command
 from .values import format_count, format_share, format_size, format_time, number
 
 METRICS = "/var/lib/prometheus/node-exporter/nodemetrics-jobs.prom"
@@ -81,19 +81,8 @@ def _seconds(environment: Mapping[str, str]) -> float:
 
 def _query_job(job: str) -> Dict[str, str]:
     # the epilog's environment has no output before 23.11, and then with its patterns not filled in
-    try:
-        done = subprocess.run(
-            ["scontrol", "show", "job", job],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C"},
-            timeout=ASK_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    return read_job(done.stdout.decode("utf-8", "surrogateescape"))
+    # a path of the user's need not be UTF-8
+    return read_job(command.run(["scontrol", "show", "job", job], ASK_S, undecodable="surrogateescape").output)
 
 
 def read_job(text: str) -> Dict[str, str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import subprocess
 import time
 from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
+from .._shared import command
 from . import cgroups, jobmap
 from .jobmap import Job
 from .samples import COUNTER, GAUGE, Collector, Metric, Sample
@@ -108,19 +107,8 @@ def squeue(numbers: Sequence[str]) -> str:
     # arguments of a process are everybody's to read
     mark = secrets.token_hex(16)
     argv: List[str] = ["squeue", "--noheader", "--jobs=" + ",".join(numbers)]
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C", "SQUEUE_FORMAT": mark + "%A|%u|%P|%a"},
-            timeout=SQUEUE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return lines(done.stdout.decode("utf-8", "replace"), mark)
+    environment = command.slurm_environment(SQUEUE_FORMAT=mark + "%A|%u|%P|%a")
+    return lines(command.run(argv, SQUEUE_S, env=environment).output, mark)
 
 
 def lines(text: str, mark: str) -> str:

@@ -13,10 +13,10 @@ import pwd
 import re
 import secrets
 import stat
-import subprocess
 import time
 from typing import Dict, List, Optional
 
+from .._shared import command
 from .ageing import in_days
 from .records import Budget, Record, shown
 from .settings import Settings
@@ -253,18 +253,5 @@ def can_be_mailed(mail: str, name: str) -> bool:
 
 def send(sendmail: str, message: str) -> str:
     """Send a mail by the node's MTA; returns the error, or ''."""
-    try:
-        done = subprocess.run(
-            [sendmail, "-t", "-i"],
-            input=message.encode("utf-8", "surrogateescape"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_MAIL_SECONDS,
-            check=False,
-        )
-    except FileNotFoundError:
-        return "no mail was sent: there is no {} here".format(sendmail)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return "no mail was sent: {}".format(error)
-    words = done.stdout.decode(errors="replace").strip()[-200:]
-    return "no mail was sent: {} exits {}: {}".format(sendmail, done.returncode, words) if done.returncode else ""
+    result = command.run_merged([sendmail, "-t", "-i"], _MAIL_SECONDS, message)
+    return "" if result.ok else "no mail was sent: {}".format(result.failure)

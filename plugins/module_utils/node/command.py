@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 TIMED_OUT, TOO_LONG, MISSING = 124, 125, 127
 # squeue prints 20 MiB for 100,000 jobs
 OUTPUT_LIMIT = 128 << 20
+MESSAGE_LIMIT = 300
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # a user's or a site's own SQUEUE_FORMAT, SBATCH_PARTITION ... would change what Slurm's tools print and ask for
 _SLURM_PREFIXES = ("SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_")
@@ -23,6 +24,7 @@ _SLURM_KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
 class Result(NamedTuple):
     """How a command ended, and what it printed."""
 
+    program: str
     status: int
     output: str
     errors: str
@@ -37,6 +39,12 @@ class Result(NamedTuple):
     def message(self) -> str:
         """Its error text, or its output where it printed none."""
         return self.errors.strip() or self.output.strip()
+
+    @property
+    def failure(self) -> str:
+        """Why it failed, in one line: `scontrol: Connection refused`."""
+        text = " ".join(self.message.split())[:MESSAGE_LIMIT] or "exits {}".format(self.status)
+        return text if self.status == MISSING else "{}: {}".format(self.program, text)
 
 
 class CommandError(Exception):
@@ -115,20 +123,19 @@ def _run(
             start_new_session=True,
         )
     except FileNotFoundError:
-        return Result(MISSING, "", argv[0] + " is not installed", time.monotonic() - started)
+        return Result(argv[0], MISSING, "", argv[0] + " is not installed", time.monotonic() - started)
     except OSError as error:
-        return Result(MISSING, "", "{}: {}".format(argv[0], error.strerror), time.monotonic() - started)
+        return Result(argv[0], MISSING, "", "{}: {}".format(argv[0], error.strerror), time.monotonic() - started)
     finally:
         if stdin:
             os.close(source)
     try:
-        output, errors = _read(process, limit_s)
+        output, errors = (each.decode("utf-8", undecodable) for each in _read(process, limit_s))
     except _StoppedError as stopped:
-        return Result(stopped.status, "", str(stopped), time.monotonic() - started)
+        return Result(argv[0], stopped.status, "", str(stopped), time.monotonic() - started)
     finally:
         _end(process)
-    elapsed = time.monotonic() - started
-    return Result(process.returncode, output.decode("utf-8", undecodable), errors.decode("utf-8", undecodable), elapsed)
+    return Result(argv[0], process.returncode, output, errors, time.monotonic() - started)
 
 
 def _as_file(text: str) -> int:

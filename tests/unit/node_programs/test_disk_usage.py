@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from deepopsctl.node_programs._shared import command
 from deepopsctl.node_programs.disk_usage import cli, sources, texts
 from deepopsctl.node_programs.disk_usage.apart import ask_all
 from deepopsctl.node_programs.disk_usage.rows import Amount, ConfigError, FileSystem, Project, Row, Usage, load
@@ -233,7 +234,7 @@ def test_asks_beegfs_by_the_tool_that_is_there(tools: Tools) -> None:
 def test_a_tool_that_is_not_there_is_named(tools: Tools) -> None:
     (row,) = ask(FileSystem("lustre", "/lustre", "lustre"), ALICE)
 
-    assert row.problem == "lfs is not installed here"
+    assert row.problem == "lfs is not installed"
 
 
 def test_a_tool_that_fails_has_the_last_word(tools: Tools) -> None:
@@ -315,7 +316,7 @@ def test_asks_all_and_keeps_their_order() -> None:
 def test_one_that_hangs_is_left_behind_with_the_tools_it_started() -> None:
     def hangs(where: FileSystem) -> list[Row]:
         if where is DEAD:
-            subprocess.run(["sleep", "7777"], check=True)
+            command.run(["sh", "-c", "sleep 7777 & wait"])
         return answered(where)
 
     rows = ask_all([DEAD, HOME], hangs, 5, "alice")

@@ -874,7 +874,7 @@ def test_says_once_that_there_is_no_mailer_and_goes_on(root: Path) -> None:
     first = apply(given, LATER)
     second = apply(given, LATER + DAY)
 
-    assert first.problems == ["no mail was sent: there is no /nonexistent/sendmail here"]
+    assert first.problems == ["no mail was sent: /nonexistent/sendmail is not installed"]
     assert second.deleted == 1
 
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from deepopsctl.monitoring import slurm_metrics
 from deepopsctl.monitoring.resources import MonitoredNode, Needs
-from deepopsctl.node_programs.slurm_metrics import asking, jobs, nodes, statistics
+from deepopsctl.node_programs.slurm_metrics import jobs, nodes, statistics
 from deepopsctl.node_programs.slurm_metrics.asking import AskingError, ask, marked
 from deepopsctl.node_programs.slurm_metrics.exposition import Families
 from deepopsctl.node_programs.slurm_metrics.records import FIELD, RECORD, unmarked
@@ -71,24 +71,17 @@ def until_there(path: Path) -> str:
 
 
 def test_a_command_that_hangs_is_ended_with_what_it_started() -> None:
-    with pytest.raises(AskingError, match=r"^sh: no answer in 0\.2 s$"):
+    with pytest.raises(AskingError, match=r"^sh: no answer within 0\.2 s$"):
         ask(["sh", "-c", "sleep 1000 & echo $!; wait"], 0.2)
 
 
 def test_a_command_that_fails_says_why() -> None:
-    with pytest.raises(AskingError, match=r"^sh: Connection refused$"):
+    with pytest.raises(AskingError, match=r"^sh: first Connection refused$"):
         ask(["sh", "-c", "echo first >&2; echo Connection refused >&2; exit 3"], 20)
-    with pytest.raises(AskingError, match=r"^sh: exit status 3$"):
+    with pytest.raises(AskingError, match=r"^sh: exits 3$"):
         ask(["sh", "-c", "exit 3"], 20)
-    with pytest.raises(AskingError, match=r"^no-such-command: No such file or directory$"):
+    with pytest.raises(AskingError, match=r"^no-such-command is not installed$"):
         ask(["no-such-command"], 20)
-
-
-def test_a_command_that_never_stops_talking_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "OUTPUT_LIMIT", 1 << 20)
-
-    with pytest.raises(AskingError, match=r"printed more than 1 MiB"):
-        ask(["yes"], 60)
 
 
 def test_commands_see_nothing_of_a_sites_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +107,7 @@ def test_it_writes_until_it_is_told_to_stop_and_leaves_nothing(tmp_path: Path) -
     assert process.returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["slurmmetrics.json"]
     # once, not with each look
-    assert errors == "sdiag: No such file or directory; sacctmgr: No such file or directory\n"
+    assert errors == "sdiag is not installed; sacctmgr is not installed\n"
 
 
 def test_systemd_hears_that_it_is_ready_and_alive(tmp_path: Path) -> None:
@@ -138,7 +131,7 @@ def test_one_look_is_printed(tmp_path: Path) -> None:
 
     assert process.returncode == 1
     assert samples(text)["deepops_slurm_up"] == 0
-    assert "error: sdiag: No such file or directory" in errors
+    assert "error: sdiag is not installed" in errors
 
 
 def test_a_broken_configuration_is_refused_by_name(tmp_path: Path) -> None:

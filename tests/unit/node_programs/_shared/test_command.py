@@ -24,11 +24,12 @@ def test_output_and_errors_come_apart() -> None:
     result = run(["sh", "-c", "echo out; echo err >&2; exit 3"], 20)
 
     assert (result.status, result.ok, result.output, result.errors) == (3, False, "out\n", "err\n")
-    assert result.message == "err"
+    assert (result.message, result.failure) == ("err", "sh: err")
 
 
 def test_without_error_text_the_output_is_the_message() -> None:
     assert run(["sh", "-c", "echo out; exit 1"], 20).message == "out"
+    assert run(["sh", "-c", "exit 3"], 20).failure == "sh: exits 3"
 
 
 def test_merged_output_keeps_its_order() -> None:
@@ -41,8 +42,8 @@ def test_a_command_that_is_missing_or_may_not_run_is_reported(tmp_path: Path) ->
     missing = run(["no-such-command"], 20)
     refused = run([str(tmp_path)], 20)
 
-    assert (missing.status, missing.message) == (MISSING, "no-such-command is not installed")
-    assert (refused.status, refused.message) == (MISSING, f"{tmp_path}: Permission denied")
+    assert (missing.status, missing.message, missing.failure) == (MISSING, *["no-such-command is not installed"] * 2)
+    assert (refused.status, refused.message, refused.failure) == (MISSING, *[f"{tmp_path}: Permission denied"] * 2)
 
 
 def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
@@ -52,6 +53,7 @@ def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None
     result = run(["sh", "-c", script], 0.3)
 
     assert (result.status, result.message) == (TIMED_OUT, "no answer within 0.3 s")
+    assert result.failure == "sh: no answer within 0.3 s"
     assert _has_ended(int(numbers.read_text()))
 
 
