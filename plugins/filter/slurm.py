@@ -172,7 +172,7 @@ def slurm_fetched_files(controller, hostvars, node):
 
 
 def _verification(host):
-    result = host.get("slurm_converged_result", {})
+    result = host.get("slurmctld_verify_result", {})
     return {} if result.get("failed") or result.get("skipped") or result.get("unreachable") else result
 
 

@@ -12,6 +12,10 @@ description:
     Running jobs survive each of them. What Slurm can't change under the jobs that are there is refused.
   - Check mode says what would happen, and what would be refused, without failing.
   - When slurmctld does not come back with the new configuration, the old one is put back.
+  - With O(adopt), it replaces a slurm.conf that deepopsctl did not write, and does nothing where there is none. Only
+    slurmctld knows what its lines come to (includes, defaults of its version), so it is asked. Another cluster name,
+    state directory, select or switch plugin would lose all jobs; another count of sockets, cores or threads, or a node
+    that is left out, would end the jobs there. Each of these is refused. The old files are saved next to the new ones.
 options:
   component: {description: Component this step belongs to., type: str, required: true}
   step: {description: Name of the step., type: str, required: true}
@@ -20,7 +24,11 @@ options:
     description: Only refuse what this configuration would be refused for; change nothing.
     type: bool
     default: false
-  not_yet:
+  adopt:
+    description: Only replace a slurm.conf that deepopsctl did not write, under the jobs that run with it.
+    type: bool
+    default: false
+  missing_nodes:
     description: Nodes that come into slurm.conf with this deploy, but are not in this text yet; with O(verify).
     type: list
     elements: str
@@ -33,7 +41,7 @@ options:
     description: Seconds that slurmctld may take to answer after a restart, before the old configuration is put back.
     type: int
     default: 60
-  folder: {description: Where slurm.conf lives., type: path, default: /etc/slurm}
+  directory: {description: Where slurm.conf lives., type: path, default: /etc/slurm}
   slurm_conf: {description: Text of slurm.conf., type: str, required: true}
   gres_conf: {description: Text of gres.conf., type: str, required: true}
   cgroup_conf: {description: Text of cgroup.conf., type: str, required: true}
@@ -76,9 +84,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    adoption as slurm_adoption,
     apply_config as slurm_apply_config,
-    commands as slurm_commands,
-    config_files as slurm_config_files,
     detect as slurm_detect,
     effects as slurm_effects,
     unsafe_changes as slurm_unsafe_changes,
@@ -86,16 +93,33 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.apply_config import UNIT
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
 
+# slurmctld does not start without the optional ones where slurm.conf calls for their plugins
+ALWAYS, OPTIONAL = ("slurm", "gres", "cgroup"), ("job_container", "topology")
 SPEC = {
     **node_record.STEP,
     "verify": {"type": "bool", "default": False},
-    "not_yet": {"type": "list", "elements": "str", "default": []},
+    "adopt": {"type": "bool", "default": False},
+    "missing_nodes": {"type": "list", "elements": "str", "default": []},
     "primary": {"type": "bool", "default": True},
     "start_timeout": {"type": "int", "default": 60},
-    **slurm_config_files.OPTIONS,
+    "directory": {"type": "path", "default": "/etc/slurm"},
+    **{"%s_conf" % name: {"required": True} for name in ALWAYS},
+    **{"%s_conf" % name: {"default": ""} for name in OPTIONAL},
 }
 CONTAINER = "job_container.conf"
+TAKE_OVER = "`deepopsctl takeover` reads what the running cluster has; then deploy again"
 HUNG = "slurmctld stopped answering when it reloaded its configuration, and was restarted"
+
+
+def path_of(params, name):
+    """Where a configuration file lives."""
+    return os.path.join(params["directory"], "%s.conf" % name)
+
+
+def desired_files(params):
+    """{path: text} of the desired files."""
+    names = (*ALWAYS, *(name for name in OPTIONAL if params["%s_conf" % name]))
+    return {path_of(params, name): params["%s_conf" % name] for name in names}
 
 
 def current_texts(files):
@@ -164,18 +188,18 @@ def converge(module, files, effect, keys):
 
 def refusals(module, files, current, changes):
     """Why Slurm would not take this, or not without losing jobs: (message, hint) each."""
-    problem = slurm_commands.syntax_error(files)
+    problem = slurm_apply_config.syntax_error(files)
     if problem:
         hint = "correct slurm_config in inventory/group_vars/all/settings.yml, or the options in cluster.yml"
         return [("slurm.conf is not valid: %s" % problem, hint)]
     if not current[conf_of(files)] or not module.params["primary"]:
         return []
-    return slurm_unsafe_changes.refusals(slurm_unsafe_changes.certain(changes, module.params["not_yet"]))
+    return slurm_unsafe_changes.refusals(slurm_unsafe_changes.certain(changes, module.params["missing_nodes"]))
 
 
 def differences(params, files, current):
     """What slurm.conf changes, and whether job directories change."""
-    conf, container = conf_of(files), slurm_config_files.path_of(params, "job_container")
+    conf, container = conf_of(files), path_of(params, "job_container")
     changes = slurm_effects.changes(current[conf], files[conf]) if current[conf] else []
     if current.get(container) and current[container] != files[container]:
         changes.append(slurm_effects.Change(CONTAINER, "old", "new", Effect.DRAIN_FIRST))
@@ -185,22 +209,50 @@ def differences(params, files, current):
 def remove_obsolete(noted, params):
     """Remove managed files that are obsolete."""
     entries = []
-    unwanted = [name for name in slurm_config_files.WHERE_GIVEN if not params["%s_conf" % name]]
-    for path in [slurm_config_files.path_of(params, name) for name in unwanted]:
+    unwanted = [name for name in OPTIONAL if not params["%s_conf" % name]]
+    for path in [path_of(params, name) for name in unwanted]:
         if (node_files.read(path) or b"").startswith(slurm_detect.OURS):
             node_files.remove(noted, path)
             entries.append(noted.changes[-1])
     return entries
 
 
+def adopt(module, files):
+    """Replace a slurm.conf that deepopsctl did not write, and end the module."""
+    conf = conf_of(files)
+    current = node_files.read(conf)
+    if current is None or current.startswith(slurm_detect.OURS):
+        module.exit_json(changed=False, effect="none", keys=[], changes=[])
+    problems = slurm_adoption.refusals(files[conf]) + list(filter(None, [slurm_apply_config.syntax_error(files)]))
+    if problems:
+        message = "the running jobs would be lost, nothing was changed: %s" % "; ".join(problems)
+        module.fail_json(msg=message, hint=TAKE_OVER)
+    if not module.check_mode:
+        try:
+            slurm_adoption.install(files)
+        except slurm_apply_config.NotAcceptedError as error:
+            module.fail_json(msg=str(error), hint=error.hint)
+    changes = [node_changes.entry("file", path, "write", detail="adopted") for path in files]
+    changes.append(node_changes.entry("unit", UNIT, "restart", detail="adopted"))
+    diff = {
+        "before_header": conf,
+        "after_header": conf,
+        "before": current.decode(errors="replace"),
+        "after": files[conf],
+    }
+    module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=changes, diff=[diff])
+
+
 def main():
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     params = module.params
-    files = slurm_config_files.files_of(params)
+    files = desired_files(params)
+    if params["adopt"]:
+        adopt(module, files)
     current = current_texts(files)
     dry, conf = module.check_mode or params["verify"], current[conf_of(files)]
     if dry and conf and not conf.encode().startswith(slurm_detect.OURS):
-        # a person's, with lines that only slurmctld can add up: slurm_adopt says what becomes of it
+        # a person's, with lines that only slurmctld can add up: the task with `adopt` reports what happens to it
         module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=[], diff=[])
     differing = differences(params, files, current)
     blocked = refusals(module, files, current, differing)

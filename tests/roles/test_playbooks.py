@@ -153,13 +153,13 @@ class TestGate:
         ("groups", "roles"),
         [
             ((), ()),
-            (("slurm_compute",), ("slurmd", "slurmd_converged")),
+            (("slurm_compute",), ("slurmd", "slurmd_verify")),
             (("slurm_login",), ("slurm_login",)),
             (("slurm_dbd",), ("mariadb", "slurmdbd")),
             (("slurm_controller", "slurm_login"), ("slurmctld",)),
             (
                 ("slurm_controller", "slurm_compute", "slurm_dbd"),
-                ("slurmctld", "slurmd", "slurmd_converged", "mariadb", "slurmdbd"),
+                ("slurmctld", "slurmd", "slurmd_verify", "mariadb", "slurmdbd"),
             ),
         ],
     )

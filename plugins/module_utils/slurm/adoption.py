@@ -1,12 +1,19 @@
-"""What a new slurm.conf would cost the jobs of a Slurm that is taken over. Pure functions over text."""
+"""Replace a manually written slurm.conf on a controller with running jobs, if none of them would be lost."""
 
 from __future__ import annotations
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    apply_config as slurm_apply_config,
     detect as slurm_detect,
     parse as slurm_parse,
+    query as slurm_query,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
+
+SUFFIX = ".before-deepopsctl"
+START_TIMEOUT_S = 120
 
 # a change of one of these makes slurmctld forget every job
 KEPT = ("ClusterName", "StateSaveLocation", "SelectType", "SwitchType")
@@ -62,3 +69,37 @@ def lost_jobs(shown, queue, text):
         elif name in busy and wanted[name] != shape(entry):
             sentences.append("%s runs %s, and its cores would be renumbered" % (name, ", ".join(busy[name])))
     return sentences
+
+
+def refusals(text):
+    """Why running jobs would not survive this slurm.conf: the settings of the old one are asked from slurmctld."""
+    worked, shown = slurm_query.run("scontrol", "show", "config")
+    if not worked:
+        return ["slurmctld does not answer: %s" % " ".join(shown.split())]
+    problems = lost_settings(slurmtext.config(shown), text)
+    answered, nodes = slurm_query.run(*slurm_query.SHOW_NODES)
+    listed, queue = slurm_query.run(*slurm_query.SHOW_JOBS)
+    if not (answered and listed):
+        return ["slurmctld does not answer: %s" % " ".join((queue if answered else nodes).split())]
+    try:
+        return problems + lost_jobs(nodes, queue, text)
+    except slurm_parse.UnreadableError as error:
+        return [*problems, str(error)]
+
+
+def install(files):
+    """Write the files and restart slurmctld. Raises NotAcceptedError with the old files back in force."""
+    old = {path: node_files.read(path) for path in files}
+    for path, content in old.items():
+        if content is not None:
+            node_files.write(path + SUFFIX, content, (0, 0), 0o644, [])
+    # recorded on disk: if this is interrupted, the next deploy restarts slurmctld
+    slurm_apply_config.install(files, Effect.RESTART_SLURMCTLD)
+    error = slurm_apply_config.apply(Effect.RESTART_SLURMCTLD, True, START_TIMEOUT_S).error
+    hint = slurm_apply_config.roll_back(old, Effect.RESTART_SLURMCTLD, START_TIMEOUT_S) if error else ""
+    slurm_apply_config.clear_pending()
+    if error:
+        raise slurm_apply_config.NotAcceptedError(
+            "Slurm did not accept the new configuration: %s" % error,
+            "%s; see `journalctl -u slurmctld` on the controller" % hint,
+        )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from collections import namedtuple
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command as node_command,
     files as node_files,
     record as node_record,
     services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
 
 UNIT = "slurmctld.service"
@@ -30,12 +32,27 @@ class NotAcceptedError(Exception):
         self.hint = hint
 
 
+def syntax_error(files):
+    """The error text of Slurm's own parser for slurm.conf and the files next to it; '' when valid, or without it."""
+    directory = tempfile.mkdtemp(prefix="deepopsctl-slurm-")
+    try:
+        for path, content in files.items():
+            with open(os.path.join(directory, os.path.basename(path)), "w") as stream:
+                stream.write(content)
+        # parses the whole file, needs no daemon and touches none
+        env = node_command.environment(SLURM_CONF=os.path.join(directory, "slurm.conf"))
+        result = node_command.run_merged(["scontrol", "show", "hostnames", "x"], 60, env=env)
+        return result.message.replace(directory, "(new)") if result.status not in (0, node_command.MISSING) else ""
+    finally:
+        shutil.rmtree(directory)
+
+
 def controller_answers(seconds):
     """True once this host's slurmctld answers as primary or backup."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        status, output = slurm_commands.run(["scontrol", "ping"], 20)
-        if status == 0 and " UP" in output.upper():
+        ping = node_command.run_merged(["scontrol", "ping"], 20)
+        if ping.ok and " UP" in ping.output.upper():
             return True
         if node_services.show([UNIT])[UNIT].get("ActiveState") == "failed":
             return False
@@ -58,19 +75,19 @@ def reconfigure(start_timeout):
     A slurmctld 24.11 was seen to hang in this, right after its start, with "Socket timed out on send/recv operation";
     the release notes of Slurm 25.11.7 name a deadlock of shutdown and reconfigure with its accounting.
     """
-    status, output = slurm_commands.run(["scontrol", "reconfigure"], 120)
-    if not status:
+    result = node_command.run_merged(["scontrol", "reconfigure"], 120)
+    if result.ok:
         return "", False
-    return output, not controller_answers(start_timeout)
+    return result.message, not controller_answers(start_timeout)
 
 
 def restart(start_timeout):
     """Restart slurmctld with the files on disk; returns why it does not answer."""
-    slurm_commands.run(["systemctl", "reset-failed", UNIT], 60)
+    node_command.run_merged(["systemctl", "reset-failed", UNIT], 60)
     # one that hangs is killed by systemd after TimeoutStopSec, 90 s unless the site says otherwise
-    status, output = slurm_commands.run(["systemctl", "restart", UNIT], 180)
-    if status or not controller_answers(start_timeout):
-        return "slurmctld does not answer: %s\n%s" % (output, node_services.journal_tail(UNIT))
+    result = node_command.run_merged(["systemctl", "restart", UNIT], 180)
+    if not result.ok or not controller_answers(start_timeout):
+        return "slurmctld does not answer: %s\n%s" % (result.message, node_services.journal_tail(UNIT))
     return ""
 
 
@@ -145,6 +162,13 @@ def clear_pending():
     node_record.clear_pending(RECONFIGURE)
 
 
+def systemctl(words, limit_s):
+    """Change slurmctld's unit, without a search for its SysV script."""
+    node_command.run_merged(
+        ["systemctl", *words, "--quiet", UNIT], limit_s, env=node_command.environment(**node_services.ENVIRONMENT)
+    )
+
+
 def stand_by(files, dry):
     """Keep the files ready on a controller that does not serve; returns what slurmctld needs."""
     facts = node_services.show([UNIT])[UNIT]
@@ -152,8 +176,7 @@ def stand_by(files, dry):
     if not dry:
         install(files, Effect.NONE)
         if serves:
-            away = ["systemctl", "disable", "--now", "--quiet", UNIT]
-            slurm_commands.run(away, 120, environment=node_services.ENVIRONMENT)
+            systemctl(["disable", "--now"], 120)
     return ["stop"] if serves else []
 
 
@@ -161,7 +184,7 @@ def serve(files, effect, keys, first, start_timeout):
     """Install and apply; returns what was Applied. Raises NotAcceptedError with the old files back in force."""
     old = {path: node_files.read(path) for path in files}
     if not node_services.is_enabled(node_services.show([UNIT])[UNIT]):
-        slurm_commands.run(["systemctl", "enable", "--quiet", UNIT], 60, environment=node_services.ENVIRONMENT)
+        systemctl(["enable"], 60)
     install(files, effect)
     applied = apply(effect, first, start_timeout)
     if applied.error:

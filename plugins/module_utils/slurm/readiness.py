@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import namedtuple
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    commands as slurm_commands,
-    parse as slurm_parse,
-)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import parse as slurm_parse
 
 # longer than a busy slurmctld takes, shorter than anybody waits for one that hangs
 ANSWER_S = 15
@@ -17,6 +16,19 @@ UNHEARD = re.compile(r"RESPON|\*")
 REBOOTED = "Node unexpectedly rebooted"
 # what munge says of a credential that another clock made
 CLOCK = re.compile(r"Expired|Rewound")
+
+
+# of a daemon that is ready: what was done for it, states of nodes, its version, a munge credential, warnings
+Ready = namedtuple("Ready", ["changes", "states", "version", "credential", "warnings"])
+
+
+class NotReadyError(Exception):
+    """A daemon does not run what was deployed; `changes` is what was tried."""
+
+    def __init__(self, message, hint, changes):
+        super().__init__(message)
+        self.hint = hint
+        self.changes = changes
 
 
 class NodeState:
@@ -58,9 +70,10 @@ def _only_down(state):
     return state.split("+")[0] == "DOWN" and "INVAL" not in state and not UNHEARD.search(state)
 
 
-def run(argv, text=None, seconds=ANSWER_S):
+def run(argv, text="", seconds=ANSWER_S):
     """(exit status, combined output) of one of Slurm's or munge's commands."""
-    return slurm_commands.run(argv, seconds, text)
+    result = node_command.run_merged(argv, seconds, text)
+    return result.status, result.message
 
 
 def parse_nodes(output):
@@ -78,7 +91,7 @@ def out_of_service(names):
     status, output = run(["scontrol", "--oneliner", "show", "node"])
     if status:
         # not installed yet is no trouble
-        return "" if status == slurm_commands.MISSING else "slurmctld does not answer: %s" % last_line(output), {}
+        return "" if status == node_command.MISSING else "slurmctld does not answer: %s" % last_line(output), {}
     nodes = parse_nodes(output)
     return "", {name: nodes[name] for name in names if name in nodes and nodes[name].bad}
 

@@ -21,14 +21,14 @@ def refusals(changes, ask=slurm_query.run):
     return problems
 
 
-def certain(changes, not_yet):
+def certain(changes, missing_nodes):
     """Without those that may only seem so, because nodes are still missing in the new text."""
-    if not not_yet:
+    if not missing_nodes:
         return changes
     seeming = [change for change in changes if change.action == "remove" and change.names]
     result = [change for change in changes if change not in seeming]
     for change in seeming:
-        names = tuple(name for name in change.names if name not in not_yet)
+        names = tuple(name for name in change.names if name not in missing_nodes)
         if change.key.startswith("NodeName=") and names:
             result.append(change._replace(key="NodeName=%s" % fold(list(names)), names=names))
     return result

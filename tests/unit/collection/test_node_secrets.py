@@ -30,7 +30,7 @@ PUBLIC = {
     ("slurm_takeover_info", "secrets"),
 }
 # made as nobody, for root alone, for some minutes: nothing accepts it but munge itself
-RETURNED = {("slurm_converged", "credential"), ("munge_key", "credential")}
+RETURNED = {("slurm_verify", "credential"), ("munge_key", "credential")}
 
 
 def set_aside(path: Path) -> None:

@@ -27,16 +27,18 @@ def filters() -> Any:
 def test_files_are_expected_only_where_the_controller_was_proven(filters: Any) -> None:
     nodes = {"gpu01": TEXTS}
 
-    proven = filters.slurm_fetched_files("ctl1", {"ctl1": {**GATED, "slurm_converged_result": PROOF}, **nodes}, "gpu01")
+    proven = filters.slurm_fetched_files(
+        "ctl1", {"ctl1": {**GATED, "slurmctld_verify_result": PROOF}, **nodes}, "gpu01"
+    )
     assert sorted(proven) == ["cgroup.conf", "slurm.conf"]
     assert all(len(digest) == 64 for digest in proven.values())
     assert filters.slurm_fetched_files("ctl1", {"ctl1": {}, **nodes}, "gpu01") == {}
 
 
 def test_nodes_are_not_asked_to_agree_with_a_controller_that_failed(filters: Any) -> None:
-    assert filters.slurm_is_reachable("ctl1", {"ctl1": {**GATED, "slurm_converged_result": PROOF}})
+    assert filters.slurm_is_reachable("ctl1", {"ctl1": {**GATED, "slurmctld_verify_result": PROOF}})
     assert not filters.slurm_is_reachable("ctl1", {"ctl1": GATED})
-    assert not filters.slurm_is_reachable("ctl1", {"ctl1": {**GATED, "slurm_converged_result": {"failed": True}}})
+    assert not filters.slurm_is_reachable("ctl1", {"ctl1": {**GATED, "slurmctld_verify_result": {"failed": True}}})
     # a run with --limit, without the controller
     assert filters.slurm_is_reachable("ctl1", {"ctl1": {}})
 

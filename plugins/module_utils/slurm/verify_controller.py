@@ -1,49 +1,12 @@
-#!/usr/bin/python
-"""Wait until Slurm's controller and accounting run what was deployed, and the nodes nobody touched are registered."""
+"""Whether slurmctld and slurmdbd run what was deployed, and the nodes that nobody touched are registered."""
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: slurm_converged
-short_description: Wait until slurmctld and slurmdbd run what was deployed
-description:
-  - The deploy is over when the daemons run what was asked, not when the last file is written. This is the
-    controller's part, M(deepopsctl.cluster.slurmd_converged) is the nodes'.
-  - Compares the configuration that slurmctld runs with the one on disk, the versions that run with the installed
-    ones, asks slurmdbd whether the cluster is registered, and slurmctld for the nodes that the deploy left alone.
-  - Nodes that somebody drained or set down stay so. Those that Slurm itself set down because they restarted
-    unannounced serve again, when they are registered.
-options:
-  cluster: {description: ClusterName; empty asks slurmdbd nothing., type: str, default: ""}
-  nodes: {description: Nodes that must be registered., type: list, elements: str, default: []}
-  timeout: {description: Seconds to wait., type: int, default: 60}
-  component: {description: Component of the record below., type: str, default: slurm}
-  step:
-    description: Step whose record is forgotten when this fails, so that the next deploy looks again.
-    type: str
-    default: slurm_config
-author: deepopsctl
-"""
-
-EXAMPLES = r"""
-- name: Wait until slurmctld runs what was deployed
-  deepopsctl.cluster.slurm_converged: {cluster: hpc, nodes: [gpu01, gpu02]}
-"""
-
-RETURN = r"""
-states: {description: State of each node as slurmctld has it., type: dict, returned: always}
-version: {description: Version of the slurmctld that runs., type: str, returned: always}
-credential: {description: A munge credential for the nodes to try., type: str, returned: always}
-changes: {description: What was done., type: list, elements: dict, returned: always}
-"""
-
 import time
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
-    record as node_record,
     services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import readiness as slurm_readiness
@@ -65,7 +28,7 @@ class Observation:
 
 
 def observe(wanted, cluster):
-    """One look; the later questions make no sense while slurmctld does not answer."""
+    """One query; the later questions make no sense while slurmctld does not answer."""
     observation = Observation()
     status, output = slurm_readiness.run(["scontrol", "show", "config"])
     if status:
@@ -127,21 +90,10 @@ def return_to_service(names):
     return [{"kind": "node", "name": name, "action": "resume", "detail": slurm_readiness.REBOOTED} for name in names]
 
 
-def main():
-    module = AnsibleModule(
-        argument_spec={
-            "cluster": {"default": ""},
-            "nodes": {"type": "list", "elements": "str", "default": []},
-            "timeout": {"type": "int", "default": 60},
-            "component": {"default": "slurm"},
-            "step": {"default": "slurm_config"},
-        },
-        supports_check_mode=True,
-    )
-    if module.check_mode:
-        module.exit_json(changed=False, states={}, version="", credential="", changes=[])
-    wanted, cluster = module.params["nodes"], module.params["cluster"]
-    deadline = time.monotonic() + module.params["timeout"]
+def verify(params):
+    """Wait until the controller's daemons are ready; returns Ready. Raises NotReadyError."""
+    wanted, cluster = params["nodes"], params["cluster"]
+    deadline = time.monotonic() + params["timeout"]
     changes = []
     while True:
         observation = observe(wanted, cluster)
@@ -151,16 +103,11 @@ def main():
         if not observation.problems:
             break
         if time.monotonic() > deadline:
-            fail(module, observation, changes)
+            raise not_ready(params, observation, changes)
         time.sleep(0.5)
-    module.exit_json(
-        changed=bool(changes),
-        actions=["%s %s: %s" % (change["action"], change["name"], change["detail"]) for change in changes],
-        states={name: observation.nodes[name].state for name in wanted},
-        version=observation.version,
-        credential=slurm_readiness.credential(),
-        changes=changes,
-        deepops_warnings=warnings(wanted, observation),
+    states = {name: observation.nodes[name].state for name in wanted}
+    return slurm_readiness.Ready(
+        changes, states, observation.version, slurm_readiness.credential(), warnings(wanted, observation)
     )
 
 
@@ -186,27 +133,16 @@ def hanging(problems):
     return [unit.partition(".")[0] for unit in silent if facts[unit].get("ActiveState") == "active"]
 
 
-def fail(module, observation, changes):
-    node_record.save(module.params["component"], module.params["step"], "", {})
-    nodes = [
-        name for name in module.params["nodes"] if any(text.startswith(name + ":") for text in observation.problems)
-    ]
+def not_ready(params, observation, changes):
+    """The error that names what is wrong, and where to look."""
+    nodes = [name for name in params["nodes"] if any(text.startswith(name + ":") for text in observation.problems)]
     where = "`journalctl -u slurmd` on %s" % ", ".join(nodes[:5]) if nodes else "`journalctl -u slurmctld -u slurmdbd`"
-    stale = any("still runs" in problem for problem in observation.problems)
-    hint = "restart what still runs the old program with systemctl (jobs go on), then deploy again" if stale else ""
+    hint = "see %s; the next deploy checks it again" % where
+    if any("still runs" in problem for problem in observation.problems):
+        hint = "restart what still runs the old program with systemctl (jobs go on), then deploy again"
     hung = hanging(observation.problems)
     if hung:
-        restart = "it runs and says nothing: `systemctl restart %s` there (jobs go on), then deploy again" % " ".join(
-            hung
-        )
-        hint = "%s; see %s" % (restart, where)
-    module.fail_json(
-        msg="after %d s: %s" % (module.params["timeout"], "; ".join(observation.problems)),
-        hint=hint or "see %s; the next deploy checks it again" % where,
-        changed=bool(changes),
-        changes=changes,
-    )
-
-
-if __name__ == "__main__":
-    main()
+        restart = "`systemctl restart %s` there (jobs go on)" % " ".join(hung)
+        hint = "it runs and says nothing: %s, then deploy again; see %s" % (restart, where)
+    message = "after %d s: %s" % (params["timeout"], "; ".join(observation.problems))
+    return slurm_readiness.NotReadyError(message, hint, changes)

@@ -1,55 +1,12 @@
-#!/usr/bin/python
-"""Wait until this node's slurmd runs what was deployed, and slurmctld has it."""
+"""Whether this node's slurmd runs what was deployed, and slurmctld has registered the node."""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
-module: slurmd_converged
-short_description: Wait until slurmd runs what was deployed
-description:
-  - Asks the node itself. Does slurmd answer, in the version that is installed, with the configuration files that were
-    rendered in this deploy, and has slurmctld registered the node? Are the GPUs that the driver finds those of
-    cluster.yml, and those that slurmd has registered? If they are not, the node is not returned to service.
-  - A slurmd that missed the new configuration, hangs, or that slurmctld does not hear is restarted once (jobs go on).
-    What that does not fix is reported, and the next deploy checks the node again, for nothing is recorded.
-options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
-  node: {description: The node's name in Slurm., type: str, required: true}
-  controller: {description: Name of the controller for messages., type: str, required: true}
-  version: {description: Version of the slurmctld that runs., type: str, default: ""}
-  credential: {description: A munge credential of the controller's., type: str, default: ""}
-  files: {description: "sha256 of each file that slurmd must have fetched.", type: dict, default: {}}
-  folder: {description: Where slurmd stores them., type: path, default: /run/slurm/conf}
-  gpus: {description: "The node's GPUs as cluster.yml has them (filter nvidia_expected).", type: dict, default: {}}
-  timeout: {description: Seconds to wait., type: int, default: 60}
-author: deepopsctl
-"""
-
-EXAMPLES = r"""
-- name: Wait until slurmd runs what was deployed
-  deepopsctl.cluster.slurmd_converged:
-    component: slurm
-    step: converged
-    node: gpu01
-    controller: ctl1
-    files: {slurm.conf: "{{ slurm_conf_text | hash('sha256') }}"}
-"""
-
-RETURN = r"""
-state: {description: State of the node as slurmctld has it., type: str, returned: success}
-version: {description: Version of the slurmd that runs., type: str, returned: success}
-changes: {description: What was done., type: list, elements: dict, returned: always}
-"""
 
 import os
 import time
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    errors as node_errors,
     packages_apt as node_packages,
     record as node_record,
     services as node_services,
@@ -80,11 +37,11 @@ class Observation:
             self.hint = self.hint or hint
 
 
-def observe(wanted, gpus):
+def observe(wanted, node, gpus):
     observation = Observation()
     if check_daemon(observation, wanted):
         check_files(observation, wanted)
-    check_registration(observation, wanted, gpus)
+    check_registration(observation, wanted, node, gpus)
     return observation
 
 
@@ -120,7 +77,7 @@ def no_answer_reason(output):
 def check_files(observation, wanted):
     """Is the configuration that slurmd fetched the one of this deploy?"""
     for name, digest in sorted(wanted["files"].items()):
-        path = os.path.join(wanted["folder"], name)
+        path = os.path.join(wanted["directory"], name)
         facts = node_record.file_facts(path)
         if facts is None:
             observation.add_problem("slurmd has fetched no %s" % name, repairable=True)
@@ -129,10 +86,10 @@ def check_files(observation, wanted):
             observation.add_problem("slurmd still has the %s of %s" % (name, since), repairable=True)
 
 
-def check_registration(observation, wanted, gpus):
+def check_registration(observation, wanted, node, gpus):
     """Does slurmctld know this node as one that serves, with the GPUs that are there? If not, does munge say why?"""
-    status, output = slurm_readiness.run(["scontrol", "--oneliner", "show", "node", wanted["node"]])
-    observation.state = slurm_readiness.parse_nodes(output).get(wanted["node"], observation.state)
+    status, output = slurm_readiness.run(["scontrol", "--oneliner", "show", "node", node])
+    observation.state = slurm_readiness.parse_nodes(output).get(node, observation.state)
     # only a slurmd that runs what it should has a say about GPUs
     differs = gpus.sentence(output) if status == 0 and not observation.problems else ""
     observation.add_problem(differs, hint=nvidia_gpu_check.HINT)
@@ -192,45 +149,22 @@ class Repair:
             self.note("node", self.node, "resume", slurm_readiness.REBOOTED)
 
 
-def main():
-    module = AnsibleModule(
-        argument_spec={
-            **node_record.STEP,
-            "node": {"required": True},
-            "controller": {"required": True},
-            "version": {"default": ""},
-            "credential": {"default": "", "no_log": True},
-            "files": {"type": "dict", "default": {}},
-            "folder": {"type": "path", "default": "/run/slurm/conf"},
-            "gpus": {"type": "dict", "default": {}},
-            "timeout": {"type": "int", "default": 60},
-        },
-        supports_check_mode=True,
-    )
-    wanted = module.params
-    if module.check_mode:
-        module.exit_json(changed=False, changes=[])
-    started = time.monotonic()
-    repair = Repair(wanted["node"], started + wanted["timeout"] / 3.0)
-    gpus = nvidia_gpu_check.Comparison(wanted["gpus"], wanted["node"])
+def verify(params):
+    """Wait until this node's slurmd is ready, and record that; returns Ready. Raises NotReadyError."""
+    started, (node,) = time.monotonic(), params["nodes"]
+    repair = Repair(node, started + params["timeout"] / 3.0)
+    gpus = nvidia_gpu_check.Comparison(params["gpus"], node)
     while True:
-        observation = observe(wanted, gpus)
+        observation = observe(params, node, gpus)
         repair.attempt(observation)
         if not observation.problems and not observation.state.bad:
             break
-        if observation.lasting or time.monotonic() - started > wanted["timeout"]:
-            fail(module, observation, repair)
+        if observation.lasting or time.monotonic() - started > params["timeout"]:
+            raise not_ready(params, observation, repair)
         time.sleep(0.5)
-    with node_errors.fail_on_error(module.fail_json):
-        record(wanted)
-    module.exit_json(
-        changed=bool(repair.changes),
-        changes=repair.changes,
-        actions=["%s %s: %s" % (change["action"], change["name"], change["detail"]) for change in repair.changes],
-        state=observation.state.state,
-        version=observation.version,
-        deepops_warnings=repair_warnings(repair) + warnings(wanted, observation) + gpus.warnings(),
-    )
+    record(params)
+    texts = repair_warnings(repair) + warnings(params, observation) + gpus.warnings()
+    return slurm_readiness.Ready(repair.changes, {node: observation.state.state}, observation.version, "", texts)
 
 
 def repair_warnings(repair):
@@ -259,17 +193,12 @@ def record(wanted):
     node_record.save(wanted["component"], wanted["step"], digest, items)
 
 
-def fail(module, observation, repair):
-    node_record.save(module.params["component"], module.params["step"], "", {})
+def not_ready(params, observation, repair):
+    """The error that names what is wrong, and where to look."""
     tried = ["a restart of slurmd did not help"] if repair.done("restart") else [repair.refused]
     sentences = (observation.problems or [observation.state.sentence()]) + [text for text in tried if text]
-    module.fail_json(
-        msg=("" if observation.lasting else "after %d s: " % module.params["timeout"]) + "; ".join(sentences),
-        hint=observation.hint or "see `journalctl -u slurmd` there; the next deploy checks the node again",
-        changed=bool(repair.changes),
-        changes=repair.changes,
+    return slurm_readiness.NotReadyError(
+        ("" if observation.lasting else "after %d s: " % params["timeout"]) + "; ".join(sentences),
+        observation.hint or "see `journalctl -u slurmd` there; the next deploy checks the node again",
+        repair.changes,
     )
-
-
-if __name__ == "__main__":
-    main()
