@@ -11,11 +11,12 @@ description:
     the package lists of this source alone; a signature of another key is an error.
   - Where another file of the node names the same repository, that file stays, and the managed one is removed.
   - With I(distro), Debian's own C(contrib) and C(non-free) in place of a repository, from the node's own mirrors.
+  - Without I(path), only the key is fetched and checked.
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
+  component: {description: Component this step belongs to; with I(path)., type: str}
+  step: {description: Name of the step; with I(path)., type: str}
   digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
-  path: {description: The source file., type: path, required: true}
+  path: {description: The source file., type: path}
   uri: {description: "Address; C({arch}) is the machine's architecture. Empty wants none.", type: str, default: ""}
   suite: {description: "What of it is taken; C(/) is a repository without suites.", type: str, default: /}
   sections: {description: Parts of the suite., type: list, elements: str, default: []}
@@ -86,20 +87,10 @@ class Source:
         return bool(node_files.ensure(self.noted, path, (node_files.HEADER + text).encode("utf-8")))
 
 
-def restore(before):
-    """Files as they were."""
-    for path, content in before.items():
-        if content is not None:
-            node_files.write(path, content, node_files.owner_ids("root", "root"), node_apt_repository.MODE, [])
-        elif os.path.exists(path):
-            os.unlink(path)
-
-
 def of_the_distribution(path):
     """Stanzas for what the node's own sources of Debian lack; None where they lack nothing."""
     stanzas = [
-        "Types: deb\nURIs: %s\nSuites: %s\nComponents: %s\n%s"
-        % (uri, suite, " ".join(missing), "Signed-By: %s\n" % key if key else "")
+        node_apt_repository.stanza(uri, suite, " ".join(missing), key)
         for uri, suite, key, missing in nvidia_facts.debian_sources("/etc/apt", path)
     ]
     return "\n".join(stanzas) or None
@@ -113,9 +104,7 @@ def converge(source):
     written = False
     if source.uri and not elsewhere:
         written = source.ensure_key()
-        text = "Types: deb\nURIs: %s\nSuites: %s\n" % (source.uri, wanted["suite"])
-        text += "Components: %s\n" % " ".join(wanted["sections"]) if wanted["sections"] else ""
-        text += "Signed-By: %s\n" % wanted["keyring"]
+        text = node_apt_repository.stanza(source.uri, wanted["suite"], " ".join(wanted["sections"]), wanted["keyring"])
     else:
         text = of_the_distribution(path) if wanted["distro"] else None
     before = {name: node_files.read(name) for name in (path, pins) if name}
@@ -123,12 +112,7 @@ def converge(source):
         source.ensure(pins, wanted["pins"] if text and source.uri else None)
     written = source.ensure(path, text) or written
     if text and not source.noted.dry and (written or not node_apt_repository.has_lists(path)):
-        try:
-            node_apt_repository.refresh(path, wanted["lock_wait"])
-        except node_apt_repository.SourceError:
-            # with a source that can't be used, apt would refuse all other work as well
-            restore(before)
-            raise
+        node_apt_repository.refresh(path, wanted["lock_wait"], before)
     if not source.noted.dry:
         paths = [path] + ([pins] if pins else []) + ([wanted["keyring"]] if text and source.uri else [])
         paths += [elsewhere] if elsewhere else []
@@ -139,8 +123,10 @@ def converge(source):
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
-            "path": {"type": "path", "required": True},
+            "component": {},
+            "step": {},
+            "digest": {"default": ""},
+            "path": {"type": "path"},
             "uri": {"default": ""},
             "suite": {"default": "/"},
             "sections": {"type": "list", "elements": "str", "default": []},
@@ -154,14 +140,18 @@ def main():
             "hint": {"default": ""},
             "lock_wait": {"type": "int", "default": 300},
         },
+        required_by={"path": ("component", "step")},
+        required_one_of=[("path", "keyring")],
         supports_check_mode=True,
     )
-    source = Source(module)
+    source, path = Source(module), module.params["path"]
     with node_errors.fail_on_error(module.fail_json):
         try:
-            elsewhere = converge(source)
+            elsewhere = converge(source) if path else ""
+            if not path:
+                source.ensure_key()
         except node_apt_repository.SourceError as error:
-            steps = [] if module.check_mode else [(source.wanted["component"], source.wanted["step"])]
+            steps = [(source.wanted["component"], source.wanted["step"])] if path and not module.check_mode else []
             node_apt_repository.leave_out(module, error, *steps)
     noted = source.noted
     module.exit_json(**noted.result(elsewhere=elsewhere))

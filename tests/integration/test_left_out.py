@@ -34,10 +34,15 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         "nvidia_container_repository_url": NOWHERE,
         "nvidia_container_catalogue": {"version": "1", "packages": ["none"], "fingerprint": "0" * 40},
     }
-    key = {"path": str(directory / "key.asc"), "url": f"{NOWHERE}/key.asc", "fingerprint": "0" * 40}
+    key = {
+        "keyring": str(directory / "key.asc"),
+        "key": f"{NOWHERE}/key.asc",
+        "fingerprint": "0" * 40,
+        "hint": "a mirror",
+    }
     wheels = {"component": "none", "step": "none", "path": str(directory / "wheels"), "libraries": {"none": LIBRARY}}
     tasks = [
-        {"name": "A key", "deepopsctl.cluster.nvidia_keyring": key},
+        {"name": "A key", "deepopsctl.cluster.apt_source": key},
         {"name": "Wheels", "deepopsctl.cluster.python_wheels": wheels, "check_mode": False},
         {"name": "What comes after", "ansible.builtin.debug": {"msg": "goes on"}},
     ]
@@ -54,7 +59,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
             f"{NOWHERE}/gpgkey",
             "nvidia_container_toolkit: false",
         ),
-        ("A key", f"{NOWHERE}/key.asc", "nvidia_driver_repository_url"),
+        ("A key", f"{NOWHERE}/key.asc", "a mirror"),
         ("Wheels", "none 1.0", "a package index"),
     ],
 )
@@ -71,7 +76,7 @@ def test_nothing_more_of_its_role_is_done_and_all_the_rest_is(played: Played) ->
     tasks = [result.task for result in played.results if result.status == "ok"]
 
     assert "What comes after" in tasks
-    assert "Deploy the container toolkit, all of one version" not in tasks
+    assert "Install the container toolkit" not in tasks
     assert played.status == 0, played.output
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from typing import Dict, Iterator, Optional, Tuple
 
-BEGIN = b"-----BEGIN PGP PUBLIC KEY BLOCK-----"
-_SIGNATURE, _KEY, _SUBKEY = 2, 6, 14
+from .._shared import openpgp
+
+_SIGNATURE, _SUBKEY = 2, 14
 # types of signatures that apply to the whole key: over a name, or over the key alone
 _OF_THE_KEY = frozenset((0x10, 0x11, 0x12, 0x13, 0x1F))
 _MADE, _KEY_LASTS, _ISSUER = 2, 9, 16
@@ -20,14 +18,12 @@ def ends(data: bytes) -> Iterator[float]:
     primary: Optional[bytes] = None
     newest: Tuple[int, float] = (0, _NEVER)
     of_subkey = False
-    for tag, body in _packets(_dearmored(data)):
-        if tag in (_KEY, _SUBKEY):
+    for tag, body in openpgp.packets(data):
+        if tag in (openpgp.PUBLIC_KEY, _SUBKEY):
             of_subkey = tag == _SUBKEY
-        if tag == _KEY:
+        if tag == openpgp.PUBLIC_KEY:
             if primary is not None:
                 yield newest[1]
-            if body[:1] != b"\x04":
-                raise ValueError("it has a key of another version than 4")
             primary, newest = body, (0, _NEVER)
         elif tag == _SIGNATURE and primary is not None and not of_subkey:
             newest = max(newest, _validity(body, primary) or newest)
@@ -44,42 +40,11 @@ def _validity(signature: bytes, primary: bytes) -> Optional[Tuple[int, float]]:
     rest = signature[6 + hashed :]
     subpackets = _subpackets(signature[6 : 6 + hashed])
     issuer = {**_subpackets(rest[2 : 2 + int.from_bytes(rest[:2], "big")]), **subpackets}.get(_ISSUER)
-    # what a fingerprint of version 4 is made by
-    own = hashlib.sha1(b"\x99" + len(primary).to_bytes(2, "big") + primary).digest()[-8:]  # noqa: S324 (OpenPGP's)
-    if issuer not in (None, own):
+    if issuer not in (None, bytes.fromhex(openpgp.fingerprint(primary))[-8:]):
         return None
     lasts = int.from_bytes(subpackets.get(_KEY_LASTS, b""), "big")
     end = float(int.from_bytes(primary[1:5], "big") + lasts) if lasts else _NEVER
     return int.from_bytes(subpackets.get(_MADE, b""), "big"), end
-
-
-def _dearmored(data: bytes) -> bytes:
-    if BEGIN not in data:
-        return data
-    block = data[data.index(BEGIN) + len(BEGIN) :].partition(b"-----END")[0].replace(b"\r", b"")
-    # headers end with an empty line; the checksum begins with `=`
-    body = block.partition(b"\n\n")[2]
-    return base64.b64decode(re.sub(rb"\n=[^\n]*\n*$", b"", body.rstrip(b"\n") + b"\n"))
-
-
-def _packets(raw: bytes) -> Iterator[Tuple[int, bytes]]:
-    position = 0
-    while position < len(raw):
-        first = raw[position]
-        if not first & 0x80:
-            raise ValueError("it is no OpenPGP key")
-        if first & 0x40:
-            tag, (start, length) = first & 0x3F, _length(raw, position + 1)
-        else:
-            size = 1 << (first & 0x03)
-            if size == 8:
-                raise ValueError("it has a packet without a length")
-            start = position + 1 + size
-            tag, length = (first >> 2) & 0x0F, int.from_bytes(raw[position + 1 : start], "big")
-        yield tag, raw[start : start + length]
-        position = start + length
-    if position > len(raw):
-        raise ValueError("it is cut off")
 
 
 def _subpackets(area: bytes) -> Dict[int, bytes]:

@@ -99,8 +99,20 @@ def _stanza_addresses(text):
             yield from line.split()
 
 
-def refresh(path, lock_wait):
-    """Fetch the package lists of one source file, and nothing else; raises SourceError where any of it fails."""
+def stanza(uri, suite, components, keyring):
+    """A source as apt reads it."""
+    lines = ["Types: deb", "URIs: %s" % uri, "Suites: %s" % suite]
+    lines += ["Components: %s" % components] if components else []
+    lines += ["Signed-By: %s" % keyring] if keyring else []
+    return "".join("%s\n" % line for line in lines)
+
+
+def refresh(path, lock_wait, before):
+    """Fetch the package lists of one source file, and nothing else.
+
+    Where any of it fails, puts back the files of before, {path: content or None}, and raises SourceError: with a source
+    that can't be used, apt would refuse all other work as well.
+    """
     options = [
         "Dir::Etc::sourcelist=%s" % path,
         "Dir::Etc::sourceparts=-",
@@ -111,6 +123,11 @@ def refresh(path, lock_wait):
     try:
         node_packages.refresh([word for option in options for word in ("-o", option)], lock_wait)
     except node_packages.PackageError as error:
+        for name, content in before.items():
+            if content is not None:
+                node_files.write(name, content, node_files.owner_ids("root", "root"), MODE, [])
+            elif os.path.exists(name):
+                os.unlink(name)
         raise SourceError(str(error), error.hint) from error
 
 

@@ -1,16 +1,21 @@
-"""The fingerprint of an OpenPGP public key, so that a downloaded key can be told from another."""
+"""OpenPGP public keys of version 4 (RFC 4880): their packets and fingerprints.
+
+Read here and not by gpg, which is on few nodes: apt needs only gpgv, or sqv since Debian 13. A plan has to check the
+key of a repository, too, and installs nothing.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
+from typing import Iterator, List, Tuple
 
 PUBLIC_KEY = 6
 BEGIN, END = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
 
 
-def dearmored(data):
+def dearmored(data: bytes) -> bytes:
     """The bytes inside the armour; binary keys as they are. ValueError where the armour is broken."""
     if not data.lstrip().startswith(BEGIN.encode()):
         return data
@@ -26,47 +31,51 @@ def dearmored(data):
         raise ValueError("its armour is broken") from error
 
 
-def fingerprints(data):
-    """Fingerprints of all primary keys in it, in upper case. ValueError where it is no key."""
-    raw, prints, position = dearmored(data), [], 0
+def packets(data: bytes) -> Iterator[Tuple[int, bytes]]:
+    """(tag, body) of each packet. ValueError where it is no key."""
+    raw, position = dearmored(data), 0
     while position < len(raw):
-        tag, start, length = _packet(raw, position)
-        body = raw[start : start + length]
-        if len(body) < length:
-            raise ValueError("it is cut off")
-        if tag == PUBLIC_KEY:
-            if body[:1] != b"\x04":
-                raise ValueError("it has a key of another version than 4")
-            # what a fingerprint of version 4 is made by
-            digest = hashlib.sha1(b"\x99" + length.to_bytes(2, "big") + body)  # noqa: S324 (OpenPGP has no other there)
-            prints.append(digest.hexdigest().upper())
+        try:
+            tag, start, length = _header(raw, position)
+        except IndexError as error:
+            raise ValueError("it is cut off") from error
         position = start + length
-    return prints
+        if position > len(raw):
+            raise ValueError("it is cut off")
+        body = raw[start:position]
+        if tag == PUBLIC_KEY and body[:1] != b"\x04":
+            raise ValueError("it has a key of another version than 4")
+        yield tag, body
 
 
-def _packet(raw, position):
+def fingerprint(key: bytes) -> str:
+    """The fingerprint of a key by the body of its packet, in upper case."""
+    # what OpenPGP makes one of version 4 by
+    digest = hashlib.sha1(b"\x99" + len(key).to_bytes(2, "big") + key)  # noqa: S324 (it has no other there)
+    return digest.hexdigest().upper()
+
+
+def fingerprints(data: bytes) -> List[str]:
+    """Fingerprints of all primary keys. ValueError where it is no key."""
+    return [fingerprint(body) for tag, body in packets(data) if tag == PUBLIC_KEY]
+
+
+def _header(raw: bytes, position: int) -> Tuple[int, int, int]:
     """(tag, start of the body, its length) of the packet there."""
     first = raw[position]
     if not first & 0x80:
         raise ValueError("it is no OpenPGP key")
-    try:
-        if first & 0x40:
-            return (first & 0x3F,) + _new_length(raw, position + 1)
+    if not first & 0x40:
         size = 1 << (first & 0x03)
         if size == 8:
             raise ValueError("it has a packet without a length")
         start = position + 1 + size
         return (first >> 2) & 0x0F, start, int.from_bytes(raw[position + 1 : start], "big")
-    except IndexError as error:
-        raise ValueError("it is cut off") from error
-
-
-def _new_length(raw, position):
-    octet = raw[position]
+    tag, octet = first & 0x3F, raw[position + 1]
     if octet < 192:
-        return position + 1, octet
+        return tag, position + 2, octet
     if octet < 224:
-        return position + 2, ((octet - 192) << 8) + raw[position + 1] + 192
+        return tag, position + 3, ((octet - 192) << 8) + raw[position + 2] + 192
     if octet == 255:
-        return position + 5, int.from_bytes(raw[position + 1 : position + 5], "big")
+        return tag, position + 6, int.from_bytes(raw[position + 2 : position + 6], "big")
     raise ValueError("it has a packet in parts")

@@ -39,7 +39,8 @@ def ensure(noted, name, repository, archives, lock_wait):
     written = False
     if repository:
         written = apt_source.ensure_key(noted, KEYRINGS % name, repository["key"], repository["fingerprint"], _HINT)
-        text = stanza(repository, KEYRINGS % name)
+        address = (repository["url"], repository["suite"], repository["components"])
+        text = apt_source.stanza(*address, KEYRINGS % name)
     elif archives:
         written = ensure_archives(noted, ARCHIVES % name, archives)
         text = "Types: deb\nURIs: file:%s/\nSuites: ./\nTrusted: yes\n" % (ARCHIVES % name)
@@ -53,26 +54,7 @@ def ensure(noted, name, repository, archives, lock_wait):
     if not archives:
         drop_archives(noted, ARCHIVES % name)
     if (repository or archives) and not noted.dry and (written or not apt_source.has_lists(path)):
-        refresh(path, before, lock_wait)
-
-
-def refresh(path, before, lock_wait):
-    """Fetch the package lists; with a source that can't be used, apt would refuse all other work as well."""
-    try:
-        apt_source.refresh(path, lock_wait)
-    except apt_source.SourceError:
-        if before is None:
-            os.unlink(path)
-        else:
-            node_files.write(path, before, node_files.owner_ids("root", "root"), apt_source.MODE, [])
-        raise
-
-
-def stanza(repository, keyring):
-    """A source as apt reads it."""
-    parts = ["Types: deb", "URIs: %s" % repository["url"], "Suites: %s" % repository["suite"]]
-    parts += ["Components: %s" % repository["components"]] if repository["components"] else []
-    return "\n".join(parts + ["Signed-By: %s" % keyring]) + "\n"
+        apt_source.refresh(path, lock_wait, {path: before})
 
 
 def drop_archives(noted, directory):

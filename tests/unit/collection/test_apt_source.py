@@ -89,6 +89,32 @@ class TestKey:
         assert caught.value.hint == "use a mirror"
 
 
+def test_a_repository_with_parts_names_them_and_a_flat_one_does_not() -> None:
+    assert apt_source.stanza("https://a/", "/", "", "/k") == "Types: deb\nURIs: https://a/\nSuites: /\nSigned-By: /k\n"
+    assert "Suites: trixie\nComponents: non-free\n" in apt_source.stanza("https://a/", "trixie", "non-free", "/k")
+
+
+def test_files_are_as_before_when_the_package_lists_of_a_source_cannot_be_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, pins, lists = tmp_path / "a.sources", tmp_path / "pins", []
+    source.write_text("new", encoding="utf-8")
+    pins.write_text("new", encoding="utf-8")
+
+    def refuse(options: list[str], _lock_wait: int) -> None:
+        lists.extend(options)
+        raise node_packages.PackageError("E: not signed", "another key")
+
+    monkeypatch.setattr(node_packages, "refresh", refuse)
+
+    with pytest.raises(apt_source.SourceError, match="E: not signed"):
+        apt_source.refresh(str(source), 1, {str(source): b"old", str(pins): None})
+
+    assert source.read_text(encoding="utf-8") == "old"
+    assert not pins.exists()
+    assert f"Dir::Etc::sourcelist={source}" in lists
+
+
 NOTHING: dict[str, list[str]] = {kind: [] for kind in node_owned.TYPES}
 
 

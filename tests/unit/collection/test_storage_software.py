@@ -81,14 +81,6 @@ class TestSources:
     def noted(self) -> Any:
         return node_changes.Noted(dry=False)
 
-    def test_a_repository_with_parts_names_them_and_a_flat_one_does_not(self) -> None:
-        flat = {"url": "https://a/", "suite": "/", "components": ""}
-
-        assert "Suites: /\nSigned-By: /k" in sources.stanza(flat, "/k")
-        assert "Suites: trixie\nComponents: non-free\n" in sources.stanza(
-            dict(flat, suite="trixie", components="non-free"), "/k"
-        )
-
     def test_a_package_of_another_hash_is_refused_and_nothing_of_it_stays(self, tmp_path: Path) -> None:
         archive = tmp_path / "a_1_amd64.deb"
         archive.write_bytes(b"not what was promised")
