@@ -1,4 +1,7 @@
-"""An Ansible inventory in INI form: hosts, groups, children and variables, as Ansible's own plugin reads it."""
+"""An Ansible inventory in INI form: hosts, groups, children and variables, as Ansible's own plugin reads it.
+
+Not by that plugin: it stops at the first error, knows no line of a host or variable, and expands ranges of any length.
+"""
 
 from __future__ import annotations
 

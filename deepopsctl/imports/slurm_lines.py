@@ -1,6 +1,7 @@
 """slurm.conf and gres.conf as lines of KEY=VALUE pairs, the way Slurm's own parser reads them.
 
 Continued lines, comments, Include and keys in any case, after slurm.conf(5); values keep their spelling, quotes go.
+Not by slurmutils: it reads none of our 30 samples (keys and spellings that it does not know, continued lines).
 """
 
 from __future__ import annotations
