@@ -1,7 +1,8 @@
 """Loads once what every worker of Ansible would load for itself: one is forked for each host-task.
 
-It is more than half of what Ansible costs on the control machine. Nothing depends on it: what another release of
-Ansible has moved is loaded where it is needed, as ever.
+It is more than half of what Ansible costs on the control machine. Nothing depends on it: without it every worker loads
+for itself. Parsing module utilities once replaces a private function of ansible-core, so that is done only with the
+releases that it was tested with.
 """
 
 from __future__ import annotations
@@ -15,13 +16,25 @@ from typing import Any
 from ansible.executor import module_common
 from ansible.plugins import loader
 from ansible.plugins.callback import CallbackBase
+from ansible.release import __version__ as ansible_version
+from ansible.utils.display import Display
 
 DOCUMENTATION = """
 name: warm_up
 type: aggregate
 short_description: Plugins and module utilities, loaded once a run
-description: Prints nothing and hears of no result. It works before the first worker is forked.
+description: Prints nothing and reads no results. It works before the first worker is forked.
+options:
+  enabled:
+    description: Whether anything is loaded in advance.
+    type: bool
+    default: true
+    env: [{name: DEEPOPSCTL_WARM_UP}]
+    ini: [{section: callback_warm_up, key: enabled}]
 """
+
+# releases of ansible-core whose module_common was tested with this; 2.21 has another ModuleDepFinder
+TESTED = ("2.19",)
 
 ACTIONS = ("normal", "validate_argument_spec", "assert", "group_by", "set_fact")
 COLLECTION = "deepopsctl.cluster"
@@ -40,14 +53,28 @@ class CallbackModule(CallbackBase):
     CALLBACK_NAME = "warm_up"
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
+        self.parses = False
+        if not self.get_option("enabled"):
+            return
         with contextlib.suppress(Exception):
             load_plugins()
+        if not tested_with(ansible_version):
+            releases = ", ".join(TESTED)
+            Display().debug(f"warm_up: parses nothing: ansible-core {ansible_version}, tested with {releases}")
+            return
         with contextlib.suppress(Exception):
             parse_module_utils()
+            self.parses = True
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
-        with contextlib.suppress(Exception):
-            parse_imports(str(task.action))
+        if self.parses:
+            with contextlib.suppress(Exception):
+                parse_imports(str(task.action))
+
+
+def tested_with(version: str) -> bool:
+    """Whether this release of ansible-core is one of those that the replaced function was tested with."""
+    return ".".join(version.split(".")[:2]) in TESTED
 
 
 def load_plugins() -> None:

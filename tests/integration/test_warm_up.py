@@ -88,6 +88,51 @@ def test_what_the_gate_imports_is_parsed_and_no_more(warm: dict[str, Any]) -> No
     assert 10 < warm["gate"] < 30
 
 
+ON_START = """
+import json, sys
+import ansible.cli.playbook
+from ansible.executor import module_common
+from ansible.plugins.loader import callback_loader, init_plugin_loader
+init_plugin_loader()
+original = module_common._compile_module_ast
+callback = callback_loader.get("warm_up")
+sys.modules[type(callback).__module__].ansible_version = sys.argv[1]
+callback.set_options()
+callback.v2_playbook_on_start(None)
+print(json.dumps({
+    "parses": callback.parses,
+    "replaced": module_common._compile_module_ast is not original,
+    "loaded": "ansible.plugins.connection.ssh" in sys.modules,
+}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "switch", "parses", "loads"),
+    [
+        ("2.19.14", "", True, True),
+        ("2.21.0", "", False, True),
+        ("2.190.1", "", False, True),
+        ("2.19.14", "0", False, False),
+    ],
+)
+def test_ansibles_private_function_stays_where_it_was_not_tested_or_is_not_wanted(
+    tmp_path: Path, version: str, switch: str, *, parses: bool, loads: bool
+) -> None:
+    settings = {"ANSIBLE_CALLBACK_PLUGINS": str(WARM_UP.parent)} | ({"DEEPOPSCTL_WARM_UP": switch} if switch else {})
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", ON_START, version],
+        cwd=tmp_path,
+        env={**environment(tmp_path), **settings},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"parses": parses, "replaced": parses, "loaded": loads}
+
+
 def test_a_filter_is_loaded_once_a_run_however_many_workers_use_it(tmp_path: Path) -> None:
     loaded = tmp_path / "loaded"
     (tmp_path / "filter").mkdir()
