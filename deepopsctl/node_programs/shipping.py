@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +15,8 @@ LIBRARY = "/usr/local/lib/deepopsctl"
 # what all programs are in, and what several of them use
 _HERE = Path(__file__).parent
 _SHARED = "_shared"
+# one fixed time: the same sources make the same bytes
+_TIME = (2026, 1, 1, 0, 0, 0)
 # -I: root must not import from a user's PYTHONPATH; -B: leave no bytecode files behind
 _LAUNCHER = '''#!/usr/bin/python3 -IB
 """Written by deepopsctl; the next deploy overwrites changes made here."""
@@ -50,28 +54,50 @@ def program(package: ModuleType, launcher: str, module: str = "cli") -> tuple[Pr
 
 @cache
 def sources(name: str) -> tuple[tuple[str, str], ...]:
-    """All files of a program with what it uses of _shared: (path from node_programs/ on, content), sorted."""
-    texts = {path.relative_to(_HERE).as_posix(): _read(path) for path in (_HERE / name).rglob("*.py")}
-    shared = {part for text in texts.values() for part in _shared_imports(text)}
-    missing = shared.copy()
+    """All files of a program, those that it uses of _shared and other packages that it imports, sorted.
+
+    Each is (path from node_programs/ on, content).
+    """
+    if not (_HERE / name / "__init__.py").is_file():
+        raise ValueError(f"no node program {name}")
+    texts: dict[Path, str] = {}
+    missing = {_HERE / "__init__.py", *_files(name)}
     while missing:
-        part = missing.pop()
-        texts[f"{_SHARED}/{part}.py"] = _read(_HERE / _SHARED / f"{part}.py")
-        missing |= (new := set(_shared_imports(texts[f"{_SHARED}/{part}.py"], level=1)) - shared)
-        shared |= new
-    packages = ["__init__.py", *([f"{_SHARED}/__init__.py"] if shared else [])]
-    texts |= {path: _read(_HERE / path) for path in packages}
-    return tuple(sorted((f"{_HERE.name}/{path}", text) for path, text in texts.items()))
+        path = missing.pop()
+        texts[path] = path.read_text(encoding="utf-8")
+        missing |= {each for each in _imports(path, texts[path]) if each not in texts}
+    return tuple(sorted((f"{_HERE.name}/{path.relative_to(_HERE).as_posix()}", text) for path, text in texts.items()))
 
 
-def _shared_imports(text: str, level: int = 2) -> Iterator[str]:
-    """Modules of _shared that a file imports: `from .._shared import a` or `from .._shared.a import b`."""
+def _imports(path: Path, text: str) -> Iterator[Path]:
+    """Files that come with a file: single modules of _shared, any other package beside the program as a whole."""
+    if path.suffix != ".py":
+        return
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.level == level:
-            first, _, rest = (node.module or "").partition(".") if level > 1 else (_SHARED, "", node.module or "")
-            if first == _SHARED:
-                yield from [rest] if rest else [alias.name for alias in node.names]
+        if not isinstance(node, ast.ImportFrom) or node.level not in (1, 2):
+            continue
+        package, _, module = (node.module or "").partition(".")
+        if node.level == 1:
+            package, module = path.parent.name, node.module or ""
+        if package != _SHARED:
+            yield from _files(package) if node.level == 2 else ()
+            continue
+        yield _HERE / _SHARED / "__init__.py"
+        yield from (_HERE / _SHARED / f"{each}.py" for each in ([module] if module else [a.name for a in node.names]))
 
 
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+def _files(package: str) -> list[Path]:
+    return [path for path in (_HERE / package).rglob("*") if path.suffix in (".py", ".ptx")]
+
+
+@cache
+def archive(name: str) -> bytes:
+    """A program as an archive that Python runs, with what `node_program` starts it by."""
+    files = {"deepopsctl/__init__.py": ""}
+    for part in (name, _SHARED):
+        files |= {f"deepopsctl/{path}": text for path, text in sources(part)}
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as stream:
+        for path, text in files.items():
+            stream.writestr(zipfile.ZipInfo(path, _TIME), text, zipfile.ZIP_DEFLATED)
+    return raw.getvalue()

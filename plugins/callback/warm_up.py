@@ -40,6 +40,7 @@ ACTIONS = ("normal", "validate_argument_spec", "assert", "group_by", "set_fact")
 COLLECTION = "deepopsctl.cluster"
 # any of them: to find one, Ansible loads all of a collection's filters
 FILTER = f"{COLLECTION}.fold_nodes"
+NODE_PROGRAM = f"{COLLECTION}.node_program"
 PLUGINS = Path(__file__).resolve().parent.parent
 PARSED: set[tuple[str, ...]] = set()
 UTILS = ("ansible_collections", *COLLECTION.split("."), "plugins", "module_utils")
@@ -70,6 +71,9 @@ class CallbackModule(CallbackBase):
         if self.parses:
             with contextlib.suppress(Exception):
                 parse_imports(str(task.action))
+        if task.action == NODE_PROGRAM and self.get_option("enabled"):
+            with contextlib.suppress(Exception):
+                pack(str(task.args["name"]))
 
 
 def tested_with(version: str) -> bool:
@@ -102,6 +106,13 @@ def parse_module_utils() -> None:
         if file and name.startswith("ansible.module_utils."):
             parse(name, Path(file).read_bytes())
     module_common._compile_module_ast = parse
+
+
+def pack(program: str) -> None:
+    """Pack a node program once, not once a node."""
+    from deepopsctl.node_programs import shipping
+
+    shipping.archive(program)
 
 
 @functools.cache

@@ -21,11 +21,9 @@ from tests.unit.collection.test_module_docs import MODULES, arguments_of
 
 # what a name says of a value
 SECRET = re.compile(r"pass(?!ed)|secret|token|credential|(^|_)key$", re.IGNORECASE)
-# named like secrets, and none: keys by which packages are verified, words that a run and its jobs know each other by
+# named like secrets, and none: keys by which packages are verified
 PUBLIC = {
     ("apt_source", "key"),
-    ("node_burnin", "token"),
-    ("slurm_burnin", "token"),
     # their names, in a task with no_log
     ("slurm_takeover_info", "secrets"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Optional, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_gpu.packed import loader
+from .._shared import archive
 
 _BEGINNING = '{"schema": 1, "command": "gpucheck-burn"'
 _WIDTH = 120
@@ -21,7 +21,7 @@ def script(packed: str, arguments: Sequence[str]) -> str:
     """The batch script; `packed` is base64 text."""
     lines = [packed[start : start + _WIDTH] for start in range(0, len(packed), _WIDTH)]
     program = '"""{}"""'.format("\n".join(lines))
-    return "#!/usr/bin/python3" + loader(program, repr(list(arguments)), "sys.exit(main())")
+    return "#!/usr/bin/python3" + archive.loader("gpu_check.cli", program, repr(list(arguments)), "sys.exit(main())")
 
 
 def document(out: str) -> Optional[Dict[str, Any]]:

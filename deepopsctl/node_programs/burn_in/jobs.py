@@ -6,13 +6,13 @@ import os
 import time
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command, slurm_snapshot
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import one_line
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session, job_name
-
-from . import plan, program
+from .._shared import archive
+from .._shared.checks import one_line
+from .._slurm_jobs import slurm, snapshot
+from .._slurm_jobs.session import Session, job_name
+from ..gpu_check.burn_evaluation import SUITE
+from . import plan, script
 from .plan import Batch, LoadRequest, Plan
-from .results import SUITE
 
 # job, node, state, reason, seconds used; one line a task also where Slurm folds an array
 _FORMAT = "%i|%N|%T|%r|%M"
@@ -38,9 +38,9 @@ class Submitted(NamedTuple):
     jobs: List[str]
 
 
-def session(token: str, user: str, minutes: int = 1) -> Session:
+def session(token: str, user: str, minutes: int = 1, reservation: str = "") -> Session:
     """The jobs of one burn-in are known by their names."""
-    return Session(token, user, suite=SUITE, minutes=minutes)
+    return Session(SUITE, token, user, minutes=minutes, reservation=reservation)
 
 
 def output(token: str, identifier: str = "%A_%a") -> str:
@@ -48,25 +48,25 @@ def output(token: str, identifier: str = "%A_%a") -> str:
     return os.path.join(os.path.expanduser("~"), job_name(SUITE, token, identifier) + ".out")
 
 
-def submit(jobs: Session, tested: Sequence[str], request: LoadRequest, packed: str) -> Submitted:
+def submit(jobs: Session, tested: Sequence[str], request: LoadRequest) -> Submitted:
     """Submit an array for each partition and number of GPUs; nodes of an array that Slurm refuses are left alone."""
-    snapshot = slurm_snapshot.read_snapshot()
-    if not snapshot.answered:
-        return Submitted(Plan([], dict.fromkeys(tested, snapshot.silence)), [])
-    sent = plan.plan(tested, request, snapshot.nodes, snapshot.partitions, plan.most_tasks(snapshot.config))
+    cluster = snapshot.read_snapshot()
+    if not cluster.answered:
+        return Submitted(Plan([], dict.fromkeys(tested, cluster.silence)), [])
+    sent = plan.plan(tested, request, cluster.nodes, cluster.partitions, plan.most_tasks(cluster.config))
     known, _ = query_tasks(jobs)
     if known:
         return resumed(sent, known)
     accepted, identifiers, left = [], [], dict(sent.left)
     for batch in sent.batches:
-        arguments = program.arguments(request.seconds, request.memory_share, batch.gpus)
-        chosen = plan.options(batch, request, snapshot.nodes, output(jobs.token))
-        answer = jobs.sbatch("load", chosen, program.script(packed, arguments))
-        if answer.rc == 0:
+        arguments = script.arguments(request.seconds, request.memory_share, batch.gpus)
+        chosen = plan.options(batch, request, cluster.nodes, output(jobs.token))
+        answer = jobs.sbatch("load", chosen, script.script(archive.own(), arguments))
+        if answer.ok:
             accepted.append(batch)
-            identifiers.append(answer.out)
+            identifiers.append(answer.output)
         else:
-            left.update(dict.fromkeys(batch.nodes, "Slurm refused the job: " + one_line(answer.error_text)))
+            left.update(dict.fromkeys(batch.nodes, "Slurm refused the job: " + one_line(answer.message)))
     return Submitted(Plan(accepted, left), identifiers)
 
 
@@ -81,16 +81,16 @@ def resumed(sent: Plan, known: Sequence[Task]) -> Submitted:
 def query_tasks(jobs: Session) -> "tuple[List[Task], str]":
     """All tasks that the queue knows, ended ones too as long as Slurm remembers them; and why it could not be asked."""
     argv = ["squeue", "--noheader", "--array", "--states=all", "--user=" + jobs.user, "--name=" + jobs.name("load")]
-    answer = command.run([*argv, "--format=" + _FORMAT])
-    if answer.rc != 0:
-        return [], one_line(answer.error_text)
-    return tasks(answer.out), ""
+    answer = slurm.ask([*argv, "--format=" + _FORMAT])
+    if not answer.ok:
+        return [], one_line(answer.message)
+    return tasks(answer.output), ""
 
 
 def tasks(out: str) -> List[Task]:
     """Lines of squeue."""
     rows = [line.split("|") for line in out.splitlines()]
-    return [Task(*row[:4], seconds(row[4])) for row in rows if len(row) == len(Task._fields)]
+    return [Task(row[0], row[1], row[2], row[3], seconds(row[4])) for row in rows if len(row) == len(Task._fields)]
 
 
 def seconds(text: str) -> int:

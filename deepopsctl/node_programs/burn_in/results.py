@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import checkform
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checkform import FAIL, SKIP, Check
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import one_line
+from .._shared import checks
+from .._shared.checks import FAIL, SKIP, Check, one_line
+from ..gpu_check.burn_evaluation import SUITE
+from . import script
 
-from . import program
-
-SUITE, NAME = "burnin", "burn-completed"
+NAME = "burn-completed"
 # ended by somebody, not by the node: nothing was tested, and nothing is wrong
 _CANCELLED = ("CANCELLED", "PREEMPTED", "REVOKED", "DEADLINE")
 _WORDS = {
@@ -44,7 +43,7 @@ def collect(path: str) -> str:
 
 def documents(node: str, outputs: Mapping[str, str]) -> List[Dict[str, Any]]:
     """What gpucheck measured in each job, under Slurm's name of the node."""
-    parsed = [program.document(out) for out in outputs.values()]
+    parsed = [script.document(out) for out in outputs.values()]
     return [dict(entry["result"], node=node) for entry in parsed if entry is not None]
 
 
@@ -57,7 +56,7 @@ def evaluate(node: str, asked_s: float, jobs: Sequence[Job], outputs: Mapping[st
 
 def checks_of_job(node: str, asked_s: float, job: Job, out: str) -> List[Check]:
     """The checks of one job: gpucheck's own checks under Slurm's name of the node."""
-    output: Optional[Dict[str, Any]] = program.document(out)
+    output: Optional[Dict[str, Any]] = script.document(out)
     if output is None:
         return [without_result(node, asked_s, job, out)]
     own = str(output["result"]["node"])
@@ -76,7 +75,7 @@ def without_result(node: str, asked_s: float, job: Job, out: str) -> Check:
     expected, used = "{:.0f}".format(asked_s), str(job.used_s)
     if state in _CANCELLED:
         text = "ended after {} of {:.0f} s: {} in Slurm".format(used, asked_s, state.lower())
-        return checkform.check(SUITE, NAME, node, SKIP, used, expected, "s", text)
+        return checks.check(SUITE, NAME, node, SKIP, used, expected, "s", text)
     what = _WORDS.get(state) or "job {} left no result (Slurm: {})".format(job.id, state.lower() or "not seen")
     tail = one_line(out[-_TAIL:])
-    return checkform.check(SUITE, NAME, node, FAIL, used, expected, "s", what + (": " + tail if tail else ""))
+    return checks.check(SUITE, NAME, node, FAIL, used, expected, "s", what + (": " + tail if tail else ""))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, NamedTuple, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import job_placement, slurmtext, state
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
+from .._slurm_jobs import placement, slurmtext
+from .._slurm_jobs.slurmtext import Record
 
 # MaxArraySize where Slurm does not report it
 USUAL_ARRAY = 1001
@@ -60,7 +60,7 @@ def plan(
         if node is None:
             left[name] = "Slurm does not know this node"
             continue
-        where = request.partition or job_placement.choose(node, partitions)
+        where = request.partition or placement.choose(node, partitions)
         reason = obstacle(node, where, request, partitions)
         if reason:
             left[name] = reason
@@ -79,7 +79,7 @@ def obstacle(node: Record, where: str, request: LoadRequest, partitions: Mapping
     word = node.get("State", "UNKNOWN")
     why = slurmtext.reason(node)
     reason_text = " ({})".format(why) if why else ""
-    if not state.is_up(node):
+    if not placement.is_up(node):
         return "the node is {}{}".format(word.lower(), reason_text)
     if "RESERVED" in word and not request.reservation:
         return "the node is reserved{}".format(reason_text)

@@ -1,0 +1,27 @@
+"""A program that the Ansible module `node_program` has started: a request comes in, one result goes out.
+
+Its `main` (of deepopsctl/node_programs/NAME/main.py) takes the module's `input`, and `check_mode`. What it returns are
+the keys of the task's result. For a failure it raises; SystemExit with a text is one that needs no traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import import_module
+from typing import Any, Dict
+
+RESULT_MARK = "DEEPOPSCTL-RESULT "
+Request = Dict[str, Any]
+Result = Dict[str, Any]
+
+
+def main() -> None:
+    """Run the program that is named on the command line."""
+    request: Request = json.loads(sys.stdin.buffer.readline())
+    # what anything else prints is no result
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as stream:
+        os.dup2(2, 1)
+        result: Result = import_module("..{}.main".format(sys.argv[1]), __package__).main(request)
+        stream.write(RESULT_MARK + json.dumps(result) + "\n")

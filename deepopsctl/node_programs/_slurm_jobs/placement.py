@@ -1,0 +1,97 @@
+"""Where probes may run: which nodes have room now, and through which partition each is reached."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional
+
+from . import slurmtext
+from .slurmtext import Record
+
+PROBE_MEMORY_MB = 100
+# flags in a node's State= that keep jobs away
+OUT = ("DOWN", "DRAIN", "FAIL", "ERROR", "INVAL", "NOT_RESPONDING", "UNKNOWN", "FUTURE")
+
+
+class Placement(NamedTuple):
+    """Nodes that one job can ask for together."""
+
+    partition: str
+    nodes: List[str]
+
+    def options(self, gpus: int = 0) -> List[str]:
+        """srun's options for one small task on each of the nodes."""
+        count = str(len(self.nodes))
+        arguments = [
+            "--partition=" + self.partition,
+            "--nodelist=" + ",".join(self.nodes),
+            "--nodes=" + count,
+            "--ntasks=" + count,
+            "--ntasks-per-node=1",
+            "--cpus-per-task=1",
+            "--mem={}M".format(PROBE_MEMORY_MB),
+        ]
+        return arguments + (["--gpus-per-node={}".format(gpus)] if gpus else [])
+
+
+def is_up(node: Optional[Record]) -> bool:
+    """True when Slurm would start jobs on the node, now or after others have ended."""
+    if node is None:
+        return False
+    state = node.get("State", "UNKNOWN")
+    return not state.endswith("*") and not any(flag in state for flag in (*OUT, "MAINT", "POWER"))
+
+
+def allocated(node: Record, tres: str) -> int:
+    """How much of a TRES (`cpu`, `gres/gpu`) jobs hold on the node now."""
+    match = re.search(r"(?:^|,){}=(\d+)".format(re.escape(tres)), node.get("AllocTRES", ""))
+    return int(match.group(1)) if match else 0
+
+
+def free_gpus(node: Record) -> int:
+    """GPUs of the node that no job holds."""
+    return slurmtext.gpu_count(node.get("Gres", "")) - allocated(node, "gres/gpu")
+
+
+def obstacle(node: Record, partitions: Mapping[str, Record]) -> str:
+    """Why a small job would have to wait on this node; '' when it would start at once."""
+    if not is_up(node):
+        return "the node is {}".format(node.get("State", "unknown").lower())
+    partition = choose(node, partitions)
+    if not partition:
+        return "no partition that is up has this node"
+    used, total = slurmtext.number(node, "CPUAlloc"), slurmtext.number(node, "CPUTot")
+    memory = slurmtext.number(node, "RealMemory") - slurmtext.number(node, "AllocMem")
+    if used and partitions[partition].get("OverSubscribe", "") == "EXCLUSIVE":
+        return "busy: another job has the whole node"
+    if used >= total:
+        return "busy: other jobs have all {} CPUs".format(total)
+    if memory < PROBE_MEMORY_MB:
+        return "busy: other jobs have all its memory"
+    return ""
+
+
+def choose(node: Record, partitions: Mapping[str, Record]) -> str:
+    """The partition to reach a node by: the default one if it has the node, else the first that is up."""
+    names = [name for name in node.get("Partitions", "").split(",") if name in partitions]
+    up = [name for name in names if partitions[name].get("State") == "UP"]
+    default = [name for name in up if partitions[name].get("Default") == "YES"]
+    return (default + up + [""])[0]
+
+
+def room_for_two(node: Record) -> bool:
+    """Whether two jobs with a core each find room at once."""
+    threads = max(slurmtext.number(node, "ThreadsPerCore"), 1)
+    return slurmtext.number(node, "CPUTot") - slurmtext.number(node, "CPUAlloc") >= 2 * threads
+
+
+def place(names: Iterable[str], nodes: Mapping[str, Record], partitions: Mapping[str, Record]) -> List[Placement]:
+    """Jobs that together reach every named node: by partition, no larger than the partition allows."""
+    grouped: Dict[str, List[str]] = {}
+    for name in names:
+        grouped.setdefault(choose(nodes[name], partitions), []).append(name)
+    placements = []
+    for partition, members in grouped.items():
+        most = slurmtext.number(partitions[partition], "MaxNodes") or len(members)
+        placements += [Placement(partition, members[start : start + most]) for start in range(0, len(members), most)]
+    return placements

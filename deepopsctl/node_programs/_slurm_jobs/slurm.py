@@ -1,0 +1,12 @@
+"""Ask Slurm's commands, whatever the user's own settings of them are."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from .._shared import command
+
+
+def ask(argv: Sequence[str], limit_s: float = 15, stdin: str = "", **environment: str) -> command.Result:
+    """Run one of Slurm's commands, with more variables in its environment."""
+    return command.run(argv, limit_s, stdin, command.slurm_environment(**environment))

@@ -1,0 +1,97 @@
+"""What `node_program` starts on the submit host (`load`, `stop`) and on every loaded node (`fetch`)."""
+
+from __future__ import annotations
+
+import getpass
+import glob
+import os
+import time
+from typing import Any, Dict
+
+from .._slurm_jobs.session import Session
+from . import follow, jobs, results
+from .plan import LoadRequest
+
+Result = Dict[str, Any]
+
+
+def main(request: Dict[str, Any]) -> Result:
+    """One phase of a burn-in."""
+    phases = {"load": load, "stop": stop, "fetch": fetch}
+    return phases[request["phase"]](request)
+
+
+def load(request: Dict[str, Any]) -> Result:
+    """Submit the jobs, or look after those of an earlier call; `again` asks for another call, after a pause.
+
+    Jobs take whole nodes that are idle now, with a high nice value, and are never started twice. No job of anybody
+    else is touched.
+    """
+    wanted = LoadRequest(
+        float(request["seconds"]),
+        float(request["memory_share"]),
+        request["partition"],
+        request["qos"],
+        request["reservation"],
+    )
+    limits = follow.Limits(float(request["queue_timeout"]), wanted.seconds)
+    session = jobs.session(request["token"], getpass.getuser(), wanted.minutes, wanted.reservation)
+    state = request.get("state") or _submitted(session, request["tested"], wanted)
+    if state["sent"] and not _query(session, limits, state):
+        return {
+            "again": {
+                "after_s": limits.pause,
+                "input": {"state": state},
+                "progress": follow.progress(state["seen"], len(state["sent"]), limits.seconds),
+                "lost": follow.lost(session.token),
+            }
+        }
+    tasks = follow.by_node(state["seen"])
+    skipped = follow.left_alone(state["left"], state["sent"], tasks, state["seen"])
+    return {"token": session.token, "seconds": limits.seconds, "jobs_by_node": tasks, "deepops": {"checks": skipped}}
+
+
+def _submitted(session: Session, tested: Any, wanted: LoadRequest) -> Dict[str, Any]:
+    done = jobs.submit(session, tested, wanted)
+    sent = [name for batch in done.sent.batches for name in batch.nodes]
+    return {"began": time.time(), "sent": sent, "left": done.sent.left, "seen": {}, "dropped": False}
+
+
+def _query(session: Session, limits: follow.Limits, state: Dict[str, Any]) -> bool:
+    """Ask the queue, and end what waits or runs too long; whether all is over."""
+    elapsed = time.time() - state["began"]
+    if limits.is_overdue(elapsed):
+        left = jobs.as_dicts(jobs.cancel(session))
+        state["seen"] = follow.update(state["seen"], left) if left else state["seen"]
+        return True
+    if limits.gives_up(elapsed, state["seen"]) and not state["dropped"]:
+        jobs.cancel_pending(session)
+        state["dropped"] = True
+    tasks, problem = jobs.query_tasks(session)
+    if problem:
+        # asked again, as long as the task's `patience` lasts
+        raise SystemExit(problem)
+    state["seen"] = follow.update(state["seen"], jobs.as_dicts(tasks))
+    return limits.is_over(elapsed, state["seen"])
+
+
+def stop(request: Dict[str, Any]) -> Result:
+    """Cancel all jobs; what does not go."""
+    session = jobs.session(request["token"], getpass.getuser())
+    return {"tasks": jobs.as_dicts(jobs.cancel(session))}
+
+
+def fetch(request: Dict[str, Any]) -> Result:
+    """Evaluate what jobs wrote on this node, and remove it; without jobs, all outputs of the burn-in are removed.
+
+    On the node itself, as homes need not be shared.
+    """
+    token = request["token"]
+    known = [results.Job(str(job["id"]), str(job["state"]), int(job["used_s"])) for job in request.get("jobs") or ()]
+    if not known:
+        for path in glob.glob(jobs.output(token, "*")):
+            os.unlink(path)
+        return {"deepops": {"checks": []}}
+    outputs = {job.id: results.collect(jobs.output(token, job.id)) for job in known}
+    checks = results.evaluate(request["node"], float(request["seconds"]), known, outputs)
+    return {"deepops": {"checks": checks, "burnin": results.documents(request["node"], outputs)}}
