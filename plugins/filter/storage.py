@@ -82,7 +82,7 @@ def storage_exports(entries, host, addresses):
 
 def storage_rdma(entries, host):
     """Whether a machine serves over RDMA."""
-    return storage_exports.uses_rdma(writer.from_variable(entries), host)
+    return server_exports.uses_rdma(writer.from_variable(entries), host)
 
 
 def storage_quotas(entries, host):
@@ -95,18 +95,17 @@ def storage_health_check(slurm_config, entries):
     return health_check.with_health_check(slurm_config, writer.from_variable(entries))
 
 
-def storage_untold(names, hostvars):
+def storage_unconfirmed(names, hostvars):
     """The nodes that may still use what they no longer are to have: kept it, or took no part in this run."""
     return [name for name in names if not _is_done(hostvars[name])]
 
 
-def storage_strays(names, hostvars, addresses):
+def storage_unmanaged_mounts(names, hostvars, addresses):
     """NFS mounts that deepopsctl does not manage, as the nodes reported them in this run."""
-    reported = (
-        (name, stray) for name in names for stray in (hostvars[name].get("storage_result") or {}).get("strays", ())
-    )
+    results = ((name, hostvars[name].get("storage_result") or {}) for name in names)
+    reported = ((name, mount) for name, result in results for mount in result.get("unmanaged_mounts", ()))
     # with version 3 the kernel does not say by which address
-    return [{**stray, "node": name, "client": stray["client"] or addresses.get(name, "")} for name, stray in reported]
+    return [{**mount, "node": name, "client": mount["client"] or addresses.get(name, "")} for name, mount in reported]
 
 
 def _is_done(host):
@@ -130,6 +129,6 @@ class FilterModule:
             "storage_quotas": storage_quotas,
             "storage_rdma": storage_rdma,
             "storage_steps": storage_steps,
-            "storage_strays": storage_strays,
-            "storage_untold": storage_untold,
+            "storage_unmanaged_mounts": storage_unmanaged_mounts,
+            "storage_unconfirmed": storage_unconfirmed,
         }

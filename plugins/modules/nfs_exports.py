@@ -10,7 +10,7 @@ description:
   - Writes /etc/exports.d/deepopsctl.exports, makes missing directories, and reloads the server by C(exportfs -ra).
     Threads and RDMA are changed while it runs, and kept for its next start.
   - With O(keep) an export that is no longer wanted stays, so that the machines can unmount it first. Without, it goes,
-    unless one of O(untold) may still have it mounted.
+    unless one of O(unconfirmed_hosts) may still have it mounted.
 options:
   component: {description: Component this step belongs to., type: str, required: true}
   step: {description: Name of the step., type: str, required: true}
@@ -26,13 +26,13 @@ options:
   threads: {description: How many threads serve., type: int, default: 16}
   rdma: {description: "Whether to listen on RDMA, too.", type: bool, default: false}
   keep: {description: Whether what is no longer wanted stays for now., type: bool, default: false}
-  untold: {description: Nodes that may still have it mounted., type: list, elements: str, default: []}
-  told:
+  unconfirmed_hosts: {description: Nodes that may still have it mounted., type: list, elements: str, default: []}
+  confirmed_addresses:
     description: Addresses of the nodes that have unmounted what is no longer wanted.
     type: list
     elements: str
     default: []
-  strays:
+  unmanaged_mounts:
     description:
       - NFS that nodes have mounted without deepopsctl. With a client that the server knows of, these are
         warned of where they lose an export; it goes all the same.
@@ -122,15 +122,15 @@ def make_directories(step):
 
 def write_exports(step):
     """The file, for the server to read."""
-    wide, untold = storage_nfs_exports.closing(step.before, step.lines), step.wanted["untold"]
-    step.waits = bool(wide) and (step.wanted["keep"] or bool(untold))
+    wide, unconfirmed = storage_nfs_exports.closing(step.before, step.lines), step.wanted["unconfirmed_hosts"]
+    step.waits = bool(wide) and (step.wanted["keep"] or bool(unconfirmed))
     if wide and not step.wanted["keep"]:
         warn_of_holders(step)
     if step.waits:
         step.lines.update(wide)
         step.kept = [] if step.wanted["keep"] else sorted(wide)
     if step.kept:
-        words = (", ".join(step.kept), ", ".join(untold))
+        words = (", ".join(step.kept), ", ".join(unconfirmed))
         step.module.warn("%s stays exported as it was: %s may still have it mounted; deploy again with them" % words)
     content = storage_nfs_exports.text_of(step.lines).encode("utf-8") if step.lines else None
     if not step.dry and node_files.read(storage_nfs_exports.EXPORTS) != content:
@@ -143,13 +143,13 @@ def write_exports(step):
 
 def warn_of_holders(step):
     """Warn of clients that lose a mounted export, as far as they are known; hosts outside the cluster can't be."""
-    strays = storage_nfs_clients.of_nodes(step.wanted["strays"], addresses())
+    unmanaged = storage_nfs_clients.of_nodes(step.wanted["unmanaged_mounts"], addresses())
     others = [
         holder
         for holder in storage_nfs_clients.of_kernel() + storage_nfs_clients.of_mountd()
-        if holder.address not in step.wanted["told"]
+        if holder.address not in step.wanted["confirmed_addresses"]
     ]
-    for directory, holders in storage_nfs_clients.losing(step.before, step.lines, strays + others).items():
+    for directory, holders in storage_nfs_clients.losing(step.before, step.lines, unmanaged + others).items():
         for holder in holders:
             step.module.warn(storage_nfs_clients.sentence(directory, holder))
 
@@ -278,9 +278,9 @@ def main():
             "threads": {"type": "int", "default": 16},
             "rdma": {"type": "bool", "default": False},
             "keep": {"type": "bool", "default": False},
-            "untold": {"type": "list", "elements": "str", "default": []},
-            "told": {"type": "list", "elements": "str", "default": []},
-            "strays": {
+            "unconfirmed_hosts": {"type": "list", "elements": "str", "default": []},
+            "confirmed_addresses": {"type": "list", "elements": "str", "default": []},
+            "unmanaged_mounts": {
                 "type": "list",
                 "elements": "dict",
                 "default": [],

@@ -72,7 +72,7 @@ EXAMPLES = r"""
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
 kept: {description: Names of the mounts that had to stay as they are., type: list, elements: str, returned: always}
-strays: {description: NFS that deepopsctl did not mount., type: list, elements: dict, returned: always}
+unmanaged_mounts: {description: NFS that deepopsctl did not mount., type: list, elements: dict, returned: always}
 """
 
 import base64
@@ -159,7 +159,7 @@ def start_timers(step):
 
 def converge(step):
     """Everything in its order: what goes, files, mounts, and files that nothing needs any more."""
-    step.strays = find_strays(step)
+    step.unmanaged_mounts = find_unmanaged_mounts(step)
     remove_unwanted(step)
     write_files(step)
     for mount in step.wanted["mounts"]:
@@ -174,7 +174,7 @@ def converge(step):
         record(step)
 
 
-def find_strays(step):
+def find_unmanaged_mounts(step):
     """Run before anything is removed: managed mounts are known by their units."""
     units = [path for path in step.owned["files"] if path.endswith(".mount")]
     managed = [path_of(text_of(path) or "") for path in units] + [mount["path"] for mount in step.wanted["mounts"]]
@@ -249,7 +249,7 @@ def finish(step):
         "changes": noted.changes,
         "diff": noted.diffs,
         "kept": sorted(step.deferred),
-        "strays": step.strays,
+        "unmanaged_mounts": step.unmanaged_mounts,
     }
     required = [mount["name"] for mount in step.wanted["mounts"] if mount["required"]]
     missing = {name: why for name, why in step.failed.items() if name in required}

@@ -7,23 +7,23 @@ DOCUMENTATION = r"""
 module: storage_client
 short_description: Match the clients of Lustre and BeeGFS with the running kernel
 description:
-  - With I(state=ready), says which packages a node needs for its clients. Refuses a kernel that no module is made for
+  - With I(phase=prepare), says which packages a node needs for its clients. Refuses a kernel that no module is made for
     or can be compiled for. Sets up the source of the packages, and releases the holds of those that will change.
   - A client whose packages can't be fetched is left out; what the node has of it stays as it is.
-  - With I(state=held), which comes after their installation, holds the packages and the kernel together, and refuses
+  - With I(phase=hold), which comes after their installation, holds the packages and the kernel together, and refuses
     a kernel that the module is missing for.
-  - With I(state=asked), which comes after the mounts, runs commands that only look, and warns of those that fail.
+  - With I(phase=verify), which comes after the mounts, runs commands that only look, and warns of those that fail.
   - What an earlier call set up for a client that is not wanted any more is removed.
 options:
   component: {description: Component this step belongs to., type: str, required: true}
   step: {description: Name of the step., type: str, required: true}
   digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
-  state:
+  phase:
     description: Before the packages are installed, after it, or after the mounts.
     type: str
     required: true
-    choices: [ready, held, asked]
-  checks: {description: "For I(state=asked), commands by the name of the storage.", type: dict, default: {}}
+    choices: [prepare, hold, verify]
+  checks: {description: "For I(phase=verify), commands by the name of the storage.", type: dict, default: {}}
   clients:
     description: The clients that the node needs.
     type: list
@@ -37,7 +37,7 @@ options:
       builds: {description: Whether those are compiled on the node., type: bool, default: true}
       repository: {description: "Its C(url), C(suite), C(components), C(key) and C(fingerprint).", type: dict}
       archives: {description: "Packages by C(url), each with its C(sha256).", type: list, elements: dict, default: []}
-  left_out: {description: "For I(state=held), what I(state=ready) left out.", type: list, elements: str, default: []}
+  left_out: {description: "For I(phase=hold), what I(phase=prepare) left out.", type: list, elements: str, default: []}
   lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
 author: deepopsctl
 """
@@ -47,7 +47,7 @@ EXAMPLES = r"""
   deepopsctl.cluster.storage_client:
     component: storage
     step: client_ready
-    state: ready
+    phase: prepare
     clients:
       - name: lustre
         version: 2.17.0
@@ -190,8 +190,9 @@ def why_missing(step, client, name, versions):
         words = "%s: the package sources have %s of another version" % (label(client), name)
         return words, "they have %s: write that version in cluster.yml, or add it to the source" % " ".join(versions)
     if name.endswith("-" + step.release):
-        kin = name[: -len(step.release)]
-        others = [other[len(kin) :] for other in node_packages.known(kin) if other[len(kin) :][:1].isdigit()]
+        prefix = name[: -len(step.release)]
+        releases = [other[len(prefix) :] for other in node_packages.known(prefix)]
+        others = [release for release in releases if release[:1].isdigit()]
         words = "%s: there is no %s for the running kernel" % (label(client), name)
         made = "it was made for %s" % " ".join(others) if others else "it was made for no kernel"
         return words, "%s: reboot the drained node into one of them, or make it for this one" % made
@@ -295,7 +296,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             **node_record.STEP,
-            "state": {"required": True, "choices": ["ready", "held", "asked"]},
+            "phase": {"required": True, "choices": ["prepare", "hold", "verify"]},
             "checks": {"type": "dict", "default": {}},
             "clients": {"type": "list", "elements": "dict", "default": [], "options": client},
             "left_out": {"type": "list", "elements": "str", "default": []},
@@ -307,9 +308,9 @@ def main():
     step = Step(module)
     packages = {}
     with node_errors.fail_on_error(module.fail_json):
-        if module.params["state"] == "ready":
+        if module.params["phase"] == "prepare":
             packages = prepare(step)
-        elif module.params["state"] == "asked":
+        elif module.params["phase"] == "verify":
             run_checks(step)
         else:
             held = hold_together(step)

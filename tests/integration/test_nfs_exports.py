@@ -60,7 +60,13 @@ def test_a_plan_warns_of_who_loses_what_is_mounted_and_changes_nothing(tmp_path:
         pytest.skip("this machine has no address but its own")
     managed = {"path": "/mnt", "export": "/srv/old", "server": address[0], "client": "192.0.2.7"}
     strays = [{**managed, "node": "gpu1"}, {**managed, "node": "gpu2", "server": "198.51.100.1"}]
-    params = {"component": "storage", "step": "nfs_exports", "exports": [], "told": ["192.0.2.1"], "strays": strays}
+    params = {
+        "component": "storage",
+        "step": "nfs_exports",
+        "exports": [],
+        "confirmed_addresses": ["192.0.2.1"],
+        "unmanaged_mounts": strays,
+    }
 
     done = run_in_namespace(SCRIPT, tmp_path, params)
 

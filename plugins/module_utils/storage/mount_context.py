@@ -78,7 +78,7 @@ class MountRun:
         )
         self.deferred = {}
         self.failed = {}
-        self.strays = []
+        self.unmanaged_mounts = []
 
     @property
     def dry(self):

@@ -44,12 +44,12 @@ def of_mountd(path=RMTAB):
     return [Holder(match[1], match[1], match[2], "") for match in matches if match and int(match[3], 16)]
 
 
-def of_nodes(strays, servers):
+def of_nodes(mounts, servers):
     """Mounts on nodes that deepopsctl does not manage, as far as it is from one of these addresses."""
     return [
-        Holder(stray["node"], stray["client"], stray["export"], stray["path"])
-        for stray in strays
-        if stray["server"] in servers
+        Holder(mount["node"], mount["client"], mount["export"], mount["path"])
+        for mount in mounts
+        if mount["server"] in servers
     ]
 
 

@@ -1,5 +1,6 @@
-"""Quotas of one file system, asked and set by quotactl(2): one interface for ext4 and XFS, where tools print texts.
+"""Quotas of one file system, asked and set by quotactl(2): one interface for ext4 and XFS.
 
+Not by setquota, repquota and xfs_quota: a plan has to say what a file system can't do before their packages are there.
 Numbers are those of linux/quota.h and linux/dqblk_xfs.h, which are part of the kernel's stable interface.
 """
 

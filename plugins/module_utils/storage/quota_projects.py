@@ -1,4 +1,7 @@
-"""Directories as projects (ext4, XFS): each file below carries the project's number, and new ones inherit it."""
+"""Directories as projects (ext4, XFS): each file below carries the project's number, and new ones inherit it.
+
+Not by `chattr -R` or xfs_quota: users own what is in there, and those follow a link that replaces a file meanwhile.
+"""
 
 from __future__ import annotations
 

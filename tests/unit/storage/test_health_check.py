@@ -236,7 +236,11 @@ class TestServing:
         loader.exec_module(module)
         return module
 
-    def test_an_export_stays_for_nodes_that_were_not_told(self, filters: Any) -> None:
+    def test_a_server_without_exports_uses_no_rdma(self, filters: Any) -> None:
+        assert filters.storage_rdma([], "ctl1") is False
+        assert filters.storage_exports([], "ctl1", {}) == []
+
+    def test_an_export_stays_for_nodes_that_did_not_confirm(self, filters: Any) -> None:
         hosts = {
             "clean": {"group_names": ["deepops_storage_done"]},
             "told": {"group_names": [], "storage_result": {"kept": []}},
@@ -246,18 +250,18 @@ class TestServing:
             "away": {"group_names": [], "node_gate_result": {"clean": True}},
         }
 
-        assert filters.storage_untold(list(hosts), hosts) == ["busy", "failed", "away"]
+        assert filters.storage_unconfirmed(list(hosts), hosts) == ["busy", "failed", "away"]
 
     def test_what_a_node_has_mounted_by_hand_is_handed_on_with_its_address(self, filters: Any) -> None:
         stray = {"path": "/mnt", "export": "/a", "server": "192.0.2.1", "client": ""}
         hosts: dict[str, Any] = {
-            "old": {"storage_result": {"strays": [stray]}},
-            "new": {"storage_result": {"strays": [{**stray, "client": "10.2.0.5"}]}},
+            "old": {"storage_result": {"unmanaged_mounts": [stray]}},
+            "new": {"storage_result": {"unmanaged_mounts": [{**stray, "client": "10.2.0.5"}]}},
             "away": {},
             "skipped": {"storage_result": {"skipped": True}},
         }
 
-        assert filters.storage_strays(list(hosts), hosts, {"old": "192.0.2.5"}) == [
+        assert filters.storage_unmanaged_mounts(list(hosts), hosts, {"old": "192.0.2.5"}) == [
             {**stray, "node": "old", "client": "192.0.2.5"},
             {**stray, "node": "new", "client": "10.2.0.5"},
         ]
