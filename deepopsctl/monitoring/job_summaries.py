@@ -11,7 +11,7 @@ from deepopsctl.monitoring.prometheus_server import PROMETHEUS_PORT
 from deepopsctl.monitoring.resources import File, MonitoredNode, Needs, Unit, at
 from deepopsctl.monitoring.systemd_units import SLURMS_FAMILIES, confined, service
 from deepopsctl.node_programs import job_report
-from deepopsctl.node_programs.job_report.places import CONFIG, STATE
+from deepopsctl.node_programs.job_report import CONFIG, STATE
 
 NAME = "deepops-job-summaries"
 PROGRAM = f"/usr/local/sbin/{NAME}"

@@ -18,8 +18,8 @@ from deepopsctl.monitoring.programs import program_files
 from deepopsctl.monitoring.resources import File, MonitoredNode, Needs, Unit
 from deepopsctl.monitoring.systemd_units import OPEN, SLURMS_FAMILIES, confined_with_full_view, service
 from deepopsctl.node_programs import node_metrics
+from deepopsctl.node_programs.node_metrics import CONFIG
 from deepopsctl.node_programs.node_metrics.jobmap import DCGM_DIRECTORY, DIRECTORY
-from deepopsctl.node_programs.node_metrics.places import CONFIG
 from deepopsctl.slurm.job_hooks import PIECES
 from deepopsctl.storage.node_plan import plan_node
 from deepopsctl.storage.writer import from_variable

@@ -10,7 +10,7 @@ from deepopsctl.monitoring.resources import File, MonitoredNode, Needs, Target, 
 from deepopsctl.monitoring.systemd_units import SLURMS_FAMILIES, confined, service
 from deepopsctl.monitoring.web_config import GROUP
 from deepopsctl.node_programs import slurm_metrics
-from deepopsctl.node_programs.slurm_metrics.places import CONFIG
+from deepopsctl.node_programs.slurm_metrics import CONFIG
 from deepopsctl.slurm.native_metrics import PAGES
 
 NAME = "deepops-slurmmetrics"

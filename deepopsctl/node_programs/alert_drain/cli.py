@@ -7,8 +7,9 @@ import signal
 import sys
 from typing import List, Optional
 
+from .._shared.settings import SettingsError
 from .rounds import Rounds, render
-from .settings import CONFIG, SettingsError, load
+from .settings import CONFIG, load
 
 OK, FAILED, INVALID = 0, 1, 3
 

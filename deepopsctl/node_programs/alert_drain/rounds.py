@@ -6,15 +6,15 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping
+from typing import Dict, Mapping
 
+from .._shared import atomic_file
+from .._shared.prometheus_text import COUNTER, GAUGE, Families
 from . import slurm
 from .alertmanager import AskError, ask
 from .decide import Decision, HealthyTimers, Limits, decide
 from .settings import Settings
 from .slurm import SlurmError
-from .textfile import remove, write
-from .textformat import head, line
 
 NOTHING = Decision({}, (), (), (), {})
 _HELP: Mapping[str, str] = {
@@ -42,9 +42,9 @@ class Rounds:
     def run(self) -> None:
         """Run until `stop` is set; then remove the metrics, as they would become stale."""
         while not self.stop.is_set():
-            write(self.settings.textfile, render(self.values(up=self.round())))
+            atomic_file.write(self.settings.textfile, render(self.values(up=self.round())))
             self.stop.wait(self.settings.interval_s)
-        remove(self.settings.textfile)
+        atomic_file.discard(self.settings.textfile)
 
     def round(self) -> bool:
         """One round; True if all queries and actions succeeded."""
@@ -105,8 +105,8 @@ def _log(what: str) -> None:
 
 def render(values: Mapping[str, int]) -> str:
     """The text of the file."""
-    lines: List[str] = []
+    families = Families()
     for key, value in values.items():
-        name, metric_type = "deepops_alertdrain_" + key, "counter" if key.endswith("_total") else "gauge"
-        lines += [*head(name, metric_type, _HELP[key]), line(name, {}, value)]
-    return "".join(each + "\n" for each in lines)
+        metric_type = COUNTER if key.endswith("_total") else GAUGE
+        families.family("deepops_alertdrain_" + key, _HELP[key], metric_type).set(value)
+    return families.text()

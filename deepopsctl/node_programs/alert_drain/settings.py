@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, fields
 
+from .._shared import settings
+from .._shared.prometheus_text import TEXTFILE_DIRECTORY
+from .._shared.settings import SettingsError
+
 CONFIG = "/etc/deepopsctl/alertdrain.json"
-
-
-class SettingsError(Exception):
-    """The file is not there, or not as it should be; never with its content."""
 
 
 @dataclass(frozen=True)
@@ -25,23 +24,18 @@ class Settings:
     # of the authority that signed Alertmanager's certificate; '' for the node's own list
     ca: str = ""
     interval_s: float = 30.0
-    textfile: str = "/var/lib/prometheus/node-exporter/alertdrain.prom"
+    textfile: str = TEXTFILE_DIRECTORY + "/alertdrain.prom"
 
 
 def load(path: str) -> Settings:
     """Read it."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            config = json.load(stream)
-    except (OSError, ValueError) as error:
-        raise SettingsError("{}: {}".format(path, error)) from error
-    known = {each.name for each in fields(Settings)}
-    if not isinstance(config, dict) or not set(config) <= known:
+    config = settings.load(path)
+    if not set(config) <= {each.name for each in fields(Settings)}:
         raise SettingsError("{} has unknown keys".format(path))
     try:
-        settings = Settings(**config)
+        result = Settings(**config)
     except TypeError as error:
         raise SettingsError("{}: {}".format(path, error)) from error
-    if not settings.url.startswith(("http://", "https://")):
+    if not result.url.startswith(("http://", "https://")):
         raise SettingsError("{}: url is no address of http or https".format(path))
-    return settings
+    return result

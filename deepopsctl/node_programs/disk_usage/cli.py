@@ -11,8 +11,9 @@ import time
 from dataclasses import asdict
 from typing import List, Optional, Sequence
 
+from .._shared.settings import SettingsError
 from .apart import ask_all
-from .rows import CONFIG, ConfigError, Row, load
+from .rows import CONFIG, Row, load
 from .sources import Person, ask
 from .table import render
 
@@ -34,7 +35,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         config = load(options.config)
         person = _person(options.user)
-    except (ConfigError, KeyError) as error:
+    except (SettingsError, KeyError) as error:
         sys.stderr.write("error: {}\n".format(error.args[0]))
         return INVALID
     rows = ask_all(config.file_systems, lambda each: ask(each, person), options.limit or config.limit_s, person.name)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import os
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Tuple
+
+from .._shared import settings
+from .._shared.settings import SettingsError
 
 CONFIG = "/etc/deepopsctl/diskusage.json"
 LIMIT_S = 10
 USER, PROJECT, WHOLE = "user", "project", "whole"
-
-
-class ConfigError(Exception):
-    """The configuration file can't be used."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +88,15 @@ class Row:
 
 def load(path: str) -> Config:
     """Read the file."""
+    if not os.path.exists(path):
+        raise SettingsError("{} is not there: deploy writes it where storage is mounted".format(path))
+    config = settings.load(path)
     try:
-        with open(path, encoding="utf-8") as stream:
-            config = json.load(stream)
         return Config(
             tuple(_file_system(each) for each in config["filesystems"]), float(config.get("limit_s", LIMIT_S))
         )
-    except FileNotFoundError as error:
-        raise ConfigError("{} is not there: deploy writes it where storage is mounted".format(path)) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError("{}: {!r}".format(path, error)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise SettingsError("{}: {!r}".format(path, error)) from error
 
 
 def _file_system(entry: Dict[str, Any]) -> FileSystem:

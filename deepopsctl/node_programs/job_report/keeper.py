@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
 import threading
-from typing import Any, Dict, List, Optional
+from typing import List, Optional
 
+from .._shared import settings
+from . import CONFIG, STATE
 from .asking import UnansweredError, run_command
 from .keeping import Keeper
-from .places import CONFIG, STATE
 from .prometheus import PrometheusError, querying
 
 INTERVAL_S = 30
@@ -30,11 +30,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Run it; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        config = _load(options.config)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        sys.stderr.write("error: {}: {}\n".format(options.config, error))
+        config = settings.load(options.config)
+        query = querying(*(str(config[key]) for key in ("url", "user", "password")))
+    except (settings.SettingsError, KeyError) as error:
+        sys.stderr.write("error: {}\n".format(error))
         return INVALID
-    keeper = Keeper(options.state, run_command, querying(config["url"], config["user"], config["password"]))
+    keeper = Keeper(options.state, run_command, query)
     if options.once:
         return FAILED if _round(keeper, "") else OK
     stop = threading.Event()
@@ -58,9 +59,3 @@ def _round(keeper: Keeper, reported: str) -> str:
     if written or reported:
         sys.stderr.write("{} summaries written\n".format(written))
     return ""
-
-
-def _load(path: str) -> Dict[str, Any]:
-    with open(path, encoding="utf-8") as stream:
-        config = json.load(stream)
-    return {key: str(config[key]) for key in ("url", "user", "password")}

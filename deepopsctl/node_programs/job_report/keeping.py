@@ -13,6 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Callable, Iterator, List, Sequence, Tuple
 
+from .._shared import atomic_file
 from . import records, summary, values
 from .asking import Run
 from .prometheus import Query, summarise
@@ -113,7 +114,4 @@ class Keeper:
 
     def _remember(self, until: int) -> None:
         os.makedirs(os.path.dirname(self._state), exist_ok=True)
-        temporary = self._state + ".new"
-        with open(temporary, "w", encoding="utf-8") as stream:
-            json.dump({"until": until}, stream)
-        os.replace(temporary, self._state)
+        atomic_file.write(self._state, json.dumps({"until": until}))

@@ -10,8 +10,9 @@ import ssl
 import time
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
 
+from .._shared.prometheus_text import GAUGE
 from . import signingkeys
-from .samples import GAUGE, Collect, Collector, Metric, Sample
+from .samples import Collect, Collector, Metric, Sample
 
 METRICS: Mapping[str, Metric] = {
     "deepops_certificate_expires_seconds": Metric(

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
 from typing import Any, Dict, List, Optional
 
-from . import jobmap
-from .collectors import COLLECTORS
+from .._shared import settings
+from .._shared.prometheus_text import TEXTFILE_DIRECTORY
+from . import CONFIG, certificates, jobmap, jobs, mounts
 from .daemon import Daemon, once
-from .places import CONFIG
+from .samples import Collector
 
-TEXTFILE_DIRECTORY = "/var/lib/prometheus/node-exporter"
 INTERVAL_S = 15
 OK, FAILED, INVALID = 0, 1, 3
+# a new collector is a module with a `COLLECTOR`, and a line here
+COLLECTORS: Dict[str, Collector] = {
+    "jobs": jobs.COLLECTOR,
+    "certificates": certificates.COLLECTOR,
+    "mounts": mounts.COLLECTOR,
+}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -39,8 +44,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return _note(options.action, options.config)
     try:
         config = _load(options.config)
-    except (OSError, ValueError) as error:
-        sys.stderr.write("error: {}: {}\n".format(options.config, error))
+    except settings.SettingsError as error:
+        sys.stderr.write("error: {}\n".format(error))
         return INVALID
     if options.action == "once":
         sys.stdout.write(once(COLLECTORS, config["collectors"]))
@@ -68,15 +73,14 @@ def _note(action: str, config: str) -> int:
             jobmap.begin(job, jobmap.DIRECTORY, jobmap.DCGM_DIRECTORY)
         else:
             jobmap.end(os.environ.get("SLURM_JOB_ID", ""), jobmap.DIRECTORY, jobmap.DCGM_DIRECTORY)
-    except (OSError, ValueError, KeyError) as error:
+    except (settings.SettingsError, OSError, ValueError, KeyError) as error:
         sys.stderr.write("error: job map: {}\n".format(error))
         return FAILED
     return OK
 
 
 def _load(path: str) -> Dict[str, Any]:
-    with open(path, encoding="utf-8") as stream:
-        config = json.load(stream)
-    if not isinstance(config, dict) or not isinstance(config.get("collectors"), dict):
-        raise ValueError("has no `collectors`")  # noqa: TRY004 - a fault of the file, not of a type
+    config = settings.load(path)
+    if not isinstance(config.get("collectors"), dict):
+        raise settings.SettingsError("{}: has no `collectors`".format(path))
     return config

@@ -9,8 +9,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping
 
-from .samples import GAUGE, Collect, Collector, Metric, Sample, render
-from .textfile import remove, write
+from .._shared import atomic_file
+from .._shared.prometheus_text import GAUGE
+from .samples import Collect, Collector, Metric, Sample, render
 
 # After so many intervals without a result, a collector's last metrics are removed.
 PATIENCE = 4
@@ -56,11 +57,11 @@ class Daemon:
             # a thread in a call that hangs must not block the program's exit
             threading.Thread(target=self._work, args=(each,), name=each.name, daemon=True).start()
         while not self._stop.wait(self._interval_s):
-            write(self._path, render(SELF, self._state()))
+            atomic_file.write(self._path, render(SELF, self._state()))
         for each in self._collectors:
             with each.lock:
-                remove(each.path)
-        remove(self._path)
+                atomic_file.discard(each.path)
+        atomic_file.discard(self._path)
 
     def stop(self) -> None:
         """End `run` soon."""
@@ -75,7 +76,7 @@ class Daemon:
                 self._collect(each, collect)
             except Exception as error:  # noqa: BLE001 - a collector's fault is its own
                 each.up = False
-                remove(each.path)
+                atomic_file.discard(each.path)
                 _log(each, "{}: {}".format(type(error).__name__, error))
             self._stop.wait(max(0.0, self._interval_s - (time.monotonic() - each.since)))
 
@@ -83,7 +84,7 @@ class Daemon:
         text = render(each.collector.metrics, collect())
         with each.lock:
             if not self._stop.is_set():
-                write(each.path, text)
+                atomic_file.write(each.path, text)
         each.seconds, each.up = time.monotonic() - each.since, True
         _log(each, "")
 
@@ -92,7 +93,7 @@ class Daemon:
         for each in self._collectors:
             hangs = time.monotonic() - each.since > PATIENCE * self._interval_s
             if hangs:
-                remove(each.path)
+                atomic_file.discard(each.path)
                 _log(each, "has hung for {:.0f} s".format(time.monotonic() - each.since))
             label = {"collector": each.name}
             samples.append(Sample("deepops_nodemetrics_up", float(each.up and not hangs), label))

@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from .textfile import remove, write
+from .._shared import atomic_file
 
 # on tmpfs: removed by a reboot, like the jobs
 DIRECTORY = "/run/deepops/jobs"
@@ -91,14 +91,14 @@ def begin(job: Job, directory: str, dcgm: str) -> None:
     os.makedirs(dcgm, mode=0o755, exist_ok=True)
     os.makedirs(directory, mode=0o755, exist_ok=True)
     os.chmod(directory, 0o700)
-    write(os.path.join(directory, job.number), json.dumps(asdict(job)) + "\n")
+    atomic_file.write(os.path.join(directory, job.number), json.dumps(asdict(job)) + "\n")
     write_dcgm_files(directory, dcgm)
 
 
 def end(number: str, directory: str, dcgm: str) -> None:
     """Remove a job that has ended."""
     if _NUMBER.fullmatch(number):
-        remove(os.path.join(directory, number))
+        atomic_file.discard(os.path.join(directory, number))
     if os.path.isdir(dcgm):
         write_dcgm_files(directory, dcgm)
 
@@ -130,7 +130,7 @@ def sweep(alive: Iterable[str], directory: str, dcgm: str) -> List[str]:
             continue
         with contextlib.suppress(FileNotFoundError):
             if time.time() - os.stat(path).st_mtime > YOUNG_S:
-                remove(path)
+                atomic_file.discard(path)
                 gone.append(name)
     if gone and os.path.isdir(dcgm):
         write_dcgm_files(directory, dcgm)
@@ -146,10 +146,10 @@ def write_dcgm_files(directory: str, dcgm: str) -> None:
     for index, numbers in jobs.items():
         path, text = os.path.join(dcgm, index), "".join(number + "\n" for number in sorted(numbers, key=int))
         if _text(path) != text:
-            write(path, text)
+            atomic_file.write(path, text)
     for name in _entries(dcgm):
         if not name.startswith(".") and name not in jobs:
-            remove(os.path.join(dcgm, name))
+            atomic_file.discard(os.path.join(dcgm, name))
 
 
 def _text(path: str) -> str:

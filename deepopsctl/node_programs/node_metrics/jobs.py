@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
 from .._shared import command
+from .._shared.prometheus_text import COUNTER, GAUGE
 from . import cgroups, jobmap
 from .jobmap import Job
-from .samples import COUNTER, GAUGE, Collector, Metric, Sample
+from .samples import Collector, Metric, Sample
 
 # what the text file has room for, whatever runs on the node
 MOST_JOBS = 1000

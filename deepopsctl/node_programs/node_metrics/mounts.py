@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, List, Mapping, Set
 
-from .samples import GAUGE, Collector, Metric, Sample
+from .._shared.prometheus_text import GAUGE
+from .samples import Collector, Metric, Sample
 
 TABLE = "/proc/self/mountinfo"
 METRICS: Mapping[str, Metric] = {

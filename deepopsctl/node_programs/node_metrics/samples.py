@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, List, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
-from .textformat import head, line
-
-GAUGE, COUNTER = "gauge", "counter"
+from .._shared.prometheus_text import Families
 
 
 @dataclass(frozen=True)
@@ -43,14 +41,9 @@ class Collector:
 
 
 def render(metrics: Mapping[str, Metric], samples: Iterable[Sample]) -> str:
-    """The text, with the samples of a metric together as the format asks. A name not in `metrics` is an error."""
-    lines: Dict[str, List[str]] = {}
+    """The text. A name not in `metrics` is an error."""
+    families = Families()
     for sample in samples:
-        if sample.name not in metrics:
-            raise KeyError("{} is none of this collector's metrics".format(sample.name))
-        lines.setdefault(sample.name, []).append(line(sample.name, sample.labels, sample.value))
-    text: List[str] = []
-    for name in metrics:
-        if name in lines:
-            text += [*head(name, metrics[name].type, metrics[name].help), *lines[name]]
-    return "".join(each + "\n" for each in text)
+        metric = metrics[sample.name]
+        families.family(sample.name, metric.help, metric.type).set(sample.value, **sample.labels)
+    return families.text()

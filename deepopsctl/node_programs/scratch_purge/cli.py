@@ -9,10 +9,11 @@ import time
 from dataclasses import asdict
 from typing import List, Optional
 
+from .._shared.settings import SettingsError
 from .ageing import in_days
 from .records import Record, quoted
 from .run import BusyError, Summary, apply, list_due
-from .settings import Settings, SettingsError, load, path_of
+from .settings import Settings, load, path_of
 from .tree import TreeError
 
 OK, PROBLEMS, USAGE, INVALID, BUSY = 0, 1, 2, 3, 75

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from typing import Any, Dict, Tuple
+
+from .._shared import settings as settings_file
+from .._shared.settings import SettingsError
 
 DIRECTORY = "/etc/deepopsctl/purge"
 STATE = "/var/lib/deepops-purge"
@@ -24,10 +26,6 @@ _SYSTEM_FOLDERS = tuple("/" + name for name in ["media", "opt", "srv", "tmp", "v
 HOMES = ("/home",)
 # what holds the homes of users is called so wherever it is mounted or exported
 _HOME_NAMES = ("home", "homes")
-
-
-class SettingsError(Exception):
-    """The configuration can't be used."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +70,7 @@ def path_of(name: str) -> str:
 
 def load(path: str) -> Settings:
     """Read and check the configuration."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            config = json.load(stream)
-    except (OSError, ValueError) as error:
-        raise SettingsError("{}: {}".format(path, error)) from error
-    if not isinstance(config, dict):
-        raise SettingsError("{}: not a JSON object".format(path))
+    config = settings_file.load(path)
     try:
         return from_object(config)
     except SettingsError as error:

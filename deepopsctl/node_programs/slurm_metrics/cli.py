@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import List, Optional
 
+from .._shared import settings
+from . import CONFIG
 from .daemon import Daemon
-from .places import CONFIG
 from .snapshot import SlurmReader
 
 OK, FAILED, INVALID = 0, 1, 3
@@ -33,12 +33,15 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Run it; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        config = _load(options.config)
+        config = settings.load(options.config)
         # slurmctld's own metrics endpoint, if Prometheus reads it
         endpoint = (str(config["address"]), int(config["port"])) if config["native"] else None
         slurm, path, interval_s = SlurmReader(endpoint), Path(config["path"]), float(config["interval_s"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        sys.stderr.write("error: {}: {}\n".format(options.config, error))
+    except settings.SettingsError as error:
+        sys.stderr.write("error: {}\n".format(error))
+        return INVALID
+    except (ValueError, KeyError, TypeError) as error:
+        sys.stderr.write("error: {}: {!r}\n".format(options.config, error))
         return INVALID
     if options.action == "once":
         snapshot = slurm.read_snapshot(time.time())
@@ -47,11 +50,3 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return OK if snapshot.up else FAILED
     Daemon(slurm, path, interval_s).run()
     return OK
-
-
-def _load(path: str) -> Dict[str, Any]:
-    with open(path, encoding="utf-8") as stream:
-        config = json.load(stream)
-    if not isinstance(config, dict):
-        raise ValueError("is no object")  # noqa: TRY004 - a fault of the file, not of a type
-    return config

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
 from types import FrameType
 from typing import Optional
 
-from .notifying import notify
+from .._shared import atomic_file
 from .snapshot import SlurmReader, Snapshot
-from .textfile import remove, write
 
 
 class Daemon:
@@ -32,7 +33,7 @@ class Daemon:
             while True:
                 started = time.monotonic()
                 snapshot = self._slurm.read_snapshot(time.time())
-                write(self._path, snapshot.text)
+                atomic_file.write(self._path, snapshot.text)
                 self._log_problems(snapshot)
                 notify(message)
                 message = "WATCHDOG=1"
@@ -40,7 +41,7 @@ class Daemon:
                 took = time.monotonic() - started
                 time.sleep(max(self._interval_s - took, min(took, self._interval_s)))
         finally:
-            remove(self._path)
+            atomic_file.discard(self._path)
 
     def _log_problems(self, snapshot: Snapshot) -> None:
         """Log problems when they have changed."""
@@ -48,6 +49,17 @@ class Daemon:
             sys.stderr.write("; ".join(snapshot.problems or ("Slurm answers again",)) + "\n")
             sys.stderr.flush()
             self._reported = snapshot.problems
+
+
+def notify(message: str) -> None:
+    """Notify systemd: READY=1 once, WATCHDOG=1 after each round. No effect outside of a unit."""
+    where = os.environ.get("NOTIFY_SOCKET", "")
+    if not where:
+        return
+    if where.startswith("@"):
+        where = f"\0{where[1:]}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.sendto(message.encode(), where)
 
 
 def _stop(number: int, frame: Optional[FrameType]) -> None:

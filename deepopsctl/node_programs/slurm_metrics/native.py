@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Callable, Iterable, Mapping, Sequence
 
-from .exposition import Families
+from .._shared.prometheus_text import Families
 from .jobs import PENDING, RUNNING, Job
 from .nodes import Node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Dict, Iterable, List, Sequence, Set, Tuple
 
-from .exposition import Families
+from .._shared.prometheus_text import Families
 from .jobs import PENDING, Job
 from .nodes import Node
 from .waits import QUANTILES, Waits, quantile_of

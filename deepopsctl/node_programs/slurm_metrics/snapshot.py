@@ -8,15 +8,17 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Optional, Sequence, Tuple
 
+from .._shared.prometheus_text import Families
 from . import jobs, native, nodes, own, statistics
 from .asking import AskingError, ask
-from .exposition import Families
 from .waits import Waits
 
 # A slurmctld that is overloaded answers late, and asking more often makes it later.
 COMMAND_LIMIT_S = 20.0
 DATABASE_LIMIT_S = 10.0
 ENDPOINT_LIMIT_S = 3.0
+# longest user-supplied text in a label
+LABEL_LIMIT = 200
 VERSION = ("sinfo", "--version")
 DATABASE = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster")
 # The page that costs slurmctld least: no jobs and no nodes. Without the plugin it is there as well, but empty.
@@ -47,13 +49,13 @@ class SlurmReader:
     def read_snapshot(self, now: float) -> Snapshot:
         """Query everything once. If Slurm does not answer, only that is reported."""
         started = time.monotonic()
-        families = Families()
+        families = Families(LABEL_LIMIT)
         problems = []
         up = True
         try:
             self._add(families, now)
         except AskingError as error:
-            families, up = Families(), False
+            families, up = Families(LABEL_LIMIT), False
             problems.append(str(error))
         try:
             self._ask(DATABASE, DATABASE_LIMIT_S)

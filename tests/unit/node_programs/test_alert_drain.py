@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from deepopsctl.node_programs._shared.settings import SettingsError
 from deepopsctl.node_programs.alert_drain import cli, slurm
 from deepopsctl.node_programs.alert_drain.alertmanager import AskError, read
 from deepopsctl.node_programs.alert_drain.decide import Alert, HealthyTimers, Limits, Node, decide
 from deepopsctl.node_programs.alert_drain.rounds import Rounds, render
-from deepopsctl.node_programs.alert_drain.settings import Settings, SettingsError, load
+from deepopsctl.node_programs.alert_drain.settings import Settings, load
 from deepopsctl.node_programs.alert_drain.slurm import SlurmError
-from deepopsctl.node_programs.alert_drain.textfile import write
 
 OURS = "deepopsctl: alert GpuLost"
 LIMITS = Limits(nodes=2, resume_after_s=600)
@@ -254,15 +254,6 @@ class TestTheProgram:
         text = render(rounds.values(up=True))
         assert "# TYPE deepops_alertdrain_held_back gauge\ndeepops_alertdrain_held_back 0\n" in text
         assert "# TYPE deepops_alertdrain_drains_total counter\n" in text
-
-    def test_a_file_that_can_not_be_written_leaves_the_old_one_and_nothing_beside_it(self, tmp_path: Path) -> None:
-        write(tmp_path / "a.prom", "x 1\n")
-        # a full disk, every 30 s: each of them would leave a file
-        with pytest.raises(UnicodeEncodeError):
-            write(tmp_path / "a.prom", "x 2 \udc80\n")
-
-        assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
-        assert (tmp_path / "a.prom").read_text() == "x 1\n"
 
     @pytest.mark.parametrize("more", [{"limits": 1}, {"url": "file:///etc/passwd"}])
     def test_a_configuration_that_makes_no_sense_is_refused(self, tmp_path: Path, more: dict[str, object]) -> None:

@@ -23,8 +23,8 @@ from deepopsctl.certificates.authority import Authority, new_authority
 from deepopsctl.monitoring import node_metrics, tls
 from deepopsctl.monitoring.node_certificate import AUTHORITY, CERTIFICATE
 from deepopsctl.monitoring.resources import MonitoredNode
+from deepopsctl.node_programs.node_metrics import CONFIG
 from deepopsctl.node_programs.node_metrics.certificates import COLLECTOR, ends_at, read_expiry
-from deepopsctl.node_programs.node_metrics.places import CONFIG
 
 
 def certificate(end: datetime, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> x509.Certificate:

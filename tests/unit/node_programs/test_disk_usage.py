@@ -18,9 +18,10 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.node_programs._shared import command
+from deepopsctl.node_programs._shared.settings import SettingsError
 from deepopsctl.node_programs.disk_usage import cli, sources, texts
 from deepopsctl.node_programs.disk_usage.apart import ask_all
-from deepopsctl.node_programs.disk_usage.rows import Amount, ConfigError, FileSystem, Project, Row, Usage, load
+from deepopsctl.node_programs.disk_usage.rows import Amount, FileSystem, Project, Row, Usage, load
 from deepopsctl.node_programs.disk_usage.sources import Person, UnansweredError, ask
 from deepopsctl.node_programs.disk_usage.table import count, render, size
 
@@ -460,7 +461,7 @@ def test_the_program_speaks_json(tmp_path: Path, capfd: pytest.CaptureFixture[st
 def test_a_file_that_says_nothing_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "diskusage.json").write_text(text)
 
-    with pytest.raises(ConfigError, match=str(tmp_path)):
+    with pytest.raises(SettingsError, match=str(tmp_path)):
         load(str(tmp_path / "diskusage.json"))
 
 

@@ -247,13 +247,13 @@ class TestTheCollector:
 
         assert asked == []
         assert lines == [
-            'deepops_job_info{jobid="12",user="alice",account="phys",partition="gpu"} 1',
-            'deepops_job_cpus{jobid="12"} 5',
             'deepops_job_cpu_seconds_total{jobid="12"} 2.5',
+            'deepops_job_cpus{jobid="12"} 5',
+            'deepops_job_gpu{jobid="12",gpu="0",uuid="GPU-a"} 1',
+            'deepops_job_info{jobid="12",user="alice",account="phys",partition="gpu"} 1',
             'deepops_job_memory_bytes{jobid="12"} 1004096',
             'deepops_job_memory_peak_bytes{jobid="12"} 1004096',
             f'deepops_job_memory_requested_bytes{{jobid="12"}} {4 * GIB}',
-            'deepops_job_gpu{jobid="12",gpu="0",uuid="GPU-a"} 1',
         ]
 
     def test_keeps_two_jobs_on_one_node_apart(self, tmp_path: Path) -> None:

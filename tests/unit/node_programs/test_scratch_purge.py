@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from deepopsctl.node_programs._shared.settings import SettingsError
 from deepopsctl.node_programs.scratch_purge import cli, deleting, records, walk
 from deepopsctl.node_programs.scratch_purge.ageing import Ages
 from deepopsctl.node_programs.scratch_purge.excluding import Excluded
 from deepopsctl.node_programs.scratch_purge.records import Record, quoted
 from deepopsctl.node_programs.scratch_purge.run import BusyError, Summary, apply, exclusive_lock, list_due
-from deepopsctl.node_programs.scratch_purge.settings import Settings, SettingsError, from_object
+from deepopsctl.node_programs.scratch_purge.settings import Settings, from_object
 from deepopsctl.node_programs.scratch_purge.tree import OpenPath, TreeError
 from deepopsctl.node_programs.scratch_purge.warned import Warned
 

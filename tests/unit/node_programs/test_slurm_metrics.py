@@ -7,9 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from deepopsctl.node_programs._shared.prometheus_text import Families
 from deepopsctl.node_programs.slurm_metrics import own, statistics
 from deepopsctl.node_programs.slurm_metrics.asking import AskingError
-from deepopsctl.node_programs.slurm_metrics.exposition import LABEL_LIMIT, Families
 from deepopsctl.node_programs.slurm_metrics.jobs import Job, parse, tasks
 from deepopsctl.node_programs.slurm_metrics.records import (
     FIELD,
@@ -20,7 +20,7 @@ from deepopsctl.node_programs.slurm_metrics.records import (
     rows,
     tres,
 )
-from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader
+from deepopsctl.node_programs.slurm_metrics.snapshot import LABEL_LIMIT, SlurmReader
 from deepopsctl.node_programs.slurm_metrics.waits import Waits, quantile_of
 from tests.data.slurm_metrics_samples import DATA, RELEASES, names, recorded, samples, snapshot_of, when
 
@@ -300,7 +300,7 @@ def test_many_users_cost_no_more_than_the_limit() -> None:
 
 
 def test_a_reason_as_long_as_a_book_is_cut() -> None:
-    found = Families()
+    found = Families(LABEL_LIMIT)
 
     found.family("x", "x").set(1, reason="long " * 500)
 

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from deepopsctl.monitoring import slurm_metrics
 from deepopsctl.monitoring.resources import MonitoredNode, Needs
+from deepopsctl.node_programs._shared.prometheus_text import Families
 from deepopsctl.node_programs.slurm_metrics import jobs, nodes, statistics
 from deepopsctl.node_programs.slurm_metrics.asking import AskingError, ask, marked
-from deepopsctl.node_programs.slurm_metrics.exposition import Families
 from deepopsctl.node_programs.slurm_metrics.records import FIELD, RECORD, unmarked
 from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader
 from tests.data.slurm_metrics_samples import recorded, samples
@@ -140,7 +140,7 @@ def test_a_broken_configuration_is_refused_by_name(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=60)
 
     assert process.returncode == 3
-    assert errors == f"error: {tmp_path}/broken.json: is no object\n"
+    assert errors == f"error: {tmp_path}/broken.json: not a JSON object\n"
 
 
 @bounded

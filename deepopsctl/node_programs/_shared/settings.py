@@ -1,0 +1,24 @@
+"""A program's settings: a JSON file that deploy writes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict
+
+
+class SettingsError(Exception):
+    """The file is not there, or not as it should be; never with its content, which may be a password."""
+
+
+def load(path: str) -> Dict[str, Any]:
+    """The object that the file holds."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            settings = json.load(stream)
+    except OSError as error:
+        raise SettingsError("{}: {}".format(path, error.strerror)) from error
+    except ValueError as error:
+        raise SettingsError("{}: {}".format(path, error)) from error
+    if not isinstance(settings, dict):
+        raise SettingsError("{}: not a JSON object".format(path))
+    return settings

@@ -1,1 +1,0 @@
-../node_metrics/textformat.py
