@@ -7,6 +7,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.deepopsctl.cluster.plugins.action.node_state import with_step
 
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.gpus.wheels import cache_directory, fetch_for
@@ -20,7 +21,9 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments = dict(self._task.args)
+        # a role keeps a record of its step
+        recorded = self._task._role is not None or "component" in self._task.args
+        arguments = with_step(self._task, self._templar, task_vars) if recorded else dict(self._task.args)
         asked = self._execute_module(module_args={**arguments, "wheels": {}}, task_vars=task_vars)
         if asked.get("failed") or not asked.get("missing") or self._task.check_mode:
             return {**result, **asked}
@@ -32,16 +35,14 @@ class ActionModule(ActionBase):
                 wheels[name] = self._transfer_file(local, self._connection._shell.join_path(directory, name + ".whl"))
             done = self._execute_module(module_args={**arguments, "wheels": wheels}, task_vars=task_vars)
         except DeepOpsError as error:
-            done = self._without(error)
+            if not recorded:
+                raise AnsibleActionFail("; ".join(filter(None, (error.message, error.hint)))) from error
+            # the step is left out with what needs it, and the deploy ends with a failure
+            left_out = {"message": error.message, "hint": error.hint}
+            done = {"changed": False, "changes": [], "deepops_left_out": left_out}
         finally:
             self._remove_tmp_path(directory)
         return {**result, **done}
-
-    def _without(self, error: DeepOpsError) -> dict[str, Any]:
-        """A step of a deploy leaves out what needs them, and the deploy ends with a failure; anything else fails."""
-        if "component" not in self._task.args:
-            raise AnsibleActionFail("; ".join(filter(None, (error.message, error.hint)))) from error
-        return {"changed": False, "changes": [], "deepops_left_out": {"message": error.message, "hint": error.hint}}
 
     @staticmethod
     def _fetched(library: dict[str, Any], architecture: str) -> str:

@@ -36,8 +36,8 @@ options:
 # releases of ansible-core whose module_common was tested with this; 2.21 has another ModuleDepFinder
 TESTED = ("2.19",)
 
-ACTIONS = ("normal", "validate_argument_spec", "assert", "group_by", "set_fact")
 COLLECTION = "deepopsctl.cluster"
+ACTIONS = ("normal", "validate_argument_spec", "assert", "group_by", "set_fact", f"{COLLECTION}.node_state")
 # any of them: to find one, Ansible loads all of a collection's filters
 FILTER = f"{COLLECTION}.fold_nodes"
 NODE_PROGRAM = f"{COLLECTION}.node_program"

@@ -11,10 +11,8 @@ description:
   - Grafana reads a password from its configuration only when it makes its database. Where another one is in force, the
     wanted one is set by Grafana's own program, which takes it from standard input.
   - In check mode nothing is asked and nothing is done.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   url: {description: Where it answers., type: str, required: true}
   user: {description: Name of the administrator., type: str, required: true}
   password: {description: Their password., type: str, required: true}

@@ -12,10 +12,8 @@ description:
     I(admin_groups) are let in before Slurm is asked.
   - I(limits) are a systemd drop-in for the slice of every user, except root and the administrators.
   - Without the one or the other, what an earlier call wrote is removed.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   restricted: {description: Whether users need a job here., type: bool, default: false}
   administrators: {description: Users without restrictions or limits., type: list, elements: str, default: []}
   admin_groups: {description: The same for groups., type: list, elements: str, default: []}

@@ -11,10 +11,8 @@ description:
     Threads and RDMA are changed while it runs, and kept for its next start.
   - With O(keep) an export that is no longer wanted stays, so that the machines can unmount it first. Without, it goes,
     unless one of O(unconfirmed_hosts) may still have it mounted.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   exports:
     description: What is wanted.
     type: list

@@ -14,10 +14,8 @@ description:
     the mount. On a compute node that means that no job runs there and none may start meanwhile, so it is drained for
     that moment. What has to wait is returned in RV(kept), and no record is left for M(deepopsctl.cluster.node_gate).
   - A mount that hides the authorized_keys of the user who calls this by sudo is taken back.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   node: {description: The node's name in Slurm., type: str, required: true}
   mounts:
     description: Wanted mounts, outer before inner.

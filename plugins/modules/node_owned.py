@@ -10,10 +10,8 @@ description:
   - Installs what is missing in one transaction, upgrades packages to a wanted version, and writes files.
   - What an earlier call installed and this one does not want is removed, with its dependencies. What
     was there before is never removed, and neither is what somebody's own package needs.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   packages:
     description: Wanted packages, each with a version; empty is any, and C(2.6-*) any revision of 2.6.
     type: dict

@@ -13,10 +13,8 @@ description:
     between the change and the restart. It is remembered on disk before the file changes.
   - Check mode and diff are honest; the content of a I(secret_base64) is in neither.
   - What was achieved is recorded on the node, keyed by I(digest), for M(deepopsctl.cluster.node_gate).
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step, usually the role., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   hostname: {description: The node's name., type: str}
   packages: {description: Packages that must be installed., type: list, elements: str, default: []}
   hold_units:
@@ -70,6 +68,23 @@ options:
       group: {description: Group., type: str, default: root}
       mode: {description: Octal mode as a string., type: str, default: "0644"}
       validate: {description: Command that refuses bad content (%s is it)., type: list, elements: str, default: []}
+  templates:
+    description:
+      - Files of I(files) whose content comes from a template of the calling role, rendered on the control machine as
+        M(ansible.builtin.template) does. They come after those of I(files).
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      src: {description: "Name in the role's directory C(templates).", type: str, required: true}
+      dest: {description: Absolute path on the node., type: path, required: true}
+      vars: {description: More variables for this template., type: dict, default: {}}
+      secret: {description: Whether the content is shown in no log and no diff., type: bool, default: false}
+      block: {description: Whether it is a managed block and the rest of the file is kept., type: bool, default: false}
+      owner: {description: Owner., type: str, default: root}
+      group: {description: Group., type: str, default: root}
+      mode: {description: Octal mode as a string., type: str, default: "0644"}
+      validate: {description: Command that refuses bad content (%s is it)., type: list, elements: str, default: []}
   absent: {description: Files that must not be there., type: list, elements: path, default: []}
   units:
     description: systemd units that must be enabled and running.
@@ -102,14 +117,19 @@ author: deepopsctl
 EXAMPLES = r"""
 - name: Install munge with the cluster's key
   deepopsctl.cluster.node_state:
-    component: slurm
-    step: munge
-    digest: "{{ deepops_digest }}"
     packages: [munge]
     files:
       - {path: /etc/munge/munge.key, secret_base64: "{{ munge_key }}", owner: munge, group: munge, mode: "0400"}
     units:
       - {name: munge.service, restart_on: [/etc/munge/munge.key]}
+
+- name: Run MariaDB with a configuration from the role's templates/
+  deepopsctl.cluster.node_state:
+    packages: [mariadb-server]
+    templates:
+      - {src: slurmdbd.cnf.j2, dest: /etc/mysql/mariadb.conf.d/60-deepopsctl.cnf}
+    units:
+      - {name: mariadb.service, restart_on: [/etc/mysql/mariadb.conf.d/60-deepopsctl.cnf]}
 """
 
 RETURN = r"""
@@ -214,10 +234,30 @@ def resource_arguments():
     }
 
 
+def template_arguments():
+    """What the action plugin renders; the module itself never gets any."""
+    owned = {"owner": {"default": "root"}, "group": {"default": "root"}, "mode": {"default": "0644"}}
+    return {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": dict(
+            owned,
+            src={"required": True},
+            dest={"type": "path", "required": True},
+            vars={"type": "dict", "default": {}},
+            secret={"type": "bool", "default": False},
+            block={"type": "bool", "default": False},
+            validate={"type": "list", "elements": "str", "default": []},
+        ),
+    }
+
+
 def arguments():
     return {
         **node_record.STEP,
         **resource_arguments(),
+        "templates": template_arguments(),
         "hostname": {},
         "lock_wait": {"type": "int", "default": 300},
         "upstream": {"default": ""},

@@ -10,10 +10,8 @@ description:
   - Enables the packaged units that make the CDI specification at boot and when a driver is installed, and has it made
     now where it does not name the driver that runs or a GPU that is there.
   - Gives Docker the runtime C(nvidia) where Docker is installed, and reloads its daemon. Nothing is restarted.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   wanted: {description: Whether the toolkit is wanted., type: bool, required: true}
 author: deepopsctl
 """

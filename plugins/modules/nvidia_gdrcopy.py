@@ -10,10 +10,8 @@ description:
   - Loads gdrdrv alongside a running driver, and at every boot. One that was built against another version
     of the driver is rebuilt by DKMS.
   - Where it is not wanted, only the file that loads it at the next start is removed; a module in use is never unloaded.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   wanted: {description: Whether it is to be loaded., type: bool, required: true}
 author: deepopsctl
 """

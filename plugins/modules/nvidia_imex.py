@@ -10,10 +10,8 @@ description:
   - Writes the list, the same on all nodes of the domain, and keeps C(nvidia-imex) running; its package is held.
   - A service that runs is stopped, for another list or for good, only where no job runs or can start; else this fails.
   - Where no driver runs, a service that does not start is no error.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   node: {description: The node's name in Slurm., type: str, required: true}
   domain: {description: Name of its NVLink domain., type: str, default: ""}
   peers: {description: Addresses of all nodes of it; empty wants no IMEX., type: list, elements: str, default: []}

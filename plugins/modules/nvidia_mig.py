@@ -10,10 +10,8 @@ description:
   - Reads how the GPUs are cut. Where that is not as wanted, it changes them on a node without jobs; else it refuses.
   - Daemons that hold a GPU open are stopped for the time of it, and started again.
   - Installs a unit that cuts the GPUs again whenever the machine starts, before slurmd; removes it where no GPU is cut.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   node: {description: The node's name in Slurm., type: str, required: true}
   unit: {description: Text of the systemd unit., type: str, required: true}
   gpus:

@@ -9,10 +9,8 @@ short_description: GPUDirect RDMA by DMA-BUF, or by nvidia-peermem
 description:
   - Looks for RDMA devices, the kernel and NVIDIA's modules; loads nvidia-peermem, now and at every start, where needed.
   - Where it is not, only the file that loads it at the next start is removed; a module in use is never unloaded.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   peermem:
     description: C(auto) loads it only where DMA-BUF does not serve.
     type: str

@@ -35,9 +35,7 @@ author: deepopsctl
 EXAMPLES = r"""
 - name: Install libraries of deepops-gpumetrics
   deepopsctl.cluster.python_wheels:
-    component: monitoring
     step: gpu_libraries
-    digest: "{{ deepops_digest }}"
     path: /usr/local/lib/deepopsctl/nvitop-exporter-1.7.2
     libraries: "{{ deepops_nvitop.libraries }}"
 

@@ -16,10 +16,8 @@ description:
     slurmctld knows what its lines come to (includes, defaults of its version), so it is asked. Another cluster name,
     state directory, select or switch plugin would lose all jobs; another count of sockets, cores or threads, or a node
     that is left out, would end the jobs there. Each of these is refused. The old files are saved next to the new ones.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   verify:
     description: Only refuse what this configuration would be refused for; change nothing.
     type: bool

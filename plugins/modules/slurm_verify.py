@@ -16,12 +16,11 @@ description:
     of this deploy, and has slurmctld registered the node? Are the GPUs that the driver finds those of cluster.yml, and
     those that slurmd has registered? If they are not, the node is not returned to service. A slurmd that missed the
     new configuration, hangs, or that slurmctld does not hear is restarted once (jobs go on).
-  - What stays wrong is reported, and the record of O(step) is removed, so that the next deploy verifies again.
+  - O(scope=compute) alone saves a record. What stays wrong is reported, and the record of O(step) is removed, so that
+    the next deploy verifies again.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
   scope: {description: Which daemons., type: str, choices: [controller, compute], required: true}
-  component: {description: Component of the step., type: str, required: true}
-  step: {description: Name of the step; saved by O(scope=compute) alone., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   cluster: {description: ClusterName; empty asks slurmdbd nothing., type: str, default: ""}
   nodes: {description: "Nodes that must be registered; with O(scope=compute), this one.", type: list, elements: str,
           default: []}

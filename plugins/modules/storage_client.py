@@ -14,10 +14,8 @@ description:
     a kernel that the module is missing for.
   - With I(phase=verify), which comes after the mounts, runs commands that only look, and warns of those that fail.
   - What an earlier call set up for a client that is not wanted any more is removed.
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   phase:
     description: Before the packages are installed, after it, or after the mounts.
     type: str

@@ -13,10 +13,8 @@ description:
     else set are left alone, but those of accounts that the default is for.
   - Projects get their number on everything in their directory, and lines of their own in C(/etc/projects) and
     C(/etc/projid).
+extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
-  component: {description: Component this step belongs to., type: str, required: true}
-  step: {description: Name of the step., type: str, required: true}
-  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   exports:
     description: What deepopsctl.storage.quota.served() gives for this machine.
     type: list

@@ -36,6 +36,7 @@ print(json.dumps({
     "loaded": sorted(name for name in sys.modules if name.startswith(("ansible.plugins.", "deepopsctl."))),
     "parsed": before,
     "gate": gate,
+    "action": sorted(name for name in sys.modules if ".cluster.plugins.action." in name),
     "collection": sorted(name for name in sys.modules if ".cluster.plugins.filter." in name),
 }))
 """
@@ -73,6 +74,10 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_our_filters_are_loaded_with_what_they_import(warm: dict[str, Any]) -> None:
     assert any(name.endswith(".slurm") for name in warm["collection"])
     assert "deepopsctl.slurm.conf" in warm["loaded"]
+
+
+def test_our_action_is_loaded(warm: dict[str, Any]) -> None:
+    assert warm["action"] == ["ansible_collections.deepopsctl.cluster.plugins.action.node_state"]
 
 
 @pytest.mark.parametrize("plugin", ["action.normal", "connection.ssh", "shell.sh", "become.sudo", "lookup.template"])

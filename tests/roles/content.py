@@ -31,6 +31,11 @@ def options(role: str) -> dict[str, dict[str, Any]]:
     return specification
 
 
+def steps_of(role: str) -> set[str]:
+    """The steps that a role says it records."""
+    return set(load(f"roles/{role}/meta/steps.yml").get("steps", []))
+
+
 def with_inner(tasks: Iterable[Task]) -> Iterator[Task]:
     """Tasks and those in their blocks; a block itself is none."""
     for task in tasks:

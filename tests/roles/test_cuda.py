@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.roles.content import load, role_calls, role_tasks
+from tests.roles.content import load, role_calls, steps_of
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
 from tests.unit.gpus.test_driver import facts
@@ -107,15 +107,8 @@ def test_the_gate_expects_what_was_asked_for(played: Played, case: str) -> None:
     ("role", "case"), [("cuda", "login"), ("nvidia_container", "containers"), ("nvidia_driver", "gpu-unset")]
 )
 def test_the_gate_expects_the_steps_that_a_role_records(played: Played, role: str, case: str) -> None:
-    recorded = {
-        arguments["step"]
-        for task in role_tasks(role)
-        for arguments in task.values()
-        if isinstance(arguments, dict) and "step" in arguments
-    }
-
-    assert recorded
-    assert recorded <= set(of(played, "Steps", case))
+    assert steps_of(role)
+    assert steps_of(role) <= set(of(played, "Steps", case))
 
 
 def test_a_node_gets_packages_module_files_and_a_way_to_see_them(played: Played) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from deepopsctl.certificates.authority import new_authority
-from tests.roles.content import load, role_calls, role_tasks
+from tests.roles.content import load, role_calls, steps_of
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
 
@@ -170,22 +170,16 @@ def expected(host: str, **variables: object) -> list[str]:
     return list(environment.from_string(expression).render(known, inventory_hostname=host))
 
 
-def recorded(role: str) -> set[str]:
-    """The steps that a role records."""
-    calls = (value for task in role_tasks(role) for value in task.values() if isinstance(value, dict))
-    return {call["step"] for call in calls if "step" in call}
-
-
 def test_the_gate_expects_what_is_recorded() -> None:
-    assert set(expected("gpu01")) == recorded("monitoring_node")
-    assert set(expected("ctl1")) == set().union(*(recorded(role) for role in ROLES))
+    assert set(expected("gpu01")) == steps_of("monitoring_node")
+    assert set(expected("ctl1")) == set().union(*(steps_of(role) for role in ROLES))
     assert expected("ctl1", monitoring_enabled=False) == expected("ctl1", monitoring_enabled="false") == []
     assert not {"grafana", "grafana_admin"} & set(expected("ctl1", grafana_enabled="no"))
 
 
 @pytest.mark.parametrize(("exporter", "step"), [("dcgm", "gpu_packages"), ("nvitop", "gpu_libraries")])
 def test_the_gate_expects_what_a_gpu_exporter_runs_on(exporter: str, step: str) -> None:
-    of_gpus = set(expected("gpu01", deepops_gpu_exporter={"exporter": exporter})) - recorded("monitoring_node")
+    of_gpus = set(expected("gpu01", deepops_gpu_exporter={"exporter": exporter})) - steps_of("monitoring_node")
 
     assert of_gpus == {step}
-    assert step in recorded("gpu_exporter")
+    assert step in steps_of("gpu_exporter")

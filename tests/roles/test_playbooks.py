@@ -13,7 +13,7 @@ from ansible import modules
 from ansible.playbook.task import Task as AnsibleTask
 from ansible.plugins import action
 
-from tests.roles.content import PLAYBOOKS, ROLES, Task, load, options, play_tasks, role_calls, role_tasks
+from tests.roles.content import PLAYBOOKS, ROLES, Task, load, options, play_tasks, role_calls, role_tasks, steps_of
 from tests.support.local_ansible import ANSIBLE_PLAYBOOK, environment
 from tests.support.paths import ROOT
 
@@ -32,6 +32,16 @@ OURS = {
     f"deepopsctl.cluster.{path.stem}"
     for plugin_type in ("modules", "action")
     for path in (ROOT / "plugins" / plugin_type).glob("*.py")
+}
+# the modules that keep a record: node_state itself, those that go through its action plugin, and one with its own
+RECORDED = {
+    "deepopsctl.cluster.node_state",
+    "deepopsctl.cluster.python_wheels",
+    *(
+        f"deepopsctl.cluster.{name}"
+        for name, routing in load("meta/runtime.yml")["plugin_routing"]["modules"].items()
+        if routing == {"action_plugin": "deepopsctl.cluster.node_state"}
+    ),
 }
 
 
@@ -98,14 +108,40 @@ class TestTasks:
         assert [where for where, task in all_tasks() if not task.get("name")] == []
 
     def test_every_step_is_recorded_under_the_digest_of_the_run(self) -> None:
-        steps = [
-            (where, task[module_of(task)]) for where, task in all_tasks() if "step" in (task[module_of(task)] or ())
+        # where none is named, it is the run's
+        named = [
+            (where, task[module_of(task)]["digest"])
+            for where, task in all_tasks()
+            if module_of(task) in RECORDED and "digest" in task[module_of(task)]
         ]
 
-        assert steps
+        assert named
         # where a role removes all of it, the step may be forgotten; what is not over to TLS yet is done again
-        known = re.compile(r"\{\{ deepops_digest( if \w+_wanted else ''| if not \w+_in_clear else 'in clear')? \}\}")
-        assert [where for where, step in steps if not known.fullmatch(step["digest"])] == []
+        known = re.compile(r"\{\{ deepops_digest( if \w+_wanted else ''| if not \w+_in_clear else 'in clear') \}\}")
+        assert [where for where, digest in named if not known.fullmatch(digest)] == []
+
+    @pytest.mark.parametrize("role", ROLES)
+    def test_a_role_lists_the_steps_that_it_records(self, role: str) -> None:
+        listed = steps_of(role)
+        # with several, each call says which; these do something without a record, too
+        default = min(listed) if len(listed) == 1 else "none"
+        without = ("deepopsctl.cluster.apt_source", "deepopsctl.cluster.nvidia_driver")
+        recorded = {
+            task[module_of(task)].get("step", default)
+            for task in role_tasks(role)
+            if module_of(task) in RECORDED and (module_of(task) not in without or "step" in task[module_of(task)])
+        }
+
+        assert recorded == listed
+
+    def test_every_module_that_saves_a_record_gets_its_names(self) -> None:
+        recording = {
+            f"deepopsctl.cluster.{path.stem}"
+            for path in (ROOT / "plugins" / "modules").glob("*.py")
+            if re.search(r'\*\*node_record.STEP|"component": \{\},', path.read_text(encoding="utf-8"))
+        }
+
+        assert recording == RECORDED
 
 
 class TestPlays:
@@ -145,10 +181,6 @@ class TestGate:
         template = jinja2.nativetypes.NativeEnvironment().from_string(expression)
         return set(template.render(group_names=groups))
 
-    def steps(self, role: str) -> set[str]:
-        """The steps that a role records."""
-        return {step for task in role_tasks(role) if (step := task[module_of(task)].get("step"))}
-
     @pytest.mark.parametrize(
         ("groups", "roles"),
         [
@@ -168,7 +200,7 @@ class TestGate:
     ) -> None:
         everywhere = ("node_common", "login_access")
 
-        assert self.expected(*groups) == set().union(*(self.steps(role) for role in (*everywhere, *roles)))
+        assert self.expected(*groups) == set().union(*(steps_of(role) for role in (*everywhere, *roles)))
 
 
 def test_ansible_lint_allows_the_collection_and_nothing_else() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.storage.writer import variable
-from tests.roles.content import load, role_tasks
+from tests.roles.content import load, steps_of
 from tests.support.paths import ROOT
 
 CLUSTER = """\
@@ -43,12 +43,6 @@ def expected(host: str, cluster: str = CLUSTER) -> set[str]:
     return set(known["deepops_storage_steps"])
 
 
-def recorded(role: str) -> set[str]:
-    """The steps that a role records."""
-    calls = (value for task in role_tasks(role) for value in task.values() if isinstance(value, dict))
-    return {call["step"] for call in calls if "step" in call}
-
-
 @pytest.mark.parametrize(
     ("host", "roles", "others"),
     [
@@ -58,13 +52,13 @@ def recorded(role: str) -> set[str]:
     ],
 )
 def test_the_gate_expects_what_is_recorded(host: str, roles: list[str], others: set[str]) -> None:
-    assert expected(host) == set().union(*(recorded(role) for role in roles)) - others
+    assert expected(host) == set().union(*(steps_of(role) for role in roles)) - others
 
 
 def test_a_host_whose_directory_nobody_mounts_gets_no_nfs_server() -> None:
     nowhere = CLUSTER.replace("path: /home}", "path: /home, nodes: ctl1}")
 
-    assert expected("ctl1", nowhere) == recorded("storage") - {CLIENTS}
+    assert expected("ctl1", nowhere) == steps_of("storage") - {CLIENTS}
 
 
 def test_storage_is_there_before_slurm_is() -> None:

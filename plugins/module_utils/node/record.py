@@ -15,7 +15,7 @@ import stat
 STATE = "/var/lib/deepopsctl"
 # the digest of a step that a run has begun and not ended: that is to be done even where the step is no longer wanted
 UNFINISHED = "unfinished"
-# the arguments of a module that saves a record
+# the arguments of a module that saves a record; the action plugin node_state fills in what a call leaves out
 STEP = {"component": {"required": True}, "step": {"required": True}, "digest": {"default": ""}}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.support.node_modules import load
 from tests.support.paths import ROOT
 
 MODULES = sorted((ROOT / "plugins" / "modules").glob("*.py"))
+FRAGMENT = "extends_documentation_fragment"
 # what Ansible takes where a key is left out
 UNSAID: Mapping[str, object] = {"type": "str", "required": False, "default": None, "choices": None, "elements": None}
 
@@ -43,7 +45,21 @@ def arguments_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Mapping[s
     monkeypatch.setattr(module, "AnsibleModule", asked_by, raising=False)
     with pytest.raises(AskedError) as caught:
         module.main()
-    return yaml.safe_load(module.DOCUMENTATION).get("options") or {}, caught.value.spec
+    documented = yaml.safe_load(module.DOCUMENTATION)
+    fragments = [documented[FRAGMENT]] if FRAGMENT in documented else []
+    shared = [yaml.safe_load(fragment(name))["options"] for name in fragments]
+    return {key: value for options in (*shared, documented.get("options") or {}) for key, value in options.items()}, (
+        caught.value.spec
+    )
+
+
+def fragment(name: str) -> str:
+    """The text of a documentation fragment of ours."""
+    module = importlib.import_module(
+        f"ansible_collections.deepopsctl.cluster.plugins.doc_fragments.{name.rpartition('.')[2]}"
+    )
+    text: str = module.ModuleDocFragment.DOCUMENTATION
+    return text
 
 
 def arguments_of_action(name: str) -> Mapping[str, Any]:

@@ -24,6 +24,8 @@ SECRET = re.compile(r"pass(?!ed)|secret|token|credential|(^|_)key$", re.IGNORECA
 # named like secrets, and none: keys by which packages are verified
 PUBLIC = {
     ("apt_source", "key"),
+    # whether a template has one
+    ("node_state", "secret"),
     # their names, in a task with no_log
     ("slurm_takeover_info", "secrets"),
 }

@@ -1,0 +1,78 @@
+"""Fill in what every call of a module that keeps a record on the node would have to say, and render its templates.
+
+The module of the same name, and those that meta/runtime.yml sends here, get
+
+* `component` and `step` from `meta/steps.yml` of the role that calls (a role with several steps says which one it is),
+* `digest` from the variable `deepops_digest`,
+* `files` with what `templates` render to: here, as ansible.builtin.template does, so that the node is called once.
+
+What a call says itself is taken as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+from base64 import b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import lookup_loader
+
+STEPS_FILE = "meta/steps.yml"
+
+
+class ActionModule(ActionBase):
+    """One call of the module on the node, as if there were no action plugin."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        return {**result, **self._execute_module(module_args=self.arguments(task_vars), task_vars=task_vars)}
+
+    def arguments(self, task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the module: what the task leaves out is filled in, and its templates are files."""
+        arguments = with_step(self._task, self._templar, task_vars)
+        files = [self._render(template, task_vars) for template in arguments.pop("templates", None) or []]
+        if not files:
+            return arguments
+        plan = arguments.get("plan") or {}
+        if "files" in plan:
+            # its list is the one that counts
+            return {**arguments, "plan": {**plan, "files": [*plan["files"], *files]}}
+        return {**arguments, "files": [*(arguments.get("files") or []), *files]}
+
+    def _render(self, template: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        """An entry of `files` for one of `templates`."""
+        entry = dict(template)
+        try:
+            source, path = entry.pop("src"), entry.pop("dest")
+        except KeyError as error:
+            raise AnsibleActionFail(f"an entry of `templates` has no {error}: {sorted(entry)}") from error
+        lookup = lookup_loader.get("ansible.builtin.template", loader=self._loader, templar=self._templar)
+        text = lookup.run([source], variables=task_vars, template_vars=entry.pop("vars", {}))[0]
+        if entry.pop("secret", False):
+            return {"path": path, "secret_base64": b64encode(text.encode()).decode(), **entry}
+        return {"path": path, "block" if entry.pop("block", False) else "content": text, **entry}
+
+
+def with_step(task: Any, templar: Any, task_vars: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a task with `component`, `step` and `digest`; its own values win."""
+    digest = str(templar.template(task_vars.get("deepops_digest", "")))
+    names = names_of(task._role._role_path) if task._role else {}
+    return {"digest": digest, **names, **task.args}
+
+
+@functools.cache
+def names_of(role: str) -> dict[str, str]:
+    """`component`, and `step` where there is only one, of a role's directory."""
+    path = Path(role) / STEPS_FILE
+    if not path.is_file():
+        return {}
+    written = yaml.safe_load(path.read_text(encoding="utf-8"))
+    steps = written["steps"]
+    return {"component": written["component"], **({"step": steps[0]} if len(steps) == 1 else {})}
