@@ -126,9 +126,9 @@ def check_nodes(summary: RunSummary, declared: Declared) -> tuple[Check, ...]:
 def _checks(summary: RunSummary, declared: Declared) -> Iterator[Check]:
     reports: dict[str, Mapping[str, object]] = {}
     for result in summary.results:
-        raw = result.data.get("doctor")
-        if isinstance(raw, Mapping):
-            reports[result.host] = raw
+        raw, call = result.data.get("doctor"), result.data.get("call")
+        if isinstance(raw, Mapping) and isinstance(call, Mapping):
+            reports[result.host] = {**raw, **call}
     yield from (check_failure(failure) for failure in summary.failures if failure.host)
     nodes = []
     for name in (node.name for node in declared.cluster.nodes if node.name in reports):

@@ -106,7 +106,7 @@ class ActionModule(ActionBase):
         before = time.time()
         answer = self._call(request)
         if "deepops" in answer:
-            answer["deepops"]["call"] = {"before": before, "after": time.time()}
+            answer["deepops"]["call"] = {"asked": {"before": before, "after": time.time()}}
         return answer
 
     def _read_clock(self) -> Result:

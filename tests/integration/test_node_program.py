@@ -30,6 +30,16 @@ def test_a_program_runs_on_the_node_in_the_task_s_environment(tmp_path: Path) ->
     assert not output.exists()
 
 
+def test_where_sudo_does_not_work_a_program_can_run_without_it_and_says_so(tmp_path: Path) -> None:
+    request = {"names": "", "ports": {}, "outside": [], "settings": {}}
+    broken = ("-e", '{"ansible_become": true, "ansible_become_user": "nobody", "ansible_become_exe": "/usr/bin/false"}')
+    done = run(tmp_path, "node_doctor", *broken, input=request, sudo_optional=True)
+
+    call, facts = done.data["deepops"]["call"], done.data["deepops"]["doctor"]
+    assert call["sudo"] == "Premature end of stream waiting for become success."
+    assert call["asked"]["before"] < facts["clock"]["begin"] <= facts["clock"]["end"] < call["asked"]["after"]
+
+
 def test_a_program_that_fails_says_why(tmp_path: Path) -> None:
     done = run(tmp_path, "burn_in", input={"phase": "none"})
 

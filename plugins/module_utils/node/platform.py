@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any, Dict
 
 CGROUP = "/sys/fs/cgroup"
 # where Slurm keeps track of jobs, and confines them
@@ -10,14 +11,14 @@ V1 = ("cpuset", "devices", "freezer", "memory")
 NVIDIA = "/sys/module/nvidia/version"
 
 
-def os_release():
+def os_release() -> Dict[str, str]:
     """Ansible's names for the platform, from /etc/os-release."""
     fields = {}
     with open("/etc/os-release") as stream:
         for line in stream:
             key, _separator, value = line.strip().partition("=")
             fields[key] = value.strip('"')
-    like = fields.get("ID_LIKE", "").split() + [fields.get("ID", "")]
+    like = [*fields.get("ID_LIKE", "").split(), fields.get("ID", "")]
     family = "Debian" if "debian" in like else "RedHat" if "rhel" in like or "fedora" in like else fields.get("ID", "")
     version = fields.get("VERSION_ID", "")
     return {
@@ -29,7 +30,7 @@ def os_release():
     }
 
 
-def versions():
+def versions() -> Dict[str, str]:
     """{os, kernel, driver}; no driver where none is loaded."""
     release = os_release()
     name = "%s %s" % (release["distribution"], release["distribution_version"])
@@ -40,13 +41,13 @@ def versions():
     return result
 
 
-def memory_facts():
+def memory_facts() -> Dict[str, int]:
     """The machine's memory in MiB."""
     with open("/proc/meminfo") as stream:
         return {"deepops_memory_mb": int(stream.readline().split()[1]) // 1024}
 
 
-def cgroup_facts(root=CGROUP):
+def cgroup_facts(root: str = CGROUP) -> Dict[str, Any]:
     """Which cgroup hierarchy slurmd will meet, whether it may confine jobs in it, and if not, why."""
     unified = os.path.join(root, "cgroup.controllers")
     if os.path.exists(unified):
@@ -65,6 +66,6 @@ def cgroup_facts(root=CGROUP):
     return {"deepops_cgroup": version, "deepops_cgroup_writable": not fault, "deepops_cgroup_fault": fault}
 
 
-def is_writable(directory):
+def is_writable(directory: str) -> bool:
     """True for a directory that root may write to and that is not mounted read-only."""
     return os.access(directory, os.W_OK) and not os.statvfs(directory).f_flag & os.ST_RDONLY

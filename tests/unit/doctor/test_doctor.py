@@ -444,10 +444,16 @@ class TestLatitude:
         assert (cross_node.WARN_S, cross_node.FAIL_S) == (smoke.WARN_S, smoke.FAIL_S)
 
 
+def returned(report: dict[str, Any]) -> dict[str, Any]:
+    """What the node found out, and what node_program adds about its call."""
+    call = {key: report[key] for key in ("asked", "sudo") if key in report}
+    return {"doctor": {key: value for key, value in report.items() if key not in call}, "call": call}
+
+
 def summary(reports: dict[str, dict[str, Any]], *failures: Failure) -> RunSummary:
     hosts = {host: Totals(ok=1) for host in reports}
     hosts |= {f.host: Totals(unreachable=f.unreachable, failed=not f.unreachable) for f in failures}
-    results = tuple(TaskResult(host, "Look", {"doctor": raw}) for host, raw in reports.items())
+    results = tuple(TaskResult(host, "Query", returned(raw)) for host, raw in reports.items())
     return RunSummary(hosts, failures, (), (), results)
 
 
@@ -529,7 +535,7 @@ def test_the_table_gives_the_advice_of_the_very_case() -> None:
 
 def test_ports_are_those_of_the_roles() -> None:
     (play,) = yaml.safe_load((ROOT / "playbooks/doctor.yml").read_text())
-    asked = play["tasks"][0]["deepopsctl.cluster.node_doctor"]["ports"]
+    asked = play["tasks"][0]["deepopsctl.cluster.node_program"]["input"]["ports"]
 
     for role in ("slurmd", "slurmdbd"):
         default = yaml.safe_load((ROOT / f"roles/{role}/defaults/main.yml").read_text())[f"{role}_port"]

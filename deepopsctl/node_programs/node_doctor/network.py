@@ -1,16 +1,20 @@
-"""Addresses, and what the names of all nodes mean on this one."""
+"""Addresses, what the names of all nodes mean on this one, and which repositories it can reach."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import queue
 import socket
 import threading
 import time
+import urllib.request
+from http.client import HTTPException
 from typing import Any, Dict, List, Tuple
+from urllib.error import HTTPError
 
-from .command import output, read
+from .query import output, read
 
 # bridges that container engines and hypervisors make: every node has the same ones
 PRIVATE = (
@@ -30,6 +34,7 @@ PRIVATE = (
 )
 WORKERS = 16
 HOSTS_BLOCK = "deepopsctl"
+REPOSITORY_LIMIT_S = 8
 
 
 def addresses() -> List[Dict[str, Any]]:
@@ -76,10 +81,10 @@ def names(expected: Dict[str, str], seconds: float = 5) -> Dict[str, Any]:
 
 def resolve_all(wanted: List[str], seconds: float) -> Tuple[Dict[str, List[str]], List[str]]:
     """Addresses by name, and the names that the resolver was too slow for."""
-    todo = queue.Queue()  # type: queue.Queue[str]
+    todo: queue.Queue[str] = queue.Queue()
     for name in wanted:
         todo.put(name)
-    answers = {}  # type: Dict[str, List[str]]
+    answers: Dict[str, List[str]] = {}
 
     def work() -> None:
         while True:
@@ -89,7 +94,7 @@ def resolve_all(wanted: List[str], seconds: float) -> Tuple[Dict[str, List[str]]
                 return
             answers[name] = resolve(name)
 
-    # daemons: a resolver that hangs must not keep the module from ending
+    # daemons: a resolver that hangs must not keep the program from ending
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(WORKERS, len(wanted)))]
     for thread in threads:
         thread.start()
@@ -116,9 +121,41 @@ def reverse(expected: Dict[str, str], hosts: str = "/etc/hosts") -> Dict[str, Li
     Not by DNS: few sites have reverse zones for their nodes, and a thousand failed look-ups take minutes.
     """
     wanted = {address: name for name, address in expected.items() if address}
-    called = {}  # type: Dict[str, List[str]]
+    called: Dict[str, List[str]] = {}
     for line in read(hosts).splitlines():
         words = line.partition("#")[0].split()
         if len(words) > 1 and words[0] in wanted:
             called.setdefault(words[0], []).extend(words[1:])
     return {address: aliases for address, aliases in called.items() if wanted[address] not in aliases}
+
+
+def connection_error(url: str) -> str:
+    """Why an address does not answer; '' for an answer of any kind."""
+    try:
+        request = urllib.request.Request(url, method="HEAD")  # noqa: S310 (a setting of the site's)
+        urllib.request.urlopen(request, timeout=REPOSITORY_LIMIT_S).close()  # noqa: S310 (as above)
+    except HTTPError as error:
+        # a proxy that has no way either, or wants a password
+        return str(error) if error.code in (407, 502, 503, 504) else ""
+    except (OSError, ValueError, HTTPException) as error:
+        return str(error)
+    return ""
+
+
+def unreachable(wanted: List[Dict[str, Any]]) -> List[Dict[str, str]]:
+    """Of each that can't be reached what it is for, its address and why."""
+    asked = [entry for entry in wanted if not any(os.path.exists(path) for path in entry.get("unless", []))]
+    answers: Dict[str, str] = {}
+
+    def ask(url: str) -> None:
+        answers[url] = connection_error(url)
+
+    urls = sorted({str(entry["url"]) for entry in asked})
+    # daemons: a resolver that hangs must not keep the program from ending
+    threads = [threading.Thread(target=ask, args=(url,), daemon=True) for url in urls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(REPOSITORY_LIMIT_S + 2)
+    repositories = [{"what": str(entry["what"]), "url": str(entry["url"])} for entry in asked]
+    return [dict(entry, why=why) for entry in repositories for why in [answers.get(entry["url"], "no answer")] if why]

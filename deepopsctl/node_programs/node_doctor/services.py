@@ -8,9 +8,8 @@ import os
 import re
 from typing import Any, Dict, Iterable, List
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import mariadb
-
-from .command import output, read
+from .._shared import command
+from .query import output, read
 
 SLURM = ("slurmctld", "slurmd", "slurmdbd")
 # the kernel keeps 15 letters of a name
@@ -34,7 +33,7 @@ def processes(proc: str = "/proc") -> Dict[int, str]:
 def listeners(ports: Iterable[int], running: Dict[int, str]) -> List[Dict[str, Any]]:
     """Who listens on these TCP ports; pid 0 where only root can see it."""
     wanted = set(ports)
-    sockets = {}  # type: Dict[str, int]
+    sockets: Dict[str, int] = {}
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in read(path).splitlines()[1:]:
             words = line.split()
@@ -87,7 +86,7 @@ def is_synchronised() -> bool:
 
 def firewalls() -> List[str]:
     """Firewalls of the distribution that are active."""
-    states = output(["systemctl", "is-active"] + list(FIREWALLS)).split()
+    states = output(["systemctl", "is-active", *list(FIREWALLS)]).split()
     active = [name for name, word in zip(FIREWALLS, states) if word == "active"]
     if "ufw" in active and "ENABLED=yes" not in read("/etc/ufw/ufw.conf"):
         # the unit is active on every Ubuntu, whether or not it filters
@@ -97,11 +96,12 @@ def firewalls() -> List[str]:
 
 def database(running: Dict[int, str]) -> Dict[str, str]:
     """Settings of MariaDB that are in force; {} where none runs, or only root is let in."""
-    if not {"mariadbd", "mysqld"} & set(running.values()) or not mariadb.is_installed():
+    if not {"mariadbd", "mysqld"} & set(running.values()):
         return {}
     names = ", ".join("'%s'" % name for name in DATABASE)
-    status, shown = mariadb.sql("SHOW GLOBAL VARIABLES WHERE Variable_name IN (%s);" % names)
-    rows = [line.split("\t") for line in shown.splitlines()] if status == 0 else []
+    statement = "SHOW GLOBAL VARIABLES WHERE Variable_name IN (%s);" % names
+    answer = command.run(["mariadb", "--batch", "--skip-column-names"], 10, statement)
+    rows = [line.split("\t") for line in answer.output.splitlines()] if answer.ok else []
     return {row[0]: row[1] for row in rows if len(row) == 2}
 
 

@@ -8,7 +8,7 @@ import re
 import struct
 from typing import Any, Dict, List, Optional
 
-from .command import output, read
+from .query import output, read
 
 DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock")
 RPM_LOCKS = ("/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock")
@@ -59,7 +59,7 @@ def holder(path: str) -> int:
 def audit() -> List[str]:
     """Packages that dpkg calls half-installed, unpacked, half-configured ..."""
     # only such packages have an indented line of their own
-    return re.findall(r"^ (\S+)\s", output(["dpkg", "--audit"], timeout=30) + "\n", re.MULTILINE)
+    return re.findall(r"^ (\S+)\s", output(["dpkg", "--audit"], 30) + "\n", re.MULTILINE)
 
 
 def interrupted() -> List[str]:
@@ -74,6 +74,6 @@ def interrupted() -> List[str]:
 def versions() -> Dict[str, str]:
     """The packages of Slurm's and munge's that are installed, with their versions."""
     names = ["munge", "slurm-client", "slurmctld", "slurmd", "slurmdbd", "slurm-smd*"]
-    shown = output(["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\\n"] + names)
+    shown = output(["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\\n", *names])
     rows = (line.split() for line in shown.splitlines())
     return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}

@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, Dict, List
 
-from .command import output, read
+from .query import output, read
 
 NVIDIA = "0x10de"
 # VGA and 3D controllers; bridges and the audio function of a card have other classes

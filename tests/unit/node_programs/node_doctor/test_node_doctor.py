@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.node_modules import load
+from deepopsctl.node_programs.node_doctor import host, main, network, packages, query, services
 
 AUDIT = """\
 The following packages have been unpacked but not yet configured.
@@ -43,10 +43,10 @@ class TestGpus:
         device(tmp_path, "0000:03:00.0", **{"class": "0x030000"}, vendor="0x1a03", device="0x2000")
         device(tmp_path, "0000:05:00.0", **{"class": "0x068000"}, vendor="0x10de", device="0x22a3")
 
-        assert load("deepops_doctor.host").gpus(str(tmp_path))["bus"] == ["0x2330", "0x2330"]
+        assert host.gpus(str(tmp_path))["bus"] == ["0x2330", "0x2330"]
 
     def test_a_machine_without_a_pci_bus_has_none(self, tmp_path: Path) -> None:
-        assert load("deepops_doctor.host").gpus(str(tmp_path / "none"))["bus"] == []
+        assert host.gpus(str(tmp_path / "none"))["bus"] == []
 
     def test_the_modules_of_a_deploy_and_whether_they_run(self, tmp_path: Path) -> None:
         folder = tmp_path / "etc/modules-load.d"
@@ -57,7 +57,7 @@ class TestGpus:
         for name in ("nvidia", "nvidia_uvm"):
             (tmp_path / "sys/module" / name).mkdir(parents=True)
 
-        found = load("deepops_doctor.host").boot_modules(str(tmp_path))
+        found = host.boot_modules(str(tmp_path))
 
         assert found == {"gdrdrv": False, "nvidia": True, "nvidia-uvm": True}
 
@@ -69,7 +69,6 @@ class TestSecureBoot:
     def test_the_fifth_byte_says_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, state: str
     ) -> None:
-        host = load("deepops_doctor.host")
         (tmp_path / "variable").write_bytes(data)
         monkeypatch.setattr(host, "EFI", str(tmp_path))
         monkeypatch.setattr(host, "SECURE_BOOT", str(tmp_path / "variable"))
@@ -77,7 +76,6 @@ class TestSecureBoot:
         assert host.secure_boot() == state
 
     def test_a_variable_that_can_not_be_read_is_unknown(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        host = load("deepops_doctor.host")
         monkeypatch.setattr(host, "EFI", str(tmp_path))
         monkeypatch.setattr(host, "SECURE_BOOT", str(tmp_path / "none"))
 
@@ -86,13 +84,11 @@ class TestSecureBoot:
 
 class TestPackages:
     def test_every_package_that_dpkg_complains_of_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        packages = load("deepops_doctor.packages")
-        monkeypatch.setattr(packages, "output", lambda argv, timeout=0: AUDIT)
+        monkeypatch.setattr(packages, "output", lambda argv, limit_s=0: AUDIT)
 
         assert packages.audit() == ["half", "libhalf1:amd64", "odd"]
 
     def test_a_lock_is_seen_with_its_holder_and_is_not_taken(self, tmp_path: Path) -> None:
-        packages = load("deepops_doctor.packages")
         lock = tmp_path / "lock"
         hold = (
             f"import fcntl; f = open({str(lock)!r}, 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); input()"
@@ -105,6 +101,7 @@ class TestPackages:
             found = packages.first_lock([str(tmp_path / "none"), str(lock)])
             process.communicate("\n")
 
+        assert found
         assert (found["pid"], found["path"]) == (process.pid, str(lock))
         assert found["command"].startswith("python")
         assert packages.first_lock([str(lock)]) is None
@@ -112,7 +109,6 @@ class TestPackages:
 
 class TestServices:
     def test_who_listens_is_found_by_the_socket(self) -> None:
-        services = load("deepops_doctor.services")
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
             (found,) = services.listeners([port], services.processes())
@@ -122,7 +118,6 @@ class TestServices:
         assert services.listeners([port], services.processes()) == []
 
     def test_a_socket_of_nobody_we_may_see_has_no_name(self) -> None:
-        services = load("deepops_doctor.services")
         with socket.create_server(("127.0.0.1", 0)) as server:
             (found,) = services.listeners([server.getsockname()[1]], {})
 
@@ -131,7 +126,6 @@ class TestServices:
 
 class TestNames:
     def test_only_what_differs_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        network = load("deepops_doctor.network")
         known = {"ctl1": ["192.0.2.1"], "gpu01": ["192.0.2.9"]}
         monkeypatch.setattr(network, "resolve", lambda name: known.get(name, []))
 
@@ -142,12 +136,12 @@ class TestNames:
         assert found["unresolved"] == ["gpu02"]
 
     def test_names_are_resolved_as_programs_do_it(self) -> None:
-        assert "127.0.0.1" in load("deepops_doctor.network").resolve("localhost")
+        assert "127.0.0.1" in network.resolve("localhost")
 
     def test_a_resolver_that_hangs_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import threading
 
-        network, never = load("deepops_doctor.network"), threading.Event()
+        never = threading.Event()
         monkeypatch.setattr(network, "resolve", lambda name: ["192.0.2.1"] if name == "quick" else never.wait())
 
         answers, silent = network.resolve_all(["quick", "slow"], 2)
@@ -160,7 +154,7 @@ class TestNames:
         hosts.write_text("127.0.0.1 localhost\n10.0.0.1 ctl1 # the head\n10.0.0.11 gpu02 gpu02.example.com\n")
         expected = {"ctl1": "10.0.0.1", "gpu01": "10.0.0.11", "gpu02": ""}
 
-        found = load("deepops_doctor.network").reverse(expected, str(hosts))
+        found = network.reverse(expected, str(hosts))
 
         assert found == {"10.0.0.11": ["gpu02", "gpu02.example.com"]}
 
@@ -177,7 +171,6 @@ class TestAddresses:
     ]"""
 
     def test_what_other_machines_know_it_by(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        network = load("deepops_doctor.network")
         monkeypatch.setattr(network, "output", lambda argv: self.LINKS)
 
         assert network.addresses() == [
@@ -186,27 +179,37 @@ class TestAddresses:
 
     @pytest.mark.parametrize("text", ["", 'Option "-json" is unknown'])
     def test_an_ip_command_that_can_not_say_is_no_error(self, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-        network = load("deepops_doctor.network")
         monkeypatch.setattr(network, "output", lambda argv: text)
 
         assert network.addresses() == []
 
 
 def test_a_tool_that_is_missing_or_hangs_says_nothing() -> None:
-    command = load("deepops_doctor.command")
-
-    assert command.output(["/nonexistent/tool"]) == ""
-    assert command.output(["sleep", "60"], timeout=0.2) == ""
-    assert command.output(["sh", "-c", "echo yes; exit 3"]) == "yes\n"
+    assert query.output(["/nonexistent/tool"]) == ""
+    assert query.output(["sleep", "60"], 0.2) == ""
+    assert query.output(["sh", "-c", "echo yes; exit 3"]) == "yes\n"
 
 
 def test_this_machine_can_be_reported_whole() -> None:
-    found = load("deepops_doctor.report").report({"localhost": "127.0.0.1"}, [6817], [])
+    found = main.report({"localhost": "127.0.0.1"}, [6817], [])
 
     assert found["memory_mb"] > 100
     assert found["cpus"] >= 1
     assert {disk["path"] for disk in found["disks"]} == {"/", "/var", "/tmp"}
     assert found["clock"]["begin"] <= found["clock"]["end"]
+
+
+def test_a_request_is_answered_with_what_it_is_to_be_compared_with() -> None:
+    request = {
+        "names": "localhost=127.0.0.1 gpu01", "ports": {"slurmctld": "6820-6823", "slurmd": 6818}, "outside": [],
+        "settings": {"set_hostname": True},
+    }  # fmt: skip
+
+    found = main.main(request)["deepops"]["doctor"]
+
+    assert found["ports"] == {"slurmctld": 6820, "slurmd": 6818}
+    assert found["settings"] == {"set_hostname": True}
+    assert found["names"]["asked"] == 2
 
 
 def test_a_repository_that_nobody_answers_at_is_told_and_one_in_use_not_asked(tmp_path: Path) -> None:
@@ -218,7 +221,7 @@ def test_a_repository_that_nobody_answers_at_is_told_and_one_in_use_not_asked(tm
         threading.Thread(target=server.serve_forever, daemon=True).start()
         # it knows no HEAD: any answer is one
         there = f"http://127.0.0.1:{server.server_port}"
-        found = load("deepops_doctor.repositories").unreachable(
+        found = network.unreachable(
             [entry(there), entry(nowhere), entry(f"{nowhere}/in-use", tmp_path), entry("http://[", tmp_path / "no")]
         )
         server.shutdown()

@@ -1,0 +1,1 @@
+"""Report everything about a node that a deploy depends on. Reads only: `deepopsctl doctor` evaluates it."""

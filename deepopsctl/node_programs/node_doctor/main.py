@@ -1,0 +1,55 @@
+"""All facts of one node."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from typing import Any, Dict, List
+
+from .._shared import platform as node_platform
+from . import host, network, packages, services
+
+
+def main(request: Dict[str, Any]) -> Dict[str, Any]:
+    """The facts, with what the request says that they are to be compared with.
+
+    `names` are all nodes, as NAME=ADDRESS words or a bare NAME; `ports` the TCP ports of a cluster's daemons, by
+    daemon; `outside` the repositories that a deploy would add here: `what` they are for and their `url`. Those with
+    one of the files `unless` are in use already, and not asked. `settings` are handed back as they are.
+    """
+    words = (word.partition("=") for word in str(request["names"]).split())
+    # a controller may have a range of ports: it listens on the first of them at least
+    ports = {daemon: int(str(port).partition("-")[0]) for daemon, port in request["ports"].items()}
+    facts = report({name: address for name, _equals, address in words}, list(ports.values()), request["outside"])
+    return {"deepops": {"doctor": dict(facts, ports=ports, settings=request["settings"])}}
+
+
+def report(expected: Dict[str, str], ports: List[int], outside: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Everything, with the node's clock at the beginning and at the end."""
+    begin = time.time()
+    running = services.processes()
+    facts = dict(
+        host.identity(),
+        **host.size(),
+        root=os.geteuid() == 0,
+        python=platform.python_version(),
+        platform=node_platform.os_release(),
+        disks=host.disks(["/", "/var", "/tmp"]),  # noqa: S108 (only its free space is read)
+        gpus=host.gpus(),
+        secure_boot=host.secure_boot(),
+        addresses=network.addresses(),
+        names=network.names(expected),
+        packages=packages.state(),
+        versions=packages.versions(),
+        users=host.local_users(),
+        outside=network.unreachable(outside),
+        listeners=services.listeners(ports, running),
+        time=services.time_service(running),
+        firewalls=services.firewalls(),
+        slurm=services.slurm(running),
+        database=services.database(running),
+        **node_platform.cgroup_facts(),
+    )
+    facts["clock"] = {"begin": begin, "end": time.time()}
+    return facts
