@@ -12,7 +12,7 @@ from deepopsctl.cli.passwords import ask_passwords
 from deepopsctl.cli.views.progress import show_progress
 from deepopsctl.cli.views.run import first_line, report_lines
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.cluster.settings_check import misspelt_settings
+from deepopsctl.cluster.settings import misspelt_settings
 from deepopsctl.cluster.spelling import misspelt_values
 from deepopsctl.content import content_dir
 from deepopsctl.run.command_line import RunRequest

@@ -79,8 +79,8 @@ class Console:
 
     def set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], accept: frozenset[str]) -> SetupResult:
         """`ssh setup` of these nodes, with its table."""
+        from deepopsctl.ssh.results import table_lines
         from deepopsctl.ssh.setup import SetupRequest, run_setup
-        from deepopsctl.ssh.table import table_lines
 
         request = SetupRequest(
             self.directory, cluster, nodes, self.passwords.login, self.passwords.ask if nodes else None,

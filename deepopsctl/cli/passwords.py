@@ -46,7 +46,7 @@ def _prompt(text: str, default: str | None = None) -> str:
 
 
 def _read(file: Path) -> str:
-    from deepopsctl.ssh.password_file import first_line, read_password
+    from deepopsctl.ssh.passwords import first_line, read_password
 
     return first_line(sys.stdin.readline()) if str(file) == "-" else read_password(file)
 

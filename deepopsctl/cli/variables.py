@@ -9,8 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from deepopsctl.cluster.setting_types import SettingType, from_text, setting_types
-from deepopsctl.cluster.settings_check import faults, variables, wrong_type
+from deepopsctl.cluster.settings import SettingType, faults, from_text, setting_types, variables, wrong_type
 from deepopsctl.errors import InputError, Problem
 from deepopsctl.run.command_line import Variables
 from deepopsctl.text.node_sets import shorten

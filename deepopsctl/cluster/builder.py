@@ -1,12 +1,11 @@
-"""Cluster builder: collects the nodes of node lists, checks them together, returns a frozen Cluster."""
+"""Cluster builder: collects the entries of node lists, checks them together, returns a frozen Cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from deepopsctl.cluster.entries import NodeEntry, PartitionEntry
-from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.gpus.gres import gres_counts
 from deepopsctl.gpus.nvlink import NvlinkDraft
 from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Partition, Role
@@ -20,6 +19,35 @@ from deepopsctl.text.values import address_key, check_address, check_name
 # More than the largest Slurm clusters have: protects memory from a mistyped range.
 MAX_NODES = 20_000
 DEFAULT_NAME = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEntry:
+    """One entry of a node list: nodes with common attributes."""
+
+    where: str
+    names: str
+    within: str = ""
+    addresses: str = ""
+    roles: frozenset[Role] = frozenset()
+    port: int = 0
+    gpus: Gpus | None = None
+    features: tuple[str, ...] = ()
+    slurm: Mapping[str, str] = field(default_factory=dict)
+
+    def label(self, name: str) -> str:
+        """The label of a field of this entry in messages; '' for entries that `where` identifies."""
+        return f"{self.within}.{name}" if self.within else ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEntry:
+    """One partition as written; `nodes` is an expression or `all`."""
+
+    where: str
+    within: str
+    partition: Partition
+    nodes: str
 
 
 @dataclass(slots=True)

@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.cluster.import_notes import Carryover
-from deepopsctl.cluster.import_report import FILE_NAME, render_report
+from deepopsctl.cluster.import_report import FILE_NAME, Carryover, render_report
 from deepopsctl.cluster.inventory import render_inventory
 from deepopsctl.cluster.secrets import add_missing, encrypt, new_password, new_secrets
 from deepopsctl.cluster.writer import render_spec

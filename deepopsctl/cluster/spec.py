@@ -5,8 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
-from deepopsctl.cluster.builder import Draft
-from deepopsctl.cluster.entries import NodeEntry, PartitionEntry
+from deepopsctl.cluster.builder import Draft, NodeEntry, PartitionEntry
 from deepopsctl.content import components
 from deepopsctl.gpus import spec
 from deepopsctl.model.cluster import Access, Cluster, Gpus, Partition

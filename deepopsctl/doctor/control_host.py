@@ -12,7 +12,7 @@ from importlib import metadata
 from deepopsctl.checks.check import Check
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.secrets import is_encrypted
-from deepopsctl.cluster.settings_check import why_closed
+from deepopsctl.cluster.settings import why_closed
 from deepopsctl.doctor.check_builders import failed, passed, warned
 from deepopsctl.doctor.facts import ControlFacts, Requirement
 

@@ -15,8 +15,7 @@ from deepopsctl.doctor.reachability import check_failure
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.report.model import Facts, document
-from deepopsctl.run.outcome import RunOutcome
-from deepopsctl.run.summary import RunSummary
+from deepopsctl.run.outcome import RunOutcome, RunSummary
 from deepopsctl.validation.result import CHECKS_FILE, exit_code_of, record_outcome
 
 COMMAND = "doctor"

@@ -7,7 +7,7 @@ import re
 from deepopsctl.checks.check import Check
 from deepopsctl.doctor.check_builders import failed
 from deepopsctl.run.hints import hint_for
-from deepopsctl.run.summary import Failure
+from deepopsctl.run.outcome import Failure
 
 # first match wins; a hint of its own where hints.py has none that is narrow enough
 _REASONS = (

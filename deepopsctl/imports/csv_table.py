@@ -7,8 +7,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from deepopsctl.cluster.builder import Draft
-from deepopsctl.cluster.entries import NodeEntry
+from deepopsctl.cluster.builder import Draft, NodeEntry
 from deepopsctl.gpus.notation import parse_gpus
 from deepopsctl.gpus.spec import join_groups
 from deepopsctl.imports.detect import COLUMN_ALIASES, COLUMNS, delimiter_of

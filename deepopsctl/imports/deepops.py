@@ -8,8 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
-from deepopsctl.cluster.builder import Draft
-from deepopsctl.cluster.entries import NodeEntry, PartitionEntry
+from deepopsctl.cluster.builder import Draft, NodeEntry, PartitionEntry
 from deepopsctl.imports.deepops_nfs import CLIENTS, InventoryHosts, carry_nfs
 from deepopsctl.imports.deepops_vars import READ_ELSEWHERE, carry_variable, is_template, refused_password
 from deepopsctl.imports.group_vars import Opaque, read_variables

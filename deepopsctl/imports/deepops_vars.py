@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from types import MappingProxyType
 
-from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.imports.group_vars import Opaque
 from deepopsctl.imports.ini_inventory import Setting, as_text
 from deepopsctl.text import values

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.imports.ini_inventory import Setting
 from deepopsctl.text.problems import Problems
 from deepopsctl.text.source import read_source

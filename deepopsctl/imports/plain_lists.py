@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from deepopsctl.cluster.builder import Draft
-from deepopsctl.cluster.entries import NodeEntry
+from deepopsctl.cluster.builder import Draft, NodeEntry
 from deepopsctl.imports.detect import is_ip_address
 from deepopsctl.text.node_sets import is_prefixed, prefixed, shorten
 from deepopsctl.text.problems import Problems, RefusedError

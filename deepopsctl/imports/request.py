@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from deepopsctl.cluster.builder import Draft, DraftNode
-from deepopsctl.cluster.entries import NodeEntry
-from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.cluster.builder import Draft, DraftNode, NodeEntry
+from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.content import components
 from deepopsctl.gpus.gres import describe_gpus
 from deepopsctl.gpus.notation import parse_gpus

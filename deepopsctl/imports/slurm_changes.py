@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from deepopsctl.cluster.builder import DraftNode
-from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.gpus.gres import gres_value
 from deepopsctl.imports.slurm_lines import Pair
 from deepopsctl.model.cluster import Role

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
-from deepopsctl.cluster.builder import Draft
-from deepopsctl.cluster.entries import NodeEntry
+from deepopsctl.cluster.builder import Draft, NodeEntry
 from deepopsctl.gpus.gres import gres_counts
 from deepopsctl.imports.detect import is_ip_address
 from deepopsctl.imports.slurm_changes import note_new_values

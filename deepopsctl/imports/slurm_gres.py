@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deepopsctl.cluster.builder import DraftNode
-from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.gpus.gres import Device, fits, gres_counts, minor
 from deepopsctl.gpus.mig_profiles import INSTANCES_PER_GPU, slice_files
 from deepopsctl.gpus.notation import expand_files, parse_gpus

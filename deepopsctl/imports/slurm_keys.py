@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.imports.slurm_lines import Pair
 from deepopsctl.slurm.conf import OWNED_KEYS, directory_refusal
 from deepopsctl.slurm.effects import EFFECTS

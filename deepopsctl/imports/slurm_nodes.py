@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from types import MappingProxyType
 
-from deepopsctl.cluster.builder import Draft
-from deepopsctl.cluster.entries import NodeEntry, PartitionEntry
-from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.cluster.builder import Draft, NodeEntry, PartitionEntry
+from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.imports.detect import is_ip_address
 from deepopsctl.imports.slurm_gres import read_gpus
 from deepopsctl.imports.slurm_lines import Line, Pair

@@ -10,8 +10,7 @@ from enum import StrEnum
 
 from deepopsctl.errors import DeepOpsError, RunTimeoutError
 from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.outcome import RunOutcome
-from deepopsctl.run.summary import Failure, TaskResult
+from deepopsctl.run.outcome import Failure, RunOutcome, TaskResult
 from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
 from deepopsctl.text.node_sets import fold
 

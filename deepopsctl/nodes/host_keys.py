@@ -15,8 +15,7 @@ from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.run.command_line import control_dir
 from deepopsctl.ssh.client import Client
 from deepopsctl.ssh.client_config import port_of
-from deepopsctl.ssh.host_keys import HostKeys, NoAnswerError, labels_of
-from deepopsctl.ssh.known_hosts import KnownHosts, best, host_label
+from deepopsctl.ssh.host_keys import HostKeys, KnownHosts, NoAnswerError, best, host_label, labels_of
 
 
 def forget(directory: ClusterDir, cluster: Cluster, names: Iterable[str]) -> None:

@@ -16,8 +16,7 @@ from deepopsctl.run.claim import PLAYBOOK as CLAIM, OutdatedError, died_here, pa
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.lock import ClusterBusyError
-from deepopsctl.run.outcome import SCHEMA, RunOutcome, Verdict
-from deepopsctl.run.summary import COUNTS, Failure
+from deepopsctl.run.outcome import COUNTS, SCHEMA, Failure, RunOutcome, Verdict
 from deepopsctl.run.workspace import Workspace
 from deepopsctl.slurm.state import REASON_PREFIX, SlurmState, parse_slurm_state
 from deepopsctl.ssh.results import SetupResult

@@ -8,12 +8,12 @@ import os
 import shlex
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import dropwhile, takewhile
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
 
 from deepopsctl.cluster.directory import ClusterDir
@@ -48,6 +48,11 @@ IMPATIENT_SSH: Mapping[str, str] = MappingProxyType({
     "ServerAliveInterval": "4",
     "ServerAliveCountMax": "3",
 })  # fmt: skip
+
+_JOINED = "together"
+_NAME = "Begin: "
+# an empty group; summaries omit Ansible's warning about it
+EMPTY_GROUP = "deepops_nobody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,21 +160,6 @@ def write_inputs(request: RunRequest, variables: Mapping[str, object], content: 
     (private / "tmp").mkdir(mode=0o700)
 
 
-def _write_inventory(request: RunRequest, directory: Path) -> None:
-    """A copy of the cluster directory for this run: its own inventory, and links to all other files."""
-    own = request.directory
-    inventory = directory / "inventory"
-    inventory.mkdir(parents=True, mode=0o700)
-    write_atomic(inventory / "hosts.yml", request.inventory, mode=0o600)
-    for source, target, excluded in (
-        (own.path, directory, own.inventory_dir),
-        (own.inventory_dir, inventory, own.hosts),
-    ):
-        for path in source.iterdir():
-            if path not in (excluded, own.runs):
-                (target / path.name).symlink_to(path)
-
-
 def environment(
     directory: ClusterDir,
     content: Path,
@@ -216,26 +206,6 @@ def environment(
     return variables
 
 
-def _collections(settings: Path, private: Path, inherited: Mapping[str, str]) -> str:
-    """Directories with collections: this run's link to the content, then those of the site."""
-    own = [
-        str(settings.parent / Path(path).expanduser())
-        for text in _options(settings, "collections_path")
-        for path in text.split(":")
-    ]
-    site = inherited.get("ANSIBLE_COLLECTIONS_PATH") or ":".join(own) or USUAL_COLLECTIONS
-    return f"{private / 'collections'}:{site}"
-
-
-def _options(settings: Path, option: str) -> list[str]:
-    """The values of an option in the cluster's own ansible.cfg."""
-    parser = configparser.ConfigParser(interpolation=None, strict=False)
-    # for a file that can't be read Ansible prints the error
-    with suppress(configparser.Error, UnicodeDecodeError):
-        parser.read(settings, encoding="utf-8")
-    return [parser[name][option] for name in ("defaults", "ssh_connection") if parser.has_option(name, option)]
-
-
 def ssh_arguments(known_hosts: Path, ssh: Mapping[str, str] = USUAL_SSH) -> str:
     """Options of every ssh call: pinned host keys, and the connection options of the run."""
     # ssh splits this value at blanks and expands `%`; Ansible splits the whole string like a shell
@@ -261,3 +231,77 @@ def control_dir(cluster: Path, inherited: Mapping[str, str]) -> Path:
 def default_forks() -> int:
     """Number of nodes in parallel: more only costs memory and CPU time here."""
     return max(25, min(4 * (os.cpu_count() or 1), 100))
+
+
+def join(playbooks: Sequence[Path], together: Sequence[Path], directory: Path) -> tuple[Path, ...]:
+    """The playbooks to run; those of `together` are replaced by one combined playbook in `directory`."""
+    if len(together) < 2:
+        return tuple(playbooks)
+    path = directory / f"{_JOINED}.yml"
+    _write(together, path)
+    first = list(playbooks).index(together[0])
+    return (*playbooks[:first], path, *playbooks[first + len(together) :])
+
+
+class PlaybookTracker:
+    """Tracks which of the original playbooks the events of a run belong to."""
+
+    def __init__(self) -> None:
+        self._now = ""
+
+    def update(self, raw: Mapping[str, object]) -> bool:
+        """Process an event; True if it only marks the beginning of a playbook."""
+        data = raw.get("event_data")
+        play = str(data.get("play") or "") if isinstance(data, Mapping) else ""
+        if raw.get("event") == "playbook_on_play_start" and play.startswith(_NAME):
+            self._now = play.removeprefix(_NAME)
+        return play.startswith(_NAME)
+
+    def playbook_of(self, raw: Mapping[str, object]) -> str:
+        """The name of the original playbook of an event."""
+        data = raw.get("event_data")
+        stem = PurePath(str(data.get("playbook") or "")).stem if isinstance(data, Mapping) else ""
+        return self._now if stem == _JOINED else stem
+
+
+def _write_inventory(request: RunRequest, directory: Path) -> None:
+    """A copy of the cluster directory for this run: its own inventory, and links to all other files."""
+    own = request.directory
+    inventory = directory / "inventory"
+    inventory.mkdir(parents=True, mode=0o700)
+    write_atomic(inventory / "hosts.yml", request.inventory, mode=0o600)
+    for source, target, excluded in (
+        (own.path, directory, own.inventory_dir),
+        (own.inventory_dir, inventory, own.hosts),
+    ):
+        for path in source.iterdir():
+            if path not in (excluded, own.runs):
+                (target / path.name).symlink_to(path)
+
+
+def _collections(settings: Path, private: Path, inherited: Mapping[str, str]) -> str:
+    """Directories with collections: this run's link to the content, then those of the site."""
+    own = [
+        str(settings.parent / Path(path).expanduser())
+        for text in _options(settings, "collections_path")
+        for path in text.split(":")
+    ]
+    site = inherited.get("ANSIBLE_COLLECTIONS_PATH") or ":".join(own) or USUAL_COLLECTIONS
+    return f"{private / 'collections'}:{site}"
+
+
+def _options(settings: Path, option: str) -> list[str]:
+    """The values of an option in the cluster's own ansible.cfg."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    # for a file that can't be read Ansible prints the error
+    with suppress(configparser.Error, UnicodeDecodeError):
+        parser.read(settings, encoding="utf-8")
+    return [parser[name][option] for name in ("defaults", "ssh_connection") if parser.has_option(name, option)]
+
+
+def _write(playbooks: Sequence[Path], path: Path) -> None:
+    plays: list[dict[str, object]] = []
+    for playbook in playbooks:
+        plays.append({"name": f"{_NAME}{playbook.stem}", "hosts": EMPTY_GROUP, "gather_facts": False})
+        plays.append({"name": playbook.stem, "ansible.builtin.import_playbook": str(playbook)})
+    write_atomic(path, json.dumps(plays), mode=0o600)

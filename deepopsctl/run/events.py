@@ -1,13 +1,19 @@
-"""What happens during a run, as small typed events; event_parser.py makes them."""
+"""What happens during a run, as small typed events made from the dicts of Ansible's callback.
+
+Unexpected input gives no event, never an error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
+from pathlib import PurePath
 from types import MappingProxyType
 
-from deepopsctl.run.changes import Change
+from deepopsctl.text.printable import printable, printable_tree
 
 
 class Status(StrEnum):
@@ -45,6 +51,35 @@ class HostStarted:
 
     host: str
     task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that changes on one host; `host` is empty where it is a file of the cluster directory itself.
+
+    `diff` is a complete unified diff; only check mode has one. `new` marks a file that did not exist.
+    """
+
+    host: str
+    component: str
+    kind: str
+    name: str
+    action: str
+    detail: str = ""
+    policy: str = ""
+    diff: str = ""
+    new: bool = False
+
+    @property
+    def what(self) -> tuple[str, str, str]:
+        """Kind, name and action: nodes with equal ones have the same change."""
+        return (self.kind, self.name, self.action)
+
+    def as_object(self) -> dict[str, object]:
+        """The JSON object; optional fields only if set."""
+        names = ("host", "component", "kind", "name", "action")
+        entry: dict[str, object] = {name: getattr(self, name) for name in names}
+        return entry | {name: value for name in ("detail", "policy", "diff", "new") if (value := getattr(self, name))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +159,218 @@ class Output:
 
 
 Event = PlayStarted | TaskStarted | HostStarted | HostResult | Difference | Notice | ModuleMessage | Recap | Output
+
+Raw = Mapping[str, object]
+
+# Long enough for any sentence a module writes, short enough for a terminal and for `runs/`.
+MAX_MESSAGE = 2000
+CENSORED = "the output is hidden, because the task handles secrets (no_log)"
+
+_ENDED = {
+    "runner_on_ok": Status.OK,
+    "runner_on_failed": Status.FAILED,
+    "runner_on_unreachable": Status.UNREACHABLE,
+    "runner_on_skipped": Status.SKIPPED,
+}
+_NOTICES = {"warning": "warning", "system_warning": "warning", "deprecated": "deprecation", "error": "error"}
+
+# what Ansible puts in front of the message that matters, several layers deep
+_WRAPPING = re.compile(
+    r"^((Task|Action|Module) failed: |Failed to connect to the host via ssh: |"
+    r"Data could not be sent to remote host \"[^\"]*\"\. Make sure this host can be reached over ssh: |"
+    # ssh says this of a cluster key that is not there yet: not the reason, only noise before it
+    r"no such identity: [^\n]*\n)+"
+)
+# Ansible's only message when the connection ends while a module runs
+_CUT = re.compile(r'^.*Data could not be sent to remote host "([^"]*)"\. Make sure .* over ssh:$')
+# ... and when ssh ended before it had sent the whole module; Ansible gives no reason
+_UNSENT = re.compile(
+    r"^.*Data could not be sent to remote host '([^']*)'\. Make sure this host can be reached over SSH\b.*", re.S
+)
+# prefix of lines that deepopsctl's action plugins show at once
+_MESSAGE_PREFIX = "deepopsctl: "
+_BANNER = re.compile(r"\A\s*(TASK|RUNNING HANDLER) \[.*\n")
+_PRINTED_CHANGED = re.compile(r"^changed: \[", re.MULTILINE)
+
+
+def parse(raw: Raw, component: str = "") -> Event | None:
+    """The typed event of a raw one, or None for those that are not used. Never raises on unexpected input.
+
+    `component` names the run's only playbook; without it the playbook's file name does.
+    """
+    event_type, data = _text(raw.get("event")), _mapping(printable_tree(raw.get("event_data")))
+    component = component or PurePath(_text(data.get("playbook"))).stem
+    play, task = _text(data.get("play")), _text(data.get("task"))
+    if event_type in _ENDED:
+        return _host_result(raw, data, component, _ENDED[event_type])
+    if event_type == "playbook_on_play_start":
+        return PlayStarted(component, play)
+    if event_type == "playbook_on_task_start":
+        return TaskStarted(component, play, task, _time(raw.get("created")))
+    if event_type == "runner_on_start":
+        return HostStarted(_text(data.get("host")), task)
+    if event_type == "runner_on_file_diff":
+        return _difference(raw, data, component)
+    if event_type == "playbook_on_stats":
+        return _recap(data)
+    if event_type == "verbose":
+        text = plain(_text(raw.get("stdout")))
+        return ModuleMessage(text[len(_MESSAGE_PREFIX) :]) if text.startswith(_MESSAGE_PREFIX) else None
+    if event_type in _NOTICES:
+        text = plain(_text(raw.get("stdout")))
+        return Notice(_NOTICES[event_type], text) if text else None
+    return None
+
+
+def plain(text: str) -> str:
+    """Terminal output as text: the pseudo-terminal ends lines with CR LF."""
+    return printable(text.replace("\r\n", "\n").replace("\r", "")).strip("\n")
+
+
+def parse_changes(result: Raw, host: str, component: str, task: str, *, changed: bool) -> tuple[Change, ...]:
+    """The changes of one task's result; a task that reports no list counts as one change, by its name."""
+    if not changed:
+        return ()
+    listed = result.get("changes")
+    if isinstance(listed, Sequence) and not isinstance(listed, str):
+        return tuple(_changes(listed, host, component))
+    return (Change(host, component, "task", task.rpartition(" : ")[2], "change"),)
+
+
+def _difference(raw: Raw, data: Raw, component: str) -> Difference | None:
+    # Ansible prints a task's banner together with its first output
+    text = plain(_BANNER.sub("", plain(_text(raw.get("stdout")))))
+    return Difference(_text(data.get("host")), component, _text(data.get("task")), text) if text else None
+
+
+def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostResult:
+    result = _mapping(data.get("res"))
+    parts = [result, *(item for item in map(_mapping, _sequence(result.get("results"))) if item)]
+    stopped = status in (Status.FAILED, Status.UNREACHABLE)
+    if status is Status.FAILED and data.get("ignore_errors") is True:
+        status = Status.IGNORED
+    changed = status in (Status.OK, Status.IGNORED) and _changed(raw, result)
+    if status is Status.OK and changed:
+        status = Status.CHANGED
+    faults = [part for part in parts[1:] if _is_fault(part)] or parts[:1]
+    host, task = _text(data.get("host")), _text(data.get("task"))
+    left_out = _mapping(result.get("deepops_left_out"))
+    hints = [_text(left_out.get("hint"))] if left_out else [_text(fault.get("hint")) for fault in faults if stopped]
+    return HostResult(
+        host=host,
+        component=component,
+        play=_text(data.get("play")),
+        task=task,
+        status=status,
+        elapsed_s=round(_number(data.get("duration")), 3),
+        at=_time(raw.get("created")),
+        changed=changed,
+        message=_fault_message(faults) if stopped else "",
+        hint=next(filter(None, hints), ""),
+        left_out=_text(left_out.get("message")),
+        data=tuple(module_data for part in parts if (module_data := _mapping(part.get("deepops")))),
+        warnings=tuple(_warnings(parts)),
+        changes=parse_changes(result, host, component, task, changed=changed),
+    )
+
+
+def _changed(raw: Raw, result: Raw) -> bool:
+    if "censored" in result:
+        # runner drops `changed` from a no_log result; the printed line still has it
+        return _PRINTED_CHANGED.search(_text(raw.get("stdout"))) is not None
+    return result.get("changed") is True
+
+
+def _is_fault(item: Raw) -> bool:
+    # ansible-core 2.21 no longer sets `failed` for a failed loop item, but it has an exception
+    return item.get("failed") is True or item.get("unreachable") is True or "exception" in item
+
+
+def _fault_message(faults: Sequence[Raw]) -> str:
+    """The module's message, with the command's output if it ran one; one line per failed loop item."""
+    messages = [_message(fault) for fault in faults]
+    if len(set(messages)) > 1:
+        text = "\n".join(f"{_item(fault)}{message}" for fault, message in zip(faults, messages, strict=True))
+    else:
+        # an unreachable host fails for every item
+        text = f"{_item(faults[0]) if len(faults) == 1 else ''}{messages[0]}"
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ..."
+
+
+def _message(fault: Raw) -> str:
+    if "censored" in fault:
+        return CENSORED
+    error_text = _CUT.sub(
+        r"the connection to \1 broke in the middle of the task", plain(_text(fault.get("msg"))).strip()
+    )
+    error_text = _UNSENT.sub(r"the connection to \1 ended before the task was sent", error_text)
+    message = _WRAPPING.sub("", error_text) or "failed without a message"
+    outputs = ("stderr", "module_stderr", "stdout", "module_stdout")
+    output = next((text for key in outputs if (text := _last_output_lines(fault, key))), "")
+    return f"{message.rstrip('.')}: {output}" if output and output not in message else message
+
+
+def _item(fault: Raw) -> str:
+    label = _text(fault.get("_ansible_item_label")) or _text(fault.get("item"))
+    return f"{label}: " if label and "censored" not in fault else ""
+
+
+def _last_output_lines(fault: Raw, key: str) -> str:
+    """The last lines of an output, where programs usually print the reason of a failure."""
+    lines = [line.rstrip() for line in _text(fault.get(key)).splitlines() if line.strip()]
+    return "\n".join(lines[-8:])
+
+
+def _warnings(parts: Iterable[Raw]) -> Iterable[str]:
+    for part in parts:
+        for entry in _sequence(part.get("deepops_warnings")):
+            yield _text(entry)
+        for entry in _sequence(part.get("warnings")):
+            yield _text(entry)
+        for entry in _sequence(part.get("deprecations")):
+            if text := _text(_mapping(entry).get("msg")):
+                yield f"deprecated: {text}"
+
+
+def _recap(data: Raw) -> Recap:
+    keys = {"ok": "ok", "changed": "changed", "failures": "failed", "dark": "unreachable", "skipped": "skipped"}
+    keys |= {"rescued": "rescued", "ignored": "ignored"}
+    hosts: dict[str, dict[str, int]] = {_text(host): {} for host in _mapping(data.get("processed"))}
+    for ansible_name, name in keys.items():
+        for host, count in _mapping(data.get(ansible_name)).items():
+            hosts.setdefault(host, {})[name] = int(_number(count))
+    return Recap({host: Totals(**counts) for host, counts in hosts.items()})
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _sequence(value: object) -> Sequence[object]:
+    return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else str(value)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+
+
+def _time(value: object) -> float:
+    try:
+        return datetime.fromisoformat(_text(value)).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _changes(listed: Sequence[object], host: str, component: str) -> Iterator[Change]:
+    for entry in listed:
+        if isinstance(entry, Mapping):
+            words = {
+                name: str(entry.get(name) or "") for name in ("kind", "name", "action", "detail", "policy", "diff")
+            }
+            yield Change("" if entry.get("local") else host, component, **words, new=bool(entry.get("new")))

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from deepopsctl.run.events import HostResult, Status, Totals
 from deepopsctl.run.lock import is_held_by
-from deepopsctl.run.outcome import SCHEMA
-from deepopsctl.run.summary import Failure, reduce
+from deepopsctl.run.outcome import SCHEMA, Failure, reduce
 from deepopsctl.run.workspace import RunDir, Workspace
 
 

@@ -1,12 +1,15 @@
-"""Result of a run: its exit code, and the documented JSON object (DESIGN, section 5)."""
+"""Result of a run: its summary from the events, its exit code, and the documented JSON object."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from deepopsctl.errors import ExitCode
-from deepopsctl.run.summary import RunSummary
+from deepopsctl.run.events import Change, Event, HostResult, Notice, Recap, Status, TaskStarted, Totals
+from deepopsctl.run.hints import hint_for
 from deepopsctl.run.workspace import RunDir
 
 SCHEMA = 1
@@ -29,6 +32,81 @@ _EXIT_CODES = {
     Verdict.TIMEOUT: ExitCode.TIMEOUT,
     Verdict.INTERRUPTED: ExitCode.INTERRUPTED,
 }
+
+SLOWEST = 5
+COUNTS = ("ok", "changed", "failed", "unreachable", "skipped")
+FAULT = ("host", "component", "task", "message", "hint")
+# deepopsctl's playbooks make such groups with group_by; an empty one is the normal case
+_EMPTY_GROUP = re.compile(r"Could not match supplied host pattern, ignoring: deepops_")
+# IPv4 and IPv6
+_OWN_ADDRESS = re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One task that failed on one host, or a host that did not answer."""
+
+    host: str
+    component: str
+    task: str
+    message: str
+    hint: str
+    unreachable: bool = False
+
+    @property
+    def anywhere(self) -> str:
+        """The message without the node's own address, to group nodes that are unreachable for one reason."""
+        return _OWN_ADDRESS.sub("ADDRESS", self.message) if self.unreachable else self.message
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a module returned under the key `deepops`."""
+
+    host: str
+    task: str
+    data: Mapping[str, object]
+
+    def entries(self, key: str) -> list[Mapping[str, object]]:
+        """The mappings of the list under a key; empty if there is none."""
+        listed = self.data.get(key)
+        return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A whole run."""
+
+    hosts: Mapping[str, Totals]
+    failures: tuple[Failure, ...]
+    slowest: tuple[tuple[str, float], ...]
+    warnings: tuple[str, ...]
+    results: tuple[TaskResult, ...]
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Hosts on which a task failed."""
+        return tuple(host for host, totals in self.hosts.items() if totals.failed)
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Hosts that did not answer."""
+        return tuple(host for host, totals in self.hosts.items() if totals.unreachable)
+
+    def as_object(self) -> dict[str, object]:
+        """Its part of the documented JSON object (DESIGN, section 5)."""
+        return {
+            "hosts": {host: _chosen(totals, COUNTS) for host, totals in self.hosts.items()},
+            "failures": [_chosen(failure, FAULT) for failure in self.failures],
+            "slowest": [{"task": task, "elapsed_s": elapsed} for task, elapsed in self.slowest],
+            "warnings": list(self.warnings),
+            "changes": [change.as_object() for change in self.changes],
+        }
+
+
+def _chosen(source: object, names: Iterable[str]) -> dict[str, object]:
+    return {name: getattr(source, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +165,124 @@ class RunOutcome:
             "elapsed_s": self.elapsed_s,
             **summary.as_object(),
         }
+
+
+def reduce(events: Iterable[Event]) -> RunSummary:
+    """The summary of a finished stream of events."""
+    tally = Tally()
+    for event in events:
+        tally.add(event)
+    return tally.summary()
+
+
+@dataclass(slots=True)
+class Tally:
+    """The same, updated with each event during the run."""
+
+    _results: list[HostResult] = field(default_factory=list)
+    _counts: dict[str, Totals] = field(default_factory=dict)
+    _recap: Mapping[str, Totals] = field(default_factory=dict)
+    _task: tuple[str, str] = ("", "")
+    _spans: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    _warnings: dict[str, None] = field(default_factory=dict)
+    _data: list[TaskResult] = field(default_factory=list)
+    _left_out: list[HostResult] = field(default_factory=list)
+    _changes: dict[tuple[str, ...], Change] = field(default_factory=dict)
+
+    def add(self, event: Event) -> None:
+        """Take one event into account."""
+        if isinstance(event, HostResult):
+            self._add_result(event)
+        elif isinstance(event, TaskStarted):
+            self._spans.setdefault((event.component, event.task), (event.at, event.at))
+        elif isinstance(event, Recap):
+            self._recap = event.hosts
+        elif isinstance(event, Notice) and event.kind != "error" and not _EMPTY_GROUP.search(event.text):
+            self._warnings.setdefault(_one_line(event.text))
+
+    def _add_result(self, event: HostResult) -> None:
+        self._counts[event.host] = _count(self._counts.get(event.host, Totals()), event)
+        if event.status in (Status.FAILED, Status.UNREACHABLE):
+            self._results.append(event)
+        self._left_out += [event] if event.left_out else []
+        key = (event.component, event.task)
+        begin, end = self._spans.get(key, (event.at - event.elapsed_s, event.at))
+        self._spans[key] = (begin, max(end, event.at))
+        for warning in event.warnings:
+            self._warnings.setdefault(f"{event.host}: {_one_line(warning)}")
+        for change in event.changes:
+            # in check mode a package is missing in every step that wants it
+            self._changes.setdefault((change.host, *change.what), change)
+        self._data += [TaskResult(event.host, event.task, data) for data in event.data]
+
+    def summary(self, errors: str = "") -> RunSummary:
+        """The summary so far. `errors` are Ansible's error messages outside any task."""
+        failures = self._failures()
+        if errors:
+            failures += (Failure("", "", "", errors, hint_for(errors)),)
+        return RunSummary(
+            # Ansible's own count wins where there is one: only it knows of rescued failures
+            hosts={host: self._recap.get(host, self._counts.get(host, Totals())) for host in self._hosts()},
+            failures=failures,
+            slowest=self._slowest(),
+            warnings=tuple(self._unique_warnings()),
+            results=tuple(self._data),
+            changes=tuple(self._changes.values()),
+        )
+
+    def _unique_warnings(self) -> Iterable[str]:
+        """Warnings, except those about left-out work, which are failures."""
+        failures = {_one_line(event.left_out) for event in self._left_out}
+        return (warning for warning in self._warnings if not any(failure in warning for failure in failures))
+
+    def _hosts(self) -> list[str]:
+        return list(dict.fromkeys([*self._counts, *self._recap]))
+
+    def _failures(self) -> tuple[Failure, ...]:
+        """Failures without a `rescue`. A host stops at its first real failure, so the rescued ones came before."""
+        results = []
+        for host in self._hosts():
+            for status in (Status.FAILED, Status.UNREACHABLE):
+                mine = [result for result in self._results if result.host == host and result.status is status]
+                if host in self._recap:
+                    totals = self._recap[host]
+                    count = totals.failed if status is Status.FAILED else totals.unreachable
+                    mine = mine[len(mine) - min(count, len(mine)) :]
+                results += mine
+        results += self._left_out
+        results.sort(key=lambda result: (result.status is Status.UNREACHABLE, result.at))
+        return tuple(
+            Failure(
+                result.host, result.component, result.task, result.left_out or result.message,
+                result.hint or hint_for(result.left_out or result.message), result.status is Status.UNREACHABLE,
+            )
+            for result in results
+        )  # fmt: skip
+
+    def _slowest(self) -> tuple[tuple[str, float], ...]:
+        spans = [(_label(key), round(end - begin, 1)) for key, (begin, end) in self._spans.items()]
+        spans = [(task, elapsed) for task, elapsed in spans if elapsed > 0]
+        return tuple(sorted(spans, key=lambda pair: -pair[1])[:SLOWEST])
+
+
+def _label(key: tuple[str, str]) -> str:
+    component, task = key
+    return f"{component}: {task}" if component else task
+
+
+def _count(totals: Totals, event: HostResult) -> Totals:
+    """As Ansible counts: changed tasks and ignored failures are ok as well."""
+    if event.status not in (Status.OK, Status.CHANGED, Status.IGNORED):
+        name = str(event.status)
+        return replace(totals, **{name: getattr(totals, name) + 1})
+    return replace(
+        totals,
+        ok=totals.ok + 1,
+        changed=totals.changed + event.changed,
+        ignored=totals.ignored + (event.status is Status.IGNORED),
+    )
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line.removeprefix("[WARNING]: ").removeprefix("[DEPRECATION WARNING]: ")

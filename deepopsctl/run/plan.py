@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deepopsctl.errors import ExitCode
-from deepopsctl.run.changes import Change
-from deepopsctl.run.outcome import RunOutcome, Verdict
-from deepopsctl.run.summary import RunSummary
+from deepopsctl.run.events import Change
+from deepopsctl.run.outcome import RunOutcome, RunSummary, Verdict
 from deepopsctl.slurm.state import SlurmJob, SlurmState, jobs_sentence, state_in
 from deepopsctl.text.node_sets import fold
 

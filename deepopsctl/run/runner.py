@@ -18,21 +18,26 @@ from typing import Any, BinaryIO
 
 from deepopsctl import __version__
 from deepopsctl.certificates.validity import period_of, today
-from deepopsctl.cluster.settings_check import require_settings, require_vault_password
+from deepopsctl.cluster.settings import require_settings, require_vault_password
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.run import claim as claims, supervisor
-from deepopsctl.run.combined_playbook import PlaybookTracker, join
-from deepopsctl.run.command_line import RunRequest, arguments, control_dir, environment, write_inputs
+from deepopsctl.run.command_line import (
+    PlaybookTracker,
+    RunRequest,
+    arguments,
+    control_dir,
+    environment,
+    join,
+    write_inputs,
+)
 from deepopsctl.run.desired_state import DesiredState, desired_digest, resolve_desired_state, save_desired_state
-from deepopsctl.run.event_parser import parse, plain
-from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status
+from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, parse, plain
 from deepopsctl.run.interrupts import Interrupts
 from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
-from deepopsctl.run.outcome import RunOutcome, Verdict
+from deepopsctl.run.outcome import RunOutcome, RunSummary, Tally, Verdict
 from deepopsctl.run.progress import Progress
 from deepopsctl.run.requirements import password_mechanism, require_ssh
-from deepopsctl.run.summary import RunSummary, Tally
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
 
 log = logging.getLogger(__name__)

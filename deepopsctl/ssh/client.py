@@ -1,4 +1,4 @@
-"""Runs OpenSSH's programs, one process per call; all of them are killed when the run is stopped."""
+"""Runs OpenSSH's programs, one process per call, and reads their exit codes; all are killed when the run is stopped."""
 
 from __future__ import annotations
 
@@ -9,13 +9,24 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 
 from deepopsctl.cluster.ssh_login import Target, options, quoted
 from deepopsctl.errors import ControlMachineError
-from deepopsctl.ssh.effective_config import Route, read_route
-from deepopsctl.ssh.exit_status import Answer, Failure, read_answer
 from deepopsctl.ssh.remote_scripts import Script
+
+_METHODS = re.compile(r"Permission denied \(([^)]*)\)")
+_HOST_KEY = re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key verification failed|host key is known for")
+_UNREACHABLE = re.compile(
+    r"connection timed out|connection refused|no route to host|network is unreachable|could not resolve|"
+    r"name or service not known|temporary failure in name resolution|connection reset|connection closed|"
+    r"closed by remote host|banner exchange|operation timed out|not allowed at this time|broken pipe|"
+    r"timeout, server",
+    re.IGNORECASE,
+)
+_NOISE = re.compile(r"^(debug\d|Warning: Permanently added|\*\* |@@@|# )")
+_PENALTY = re.compile(r"not allowed at this time|(closed by remote host|reset by peer)\s*$", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -128,3 +139,108 @@ class Client:
                 ) from error
             self._running.add(process)
             return process
+
+
+class Failure(Enum):
+    """Why a login failed, or that the command failed after it."""
+
+    NONE = auto()
+    DENIED = auto()
+    HOST_KEY = auto()
+    UNREACHABLE = auto()
+    COMMAND = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The outcome of one ssh process. `methods` are the methods that the node offered when it denied the login."""
+
+    failure: Failure
+    output: str = ""
+    reason: str = ""
+    methods: frozenset[str] = frozenset()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the login worked and the command ended well."""
+        return self.failure is Failure.NONE
+
+
+def read_answer(code: int, output: str, errors: str) -> Answer:
+    """Classify a finished ssh process; 255 is ssh's own failure, anything else the remote command's."""
+    if code == 0:
+        return Answer(Failure.NONE, output)
+    reason = last_words(errors)
+    if code != 255:
+        return Answer(Failure.COMMAND, output, reason or f"the command on the node ended with {code}")
+    if _HOST_KEY.search(errors):
+        return Answer(Failure.HOST_KEY, output, reason)
+    denied = _METHODS.search(errors)
+    if denied:
+        return Answer(Failure.DENIED, output, reason, frozenset(denied[1].split(",")))
+    if "Too many authentication failures" in errors:
+        return Answer(Failure.DENIED, output, "too many keys were offered", frozenset())
+    if _PENALTY.search(errors):
+        # after failed logins, OpenSSH 9.8 and later shuts an address out (PerSourcePenalties)
+        reason = "sshd drops this machine's connections: after failed logins it does so for a minute or more"
+    if _UNREACHABLE.search(errors):
+        return Answer(Failure.UNREACHABLE, output, reason)
+    return Answer(Failure.COMMAND, output, reason or "ssh failed without a reason")
+
+
+def last_words(errors: str) -> str:
+    """The last meaningful line of stderr, without ssh's own prefixes."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip() and not _NOISE.match(line.strip())]
+    if not lines:
+        return ""
+    line = re.sub(r"^(ssh: |kex_exchange_identification: )", "", lines[-1])
+    # "connect to host 10.0.0.1 port 22: ...": the node is named anyway, and equal texts fold into one row
+    line = re.sub(r"^connect to host \S+ port \d+: ", "", line)
+    line = re.sub(r"^Connection (closed|reset) by \S+ port \d+$", r"connection \1 by the node", line)
+    return line[:1].lower() + line[1:300] if line[:2] != line[:2].upper() else line[:300]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`alias` is the HostKeyAlias; `direct`: no proxy; `keys`: the person has a key, agent or ticket."""
+
+    user: str
+    host: str
+    port: int
+    alias: str = ""
+    direct: bool = True
+    keys: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The host as ssh names it in its password prompt."""
+        return self.alias or self.host
+
+
+def read_route(output: str, environment: Mapping[str, str]) -> Route:
+    """The route in the output of `ssh -G`."""
+    values: dict[str, list[str]] = {}
+    for line in output.splitlines():
+        key, _, value = line.partition(" ")
+        values.setdefault(key, []).append(value)
+
+    def last(key: str, default: str = "") -> str:
+        return values.get(key, [default])[-1]
+
+    return Route(
+        user=last("user"),
+        host=last("hostname"),
+        port=int(last("port", "22")),
+        alias=last("hostkeyalias"),
+        direct=all(last(key, "none") == "none" for key in ("proxycommand", "proxyjump")),
+        keys=(
+            any(Path(file).expanduser().exists() for file in values.get("identityfile", ()))
+            or last("identityagent", environment.get("SSH_AUTH_SOCK", "")) not in ("", "none")
+            or last("pkcs11provider", "none") != "none"
+            or (last("gssapiauthentication") == "yes" and _has_ticket(environment))
+        ),
+    )
+
+
+def _has_ticket(environment: Mapping[str, str]) -> bool:
+    return bool(environment.get("KRB5CCNAME")) or Path(f"/tmp/krb5cc_{os.getuid()}").exists()  # noqa: S108 - Kerberos' own place

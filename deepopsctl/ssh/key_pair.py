@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError, InputError
-from deepopsctl.ssh.known_hosts import parse_host_key
+from deepopsctl.ssh.host_keys import parse_host_key
 
 
 @dataclass(frozen=True, slots=True)

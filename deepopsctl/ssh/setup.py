@@ -17,16 +17,13 @@ from deepopsctl.cluster.ssh_login import Target, jump_login, jump_target, option
 from deepopsctl.errors import InterruptedRunError
 from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.run.lock import cluster_lock
-from deepopsctl.ssh.askpass import AskPass
 from deepopsctl.ssh.client import Client
-from deepopsctl.ssh.client_config import port_of
-from deepopsctl.ssh.controller import ControllerAccess, base_name, set_up_controller_access
-from deepopsctl.ssh.host_keys import HostKeys
+from deepopsctl.ssh.client_config import ControllerAccess, base_name, port_of, set_up_controller_access
+from deepopsctl.ssh.host_keys import HostKeys, KnownHosts, host_label
 from deepopsctl.ssh.key_pair import KeyPair, ensure_key_pair, public_line
-from deepopsctl.ssh.known_hosts import KnownHosts, host_label
-from deepopsctl.ssh.parallel import Password, Round
+from deepopsctl.ssh.passwords import AskPass
 from deepopsctl.ssh.results import NodeResult, OnNode, SetupResult, Status
-from deepopsctl.ssh.session import JumpSession, Session, Tools
+from deepopsctl.ssh.session import JumpSession, Password, Round, Session, Tools
 
 # the old host's entry in the controller's neighbour table outlives it by up to a minute
 _NOBODY = re.compile(r"timed out|no route to host|host is down", re.IGNORECASE)

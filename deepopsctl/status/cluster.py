@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.run.outcome import SCHEMA, RunOutcome
-from deepopsctl.run.summary import Failure
+from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.state import SlurmState, state_in
 from deepopsctl.status.components import Deploy, may_have, overall_deploy

@@ -9,7 +9,7 @@ from deepopsctl.checks.check import Check, parse_check
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.node_programs.gpu_check.evaluation import evaluate
-from deepopsctl.run.summary import RunSummary
+from deepopsctl.run.outcome import RunSummary
 from deepopsctl.validation.gpu_history import earlier_results, save_results
 from deepopsctl.validation.result import Validation
 

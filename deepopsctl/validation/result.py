@@ -11,8 +11,7 @@ from deepopsctl.errors import ExitCode
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.report.model import Facts, document
-from deepopsctl.run.outcome import RunOutcome, Verdict
-from deepopsctl.run.summary import RunSummary
+from deepopsctl.run.outcome import RunOutcome, RunSummary, Verdict
 
 SUITES = ("smoke", "gpu", "storage", "monitoring")
 # loads the cluster: only where it is named, never part of `all`

@@ -11,8 +11,8 @@ from deepopsctl.errors import ControlMachineError, ExitCode
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event, HostResult, TaskStarted
 from deepopsctl.run.lock import cluster_lock
+from deepopsctl.run.outcome import reduce
 from deepopsctl.run.runner import run, run_readonly
-from deepopsctl.run.summary import reduce
 from deepopsctl.status.cluster import TIMED_OUT
 from tests.integration.sites import MODULE, Site, make_site, make_unreachable, play
 

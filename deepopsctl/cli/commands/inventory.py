@@ -16,7 +16,7 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
     from deepopsctl.cli.output import emit_json, info, show_warning
     from deepopsctl.cli.views.cluster import cluster_object, group_lines
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.cluster.settings_check import misspelt_settings, require_settings
+    from deepopsctl.cluster.settings import misspelt_settings, require_settings
     from deepopsctl.cluster.spelling import misspelt_values
     from deepopsctl.content import content_dir
 

@@ -137,7 +137,7 @@ def counter(total: int) -> Callable[[NodeResult], None]:
 
 
 def _show(result: SetupResult, *, as_json: bool) -> None:
-    from deepopsctl.ssh.table import hints, result_object, summary_line, table_lines
+    from deepopsctl.ssh.results import hints, result_object, summary_line, table_lines
 
     if as_json:
         emit_json(result_object(result))

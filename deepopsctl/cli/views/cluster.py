@@ -9,8 +9,7 @@ from textwrap import wrap
 import click
 
 from deepopsctl.cli.output import SCHEMA
-from deepopsctl.cluster.import_notes import Carryover, Note
-from deepopsctl.cluster.import_report import FILE_NAME
+from deepopsctl.cluster.import_report import FILE_NAME, Carryover, Note
 from deepopsctl.cluster.inventory import group_members
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.text.node_sets import fold_in_order

@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 import click
 
 from deepopsctl.cli.views.run import failure_lines
-from deepopsctl.run.changes import Change
+from deepopsctl.run.events import Change
 from deepopsctl.run.plan import Group, Plan
 
 # Without --diff: a difference longer than this is cut, and new files are only named.

@@ -11,9 +11,8 @@ import click
 from deepopsctl.cli.output import table
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
-from deepopsctl.run.outcome import RunOutcome, Verdict
+from deepopsctl.run.outcome import Failure, RunOutcome, Verdict
 from deepopsctl.run.progress import title
-from deepopsctl.run.summary import Failure
 from deepopsctl.text.node_sets import fold
 
 # More rows than this say less than a few

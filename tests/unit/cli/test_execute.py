@@ -13,8 +13,7 @@ from deepopsctl.content import content_dir
 from deepopsctl.errors import InputError
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
-from deepopsctl.run.outcome import RunOutcome, Verdict
-from deepopsctl.run.summary import Failure, RunSummary
+from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, Verdict
 from deepopsctl.run.workspace import RunDir
 
 BROKEN = Failure("gpu01", "slurm", "munge : Write the key", "no space\nat all", "make room")

@@ -9,8 +9,13 @@ import pytest
 
 from deepopsctl.cluster.create import create_cluster
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.cluster.setting_types import setting_types
-from deepopsctl.cluster.settings_check import known_names, misspelt_settings, require_settings, require_vault_password
+from deepopsctl.cluster.settings import (
+    known_names,
+    misspelt_settings,
+    require_settings,
+    require_vault_password,
+    setting_types,
+)
 from deepopsctl.content import content_dir
 from deepopsctl.errors import ControlMachineError, InputError
 from tests.data.doctor_samples import cluster

@@ -9,8 +9,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 
 from deepopsctl.node_programs._shared.program import RESULT_MARK
-from deepopsctl.run.event_parser import parse as parse_event
-from deepopsctl.run.events import ModuleMessage
+from deepopsctl.run.events import ModuleMessage, parse as parse_event
 from deepopsctl.run.progress import Progress
 from tests.support.paths import ROOT
 

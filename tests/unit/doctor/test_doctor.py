@@ -34,8 +34,7 @@ from deepopsctl.doctor.reachability import check_failure
 from deepopsctl.errors import ExitCode
 from deepopsctl.report.table import table
 from deepopsctl.run.events import Totals
-from deepopsctl.run.outcome import RunOutcome, Verdict
-from deepopsctl.run.summary import Failure, RunSummary, TaskResult
+from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, TaskResult, Verdict
 from deepopsctl.run.workspace import RunDir
 from tests.data.doctor_samples import HARDWARE, REPORT, SPEC, World, cluster, control, healthy
 from tests.support.node_modules import load

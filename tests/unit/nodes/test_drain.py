@@ -13,8 +13,7 @@ from deepopsctl.errors import ExitCode
 from deepopsctl.nodes.drain import DrainAction, DrainResult, drain_request, read_drain_result
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
-from deepopsctl.run.outcome import RunOutcome
-from deepopsctl.run.summary import RunSummary, TaskResult
+from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult
 from deepopsctl.run.workspace import RunDir
 
 BASE = RunRequest(ClusterDir(Path("/hpc")), "")

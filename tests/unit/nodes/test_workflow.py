@@ -25,8 +25,7 @@ from deepopsctl.nodes.workflow import Flow, Report, StoppedError, dependent_node
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.lock import cluster_lock, is_held_by
-from deepopsctl.run.outcome import RunOutcome
-from deepopsctl.run.summary import Failure, RunSummary
+from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary
 from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.slurm.state import SlurmJob
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from deepopsctl.run.combined_playbook import PlaybookTracker, join
+from deepopsctl.run.command_line import PlaybookTracker, join
 
 FIRST, NVIDIA, SLURM, LAST = (Path(f"/content/playbooks/{name}.yml") for name in ("first", "nvidia", "slurm", "jobs"))
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.run.event_parser import CENSORED, MAX_MESSAGE, parse
 from deepopsctl.run.events import (
+    CENSORED,
+    MAX_MESSAGE,
     Difference,
     HostResult,
     HostStarted,
@@ -15,6 +16,7 @@ from deepopsctl.run.events import (
     Status,
     TaskStarted,
     Totals,
+    parse,
 )
 
 

@@ -10,11 +10,9 @@ import pytest
 
 from deepopsctl.cli.views.plan import plan_lines
 from deepopsctl.errors import ExitCode
-from deepopsctl.run.changes import Change, parse_changes
-from deepopsctl.run.events import Totals
-from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.events import Change, Totals, parse_changes
+from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, TaskResult
 from deepopsctl.run.plan import Plan, examine, group, save
-from deepopsctl.run.summary import Failure, RunSummary, TaskResult
 from deepopsctl.run.workspace import RunDir
 
 LONG = "".join(f"+line {number}\n" for number in range(40))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from deepopsctl.run.events import Event, HostResult, Notice, Recap, Status, TaskStarted, Totals
-from deepopsctl.run.summary import TaskResult, reduce
+from deepopsctl.run.outcome import TaskResult, reduce
 
 
 def ended(host: str, task: str, status: Status, at: float = 0.0, message: str = "") -> HostResult:

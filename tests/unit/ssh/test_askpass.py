@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.ssh.askpass import AskPass
+from deepopsctl.ssh.passwords import AskPass
 
 SECRET = r"it's a \backslash $HOME `id` ü"
 

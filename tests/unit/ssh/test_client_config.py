@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.model.cluster import Access, Cluster, Node, Role
-from deepopsctl.ssh.client_config import controller_config, users_config
-from deepopsctl.ssh.controller import controller_known_hosts
-from deepopsctl.ssh.known_hosts import HostKey, KnownHosts
+from deepopsctl.ssh.client_config import controller_config, controller_known_hosts, users_config
+from deepopsctl.ssh.host_keys import HostKey, KnownHosts
 
 CONTROLLER = Node("ctl1", frozenset({Role.CONTROLLER}), "192.0.2.1")
 COMPUTE = (

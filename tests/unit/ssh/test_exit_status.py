@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from deepopsctl.ssh.exit_status import Failure, last_words, read_answer
+from deepopsctl.ssh.client import Failure, last_words, read_answer
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@

@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.cluster.ssh_login import Target
-from deepopsctl.ssh.client import Client
-from deepopsctl.ssh.effective_config import Route
-from deepopsctl.ssh.exit_status import Answer, Failure
-from deepopsctl.ssh.host_keys import HostKeyError, HostKeys, NoAnswerError
-from deepopsctl.ssh.known_hosts import HostKey, KnownHosts
+from deepopsctl.ssh.client import Answer, Client, Failure, Route
+from deepopsctl.ssh.host_keys import HostKey, HostKeyError, HostKeys, KnownHosts, NoAnswerError
 
 ED25519 = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIHuKFJrFKlSN1oTvwmMQw0JpOPrYQo3qzbSgVhRTMEeP")
 RSA = HostKey("ssh-rsa", "AAAAB3NzaC1yc2EAAAADAQABAAAAgQDc")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.ssh.known_hosts import HostKey, KnownHosts, best, host_label, parse_host_key
+from deepopsctl.ssh.host_keys import HostKey, KnownHosts, best, host_label, parse_host_key
 
 ED25519 = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIHuKFJrFKlSN1oTvwmMQw0JpOPrYQo3qzbSgVhRTMEeP")
 OTHER = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIG/BNj5ceSxHv164NueTzX2aUqibHeHV/fZb49d3+0Ib")

@@ -3,11 +3,10 @@ from __future__ import annotations
 import pytest
 
 from deepopsctl.errors import ExitCode
-from deepopsctl.ssh import messages
-from deepopsctl.ssh.exit_status import Answer, Failure
-from deepopsctl.ssh.messages import Facts
+from deepopsctl.ssh import results
+from deepopsctl.ssh.client import Answer, Failure
 from deepopsctl.ssh.remote_scripts import Report
-from deepopsctl.ssh.results import NodeResult, SetupResult, Status, Sudo
+from deepopsctl.ssh.results import Facts, NodeResult, SetupResult, Status, Sudo
 
 FACTS = Facts("gpu01", "ubuntu", "", frozenset({"gpu02"}))
 
@@ -17,62 +16,62 @@ def report(*lines: str) -> Report:
 
 
 def test_a_node_where_nothing_was_to_be_done_is_unchanged() -> None:
-    assert messages.worked(FACTS, report("host gpu01", "sudo passwordless")) == NodeResult(
+    assert results.worked(FACTS, report("host gpu01", "sudo passwordless")) == NodeResult(
         "gpu01", Status.READY, sudo=Sudo.PASSWORDLESS
     )
 
 
 def test_says_what_was_done() -> None:
-    result = messages.worked(Facts("gpu01", "ubuntu", "host key pinned"), report("changed key", "sudo passwordless"))
+    result = results.worked(Facts("gpu01", "ubuntu", "host key pinned"), report("changed key", "sudo passwordless"))
     assert result.changed
     assert result.message == "host key pinned; key installed"
 
 
 def test_sudo_with_a_password_is_a_warning_that_names_the_option() -> None:
-    result = messages.worked(FACTS, report("sudo password"))
+    result = results.worked(FACTS, report("sudo password"))
     assert (result.status, result.sudo) == (Status.READY, Sudo.PASSWORD)
     assert "-K" in result.hint
 
 
 def test_a_sudo_password_that_works_is_said() -> None:
-    result = messages.worked(FACTS, report("sudo password", "sudo-password accepted"))
+    result = results.worked(FACTS, report("sudo password", "sudo-password accepted"))
     assert result.ok
     assert "the one given works" in result.message
 
 
 @pytest.mark.parametrize("lines", [("sudo none not in the sudoers file",), ("sudo password", "sudo-password refused")])
 def test_a_node_without_sudo_is_not_ready(lines: tuple[str, ...]) -> None:
-    assert messages.worked(FACTS, report(*lines)).status is Status.FAILED
+    assert results.worked(FACTS, report(*lines)).status is Status.FAILED
 
 
 def test_a_machine_that_calls_itself_by_another_nodes_name_is_said() -> None:
-    result = messages.worked(FACTS, report("host gpu02.example.com", "sudo passwordless"))
+    result = results.worked(FACTS, report("host gpu02.example.com", "sudo passwordless"))
     assert result.ok
     assert "its hostname is gpu02" in result.message
 
 
 def test_a_hostname_that_is_no_nodes_is_left_to_the_deployment() -> None:
-    assert messages.worked(FACTS, report("host debian", "sudo passwordless")).message == ""
+    assert results.worked(FACTS, report("host debian", "sudo passwordless")).message == ""
 
 
 def test_a_script_that_stopped_tells_why() -> None:
     answer = Answer(Failure.COMMAND, "@deepopsctl error can't make /home/ubuntu/.ssh\n", "")
-    assert messages.failed(FACTS, answer).message == "can't make /home/ubuntu/.ssh"
+    assert results.failed(FACTS, answer).message == "can't make /home/ubuntu/.ssh"
 
 
 def test_a_key_that_sshd_ignores_because_of_the_home_directory() -> None:
-    result = messages.unverified(FACTS, Answer(Failure.DENIED, "", "denied"), report("home 777"))
+    result = results.unverified(FACTS, Answer(Failure.DENIED, "", "denied"), report("home 777"))
     assert "writable by others (mode 777)" in result.message
     assert "chmod go-w" in result.hint
 
 
 def test_a_key_that_sshd_ignores_for_another_reason() -> None:
-    result = messages.unverified(FACTS, Answer(Failure.DENIED, "", "denied"), report("home 755"))
+    result = results.unverified(FACTS, Answer(Failure.DENIED, "", "denied"), report("home 755"))
     assert "AuthorizedKeysFile" in result.hint
 
 
 def test_a_node_that_takes_no_passwords_asks_for_a_key() -> None:
-    result = messages.refused(FACTS, {"publickey"})
+    result = results.refused(FACTS, {"publickey"})
     assert result.status is Status.FAILED
     assert "--identity" in result.hint
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from deepopsctl.ssh import messages
-from deepopsctl.ssh.messages import Facts
-from deepopsctl.ssh.parallel import Password, Round
-from deepopsctl.ssh.results import NodeResult, Status
+from deepopsctl.ssh import results
+from deepopsctl.ssh.results import Facts, NodeResult, Status
+from deepopsctl.ssh.session import Password, Round
 
 
 @dataclass
@@ -26,15 +25,15 @@ class Machine:
 
     def with_keys(self) -> NodeResult | None:
         if self.opens == "nothing at all":
-            return messages.unreachable(self.facts, "no route to host")
+            return results.unreachable(self.facts, "no route to host")
         return NodeResult(self.name, Status.READY) if self.opens == "a key" else None
 
     def with_password(self, password: str) -> NodeResult:
         self.passwords.append(password)
         if self.opens == "broken":
-            return messages.unreachable(self.facts, "connection lost")
+            return results.unreachable(self.facts, "connection lost")
         self.accepted = password == self.opens
-        return NodeResult(self.name, Status.READY) if self.accepted else messages.refused(self.facts, ())
+        return NodeResult(self.name, Status.READY) if self.accepted else results.refused(self.facts, ())
 
 
 def run(machines: Iterable[Machine], password: Password) -> dict[str, Status]:

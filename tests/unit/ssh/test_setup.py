@@ -15,12 +15,19 @@ from deepopsctl.cli.main import cli
 from deepopsctl.cluster.ssh_login import Target, inventory_option, jump_login, jump_names, jump_target, proxy_command
 from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import Access, Cluster, Node, Role
-from deepopsctl.ssh.client import Client
-from deepopsctl.ssh.effective_config import read_route
-from deepopsctl.ssh.password_file import read_password
-from deepopsctl.ssh.results import NodeResult, SetupResult, Status, Sudo
+from deepopsctl.ssh.client import Client, read_route
+from deepopsctl.ssh.passwords import read_password
+from deepopsctl.ssh.results import (
+    NodeResult,
+    SetupResult,
+    Status,
+    Sudo,
+    hints,
+    result_object,
+    summary_line,
+    table_lines,
+)
 from deepopsctl.ssh.setup import cluster_key
-from deepopsctl.ssh.table import hints, result_object, summary_line, table_lines
 
 CLUSTER = Cluster(
     "hpc",

@@ -14,8 +14,7 @@ import pytest
 from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
 from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Role
 from deepopsctl.run.events import Totals
-from deepopsctl.run.outcome import RunOutcome, Verdict
-from deepopsctl.run.summary import Failure, RunSummary, TaskResult
+from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, TaskResult, Verdict
 from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.status.cluster import ClusterStatus, examine

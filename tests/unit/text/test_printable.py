@@ -8,8 +8,7 @@ import click
 import pytest
 
 from deepopsctl.cli.output import emit_json, info
-from deepopsctl.run.event_parser import parse
-from deepopsctl.run.events import HostResult
+from deepopsctl.run.events import HostResult, parse
 from deepopsctl.text.printable import coloured, printable
 
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\rb\x9b31m\u202ec\udcff"

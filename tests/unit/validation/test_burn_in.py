@@ -10,8 +10,7 @@ from click.testing import CliRunner, Result
 
 from deepopsctl.cli.main import cli
 from deepopsctl.node_programs.burn_in import jobs
-from deepopsctl.run.outcome import RunOutcome
-from deepopsctl.run.summary import RunSummary, TaskResult
+from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult
 from deepopsctl.run.workspace import RunDir
 from deepopsctl.validation.burn_in import Burnin, save_results
 from tests.data.burn_samples import burn_result

@@ -12,8 +12,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Role
 from deepopsctl.run.events import Totals
-from deepopsctl.run.outcome import RunOutcome
-from deepopsctl.run.summary import RunSummary, TaskResult
+from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult
 from deepopsctl.run.workspace import RunDir
 from deepopsctl.validation.gpu import cards_by_node, with_gpus
 from deepopsctl.validation.result import Validation, examine, exit_code_of

@@ -12,8 +12,7 @@ from deepopsctl.checks.check import Check, Status
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Access, Cluster, Node, Role
 from deepopsctl.run.events import Totals
-from deepopsctl.run.outcome import RunOutcome
-from deepopsctl.run.summary import Failure, RunSummary, TaskResult
+from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, TaskResult
 from deepopsctl.run.workspace import RunDir
 from deepopsctl.validation.result import collect, examine, exit_code_of, playbook_of, save
 from tests.support.paths import ROOT

@@ -1,23 +1,20 @@
-"""Passes a password to ssh: never on a command line, in the environment or in a file.
-
-ssh closes every inherited descriptor above 2 and gives its askpass program nothing but the prompt, so the
-password waits in the kernel's buffer of a named pipe inside a private directory (0700). The helper answers one
-prompt only, that of the login it was made for: it unlinks the pipe before it reads, and refuses prompts of
-other hosts (a jump host on the way) and other questions (a one-time code).
-"""
+"""Passwords for ssh: read from private files, passed on never in a command line, the environment or a file."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from deepopsctl.errors import InputError
+
 _HELPER = r"""#!/bin/sh
-# gives ssh the answer to one password prompt; see deepopsctl/ssh/askpass.py
+# gives ssh the answer to one password prompt; see deepopsctl/ssh/passwords.py
 case $1 in
   "$DEEPOPSCTL_ASKPASS_FOR's password: ") ;;
   "($DEEPOPSCTL_ASKPASS_FOR) "*[Pp]assword:*) ;;
@@ -68,6 +65,29 @@ class AskPass:
                 }
             finally:
                 os.close(descriptor)
+
+
+def read_password(file: Path, option: str = "--password-file") -> str:
+    """The first line of a file (a pipe is fine, too); refused if others may read it or nothing is in it."""
+    try:
+        with file.open(encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+            mode = file.stat().st_mode
+            if stat.S_ISREG(mode) and mode & 0o077:
+                raise InputError.single(option, f"{file} can be read by others", f"chmod 600 {file}")
+            return first_line(stream.readline(), option)
+    except OSError as error:
+        message = f"{file}: {(error.strerror or str(error)).lower()}"
+        raise InputError.single(option, message, "check the path, or leave the option out to be asked") from error
+
+
+def first_line(text: str, option: str = "--password-file") -> str:
+    """The text without its line end; refused if it is empty."""
+    password = text.removesuffix("\n").removesuffix("\r")
+    if not password or "\0" in password:
+        raise InputError.single(
+            option, "there is no password on the first line", "write only the password into the first line"
+        )
+    return password
 
 
 def _may_execute(directory: Path) -> bool:

@@ -1,0 +1,313 @@
+"""Checks of a site's settings before a run: types by the roles' argument specs, unreadable files, unknown names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.secrets import is_encrypted, why_not_opened
+from deepopsctl.errors import ControlMachineError, InputError, Problem
+from deepopsctl.slurm.hardware import load_hardware
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.yaml_reader import duplicate_keys, is_endless, why_broken
+
+# the suffixes that Ansible reads; it ignores `.bak`, `~` and others
+_SUFFIXES = frozenset({"", ".yml", ".yaml", ".json"})
+# a closer match is a typing error; other names are the site's own
+_NEAR = 0.85
+_NAME = re.compile(r"[a-z]\w+")
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Ansible's own words (ansible.module_utils.parsing.convert_bool)
+_TRUE = frozenset({"y", "yes", "on", "1", "true", "t"})
+_FALSE = frozenset({"n", "no", "off", "0", "false", "f"})
+_INT = re.compile(r"[+-]?[0-9]{1,18}")
+_FLOAT = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
+_LONGEST_NUMBER = 20
+_LITERAL = {bool: "bool", int: "int", float: "float", list: "list", dict: "dict", str: "str"}
+# `node_common_set_hostname: "{{ slurm_set_hostname | bool }}"`: the setting is what the role's option is
+_PASSED = re.compile(r"^\s*(\w+): \"\{\{ (\w+)(?: \| (?:bool|int))? \}\}\"$", re.MULTILINE)
+_WORDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "list": "a list", "dict": "a mapping"}
+_EXAMPLES = {"bool": "true", "int": "8", "float": "2.5", "list": "[a, b]", "dict": "{Key: value}"}
+_RESOLVER: Any = yaml.resolver.Resolver()
+_STANDARD = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingType:
+    """A type by Ansible's name, the type of a list's elements, and the choices if there are any."""
+
+    name: str
+    elements: str = ""
+    choices: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The type in words."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        elements = {"str": " of texts", "dict": " of mappings"}.get(self.elements, "")
+        return f"{_WORDS.get(self.name, 'a text')}{elements if self.name == 'list' else ''}"
+
+    @property
+    def example(self) -> str:
+        """An example value."""
+        if self.choices:
+            return self.choices[0]
+        return "[{name: a}, {name: b}]" if self.elements == "dict" else _EXAMPLES.get(self.name, "word")
+
+
+# has no default: unset differs from an empty list
+_NOT_SET: Mapping[str, SettingType] = {"cuda_toolkits": SettingType("list", "str")}
+
+
+def require_settings(directory: ClusterDir, content: Path) -> None:
+    """Raise InputError for unreadable variable files, duplicate keys and values of a wrong type.
+
+    Ansible would report neither file nor line, and accept a text such as `maybe` as true.
+    """
+    types = setting_types(content)
+    problems: list[Problem] = []
+    for where, parsed in _parsed_files(directory):
+        problems += [parsed] if isinstance(parsed, Problem) else faults(parsed, where, types)
+    if problems:
+        raise InputError(problems)
+    load_hardware(directory.hardware)
+
+
+def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType]) -> Iterator[Problem]:
+    """The problems of a file's variables."""
+    if root is None:
+        return
+    for key in duplicate_keys(root):
+        line = key.start_mark.line + 1
+        yield Problem(f"{where}:{line}", f"the key {shorten(str(key.value))} is given twice", "keep one of them")
+    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
+        if str(key.value) == "slurm_config" and isinstance(value, yaml.MappingNode):
+            yield from _one_key_to_slurm(value, where)
+        wanted = types.get(str(key.value))
+        if wanted and not fits(value, wanted):
+            yield wrong_type(f"{where}:{value.start_mark.line + 1}", str(key.value), _shown(value), wanted)
+
+
+def wrong_type(where: str, name: str, shown: str, wanted: SettingType) -> Problem:
+    """The problem for a value of a wrong type."""
+    return Problem(where, f"{name} is {shown}, which is not {wanted.words}", f"for example `{name}: {wanted.example}`")
+
+
+def require_vault_password(directory: ClusterDir, environment: Mapping[str, str]) -> None:
+    """Raise if the vault password is missing or wrong; Ansible reports errors of its other password sources."""
+    others = {name for name in environment if name.startswith("ANSIBLE_VAULT_")} - {"ANSIBLE_VAULT_PASSWORD_FILE"}
+    if others or (directory.path / "ansible.cfg").is_file() or not directory.secrets.is_file():
+        return
+    if problem := why_closed(directory, environment):
+        hint = "restore this cluster's password file, or name it in $ANSIBLE_VAULT_PASSWORD_FILE"
+        raise ControlMachineError(f"{directory.path}: {problem}", hint)
+
+
+def why_closed(directory: ClusterDir, environment: Mapping[str, str]) -> str:
+    """Why the secrets can't be decrypted; '' if the password fits, or a program provides it."""
+    if not is_encrypted(directory.secrets):
+        return ""
+    configured = environment.get("ANSIBLE_VAULT_PASSWORD_FILE", "")
+    path = Path(configured).expanduser() if configured else directory.vault_password
+    if not path.is_file():
+        return f"{configured or path.name} is missing, so the secrets can't be opened"
+    # a program that queries a key store: Ansible runs it and reports its errors
+    return "" if os.access(path, os.X_OK) else why_not_opened(directory.secrets, path)
+
+
+def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterable[str] = ()) -> tuple[Problem, ...]:
+    """Unknown variables whose names are close to a known one.
+
+    `option_names` are the names of `-e`.
+    """
+    known = known_names(content)
+    named = [(f"{where}:{line}", name) for where, root in _parsed_files(directory) for name, line in _names(root)]
+    problems = []
+    for where, name in [*named, *(("-e", name) for name in option_names)]:
+        near = get_close_matches(name, known, n=1, cutoff=_NEAR) if name not in known else []
+        if near:
+            problems.append(Problem(where, f"{name} is no setting of deepopsctl", f"did you mean {near[0]}?"))
+    return tuple(problems)
+
+
+def known_names(content: Path) -> frozenset[str]:
+    """All known settings: the product's defaults and the roles' options."""
+    texts = [*content.glob("group_vars/all/*.yml"), *content.glob("roles/*/defaults/main.yml")]
+    texts += content.glob("roles/*/meta/argument_specs.yml")
+    return frozenset(name for path in texts for name in _NAME.findall(path.read_text(encoding="utf-8")) if "_" in name)
+
+
+def variables(text: str, where: str) -> yaml.Node | Problem | None:
+    """The mapping of a variable file, None if it is empty, or the problem that prevents reading it."""
+    try:
+        root = yaml.compose(text, Loader=LOADER)
+    except RecursionError:
+        return Problem(where, "is nested too deeply", "it needs lines of `name: value`")
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 0
+        hint = "check indentation, quotes and brackets there and above"
+        explanation = why_broken(text, line, str(error.problem or error.context), hint)
+        return Problem(f"{where}:{line}" if line else where, *explanation)
+    except yaml.YAMLError as error:
+        return Problem(where, f"no valid YAML: {' '.join(str(error).split())}", "take out what is no text")
+    if root is not None and is_endless(root):
+        return Problem(where, "its anchors (&name, *name) stand for too many values", "write the values out")
+    if root is None or isinstance(root, yaml.MappingNode) or (isinstance(root, yaml.ScalarNode) and not root.value):
+        return root
+    return Problem(where, "holds no variables", "it needs lines of `name: value`")
+
+
+def setting_types(content: Path) -> Mapping[str, SettingType]:
+    """The types of all settings that deepopsctl knows."""
+    options = dict(_options(content))
+    product: dict[str, object] = {}
+    for path in content.glob("group_vars/all/*.yml"):
+        product.update(_load(path))
+    literal = {name: _of_value(value) for name, value in product.items() if not is_template(value)}
+    texts = [path.read_text(encoding="utf-8") for path in content.glob("playbooks/*.yml")]
+    passed = {name: options[option] for text in texts for option, name in _PASSED.findall(text) if option in options}
+    return {**literal, **passed, **options, **_NOT_SET}
+
+
+def is_template(value: object) -> bool:
+    """Whether a value is a template, which only Ansible can resolve."""
+    return isinstance(value, str) and ("{{" in value or "{%" in value)
+
+
+def from_text(text: str, wanted: SettingType) -> object:
+    """The value of `-e KEY=VALUE`, which is text, as its type; a ValueError where it can't be one."""
+    if is_template(text):
+        return text
+    word = text.strip()
+    if wanted.name == "bool" and word.lower() in _TRUE | _FALSE:
+        return word.lower() in _TRUE
+    if wanted.name == "int" and _INT.fullmatch(word):
+        return int(word)
+    if wanted.name == "float" and _FLOAT.fullmatch(word):
+        return float(word)
+    if wanted.name == "list" and not word.startswith(("[", "{")):
+        if wanted.elements not in ("", "str"):
+            raise ValueError(text)
+        return [part.strip() for part in word.split(",") if part.strip()]
+    if wanted.name in ("list", "dict"):
+        return _structure(word, wanted)
+    if wanted.name in ("bool", "int", "float") or (wanted.choices and text not in wanted.choices):
+        raise ValueError(text)
+    return text
+
+
+def fits(node: yaml.Node, wanted: SettingType) -> bool:
+    """Whether a value of a YAML file is of the type, as Ansible's argument specs would say."""
+    if not str(node.tag).startswith(_STANDARD) or (isinstance(node, yaml.ScalarNode) and is_template(node.value)):
+        # !vault and templates: only Ansible can resolve them
+        return True
+    if wanted.name == "list":
+        element_type = SettingType(wanted.elements)
+        return isinstance(node, yaml.SequenceNode) and (
+            not element_type.name or all(fits(item, element_type) for item in node.value)
+        )
+    if wanted.name == "dict":
+        return isinstance(node, yaml.MappingNode)
+    return isinstance(node, yaml.ScalarNode) and _scalar_fits(node, wanted)
+
+
+def _one_key_to_slurm(config: yaml.MappingNode, where: str) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for key in (each for each, _ in config.value if isinstance(each, yaml.ScalarNode)):
+        first = seen.setdefault(str(key.value).lower(), str(key.value))
+        if first != key.value:
+            what = f"{shorten(first)} and {shorten(str(key.value))} are one key to Slurm"
+            yield Problem(f"{where}:{key.start_mark.line + 1}", what, "keep one of them")
+
+
+def _shown(value: yaml.Node) -> str:
+    if isinstance(value, yaml.ScalarNode):
+        return repr(shorten(str(value.value), 40)) if value.value else "empty"
+    return "a list" if isinstance(value, yaml.SequenceNode) else "a mapping"
+
+
+def _parsed_files(directory: ClusterDir) -> Iterator[tuple[str, yaml.Node | Problem | None]]:
+    """The path of each variable file, with its content or the problem that prevents reading it."""
+    for path in _files(directory):
+        where = str(path.relative_to(directory.path))
+        yield where, _variables(path, where)
+
+
+def _files(directory: ClusterDir) -> Iterator[Path]:
+    for subdirectory in ("group_vars", "host_vars"):
+        for path in sorted((directory.inventory_dir / subdirectory).rglob("*")):
+            if path.is_file() and path.suffix in _SUFFIXES and not path.name.startswith("."):
+                yield path
+
+
+def _variables(path: Path, where: str) -> yaml.Node | Problem | None:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return Problem(where, "is no text in UTF-8", "save it as UTF-8")
+    except OSError as error:
+        return Problem(where, f"can't be read: {error.strerror}", "check the path and its permissions")
+    return None if text.startswith("$ANSIBLE_VAULT") else variables(text, where)
+
+
+def _names(root: yaml.Node | Problem | None) -> Iterator[tuple[str, int]]:
+    if isinstance(root, yaml.MappingNode):
+        for key, _ in root.value:
+            yield str(key.value), key.start_mark.line + 1
+
+
+def _options(content: Path) -> Iterator[tuple[str, SettingType]]:
+    for path in content.glob("roles/*/meta/argument_specs.yml"):
+        for entry_point in _mapping(_load(path)["argument_specs"]).values():
+            for name, spec in _mapping(entry_point).get("options", {}).items():
+                choices = tuple(map(str, spec.get("choices", ())))
+                yield name, SettingType(spec.get("type", "str"), spec.get("elements", ""), choices)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _load(path: Path) -> dict[str, object]:
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER) or {}  # noqa: S506 - a safe loader
+
+
+def _of_value(value: object) -> SettingType:
+    return SettingType(_LITERAL.get(type(value), "str"))
+
+
+def _structure(text: str, wanted: SettingType) -> object:
+    try:
+        node = yaml.compose(text, Loader=LOADER)
+        if node is not None and fits(node, wanted):
+            return yaml.load(text, Loader=LOADER)  # noqa: S506 - a safe loader
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(text) from error
+    raise ValueError(text)
+
+
+def _scalar_fits(node: yaml.ScalarNode, wanted: SettingType) -> bool:
+    type_name, text = str(node.tag).removeprefix(_STANDARD), str(node.value)
+    if len(text) > _LONGEST_NUMBER and wanted.name in ("bool", "int", "float"):
+        return False
+    if type_name in ("bool", "int", "float") and _RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) != node.tag:
+        # `!!int x`: not even Ansible can load it
+        return False
+    if wanted.name == "bool":
+        return type_name == "bool" or text.lower() in _TRUE | _FALSE
+    if wanted.name == "int":
+        return type_name == "int" or _INT.fullmatch(text) is not None
+    if wanted.name == "float":
+        return type_name in ("int", "float") or _FLOAT.fullmatch(text) is not None
+    return not wanted.choices or text in wanted.choices
