@@ -13,8 +13,6 @@ from deepopsctl.nodes.admit import admit
 from deepopsctl.nodes.cluster_file import SpecFile
 from deepopsctl.nodes.new_nodes import AddRequest, describe, parse_hosts, resolve_new_nodes, split_known
 from deepopsctl.nodes.workflow import (
-    DRAIN_REASON_PREFIX,
-    ClusterSnapshot,
     Flow,
     Operator,
     Report,
@@ -23,6 +21,7 @@ from deepopsctl.nodes.workflow import (
 )
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
+from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 
 
@@ -48,9 +47,9 @@ class _Add:
     def run(self) -> None:
         flow = self.flow
         cluster = flow.directory.cluster()
-        flow.survey(cluster)
         fresh, there = split_known(cluster, self.hosts)
-        waiting = self._unfinished(cluster, [name for name, _ in there]) if there else []
+        slurm = flow.survey(cluster, slurm=bool(there))
+        waiting = self._unfinished(cluster, [name for name, _ in there], slurm) if there else []
         if not fresh and not waiting:
             return
         spec = SpecFile.open(flow.directory)
@@ -67,13 +66,12 @@ class _Add:
         if others and any(node.address for node in nodes):
             flow.report.closing += f"; the next `deepopsctl deploy` adds the name to /etc/hosts of {fold(others)}"
 
-    def _unfinished(self, cluster: Cluster, names: list[str]) -> list[str]:
+    def _unfinished(self, cluster: Cluster, names: list[str], slurm: SlurmState) -> list[str]:
         """The nodes in the cluster that an earlier `node add` did not put into service."""
-        seen = self.flow.query(cluster)
         compute = {node.name for node in cluster.compute}
         # whether a node without the compute role is ready, only a deploy finds out
-        unfinished = [name for name in names if name not in compute or _is_on_its_way(name, seen)]
-        fine = [seen.slurm.nodes[name] for name in names if name not in unfinished]
+        unfinished = [name for name in names if name not in compute or _is_on_its_way(name, slurm)]
+        fine = [slurm.nodes[name] for name in names if name not in unfinished]
         sick = [node for node in fine if node.is_faulty]
         if sick:
             raise StoppedError(
@@ -108,7 +106,7 @@ class _Add:
         )
 
 
-def _is_on_its_way(name: str, seen: ClusterSnapshot) -> bool:
+def _is_on_its_way(name: str, slurm: SlurmState) -> bool:
     """Whether an earlier run left it unknown to Slurm, reserved or drained; nodes that others drained don't count."""
-    node = seen.slurm.nodes.get(name)
-    return node is None or name in seen.reserved or (node.is_drained and node.reason.startswith(DRAIN_REASON_PREFIX))
+    node = slurm.nodes.get(name)
+    return node is None or name in slurm.reserved or node.is_drained_by_node_command

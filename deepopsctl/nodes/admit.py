@@ -6,7 +6,9 @@ from datetime import datetime
 
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.workflow import MEMBERSHIP, PATIENCE_S, RESERVATION, Flow, StoppedError, require_success
+from deepopsctl.nodes.drain import NODE_STATE, encode_reason
+from deepopsctl.nodes.workflow import PATIENCE_S, Flow, StoppedError, require_success
+from deepopsctl.slurm.drain_reasons import RESERVATION
 from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import Validation, examine, save
 
@@ -24,7 +26,7 @@ def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], verb: str) -> N
     compute = [node.name for node in nodes if Role.COMPUTE in node.roles]
     again = f"fix it, then run the same command again: it resumes from here (deepopsctl node {verb})"
     flow.operator.info(f"deploy on {fold(names)} and on the dependent nodes")
-    outcome = flow.deploy(cluster, names, "operate/stop_slurmd", membership_nodes=compute)
+    outcome = flow.deploy(cluster, names, "operate/stop_slurmd", deepops_new_nodes=compute)
     stands = f"{fold(names)} stays in cluster.yml and takes no jobs"
     flow.require_service(outcome, cluster, nodes, stands, again)
     if compute:
@@ -37,11 +39,11 @@ def _try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: lis
     first = cluster.controllers[0]
     outcome = flow.run(
         cluster,
-        (MEMBERSHIP, f"validate/{SUITE}"),
+        (NODE_STATE, f"validate/{SUITE}"),
         [first.name, *(node.name for node in nodes)],
-        membership_step="trial",
-        membership_nodes=compute,
-        membership_timeout=PATIENCE_S * 2,
+        deepops_node_state="reserved",
+        deepops_nodes=compute,
+        deepops_wait_for_nodes=PATIENCE_S * 2,
         validate_smoke_reservation=RESERVATION,
     )
     again = "fix it, then run the same command again"
@@ -52,11 +54,11 @@ def _try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: lis
     save(validation)
     flow.report.checks = validation.facts.checks
     if validation.ok:
-        done = flow.membership(cluster, "admit", compute)
+        done = flow.set_node_state(cluster, "released", compute)
         require_success(done, (first,), held, again)
         return
     why = f"node {verb}, validation failed, see run {outcome.run_id}"
-    done = flow.membership(cluster, "refuse", compute, membership_reason=why)
+    done = flow.set_node_state(cluster, "out_of_service", compute, deepops_drain_reason=encode_reason(why))
     require_success(done, (first,), held, again)
     raise _refusal(validation, compute, outcome.run_id)
 

@@ -14,7 +14,7 @@ from deepopsctl.run.outcome import Failure, RunOutcome, TaskResult
 from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
 from deepopsctl.text.node_sets import fold
 
-PLAYBOOK, SLURM_INFO, GPU_CHECK = "operate/drain", "operate/slurm_info", "operate/gpu_check"
+NODE_STATE, SLURM_INFO, GPU_CHECK = "operate/slurm_node_state", "operate/slurm_info", "operate/gpu_check"
 # between two queries of the queue: short at first, because most waits are short
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 20.0
 
@@ -93,7 +93,7 @@ def drain_request(
 ) -> RunRequest:
     """The run request, for the primary controller; the GPUs of the nodes `gpus` are compared before a resume."""
     compared = list(gpus) if action is DrainAction.RESUME else []
-    first, *more = (GPU_CHECK, PLAYBOOK) if compared else (PLAYBOOK,)
+    first, *more = (GPU_CHECK, NODE_STATE) if compared else (NODE_STATE,)
     return replace(
         base,
         playbook=first,
@@ -101,13 +101,17 @@ def drain_request(
         component="slurm",
         command=f"node-{action}",
         extra_vars={
-            "deepops_drain_nodes": list(names),
-            "deepops_drain_state": str(action),
+            "deepops_nodes": list(names),
+            "deepops_node_state": _DONE[action],
             "deepops_gpu_nodes": compared,
-            # encoded: Ansible would treat braces as a template
-            "deepops_drain_reason": b64encode(reason.encode()).decode(),
+            "deepops_drain_reason": encode_reason(reason),
         },
     )
+
+
+def encode_reason(text: str) -> str:
+    """A reason as the playbook takes it: Ansible would treat braces as a template."""
+    return b64encode(text.encode()).decode()
 
 
 def read_drain_result(outcome: RunOutcome, action: DrainAction) -> DrainResult:

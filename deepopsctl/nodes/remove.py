@@ -74,10 +74,10 @@ class _Remove:
 
     def drain(self) -> None:
         """Ask for confirmation, then drain the nodes."""
-        self.flow.survey(self.cluster)
+        slurm = self.flow.survey(self.cluster, slurm=bool(self.node_drain.names))
         # errors of the edit show before anything is changed
         remove_nodes(SpecFile.open(self.flow.directory).text, self.names)
-        self.node_drain.show_jobs()
+        self.node_drain.show_jobs(slurm)
         self.flow.confirm(f"remove {fold(self.names)} from {self.cluster.name}?", self.cluster)
         self.node_drain.drain()
 
@@ -105,7 +105,7 @@ class _Remove:
         """Stop the services; a node that does not answer may be gone for good."""
         # a persistent connection to a dead node would hang for most of a minute
         close_connections(self.flow.directory)
-        outcome = self.flow.run(self.cluster, ("operate/decommission",), names, membership_nodes=names)
+        outcome = self.flow.run(self.cluster, ("operate/decommission",), names, deepops_nodes=names)
         lost = outcome.summary.unreachable
         rest = [node for node in self.nodes if node.name not in lost]
         back = f"run the command again; `deepopsctl node resume {fold(names)}` cancels the removal"

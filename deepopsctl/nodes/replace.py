@@ -64,11 +64,11 @@ class _Replace:
 
     def drain(self) -> None:
         """Ask for confirmation of the new host, then drain the node."""
-        self.flow.survey(self.before)
+        slurm = self.flow.survey(self.before, slurm=bool(self.node_drain.names))
         if self._moves:
             # errors of the edit show before anything is changed
             set_address(SpecFile.open(self.flow.directory).text, self.node.name, self.request.address)
-        self.node_drain.show_jobs()
+        self.node_drain.show_jobs(slurm)
         self._show_host_key(dataclasses.replace(self.node, address=self.request.address or self.node.address))
         self.flow.confirm(f"use this host as {self.node.name} of {self.before.name}?", self.before)
         self.node_drain.drain()

@@ -8,7 +8,6 @@ everywhere, one after that finishes the rotation: either command recovers from a
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,10 +16,12 @@ from deepopsctl.cluster import secrets
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.nodes.drain import encode_reason
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, dependent_nodes, require_success
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 
 KEY, NEXT, PASSWORD = "munge_key", "munge_key_next", "slurm_dbd_password"
@@ -79,8 +80,7 @@ class _Rotate:
         with_key = self.resumed or Secret.MUNGE_KEY in self.rotation.secrets
         nodes = self._nodes if with_key else dependent_nodes(self.cluster)
         # neither another run nor a newer clone, whose vault has another key
-        self.flow.survey(self.cluster)
-        self._refuse_to_lose_jobs()
+        self._refuse_to_lose_jobs(self.flow.survey(self.cluster, slurm=bool(self.rotation.left_out)))
         self.flow.confirm(self._question(nodes, with_key=with_key), self.cluster)
         if not self.resumed:
             self._compare(nodes)
@@ -104,12 +104,12 @@ class _Rotate:
             "running jobs continue, an `srun` that starts meanwhile fails"
         )
 
-    def _refuse_to_lose_jobs(self) -> None:
+    def _refuse_to_lose_jobs(self, slurm: SlurmState) -> None:
         """A node with another key can't report its jobs: slurmctld would give up on them."""
         if not self.rotation.left_out:
             return
         names = [node.name for node in self.rotation.left_out]
-        jobs = self.flow.query(self.cluster).slurm.jobs_on(names)
+        jobs = slurm.jobs_on(names)
         if jobs:
             listed = ", ".join(f"{job.id} ({job.user})" for job in jobs)
             raise StoppedError(
@@ -130,11 +130,8 @@ class _Rotate:
             return
         self.flow.operator.info(f"drain {fold(names)}")
         controller = self.cluster.controllers[0]
-        variables = {"deepops_drain_nodes": names, "deepops_drain_state": "drain", "deepops_gpu_nodes": []}
-        reason = b64encode(REASON.encode()).decode()
-        outcome = self.flow.run(
-            self.cluster, ("operate/drain",), [controller.name], deepops_drain_reason=reason, **variables
-        )
+        reason = encode_reason(REASON)
+        outcome = self.flow.set_node_state(self.cluster, "drained", names, deepops_drain_reason=reason)
         require_success(outcome, (controller,), "nothing was changed", "see `deepopsctl status`")
 
     def _stage(self, nodes: tuple[Node, ...]) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from deepopsctl.errors import ExitCode, RunTimeoutError
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.nodes.drain import wait_for_jobs
-from deepopsctl.nodes.workflow import Flow, StoppedError, read_snapshot, require_success
-from deepopsctl.slurm.state import SlurmJob
+from deepopsctl.nodes.drain import encode_reason, wait_for_jobs
+from deepopsctl.nodes.workflow import Flow, StoppedError, require_success, state_of
+from deepopsctl.slurm.state import SlurmJob, SlurmState
 from deepopsctl.text.node_sets import fold
 
 SHOWN_JOBS = 8
@@ -34,11 +34,11 @@ class NodeDrain:
     verb: str
     options: DrainOptions
 
-    def show_jobs(self) -> None:
+    def show_jobs(self, slurm: SlurmState) -> None:
         """Show the running jobs, and what happens to them."""
         if not self.names:
             return
-        jobs = self.flow.query(self.cluster).slurm.jobs_on(self.names)
+        jobs = slurm.jobs_on(self.names)
         for line in _lines(jobs, self.names, self.options):
             self.flow.operator.info(line)
 
@@ -59,11 +59,11 @@ class NodeDrain:
             raise self._late(left)
 
     def _drain(self, *, force: bool) -> tuple[SlurmJob, ...]:
-        how = {"membership_reason": f"node {self.verb}", "membership_timeout": 0, "membership_force": force}
-        outcome = self.flow.membership(self.cluster, "vacate", self.names, **how)
+        how = {"deepops_drain_reason": encode_reason(f"node {self.verb}"), "deepops_cancel_jobs": force}
+        outcome = self.flow.set_node_state(self.cluster, "out_of_service", self.names, **how)
         stands = f"{fold(self.names)} may be drained; nothing else was changed"
         require_success(outcome, self.cluster.controllers[:1], stands, self._back)
-        return read_snapshot(outcome).slurm.jobs_on(self.names)
+        return state_of(outcome).jobs_on(self.names)
 
     def _wait(self) -> None:
         left: list[tuple[SlurmJob, ...]] = []

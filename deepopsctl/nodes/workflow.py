@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -12,21 +12,18 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import components
 from deepopsctl.errors import DeepOpsError, ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.nodes.drain import NODE_STATE, SLURM_INFO
 from deepopsctl.run.claim import PLAYBOOK as CLAIM, OutdatedError, died_here, parse_answer
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.lock import ClusterBusyError
 from deepopsctl.run.outcome import COUNTS, SCHEMA, Failure, RunOutcome, Verdict
 from deepopsctl.run.workspace import Workspace
-from deepopsctl.slurm.state import REASON_PREFIX, SlurmState, parse_slurm_state
+from deepopsctl.slurm.state import SlurmState, state_in
 from deepopsctl.ssh.results import SetupResult
 from deepopsctl.text.node_sets import fold
 
-MEMBERSHIP = "operate/membership"
 SLURM = "slurm"
-RESERVATION = "deepopsctl-trial"
-# the prefix of deepopsctl's own drain reasons: these commands end no other drains
-DRAIN_REASON_PREFIX = f"{REASON_PREFIX}node "
 # other nodes reach a new host at an old address only after their neighbour tables have expired
 PATIENCE_S = 60
 # nodes with these roles are deployed whenever nodes are added or removed; other compute nodes are not touched
@@ -179,53 +176,39 @@ class Flow:
         on_top = frozenset(known[known.index(SLURM) + 1 :])
         require_success(outcome, (*nodes, *cluster.controllers[:1]), stands, hint, on_top)
 
-    def survey(self, cluster: Cluster) -> None:
-        """Ask the first controller what is deployed; stop if another run works on the cluster or a clone is newer."""
-        first = cluster.controllers[0]
-        request = replace(self.base, playbook=CLAIM, limit=first.name, extra_vars={"deepops_claim_state": "shown"})
-        outcome = self._ask(request, first)
+    def survey(self, cluster: Cluster, *, slurm: bool = True) -> SlurmState:
+        """Ask the first controller what is deployed, and for the state of Slurm; leaves no run directory.
+
+        Stops if another run works on the cluster, a clone is newer, or slurmctld does not answer.
+        """
+        from deepopsctl.run.runner import run_readonly
+
+        first, more = cluster.controllers[0], (SLURM_INFO,) if slurm else ()
+        variables = {"deepops_claim_state": "shown"}
+        request = replace(self.base, playbook=CLAIM, more=more, limit=first.name, extra_vars=variables)
+        outcome = run_readonly(request)
+        error_text = "; ".join(failure.message for failure in outcome.summary.failures) or "no answer"
+        require_success(outcome, (first,), f"{error_text}; nothing was changed", "see `deepopsctl status`")
         answer = next(filter(None, (parse_answer(result.data) for result in outcome.summary.results)), None)
         if answer and answer.refused and not died_here(answer.holder):
             raise StoppedError(f"{answer.message}; nothing was changed", answer.hint)
         there = {SLURM, *(answer.components if answer else ()), *deployed_from_here(Workspace(self.directory.runs))}
         self.deployed = tuple(name for name in components(self.base.content) if name in there)
+        state = state_of(outcome)
+        if slurm and not state.controller_up:
+            message = f"slurmctld on {first.name} does not answer: {state.error}; nothing was changed"
+            raise StoppedError(message, "see `deepopsctl status`")
+        return state
 
-    def membership(self, cluster: Cluster, step: str, names: Iterable[str], **extra: object) -> RunOutcome:
-        """One step of slurm_membership on the primary controller."""
-        variables = {"membership_step": step, "membership_nodes": sorted(names), **extra}
-        return self.run(cluster, (MEMBERSHIP,), [cluster.controllers[0].name], **variables)
-
-    def query(self, cluster: Cluster) -> ClusterSnapshot:
-        """Slurm's current state; leaves no run directory. Stops if the controller does not answer."""
-        first = cluster.controllers[0]
-        variables = {"membership_step": "look", "membership_nodes": []}
-        return read_snapshot(
-            self._ask(replace(self.base, playbook=MEMBERSHIP, limit=first.name, extra_vars=variables), first)
-        )
-
-    def _ask(self, request: RunRequest, first: Node) -> RunOutcome:
-        """A read-only run on the primary controller."""
-        from deepopsctl.run.runner import run_readonly
-
-        outcome = run_readonly(request)
-        error_text = "; ".join(failure.message for failure in outcome.summary.failures) or "no answer"
-        require_success(outcome, (first,), f"{error_text}; nothing was changed", "see `deepopsctl status`")
-        return outcome
+    def set_node_state(self, cluster: Cluster, state: str, names: Iterable[str], **extra: object) -> RunOutcome:
+        """Set the nodes to a state of slurm_node_state, on the primary controller."""
+        variables = {"deepops_node_state": state, "deepops_nodes": sorted(names), **extra}
+        return self.run(cluster, (NODE_STATE,), [cluster.controllers[0].name], **variables)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSnapshot:
-    """Slurm's state, and the nodes in the validation reservation."""
-
-    slurm: SlurmState
-    reserved: frozenset[str]
-
-
-def read_snapshot(outcome: RunOutcome) -> ClusterSnapshot:
-    """The snapshot that a step of slurm_membership returned."""
-    reserved = data_of(outcome, "membership").get("reserved")
-    names = reserved if isinstance(reserved, list) else []
-    return ClusterSnapshot(parse_slurm_state(data_of(outcome, "slurm")), frozenset(str(name) for name in names))
+def state_of(outcome: RunOutcome) -> SlurmState:
+    """The state of Slurm that a run returned."""
+    return state_in(result.data for result in reversed(outcome.summary.results))
 
 
 def dependent_nodes(cluster: Cluster) -> tuple[Node, ...]:
@@ -238,15 +221,6 @@ def untouched_nodes(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
     """The nodes on which no task runs."""
     busy = {*names, *(node.name for node in dependent_nodes(cluster))}
     return tuple(node.name for node in cluster.nodes if node.name not in busy)
-
-
-def data_of(outcome: RunOutcome, key: str) -> Mapping[str, object]:
-    """What a module returned under a key; empty if it returned nothing."""
-    for result in reversed(outcome.summary.results):
-        data = result.data.get(key)
-        if isinstance(data, Mapping):
-            return data
-    return {}
 
 
 def deployed_from_here(workspace: Workspace) -> frozenset[str]:

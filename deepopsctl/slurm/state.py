@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from deepopsctl.slurm.drain_reasons import NODE_PREFIX, PREFIX
 from deepopsctl.text.node_sets import fold
 
-# The prefix of the reasons of deepopsctl's own drains (DESIGN, section 5): it resumes only those.
-REASON_PREFIX = "deepopsctl: "
 # job states in which a job holds the nodes it has
 ON_NODES = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"})
 _FAULTS = frozenset({"DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING"})
@@ -55,7 +54,12 @@ class SlurmNode:
     @property
     def is_drained_by_deepopsctl(self) -> bool:
         """Whether deepopsctl drained it."""
-        return self.is_drained and self.reason.startswith(REASON_PREFIX)
+        return self.is_drained and self.reason.startswith(PREFIX)
+
+    @property
+    def is_drained_by_node_command(self) -> bool:
+        """Whether `node add`, `remove` or `replace` drained it: these end no other drains."""
+        return self.is_drained and self.reason.startswith(NODE_PREFIX)
 
     @property
     def word(self) -> str:
@@ -89,7 +93,10 @@ class SlurmJob:
 
 @dataclass(frozen=True, slots=True)
 class SlurmState:
-    """The state of Slurm. If the controller is down, there are no nodes and jobs, and `error` has the reason."""
+    """The state of Slurm. If the controller is down, there are no nodes and jobs, and `error` has the reason.
+
+    `reserved` are the nodes that only a validation may use.
+    """
 
     installed: bool = False
     controller_up: bool = False
@@ -97,6 +104,7 @@ class SlurmState:
     nodes: Mapping[str, SlurmNode] = field(default_factory=lambda: MappingProxyType({}))
     jobs: tuple[SlurmJob, ...] = ()
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    reserved: frozenset[str] = frozenset()
 
     def jobs_on(self, names: Iterable[str]) -> tuple[SlurmJob, ...]:
         """Jobs that run on any of these nodes."""
@@ -121,7 +129,7 @@ class SlurmState:
 def parse_slurm_state(answer: Mapping[str, object]) -> SlurmState:
     """The state from slurm_info's result `slurm`; unknown fields are ignored."""
     nodes = [_node(entry) for entry in _entries(answer, "nodes")]
-    versions = answer.get("versions")
+    versions, reserved = answer.get("versions"), answer.get("reserved")
     return SlurmState(
         installed=bool(answer.get("installed")),
         controller_up=bool(answer.get("controller_up")),
@@ -129,6 +137,7 @@ def parse_slurm_state(answer: Mapping[str, object]) -> SlurmState:
         nodes={node.name: node for node in nodes},
         jobs=tuple(_job(entry) for entry in _entries(answer, "jobs")),
         versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
+        reserved=frozenset(str(name) for name in reserved) if isinstance(reserved, list) else frozenset(),
     )
 
 

@@ -83,7 +83,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
     branch as nvidia_branch,
     facts as nvidia_facts,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as slurm_idle
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
 
 INITRAMFS = "/usr/sbin/update-initramfs"
 
@@ -127,7 +127,7 @@ def replace(module, wanted):
     if module.check_mode:
         names = nvidia_branch.of_the_driver(wanted["packages"])
         return [node_changes.entry("package", name, "exchange", detail=detail) for name in names], ""
-    busy = slurm_idle.why_busy(wanted["node"])
+    busy = slurm_node_jobs.why_busy(wanted["node"])
     if busy:
         module.fail_json(
             msg="%s, and jobs would lose their GPUs" % busy,
@@ -318,7 +318,7 @@ def main():
         state=state,
         library=nvidia_facts.library_version(),
         reboot=reboot,
-        idle=not slurm_idle.why_busy(wanted["node"]) if reboot else False,
+        idle=not slurm_node_jobs.why_busy(wanted["node"]) if reboot else False,
     )
 
 

@@ -51,7 +51,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as slurm_idle
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
 
 FOLDER = "/etc/nvidia-imex"
 FILE = FOLDER + "/nodes_config.cfg"
@@ -83,7 +83,7 @@ class Step:
             node_ownership.save(self.wanted["component"], self.wanted["step"], self.owned)
 
     def demand_no_jobs(self, what):
-        busy = slurm_idle.why_busy(self.wanted["node"])
+        busy = slurm_node_jobs.why_busy(self.wanted["node"])
         if busy:
             message = "%s on %s, and %s" % (what, self.wanted["node"], busy)
             hint = "drain the nodes of the domain, wait for their jobs, deploy again"

@@ -36,14 +36,14 @@ nvidia: {description: What was found., type: dict, returned: always}
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as slurm_idle
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
 
 
 def main():
     paths = {name: {"type": "path", "required": True} for name in ("own_source", "own_pin")}
     module = AnsibleModule(argument_spec=dict(paths, node={"required": True}), supports_check_mode=True)
     params = module.params
-    idle = not slurm_idle.why_busy(params["node"])
+    idle = not slurm_node_jobs.why_busy(params["node"])
     module.exit_json(changed=False, nvidia=nvidia_facts.facts(params["own_source"], params["own_pin"], idle))
 
 

@@ -67,7 +67,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
     mig as nvidia_mig,
     mig_check as nvidia_mig_check,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as slurm_idle
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
 
 UNIT = "deepopsctl-mig.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
@@ -163,7 +163,7 @@ def note_change(step, gpu, now):
 def refuse_busy(step, todo):
     """Nothing is changed under a job."""
     node = step.module.params["node"]
-    busy = slurm_idle.why_busy(node)
+    busy = slurm_node_jobs.why_busy(node)
     if not busy:
         return
     numbers = ", ".join(str(gpu["minor"]) for gpu in todo)

@@ -21,7 +21,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 deepops:
-  description: C(slurm), with C(installed), C(controller_up), C(error), C(nodes), C(jobs) and C(versions).
+  description: >-
+    C(slurm), with C(installed), C(controller_up), C(error), C(nodes), C(jobs), C(versions)
+    and C(reserved), the nodes that are reserved until they are tested.
   type: dict
   returned: always
 """

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Sequence, Tuple
 
+from .._shared import drain_reasons
+
 # only of this program: other parts of deepopsctl drain with other reasons
-PREFIX = "deepopsctl: alert "
+PREFIX = drain_reasons.ALERT_PREFIX
 WATCHDOG = "Watchdog"
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    commands as slurm_commands,
-    parse as slurm_parse,
-)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import parse as slurm_parse
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.drain_reasons import RESERVATION
 
 # above Slurm's own MessageTimeout (10 s): it says what is wrong better than a signal does
 COMMAND_TIMEOUT = 30
@@ -17,12 +17,12 @@ SHOW_JOBS = ("squeue", "--noheader", "--all", "--sort=i", "--format=%s" % slurm_
 
 def run(*command, timeout=COMMAND_TIMEOUT):
     """(worked, output); None instead of worked where the command is not installed."""
-    status, output = slurm_commands.run(command, timeout)
-    if status == slurm_commands.MISSING:
+    result = node_command.run_merged(command, timeout, env=node_command.slurm_environment())
+    if result.status == node_command.MISSING:
         return None, "%s is not installed" % command[0]
-    if status == slurm_commands.TIMED_OUT:
+    if result.status == node_command.TIMED_OUT:
         return False, "%s did not answer within %d s" % (command[0], timeout)
-    return status == 0, output
+    return result.ok, result.message
 
 
 def report(wait=0, timeout=COMMAND_TIMEOUT):
@@ -48,8 +48,16 @@ def report(wait=0, timeout=COMMAND_TIMEOUT):
         "error": "" if up else error or sentence(queue if answered else shown),
         "nodes": nodes,
         "jobs": jobs,
+        "reserved": reserved_nodes() if up else [],
         "versions": versions(up) if answered is not None else {},
     }
+
+
+def reserved_nodes():
+    """The nodes in the reservation for nodes that are not tested yet."""
+    worked, shown = run("scontrol", "--oneliner", "show", "reservation", RESERVATION)
+    nodes = re.search(r" Nodes=(\S+)", shown) if worked else None
+    return slurm_parse.expand(nodes.group(1)) if nodes and nodes.group(1) != "(null)" else []
 
 
 def sentence(text):

@@ -10,7 +10,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     files as node_files,
     ownership as node_owned,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as node_idle, quiet as node_quiet
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.drain_reasons import drain_reason
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table as node_mounts
 
 # a server that is away answers a mount after the unit's own 90 s, at the latest
@@ -32,7 +33,7 @@ class Quiet:
     def __init__(self, dry, node, reason, wait):
         self.dry = dry
         self.node = node
-        self.reason = node_quiet.reason_of(reason)
+        self.reason = drain_reason(reason)
         self.wait = wait
         self.sought = False
         self.stays = False
@@ -40,16 +41,16 @@ class Quiet:
     def seek(self):
         """No job runs here, and none starts. Raises InUseError."""
         self.sought = True
-        busy = node_idle.why_busy(self.node)
+        busy = slurm_node_jobs.why_busy(self.node)
         if not busy:
             return
-        if busy == node_idle.RUNNING and not self.wait:
+        if busy == slurm_node_jobs.RUNNING and not self.wait:
             raise InUseError(busy)
         if self.dry:
             return
         try:
-            node_quiet.drain(self.node, self.reason, self.wait, dry=False)
-        except node_quiet.BusyError as error:
+            slurm_node_jobs.drain(self.node, self.reason, self.wait, dry=False)
+        except slurm_node_jobs.BusyError as error:
             # who waits for jobs keeps the node drained, so that the next deploy finds it empty
             self.stays = bool(self.wait)
             raise InUseError(str(error)) from error
@@ -59,8 +60,8 @@ class Quiet:
         if not self.sought or self.stays or self.dry:
             return
         try:
-            node_quiet.resume(self.node, self.reason, lambda: "", dry=False)
-        except node_quiet.BusyError as error:
+            slurm_node_jobs.resume(self.node, self.reason, lambda: "", dry=False)
+        except slurm_node_jobs.BusyError as error:
             warn("%s: %s" % (self.node, error))
 
 

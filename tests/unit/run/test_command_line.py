@@ -49,9 +49,9 @@ def test_a_run_may_have_an_inventory_of_its_own_beside_all_that_the_clusters_own
     [
         (("nvidia", "slurm"), ("nvidia", "slurm")),
         (("slurm", "operate/jobs"), ("slurm",)),
-        (("operate/stop_slurmd", "nvidia", "slurm", "operate/membership"), ("nvidia", "slurm")),
+        (("operate/stop_slurmd", "nvidia", "slurm", "operate/slurm_node_state"), ("nvidia", "slurm")),
         # what comes between them may change a node
-        (("nvidia", "operate/membership", "slurm"), ("nvidia",)),
+        (("nvidia", "operate/slurm_node_state", "slurm"), ("nvidia",)),
         (("operate/status",), ()),
     ],
 )

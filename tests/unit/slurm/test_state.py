@@ -159,3 +159,10 @@ def test_a_line_that_is_no_job_is_an_error_and_never_left_out(line: str) -> None
 def test_every_form_of_a_job_id_is_known(job: str) -> None:
     assert READING.jobs(f"{job}|u|PENDING|a,b|")[0]["id"] == job
     assert READING.jobs(f"{job}|u|?|(null)|(null)")[0]["nodes"] == []
+
+
+def test_nodes_that_only_a_validation_may_use_are_known() -> None:
+    answer = {"controller_up": True, "reserved": ["gpu03", "gpu04"]}
+
+    assert parse_slurm_state(answer).reserved == {"gpu03", "gpu04"}
+    assert parse_slurm_state({"controller_up": True}).reserved == frozenset()

@@ -1,18 +1,22 @@
-"""Drain a node and wait for its jobs, and resume it. Runs on the node itself."""
+"""Jobs of the node that this runs on: whether there are any, drain it and wait for them, and resume it."""
 
 from __future__ import annotations
 
 import re
 import time
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import errors as node_errors
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    commands as slurm_commands,
-    drain as slurm_drain,
-    idle as slurm_idle,
-    parse as slurm_parse,
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command as node_command,
+    errors as node_errors,
+    services as node_services,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
+    facts as nvidia_facts,
+    mig as nvidia_mig,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import parse as slurm_parse
 
+RUNNING = "jobs run on it"
 ANSWER_S = 30
 # between two queries: most waits are for a job that takes minutes
 PAUSE_S = 5
@@ -22,25 +26,39 @@ UNFIT = re.compile(r"DOWN|UNKNOWN|INVAL|FAIL|NOT_RESPONDING|\*")
 
 
 class BusyError(node_errors.HintedError):
-    """The node can't be drained of jobs."""
+    """Jobs run on the node, or it can't be drained or resumed."""
 
 
-def _ask(*words):
-    """(worked, output) of scontrol."""
-    status, output = slurm_commands.run(["scontrol", "--oneliner"] + list(words), ANSWER_S)
-    return status == 0, output
+def why_busy(node):
+    """Why a job may be lost: one runs, or may start; '' where slurmd is off, or the node is drained and empty."""
+    if nvidia_mig.has_steps():
+        return RUNNING
+    if not node_services.is_active(node_services.show(["slurmd.service"]).get("slurmd.service", {})):
+        return ""
+    drained = nvidia_facts.is_drained(_scontrol("show", "node", node).output)
+    return "" if drained else "Slurm may start jobs on it"
+
+
+def _scontrol(*words):
+    return node_command.run_merged(["scontrol", "--oneliner", *words], ANSWER_S)
 
 
 def _node(name):
     """The node as slurmctld reports it; None where it does not answer."""
-    worked, output = _ask("show", "node", name)
-    known = {node["name"]: node for node in slurm_parse.nodes(output)} if worked else {}
+    shown = _scontrol("show", "node", name)
+    known = {node["name"]: node for node in slurm_parse.nodes(shown.output)} if shown.ok else {}
     return known.get(name)
+
+
+def _update(name, *words):
+    """The error text of an update, '' where it was made."""
+    result = _scontrol("update", "nodename=" + name, *words)
+    return "" if result.ok else " ".join(result.message.split()) or "scontrol update failed"
 
 
 def drain(name, reason, wait, dry):
     """Drain the node unless somebody has, and wait for its jobs; whether this did it. Raises BusyError."""
-    if not slurm_idle.why_busy(name):
+    if not why_busy(name):
         return False
     node = _node(name)
     if node is None:
@@ -49,11 +67,11 @@ def drain(name, reason, wait, dry):
     if dry:
         return drains
     if drains:
-        worked, output = _ask("update", "nodename=" + name, "state=drain", "reason=" + reason)
-        if not worked:
-            raise BusyError("it can't be drained: %s" % " ".join(output.split()), "see `sinfo -R` on the controller")
+        error = _update(name, "state=drain", "reason=" + reason)
+        if error:
+            raise BusyError("it can't be drained: %s" % error, "see `sinfo -R` on the controller")
     deadline = time.monotonic() + wait
-    while slurm_idle.why_busy(name):
+    while why_busy(name):
         if time.monotonic() > deadline:
             raise BusyError(
                 "after %d s %s; the node stays drained" % (wait, _still(name)),
@@ -65,8 +83,8 @@ def drain(name, reason, wait, dry):
 
 def _still(name):
     """The jobs that are there."""
-    status, output = slurm_commands.run(["squeue", "--noheader", "--format=%i", "--nodelist=" + name], ANSWER_S)
-    jobs = output.split() if status == 0 else []
+    queue = node_command.run_merged(["squeue", "--noheader", "--format=%i", "--nodelist=" + name], ANSWER_S)
+    jobs = queue.output.split() if queue.ok else []
     return "jobs %s still run here" % ", ".join(jobs) if jobs else "there is still a job's process here"
 
 
@@ -75,8 +93,11 @@ def is_drained_with(node, reason):
     return node is not None and "DRAIN" in node["state"] and node["reason"] == reason
 
 
-def resume(name, reason, differs, dry):
-    """Resume the node if it is drained for our reason; whether it was. `differs` may refuse it. Raises BusyError."""
+def resume(name, reason, difference, dry):
+    """Resume the node if it is drained for this reason; whether it was. Raises BusyError.
+
+    `difference` is called when its slurmd has registered, and returns why it must stay drained.
+    """
     node = _node(name)
     if not is_drained_with(node, reason):
         return False
@@ -91,18 +112,13 @@ def resume(name, reason, differs, dry):
         time.sleep(1)
         # a slurmctld that says nothing for a moment has not forgotten the node
         node = _node(name) or node
-    sentence = differs()
+    sentence = difference()
     if sentence:
         raise BusyError(sentence + "; it stays drained", "see `sinfo -R`; deploy again when that is fixed")
     if not is_drained_with(_node(name), reason):
         # while this waited, somebody drained it for another reason, or resumed it
         return False
-    worked, output = _ask("update", "nodename=" + name, "state=resume")
-    if not worked:
-        raise BusyError("it can't be resumed: %s" % " ".join(output.split()), "see `sinfo -R` on the controller")
+    error = _update(name, "state=resume")
+    if error:
+        raise BusyError("it can't be resumed: %s" % error, "see `sinfo -R` on the controller")
     return True
-
-
-def reason_of(text):
-    """The reason as Slurm has it."""
-    return slurm_drain.our_reason(text)

@@ -1,0 +1,237 @@
+"""Drain nodes, resume them, and reserve new ones until they are tested. For the primary controller."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import errors as node_errors
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    drain_reasons as slurm_drain_reasons,
+    query as slurm_query,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.drain_reasons import RESERVATION
+
+# slurmctld may not answer for moments after a restart
+PATIENCE_S = 60
+# a person waits for a drain
+DRAIN_PATIENCE_S = 20
+ON_NODES = ("RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
+FAULTS = {"DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING"}
+SILENT = re.compile(r"UNKNOWN|NOT_RESPONDING|\*")
+UNFIT = re.compile(r"DOWN|UNKNOWN|INVAL|FAIL|ERROR|NOT_RESPONDING|DRAIN|\*")
+TRANSIENT = re.compile(r"unable to contact|connect|timed out|did not answer|try again", re.IGNORECASE)
+HINT = "see `sinfo -R` and `scontrol show node` on the controller"
+
+
+class RefusedError(node_errors.HintedError):
+    """Slurm, or a person's own drain, refuses; the text is Slurm's."""
+
+    def __init__(self, message, hint=HINT):
+        super().__init__(message, hint)
+
+
+def run(*words):
+    """Output of one scontrol or scancel, tried again while slurmctld does not answer."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        worked, output = slurm_query.run(*words)
+        if worked:
+            return output
+        output = " ".join(output.split())
+        if worked is None or not TRANSIENT.search(output) or time.monotonic() > deadline:
+            raise RefusedError("%s: %s" % (" ".join(words[:2]), output))
+        time.sleep(0.5)
+
+
+def require_state(patience_s=PATIENCE_S):
+    """Slurm's current state. Raises RefusedError where slurmctld does not answer."""
+    state = slurm_query.report(patience_s)
+    if not state["controller_up"]:
+        hint = "`deepopsctl status` shows more; `deepopsctl deploy` starts what should run"
+        raise RefusedError("slurmctld does not answer: %s" % state["error"], hint)
+    return state
+
+
+def known_nodes(state, names):
+    """{name: node} of those that Slurm knows."""
+    return {node["name"]: node for node in state["nodes"] if node["name"] in names}
+
+
+def changes_of(names, action, detail=""):
+    return [{"kind": "node", "name": name, "action": action, "detail": detail} for name in names]
+
+
+# --- drained and resumed: what a person asks for
+
+
+def decide(wanted, names, known, reason, refusals=()):
+    """What to do about every node, in the order of `names`; `refusals` says which may not be resumed, and why."""
+    decisions = []
+    for name in names:
+        action, message = _decision(wanted, known.get(name), reason)
+        if action == "resume" and name in refusals:
+            action, message = "refused", refusals[name]
+        decisions.append({"name": name, "action": action, "message": message})
+    return decisions
+
+
+def _decision(wanted, node, reason):
+    """(action, message) for one node; the action is drain, resume, none, kept or refused."""
+    if node is None:
+        return "refused", "Slurm has no node of that name"
+    drained, is_managed = "DRAIN" in node["state"], node["reason"].startswith(slurm_drain_reasons.PREFIX)
+    # a managed reason over theirs would let deepopsctl resume the node
+    set_down = "DOWN" in node["state"] and node["reason_user"] not in ("", "slurm")
+    theirs = "%s by %s since %s: %s" % (
+        "drained" if drained else "set down",
+        node["reason_user"] or "somebody",
+        node["reason_since"].replace("T", " ") or "?",
+        node["reason"] or "no reason given",
+    )
+    if wanted == "drain":
+        if (drained or set_down) and not is_managed:
+            return "kept", theirs
+        return ("none", node["reason"]) if drained and node["reason"] == reason else ("drain", reason)
+    if drained and not is_managed:
+        return "refused", theirs
+    # a `*` says that slurmd does not answer
+    if "*" in node["state"] or FAULTS & set(re.findall("[A-Z_]+", node["state"])):
+        why = " (%s)" % node["reason"] if node["reason"] else ""
+        return "refused", "Slurm has it as %s%s" % (node["state"].lower(), why)
+    return ("resume", "") if drained else ("none", "not drained")
+
+
+def drain_or_resume(wanted, names, reason, refusals, dry):
+    """(decisions, changes); decided again before each try, because others drain nodes as well."""
+    deadline = time.monotonic() + DRAIN_PATIENCE_S
+    while True:
+        known = known_nodes(require_state(DRAIN_PATIENCE_S), names)
+        decisions = decide(wanted, names, known, reason, refusals)
+        todo = [entry["name"] for entry in decisions if entry["action"] == wanted]
+        changes = changes_of(todo, wanted, reason if wanted == "drain" else "")
+        if dry or not todo:
+            return decisions, changes
+        words = ["reason=" + reason] if wanted == "drain" else []
+        worked, output = slurm_query.run("scontrol", "update", "nodename=" + ",".join(todo), "state=" + wanted, *words)
+        if worked:
+            return decisions, changes
+        if worked is None or time.monotonic() >= deadline:
+            error = " ".join(output.split()) or "scontrol update failed"
+            raise RefusedError("scontrol could not %s %s: %s" % (wanted, ",".join(todo), error))
+        time.sleep(0.5)
+
+
+# --- reserved, released and out_of_service: what `node add`, `remove` and `replace` do
+
+
+def is_out(node):
+    return "DRAIN" in node["state"] or "DOWN" in node["state"]
+
+
+def is_foreign(node):
+    """A person took it out; slurmctld itself does so for reasons that a registration settles."""
+    is_managed = node["reason"].startswith(slurm_drain_reasons.NODE_PREFIX)
+    return is_out(node) and not is_managed and node["reason_user"] not in ("", "slurm")
+
+
+def jobs_on(state, names):
+    """Jobs that hold any of the nodes."""
+    wanted = set(names)
+    return [job for job in state["jobs"] if job["state"] in ON_NODES and wanted & set(job["nodes"])]
+
+
+def not_foreign(names):
+    """The nodes as Slurm has them now; refuses one that a person took out, also in the middle of its validation."""
+    nodes = known_nodes(require_state(), names)
+    for name in names:
+        if name not in nodes:
+            raise RefusedError("slurmctld does not know %s" % name)
+        if is_foreign(nodes[name]):
+            details = (nodes[name]["state"].lower(), nodes[name]["reason_user"], nodes[name]["reason"])
+            raise RefusedError("%s was set %s by %s: %s" % ((name,) + details))
+    return nodes
+
+
+def reserve(names, user):
+    """Only `user` may start jobs on the nodes from now on, and slurmctld forgets that they were away.
+
+    Only then it takes them back when they register. Nodes that an earlier call reserved stay in the reservation.
+    """
+    nodes, before = not_foreign(names), slurm_query.reserved_nodes()
+    listed = "nodes=" + ",".join(sorted(set(before) | set(names)))
+    if before:
+        run("scontrol", "update", "reservationname=" + RESERVATION, listed, "users=" + user)
+    else:
+        words = ["users=" + user, "starttime=now", "duration=infinite", "flags=ignore_jobs"]
+        run("scontrol", "create", "reservation", "reservationname=" + RESERVATION, listed, *words)
+    changes = changes_of(sorted(set(names) - set(before)), "reserve", "for " + user)
+    out = sorted(node["name"] for node in nodes.values() if is_out(node))
+    if out:
+        # one that never registered is refused, with its drain gone all the same
+        slurm_query.run("scontrol", "update", "nodename=" + ",".join(out), "state=resume")
+    return changes + changes_of(out, "resume")
+
+
+def wait_until_registered(names, timeout_s):
+    """Wait until all nodes answer, and resume them; returns the changes."""
+    changes, deadline = [], time.monotonic() + timeout_s
+    while True:
+        nodes = not_foreign(names)
+        unfit = {name: node for name, node in nodes.items() if UNFIT.search(node["state"])}
+        if not unfit:
+            return changes
+        if time.monotonic() > deadline:
+            sentences = ["%s is %s (%s)" % (n, d["state"], d["reason"]) for n, d in sorted(unfit.items())]
+            raise RefusedError("; ".join(sentences))
+        ready = sorted(n["name"] for n in unfit.values() if is_out(n) and not SILENT.search(n["state"]))
+        if ready:
+            run("scontrol", "update", "nodename=" + ",".join(ready), "state=resume")
+            changes += changes_of(ready, "resume")
+        time.sleep(0.5)
+
+
+def release(names):
+    """Take the nodes out of the reservation; what may still run in it is the validation's."""
+    before = set(slurm_query.reserved_nodes())
+    left = sorted(before - set(names))
+    words = ["update", "reservationname=" + RESERVATION, "nodes=" + ",".join(left)]
+    deadline = time.monotonic() + PATIENCE_S
+    while before & set(names):
+        worked, output = slurm_query.run("scontrol", *(words if left else ["delete", "reservationname=" + RESERVATION]))
+        if worked:
+            break
+        # the last job of a validation may still be completing
+        if time.monotonic() > deadline:
+            raise RefusedError("the reservation %s can't be ended: %s" % (RESERVATION, " ".join(output.split())))
+        time.sleep(0.5)
+    return changes_of(sorted(before & set(names)), "release")
+
+
+def take_out(names, reason, cancel_jobs):
+    """Drain the nodes that nobody else drained, and end their reservation; with `cancel_jobs` end their jobs, too."""
+    nodes = known_nodes(require_state(), names).values()
+    drained = {node["name"] for node in nodes if "DRAIN" in node["state"]}
+    todo = sorted(
+        node["name"]
+        for node in nodes
+        if not is_foreign(node) and (node["name"] not in drained or node["reason"] != reason)
+    )
+    if todo:
+        run("scontrol", "update", "nodename=" + ",".join(todo), "state=drain", "reason=" + reason)
+    changes = changes_of(todo, "drain", reason) + release(names)
+    return changes + (_cancel_jobs(names) if cancel_jobs else [])
+
+
+def _cancel_jobs(names):
+    """Cancel the jobs on the nodes, and wait for a moment until they have ended; what is left is not failed for."""
+    jobs = jobs_on(require_state(), names)
+    if not jobs:
+        return []
+    run("scancel", *sorted({job["id"] for job in jobs}))
+    changes = [{"kind": "job", "name": job["id"], "action": "cancel", "detail": job["user"]} for job in jobs]
+    deadline = time.monotonic() + 2 * PATIENCE_S
+    while jobs and time.monotonic() < deadline:
+        time.sleep(0.5)
+        jobs = jobs_on(require_state(), names)
+    return changes

@@ -1,0 +1,160 @@
+"""Which nodes are drained, resumed, left or refused, which jobs count, and where the validation's jobs run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from deepopsctl.slurm.drain_reasons import RESERVATION, drain_reason
+from deepopsctl.slurm.state import SlurmNode
+from tests.support import node_modules as nodeside
+
+service = nodeside.load("slurm.node_service")
+command = nodeside.load("deepops_smoke.command")
+state = nodeside.load("deepops_smoke.state")
+OURS = "deepopsctl: new fan"
+
+
+def node(state: str, reason: str = "", user: str = "") -> dict[str, Any]:
+    return {"name": "gpu01", "state": state, "reason": reason, "reason_user": user, "reason_since": ""}
+
+
+def action(wanted: str, state: str, reason: str = "", user: str = "") -> tuple[str, str]:
+    (entry,) = service.decide(wanted, ["gpu01"], {"gpu01": node(state, reason, user)}, OURS)
+    return entry["action"], entry["message"]
+
+
+def test_a_node_in_service_is_drained_with_our_prefix() -> None:
+    assert drain_reason("  new\n fan ") == OURS
+    assert action("drain", "IDLE") == ("drain", OURS)
+    assert action("drain", "DOWN*", "Not responding", "slurm") == ("drain", OURS)
+
+
+def test_draining_twice_does_nothing() -> None:
+    assert action("drain", "IDLE+DRAIN", OURS, "root")[0] == "none"
+
+
+def test_a_new_reason_of_ours_replaces_our_old_one() -> None:
+    assert action("drain", "IDLE+DRAIN", "deepopsctl: old fan", "root") == ("drain", OURS)
+
+
+def test_a_drain_of_somebody_else_is_kept() -> None:
+    assert action("drain", "MIXED+DRAIN", "bad DIMM", "alice") == ("kept", "drained by alice since ?: bad DIMM")
+
+
+def test_a_node_that_somebody_set_down_keeps_their_reason() -> None:
+    assert action("drain", "DOWN", "burnt", "alice") == ("kept", "set down by alice since ?: burnt")
+
+
+def test_only_our_drains_are_resumed() -> None:
+    assert action("resume", "IDLE+DRAIN", OURS, "root")[0] == "resume"
+    assert action("resume", "MIXED+DRAIN", OURS, "root")[0] == "resume"
+    assert action("resume", "IDLE+DRAIN", "bad DIMM", "alice") == ("refused", "drained by alice since ?: bad DIMM")
+    assert action("resume", "IDLE+DRAIN", "", "") == ("refused", "drained by somebody since ?: no reason given")
+
+
+def test_resuming_twice_does_nothing() -> None:
+    assert action("resume", "IDLE") == ("none", "not drained")
+
+
+@pytest.mark.parametrize("state", ["DOWN", "DOWN*+DRAIN", "IDLE*+DRAIN", "IDLE+DRAIN+INVALID_REG"])
+def test_a_broken_node_is_not_resumed(state: str) -> None:
+    assert action("resume", state, OURS, "root") == ("refused", f"Slurm has it as {state.lower()} ({OURS})")
+
+
+def test_a_node_that_slurm_does_not_know_is_refused() -> None:
+    (entry,) = service.decide("drain", ["gpu09"], {}, OURS)
+    assert entry == {"name": "gpu09", "action": "refused", "message": "Slurm has no node of that name"}
+
+
+def test_a_node_with_other_gpus_is_not_resumed_and_may_be_drained() -> None:
+    node = {"state": "IDLE+DRAIN", "reason": OURS, "reason_user": "root", "reason_since": "2026-01-01T10:00:00"}
+    others = {"gpu01": "its GPUs are not what they should be"}
+
+    (resumed,) = service.decide("resume", ["gpu01"], {"gpu01": node}, OURS, others)
+    (drained,) = service.decide("drain", ["gpu01"], {"gpu01": node}, OURS + "!", others)
+
+    assert (resumed["action"], resumed["message"]) == ("refused", others["gpu01"])
+    assert drained["action"] == "drain"
+
+
+def test_both_sides_agree_on_what_is_broken() -> None:
+    for shown in (
+        "IDLE",
+        "DOWN",
+        "DOWN*",
+        "IDLE+POWERED_DOWN",
+        "MIXED",
+        "FAIL",
+        "FAILING",
+        "IDLE+INVALID_REG",
+        "IDLE*",
+    ):
+        refused = action("resume", f"{shown}+DRAIN", OURS, "root")[0] == "refused"
+        assert refused is SlurmNode("gpu01", shown).is_faulty, shown
+
+
+@pytest.fixture
+def reservation() -> Iterator[None]:
+    command.use_reservation(RESERVATION)
+    yield
+    command.use_reservation("")
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        node("IDLE+DRAIN", "bad fan", "alice"),
+        node("DOWN", "bad fan", "root"),
+        node("IDLE+DRAIN", "deepopsctl: bad fan", "root"),
+    ],
+)
+def test_what_a_person_took_out_stays_out(shown: dict[str, str]) -> None:
+    assert service.is_foreign(shown)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        node("IDLE"),
+        node("DOWN*", "Not responding", "slurm"),
+        node("IDLE+DRAIN", "gres/gpu count reported lower than configured (0 < 2)", "slurm"),
+        node("IDLE+DRAIN", "deepopsctl: node remove", "root"),
+    ],
+)
+def test_what_slurm_or_an_earlier_run_took_out_may_come_back(shown: dict[str, str]) -> None:
+    assert not service.is_foreign(shown)
+
+
+def test_only_jobs_that_hold_one_of_the_nodes_count() -> None:
+    jobs = [
+        {"id": "1", "state": "RUNNING", "nodes": ["gpu03", "gpu04"]},
+        {"id": "2", "state": "RUNNING", "nodes": ["gpu01"]},
+        {"id": "3", "state": "PENDING", "nodes": ["gpu03"]},
+        {"id": "4", "state": "COMPLETING", "nodes": ["gpu03"]},
+    ]
+
+    assert [job["id"] for job in service.jobs_on({"jobs": jobs}, ["gpu03"])] == ["1", "4"]
+
+
+def test_jobs_of_a_trial_ask_for_its_reservation(reservation: None) -> None:
+    found = command.clean_environment()
+
+    assert {found[key] for key in ("SLURM_RESERVATION", "SBATCH_RESERVATION", "SALLOC_RESERVATION")} == {RESERVATION}
+
+
+def test_jobs_ask_for_no_reservation_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_RESERVATION", "a-users-own")
+
+    assert not [key for key in command.clean_environment() if key.endswith("RESERVATION")]
+
+
+def test_a_node_on_trial_may_be_reserved(reservation: None) -> None:
+    assert state.node_state("gpu03", {"State": "IDLE+RESERVED"})["status"] == "pass"
+    assert state.node_state("gpu03", {"State": "IDLE+DRAIN+RESERVED"})["status"] == "fail"
+
+
+def test_any_other_reserved_node_is_pointed_out() -> None:
+    assert state.node_state("gpu03", {"State": "IDLE+RESERVED"})["status"] == "warn"
