@@ -8,7 +8,7 @@ module: node_state
 short_description: Packages, directories, files and units of one step, in one call
 description:
   - Does what a role would otherwise need a task each for, in a fixed order. Packages come first (one
-    transaction), then the hostname, directories, files, and last the units that those files belong to.
+    transaction), then the hostname, directories, files, kernel modules, and last the units of those files.
   - A unit is restarted only when one of its I(restart_on) files changed, or an earlier call was cut off
     between the change and the restart. It is remembered on disk before the file changes.
   - Check mode and diff are honest; the content of a I(secret_base64) is in neither.
@@ -86,6 +86,20 @@ options:
       mode: {description: Octal mode as a string., type: str, default: "0644"}
       validate: {description: Command that refuses bad content (%s is it)., type: list, elements: str, default: []}
   absent: {description: Files that must not be there., type: list, elements: path, default: []}
+  kernel_modules:
+    description:
+      - Kernel modules to load now and at every start, by C(/etc/modules-load.d/deepopsctl-NAME.conf). One that does not
+        load is an error; a module in use is never unloaded.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name: {description: Its name., type: str, required: true}
+      loaded: {description: "False removes the file, the next start does not load it.", type: bool, default: true}
+      requires: {description: Another module; without it this one is not loaded before the next start., type: str}
+      device: {description: Device that must be there once it is loaded., type: path}
+      rebuild: {description: Whether DKMS builds it again where it does not load., type: bool, default: false}
+      hint: {description: What to do where it does not load., type: str, default: ""}
   units:
     description: systemd units that must be enabled and running.
     type: list
@@ -151,6 +165,7 @@ import subprocess
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
+    kernel as node_kernel,
     record as node_record,
     removal as node_removal,
     resources as node_resources,
@@ -263,6 +278,19 @@ def arguments():
         "upstream": {"default": ""},
         "owned": {"type": "bool", "default": False},
         "absent": {"type": "list", "elements": "path", "default": []},
+        "kernel_modules": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "name": {"required": True},
+                "loaded": {"type": "bool", "default": True},
+                "requires": {},
+                "device": {"type": "path"},
+                "rebuild": {"type": "bool", "default": False},
+                "hint": {"default": ""},
+            },
+        },
         "plan": {
             "type": "dict",
             "options": dict(resource_arguments(), problems={"type": "list", "elements": "str", "default": []}),
@@ -284,6 +312,8 @@ def converge(step, wanted):
     changed = [item["path"] for item in wanted["files"] if node_resources.ensure_file(step, item, wanted["units"])]
     for path in wanted["absent"]:
         node_resources.ensure_absent(step, path)
+    for kernel_module in wanted["kernel_modules"]:
+        node_kernel.ensure_module(step, kernel_module)
     removed = taking.remove_files() if taking else []
     new_units = [name for name, facts in known.items() if facts.get("LoadState") == "not-found"]
     node_service_resources.ensure_units(step, wanted["units"], changed + removed, new_units)

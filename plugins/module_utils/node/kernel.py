@@ -7,10 +7,15 @@ import re
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
+    files as node_files,
     packages_apt as node_packages,
+    record as node_record,
 )
 
 MODULES = "/lib/modules"
+LOADED = "/sys/module"
+LOAD_AT_START = "/etc/modules-load.d"
+BUILD_S = 900
 # packages by which upgrades install kernels: the images and headers, and the packages that always depend on the newest
 _KERNEL = re.compile(r"linux-(image|headers|modules)-.+|linux-(generic|virtual|image|headers)(-.+)?")
 # rebuilt for every kernel, and no kernel themselves
@@ -78,3 +83,64 @@ def check_module(what, name, release):
         "%s: there is no module %s for the running kernel %s%s" % (what, name, release, built and " (%s)" % built),
         "`dkms autoinstall` on the node shows why, or reboot the drained node into the kernel that it was made for",
     )
+
+
+def load_file(name):
+    """The file by which systemd loads a module at every start."""
+    return os.path.join(LOAD_AT_START, "deepopsctl-%s.conf" % name)
+
+
+def state_file(name):
+    """The file that is there while a module is loaded; one that is part of the kernel itself has none."""
+    return os.path.join(LOADED, name.replace("-", "_"), "initstate")
+
+
+def ensure_module(step, wanted):
+    """Load a module now and at every start, or no longer at the next one."""
+    name, path = wanted["name"], load_file(wanted["name"])
+    if not wanted["loaded"]:
+        if node_files.remove(step.noted, path):
+            step.actions.append("removed %s" % path)
+        step.record["files"][path] = None
+        return
+    if node_files.ensure(step.noted, path, (node_files.HEADER + name + "\n").encode()):
+        step.actions.append("wrote %s" % path)
+    may_load = not wanted["requires"] or os.path.exists(state_file(wanted["requires"]))
+    if may_load and not os.path.exists(state_file(name)):
+        step.did("loaded %s" % name, "module", name, "load")
+        if not step.dry:
+            load(wanted)
+    for recorded in (path, state_file(name)):
+        step.record["files"][recorded] = node_record.file_facts(recorded)
+
+
+def load(wanted):
+    """Raises HintedError where a module does not load; one that DKMS makes is built once more."""
+    name, hint = wanted["name"], wanted["hint"]
+    loaded, output = node_errors.run_command(["modprobe", name], 60)
+    if not loaded and wanted["rebuild"]:
+        built = rebuild(name, running())
+        loaded, output = node_errors.run_command(["modprobe", name], 60)
+        last = "`dkms status` and /var/lib/dkms/%s/*/build/make.log there say more; DKMS's last words: %s"
+        hint = hint or last % (name, built.strip()[-200:] or "none")
+    if not loaded and not has_module(name, running()):
+        output = "there is no such module for the running kernel %s" % running()
+        hint = hint or "`dkms status` on the node, or reboot the drained node into the kernel that has it"
+    if not loaded:
+        raise node_errors.HintedError("modprobe %s: %s" % (name, output), hint or "`dmesg` on the node says more")
+    if wanted["device"] and not os.path.exists(wanted["device"]):
+        hint = "is udev running there? `modprobe -r %s && modprobe %s` on the drained node"
+        raise node_errors.HintedError(
+            "%s is loaded, and there is no %s" % (name, wanted["device"]), hint % (name, name)
+        )
+
+
+def rebuild(name, release):
+    """Have DKMS make a module for a kernel and what it is built against now; returns its output."""
+    for words in node_packages.output(["dkms", "status", name]).splitlines():
+        # `gdrdrv/2.6, 6.12.1, x86_64: installed`; older ones say `gdrdrv, 2.6, ...`
+        version = words.replace("/", ",").split(",")[1].split(":")[0].strip()
+        return node_errors.run_command(
+            ["dkms", "install", "--force", "%s/%s" % (name, version), "-k", release], BUILD_S
+        )[1]
+    return "DKMS does not know it"

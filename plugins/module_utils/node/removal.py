@@ -7,6 +7,7 @@ import os
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
+    kernel as node_kernel,
     ownership as node_ownership,
     packages_apt as node_packages,
     record as node_record,
@@ -28,7 +29,8 @@ class Ownership:
         self.names = {
             "packages": list(wanted["packages"]),
             "units": [unit["name"] for unit in wanted["units"]],
-            "files": [file["path"] for file in wanted["files"]],
+            "files": [file["path"] for file in wanted["files"]]
+            + [node_kernel.load_file(module["name"]) for module in wanted["kernel_modules"] if module["loaded"]],
             "directories": [directory["path"] for directory in wanted["directories"]],
         }
         self.owned = node_ownership.load(wanted["component"], wanted["step"])
