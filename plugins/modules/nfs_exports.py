@@ -65,17 +65,16 @@ kept:
 """
 
 import os
-import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
+    command,
     errors as node_errors,
     files as node_files,
     record as node_record,
     services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import run
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import (
     nfs_clients as storage_nfs_clients,
     nfs_exports as storage_nfs_exports,
@@ -154,16 +153,13 @@ def warn_of_holders(step):
 
 def addresses():
     """This machine's."""
-    worked, output = node_errors.run_command(["hostname", "--all-ip-addresses"], ANSWER_S)
-    return output.split() if worked else []
+    result = command.run(["hostname", "--all-ip-addresses"], ANSWER_S)
+    return result.output.split() if result.ok else []
 
 
 def is_in_force(step):
     """Whether the server has every client of every directory."""
-    shown = subprocess.run(
-        ["exportfs", "-s"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, universal_newlines=True, check=False
-    ).stdout
-    return storage_nfs_exports.has_all(shown, step.lines)
+    return storage_nfs_exports.has_all(command.run(["exportfs", "-s"]).output, step.lines)
 
 
 def check_kernel(step):
@@ -172,7 +168,7 @@ def check_kernel(step):
         if not step.lines or "nfsd" in stream.read().split():
             return
     words = ["modprobe"] + (["--dry-run"] if step.dry else []) + ["nfsd"]
-    if subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode:
+    if not command.run(words).ok:
         message = "the kernel of this machine has no NFS server (modprobe nfsd)"
         raise node_errors.HintedError(message, "give the role nfs_server to another machine, or boot another kernel")
 
@@ -185,7 +181,7 @@ def put_in_force(step):
         return
     if not any(entry["name"] == storage_nfs_exports.EXPORTS for entry in step.noted.changes):
         step.noted.did("unit", UNIT, "reload", detail="exportfs -ra")
-    run(["exportfs", "-ra"])
+    command.require(["exportfs", "-ra"])
     node_record.clear_pending(REREAD)
 
 
@@ -201,7 +197,7 @@ def serve(step):
     if not node_services.is_active(facts):
         step.noted.did("unit", UNIT, "start")
         if not step.dry:
-            run(["systemctl", "enable", "--now", "--quiet", UNIT])
+            command.require(["systemctl", "enable", "--now", "--quiet", UNIT])
     put_in_force(step)
     set_threads(step)
     listen(step)
@@ -222,7 +218,7 @@ def listen(step):
     if step.wanted["rdma"] and "rdma" not in shown and shown:
         step.noted.did("nfs", "rdma", "set", detail=str(RDMA_PORT))
         if not step.dry:
-            run(["modprobe", "rpcrdma"])
+            command.require(["modprobe", "rpcrdma"])
             with open(PORTS, "w") as stream:
                 stream.write("rdma %d\n" % RDMA_PORT)
 

@@ -32,14 +32,14 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_doctor import command
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
+    command,
     errors as node_errors,
+    files as node_files,
     record as node_record,
     services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import run
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import cdi as nvidia_cdi, facts as nvidia_facts
 
 REFRESH = "nvidia-cdi-refresh.service"
@@ -66,14 +66,14 @@ def enable(module):
     if UNITS[0] not in off and not node_services.is_active(shown[UNITS[0]]):
         off.append(UNITS[0])
     if off and not module.check_mode:
-        run(["systemctl", "enable", "--quiet"] + off)
-        run(["systemctl", "start", UNITS[0]])
+        command.require(["systemctl", "enable", "--quiet"] + off)
+        command.require(["systemctl", "start", UNITS[0]])
     return [node_changes.entry("unit", name, "enable") for name in off]
 
 
 def why_stale():
     listed = nvidia_facts.output_of(["nvidia-smi", "-L"])
-    return nvidia_cdi.stale(command.read(SPECIFICATION), nvidia_facts.loaded()["version"], listed)
+    return nvidia_cdi.stale(node_files.text(SPECIFICATION), nvidia_facts.loaded()["version"], listed)
 
 
 def write_cdi_specification(module):
@@ -82,7 +82,7 @@ def write_cdi_specification(module):
     if not reason or not os.path.exists("/usr/bin/nvidia-ctk"):
         return []
     if not module.check_mode:
-        run(["systemctl", "restart", REFRESH])
+        command.require(["systemctl", "restart", REFRESH])
         left = why_stale()
         if left:
             words = (SPECIFICATION, left, REFRESH)
@@ -96,7 +96,7 @@ def configure_docker_runtime(module):
     if docker.get("LoadState") != "loaded":
         return []
     try:
-        lacks = nvidia_cdi.docker_lacks_runtime(command.read(DOCKER_SETTINGS))
+        lacks = nvidia_cdi.docker_lacks_runtime(node_files.text(DOCKER_SETTINGS))
     except ValueError as error:
         message = "%s can't be read: %s" % (DOCKER_SETTINGS, error)
         module.fail_json(msg=message, hint="Docker would not start with it, either")
@@ -104,9 +104,9 @@ def configure_docker_runtime(module):
         return []
     if not module.check_mode:
         node_record.mark_pending(REREAD, DOCKER_SETTINGS)
-        run(["nvidia-ctk", "runtime", "configure", "--runtime=docker"])
+        command.require(["nvidia-ctk", "runtime", "configure", "--runtime=docker"])
         if node_services.is_active(docker):
-            run(["systemctl", "reload", DOCKER])
+            command.require(["systemctl", "reload", DOCKER])
         node_record.clear_pending(REREAD)
     return [node_changes.entry("file", DOCKER_SETTINGS, "write", detail="runtime nvidia; docker is reloaded")]
 

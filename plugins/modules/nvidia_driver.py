@@ -67,18 +67,17 @@ idle: {description: True where no job runs or can start on the node., type: bool
 
 import glob
 import os
-import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
+    command,
     errors as node_errors,
     kernel as node_kernel,
     packages_apt as node_packages,
     record as node_record,
     services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import run
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
     branch as nvidia_branch,
     facts as nvidia_facts,
@@ -93,15 +92,15 @@ def stop_daemons():
     for unit, facts in sorted(node_services.show(list(nvidia_branch.DAEMONS)).items()):
         if node_services.is_active(facts):
             node_record.mark_pending(unit, "another branch of the driver")
-            run(["systemctl", "stop", unit])
+            command.require(["systemctl", "stop", unit])
 
 
 def reinstall(old):
     """Hold and start what there is of the old driver."""
-    run(["apt-mark", "hold"] + sorted(node_packages.installed(list(old))))
+    command.require(["apt-mark", "hold"] + sorted(node_packages.installed(list(old))))
     for unit in nvidia_branch.DAEMONS:
         if node_record.is_pending(unit):
-            subprocess.run(["systemctl", "start", unit], check=False)
+            command.run(["systemctl", "start", unit])
             node_record.clear_pending(unit)
 
 
@@ -112,11 +111,9 @@ def unload():
         return ""
     for name in nvidia_branch.KERNEL_MODULES:
         if os.path.isdir("/sys/module/%s" % name):
-            done = subprocess.run(
-                ["rmmod", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False
-            )
-            if done.returncode:
-                return " ".join(done.stdout.split())
+            result = command.run_merged(["rmmod", name])
+            if not result.ok:
+                return " ".join(result.message.split())
     return ""
 
 
@@ -143,7 +140,7 @@ def replace(module, wanted):
             hint="nothing was changed; see `apt-cache policy` there, or set another nvidia_driver_branch",
         )
     stop_daemons()
-    run(["apt-mark", "unhold"] + sorted(old))
+    command.require(["apt-mark", "unhold"] + sorted(old))
     try:
         node_packages.install(["--allow-downgrades"] + transaction.arguments, wanted["lock_wait"])
     except node_packages.PackageError:
@@ -165,10 +162,10 @@ def driver_packages(names):
 
 def hold(names, dry):
     """The packages that were not held; held now."""
-    held = set(nvidia_facts.output_of(["apt-mark", "showhold"]).split())
+    held = node_packages.held()
     free = [name for name in names if name not in held]
     if free and not dry:
-        run(["apt-mark", "hold"] + free)
+        command.require(["apt-mark", "hold"] + free)
     return free
 
 
@@ -192,11 +189,9 @@ def load(module):
             hint="`dkms autoinstall` there shows why; the compiler says it in /var/lib/dkms/nvidia*/*/build/make.log",
         )
     for name in ("nvidia", "nvidia-uvm"):
-        done = subprocess.run(
-            ["modprobe", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False
-        )
-        if done.returncode:
-            words = done.stdout.strip()
+        result = command.run_merged(["modprobe", name])
+        if not result.ok:
+            words = result.message
             refused = "Key was rejected" in words or "Required key not available" in words
             hint = "Secure Boot does not know the key that signed it" if refused else "`dmesg | grep -i nvrm` says more"
             module.fail_json(msg="modprobe %s: %s" % (name, words), hint=hint)
@@ -213,7 +208,7 @@ def start_again(dry):
         if unit not in nvidia_branch.OWN and node_record.is_pending(unit):
             changes.append(node_changes.entry("unit", unit, "start"))
             if not dry:
-                run(["systemctl", "start", unit])
+                command.require(["systemctl", "start", unit])
                 node_record.clear_pending(unit)
     return changes
 
@@ -270,7 +265,7 @@ def activate(module, wanted):
             reboot = why_reboot(library)
     if reboot.startswith("nouveau") and os.path.exists(INITRAMFS) and not module.check_mode:
         # nouveau would come back from the initramfs, which has the blacklist of before
-        run([INITRAMFS, "-u"])
+        command.require([INITRAMFS, "-u"])
     if not reboot:
         changes += start_again(module.check_mode)
     return (changes, reboot) + describe(wanted, library, reboot)

@@ -30,12 +30,12 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
+    command,
     errors as node_errors,
     files as node_files,
     record as node_record,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
 
 NAME = "gdrdrv"
 FILE = "/etc/modules-load.d/deepopsctl-gdrdrv.conf"
@@ -50,19 +50,21 @@ def build(release):
     for words in nvidia_facts.output_of(["dkms", "status", NAME]).splitlines():
         # `gdrdrv/2.6, 6.12.1, x86_64: installed`; older ones say `gdrdrv, 2.6, ...`
         version = words.replace("/", ",").split(",")[1].split(":")[0].strip()
-        return slurm_commands.run(["dkms", "install", "--force", NAME + "/" + version, "-k", release], BUILD_S)[1]
+        return command.run_merged(["dkms", "install", "--force", NAME + "/" + version, "-k", release], BUILD_S).message
     return "DKMS does not know it"
 
 
 def load():
     """Load it; once more when it was built against another driver. Raises HintedError."""
-    status, output = slurm_commands.run(["modprobe", NAME], 60)
-    if status:
+    result = command.run_merged(["modprobe", NAME], 60)
+    if not result.ok:
         built = build(os.uname().release)
-        status, output = slurm_commands.run(["modprobe", NAME], 60)
-        if status:
+        result = command.run_merged(["modprobe", NAME], 60)
+        if not result.ok:
             hint = "`dkms status` and /var/lib/dkms/gdrdrv/*/build/make.log there say more; DKMS's last words: %s"
-            raise node_errors.HintedError("modprobe %s: %s" % (NAME, output), hint % (built.strip()[-200:] or "none"))
+            raise node_errors.HintedError(
+                "modprobe %s: %s" % (NAME, result.message), hint % (built.strip()[-200:] or "none")
+            )
     if not os.path.exists(DEVICE):
         hint = "is udev running there? `modprobe -r gdrdrv && modprobe gdrdrv` on the drained node"
         raise node_errors.HintedError("%s is loaded, and there is no %s" % (NAME, DEVICE), hint)

@@ -38,14 +38,15 @@ deepops:
 """
 
 import os
-import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
+    command,
     errors as node_errors,
     files as node_files,
     ownership as node_ownership,
+    packages_apt as node_packages,
     record as node_record,
     removal as node_removal,
     services as node_services,
@@ -92,14 +93,9 @@ class Step:
                 raise node_errors.HintedError(message, hint)
 
 
-def command(argv):
-    """Run a command that has to work."""
-    subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
-
-
 def mark(step, words):
     """Hold, or no longer hold, the packages that are not (or are) held."""
-    held = set(nvidia_facts.output_of(["apt-mark", "showhold"]).split())
+    held = node_packages.held()
     names = step.wanted["hold"]
     if words == "unhold":
         # the driver's role holds all of its version, at every run: also what an earlier one was cut off from removing
@@ -107,13 +103,13 @@ def mark(step, words):
     for name in [name for name in names if (name in held) != (words == "hold")]:
         step.noted.did("hold", name, words)
         if not step.noted.dry:
-            command(["apt-mark", words, name])
+            node_packages.mark(words, [name])
 
 
 def stop(step):
     step.noted.did("unit", UNIT, "stop")
     if not step.noted.dry:
-        command(["systemctl", "stop", UNIT])
+        command.require(["systemctl", "stop", UNIT])
 
 
 def start(step):
@@ -121,15 +117,15 @@ def start(step):
     if not node_services.is_enabled(step.unit):
         step.noted.did("unit", UNIT, "enable")
         if not step.noted.dry:
-            command(["systemctl", "enable", "--quiet", UNIT])
+            command.require(["systemctl", "enable", "--quiet", UNIT])
     if step.runs:
         return
     step.noted.did("unit", UNIT, "start")
     if step.noted.dry:
         return
-    command(["systemctl", "daemon-reload"])
-    subprocess.run(["systemctl", "reset-failed", "--quiet", UNIT], check=False)
-    command(["systemctl", "start", "--no-block", UNIT])
+    command.require(["systemctl", "daemon-reload"])
+    command.run(["systemctl", "reset-failed", "--quiet", UNIT])
+    command.require(["systemctl", "start", "--no-block", UNIT])
     properties = node_services.wait_until_active(UNIT, START_S)
     if not node_services.is_active(properties) and nvidia_facts.loaded()["version"]:
         raise node_errors.HintedError(
@@ -164,7 +160,7 @@ def remove(step):
         step.demand_no_jobs("IMEX is to go")
         stop(step)
     if is_managed and node_services.is_enabled(step.unit) and not step.noted.dry:
-        command(["systemctl", "disable", "--quiet", UNIT])
+        command.require(["systemctl", "disable", "--quiet", UNIT])
     mark(step, "unhold")
     if is_managed:
         node_files.remove(step.noted, FILE)

@@ -52,11 +52,11 @@ deepops:
 
 import json
 import os
-import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
+    command,
     errors as node_errors,
     files as node_files,
     record as node_record,
@@ -130,15 +130,9 @@ def uninstall(step):
 
 
 def systemctl(step, *arguments):
-    done = subprocess.run(
-        ["systemctl"] + list(arguments),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        check=False,
-    )
-    if done.returncode:
-        words = "systemctl %s: %s" % (" ".join(arguments), done.stdout.strip())
+    result = command.run_merged(["systemctl", *arguments])
+    if not result.ok:
+        words = "systemctl %s: %s" % (" ".join(arguments), result.message)
         step.fail(words, "see `journalctl -u %s` on the node" % UNIT)
 
 

@@ -32,12 +32,12 @@ path: {description: How RDMA devices reach the GPUs, in words., type: str, retur
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
+    command,
     errors as node_errors,
     files as node_files,
     record as node_record,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import rdma as nvidia_rdma
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
 
 FILE = "/etc/modules-load.d/deepopsctl-nvidia-peermem.conf"
 TEXT = node_files.HEADER + "nvidia-peermem\n"
@@ -51,10 +51,10 @@ def load(module, noted, modules):
         return
     noted.did("module", "nvidia-peermem", "load")
     if not noted.dry:
-        status, output = slurm_commands.run(["modprobe", "nvidia-peermem"], 60)
-        if status:
+        result = command.run_merged(["modprobe", "nvidia-peermem"], 60)
+        if not result.ok:
             hint = "built against another OFED than the one that runs? `dmesg | grep peermem` says more"
-            module.fail_json(msg="modprobe nvidia-peermem: %s" % output, hint=hint, changes=noted.changes)
+            module.fail_json(msg="modprobe nvidia-peermem: %s" % result.message, hint=hint, changes=noted.changes)
 
 
 def main():

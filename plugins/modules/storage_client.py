@@ -72,6 +72,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     apt_repository as node_apt_repository,
     changes as node_changes,
+    command,
     errors as node_errors,
     kernel as node_kernel,
     ownership as node_ownership,
@@ -259,11 +260,8 @@ def run_checks(step):
 
 def error_of(argv):
     """What a command says that fails; '' for one that does not."""
-    try:
-        worked, output = node_errors.run_command(argv, ANSWER_S)
-    except OSError as error:
-        return str(error)
-    return "" if worked else output[-300:] or "it does not say why"
+    result = command.run_merged(argv, ANSWER_S)
+    return "" if result.ok else result.message[-300:] or "it does not say why"
 
 
 def save(step, held):

@@ -47,13 +47,13 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
+    command,
     errors as node_errors,
     files as node_files,
     packages_apt as node_packages,
     record as node_record,
     services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota as storage_quota
 
 PACKAGES = ("quota", "rpcbind")
@@ -65,9 +65,11 @@ PATIENCE_S = 180
 
 
 def systemctl(*words):
-    status, output = slurm_commands.run(["systemctl", *words], PATIENCE_S)
-    if status:
-        raise node_errors.HintedError("systemctl %s: %s" % (" ".join(words), output), "see `journalctl -u %s`" % UNIT)
+    result = command.run_merged(["systemctl", *words], PATIENCE_S)
+    if not result.ok:
+        raise node_errors.HintedError(
+            "systemctl %s: %s" % (" ".join(words), result.message), "see `journalctl -u %s`" % UNIT
+        )
 
 
 def serve_rquota(params, noted):

@@ -7,7 +7,6 @@ import os
 import re
 
 from ansible.module_utils.urls import open_url
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_doctor import command
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
@@ -78,7 +77,7 @@ def named_elsewhere(uri, own, directory="/etc/apt"):
         glob.glob(os.path.join(directory, "sources.list.d", "*"))
     ):
         read = {".list": _one_line_addresses, ".sources": _stanza_addresses}.get(os.path.splitext(path)[1])
-        if path != own and read and _bare(uri) in [_bare(address) for address in read(command.read(path))]:
+        if path != own and read and _bare(uri) in [_bare(address) for address in read(node_files.text(path))]:
             return path
     return ""
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command, files as node_files
 
 
 class HintedError(Exception):
@@ -53,6 +53,8 @@ def fail_on_error(fail, words="%s"):
         yield
     except HintedError as error:
         fail(words % error, hint=error.hint)
+    except command.CommandError as error:
+        fail(words % error, hint="run it on the node to see more")
     except OSError as error:
         message, hint = node_files.error_text(error)
         fail(words % message, hint=hint)

@@ -34,6 +34,11 @@ def read(path):
         return None
 
 
+def text(path):
+    """A small file's text without the blanks around it; '' where it can't be read."""
+    return (read(path) or b"").decode(errors="replace").strip()
+
+
 def differs(path, content, ids, mode):
     """What is not as desired: any of 'content', 'owner', 'mode'. `content` None leaves the content alone."""
     current = read(path) if content is not None else None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import glob
 import os
 import re
-import subprocess
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_doctor import command
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command, files as node_files
 
 VENDOR = "0x10de"
 # PCI classes: VGA and 3D controllers are GPUs; NVSwitch is a bridge of the class "other"
@@ -36,32 +35,20 @@ _VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
 def output_of(argv):
     """What a command prints, '' where it fails or is not there."""
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            universal_newlines=True,
-            timeout=60,
-            check=False,
-            env=dict(os.environ, LC_ALL="C"),
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+    result = command.run(argv, 60)
+    return result.output if result.ok else ""
 
 
 def devices(root="/"):
     """NVIDIA's GPUs and NVSwitches on the PCI bus: {gpus: [{address, device}], nvswitches: number}."""
     gpus, switches = [], 0
     for directory in sorted(glob.glob(os.path.join(root, "sys/bus/pci/devices/*"))):
-        if command.read(os.path.join(directory, "vendor")) != VENDOR:
+        if node_files.text(os.path.join(directory, "vendor")) != VENDOR:
             continue
-        class_code = command.read(os.path.join(directory, "class"))[:6]
+        class_code = node_files.text(os.path.join(directory, "class"))[:6]
         if class_code in GPU_CLASSES:
             gpus.append(
-                {"address": os.path.basename(directory), "device": command.read(os.path.join(directory, "device"))}
+                {"address": os.path.basename(directory), "device": node_files.text(os.path.join(directory, "device"))}
             )
         switches += class_code == NVSWITCH_CLASS
     return {"gpus": gpus, "nvswitches": switches}
@@ -70,8 +57,8 @@ def devices(root="/"):
 def loaded(root="/"):
     """The kernel module that runs: {version, open}; version is '' where none does."""
     return {
-        "version": command.read(os.path.join(root, "sys/module/nvidia/version")),
-        "open": "Open Kernel Module" in command.read(os.path.join(root, "proc/driver/nvidia/version")),
+        "version": node_files.text(os.path.join(root, "sys/module/nvidia/version")),
+        "open": "Open Kernel Module" in node_files.text(os.path.join(root, "proc/driver/nvidia/version")),
     }
 
 
@@ -166,11 +153,11 @@ def headers(release):
 def debian_sources(directory, own):
     """[[uri, suite, signed_by, [missing component]]] of Debian's `main` on this node; not from the file `own`."""
     paths = sorted(glob.glob(os.path.join(directory, "sources.list.d", "*")))
-    codename = _codename(command.read("/etc/os-release"))
+    codename = _codename(node_files.text("/etc/os-release"))
     components_by_source, keys = {}, {}
     for path in [os.path.join(directory, "sources.list")] + paths:
         read = {".list": _one_line_entries, ".sources": _stanzas}.get(os.path.splitext(path)[1])
-        for uri, suite, components, key in read(command.read(path)) if read and path != own else []:
+        for uri, suite, components, key in read(node_files.text(path)) if read and path != own else []:
             named = re.sub("-(updates|security)$", "", suite) in (codename, "stable", "oldstable")
             if named and _DEBIAN.search(uri):
                 components_by_source.setdefault((uri, suite), set()).update(components)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_doctor import command
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command, files as node_files
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
 
 QUERY = ("nvidia-smi", "--query-gpu=name,pci.bus_id", "--format=csv,noheader")
 # a GPU without persistence mode takes seconds to wake, and a node may have sixteen
@@ -37,13 +36,13 @@ class Driver:
 
 def ask_driver(root="/"):
     """The driver's GPUs; no cards (None) where there is no driver to ask: simulated GPUs have none."""
-    status, output = slurm_commands.run(list(QUERY), ANSWER_S)
-    if status == 0:
-        return Driver(read_cards(output, root))
+    result = command.run_merged(QUERY, ANSWER_S)
+    if result.ok:
+        return Driver(read_cards(result.output, root))
     devices = [] if os.path.exists(os.path.join(root, nvidia_node.CONTAINER[1:])) else nvidia_node.devices(root)["gpus"]
-    if not devices or status == slurm_commands.MISSING:
+    if not devices or result.status == command.MISSING:
         return Driver()
-    words = [line.strip() for line in output.splitlines() if line.strip()]
+    words = [line.strip() for line in result.message.splitlines() if line.strip()]
     return Driver(silent="none (nvidia-smi: %s)" % (words[0] if words else "failed"))
 
 
@@ -60,7 +59,7 @@ def _minor(address, root, position):
     """The N of /dev/nvidiaN: nvidia-smi writes the PCI domain with eight digits, the kernel with four."""
     domain, _colon, rest = address.lower().partition(":")
     path = "proc/driver/nvidia/gpus/%s:%s/information" % (domain[-4:], rest)
-    match = re.search(r"^Device Minor:\s*(\d+)", command.read(os.path.join(root, path)), re.MULTILINE)
+    match = re.search(r"^Device Minor:\s*(\d+)", node_files.text(os.path.join(root, path)), re.MULTILINE)
     return int(match.group(1)) if match else position
 
 
@@ -145,7 +144,7 @@ class Comparison:
         if not self.expected:
             return ""
         if shown is None:
-            _status, shown = slurm_commands.run(["scontrol", "--oneliner", "show", "node", self.name], ANSWER_S)
+            shown = command.run_merged(["scontrol", "--oneliner", "show", "node", self.name], ANSWER_S).output
         if self.driver is None:
             self.driver = ask_driver()
         return sentence(self.expected, self.driver, Registered(shown, self.name))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_doctor import command
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
 
 DMA_BUF_SINCE = (5, 12)
@@ -25,7 +25,7 @@ def query(root="/"):
     return {
         "container": os.path.exists(os.path.join(root, nvidia_node.CONTAINER.lstrip("/"))),
         "devices": sorted(os.listdir(directory)) if os.path.isdir(directory) else [],
-        "kernel": command.read(os.path.join(root, "proc/sys/kernel/osrelease")),
+        "kernel": node_files.text(os.path.join(root, "proc/sys/kernel/osrelease")),
         "driver": nvidia_node.loaded(root),
         "peer_function": _has_symbol(os.path.join(root, "proc/kallsyms"), PEER_FUNCTION),
         "peermem": any(os.path.isdir(os.path.join(root, "sys/module", name)) for name in PEER_MODULES),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
-import subprocess
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command,
     errors as node_failure,
     files as node_files,
     services as node_units,
@@ -108,9 +108,9 @@ def remount(step, mount, before, after):
     """Other options, under those who use it. Raises InUseError where the kernel refuses; all is then as it was."""
     type_arguments = [] if after.fstype in ("none", "auto") else ["-t", after.fstype]
     words = ["mount"] + type_arguments + ["-o", node_mounts.remount_options(before, after), after.what, mount["path"]]
-    worked, output = (True, "") if step.dry else node_failure.run_command(words, PATIENCE_S)
-    if not worked:
-        raise InUseError("other options are refused: %s" % output)
+    result = None if step.dry else command.run_merged(words, PATIENCE_S)
+    if result and not result.ok:
+        raise InUseError("other options are refused: %s" % result.message)
     step.noted.did("mount", mount["path"], "remount", detail="in use")
     # not before: a deploy after one that was cut off has to see that they differ
     write_units(step, mount)
@@ -163,7 +163,7 @@ def authorized_keys():
 def is_there_for_its_owner(keys):
     """Asked as the user: root is nobody on most servers, and may not look into a home there."""
     argv = ["runuser", "-u", keys[0], "--", "test", "-r", keys[1]]
-    return subprocess.run(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    return command.run(argv).ok
 
 
 def undo_mount(mount, unit, keys):

@@ -6,7 +6,7 @@ import os
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    errors as node_failure,
+    command,
     files as node_files,
     ownership as node_owned,
 )
@@ -24,7 +24,8 @@ class InUseError(Exception):
 
 def systemctl(*words):
     """(success, output)."""
-    return node_failure.run_command(["systemctl"] + list(words), PATIENCE_S)
+    result = command.run_merged(["systemctl", *words], PATIENCE_S)
+    return result.ok, result.message
 
 
 class Quiet:
