@@ -14,7 +14,7 @@ from typing import BinaryIO
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.ssh_login import Target, inventory_option, options, quoted
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.node_programs.log_collector.places import files_of
+from deepopsctl.node_programs.log_collector.places import DIRECTORY, files_of
 from deepopsctl.ssh.client_config import port_of
 
 # keys of a line's JSON object, with journald's names
@@ -112,7 +112,12 @@ def _text(value: object) -> str:
 
 
 def _journalctl(cluster: Cluster, nodes: Sequence[Node], question: Question) -> list[str]:
-    # from the node's own files: the sender of a line is known by its certificate, not by the line's text
-    files = [f"--file={files_of(node.name)}" for node in nodes]
+    # From the node's own files: the sender of a line is known by its certificate, not by the line's text. As links in a
+    # directory: of --file, journalctl reads nothing if one file is damaged or a node has none.
+    files = " ".join(files_of(node.name) for node in nodes)
+    script = (
+        f"cd {DIRECTORY} && links=$(mktemp -d) && trap 'rm -r \"$links\"' EXIT && "
+        f'ln -s -t "$links" {files} && journalctl --no-pager --quiet --directory="$links" "$@"'
+    )
     sudo = [] if cluster.access.user == "root" else ["sudo", "-n"]
-    return [*sudo, "journalctl", "--no-pager", "--quiet", *files, *question.arguments()]
+    return [*sudo, "sh", "-c", script, "journalctl", *question.arguments()]

@@ -13,8 +13,6 @@ import time
 from typing import Any, Coroutine, List, Optional
 
 from . import tidy, tls_proxy
-from .bounds import DAY_S, Bounds
-from .members import Members
 from .places import DIRECTORY
 
 OK, FAILED = 0, 1
@@ -54,13 +52,13 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 def _open(options: argparse.Namespace) -> None:
     tls = tls_proxy.context(options.certificate, options.key, options.authority)
-    serving = tls_proxy.serve(socket.socket(fileno=SOCKET), tls, Members(options.members), ("127.0.0.1", options.store))
+    serving = tls_proxy.serve(socket.socket(fileno=SOCKET), tls, options.members, ("127.0.0.1", options.store))
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(_run_until_signal(serving))
 
 
 def _tidy(options: argparse.Namespace) -> None:
-    bounds = Bounds(options.days * DAY_S, int(options.gigabytes * 1e9))
+    bounds = tidy.Bounds(options.days * tidy.DAY_S, int(options.gigabytes * 1e9))
     done = tidy.tidy(options.folder, bounds, time.time(), tidy.systemctl)
     sys.stdout.write("".join(line + "\n" for line in done))
 

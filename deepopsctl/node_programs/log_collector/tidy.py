@@ -1,21 +1,19 @@
-"""Cleanup of collected journals. systemd-journal-remote of Debian 12 has no limits, that of 13 none by age."""
+"""Cleanup of collected journals by age and size.
+
+systemd-journal-remote of Debian 12 has no limits, that of 13 none by age, and none has a limit by node.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import struct
 import subprocess
-import uuid
-from typing import Callable, Iterable, List, Optional, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterable, List, Sequence, Tuple
 
-from .bounds import DAY_S, Bounds, Journal, to_close, too_much, too_old
-
-# journal-def.h of systemd: signature, seqnum_id, head_entry_seqnum, head_entry_realtime
-_SIGNATURE = b"LPKSHHRH"
-_HEADER = struct.Struct("<8s64x16s80xQ8xQ")
-# when the last files were closed for their age
-STAMP = ".closed"
+DAY_S = 86400.0
+# when the open files were closed last
+CLOSED = ".closed"
 # the time of the last run, by which journals age
 PRESENT = ".present"
 # By how much they age from one run to the next, at most; runs are five minutes apart. A clock that jumps ahead by years
@@ -25,21 +23,79 @@ STORE = "deepops-logs-store.service"
 Systemctl = Callable[[str, str], None]
 
 
+@dataclass(frozen=True)
+class Journal:
+    """One file. `last`: when its last entry was received, unix seconds."""
+
+    path: str
+    # of which node: what comes before `@` and `.journal`
+    node: str
+    size: int
+    last: float
+    # nothing is written to it any more
+    closed: bool
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Limits of the collection: age and size."""
+
+    keep_s: float
+    most_bytes: int
+
+    @property
+    def closed_after_s(self) -> float:
+        """Entries are removed with their file, which is closed after a quarter of the time: none stays much longer."""
+        return max(DAY_S, self.keep_s / 4)
+
+
 def tidy(directory: str, bounds: Bounds, now: float, systemctl: Systemctl) -> List[str]:
     """Remove journals beyond the limits; returns the actions, one sentence each."""
     present = _present(directory, now)
     done = _warn(now, present)
-    done += _remove(too_old(_journals(directory), bounds, present), "is older than the limit")
-    closing = to_close(_journals(directory), bounds, present) if _is_due(directory, now) else []
-    room = min(bounds.most_bytes, _room(directory))
-    gone, ended = too_much(_journals(directory), room)
+    old = [each for each in _journals(directory) if each.closed and each.last < present - bounds.keep_s]
+    done += _remove(old, "is older than the limit")
+    gone, closing = too_much(_journals(directory), min(bounds.most_bytes, _room(directory)))
     done += _remove(gone, "made room")
-    if closing or ended:
-        done += _close([*closing, *(each for each in ended if each not in closing)], systemctl)
-        done += _remove(too_much(_journals(directory), room)[0], "made room")
+    # a stamp from the future is of a clock that was wrong
+    due = abs(present - _closed_at(directory, present)) > bounds.closed_after_s
+    if due:
+        closing = [each for each in _journals(directory) if not each.closed]
     if closing:
-        _stamp(os.path.join(directory, STAMP), now)
+        done += _close(closing, systemctl)
+        done += _remove(too_much(_journals(directory), min(bounds.most_bytes, _room(directory)))[0], "made room")
+    if due:
+        _stamp(os.path.join(directory, CLOSED), present)
     return done
+
+
+def too_much(journals: Sequence[Journal], most_bytes: int) -> Tuple[List[Journal], List[Journal]]:
+    """Files to remove, and files to close first, to stay below a size.
+
+    The oldest file of the node with most data is removed first: a node that floods the log costs no other node's logs.
+    """
+    total = sum(each.size for each in journals)
+    left: Dict[str, List[Journal]] = {}
+    for each in sorted(journals, key=lambda journal: (not journal.closed, journal.last), reverse=True):
+        left.setdefault(each.node, []).append(each)
+    gone: List[Journal] = []
+    closing: List[Journal] = []
+    while total > most_bytes and any(left.values()):
+        files = left[max((node for node in left if left[node]), key=lambda node: _claim(left[node]))]
+        victim = files.pop()
+        (gone if victim.closed else closing).append(victim)
+        total -= victim.size
+    return gone, closing
+
+
+def systemctl(verb: str, unit: str) -> None:
+    """One command of systemd's; raises where it fails."""
+    subprocess.run(["systemctl", verb, unit], check=True, stdin=subprocess.DEVNULL)
+
+
+def _claim(files: Sequence[Journal]) -> Tuple[int, bool]:
+    """Size of a node's files; of two equal nodes, the one with a closed file comes first."""
+    return sum(each.size for each in files), files[-1].closed
 
 
 def _present(directory: str, now: float) -> float:
@@ -58,51 +114,24 @@ def _warn(now: float, present: float) -> List[str]:
     # once an hour
     if now - present < 2 * DAY_S or now % 3600 >= PACE_S / 3:
         return []
-    days = (now - present) / DAY_S
-    return [
-        "the clock is {:.0f} days ahead of the last runs: journals age slowly until that is made up for".format(days)
-    ]
-
-
-def systemctl(verb: str, unit: str) -> None:
-    """One command of systemd's; raises where it fails."""
-    subprocess.run(["systemctl", verb, unit], check=True, stdin=subprocess.DEVNULL)
+    text = "the clock is {:.0f} days ahead of the last runs: journals age slowly until that is made up for"
+    return [text.format((now - present) / DAY_S)]
 
 
 def _journals(directory: str) -> List[Journal]:
     journals = []
     for entry in os.scandir(directory):
-        if entry.name.startswith("remote-") and entry.name.endswith((".journal", ".journal~")):
+        name = entry.name
+        if name.startswith("remote-") and name.endswith((".journal", ".journal~")):
             with contextlib.suppress(FileNotFoundError):
-                journals.append(_journal(entry.path, entry.stat()))
+                status = entry.stat()
+                node, closed, _ = name.rpartition(".journal")[0].partition("@")
+                journals.append(Journal(entry.path, node, status.st_blocks * 512, status.st_mtime, bool(closed)))
     return journals
 
 
-def _journal(path: str, status: os.stat_result) -> Journal:
-    name = os.path.basename(path)
-    header = _header(path)
-    return Journal(
-        path=path,
-        node=name.partition("@")[0].rpartition(".journal")[0] or name.partition("@")[0],
-        size=status.st_blocks * 512,
-        first=header[2] / 1e6 if header else status.st_mtime,
-        last=status.st_mtime,
-        closed="@" in name,
-    )
-
-
-def _header(path: str) -> Optional[Tuple[str, int, int]]:
-    """What a closed file is named after: the sequence, its first number, the first entry's time in microseconds."""
-    with open(path, "rb") as stream:
-        start = stream.read(_HEADER.size)
-    if len(start) < _HEADER.size:
-        return None
-    signature, sequence, number, time_us = _HEADER.unpack(start)
-    return (uuid.UUID(bytes=sequence).hex, number, time_us) if signature == _SIGNATURE and time_us else None
-
-
 def _close(journals: Iterable[Journal], systemctl: Systemctl) -> List[str]:
-    """Under the name that systemd itself gives them. Nodes that are just sending send it again to the new file."""
+    """Nodes that are just sending send it again to the new file."""
     systemctl("stop", STORE)
     try:
         return [_rename(each) for each in journals]
@@ -111,13 +140,8 @@ def _close(journals: Iterable[Journal], systemctl: Systemctl) -> List[str]:
 
 
 def _rename(journal: Journal) -> str:
-    header = _header(journal.path)
-    stem = journal.path[: -len(".journal")]
-    if header:
-        path = "{}@{}-{:016x}-{:016x}.journal".format(stem, *header)
-    else:
-        # as systemd names what it can't read
-        path = "{}@{:016x}-{}.journal~".format(stem, int(journal.last * 1e6), uuid.uuid4().hex[:16])
+    stem, _, ending = journal.path.rpartition(".")
+    path = "{}@{:016x}.{}".format(stem, int(journal.last * 1e6), ending)
     os.rename(journal.path, path)
     return "closed {}".format(path)
 
@@ -136,13 +160,12 @@ def _room(directory: str) -> int:
     return max(0, sum(each.size for each in _journals(directory)) - short)
 
 
-def _is_due(directory: str, now: float) -> bool:
-    # a node whose clock is wrong would have its file closed each time
-    try:
-        # a stamp from the future is of a clock that was wrong
-        return abs(now - os.stat(os.path.join(directory, STAMP)).st_mtime) > DAY_S
-    except FileNotFoundError:
-        return True
+def _closed_at(directory: str, present: float) -> float:
+    """When the open files were closed last for their age; the first run counts as the first time."""
+    path = os.path.join(directory, CLOSED)
+    if not os.path.exists(path):
+        _stamp(path, present)
+    return os.stat(path).st_mtime
 
 
 def _stamp(path: str, when: float) -> None:

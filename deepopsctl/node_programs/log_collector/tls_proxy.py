@@ -3,18 +3,20 @@
 A removed node is refused although its certificate is still valid.
 
 Debian builds systemd-journal-remote without GnuTLS. So it can't authenticate clients itself.
+Not rsyslog: it gives no rule the name in the sender's certificate (docs/how-to/logs.md has what was measured).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 import sys
-from typing import Callable, Tuple
+from functools import lru_cache
+from typing import Callable, FrozenSet, Tuple
 
-from .members import Members
 from .places import address_of
 
 CHUNK = 1 << 16
@@ -23,6 +25,22 @@ HANDSHAKE_S = 10
 KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
 NO_MEMBER = "it is not a node of this cluster"
 _GONE = (OSError, EOFError, asyncio.TimeoutError)
+
+
+def is_member(path: str, name: str) -> bool:
+    """Whether a node is in the file of the cluster's nodes, a name per line; False for all without the file."""
+    # by the file as it is now: a certificate is valid for a year, a node may be removed at any time
+    try:
+        status = os.stat(path)
+        return name in _names(path, status.st_ino, status.st_mtime_ns, status.st_size)
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=1)
+def _names(path: str, *_version: int) -> FrozenSet[str]:
+    with open(path, encoding="utf-8") as stream:
+        return frozenset(stream.read().split())
 
 
 def context(certificate: str, key: str, authority: str) -> ssl.SSLContext:
@@ -35,8 +53,8 @@ def context(certificate: str, key: str, authority: str) -> ssl.SSLContext:
     return tls
 
 
-async def serve(listener: socket.socket, tls: ssl.SSLContext, members: Members, store: Tuple[str, int]) -> None:
-    """Serve until cancelled."""
+async def serve(listener: socket.socket, tls: ssl.SSLContext, members: str, store: Tuple[str, int]) -> None:
+    """Serve until cancelled. `members`: path of the file with the nodes' names."""
     listener.settimeout(0)
     connections = set()
     while True:
@@ -48,7 +66,7 @@ async def serve(listener: socket.socket, tls: ssl.SSLContext, members: Members, 
 
 
 async def _receive(
-    connection: socket.socket, place: str, tls: ssl.SSLContext, members: Members, store: Tuple[str, int]
+    connection: socket.socket, place: str, tls: ssl.SSLContext, members: str, store: Tuple[str, int]
 ) -> None:
     loop = asyncio.get_running_loop()
     _enable_keepalive(connection)
@@ -63,7 +81,7 @@ async def _receive(
         return
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
     name = _common_name(writer)
-    if not members.has(name):
+    if not is_member(members, name):
         _log("{} ({}) was refused: {}".format(name, place, NO_MEMBER))
         writer.close()
         return
@@ -75,7 +93,7 @@ async def _receive(
         writer.close()
         return
     await asyncio.gather(
-        _pass_on(reader, onward[1], lambda: members.has(name)), _pass_on(onward[0], writer, lambda: True)
+        _pass_on(reader, onward[1], lambda: is_member(members, name)), _pass_on(onward[0], writer, lambda: True)
     )
 
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import ssl
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,40 +18,18 @@ import pytest
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority, Identity, new_authority
 from deepopsctl.node_programs.log_collector import tidy, tls_proxy
-from deepopsctl.node_programs.log_collector.bounds import DAY_S, Bounds, Journal, to_close, too_much, too_old
-from deepopsctl.node_programs.log_collector.members import Members
 from deepopsctl.node_programs.log_collector.places import address_of, files_of
+from deepopsctl.node_programs.log_collector.tidy import DAY_S, Bounds, Journal, too_much
 
 NOW = 1_800_000_000.0
-MONTH = Bounds(30 * DAY_S, 1000)
 AUTHORITY = Authority(new_authority(validity.today()))
 GPU01 = AUTHORITY.identify("gpu01", [], validity.today())
 EXPIRED = AUTHORITY.identify("gpu01", [], validity.today() - timedelta(days=800))
 STRANGER = Authority(new_authority(validity.today())).identify("gpu01", [], validity.today())
 
 
-def journal(
-    node: str, age_days: float, size: int = 10, *, closed: bool = True, first_days: float | None = None
-) -> Journal:
-    first = NOW - DAY_S * (age_days if first_days is None else first_days)
-    return Journal(f"{node}@{age_days}", node, size, first, NOW - DAY_S * age_days, closed)
-
-
-def test_what_is_closed_and_older_than_is_kept_goes() -> None:
-    old, young, written = journal("a", 31), journal("a", 29), journal("a", 40, closed=False)
-
-    assert too_old([old, young, written], MONTH, NOW) == [old]
-
-
-def test_a_file_that_is_written_to_is_closed_after_a_quarter_of_the_time() -> None:
-    due, fresh = journal("a", 0, closed=False, first_days=8), journal("b", 0, closed=False, first_days=7)
-    silent = journal("c", 20, closed=False)
-
-    assert to_close([due, fresh, silent], MONTH, NOW) == [due, silent]
-
-
-def test_entries_are_kept_for_a_day_at_least_before_their_file_is_closed() -> None:
-    assert to_close([journal("a", 0, closed=False, first_days=0.9)], Bounds(DAY_S, 1000), NOW) == []
+def journal(node: str, age_days: float, size: int = 10, *, closed: bool = True) -> Journal:
+    return Journal(f"{node}@{age_days}", node, size, NOW - DAY_S * age_days, closed)
 
 
 def test_below_the_size_nothing_goes() -> None:
@@ -76,10 +53,6 @@ def test_where_that_is_not_enough_what_is_written_to_is_closed() -> None:
     assert too_much([written, older, journal("quiet", 9, 100)], 1000) == ([older], [written])
 
 
-def header(first_us: int) -> bytes:
-    return struct.pack("<8s64x16s80xQ8xQ", b"LPKSHHRH", bytes(range(16)), 7, first_us) + bytes(200)
-
-
 @dataclass
 class Systemd:
     """Notes what it was told."""
@@ -97,48 +70,59 @@ def make(folder: Path, name: str, content: bytes, age_days: float = 0) -> Path:
     return path
 
 
-def test_an_old_file_is_closed_while_nobody_writes_and_gets_systemds_own_name(tmp_path: Path) -> None:
-    make(tmp_path, "remote-127.16.0.1.journal", header(int((NOW - 9 * DAY_S) * 1e6)))
-    make(tmp_path, "remote-127.16.0.2.journal", header(int((NOW - DAY_S) * 1e6)))
+MONTH = Bounds(30 * DAY_S, 10**12)
+
+
+def run(folder: Path, now_days: float = 0, bounds: Bounds = MONTH, systemd: Systemd | None = None) -> list[str]:
+    """One cleanup, so many days after NOW."""
+    return tidy.tidy(str(folder), bounds, NOW + now_days * DAY_S, systemd or Systemd())
+
+
+def run_all(folder: Path, days: float, systemd: Systemd | None = None, step_s: float = 600.0) -> None:
+    """All cleanups of the time from NOW on."""
+    for number in range(int(days * DAY_S / step_s)):
+        run(folder, number * step_s / DAY_S, systemd=systemd)
+
+
+def test_open_files_are_closed_after_a_quarter_of_the_time_while_nobody_writes(tmp_path: Path) -> None:
+    make(tmp_path, "remote-127.16.0.1.journal", b"x")
     systemd = Systemd()
 
-    tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), NOW, systemd)
+    run_all(tmp_path, 7.4, systemd)
+    assert systemd.told == []
+    run_all(tmp_path, 8.5, systemd)
 
-    assert sorted(path.name for path in tmp_path.glob("*.journal")) == [
-        f"remote-127.16.0.1@000102030405060708090a0b0c0d0e0f-{7:016x}-{int((NOW - 9 * DAY_S) * 1e6):016x}.journal",
-        "remote-127.16.0.2.journal",
-    ]
+    assert [path.name for path in tmp_path.glob("*.journal")] == [f"remote-127.16.0.1@{int(NOW * 1e6):016x}.journal"]
     assert systemd.told == ["stop deepops-logs-store.service", "start deepops-logs-store.service"]
 
 
-def test_nothing_is_stopped_where_nothing_is_due(tmp_path: Path) -> None:
-    make(tmp_path, "remote-127.16.0.2.journal", header(int((NOW - DAY_S) * 1e6)))
-    systemd = Systemd()
+def test_what_is_closed_and_older_than_is_kept_goes(tmp_path: Path) -> None:
+    old = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", b"x", age_days=29.9)
+    young = make(tmp_path, "remote-127.16.0.1@1-2-4.journal", b"x", age_days=29)
+    written = make(tmp_path, "remote-127.16.0.1.journal", b"x", age_days=40)
+    make(tmp_path, "remote-127.16.0.2.journal", b"x")
 
-    assert tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), NOW, systemd) == []
-    assert systemd.told == []
+    run(tmp_path)
+    assert old.exists()
+    run_all(tmp_path, 0.2)
+
+    assert [old.exists(), young.exists(), written.exists()] == [False, True, True]
 
 
-def test_a_node_whose_clock_is_wrong_has_its_file_closed_once_a_day_and_not_each_time(tmp_path: Path) -> None:
-    systemd = Systemd()
-    for _ in range(2):
-        make(tmp_path, "remote-127.16.0.1.journal", header(1))
-        tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), NOW, systemd)
-
-    assert systemd.told.count("stop deepops-logs-store.service") == 1
+def test_open_files_stay_open_for_a_day_at_least() -> None:
+    assert Bounds(DAY_S, 1000).closed_after_s == DAY_S
 
 
 def test_a_clock_that_jumps_ahead_empties_nothing(tmp_path: Path) -> None:
     """What comes after the jump has its date from it: the newest entry says nothing of the clock."""
-    bounds = Bounds(30 * DAY_S, 10**12)
-    closed = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", header(int((NOW - 9 * DAY_S) * 1e6)), age_days=2)
-    written = make(tmp_path, "remote-127.16.0.1.journal", header(int(NOW * 1e6)))
-    tidy.tidy(str(tmp_path), bounds, NOW, Systemd())
+    closed = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", b"x", age_days=2)
+    written = make(tmp_path, "remote-127.16.0.1.journal", b"x")
+    run(tmp_path)
 
-    for run in range(300):
-        wrong = NOW + 3650 * DAY_S + run * 300
+    for number in range(300):
+        wrong = NOW + 3650 * DAY_S + number * 300
         os.utime(written, (wrong, wrong))
-        done = tidy.tidy(str(tmp_path), bounds, wrong, Systemd())
+        done = tidy.tidy(str(tmp_path), MONTH, wrong, Systemd())
         assert not [line for line in done if line.startswith(("removed", "closed"))]
 
     assert closed.exists()
@@ -146,51 +130,49 @@ def test_a_clock_that_jumps_ahead_empties_nothing(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_is_wrong_at_the_first_run_empties_nothing(tmp_path: Path) -> None:
-    closed = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", header(int((NOW - 9 * DAY_S) * 1e6)), age_days=2)
+    closed = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", b"x", age_days=2)
 
-    (said,) = tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), (NOW + 3650 * DAY_S) // 3600 * 3600, Systemd())
+    (said,) = tidy.tidy(str(tmp_path), MONTH, (NOW + 3650 * DAY_S) // 3600 * 3600, Systemd())
 
     assert closed.exists()
     assert "the clock is 3651 days ahead" in said
 
 
 def test_after_a_clock_that_was_wrong_journals_age_again(tmp_path: Path) -> None:
-    bounds = Bounds(30 * DAY_S, 10**12)
-    old = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", header(1), age_days=29)
-    make(tmp_path, "remote-127.16.0.2.journal", header(int((NOW - 9 * DAY_S) * 1e6)))
-    tidy.tidy(str(tmp_path), bounds, NOW, Systemd())
-    tidy.tidy(str(tmp_path), bounds, NOW + 3650 * DAY_S, Systemd())
+    old = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", b"x", age_days=29)
+    make(tmp_path, "remote-127.16.0.2.journal", b"x")
+    run(tmp_path)
+    run(tmp_path, 3650)
 
-    for run in range(2 * 288):
-        tidy.tidy(str(tmp_path), bounds, NOW + run * 300, Systemd())
+    run_all(tmp_path, 8)
 
     assert not old.exists()
     assert list(tmp_path.glob("remote-127.16.0.2@*"))
 
 
-def test_what_is_no_journal_is_closed_under_the_name_for_damaged_ones(tmp_path: Path) -> None:
-    make(tmp_path, "remote-127.16.0.1.journal", b"damaged", age_days=20)
-    make(tmp_path, "remote-127.16.0.2.journal", header(int(NOW * 1e6)))
+def test_the_mark_of_a_clock_that_was_ahead_closes_no_file_again_and_again(tmp_path: Path) -> None:
+    make(tmp_path, tidy.CLOSED, b"", age_days=-3650)
+    systemd = Systemd()
 
-    tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), NOW, Systemd())
+    for number in range(3):
+        make(tmp_path, "remote-127.16.0.1.journal", b"x")
+        run(tmp_path, number / 1000, systemd=systemd)
 
-    (closed,) = tmp_path.glob("remote-127.16.0.1*")
-    assert closed.name.startswith("remote-127.16.0.1@")
-    assert closed.name.endswith(".journal~")
+    assert systemd.told.count("stop deepops-logs-store.service") == 1
 
 
 def test_a_node_that_fills_the_room_is_closed_and_removed_in_one_go(tmp_path: Path) -> None:
-    mad = make(tmp_path, "remote-127.16.0.1.journal", header(int(NOW * 1e6)) + bytes(400_000))
-    quiet = make(tmp_path, "remote-127.16.0.2.journal", header(int(NOW * 1e6)))
+    mad = make(tmp_path, "remote-127.16.0.1.journal", bytes(400_000))
+    quiet = make(tmp_path, "remote-127.16.0.2.journal", b"x")
 
-    tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 100_000), NOW, Systemd())
+    run(tmp_path, bounds=Bounds(30 * DAY_S, 100_000))
 
     assert not mad.exists()
     assert [path.name for path in tmp_path.glob("remote-*")] == [quiet.name]
 
 
 def test_the_store_is_started_again_where_a_file_can_not_be_closed(tmp_path: Path) -> None:
-    make(tmp_path, "remote-127.16.0.1.journal", header(1))
+    make(tmp_path, "remote-127.16.0.1.journal", bytes(400_000))
     systemd = Systemd()
 
     def remove_first(verb: str, unit: str) -> None:
@@ -198,7 +180,7 @@ def test_the_store_is_started_again_where_a_file_can_not_be_closed(tmp_path: Pat
         (tmp_path / "remote-127.16.0.1.journal").unlink(missing_ok=True)
 
     with pytest.raises(FileNotFoundError):
-        tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), NOW, remove_first)
+        tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 100_000), NOW, remove_first)
 
     assert systemd.told[-1] == "start deepops-logs-store.service"
 
@@ -221,7 +203,7 @@ def opened_door(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
     for name, path in paths.items():
         Path(path).write_text(contents[name], encoding="utf-8")
     (tmp_path / "members").write_text("ctl1\ngpu01\n", encoding="utf-8")
-    members = Members(str(tmp_path / "members"))
+    members = str(tmp_path / "members")
     listener = socket.create_server(("127.0.0.1", 0))
     ready: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
 
@@ -330,4 +312,4 @@ def test_who_is_taken_out_while_it_sends_is_heard_no_more(tmp_path: Path) -> Non
 
 
 def test_without_the_list_of_machines_nobody_is_let_in(tmp_path: Path) -> None:
-    assert not Members(str(tmp_path / "gone")).has("gpu01")
+    assert not tls_proxy.is_member(str(tmp_path / "gone"), "gpu01")

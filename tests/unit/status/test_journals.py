@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from deepopsctl.cli.main import run
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import ExitCode
-from deepopsctl.node_programs.log_collector.places import files_of
+from deepopsctl.node_programs.log_collector.places import DIRECTORY, files_of
 from deepopsctl.status.journals import FIELDS, Question, lines_of, log_host, pass_on, ssh_command
 
 SPEC = """\
@@ -53,11 +55,33 @@ def test_without_one_the_first_controller_is_asked(tmp_path: Path) -> None:
 def test_nodes_are_told_apart_by_the_files_that_their_certificates_gave_them(tmp_path: Path) -> None:
     _, remote = asked(tmp_path, SPEC, "gpu[02-03]", Question())
 
-    assert remote[:2] == ["sudo", "-n"]
-    assert [word for word in remote if word.startswith("--file")] == [
-        f"--file={files_of('gpu02')}",
-        f"--file={files_of('gpu03')}",
-    ]
+    assert remote[:4] == ["sudo", "-n", "sh", "-c"]
+    assert f'ln -s -t "$links" {files_of("gpu02")} {files_of("gpu03")} && ' in remote[4]
+
+
+def test_a_damaged_file_or_a_node_that_sent_nothing_hides_no_other_nodes_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the real shell, with a journalctl that names the files that it sees."""
+    _, remote = asked(tmp_path, SPEC.replace("user: ubuntu", "user: root"), "gpu[02-03]", Question(lines=5))
+    collected, programs = tmp_path / "collected", tmp_path / "bin"
+    collected.mkdir()
+    programs.mkdir()
+    (programs / "journalctl").write_text(
+        '#!/bin/sh\necho "$@"; cd "${3#--directory=}" && cat *.journal; pwd\n', "utf-8"
+    )
+    (programs / "journalctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    for name in ("gpu02", "gpu04"):
+        (collected / f"{Path(files_of(name)).name[:-5]}.journal").write_text(f"of {name}\n", "utf-8")
+    script = [word.replace(DIRECTORY, str(collected)) for word in remote]
+
+    said = subprocess.run(script, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert said[0] == f"--no-pager --quiet --directory={said[-1]} --lines=5"
+    assert said[1:-1] == ["of gpu02"]
+    assert not Path(said[-1]).exists()
+    assert subprocess.run([word.replace(DIRECTORY, "/nowhere") for word in remote], capture_output=True).returncode
 
 
 def test_what_was_asked_for_is_journalctls_to_judge_and_no_shells(tmp_path: Path) -> None:
