@@ -9,6 +9,7 @@ import pytest
 
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority, new_authority
+from deepopsctl.node_programs.log_collector.places import files_of
 from tests.lab.foreign_slurm import put
 from tests.lab.monitored import MonitoredCluster
 from tests.support.cluster import wait_until
@@ -64,6 +65,20 @@ def test_logs_reports_that_no_line_matches(monitored: MonitoredCluster) -> None:
     assert json.loads(monitored.deepopsctl(*asked, "--json").stdout) == {
         "schema": 1, "command": "logs", "ok": True, "collected_on": "ctl1", "lines": [],
     }  # fmt: skip
+
+
+def test_logs_reads_past_a_damaged_file(monitored: MonitoredCluster) -> None:
+    monitored.root("gpu01", "logger -t readable of another file")
+    wait_for_lines(monitored, "-t readable", {"of another file"})
+    damaged = files_of("gpu01").replace("[.@]*", "@damaged.journal")
+    monitored.root("ctl1", f"head -c 8388608 /dev/zero > {damaged}")
+    try:
+        done = monitored.deepopsctl("logs", "gpu01", "--since", "-1h")
+    finally:
+        monitored.root("ctl1", f"rm {damaged}")
+
+    assert "of another file" in done.stdout
+    assert "@damaged.journal corrupted, ignoring file" in done.stderr
 
 
 def test_slurms_own_messages_are_among_them(monitored: MonitoredCluster) -> None:
