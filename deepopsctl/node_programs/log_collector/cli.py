@@ -12,6 +12,7 @@ import sys
 import time
 from typing import Any, Coroutine, List, Optional
 
+from .._shared import command
 from . import tidy, tls_proxy
 from .places import DIRECTORY
 
@@ -44,7 +45,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
             _open(options)
         elif os.path.isdir(options.folder):
             _tidy(options)
-    except OSError as error:
+    except (OSError, command.CommandError) as error:
         sys.stderr.write("error: {}\n".format(error))
         return FAILED
     return OK
@@ -59,7 +60,7 @@ def _open(options: argparse.Namespace) -> None:
 
 def _tidy(options: argparse.Namespace) -> None:
     bounds = tidy.Bounds(options.days * tidy.DAY_S, int(options.gigabytes * 1e9))
-    done = tidy.tidy(options.folder, bounds, time.time(), tidy.systemctl)
+    done = tidy.tidy(options.folder, bounds, time.time(), command.require)
     sys.stdout.write("".join(line + "\n" for line in done))
 
 

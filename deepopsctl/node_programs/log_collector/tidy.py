@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, List, Sequence, Tuple
 
@@ -20,7 +19,8 @@ PRESENT = ".present"
 # makes nothing old; after weeks without a run, removing everything that is due takes a third of that time.
 PACE_S = 900.0
 STORE = "deepops-logs-store.service"
-Systemctl = Callable[[str, str], None]
+# runs a command that has to succeed
+Run = Callable[[Sequence[str]], object]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Bounds:
         return max(DAY_S, self.keep_s / 4)
 
 
-def tidy(directory: str, bounds: Bounds, now: float, systemctl: Systemctl) -> List[str]:
+def tidy(directory: str, bounds: Bounds, now: float, run: Run) -> List[str]:
     """Remove journals beyond the limits; returns the actions, one sentence each."""
     present = _present(directory, now)
     done = _warn(now, present)
@@ -62,7 +62,7 @@ def tidy(directory: str, bounds: Bounds, now: float, systemctl: Systemctl) -> Li
     if due:
         closing = [each for each in _journals(directory) if not each.closed]
     if closing:
-        done += _close(closing, systemctl)
+        done += _close(closing, run)
         done += _remove(too_much(_journals(directory), min(bounds.most_bytes, _room(directory)))[0], "made room")
     if due:
         _stamp(os.path.join(directory, CLOSED), present)
@@ -86,11 +86,6 @@ def too_much(journals: Sequence[Journal], most_bytes: int) -> Tuple[List[Journal
         (gone if victim.closed else closing).append(victim)
         total -= victim.size
     return gone, closing
-
-
-def systemctl(verb: str, unit: str) -> None:
-    """One command of systemd's; raises where it fails."""
-    subprocess.run(["systemctl", verb, unit], check=True, stdin=subprocess.DEVNULL)
 
 
 def _claim(files: Sequence[Journal]) -> Tuple[int, bool]:
@@ -130,13 +125,13 @@ def _journals(directory: str) -> List[Journal]:
     return journals
 
 
-def _close(journals: Iterable[Journal], systemctl: Systemctl) -> List[str]:
+def _close(journals: Iterable[Journal], run: Run) -> List[str]:
     """Nodes that are just sending send it again to the new file."""
-    systemctl("stop", STORE)
+    run(["systemctl", "stop", STORE])
     try:
         return [_rename(each) for each in journals]
     finally:
-        systemctl("start", STORE)
+        run(["systemctl", "start", STORE])
 
 
 def _rename(journal: Journal) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -59,8 +59,8 @@ class Systemd:
 
     told: list[str] = field(default_factory=list)
 
-    def __call__(self, verb: str, unit: str) -> None:
-        self.told.append(f"{verb} {unit}")
+    def __call__(self, argv: Sequence[str]) -> None:
+        self.told.append(" ".join(argv))
 
 
 def make(folder: Path, name: str, content: bytes, age_days: float = 0) -> Path:
@@ -93,7 +93,7 @@ def test_open_files_are_closed_after_a_quarter_of_the_time_while_nobody_writes(t
     run_all(tmp_path, 8.5, systemd)
 
     assert [path.name for path in tmp_path.glob("*.journal")] == [f"remote-127.16.0.1@{int(NOW * 1e6):016x}.journal"]
-    assert systemd.told == ["stop deepops-logs-store.service", "start deepops-logs-store.service"]
+    assert systemd.told == ["systemctl stop deepops-logs-store.service", "systemctl start deepops-logs-store.service"]
 
 
 def test_what_is_closed_and_older_than_is_kept_goes(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_the_mark_of_a_clock_that_was_ahead_closes_no_file_again_and_again(tmp_p
         make(tmp_path, "remote-127.16.0.1.journal", b"x")
         run(tmp_path, number / 1000, systemd=systemd)
 
-    assert systemd.told.count("stop deepops-logs-store.service") == 1
+    assert systemd.told.count("systemctl stop deepops-logs-store.service") == 1
 
 
 def test_a_node_that_fills_the_room_is_closed_and_removed_in_one_go(tmp_path: Path) -> None:
@@ -175,14 +175,14 @@ def test_the_store_is_started_again_where_a_file_can_not_be_closed(tmp_path: Pat
     make(tmp_path, "remote-127.16.0.1.journal", bytes(400_000))
     systemd = Systemd()
 
-    def remove_first(verb: str, unit: str) -> None:
-        systemd(verb, unit)
+    def remove_first(argv: Sequence[str]) -> None:
+        systemd(argv)
         (tmp_path / "remote-127.16.0.1.journal").unlink(missing_ok=True)
 
     with pytest.raises(FileNotFoundError):
         tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 100_000), NOW, remove_first)
 
-    assert systemd.told[-1] == "start deepops-logs-store.service"
+    assert systemd.told[-1] == "systemctl start deepops-logs-store.service"
 
 
 def test_each_node_has_an_address_of_its_own_and_keeps_it() -> None:
