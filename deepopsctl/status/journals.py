@@ -112,12 +112,19 @@ def _text(value: object) -> str:
 
 
 def _journalctl(cluster: Cluster, nodes: Sequence[Node], question: Question) -> list[str]:
-    # From the node's own files: the sender of a line is known by its certificate, not by the line's text. As links in a
-    # directory: of --file, journalctl reads nothing if one file is damaged or a node has none.
+    """From the node's own files: the sender of a line is known by its certificate, not by the line's text."""
     files = " ".join(files_of(node.name) for node in nodes)
-    script = (
-        f"cd {DIRECTORY} && links=$(mktemp -d) && trap 'rm -r \"$links\"' EXIT && "
-        f'ln -s -t "$links" {files} && journalctl --no-pager --quiet --directory="$links" "$@"'
-    )
     sudo = [] if cluster.access.user == "root" else ["sudo", "-n"]
-    return [*sudo, "sh", "-c", script, "journalctl", *question.arguments()]
+    return [*sudo, "sh", "-c", (_FOLLOW if question.follow else _READ).format(files=files), "-", *question.arguments()]
+
+
+# As links in a directory: of --file, journalctl reads nothing if one file is damaged or a node has none.
+_READ = f"""
+cd {DIRECTORY} && links=$(mktemp -d) && trap 'rm -r "$links"' EXIT && ln -s -t "$links" {{files}} &&
+journalctl --no-pager --quiet --directory="$links" "$@"
+"""
+# in such a directory it does not notice new lines
+_FOLLOW = """
+files=$(ls -d {files} 2>/dev/null)
+test "$files" && exec journalctl --no-pager --quiet $(printf -- '--file=%s ' $files) "$@"
+"""

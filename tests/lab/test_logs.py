@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+from threading import Timer
 
 import pytest
 
@@ -12,7 +14,7 @@ from deepopsctl.certificates.authority import Authority, new_authority
 from deepopsctl.node_programs.log_collector.places import files_of
 from tests.lab.foreign_slurm import put
 from tests.lab.monitored import MonitoredCluster
-from tests.support.cluster import wait_until
+from tests.support.cluster import DEEPOPSCTL, wait_until
 
 COLLECTED = "journalctl -D /var/log/journal/remote -q --no-pager -o cat"
 AT_THE_DOOR = "deepops-logs.socket deepops-logs.service"
@@ -79,6 +81,21 @@ def test_logs_reads_past_a_damaged_file(monitored: MonitoredCluster) -> None:
 
     assert "of another file" in done.stdout
     assert "@damaged.journal corrupted, ignoring file" in done.stderr
+
+
+def test_new_lines_are_printed_as_they_come(monitored: MonitoredCluster) -> None:
+    words = [DEEPOPSCTL, "-C", str(monitored.directory), "logs", "gpu01", "-f", "-n", "1"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        limit = Timer(monitored.patience_s, following.kill)
+        limit.start()
+        # the last line of before
+        assert following.stdout.readline()
+        monitored.root("gpu01", "logger -t followed a new line")
+        assert any("a new line" in line for line in iter(following.stdout.readline, ""))
+        limit.cancel()
+        following.send_signal(signal.SIGINT)
+    assert following.returncode == 0
 
 
 def test_slurms_own_messages_are_among_them(monitored: MonitoredCluster) -> None:

@@ -56,32 +56,52 @@ def test_nodes_are_told_apart_by_the_files_that_their_certificates_gave_them(tmp
     _, remote = asked(tmp_path, SPEC, "gpu[02-03]", Question())
 
     assert remote[:4] == ["sudo", "-n", "sh", "-c"]
-    assert f'ln -s -t "$links" {files_of("gpu02")} {files_of("gpu03")} && ' in remote[4]
+    assert f'ln -s -t "$links" {files_of("gpu02")} {files_of("gpu03")} &&' in remote[4]
 
 
-def test_a_damaged_file_or_a_node_that_sent_nothing_hides_no_other_nodes_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the real shell, with a journalctl that names the files that it sees."""
-    _, remote = asked(tmp_path, SPEC.replace("user: ubuntu", "user: root"), "gpu[02-03]", Question(lines=5))
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Collected journals of gpu02 and gpu04, and a journalctl that prints its options and the files that it can see."""
     collected, programs = tmp_path / "collected", tmp_path / "bin"
     collected.mkdir()
     programs.mkdir()
-    (programs / "journalctl").write_text(
-        '#!/bin/sh\necho "$@"; cd "${3#--directory=}" && cat *.journal; pwd\n', "utf-8"
-    )
-    (programs / "journalctl").chmod(0o755)
-    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     for name in ("gpu02", "gpu04"):
         (collected / f"{Path(files_of(name)).name[:-5]}.journal").write_text(f"of {name}\n", "utf-8")
-    script = [word.replace(DIRECTORY, str(collected)) for word in remote]
+    shown = '#!/bin/sh\necho "$@"; cat "${3#--file=}" 2>&- || (cd "${3#--directory=}" && cat *.journal; pwd)\n'
+    (programs / "journalctl").write_text(shown, "utf-8")
+    (programs / "journalctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    return collected
 
-    said = subprocess.run(script, capture_output=True, text=True, check=True).stdout.splitlines()
 
-    assert said[0] == f"--no-pager --quiet --directory={said[-1]} --lines=5"
-    assert said[1:-1] == ["of gpu02"]
-    assert not Path(said[-1]).exists()
-    assert subprocess.run([word.replace(DIRECTORY, "/nowhere") for word in remote], capture_output=True).returncode
+def run_there(folder: Path, collected: Path, question: Question) -> subprocess.CompletedProcess[str]:
+    """What the shell of the monitoring host makes of a query for gpu02 and gpu03."""
+    _, remote = asked(folder, SPEC.replace("user: ubuntu", "user: root"), "gpu[02-03]", question)
+    return subprocess.run([word.replace(DIRECTORY, str(collected)) for word in remote], capture_output=True, text=True)
+
+
+def test_a_node_that_has_sent_nothing_hides_no_other_nodes_journal(tmp_path: Path, host: Path) -> None:
+    options, *lines, links = run_there(tmp_path, host, Question(lines=5)).stdout.splitlines()
+
+    assert options == f"--no-pager --quiet --directory={links} --lines=5"
+    assert lines == ["of gpu02"]
+    assert not Path(links).exists()
+
+
+def test_followed_are_the_files_themselves_that_there_are(tmp_path: Path, host: Path) -> None:
+    options, *lines = run_there(tmp_path, host, Question(follow=True)).stdout.splitlines()
+
+    (file,) = (path for path in host.iterdir() if path.read_text("utf-8") == "of gpu02\n")
+    assert options == f"--no-pager --quiet --file={file} --follow"
+    assert lines == ["of gpu02"]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_where_nothing_is_collected_no_other_journal_is_read(tmp_path: Path, host: Path, follow: bool) -> None:
+    done = run_there(tmp_path, host / "gone", Question(follow=follow))
+
+    assert done.returncode != 0
+    assert done.stdout == ""
 
 
 def test_what_was_asked_for_is_journalctls_to_judge_and_no_shells(tmp_path: Path) -> None:
