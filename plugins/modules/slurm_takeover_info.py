@@ -51,10 +51,10 @@ import re
 import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     detect as slurm_detect,
+    output as slurm_output,
     query as slurm_query,
 )
 
@@ -102,7 +102,7 @@ def unit_paths(names):
 def config():
     """slurmctld's settings as they are in force, without passwords; {} where it does not answer."""
     worked, shown = slurm_query.run("scontrol", "show", "config")
-    values = slurmtext.config(shown) if worked else {}
+    values = slurm_output.config(shown) if worked else {}
     return {key: value for key, value in values.items() if not key.lower().endswith("pass") and " " not in key}
 
 
@@ -114,10 +114,10 @@ def nodes():
     shapes = {}
     for line in shown.splitlines() if worked else ():
         # nothing after a reason, which is free text, is wanted
-        entry = slurmtext.record(line.partition(" Reason=")[0])
+        entry = slurm_output.record(line.partition(" Reason=")[0])
         if "NodeName" in entry:
-            numbers = {name: slurmtext.number(entry, key) for name, key in keys.items()}
-            shapes[entry["NodeName"]] = dict(numbers, gres=slurmtext.present(entry.get("Gres", "")))
+            numbers = {name: slurm_output.number(entry, key) for name, key in keys.items()}
+            shapes[entry["NodeName"]] = dict(numbers, gres=slurm_output.present(entry.get("Gres", "")))
     return shapes
 
 

@@ -6,7 +6,7 @@ from typing import Any, List, Mapping
 
 from .._shared import checks
 from .._shared.checks import PASS, WARN, Check
-from .slurmtext import Record
+from .._shared.slurm_output import Record
 
 # by the cgroup, and by the mode of the device's file, which the kernel checks first
 DENIED, MODE = "EPERM", "EACCES"

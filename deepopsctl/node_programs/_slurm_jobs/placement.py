@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional
 
-from . import slurmtext
-from .slurmtext import Record
+from .._shared import slurm_output
+from .._shared.slurm_output import Record
 
 PROBE_MEMORY_MB = 100
 # flags in a node's State= that keep jobs away
@@ -50,7 +50,7 @@ def allocated(node: Record, tres: str) -> int:
 
 def free_gpus(node: Record) -> int:
     """GPUs of the node that no job holds."""
-    return slurmtext.gpu_count(node.get("Gres", "")) - allocated(node, "gres/gpu")
+    return slurm_output.gpu_count(node.get("Gres", "")) - allocated(node, "gres/gpu")
 
 
 def obstacle(node: Record, partitions: Mapping[str, Record]) -> str:
@@ -60,8 +60,8 @@ def obstacle(node: Record, partitions: Mapping[str, Record]) -> str:
     partition = choose(node, partitions)
     if not partition:
         return "no partition that is up has this node"
-    used, total = slurmtext.number(node, "CPUAlloc"), slurmtext.number(node, "CPUTot")
-    memory = slurmtext.number(node, "RealMemory") - slurmtext.number(node, "AllocMem")
+    used, total = slurm_output.number(node, "CPUAlloc"), slurm_output.number(node, "CPUTot")
+    memory = slurm_output.number(node, "RealMemory") - slurm_output.number(node, "AllocMem")
     if used and partitions[partition].get("OverSubscribe", "") == "EXCLUSIVE":
         return "busy: another job has the whole node"
     if used >= total:
@@ -81,8 +81,8 @@ def choose(node: Record, partitions: Mapping[str, Record]) -> str:
 
 def room_for_two(node: Record) -> bool:
     """Whether two jobs with a core each find room at once."""
-    threads = max(slurmtext.number(node, "ThreadsPerCore"), 1)
-    return slurmtext.number(node, "CPUTot") - slurmtext.number(node, "CPUAlloc") >= 2 * threads
+    threads = max(slurm_output.number(node, "ThreadsPerCore"), 1)
+    return slurm_output.number(node, "CPUTot") - slurm_output.number(node, "CPUAlloc") >= 2 * threads
 
 
 def place(names: Iterable[str], nodes: Mapping[str, Record], partitions: Mapping[str, Record]) -> List[Placement]:
@@ -92,6 +92,6 @@ def place(names: Iterable[str], nodes: Mapping[str, Record], partitions: Mapping
         grouped.setdefault(choose(nodes[name], partitions), []).append(name)
     placements = []
     for partition, members in grouped.items():
-        most = slurmtext.number(partitions[partition], "MaxNodes") or len(members)
+        most = slurm_output.number(partitions[partition], "MaxNodes") or len(members)
         placements += [Placement(partition, members[start : start + most]) for start in range(0, len(members), most)]
     return placements

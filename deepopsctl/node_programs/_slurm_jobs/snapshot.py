@@ -5,10 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, NamedTuple, Sequence
 
+from .._shared import slurm_output
 from .._shared.checks import one_line
 from .._shared.command import Result
-from . import placement, slurm, slurmtext
-from .slurmtext import Record
+from .._shared.slurm_output import Record
+from . import placement, slurm
 
 COMMANDS = {
     "ping": ["scontrol", "ping"],
@@ -33,7 +34,7 @@ class SlurmSnapshot(NamedTuple):
 
     def gpus(self, name: str) -> int:
         """How many GPUs Slurm schedules on a node."""
-        return slurmtext.gpu_count(self.nodes.get(name, {}).get("Gres", ""))
+        return slurm_output.gpu_count(self.nodes.get(name, {}).get("Gres", ""))
 
     def obstacles(self, names: Sequence[str]) -> Dict[str, str]:
         """Nodes where a small job would have to wait, and why."""
@@ -56,8 +57,8 @@ def read_snapshot() -> SlurmSnapshot:
     with ThreadPoolExecutor(len(COMMANDS)) as pool:
         answers = dict(zip(COMMANDS, pool.map(lambda name: slurm.ask(COMMANDS[name]), COMMANDS)))
     return SlurmSnapshot(
-        config=slurmtext.config(answers["config"].output),
-        nodes=slurmtext.records(answers["nodes"].output, "NodeName"),
-        partitions=slurmtext.records(answers["partitions"].output, "PartitionName"),
+        config=slurm_output.config(answers["config"].output),
+        nodes=slurm_output.records(answers["nodes"].output, "NodeName"),
+        partitions=slurm_output.records(answers["partitions"].output, "PartitionName"),
         answers=answers,
     )

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Dict
+from typing import Any, Dict
 
-from .._shared import command
+from .._shared import command, slurm_output
 from .decide import Node
 
 # above Slurm's own MessageTimeout (10 s), to get scontrol's error message
 PATIENCE_S = 30
-_REASON = re.compile(r"\sReason=(.*?) \[[^@\[\]]*@[^\[\]]*\](?=\s|$)")
-_STATE = re.compile(r"\sState=(\S+)")
-_NAME = re.compile(r"NodeName=(\S+)")
 # Whether the alert of an unreachable node has ended is unknown.
 _UNWELL = frozenset((
     "DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING",
@@ -26,8 +23,7 @@ class SlurmError(Exception):
 
 def nodes() -> Dict[str, Node]:
     """All nodes, by name."""
-    nodes_in_order = (_node(line) for line in _scontrol("show", "node").splitlines() if line.startswith("NodeName="))
-    return {node.name: node for node in nodes_in_order}
+    return {entry["name"]: _node(entry) for entry in slurm_output.nodes(_scontrol("show", "node"))}
 
 
 def drain(name: str, reason: str) -> None:
@@ -44,17 +40,12 @@ def resume(name: str) -> bool:
     return True
 
 
-def _node(line: str) -> Node:
-    reason = _REASON.search(line)
-    # a reason is free text: nothing in it may pass for a field
-    fields = line[: reason.start()] + line[reason.end() :] if reason else line
-    name, state = _NAME.match(fields), _STATE.search(fields)
-    if not name or not state:
-        raise SlurmError("unexpected output of scontrol show node: {}".format(line[:200]))
-    words = set(re.findall("[A-Z_]+", state[1]))
+def _node(entry: Dict[str, Any]) -> Node:
+    state = str(entry["state"])
+    words = set(re.findall("[A-Z_]+", state))
     # `*`: slurmd does not answer
-    is_healthy = "*" not in state[1] and not words & _UNWELL
-    return Node(name[1], "DRAIN" in words, reason[1] if reason else "", is_healthy)
+    is_healthy = "*" not in state and not words & _UNWELL
+    return Node(str(entry["name"]), "DRAIN" in words, str(entry["reason"]), is_healthy)
 
 
 def _scontrol(*words: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, NamedTuple, Sequence
 
-from .._slurm_jobs import placement, slurmtext
-from .._slurm_jobs.slurmtext import Record
+from .._shared import slurm_output
+from .._shared.slurm_output import Record
+from .._slurm_jobs import placement
 
 # MaxArraySize where Slurm does not report it
 USUAL_ARRAY = 1001
@@ -65,7 +66,7 @@ def plan(
         if reason:
             left[name] = reason
         else:
-            groups.setdefault((where, slurmtext.gpu_count(node.get("Gres", ""))), []).append(name)
+            groups.setdefault((where, slurm_output.gpu_count(node.get("Gres", ""))), []).append(name)
     batches = [
         Batch(where, gpus, members[start : start + most])
         for (where, gpus), members in groups.items()
@@ -77,13 +78,13 @@ def plan(
 def obstacle(node: Record, where: str, request: LoadRequest, partitions: Mapping[str, Record]) -> str:
     """Why a node is left alone; '' for one that is idle now and may be loaded."""
     word = node.get("State", "UNKNOWN")
-    why = slurmtext.reason(node)
+    why = slurm_output.reason(node)
     reason_text = " ({})".format(why) if why else ""
     if not placement.is_up(node):
         return "the node is {}{}".format(word.lower(), reason_text)
     if "RESERVED" in word and not request.reservation:
         return "the node is reserved{}".format(reason_text)
-    if not word.startswith("IDLE") or "COMPLETING" in word or slurmtext.number(node, "CPUAlloc"):
+    if not word.startswith("IDLE") or "COMPLETING" in word or slurm_output.number(node, "CPUAlloc"):
         return "busy: jobs run here ({})".format(word.lower())
     return _partition_obstacle(node, where, request, partitions)
 
@@ -93,10 +94,10 @@ def _partition_obstacle(node: Record, where: str, request: LoadRequest, partitio
         return "no partition that is up has this node"
     if where not in node.get("Partitions", "").split(","):
         return "the node is not in partition {}".format(where)
-    limit = slurmtext.minutes(partitions.get(where, {}).get("MaxTime", ""))
+    limit = slurm_output.minutes(partitions.get(where, {}).get("MaxTime", ""))
     if limit is not None and limit < request.minutes:
         text = "partition {} allows jobs of {}, this takes {}: choose another one (--partition) or a shorter time"
-        return text.format(where, slurmtext.clock(limit), slurmtext.clock(request.minutes))
+        return text.format(where, slurm_output.clock(limit), slurm_output.clock(request.minutes))
     return ""
 
 

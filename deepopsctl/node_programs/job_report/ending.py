@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional
 
 from .._shared import command
-from .values import format_count, format_share, format_size, format_time, number
+from .._shared.slurm_output import whole
+from .values import format_count, format_share, format_size, format_time
 
 METRICS = "/var/lib/prometheus/node-exporter/nodemetrics-jobs.prom"
 MAP = "/run/deepops/jobs"
@@ -42,7 +43,7 @@ class Ending:
 def main() -> int:
     """Run it; returns the exit status. An output that can't be written is not the job's fault."""
     environment = os.environ
-    if not _is_first(environment) or number(environment.get("SLURM_JOB_ID", "")) is None:
+    if not _is_first(environment) or whole(environment.get("SLURM_JOB_ID", "")) is None:
         return 0
     job = _ending(environment, _query_job(environment["SLURM_JOB_ID"]))
     text = describe(job, figures(_read(METRICS), job.number)) if job else ""
@@ -62,7 +63,7 @@ def _ending(environment: Mapping[str, str], job_fields: Mapping[str, str]) -> Op
     output = os.path.join(environment.get("SLURM_JOB_WORK_DIR", "/"), job_fields.get("StdOut", ""))
     if not job_fields.get("StdOut") or job_fields.get("BatchFlag") != "1" or not output.startswith("/"):
         return None
-    count = number(environment.get("SLURM_JOB_NUM_NODES", "")) or 1
+    count = whole(environment.get("SLURM_JOB_NUM_NODES", "")) or 1
     job = environment["SLURM_JOB_ID"]
     return Ending(
         job, environment.get("SLURM_JOB_USER", ""), output, environment["SLURMD_NODENAME"], count, _seconds(environment)
@@ -71,7 +72,7 @@ def _ending(environment: Mapping[str, str], job_fields: Mapping[str, str]) -> Op
 
 def _seconds(environment: Mapping[str, str]) -> float:
     """How long it ran; before Slurm 23.11 since the prolog, which wrote the map."""
-    began = number(environment.get("SLURM_JOB_START_TIME", ""))
+    began = whole(environment.get("SLURM_JOB_START_TIME", ""))
     try:
         since = float(began) if began else os.stat(os.path.join(MAP, environment["SLURM_JOB_ID"])).st_mtime
     except OSError:

@@ -13,8 +13,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Callable, Iterator, List, Sequence, Tuple
 
-from .._shared import atomic_file
-from . import records, summary, values
+from .._shared import atomic_file, slurm_output
+from . import records, summary
 from .asking import Run
 from .prometheus import Query, summarise
 from .summary import Summary
@@ -81,7 +81,7 @@ class Keeper:
     def _candidates(self, seconds: int) -> List[Ended]:
         """Jobs without a comment, in the order in which they ended; of a job that ran again its last run alone."""
         window = ["--allusers", "--state=" + ENDED, "--starttime=now-{}".format(seconds), "--endtime=now"]
-        numbers = [row[0] for row in self._rows(window, _IDS) if values.number(row[0])]
+        numbers = [row[0] for row in self._rows(window, _IDS) if slurm_output.whole(row[0])]
         jobs = []
         # a command line has an end
         for start in range(0, len(numbers), 500):
@@ -90,8 +90,8 @@ class Keeper:
         return sorted(jobs, key=lambda job: job.end)
 
     def _wanted(self, row: Sequence[str]) -> Iterator[Ended]:
-        number, state, end, elapsed, comment = row[0], row[1].split(" ")[0], *map(values.number, row[2:4]), row[4]
-        if state not in ENDED.split(",") or comment.strip() or not values.number(number) or end is None:
+        number, state, end, elapsed, comment = row[0], row[1].split(" ")[0], *map(slurm_output.whole, row[2:4]), row[4]
+        if state not in ENDED.split(",") or comment.strip() or not slurm_output.whole(number) or end is None:
             return
         if (elapsed or 0) >= SHORTEST_S and (number, end) not in self._nothing:
             yield Ended(number, end, elapsed or 0)

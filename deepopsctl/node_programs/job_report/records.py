@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from . import summary, values
+from .._shared import slurm_output
+from . import summary
 from .summary import Summary
 
 # job names may contain line ends, and are queried separately
@@ -96,28 +97,28 @@ def read(text: str) -> List[Job]:
 
 
 def _job(row: Dict[str, str], steps: List[Dict[str, str]]) -> Job:
-    tres = values.pairs(row["AllocTRES"])
+    tres = slurm_output.tres(row["AllocTRES"])
     memory = [used for step in steps if (used := _memory(step["TRESUsageInTot"])) is not None]
-    limit = values.number(row["TimelimitRaw"])
+    limit = slurm_output.whole(row["TimelimitRaw"])
     return Job(
         id=row["JobID"],
         number=row["JobIDRaw"],
         name="",
-        user=values.clean(row["User"]),
-        account=values.clean(row["Account"]),
-        partition=values.clean(row["Partition"]),
-        state=values.clean(row["State"]),
-        exit_code=values.clean(row["ExitCode"]),
-        start=values.number(row["Start"]),
-        end=values.number(row["End"]),
-        elapsed=values.number(row["ElapsedRaw"]) or 0,
+        user=slurm_output.clean(row["User"]),
+        account=slurm_output.clean(row["Account"]),
+        partition=slurm_output.clean(row["Partition"]),
+        state=slurm_output.clean(row["State"]),
+        exit_code=slurm_output.clean(row["ExitCode"]),
+        start=slurm_output.whole(row["Start"]),
+        end=slurm_output.whole(row["End"]),
+        elapsed=slurm_output.whole(row["ElapsedRaw"]) or 0,
         time_limit=None if limit is None else limit * 60,
-        cpus=values.number(row["AllocCPUS"]) or 0,
-        node_count=values.number(row["NNodes"]) or 0,
-        nodes=values.clean(row["NodeList"]),
-        memory_asked=values.size(tres.get("mem", "")),
-        gpus=values.number(tres.get("gres/gpu", "")) or 0,
-        cpu_seconds=values.seconds(row["TotalCPU"]),
+        cpus=slurm_output.whole(row["AllocCPUS"]) or 0,
+        node_count=slurm_output.whole(row["NNodes"]) or 0,
+        nodes=slurm_output.clean(row["NodeList"]),
+        memory_asked=slurm_output.size(tres.get("mem", "")),
+        gpus=slurm_output.whole(tres.get("gres/gpu", "")) or 0,
+        cpu_seconds=slurm_output.seconds(row["TotalCPU"]),
         memory_used=max(memory) if memory else None,
         summary=summary.read(row["AdminComment"]),
     )
@@ -130,19 +131,19 @@ def read_names(text: str) -> Dict[str, str]:
         job, delimiter, name = line.partition(DELIMITER)
         if delimiter and _ID.fullmatch(job):
             # what a name with line breaks pretends comes after the real one
-            names.setdefault(job, values.clean(name))
+            names.setdefault(job, slurm_output.clean(name))
     return names
 
 
 def _memory(tres: str) -> Optional[int]:
-    return values.size(values.pairs(tres).get("mem", ""))
+    return slurm_output.size(slurm_output.tres(tres).get("mem", ""))
 
 
 def read_live(text: str) -> Dict[str, Tuple[float, Optional[int]]]:
     """CPU seconds and memory by step of a running job, from what `sstat --parsable2` prints of LIVE_FIELDS."""
     usage = {}
     for name, tres in _rows(text):
-        cpu = values.seconds(values.pairs(tres).get("cpu", ""))
+        cpu = slurm_output.seconds(slurm_output.tres(tres).get("cpu", ""))
         if cpu is not None:
             usage[name] = (cpu, _memory(tres))
     return usage

@@ -1,44 +1,8 @@
-"""Numbers as Slurm writes them, and as people read them."""
+"""Numbers as people read them."""
 
 from __future__ import annotations
 
-import re
-from typing import Dict, Optional
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
-_SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTP]?)i?B?")
-_TIME = re.compile(r"(?:([0-9]{1,6})-)?(?:([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{1,2}(?:\.[0-9]{1,9})?)")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
-
-def number(text: str) -> Optional[int]:
-    """`12`; None for all else."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None
-
-
-def size(text: str) -> Optional[int]:
-    """`12K`, `3.5G` in bytes."""
-    match = _SIZE.fullmatch(text)
-    return int(float(match[1]) * _UNITS[match[2]]) if match else None
-
-
-def seconds(text: str) -> Optional[float]:
-    """`1-02:03:04`, `02:03.456` in seconds."""
-    match = _TIME.fullmatch(text)
-    if not match:
-        return None
-    days, hours, minutes = (int(match[place] or 0) for place in (1, 2, 3))
-    return ((days * 24 + hours) * 60 + minutes) * 60 + float(match[4])
-
-
-def pairs(text: str) -> Dict[str, str]:
-    """`cpu=4,mem=8G,gres/gpu=1`."""
-    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-
-
-def clean(text: str, longest: int = 200) -> str:
-    """User-supplied text without control characters."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:longest])
 
 
 def format_size(value: float) -> str:

@@ -1,12 +1,19 @@
-"""Slurm's commands: a time limit for each, and records whose separators no user can forge."""
+"""Slurm's commands: a time limit for each, and records whose separators no user can forge.
+
+squeue and sinfo print tables for `-O FIELD:.0SEPARATOR,...`: whole fields, and ends that no text has. Reasons and
+accounts are user input with arbitrary characters: the real separators are marked.
+"""
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Dict, List, Sequence, Tuple
 
 from .._shared import command
-from . import records
+
+# ASCII's own: unit separator, record separator
+FIELD, RECORD = "\x1f", "\x1e"
 
 
 class AskingError(Exception):
@@ -19,7 +26,7 @@ def ask(query: Sequence[str], limit_s: float) -> str:
     result = command.run(argv, limit_s, env={**_environment(), **environment})
     if not result.ok:
         raise AskingError(result.failure)
-    return records.unmarked(result.output, mark)
+    return unmarked(result.output, mark)
 
 
 def marked(query: Sequence[str]) -> Tuple[List[str], Dict[str, str], str]:
@@ -30,10 +37,7 @@ def marked(query: Sequence[str]) -> Tuple[List[str], Dict[str, str], str]:
     sinfo prints nothing is a user's.
     """
     mark = secrets.token_hex(8)
-    argv = [
-        word.replace(records.FIELD, records.FIELD + mark).replace(records.RECORD, records.RECORD + mark)
-        for word in query
-    ]
+    argv = [word.replace(FIELD, FIELD + mark).replace(RECORD, RECORD + mark) for word in query]
     if argv[0] != "squeue" or "-O" not in argv:
         return argv, {}, mark if argv != list(query) else ""
     place = argv.index("-O")
@@ -48,3 +52,23 @@ def _environment() -> Dict[str, str]:
         "SLURM_TIME_FORMAT": "%s",
         "SLURM_BITSTR_LEN": "0",
     }
+
+
+def layout(fields: Sequence[str]) -> str:
+    """The argument of -O. `.0` sets an unlimited width: without it, texts are cut."""
+    return "".join(f"{name}:.0{FIELD}," for name in fields[:-1]) + f"{fields[-1]}:.0{RECORD}"
+
+
+def unmarked(text: str, mark: str) -> str:
+    """The text with those separators alone that have the mark behind them, and without it."""
+    foreign = re.sub("[{}{}](?!{})".format(FIELD, RECORD, mark), "?", text) if mark else text
+    return foreign.replace(mark, "") if mark else text
+
+
+def rows(text: str, fields: int) -> Tuple[List[List[str]], int]:
+    """The records, and how many there were that can't be read: a text in them must have had a separator in it."""
+    records = [each.lstrip("\n").split(FIELD) for each in text.split(RECORD)]
+    if records[-1] == [""]:
+        records.pop()
+    whole = [[word.strip() for word in record] for record in records if len(record) == fields]
+    return whole, len(records) - len(whole)

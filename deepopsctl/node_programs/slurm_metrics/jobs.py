@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import List, Mapping, Tuple
 
-from .records import gpus_of_tres, layout, mebibytes, rows, tres, whole_number
+from .._shared.slurm_output import gpus_of_tres, number as count_in, present, size, tres, whole
+from .asking import layout, rows
 
 FIELDS = (
     "JobArrayID", "State", "Partition", "Account", "UserName", "NumNodes", "NodeList", "tres-alloc", "EligibleTime",
@@ -82,16 +83,16 @@ def _job(record: List[str]) -> Job:
         id=number,
         state=state.lower(),
         partitions=tuple(partition.split(",")),
-        account=account if account != "(null)" else "",
+        account=present(account),
         user=user,
-        nodes=whole_number(nodes),
+        nodes=whole(nodes) or 0,
         # a job that was cancelled while it waited has a start, but no nodes
         placed=names not in ("", "(null)"),
-        cpus=whole_number(allocated.get("cpu", "")),
-        memory=mebibytes(allocated.get("mem", "")),
+        cpus=count_in(allocated, "cpu"),
+        memory=size(allocated.get("mem", ""), "M") or 0,
         gpus=gpus_of_tres(allocated),
-        eligible=whole_number(eligible),
-        start=whole_number(start),
+        eligible=whole(eligible) or 0,
+        start=whole(start) or 0,
         reason=reason,
         count=tasks(number),
     )
@@ -108,4 +109,4 @@ def _length(part: str) -> int:
     first, dash, last = span.partition("-")
     if not dash:
         return 1
-    return max(0, whole_number(last) - whole_number(first)) // max(1, whole_number(step)) + 1
+    return max(0, (whole(last) or 0) - (whole(first) or 0)) // max(1, whole(step) or 0) + 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, FrozenSet, List, Mapping, Tuple
 
-from .records import gpus_of_gres, layout, mebibytes, rows, whole_number
+from .._shared.slurm_output import gpus, size, whole
+from .asking import layout, rows
 
 FIELDS = (
     "NodeList", "PartitionName", "StateComplete", "CPUsState", "Memory", "AllocMem", "FreeMem", "Gres", "GresUsed",
@@ -59,19 +60,19 @@ def parse(text: str) -> Tuple[List[Node], int]:
 
 def _node(record: List[str], partitions: Tuple[str, ...]) -> Node:
     name, _, state, cpus, memory, allocated, free, gres, used, by, since, reason = record
-    counts = [whole_number(each) for each in cpus.split("/")]
+    counts = [whole(each) or 0 for each in cpus.split("/")]
     return Node(
         name=name,
         partitions=partitions,
         states=frozenset(state.lower().split("+")),
         cpus=counts[3] if len(counts) == 4 else 0,
         cpus_allocated=counts[0],
-        memory=mebibytes(memory),
-        memory_allocated=mebibytes(allocated),
-        memory_free=mebibytes(free) if free.isdigit() else None,
-        gpus=gpus_of_gres(gres),
-        gpus_allocated=gpus_of_gres(used),
+        memory=size(memory, "M") or 0,
+        memory_allocated=size(allocated, "M") or 0,
+        memory_free=size(free, "M"),
+        gpus=gpus(gres),
+        gpus_allocated=gpus(used),
         reason="" if reason == "none" else reason[:LONGEST_REASON],
         by="" if by == "Unknown" else by,
-        since=whole_number(since),
+        since=whole(since) or 0,
     )

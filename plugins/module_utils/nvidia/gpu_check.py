@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command, files as node_files
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import output as slurm_output
 
 QUERY = ("nvidia-smi", "--query-gpu=name,pci.bus_id", "--format=csv,noheader")
 # a GPU without persistence mode takes seconds to wake, and a node may have sixteen
@@ -99,10 +99,10 @@ class Registered:
     """What slurmd has registered with slurmctld, from `scontrol --oneliner show node`."""
 
     def __init__(self, output, name):
-        entry = slurmtext.records(output, "NodeName").get(name, {})
-        gres = slurmtext.present(entry.get("Gres"))
+        entry = slurm_output.records(output, "NodeName").get(name, {})
+        gres = slurm_output.present(entry.get("Gres"))
         self.known = bool(entry)
-        self.devices = slurmtext.gpu_count(gres)
+        self.devices = slurm_output.gpu_count(gres)
         self.words = re.sub(r"\([^)]*\)", "", gres) or "none"
         # the reason stays when the fault is gone, the flag does not
         reason = re.search(r"gres/gpu.*?(?= \[|$)", entry.get("Reason", ""))

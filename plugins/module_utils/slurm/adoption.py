@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     apply_config as slurm_apply_config,
     detect as slurm_detect,
-    parse as slurm_parse,
+    hostlist as slurm_hostlist,
+    output as slurm_output,
     query as slurm_query,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
@@ -38,9 +38,9 @@ def _plain(value):
 
 def shape(entry):
     """(boards, sockets, cores, threads) of a node, from `scontrol show node` or from a line of slurm.conf."""
-    boards = slurmtext.number(entry, "Boards") or 1
-    sockets = slurmtext.number(entry, "Sockets") or boards * slurmtext.number(entry, "SocketsPerBoard")
-    return (boards, sockets, slurmtext.number(entry, "CoresPerSocket"), slurmtext.number(entry, "ThreadsPerCore"))
+    boards = slurm_output.number(entry, "Boards") or 1
+    sockets = slurm_output.number(entry, "Sockets") or boards * slurm_output.number(entry, "SocketsPerBoard")
+    return (boards, sockets, slurm_output.number(entry, "CoresPerSocket"), slurm_output.number(entry, "ThreadsPerCore"))
 
 
 def wanted_shapes(text):
@@ -48,8 +48,8 @@ def wanted_shapes(text):
     shapes = {}
     for line in text.splitlines():
         if line.startswith("NodeName="):
-            entry = slurmtext.record(line)
-            shapes.update(dict.fromkeys(slurm_parse.expand(entry["NodeName"]), shape(entry)))
+            entry = slurm_output.record(line)
+            shapes.update(dict.fromkeys(slurm_hostlist.expand(entry["NodeName"]), shape(entry)))
     return shapes
 
 
@@ -57,12 +57,12 @@ def lost_jobs(shown, queue, text):
     """Sentences for nodes whose jobs would not survive the new slurm.conf."""
     wanted = wanted_shapes(text)
     busy = {}
-    for job in slurm_parse.jobs(queue):
+    for job in slurm_output.jobs(queue):
         for name in job["nodes"] if job["state"] != "PENDING" else ():
             busy.setdefault(name, []).append(job["id"])
     sentences = []
     for line in shown.splitlines():
-        entry = slurmtext.record(line.partition(" Reason=")[0])
+        entry = slurm_output.record(line.partition(" Reason=")[0])
         name = entry.get("NodeName", "")
         if name in busy and name not in wanted:
             sentences.append("%s is not in cluster.yml, and runs %s" % (name, ", ".join(busy[name])))
@@ -76,14 +76,14 @@ def refusals(text):
     worked, shown = slurm_query.run("scontrol", "show", "config")
     if not worked:
         return ["slurmctld does not answer: %s" % " ".join(shown.split())]
-    problems = lost_settings(slurmtext.config(shown), text)
+    problems = lost_settings(slurm_output.config(shown), text)
     answered, nodes = slurm_query.run(*slurm_query.SHOW_NODES)
     listed, queue = slurm_query.run(*slurm_query.SHOW_JOBS)
     if not (answered and listed):
         return ["slurmctld does not answer: %s" % " ".join((queue if answered else nodes).split())]
     try:
         return problems + lost_jobs(nodes, queue, text)
-    except slurm_parse.UnreadableError as error:
+    except ValueError as error:
         return [*problems, str(error)]
 
 

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from .hostlist import HostlistError, expand, fold
+
 
 class Effect(IntEnum):
     """How a changed key reaches the daemons; the strongest of all changes wins."""
@@ -96,7 +98,6 @@ THINGS = ("NodeName", "PartitionName")
 _REPEATED = ("nodename", "partitionname", "slurmctldhost")
 _EFFECTS = {key.lower(): effect for key, effect in EFFECTS.items()}
 _ATTRIBUTE = re.compile(r"(\w+)=(\"[^\"]*\"|\S*)")
-_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 
 
 class Change(NamedTuple):
@@ -165,9 +166,17 @@ def definitions(text: str, key_name: str) -> dict[str, dict[str, str]]:
         if expression.upper() == "DEFAULT":
             defaults.update(attributes)
             continue
-        for name in expand(expression):
+        for name in _names(expression):
             entries.setdefault(name, {}).update({**defaults, **attributes})
     return entries
+
+
+def _names(expression: str) -> list[str]:
+    try:
+        return expand(expression)
+    except HostlistError:
+        # Slurm refuses it, and says why
+        return [expression]
 
 
 def _node_changes(old: dict[str, dict[str, str]], new: dict[str, dict[str, str]], text: str) -> Iterator[Change]:
@@ -207,54 +216,6 @@ def _differing(old: dict[str, str], new: dict[str, str]) -> Iterator[tuple[str, 
 
 def _line(attributes: dict[str, str], text: str) -> str:
     return " ".join(f"{_spelling(name, text)}={value}" for name, value in attributes.items()) or "(defaults)"
-
-
-def expand(expression: str) -> list[str]:
-    """The names of a Slurm hostlist, `gpu[01-03,07],login1`; the nodes have no ClusterShell."""
-    names: list[str] = []
-    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", expression):
-        expanded = [""]
-        for piece in re.split(r"(\[[^\]]*\])", part):
-            ends = _numbers(piece[1:-1]) if piece.startswith("[") else [piece]
-            expanded = [f"{beginning}{end}" for beginning in expanded for end in ends]
-        names += expanded
-    return names
-
-
-def _numbers(text: str) -> list[str]:
-    numbers: list[str] = []
-    for item in text.split(","):
-        ends = _RANGE.fullmatch(item)
-        if ends:
-            width = len(ends[1])
-            numbers += [f"{number:0{width}d}" for number in range(int(ends[1]), int(ends[2]) + 1)]
-        else:
-            numbers.append(item)
-    return numbers
-
-
-def fold(names: list[str]) -> str:
-    """Sorted names as a short hostlist: those that end in rising numbers in one bracket."""
-    groups: dict[tuple[str, int], list[int]] = {}
-    plain: list[str] = []
-    for name in names:
-        digits = re.search(r"[0-9]+$", name)
-        if digits:
-            groups.setdefault((name[: digits.start()], len(digits[0])), []).append(int(digits[0]))
-        else:
-            plain.append(name)
-    return ",".join([*plain, *(_bracket(prefix, width, numbers) for (prefix, width), numbers in groups.items())])
-
-
-def _bracket(prefix: str, width: int, numbers: list[int]) -> str:
-    ranges: list[list[int]] = []
-    for number in sorted(numbers):
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    texts = [f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in ranges]
-    return f"{prefix}{texts[0]}" if len(numbers) == 1 else f"{prefix}[{','.join(texts)}]"
 
 
 def _spelling(key: str, text: str) -> str:

@@ -14,7 +14,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
     facts as nvidia_facts,
     mig as nvidia_mig,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import parse as slurm_parse
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import output as slurm_output
 
 RUNNING = "jobs run on it"
 ANSWER_S = 30
@@ -46,7 +46,7 @@ def _scontrol(*words):
 def _node(name):
     """The node as slurmctld reports it; None where it does not answer."""
     shown = _scontrol("show", "node", name)
-    known = {node["name"]: node for node in slurm_parse.nodes(shown.output)} if shown.ok else {}
+    known = {node["name"]: node for node in slurm_output.nodes(shown.output)} if shown.ok else {}
     return known.get(name)
 
 

@@ -6,13 +6,16 @@ import re
 import time
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import parse as slurm_parse
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    hostlist as slurm_hostlist,
+    output as slurm_output,
+)
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.drain_reasons import RESERVATION
 
 # above Slurm's own MessageTimeout (10 s): it says what is wrong better than a signal does
 COMMAND_TIMEOUT = 30
 SHOW_NODES = ("scontrol", "--oneliner", "--details", "show", "node")
-SHOW_JOBS = ("squeue", "--noheader", "--all", "--sort=i", "--format=%s" % slurm_parse.JOB_FORMAT)
+SHOW_JOBS = ("squeue", "--noheader", "--all", "--sort=i", "--format=%s" % slurm_output.JOB_FORMAT)
 
 
 def run(*command, timeout=COMMAND_TIMEOUT):
@@ -39,8 +42,8 @@ def report(wait=0, timeout=COMMAND_TIMEOUT):
         time.sleep(0.5)
     up, nodes, jobs, error = bool(answered and listed), [], [], ""
     try:
-        nodes, jobs = (slurm_parse.nodes(shown), slurm_parse.jobs(queue)) if up else ([], [])
-    except slurm_parse.UnreadableError as unreadable:
+        nodes, jobs = (slurm_output.nodes(shown), slurm_output.jobs(queue)) if up else ([], [])
+    except slurm_output.UnreadableError as unreadable:
         up, error = False, str(unreadable)
     return {
         "installed": answered is not None,
@@ -57,7 +60,7 @@ def reserved_nodes():
     """The nodes in the reservation for nodes that are not tested yet."""
     worked, shown = run("scontrol", "--oneliner", "show", "reservation", RESERVATION)
     nodes = re.search(r" Nodes=(\S+)", shown) if worked else None
-    return slurm_parse.expand(nodes.group(1)) if nodes and nodes.group(1) != "(null)" else []
+    return slurm_hostlist.expand(nodes.group(1)) if nodes and nodes.group(1) != "(null)" else []
 
 
 def sentence(text):
@@ -70,7 +73,7 @@ def versions(up):
     result = installed_version()
     if up:
         _worked, config = run("scontrol", "show", "config")
-        running = slurm_parse.running_version(config)
+        running = slurm_output.running_version(config)
         result.update({"slurmctld": running} if running else {})
     return result
 

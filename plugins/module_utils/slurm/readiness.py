@@ -6,7 +6,7 @@ import re
 from collections import namedtuple
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import parse as slurm_parse
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import output as slurm_output
 
 # longer than a busy slurmctld takes, shorter than anybody waits for one that hangs
 ANSWER_S = 15
@@ -80,7 +80,7 @@ def parse_nodes(output):
     """{node: NodeState} from `scontrol --oneliner show node`."""
     return {
         node["name"]: NodeState(node["state"], node["reason"], node["reason_user"])
-        for node in slurm_parse.nodes(output)
+        for node in slurm_output.nodes(output)
     }
 
 

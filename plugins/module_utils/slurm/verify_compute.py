@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import time
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
     record as node_record,
     services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import gpu_check as nvidia_gpu_check
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import readiness as slurm_readiness
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    output as slurm_output,
+    readiness as slurm_readiness,
+)
 
 UNIT = "slurmd.service"
 DRIVER = "/sys/module/nvidia/version"
@@ -51,7 +53,7 @@ def check_daemon(observation, wanted):
     if status:
         observation.add_problem(no_answer_reason(output), repairable=True)
         return False
-    observation.version = slurmtext.config(output).get("Version", "")
+    observation.version = slurm_output.config(output).get("Version", "")
     installed = node_packages.installed(["slurmd"]).get("slurmd", "")
     replaced = node_services.runs_a_replaced_program(node_services.main_pid(UNIT))
     observation.add_problem(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
     services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import readiness as slurm_readiness
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    output as slurm_output,
+    readiness as slurm_readiness,
+)
 
 CONTROLLER, ACCOUNTING = "slurmctld.service", "slurmdbd.service"
 
@@ -34,7 +36,7 @@ def observe(wanted, cluster):
     if status:
         observation.add_problem("slurmctld", "does not answer: %s" % slurm_readiness.last_line(output))
         return observation
-    config = slurmtext.config(output)
+    config = slurm_output.config(output)
     observation.version = config.get("SLURM_VERSION", "")
     if config.get("HASH_VAL", "Match").startswith("Different"):
         observation.add_problem("slurmctld", "runs another slurm.conf than the one that is installed")

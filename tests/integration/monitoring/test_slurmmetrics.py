@@ -7,8 +7,7 @@ import subprocess
 import pytest
 
 from deepopsctl.node_programs.slurm_metrics import nodes
-from deepopsctl.node_programs.slurm_metrics.asking import AskingError
-from deepopsctl.node_programs.slurm_metrics.records import FIELD, RECORD
+from deepopsctl.node_programs.slurm_metrics.asking import FIELD, RECORD, AskingError
 from tests.data.slurm_metrics_samples import DATA, RELEASES, samples, snapshot_of
 
 HOSTILE = 'a"b\\c\nd\r{e="f"} 1 \x00\x1b[31m\u2028# TYPE x counter ' + "ß" * 300

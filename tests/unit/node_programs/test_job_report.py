@@ -74,27 +74,6 @@ class Slurm:
 
 class TestNumbers:
     @pytest.mark.parametrize(
-        ("text", "expected"),
-        [("12", 12), ("12K", 12288), ("1.5G", 3 * GIB // 2), ("4Gn", None), ("-1", None), ("1e9", None), ("", None)],
-    )
-    def test_sizes(self, text: str, expected: int | None) -> None:
-        assert values.size(text) == expected
-
-    @pytest.mark.parametrize(
-        ("text", "expected"),
-        [
-            ("00:01.500", 1.5),
-            ("1-02:03:04", 93784),
-            ("02:03:04", 7384),
-            ("INVALID", None),
-            ("", None),
-            ("1:2:3:4", None),
-        ],
-    )
-    def test_times(self, text: str, expected: float | None) -> None:
-        assert values.seconds(text) == expected
-
-    @pytest.mark.parametrize(
         ("seconds", "expected"), [(45, "45s"), (723, "12m 03s"), (7500, "2h 05m"), (277200, "3d 05h")]
     )
     def test_times_for_people(self, seconds: float, expected: str) -> None:

@@ -55,6 +55,7 @@ def test_a_program_brings_what_it_shares_and_nothing_else(tmp_path: Path, monkey
         "__init__.py": "",
         "first/__init__.py": "",
         "first/cli.py": "from .._shared import a\nfrom .._shared.b import x\nfrom . import other\n",
+        "second/__init__.py": "",
         "second/cli.py": "",
         "_shared/__init__.py": "",
         "_shared/a.py": "from . import c\n",
@@ -72,5 +73,5 @@ def test_a_program_brings_what_it_shares_and_nothing_else(tmp_path: Path, monkey
     second = {path.partition("/")[2] for path, _ in shipping.sources("second")}
 
     shipping.sources.cache_clear()
-    assert first == set(files) - {"second/cli.py", "_shared/d.py"}
-    assert second == {"__init__.py", "second/cli.py"}
+    assert first == set(files) - {"second/__init__.py", "second/cli.py", "_shared/d.py"}
+    assert second == {"__init__.py", "second/__init__.py", "second/cli.py"}

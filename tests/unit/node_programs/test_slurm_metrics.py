@@ -9,17 +9,8 @@ import pytest
 
 from deepopsctl.node_programs._shared.prometheus_text import Families
 from deepopsctl.node_programs.slurm_metrics import own, statistics
-from deepopsctl.node_programs.slurm_metrics.asking import AskingError
+from deepopsctl.node_programs.slurm_metrics.asking import FIELD, RECORD, AskingError, rows
 from deepopsctl.node_programs.slurm_metrics.jobs import Job, parse, tasks
-from deepopsctl.node_programs.slurm_metrics.records import (
-    FIELD,
-    RECORD,
-    gpus_of_gres,
-    gpus_of_tres,
-    mebibytes,
-    rows,
-    tres,
-)
 from deepopsctl.node_programs.slurm_metrics.snapshot import LABEL_LIMIT, SlurmReader
 from deepopsctl.node_programs.slurm_metrics.waits import Waits, quantile_of
 from tests.data.slurm_metrics_samples import DATA, RELEASES, names, recorded, samples, snapshot_of, when
@@ -206,37 +197,6 @@ def test_a_record_with_a_separator_in_it_is_counted_and_left_out() -> None:
 )
 def test_tasks_of_an_array_are_counted(text: str, count: int) -> None:
     assert tasks(text) == count
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("gpu:h100:4", {"h100": 4}),
-        ("gpu:h100:4(S:0-1)", {"h100": 4}),
-        ("gpu:a100:2(IDX:0,3),gpu:h100:1(IDX:2)", {"a100": 2, "h100": 1}),
-        ("gpu:2", {"": 2}),
-        ("gpu", {"": 1}),
-        ("gpu:h100", {"h100": 1}),
-        ("gpu:a100_3g.20gb:2,nic:4,shard:8", {"a100_3g.20gb": 2}),
-        ("(null)", {}),
-        ("", {}),
-    ],
-)
-def test_gpus_of_nodes_are_read(text: str, found: dict[str, int]) -> None:
-    assert gpus_of_gres(text) == found
-
-
-def test_gpus_of_jobs_are_read_with_and_without_a_type() -> None:
-    assert gpus_of_tres(tres("cpu=4,mem=1G,gres/gpu=3,gres/gpu:h100=2")) == {"h100": 2, "": 1}
-    assert gpus_of_tres(tres("cpu=4,gres/gpu:h100=2")) == {"h100": 2}
-    assert gpus_of_tres(tres("")) == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("500M", 500 << 20), ("1.50G", 3 << 29), ("2T", 2 << 40), ("16000", 16000 << 20), ("N/A", 0)]
-)
-def test_memory_is_read_in_bytes(text: str, size: int) -> None:
-    assert mebibytes(text) == size
 
 
 def test_a_start_is_counted_once_and_for_an_hour() -> None:

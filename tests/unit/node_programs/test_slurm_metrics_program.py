@@ -19,8 +19,7 @@ from deepopsctl.monitoring import slurm_metrics
 from deepopsctl.monitoring.resources import MonitoredNode, Needs
 from deepopsctl.node_programs._shared.prometheus_text import Families
 from deepopsctl.node_programs.slurm_metrics import jobs, nodes, statistics
-from deepopsctl.node_programs.slurm_metrics.asking import AskingError, ask, marked
-from deepopsctl.node_programs.slurm_metrics.records import FIELD, RECORD, unmarked
+from deepopsctl.node_programs.slurm_metrics.asking import FIELD, RECORD, AskingError, ask, marked, unmarked
 from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader
 from tests.data.slurm_metrics_samples import recorded, samples
 

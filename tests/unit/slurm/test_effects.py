@@ -11,13 +11,10 @@ from deepopsctl.slurm.effects import (
     POLICIES,
     Effect,
     changes,
-    expand,
-    fold,
     parse_conf,
     slurmd_generation,
     strongest,
 )
-from deepopsctl.text.node_sets import expand as expand_as_clustershell
 from tests.support.paths import ROOT
 
 CONF = """\
@@ -137,12 +134,6 @@ def test_folding_the_lines_of_nodes_otherwise_is_no_change() -> None:
     )
 
     assert changes(CONF, one_by_one) == []
-
-
-@pytest.mark.parametrize("text", ["gpu[01-03,07],login1", "r[1-2]n[08-10]", "a,b", "n[9-11]"])
-def test_hostlists_are_read_as_clustershell_reads_them(text: str) -> None:
-    assert sorted(expand(text)) == sorted(expand_as_clustershell(text))
-    assert sorted(expand(fold(sorted(expand(text))))) == sorted(expand(text))
 
 
 class TestGeneration:

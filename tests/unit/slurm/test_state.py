@@ -9,7 +9,7 @@ from tests.support import node_modules as nodeside
 from tests.support.paths import TESTS
 
 DATA = TESTS / "data" / "slurm"
-READING = nodeside.load("slurm.parse")
+READING = nodeside.load("slurm.output")
 
 
 @pytest.fixture(params=["22.05", "24.11"])
@@ -114,29 +114,6 @@ def test_only_a_drain_with_our_prefix_is_ours() -> None:
     assert SlurmNode("n", "IDLE+DRAIN", "deepopsctl: new fan").is_drained_by_deepopsctl
     assert not SlurmNode("n", "IDLE+DRAIN", "new fan, says deepopsctl: no").is_drained_by_deepopsctl
     assert not SlurmNode("n", "IDLE", "deepopsctl: new fan").is_drained_by_deepopsctl
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("", []),
-        ("ctl1", ["ctl1"]),
-        ("gpu[01-03,07],ctl1", ["gpu01", "gpu02", "gpu03", "gpu07", "ctl1"]),
-        ("r[1-2]n[08-10]", ["r1n08", "r1n09", "r1n10", "r2n08", "r2n09", "r2n10"]),
-        ("n[9-11]", ["n9", "n10", "n11"]),
-    ],
-)
-def test_hostlists_are_expanded_as_slurm_does(text: str, names: list[str]) -> None:
-    assert READING.expand(text) == names
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["n[x]", "n[0-2999999]", "n[5-3]", "n[]", "n[1-2", "n[1-2]]", "n 1", "n[1-400][1-400]", "n[-1]", "\x1b[31mn"],
-)
-def test_what_is_no_hostlist_is_refused_before_it_grows(text: str) -> None:
-    with pytest.raises(READING.UnreadableError):
-        READING.expand(text)
 
 
 @pytest.mark.parametrize(
