@@ -10,7 +10,7 @@ description:
   - C(state=loaded) holds all packages of the installed driver, so that none of them is upgraded without the others, and
     loads the kernel module where a GPU is there and nothing conflicts. It never unloads one and never reboots;
     I(reboot) in the result says why a reboot is needed, I(idle) whether no job could be lost by it. It starts the
-    daemons that C(state=replaced) stopped.
+    daemons that C(state=replaced) stopped, and says whether RDMA devices need nvidia-peermem to reach the GPUs.
   - C(state=replaced) exchanges the packages of the installed driver for those of another branch, also an older one, in
     one transaction. It refuses a node on which a job runs or can start, stops the daemons that use the GPUs, and
     unloads the kernel modules. Those in use stay loaded; C(state=loaded) then reports that a reboot is needed.
@@ -29,6 +29,11 @@ options:
   devices: {description: PCI addresses of the GPUs., type: list, elements: str, default: []}
   watch: {description: Further files that the gate compares., type: list, elements: path, default: []}
   empty_steps: {description: Further steps with nothing to do on this node., type: list, elements: str, default: []}
+  peermem:
+    description: Whether nvidia-peermem is to be loaded; C(auto) where the kernel's DMA-BUF does not serve.
+    type: str
+    choices: [auto, always, never]
+    default: auto
   notice: {description: Why nothing is done; a warning outside of containers., type: str, default: ""}
   branch: {description: The branch to install; with C(replaced)., type: str}
   installed_version: {description: Version of the driver that is installed; with C(replaced)., type: str}
@@ -62,6 +67,10 @@ in_use: {description: Why the old kernel modules are still loaded., type: str, r
 state: {description: The driver's state in words., type: str, returned: with state=loaded}
 library: {description: Version of its installed user space, or empty., type: str, returned: with state=loaded}
 reboot: {description: Why the node has to be rebooted; empty when it has not., type: str, returned: with state=loaded}
+rdma:
+  description: C(load), whether nvidia-peermem has to be loaded; C(why); C(problem), why it can't be.
+  type: dict
+  returned: with state=loaded
 idle: {description: True where no job runs or can start on the node., type: bool, returned: with state=loaded}
 """
 
@@ -81,6 +90,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
     branch as nvidia_branch,
     facts as nvidia_facts,
+    rdma as nvidia_rdma,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
 
@@ -285,6 +295,7 @@ def main():
             "devices": {"type": "list", "elements": "str", "default": []},
             "watch": {"type": "list", "elements": "path", "default": []},
             "empty_steps": {"type": "list", "elements": "str", "default": []},
+            "peermem": {"choices": ["auto", "always", "never"], "default": "auto"},
             "notice": {"default": ""},
             "branch": {},
             "installed_version": {},
@@ -305,14 +316,16 @@ def main():
         changes, reboot, state, warning = activate(module, wanted)
         if not module.check_mode and not reboot:
             save(wanted)
-    if warning:
-        module.warn(warning)
+    rdma = nvidia_rdma.decide(wanted["peermem"], nvidia_rdma.query())
+    for words in filter(None, (warning, rdma["problem"] if wanted["peermem"] == "auto" else "")):
+        module.warn(words)
     module.exit_json(
         changed=bool(changes),
         changes=changes,
         state=state,
         library=nvidia_facts.library_version(),
         reboot=reboot,
+        rdma=rdma,
         idle=not slurm_node_jobs.why_busy(wanted["node"]) if reboot else False,
     )
 

@@ -15,8 +15,6 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import f
 
 DMA_BUF_SINCE = (5, 12)
 PEER_FUNCTION = "ib_register_peer_memory_client"
-# the second is the name of before driver 470
-PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
 
 
 def query(root="/"):
@@ -28,7 +26,9 @@ def query(root="/"):
         "kernel": node_files.text(os.path.join(root, "proc/sys/kernel/osrelease")),
         "driver": nvidia_node.loaded(root),
         "peer_function": _has_symbol(os.path.join(root, "proc/kallsyms"), PEER_FUNCTION),
-        "peermem": any(os.path.isdir(os.path.join(root, "sys/module", name)) for name in PEER_MODULES),
+        "peermem": os.path.isdir(os.path.join(root, "sys/module/nvidia_peermem")),
+        # what it was called before driver 470
+        "nv_peer_mem": os.path.isdir(os.path.join(root, "sys/module/nv_peer_mem")),
     }
 
 
@@ -65,6 +65,8 @@ def _nothing_to_do(wanted, there):
         return "nvidia-peermem is not wanted"
     if not there["devices"]:
         return "no RDMA device on this machine"
+    if there["nv_peer_mem"]:
+        return "RDMA devices reach the GPUs by nv_peer_mem"
     return "" if there["driver"]["version"] else "no driver runs"
 
 

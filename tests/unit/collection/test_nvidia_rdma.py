@@ -74,6 +74,12 @@ def test_one_that_runs_needs_no_further_proof(tmp_path: Path) -> None:
     assert paths.decide("auto", machine(tmp_path, module=PROPRIETARY))["load"] is True
 
 
+def test_a_module_of_before_driver_470_is_left_to_whoever_loads_it(tmp_path: Path) -> None:
+    (tmp_path / "sys/module/nv_peer_mem").mkdir(parents=True)
+
+    assert paths.decide("auto", machine(tmp_path, module=PROPRIETARY, symbols=SYMBOL))["load"] is False
+
+
 def test_machines_without_rdma_without_a_driver_or_unwilling_are_left_alone(tmp_path: Path) -> None:
     alone = machine(tmp_path / "alone", module=PROPRIETARY, nics=0, symbols=SYMBOL)
     bare = machine(tmp_path / "bare", module="", symbols=SYMBOL)
