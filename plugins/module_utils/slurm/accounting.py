@@ -1,4 +1,4 @@
-"""QOS, accounts and users: what sacctmgr prints as data, and the difference to what is wanted. Pure.
+"""QOS, accounts and users: what cluster.yml declares and what sacctmgr prints, as data. Pure.
 
 A setting is named by sacctmgr's column; one of several TRES is a setting of its own (`GrpTRES[cpu]`). Values are
 kept in one normal form, and '' means that nothing is set: sacctmgr prints `90` as `01:30:00` and `1024G` as `1T`.
@@ -140,6 +140,24 @@ def settings(object_type, columns):
     for column, text in columns.items():
         values.update(normal(column, TABLES[object_type][column][0], text))
     return values
+
+
+def desired_state(accounts, users, policy):
+    """{type: {key: settings}} of everything that is declared."""
+    wanted = {"qos": {}, "associations": {}, "users": {}}
+    for qos in policy.get("qos", []):
+        wanted["qos"][qos["name"]] = settings("qos", qos["settings"])
+    for name in accounts:
+        wanted["associations"].setdefault(name, {})
+    for account in policy.get("accounts", []):
+        wanted["associations"][account["name"]] = settings("associations", account["settings"])
+    for user in users:
+        wanted["associations"].setdefault("%s/%s" % (user["account"], user["name"]), {})
+    for user in policy.get("users", []):
+        wanted["associations"]["%s/%s" % (user["account"], user["name"])] = settings("associations", user["settings"])
+        if user.get("default"):
+            wanted["users"][user["name"]] = {"DefaultAccount": user["account"]}
+    return wanted
 
 
 def state(outputs):

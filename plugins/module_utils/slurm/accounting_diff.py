@@ -37,6 +37,16 @@ def difference(wanted, present, owned):
     return changes
 
 
+def missing_account(wanted, present):
+    """A sentence for a declared object whose account is neither declared nor in the database; '' for none."""
+    known = {key.lower() for key in list(wanted["associations"]) + list(present["associations"]) if "/" not in key}
+    for key, values in wanted["associations"].items():
+        needed = key.partition("/")[0] if "/" in key else values.get("ParentName", "root")
+        if needed.lower() not in known | {"root"}:
+            return "%s: there is no account %s" % (label("associations", key), needed)
+    return ""
+
+
 def undeclared(wanted, present):
     """{kind: names} of what is there and not declared: a site's own, left alone."""
     declared_keys = {key.lower() for key in wanted["associations"]}

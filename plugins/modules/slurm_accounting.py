@@ -1,0 +1,210 @@
+#!/usr/bin/python
+"""QOS, accounts and users in Slurm's accounting database."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_accounting
+short_description: Configure QOS, accounts, users and their limits as declared
+description:
+  - Reads what Slurm has in four calls of C(sacctmgr), adds and modifies what differs, and reads it again.
+  - Nothing is ever removed. QOS, accounts and users that are not declared are a site's own and stay; so do limits
+    that somebody set manually on declared ones. A limit that an earlier call set and that is no longer declared is
+    unset.
+options:
+  cluster: {description: Slurm's cluster name., type: str, required: true}
+  accounts:
+    description: Accounts that exist; whatever they may do is left alone.
+    type: list
+    elements: str
+    default: []
+  users:
+    description: Users and the account each of them may charge; whatever they may do is left alone.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name: {description: Login name., type: str, required: true}
+      account: {description: Account., type: str, required: true}
+  policy:
+    description: RV(qos), accounts and users with their settings, as the inventory carries them (C(slurm_policy)).
+    type: dict
+    default: {}
+  only_names:
+    description: Only add QOS that are missing, without limits; slurmctld needs those of its partitions.
+    type: bool
+    default: false
+  slurm_conf:
+    description: Text of slurm.conf, to reach slurmdbd by before the file is there.
+    type: str
+    default: ""
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Let the deploying user run jobs
+  deepopsctl.cluster.slurm_accounting:
+    cluster: hpc
+    accounts: [default]
+    users: [{name: ubuntu, account: default}]
+"""
+
+RETURN = r"""
+changes: {description: "What was done: kind, name, action, detail.", type: list, elements: dict, returned: always}
+undeclared: {description: "QOS, accounts and users that are not declared, by type.", type: dict, returned: always}
+"""
+
+import json
+import os
+import shutil
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    errors as node_errors,
+    record as node_record,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    accounting as slurm_accounting,
+    accounting_diff as slurm_accounting_diff,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.sacctmgr import AccountingError, Sacctmgr
+
+# which settings the last call made: only those are ever unset
+OWNED = os.path.join(node_record.STATE, "slurm_policy.json")
+EMPTY = {"qos": {"normal": {}}, "associations": {"root": {}}, "users": {}}
+
+
+def new_sacctmgr(module):
+    """Sacctmgr with the text of slurm.conf that the module was given, if any."""
+    if not module.params["slurm_conf"]:
+        return Sacctmgr()
+    directory = tempfile.mkdtemp(prefix="deepopsctl-policy-")
+    module.add_cleanup_file(directory)
+    path = os.path.join(directory, "slurm.conf")
+    with open(path, "w") as stream:
+        stream.write(module.params["slurm_conf"])
+    return Sacctmgr(path)
+
+
+def read_owned():
+    """{type: {key: [settings]}} that the last call set."""
+    try:
+        with open(OWNED) as stream:
+            return json.load(stream)
+    except (OSError, ValueError):
+        return {}
+
+
+def save_owned(wanted, others):
+    """Record which settings are managed now; `others` are obsolete ones that are not unset yet."""
+    owned = {
+        object_type: {key: set(values) for key, values in settings.items() if values}
+        for object_type, settings in wanted.items()
+    }
+    for object_type, settings in others.items():
+        for key, names in settings.items():
+            owned.setdefault(object_type, {}).setdefault(key, set()).update(names)
+    plain = {
+        object_type: {key: sorted(names) for key, names in settings.items()} for object_type, settings in owned.items()
+    }
+    if plain != read_owned():
+        node_record.write_atomically(OWNED, json.dumps(plain, sort_keys=True).encode())
+
+
+def result(changes, present, undeclared, notes):
+    """What the module returns: the changes as data and as a diff."""
+    answer = {
+        "changed": bool(changes),
+        "changes": [slurm_accounting_diff.row(change, present) for change in changes],
+        "undeclared": undeclared,
+        "deepops_warnings": list(notes),
+    }
+    if changes:
+        before, after = (slurm_accounting_diff.lines(changes, present, after=after) for after in (False, True))
+        header = "QOS, accounts and users"
+        answer["diff"] = [{"before": before, "after": after, "before_header": header, "after_header": header}]
+    return answer
+
+
+def add_missing_qos(sacctmgr, wanted, bare, dry):
+    """Add the QOS that are missing; their limits follow when slurmctld has sent the database its TRES."""
+    present = list(EMPTY["qos"]) if bare else sacctmgr.qos_names()
+    missing = {name: {} for name in wanted["qos"] if name not in present}
+    changes = slurm_accounting_diff.difference({"qos": missing}, {}, {})
+    if not dry:
+        sacctmgr.apply(changes, "")
+    return result(changes, {}, {}, {})
+
+
+def apply(sacctmgr, cluster, wanted, changes, present, owned):
+    """Make the changes, and read the database again."""
+    # settings of an interrupted call are managed, too
+    save_owned(wanted, owned)
+    sacctmgr.apply(changes, cluster)
+    left = slurm_accounting_diff.difference(wanted, sacctmgr.state(cluster), owned)
+    if left:
+        rows = [slurm_accounting_diff.row(change, present) for change in left]
+        message = "Slurm has not applied: %s" % "; ".join(slurm_accounting_diff.sentence(row) for row in rows)
+        raise AccountingError(message, "try it with sacctmgr on the controller")
+
+
+def converge(module, sacctmgr, wanted, bare):
+    """Compare everything that is declared with the database, and change what differs."""
+    cluster, dry = module.params["cluster"], module.check_mode
+    if not bare and not dry:
+        sacctmgr.ensure_cluster(cluster)
+    present = EMPTY if bare else sacctmgr.state(cluster)
+    if dry:
+        # the call with only_names, earlier in the same run, would have added them
+        present = dict(present, qos=dict({name: {} for name in wanted["qos"]}, **present["qos"]))
+    problem = slurm_accounting_diff.missing_account(wanted, present)
+    if problem:
+        raise AccountingError(problem, "declare it under `accounts:` in cluster.yml, or in slurm_accounts")
+    owned = read_owned()
+    changes = slurm_accounting_diff.difference(wanted, present, owned)
+    if not dry:
+        if changes:
+            apply(sacctmgr, cluster, wanted, changes, present, owned)
+        # what was declared once is managed when it is declared again
+        obsolete = {
+            object_type: {key: names for key, names in settings.items() if key not in wanted[object_type]}
+            for object_type, settings in owned.items()
+        }
+        save_owned(wanted, obsolete)
+    notes = slurm_accounting_diff.notes(wanted, present, owned) if module.params["policy"] else []
+    return result(changes, present, slurm_accounting_diff.undeclared(wanted, present), notes)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "cluster": {"required": True},
+            "accounts": {"type": "list", "elements": "str", "default": []},
+            "users": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {"name": {"required": True}, "account": {"required": True}},
+            },
+            "policy": {"type": "dict", "default": {}},
+            "only_names": {"type": "bool", "default": False},
+            "slurm_conf": {"default": ""},
+        },
+        supports_check_mode=True,
+    )
+    params, sacctmgr = module.params, new_sacctmgr(module)
+    wanted = slurm_accounting.desired_state(params["accounts"], params["users"], params["policy"])
+    # before the first deploy there is nothing to ask
+    bare = module.check_mode and (not shutil.which("sacctmgr") or not sacctmgr.run("show", "cluster").ok)
+    if bare and os.path.exists(OWNED):
+        warning = "slurmdbd does not answer: accounts and limits could not be compared"
+        module.exit_json(**result([], EMPTY, {}, [warning]))
+    with node_errors.fail_on_error(module.fail_json):
+        if params["only_names"]:
+            module.exit_json(**add_missing_qos(sacctmgr, wanted, bare, module.check_mode))
+        module.exit_json(**converge(module, sacctmgr, wanted, bare))
+
+
+if __name__ == "__main__":
+    main()
