@@ -5,10 +5,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_state
-short_description: Packages, directories, files and units of one step, in one call
+short_description: Accounts, packages, directories, files and units of one step, in one call
 description:
-  - Does what a role would otherwise need a task each for, in a fixed order. Packages come first (one
-    transaction), then the hostname, directories, files, kernel modules, and last the units of those files.
+  - Does what a role would otherwise need a task each for, in a fixed order. Accounts come first, then packages (one
+    transaction), the hostname, directories, files, kernel modules, and last the units of those files.
   - A unit is restarted only when one of its I(restart_on) files changed, or an earlier call was cut off
     between the change and the restart. It is remembered on disk before the file changes.
   - Check mode and diff are honest; the content of a I(secret_base64) is in neither.
@@ -16,6 +16,15 @@ description:
 extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
   hostname: {description: The node's name., type: str}
+  accounts:
+    description: System users with an id that all nodes of the cluster have; one that has another id here is an error.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name: {description: Name of the user and its group., type: str, required: true}
+      uid: {description: The user's id., type: int, required: true}
+      gid: {description: "The group's id, if it is created; 0 is the user's own.", type: int, default: 0}
   packages: {description: Packages that must be installed., type: list, elements: str, default: []}
   hold_units:
     description:
@@ -164,6 +173,7 @@ import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    accounts as node_accounts,
     errors as node_errors,
     kernel as node_kernel,
     record as node_record,
@@ -274,6 +284,16 @@ def arguments():
         **resource_arguments(),
         "templates": template_arguments(),
         "hostname": {},
+        "accounts": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "name": {"required": True},
+                "uid": {"type": "int", "required": True},
+                "gid": {"type": "int", "default": 0},
+            },
+        },
         "lock_wait": {"type": "int", "default": 300},
         "upstream": {"default": ""},
         "owned": {"type": "bool", "default": False},
@@ -305,6 +325,8 @@ def converge(step, wanted):
     taking = node_removal.Ownership(step.noted, wanted, step.module.warn) if wanted["owned"] else None
     if taking:
         taking.record_additions()
+    for account in wanted["accounts"]:
+        node_accounts.ensure_account(step, account)
     packages = node_resources.ensure_packages(step, wanted["packages"], wanted["hold_units"], wanted["upstream"])
     node_resources.ensure_hostname(step, wanted["hostname"])
     for directory in wanted["directories"]:

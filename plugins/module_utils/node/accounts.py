@@ -1,0 +1,49 @@
+"""A system account with the id that the cluster's other nodes have, before a package chooses one."""
+
+from __future__ import annotations
+
+import grp
+import pwd
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
+
+ANSWER_S = 60
+HOME = ["--home-dir", "/nonexistent", "--no-create-home", "--shell", "/usr/sbin/nologin"]
+
+
+def ensure_account(step, wanted):
+    """Create user and group where they are missing; another id is an error, because files and daemons have it."""
+    name, uid = wanted["name"], wanted["uid"]
+    gid = wanted["gid"] or uid
+    current = _uid(name)
+    if current == uid:
+        return
+    if current is not None:
+        hint = "stop its daemons on the node, then usermod --uid %d %s, and chown its files" % (uid, name)
+        step.fail("the user %s has the id %d here, %d in the cluster" % (name, current, uid), hint)
+    if not step.dry:
+        if not _has_group(name):
+            _run(step, ["groupadd", "--gid", str(gid), name])
+        _run(step, ["useradd", "--uid", str(uid), "--gid", name, *HOME, name])
+    step.did("created the user %s with id %d" % (name, uid), "account", name, "add", detail="user id %d" % uid)
+
+
+def _uid(name):
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
+
+
+def _has_group(name):
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _run(step, argv):
+    result = node_command.run_merged(argv, ANSWER_S)
+    if not result.ok:
+        step.fail("%s: %s" % (argv[0], result.message), "is the id taken? See /etc/passwd")

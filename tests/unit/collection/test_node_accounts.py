@@ -1,0 +1,64 @@
+"""System accounts with one id on all nodes; the lab of the take-over creates real ones."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from typing import Any
+
+import pytest
+
+from tests.support import node_modules as nodeside
+
+accounts = nodeside.load("node.accounts")
+
+
+class FailedError(Exception):
+    """What a module would fail with."""
+
+
+class Step:
+    """What a step does and reports."""
+
+    def __init__(self, *, dry: bool) -> None:
+        self.dry = dry
+        self.done: list[tuple[str, str, str]] = []
+
+    def did(self, _sentence: str, kind: str, name: str, action: str, **_more: Any) -> None:
+        self.done.append((kind, name, action))
+
+    def fail(self, message: str, hint: str = "") -> None:
+        raise FailedError(message, hint)
+
+
+def test_an_account_with_the_clusters_id_is_left_alone() -> None:
+    step = Step(dry=False)
+
+    accounts.ensure_account(step, {"name": pwd.getpwuid(os.getuid()).pw_name, "uid": os.getuid(), "gid": 0})
+
+    assert step.done == []
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_an_account_with_another_id_is_refused_also_in_check_mode(*, dry: bool) -> None:
+    with pytest.raises(FailedError, match="the user root has the id 0 here, 22078 in the cluster"):
+        accounts.ensure_account(Step(dry=dry), {"name": "root", "uid": 22078, "gid": 0})
+
+
+def test_check_mode_reports_an_account_that_is_missing() -> None:
+    step = Step(dry=True)
+
+    accounts.ensure_account(step, {"name": "nobody-has-this", "uid": 22078, "gid": 0})
+
+    assert step.done == [("account", "nobody-has-this", "add")]
+
+
+def test_group_and_user_are_created_with_their_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(accounts, "_run", lambda _step, argv: calls.append(argv))
+
+    accounts.ensure_account(Step(dry=False), {"name": "nobody-has-this", "uid": 22078, "gid": 22079})
+
+    group, user = calls
+    assert group == ["groupadd", "--gid", "22079", "nobody-has-this"]
+    assert user[:5] == ["useradd", "--uid", "22078", "--gid", "nobody-has-this"]
