@@ -109,6 +109,15 @@ options:
       device: {description: Device that must be there once it is loaded., type: path}
       rebuild: {description: Whether DKMS builds it again where it does not load., type: bool, default: false}
       hint: {description: What to do where it does not load., type: str, default: ""}
+  backups:
+    description: Files to save as C(*.before-deepopsctl) before anything else, unless deepopsctl wrote them.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path: {description: Absolute path., type: path, required: true}
+      secret: {description: Whether only its owner may read the copy., type: bool, default: false}
+      remove: {description: Whether the file itself goes after all else is done., type: bool, default: false}
   units:
     description: systemd units that must be enabled and running.
     type: list
@@ -174,6 +183,7 @@ import subprocess
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     accounts as node_accounts,
+    backups as node_backups,
     errors as node_errors,
     kernel as node_kernel,
     record as node_record,
@@ -311,6 +321,16 @@ def arguments():
                 "hint": {"default": ""},
             },
         },
+        "backups": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "path": {"type": "path", "required": True},
+                "secret": {"type": "bool", "default": False},
+                "remove": {"type": "bool", "default": False},
+            },
+        },
         "plan": {
             "type": "dict",
             "options": dict(resource_arguments(), problems={"type": "list", "elements": "str", "default": []}),
@@ -325,6 +345,8 @@ def converge(step, wanted):
     taking = node_removal.Ownership(step.noted, wanted, step.module.warn) if wanted["owned"] else None
     if taking:
         taking.record_additions()
+    for backup in wanted["backups"]:
+        node_backups.save(step, backup)
     for account in wanted["accounts"]:
         node_accounts.ensure_account(step, account)
     packages = node_resources.ensure_packages(step, wanted["packages"], wanted["hold_units"], wanted["upstream"])
@@ -341,6 +363,8 @@ def converge(step, wanted):
     node_service_resources.ensure_units(step, wanted["units"], changed + removed, new_units)
     if taking:
         taking.remove_rest(removed)
+    for backup in wanted["backups"]:
+        node_backups.remove(step, backup)
     if not step.dry:
         nothing = taking and not any(taking.names.values())
         node_record.save(wanted["component"], wanted["step"], "" if nothing else wanted["digest"], step.record)

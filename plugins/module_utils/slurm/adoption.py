@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import backups as node_backups, files as node_files
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     apply_config as slurm_apply_config,
     detect as slurm_detect,
@@ -12,7 +12,6 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
 
-SUFFIX = ".before-deepopsctl"
 START_TIMEOUT_S = 120
 
 # a change of one of these makes slurmctld forget every job
@@ -92,7 +91,7 @@ def install(files):
     old = {path: node_files.read(path) for path in files}
     for path, content in old.items():
         if content is not None:
-            node_files.write(path + SUFFIX, content, (0, 0), 0o644, [])
+            node_files.write(path + node_backups.SUFFIX, content, (0, 0), 0o644, [])
     # recorded on disk: if this is interrupted, the next deploy restarts slurmctld
     slurm_apply_config.install(files, Effect.RESTART_SLURMCTLD)
     error = slurm_apply_config.apply(Effect.RESTART_SLURMCTLD, True, START_TIMEOUT_S).error

@@ -1,0 +1,36 @@
+"""Save files that deepopsctl did not write before it replaces or removes them."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
+
+SUFFIX = ".before-deepopsctl"
+MANAGED = b"# Written by deepopsctl"
+
+
+def save(step, wanted):
+    """Copy a file next to itself, unless deepopsctl wrote it; a secret's copy is for its owner alone."""
+    path = wanted["path"]
+    content = unmanaged(path)
+    if content is None or content == node_files.read(path + SUFFIX):
+        return
+    if not step.dry:
+        facts = os.stat(path)
+        mode = stat.S_IMODE(facts.st_mode) & (0o600 if wanted["secret"] else 0o777)
+        node_files.write(path + SUFFIX, content, (facts.st_uid, facts.st_gid), mode, [])
+    step.did("saved %s%s" % (path, SUFFIX), "file", path, "write", detail="kept as *%s" % SUFFIX)
+
+
+def remove(step, wanted):
+    """Remove a saved file that deepopsctl does not replace."""
+    if wanted["remove"] and unmanaged(wanted["path"]) is not None and node_files.remove(step.noted, wanted["path"]):
+        step.actions.append("removed %s" % wanted["path"])
+
+
+def unmanaged(path):
+    """Content of a file that deepopsctl did not write; None for others."""
+    content = node_files.read(path)
+    return None if content is None or content.startswith(MANAGED) else content
