@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import backups as node_backups, files as node_files
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    backups as node_backups,
+    files as node_files,
+)
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     apply_config as slurm_apply_config,
     detect as slurm_detect,
