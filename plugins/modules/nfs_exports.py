@@ -75,10 +75,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
     services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import (
-    nfs_clients as storage_nfs_clients,
-    nfs_exports as storage_nfs_exports,
-)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import nfs_exports as storage_nfs_exports
 
 SETTINGS = "/etc/nfs.conf.d/deepopsctl.conf"
 UNIT = "nfs-server.service"
@@ -140,15 +137,15 @@ def write_exports(step):
 
 def warn_of_holders(step):
     """Warn of clients that lose a mounted export, as far as they are known; hosts outside the cluster can't be."""
-    unmanaged = storage_nfs_clients.of_nodes(step.wanted["unmanaged_mounts"], addresses())
+    unmanaged = storage_nfs_exports.of_nodes(step.wanted["unmanaged_mounts"], addresses())
     others = [
         holder
-        for holder in storage_nfs_clients.of_kernel() + storage_nfs_clients.of_mountd()
+        for holder in storage_nfs_exports.of_kernel() + storage_nfs_exports.of_mountd()
         if holder.address not in step.wanted["confirmed_addresses"]
     ]
-    for directory, holders in storage_nfs_clients.losing(step.before, step.lines, unmanaged + others).items():
+    for directory, holders in storage_nfs_exports.losing(step.before, step.lines, unmanaged + others).items():
         for holder in holders:
-            step.module.warn(storage_nfs_clients.sentence(directory, holder))
+            step.module.warn(storage_nfs_exports.sentence(directory, holder))
 
 
 def addresses():

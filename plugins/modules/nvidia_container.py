@@ -29,7 +29,9 @@ RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
 """
 
+import json
 import os
+import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -40,7 +42,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
     services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import cdi as nvidia_cdi, facts as nvidia_facts
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
 
 REFRESH = "nvidia-cdi-refresh.service"
 UNITS = ("nvidia-cdi-refresh.path", REFRESH)
@@ -48,6 +50,29 @@ SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 DOCKER, DOCKER_SETTINGS = "docker.service", "/etc/docker/daemon.json"
 # noted on disk before the file changes: a reload that was cut off is not forgotten
 REREAD = DOCKER + ".reload"
+_UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-fA-F-]+)")
+
+
+def stale(specification, driver, listed):
+    """Why the specification must be generated again, '' where it must not; `listed` is what `nvidia-smi -L` prints."""
+    if not driver:
+        # without a driver there is nothing to specify
+        return ""
+    if not specification:
+        return "there is none"
+    if driver not in specification:
+        return "it is not of driver %s" % driver
+    unnamed = [uuid for uuid in _UUID.findall(listed) if uuid not in specification]
+    return "it does not name %s" % " ".join(unnamed) if unnamed else ""
+
+
+def docker_lacks_runtime(settings):
+    """Whether Docker's daemon.json (its text) has no runtime `nvidia`. ValueError where Docker could not read it."""
+    document = json.loads(settings) if settings.strip() else {}
+    if not isinstance(document, dict):
+        # as json.loads: the caller asks but whether it can be read
+        raise ValueError("it is no object")  # noqa: TRY004 (a fault of the file, not of a type)
+    return "nvidia" not in document.get("runtimes", {})
 
 
 def enable(module):
@@ -73,7 +98,7 @@ def enable(module):
 
 def why_stale():
     listed = nvidia_facts.output_of(["nvidia-smi", "-L"])
-    return nvidia_cdi.stale(node_files.text(SPECIFICATION), nvidia_facts.loaded()["version"], listed)
+    return stale(node_files.text(SPECIFICATION), nvidia_facts.loaded()["version"], listed)
 
 
 def write_cdi_specification(module):
@@ -96,7 +121,7 @@ def configure_docker_runtime(module):
     if docker.get("LoadState") != "loaded":
         return []
     try:
-        lacks = nvidia_cdi.docker_lacks_runtime(node_files.text(DOCKER_SETTINGS))
+        lacks = docker_lacks_runtime(node_files.text(DOCKER_SETTINGS))
     except ValueError as error:
         message = "%s can't be read: %s" % (DOCKER_SETTINGS, error)
         module.fail_json(msg=message, hint="Docker would not start with it, either")

@@ -1,18 +1,169 @@
-"""Set the quotas of exports: everything that the module storage_quota does on the file systems."""
+"""Quotas of exports: which limits a file system gets, whether it can have any, and how they are set there."""
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import pwd
+import re
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files, record as node_record
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import HintedError
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import (
-    quota_kernel,
-    quota_plan as quota_planning,
-    quota_projects,
-)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota_kernel
+
+MARKER = "deepopsctl"
+TYPES = ("ext4", "xfs")
+NO_LIMITS = [0, 0, 0, 0]
+# accounts of people, as adduser gives them numbers
+FIRST_UID, LAST_UID = 1000, 59999
+# what XFS gives whoever has no limits of his own stands at this number
+XFS_DEFAULT = 0
+
+_FSTAB_LINE = re.compile(r"(?P<before>\s*[^#\s]\S*\s+(?P<point>\S+)\s+\S+\s+)(?P<options>\S+)(?P<after>.*)")
+
+FileSystem = collections.namedtuple("FileSystem", "point device type")
+
+
+def file_system_of(path, table):
+    """The file system that a directory is on, by the kernel's table of mounts (the text of /proc/self/mountinfo)."""
+    real = os.path.realpath(path)
+    innermost = None
+    for line in table.splitlines():
+        left, _, right = line.partition(" - ")
+        point, rest = _unescaped(left.split(" ")[4]), right.split(" ")
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        # of two mounts on one point the later one is on top
+        if inside and (innermost is None or len(point) >= len(innermost.point)):
+            innermost = FileSystem(point, _unescaped(rest[1]), rest[0])
+    return innermost
+
+
+def _unescaped(text):
+    for code in ("\\040", "\\011", "\\012", "\\134"):
+        text = text.replace(code, chr(int(code[1:], 8)))
+    return text
+
+
+def check(where, quota_type, state):
+    """Raises HintedError where the file system can't have these quotas; True where they only have to be enforced."""
+    if where.type not in TYPES:
+        words = "%s is on %s (%s), which has no quotas that deepopsctl knows" % (where.point, where.device, where.type)
+        raise HintedError(words, "serve it from XFS or ext4, or leave `quota` out")
+    if state.counted and state.enforced:
+        return False
+    if state.counted and where.type == "ext4":
+        return True
+    raise HintedError(
+        "%s (%s on %s) counts no space by %s" % (where.point, where.type, where.device, quota_type),
+        _how_to_enable(where, quota_type),
+    )
+
+
+def _how_to_enable(where, quota_type):
+    option = option_of(quota_type)
+    if where.type == "xfs":
+        first = "XFS applies it when it is mounted again, a remount is not enough"
+        steps = (
+            "put %s into its mount options (/etc/fstab, or options: of its entry) and, with nobody on it, `umount %s`"
+            % (
+                option,
+                where.point,
+            )
+        )
+        return "%s: %s and mount it again; for / it is the kernel's rootflags=%s" % (first, steps, option)
+    features = "quota" if quota_type == quota_kernel.USER else "quota,project"
+    return (
+        "with nobody on it: `umount %s`, `tune2fs -O %s -Q %s %s`, put %s into its mount options, and mount it again; "
+        "a kernel without quota_v2 can't" % (where.point, features, option, where.device, option)
+    )
+
+
+def option_of(quota_type):
+    """The mount option by which limits hold from boot on."""
+    return "usrquota" if quota_type == quota_kernel.USER else "prjquota"
+
+
+def fstab_with(text, point, option):
+    """/etc/fstab with an option for a mount point; None where it does not stand there, the same where it has it."""
+    lines = text.split("\n")
+    for index, line in enumerate(lines):
+        words = _FSTAB_LINE.fullmatch(line)
+        if not words or _unescaped(words["point"]) != point:
+            continue
+        if option not in words["options"].split(","):
+            lines[index] = "%s%s,%s%s" % (words["before"], words["options"], option, words["after"])
+        return "\n".join(lines)
+    return None
+
+
+def wanted_limits(export, fstype, accounts, present, limited):
+    """{number: limits} that have to hold; `present` are numbers the file system knows, `limited` those set before.
+
+    `accounts` is {name: uid} of this machine. Raises HintedError for a user that it does not know.
+    """
+    if export["kind"] == quota_kernel.PROJECT:
+        limits = {project["id"]: project["limits"] for project in export["projects"]}
+        # a former project has no limits
+        limits.update({number: NO_LIMITS for number in limited if number not in limits})
+        return limits
+    named = _named(export["users"], accounts)
+    if fstype == "xfs":
+        # to have none of his own is to have the default
+        limits = dict.fromkeys(limited, NO_LIMITS)
+        limits[XFS_DEFAULT] = export["default"]
+    else:
+        people = [uid for uid in (*accounts.values(), *present) if FIRST_UID <= uid <= LAST_UID]
+        limits = dict.fromkeys(limited, NO_LIMITS)
+        limits.update(dict.fromkeys(people, export["default"]) if any(export["default"]) else {})
+    limits.update(named)
+    return limits
+
+
+def _named(users, accounts):
+    unknown = sorted(name for name in users if name not in accounts and not name.isdigit())
+    if unknown:
+        hint = "make the accounts first (or give their numbers), or take them out of cluster.yml"
+        raise HintedError("no account here: %s" % " ".join(unknown), hint)
+    return {accounts[name] if name in accounts else int(name): limits for name, limits in users.items()}
+
+
+def to_set(wanted, read):
+    """{number: limits} that differ from read(number)."""
+    return {number: limits for number, limits in sorted(wanted.items()) if list(read(number)) != list(limits)}
+
+
+def tables(projects):
+    """(lines for /etc/projects, lines for /etc/projid): what tools call the numbers by."""
+    ordered = sorted(projects, key=lambda project: project["name"])
+    directories = ["%d:%s" % (project["id"], project["path"]) for project in ordered]
+    return directories, ["%s:%d" % (project["name"], project["id"]) for project in ordered]
+
+
+def with_lines(current, lines):
+    """A table with our lines between markers, all others as they were; without lines the block goes."""
+    text = (current or b"").decode("utf-8", "surrogateescape").split("\n")
+    begin, end = "# BEGIN %s" % MARKER, "# END %s" % MARKER
+    if begin in text and end in text[text.index(begin) :]:
+        first = text.index(begin)
+        text[first : text.index(end, first) + 1] = []
+    if lines:
+        while text and not text[-1]:
+            text.pop()
+        text += [begin, *lines, end, ""]
+    return "\n".join(text).encode("utf-8", "surrogateescape")
+
+
+def table_conflicts(projid, projects):
+    """Names or numbers that the tables use for another project already."""
+    lines = with_lines(projid, []).decode("utf-8", "surrogateescape").splitlines()
+    others = [line.partition(":")[::2] for line in lines if ":" in line and not line.startswith("#")]
+    return sorted(
+        "%s:%s" % (name, number)
+        for name, number in ((name.strip(), number.strip()) for name, number in others)
+        for project in projects
+        if (name == project["name"]) != (number == str(project["id"]))
+    )
 
 
 class Host:
@@ -36,10 +187,10 @@ class Export:
     def __init__(self, wanted, host):
         self.wanted = wanted
         self.kind = wanted["kind"]
-        self.where = quota_planning.file_system_of(wanted["path"], host.table)
+        self.where = file_system_of(wanted["path"], host.table)
         self.kernel = host.kernel(self.where.device, self.where.point, self.kind)
         self.state = self.kernel.state()
-        self.is_lax = quota_planning.check(self.where, self.kind, self.state)
+        self.is_lax = check(self.where, self.kind, self.state)
 
     @property
     def key(self):
@@ -94,10 +245,8 @@ def enforce(export, host, noted):
             export.kernel.enforce()
     if export.where.type == "ext4":
         before = node_files.read(host.fstab)
-        option = quota_planning.option_of(export.kind)
-        after = quota_planning.fstab_with(
-            (before or b"").decode("utf-8", "surrogateescape"), export.where.point, option
-        )
+        option = option_of(export.kind)
+        after = fstab_with((before or b"").decode("utf-8", "surrogateescape"), export.where.point, option)
         if after is not None:
             mode = os.stat(host.fstab).st_mode & 0o7777
             node_files.ensure(noted, host.fstab, after.encode("utf-8", "surrogateescape"), mode)
@@ -118,11 +267,11 @@ def set_limits(exports, limited, noted):
     accounts = {account.pw_name: account.pw_uid for account in pwd.getpwall()}
     merged = dict(export.wanted, projects=[each for one in exports for each in one.wanted["projects"]])
     present = export.kernel.numbers() if export.kind == quota_kernel.USER and export.where.type != "xfs" else []
-    wanted = quota_planning.wanted_limits(merged, export.where.type, accounts, present, limited)
+    wanted = wanted_limits(merged, export.where.type, accounts, present, limited)
     names = {uid: name for name, uid in accounts.items()}
     names.update({project["id"]: project["name"] for project in merged["projects"]})
-    for number, limits in quota_planning.to_set(wanted, export.kernel.limits).items():
-        is_default = number == quota_planning.XFS_DEFAULT and export.kind == quota_kernel.USER
+    for number, limits in to_set(wanted, export.kernel.limits).items():
+        is_default = number == XFS_DEFAULT and export.kind == quota_kernel.USER
         who = "default" if is_default else names.get(number, str(number))
         noted.did("quota", export.where.point, "set", detail="%s %s: %s" % (export.kind, who, limits_text(limits)))
         if not noted.dry:
@@ -141,13 +290,13 @@ def name_projects(exports, host, noted):
     """Our lines of the two tables."""
     projects = [each for export in exports for each in export.wanted["projects"]]
     projid = node_files.read(host.projid)
-    conflicts = quota_projects.conflicts(projid, projects)
+    conflicts = table_conflicts(projid, projects)
     if conflicts:
         hint = "choose other names, or say id: for each of them in cluster.yml"
         raise HintedError("%s has %s of somebody else's" % (host.projid, " ".join(conflicts)), hint)
-    for path, lines in zip((host.projects, host.projid), quota_projects.tables(projects)):
+    for path, lines in zip((host.projects, host.projid), tables(projects)):
         before = node_files.read(path)
-        after = quota_projects.with_lines(before, lines)
+        after = with_lines(before, lines)
         if after != (before or b""):
             node_files.ensure(noted, path, after)
     return projects
@@ -160,11 +309,11 @@ def assign_projects(projects, noted):
         if not os.path.isdir(project["path"]):
             waiting.append(project["path"])
             continue
-        if quota_projects.has(project["path"], project["id"]):
+        if quota_kernel.has_project(project["path"], project["id"]):
             continue
         noted.did("quota", project["path"], "assign", detail="project %s" % project["name"])
         if not noted.dry:
-            quota_projects.assign(project["path"], project["id"])
+            quota_kernel.assign_project(project["path"], project["id"])
     return waiting
 
 
@@ -172,14 +321,14 @@ def remove_obsolete_limits(limited, known, host, noted):
     """Remove limits on file systems that are no longer declared."""
     for key in [key for key in limited if key not in known]:
         point, _, quota_type = key.rpartition(" ")
-        where = quota_planning.file_system_of(point, host.table)
+        where = file_system_of(point, host.table)
         kernel = host.kernel(where.device, point, quota_type) if where and where.point == point else None
         if kernel is not None and kernel.state().counted:
             for number in limited[key]:
                 if any(kernel.limits(number)):
                     noted.did("quota", point, "set", detail="%s %d: no limit" % (quota_type, number))
                     if not noted.dry:
-                        kernel.set_limits(number, quota_planning.NO_LIMITS)
+                        kernel.set_limits(number, NO_LIMITS)
         del limited[key]
 
 

@@ -1,16 +1,23 @@
 """Quotas of one file system, asked and set by quotactl(2): one interface for ext4 and XFS.
 
 Not by setquota, repquota and xfs_quota: a plan has to say what a file system can't do before their packages are there.
-Numbers are those of linux/quota.h and linux/dqblk_xfs.h, which are part of the kernel's stable interface.
+Directories become projects by ioctl(2): each file below carries the project's number, and new ones inherit it. Not by
+`chattr -R` or xfs_quota: users own what is in there, and those follow a link that replaces a file meanwhile.
+Numbers are those of linux/quota.h, linux/dqblk_xfs.h and linux/fs.h, which are part of the kernel's stable interface.
 """
 
 from __future__ import annotations
 
+import array
 import collections
 import ctypes
 import errno
+import fcntl
 import os
+import stat
 import struct
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import HintedError
 
 USER, PROJECT = "user", "project"
 _TYPES = {USER: 0, PROJECT: 2}
@@ -30,6 +37,14 @@ _FLAGS_AT, _GRACES_AT, _QSTAT_SIZE = 2, 60, 80
 _QSTAT_VERSION = 1
 _COUNTED = {0: 1, 2: 16}
 _ENFORCED = {0: 2, 2: 32}
+
+# FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR and struct fsxattr of linux/fs.h
+_GET_XATTR, _SET_XATTR = 0x801C581F, 0x401C5820
+_XATTR_SIZE, _FLAGS_FIELD, _PROJECT = 28, 0, 12
+_INHERIT = 0x200
+# far below what Python and the limit of open files allow
+DEEPEST = 200
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 State = collections.namedtuple("State", "counted enforced grace")
 OFF = State(False, False, (0, 0))
@@ -122,3 +137,76 @@ def parse_limits(raw):
 
 def _signed(number):
     return number - (1 << 32) if number >= 1 << 31 else number
+
+
+def of_handle(handle):
+    """(number, whether new files inherit it) of an open file or directory."""
+    values = array.array("B", bytes(_XATTR_SIZE))
+    fcntl.ioctl(handle, _GET_XATTR, values)
+    return _word(values, _PROJECT), bool(_word(values, _FLAGS_FIELD) & _INHERIT)
+
+
+def set_project(handle, number, inherit):
+    """Give it a number; True where it had another."""
+    values = array.array("B", bytes(_XATTR_SIZE))
+    fcntl.ioctl(handle, _GET_XATTR, values)
+    flags = _word(values, _FLAGS_FIELD)
+    after = (flags | _INHERIT) if inherit else flags
+    if (_word(values, _PROJECT), flags) == (number, after):
+        return False
+    values[_PROJECT : _PROJECT + 4] = array.array("B", number.to_bytes(4, "little"))
+    values[_FLAGS_FIELD : _FLAGS_FIELD + 4] = array.array("B", after.to_bytes(4, "little"))
+    fcntl.ioctl(handle, _SET_XATTR, values)
+    return True
+
+
+def _word(values, start):
+    return int.from_bytes(values[start : start + 4].tobytes(), "little")
+
+
+def has_project(path, number):
+    """Whether a directory is that project already; its own mark is put on last, so then all below is."""
+    handle = os.open(path, _OPEN | os.O_DIRECTORY)
+    try:
+        return of_handle(handle) == (number, True)
+    finally:
+        os.close(handle)
+
+
+def assign_project(path, number):
+    """Assign a directory and all below it to a project; how many changed. Follows no link, enters no mount."""
+    handle = os.open(path, _OPEN | os.O_DIRECTORY)
+    try:
+        changed = _below(handle, os.fstat(handle).st_dev, number, DEEPEST)
+        return changed + set_project(handle, number, inherit=True)
+    finally:
+        os.close(handle)
+
+
+def _below(handle, device, number, deeper):
+    changed = 0
+    with os.scandir(handle) as entries:
+        for entry in entries:
+            status = entry.stat(follow_symlinks=False)
+            # links and special files take no space that matters, and to open them does things
+            if status.st_dev == device and (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+                changed += _entry(entry.name, handle, device, number, deeper)
+    return changed
+
+
+def _entry(name, within, device, number, deeper):
+    try:
+        handle = os.open(name, _OPEN, dir_fd=within)
+    except OSError:
+        # gone, or a link by now
+        return 0
+    try:
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISDIR(mode):
+            return set_project(handle, number, inherit=False) if stat.S_ISREG(mode) else 0
+        if not deeper:
+            raise HintedError("a directory more than %d levels deep" % DEEPEST, "let its owner look at it")
+        below = _below(handle, device, number, deeper - 1)
+        return below + set_project(handle, number, inherit=True)
+    finally:
+        os.close(handle)

@@ -13,7 +13,6 @@ apt_source = nodeside.load("node.apt_repository")
 node_owned = nodeside.load("node.ownership")
 node_packages = nodeside.load("node.packages_apt")
 node_record = nodeside.load("node.record")
-nvidia_cdi = nodeside.load("nvidia.cdi")
 
 URI = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
 OURS = "deepopsctl-nvidia-cuda.sources"
@@ -196,30 +195,3 @@ esac
     ) -> None:
         with pytest.raises(node_packages.PackageError, match="E: broken"):
             self.removable(tmp_path, monkeypatch, "echo 'E: broken'; exit 100")
-
-
-class TestSpecification:
-    LISTED = "GPU 0: NVIDIA H100 (UUID: GPU-1a-2b)\n  MIG 1g.10gb Device 0: (UUID: MIG-3c-4d)\n"
-    WHOLE = "/usr/lib/libcuda.so.580.95.05 GPU-1a-2b MIG-3c-4d"
-
-    def test_it_names_the_driver_and_all_gpus(self) -> None:
-        assert nvidia_cdi.stale(self.WHOLE, "580.95.05", self.LISTED) == ""
-
-    def test_none_another_driver_or_an_unnamed_slice_make_it_stale(self) -> None:
-        assert nvidia_cdi.stale("", "580.95.05", self.LISTED) == "there is none"
-        assert nvidia_cdi.stale(self.WHOLE, "580.105.08", self.LISTED) == "it is not of driver 580.105.08"
-        without = self.WHOLE.replace("MIG-3c-4d", "")
-        assert nvidia_cdi.stale(without, "580.95.05", self.LISTED) == "it does not name MIG-3c-4d"
-
-    def test_without_a_driver_none_is_needed(self) -> None:
-        assert nvidia_cdi.stale("", "", "") == ""
-
-    def test_docker_lacks_the_runtime_until_its_settings_name_it(self) -> None:
-        assert nvidia_cdi.docker_lacks_runtime("")
-        assert nvidia_cdi.docker_lacks_runtime('{"runtimes": {"crun": {"path": "crun"}}}')
-        assert not nvidia_cdi.docker_lacks_runtime('{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}')
-
-    @pytest.mark.parametrize(("text", "words"), [("{", "Expecting property name"), ("[]", "it is no object")])
-    def test_settings_that_docker_could_not_read_are_an_error(self, text: str, words: str) -> None:
-        with pytest.raises(ValueError, match=words):
-            nvidia_cdi.docker_lacks_runtime(text)

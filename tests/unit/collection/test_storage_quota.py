@@ -15,10 +15,8 @@ import pytest
 from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT
 
-planning = nodeside.load("storage.quota_plan")
-projects = nodeside.load("storage.quota_projects")
 kernel = nodeside.load("storage.quota_kernel")
-setting = nodeside.load("storage.quota")
+quota = nodeside.load("storage.quota")
 HintedError = nodeside.load("node.errors").HintedError
 
 DEFAULT, MORE, NONE = [45, 50, 0, 500], [0, 2000, 0, 0], [0, 0, 0, 0]
@@ -45,11 +43,11 @@ def export(**more: Any) -> dict[str, Any]:
     ],
 )
 def test_finds_the_file_system_of_a_folder(path: str, point: str) -> None:
-    assert planning.file_system_of(path, TABLE).point == point
+    assert quota.file_system_of(path, TABLE).point == point
 
 
 def where(kind: str) -> Any:
-    return planning.FileSystem("/srv", "/dev/vdb", kind)
+    return quota.FileSystem("/srv", "/dev/vdb", kind)
 
 
 @pytest.mark.parametrize(
@@ -63,41 +61,41 @@ def where(kind: str) -> Any:
 )
 def test_refuses_file_systems_that_cannot_with_what_to_do(fstype: str, state: Any, words: str, hint: str) -> None:
     with pytest.raises(HintedError, match=words) as refused:
-        planning.check(where(fstype), "project", state)
+        quota.check(where(fstype), "project", state)
 
     assert hint in refused.value.hint
 
 
 def test_limits_that_hold_are_left_and_ext4_that_counts_is_told_to_let_them_hold() -> None:
-    assert planning.check(where("xfs"), "user", kernel.State(True, True, (0, 0))) is False
-    assert planning.check(where("ext4"), "user", kernel.State(True, False, (0, 0))) is True
+    assert quota.check(where("xfs"), "user", kernel.State(True, True, (0, 0))) is False
+    assert quota.check(where("ext4"), "user", kernel.State(True, False, (0, 0))) is True
 
 
 ACCOUNTS = {"root": 0, "daemon": 1, "alice": 1001, "bob": 1002, "nobody": 65534}
 
 
 def test_on_ext4_the_default_is_set_for_every_account_of_a_person() -> None:
-    found = planning.wanted_limits(export(users={"bob": MORE}), "ext4", ACCOUNTS, [0, 1, 1003, 65534], [])
+    found = quota.wanted_limits(export(users={"bob": MORE}), "ext4", ACCOUNTS, [0, 1, 1003, 65534], [])
 
     assert found == {1001: DEFAULT, 1002: MORE, 1003: DEFAULT}
 
 
 def test_on_xfs_the_default_is_the_file_systems_own() -> None:
-    found = planning.wanted_limits(export(users={"bob": MORE}), "xfs", ACCOUNTS, [1003], [1001])
+    found = quota.wanted_limits(export(users={"bob": MORE}), "xfs", ACCOUNTS, [1003], [1001])
 
     # whoever had limits by an earlier deploy has the default again
     assert found == {0: DEFAULT, 1002: MORE, 1001: NONE}
 
 
 def test_limits_that_are_taken_back_are_removed_and_others_left() -> None:
-    found = planning.wanted_limits(export(default=NONE), "ext4", ACCOUNTS, [1003], [1001])
+    found = quota.wanted_limits(export(default=NONE), "ext4", ACCOUNTS, [1003], [1001])
 
     assert found == {1001: NONE}
 
 
 def test_a_user_that_the_machine_does_not_know_is_refused_by_name() -> None:
     with pytest.raises(HintedError, match="no account here: carol dave") as refused:
-        planning.wanted_limits(export(users={"dave": MORE, "carol": MORE, "1005": MORE}), "ext4", ACCOUNTS, [], [])
+        quota.wanted_limits(export(users={"dave": MORE, "carol": MORE, "1005": MORE}), "ext4", ACCOUNTS, [], [])
 
     assert "give their numbers" in refused.value.hint
 
@@ -105,13 +103,13 @@ def test_a_user_that_the_machine_does_not_know_is_refused_by_name() -> None:
 def test_projects_have_limits_by_their_number() -> None:
     given = export(kind="project", projects=[{"name": "a", "id": 100007, "path": "/srv/a", "limits": MORE}])
 
-    assert planning.wanted_limits(given, "ext4", ACCOUNTS, [], [100001]) == {100007: MORE, 100001: NONE}
+    assert quota.wanted_limits(given, "ext4", ACCOUNTS, [], [100001]) == {100007: MORE, 100001: NONE}
 
 
 def test_only_what_differs_is_set() -> None:
     there = {1001: DEFAULT, 1002: NONE}
 
-    assert planning.to_set({1001: DEFAULT, 1002: MORE}, there.__getitem__) == {1002: MORE}
+    assert quota.to_set({1001: DEFAULT, 1002: MORE}, there.__getitem__) == {1002: MORE}
 
 
 FSTAB = """\
@@ -122,17 +120,17 @@ UUID=1 / ext4 errors=remount-ro 0 1
 
 
 def test_a_mount_option_is_added_to_its_line_of_fstab_and_nothing_else_changes() -> None:
-    after = planning.fstab_with(FSTAB, "/srv", "usrquota")
+    after = quota.fstab_with(FSTAB, "/srv", "usrquota")
 
     assert after == FSTAB.replace("defaults,noatime", "defaults,noatime,usrquota")
-    assert planning.fstab_with(after, "/srv", "usrquota") == after
-    assert planning.fstab_with(FSTAB, "/elsewhere", "usrquota") is None
+    assert quota.fstab_with(after, "/srv", "usrquota") == after
+    assert quota.fstab_with(FSTAB, "/elsewhere", "usrquota") is None
 
 
 def test_options_that_look_like_other_columns_are_told_apart() -> None:
     text = "ext4 /ext4 ext4 ext4 0 0\n"
 
-    assert planning.fstab_with(text, "/ext4", "prjquota") == "ext4 /ext4 ext4 ext4,prjquota 0 0\n"
+    assert quota.fstab_with(text, "/ext4", "prjquota") == "ext4 /ext4 ext4 ext4,prjquota 0 0\n"
 
 
 # --- tables of projects
@@ -146,15 +144,15 @@ MINE = [
 
 def test_lines_of_ours_stand_between_markers_and_go_without_a_trace() -> None:
     theirs = b"# by hand\nold:7\n"
-    folders, numbers = projects.tables(MINE)
+    folders, numbers = quota.tables(MINE)
 
-    after = projects.with_lines(theirs, numbers)
+    after = quota.with_lines(theirs, numbers)
 
     assert folders == ["100005:/srv/project/def-prof", "4242:/srv/project/rrg/prof-b"]
     assert after == b"# by hand\nold:7\n# BEGIN deepopsctl\ndef-prof:100005\nprof-b:4242\n# END deepopsctl\n"
-    assert projects.with_lines(after, numbers) == after
-    assert projects.with_lines(after, []) == theirs
-    assert projects.with_lines(None, []) == b""
+    assert quota.with_lines(after, numbers) == after
+    assert quota.with_lines(after, []) == theirs
+    assert quota.with_lines(None, []) == b""
 
 
 @pytest.mark.parametrize(
@@ -162,7 +160,7 @@ def test_lines_of_ours_stand_between_markers_and_go_without_a_trace() -> None:
     [(b"def-prof:7\n", ["def-prof:7"]), (b"x:4242\n", ["x:4242"]), (b"prof-b:4242\n", []), (b"#x:4242\n", [])],
 )
 def test_names_and_numbers_of_others_are_not_taken(line: bytes, found: list[str]) -> None:
-    assert projects.conflicts(line, MINE) == found
+    assert quota.table_conflicts(line, MINE) == found
 
 
 # --- the whole, with a kernel that remembers
@@ -213,11 +211,11 @@ class Server:
         self.folder.mkdir(parents=True)
         (root / "etc").mkdir()
         table = f"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 22 8:16 / {root}/srv rw - {fstype} /dev/sdb rw\n"
-        self.machine = setting.Host(str(root), self.kernel, table)
+        self.machine = quota.Host(str(root), self.kernel, table)
 
     def deploy(self, *exports: dict[str, Any], dry: bool = False) -> list[dict[str, str]]:
         noted = nodeside.load("node.changes").Noted(dry)
-        setting.converge([{"path": str(self.folder), **each} for each in exports], self.machine, noted)
+        quota.converge([{"path": str(self.folder), **each} for each in exports], self.machine, noted)
         changes: list[dict[str, str]] = noted.changes
         return changes
 
@@ -305,7 +303,7 @@ def test_projects_wait_for_their_folders(server: Server) -> None:
     project = {**MINE[0], "limits": MORE, "path": f"{server.folder}/b"}
     given = export(kind="project", path=str(server.folder), projects=[project])
 
-    files, waiting = setting.converge([given], server.machine, noted)
+    files, waiting = quota.converge([given], server.machine, noted)
 
     assert waiting == [f"{server.folder}/b"]
     assert server.kernel.known[str(server.root / "srv"), "project"] == {4242: MORE}
@@ -351,10 +349,10 @@ def test_a_real_ext4_without_quotas_is_refused(tmp_path: Path) -> None:
     subprocess.run(["mkfs.ext4", "-q", image], check=True)
     program = (
         "import sys; from tests.support import node_modules as nodeside\n"
-        "planning, kernel = nodeside.load('storage.quota_plan'), nodeside.load('storage.quota_kernel')\n"
-        "where = planning.file_system_of(sys.argv[1], open('/proc/self/mountinfo').read())\n"
+        "quota, kernel = nodeside.load('storage.quota'), nodeside.load('storage.quota_kernel')\n"
+        "where = quota.file_system_of(sys.argv[1], open('/proc/self/mountinfo').read())\n"
         "try:\n"
-        "    planning.check(where, 'user', kernel.Kernel(where.device, where.point, 'user').state())\n"
+        "    quota.check(where, 'user', kernel.Kernel(where.device, where.point, 'user').state())\n"
         "except nodeside.load('node.errors').HintedError as error:\n"
         "    print(error, '|', error.hint)\n"
     )
@@ -375,15 +373,16 @@ def test_folders_become_projects_on_a_real_xfs(tmp_path: Path) -> None:
     subprocess.run(["mkfs.xfs", "-q", image], check=True)
     program = (
         "import os, sys; from pathlib import Path; from tests.support import node_modules as nodeside\n"
-        "projects = nodeside.load('storage.quota_projects')\n"
+        "kernel = nodeside.load('storage.quota_kernel')\n"
         "root = Path(sys.argv[1]) / 'def-prof'; (root / 'a/b').mkdir(parents=True); (root / 'a/file').touch()\n"
         "os.mkfifo(root / 'pipe'); (root / 'link').symlink_to('/etc/passwd'); (root.parent / 'outside').mkdir()\n"
         "(root / 'out').symlink_to(root.parent / 'outside')\n"
         "def number(path):\n"
         "    handle = os.open(path, os.O_RDONLY)\n"
-        "    try: return projects.of_handle(handle)\n"
+        "    try: return kernel.of_handle(handle)\n"
         "    finally: os.close(handle)\n"
-        "print(projects.has(root, 77), projects.assign(root, 77), projects.has(root, 77), projects.assign(root, 77))\n"
+        "has, assign = kernel.has_project, kernel.assign_project\n"
+        "print(has(root, 77), assign(root, 77), has(root, 77), assign(root, 77))\n"
         "(root / 'a/b/new').touch()\n"
         "paths = [root / 'a/file', root / 'a/b', root.parent / 'outside']\n"
         "print(number(root / 'a/b/new')[0], *map(number, paths))\n"
@@ -440,11 +439,11 @@ def test_numbers_are_those_of_the_kernels_headers(tmp_path: Path) -> None:
         kernel._LIMITS,
         kernel._BGRACE,
         kernel._IGRACE,
-        projects._GET,
-        projects._SET,
-        projects._SIZE,
-        projects._PROJECT,
-        projects._INHERIT,
+        kernel._GET_XATTR,
+        kernel._SET_XATTR,
+        kernel._XATTR_SIZE,
+        kernel._PROJECT,
+        kernel._INHERIT,
     ]
 
 

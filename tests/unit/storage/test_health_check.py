@@ -18,7 +18,7 @@ from tests.support.paths import ROOT
 from tests.unit.storage.test_node_plan import ADDRESSES, mounts, plan
 from tests.unit.storage.test_spec import WHOLE
 
-nfs_holders = nodeside.load("storage.nfs_clients")
+nfs_holders = nodeside.load("storage.nfs_exports")
 nfs_lines = nodeside.load("storage.nfs_exports")
 node_mounts = nodeside.load("storage.mount_table")
 CHECK = ROOT / "roles" / "storage" / "files" / "deepops-nodecheck"
