@@ -9,8 +9,7 @@ from typing import Any
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.output import emit_json, info, show_warning
 from deepopsctl.cli.passwords import ask_passwords
-from deepopsctl.cli.views.progress import show_progress
-from deepopsctl.cli.views.run import first_line, report_lines
+from deepopsctl.cli.views.run import first_line, report_lines, show_progress
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.settings import misspelt_settings
 from deepopsctl.cluster.spelling import misspelt_values

@@ -17,8 +17,7 @@ from deepopsctl.cli.execute import run_request
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.output import emit_json, info, show_problem
 from deepopsctl.cli.passwords import Passwords, read_passwords, terminable
-from deepopsctl.cli.views.progress import show_progress
-from deepopsctl.cli.views.run import failure_lines, node_table, shown_path
+from deepopsctl.cli.views.run import failure_lines, node_table, show_progress, shown_path
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster, Node

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepopsctl import __version__
-from deepopsctl.cli.global_options import accept_after_subcommand
+from deepopsctl.cli.options import accept_after_subcommand
 
 if TYPE_CHECKING:
     from deepopsctl.errors import DeepOpsError

@@ -1,12 +1,21 @@
-"""Options that several commands share, each declared once."""
+"""Options that several commands share, each declared once; -C and -v work before a command and after it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+F = TypeVar("F", bound=Callable[..., object])
+Names = str | tuple[str, ...] | None
+
+# a year
+_MOST_SECONDS = 366 * 86400
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _components(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -17,12 +26,8 @@ def _components(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     return [name for name in components() if name.startswith(incomplete)]
 
 
-F = TypeVar("F", bound=Callable[..., object])
-Names = str | tuple[str, ...] | None
-
-# a year
-_MOST_SECONDS = 366 * 86400
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+components_argument = click.argument("components", nargs=-1, metavar="[COMPONENT]...", shell_complete=_components)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 
 
 def names_nodes(ctx: click.Context, param: click.Parameter, value: Names) -> Names:
@@ -37,8 +42,6 @@ def names_nodes(ctx: click.Context, param: click.Parameter, value: Names) -> Nam
     return value
 
 
-components_argument = click.argument("components", nargs=-1, metavar="[COMPONENT]...", shell_complete=_components)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 limit_option = click.option(
     "--limit", metavar="NODESET", callback=names_nodes, help="Only these nodes (gpu[01-04]) or groups."
 )
@@ -87,3 +90,48 @@ def connection_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def accept_after_subcommand(command: click.Command) -> click.Command:
+    """Let a command, and those below it, take -C and -v as well, unless it has such an option of its own."""
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            command.commands[name] = accept_after_subcommand(child)
+    own_options = {word for parameter in command.params for word in parameter.opts}
+    for option in _options():
+        if not own_options & set(option.opts):
+            command.params.append(option)
+    return command
+
+
+def _options() -> tuple[click.Option, ...]:
+    return (
+        click.Option(
+            ["-C", "--directory"],
+            type=click.Path(path_type=Path),
+            expose_value=False,
+            hidden=True,
+            allow_from_autoenv=False,
+            callback=_set_directory,
+        ),
+        click.Option(
+            ["-v", "--verbose"],
+            count=True,
+            expose_value=False,
+            hidden=True,
+            allow_from_autoenv=False,
+            callback=_add_verbosity,
+        ),
+    )
+
+
+def _set_directory(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> None:
+    del parameter
+    if value is not None:
+        ctx.obj = replace(ctx.obj, directory=value)
+
+
+def _add_verbosity(ctx: click.Context, parameter: click.Parameter, value: int) -> None:
+    del parameter
+    if value:
+        ctx.obj = replace(ctx.obj, verbosity=ctx.obj.verbosity + value)

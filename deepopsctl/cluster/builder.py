@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.gpus.gres import gres_counts
 from deepopsctl.gpus.nvlink import NvlinkDraft
-from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Partition, Role
-from deepopsctl.model.job_directories import JobDirectories
+from deepopsctl.model.cluster import Access, Cluster, Gpus, JobDirectories, Node, Partition, Role
 from deepopsctl.policy.builder import Place, PolicyDraft
 from deepopsctl.storage.builder import ClusterNodes, StorageDraft
 from deepopsctl.text.node_sets import expand, fold_in_order, pair, shorten

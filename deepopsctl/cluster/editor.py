@@ -1,4 +1,4 @@
-"""Edits of cluster.yml: add and remove nodes, change addresses.
+"""Edits of cluster.yml: add and remove nodes, change addresses; the file is restored if nodes could not change.
 
 Text in, text out. Every result is parsed and compared with the request: an edit does exactly that or is refused.
 Comments, order, quotes and style of the rest stay.
@@ -7,14 +7,17 @@ Comments, order, quotes and style of the rest stay.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import yaml
 
+from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import attributes
 from deepopsctl.errors import DeepOpsError, InputError
+from deepopsctl.files import write_atomic
 from deepopsctl.gpus.nvlink import KEY as NVLINK
 from deepopsctl.model.cluster import Cluster, Node, Partition, Role
 from deepopsctl.text.node_sets import expand, fold_in_order, pair
@@ -64,6 +67,42 @@ def set_address(text: str, name: str, address: str) -> str:
     nodes = edit.before.nodes
     _check(result, [replace(node, address=address) if node.name == name else node for node in nodes])
     return result
+
+
+@dataclass(slots=True)
+class SpecFile:
+    """The original text, and the edits written since."""
+
+    directory: ClusterDir
+    text: str
+    written: bool = False
+
+    @classmethod
+    def open(cls, directory: ClusterDir) -> SpecFile:
+        """Read it with its own line ends; it was validated before."""
+        return cls(directory, directory.spec.read_bytes().decode("utf-8"))
+
+    def write(self, text: str) -> Cluster:
+        """Write cluster.yml atomically and update the inventory; a text that does not parse is not written."""
+        cluster = parse_spec(text.removeprefix("\ufeff").replace("\r\n", "\n"), self.directory.spec.name)
+        if text != self.text or self.written:
+            self._store(text)
+            self.written = True
+        self.directory.refresh_inventory(cluster)
+        return cluster
+
+    def restore(self) -> bool:
+        """Restore the original text; returns whether anything had been written."""
+        if not self.written:
+            return False
+        self._store(self.text)
+        self.written = False
+        self.directory.refresh_inventory(self.directory.cluster())
+        return True
+
+    def _store(self, text: str) -> None:
+        path = self.directory.spec
+        write_atomic(path, text, stat.S_IMODE(path.stat().st_mode))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from deepopsctl.cluster.builder import Draft, NodeEntry, PartitionEntry
 from deepopsctl.content import components
 from deepopsctl.gpus import spec
-from deepopsctl.model.cluster import Access, Cluster, Gpus, Partition
-from deepopsctl.model.job_directories import JobDirectories
+from deepopsctl.model.cluster import Access, Cluster, Gpus, JobDirectories, Partition
 from deepopsctl.model.storage import NETWORKED
 from deepopsctl.policy.spec import PolicyReader
 from deepopsctl.slurm import job_hooks

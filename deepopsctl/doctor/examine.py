@@ -8,10 +8,10 @@ from datetime import datetime
 
 from deepopsctl.checks.catalogue.doctor import DOCTOR, SUITE
 from deepopsctl.checks.check import Check, Status
-from deepopsctl.doctor import cross_node, hardware, single_node
+from deepopsctl.doctor import cross_node, single_node
 from deepopsctl.doctor.check_builders import Declared, failed, passed
 from deepopsctl.doctor.facts import NodeFacts, parse_facts
-from deepopsctl.doctor.reachability import check_failure
+from deepopsctl.doctor.single_node import check_failure
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.report.model import Facts, document
@@ -34,13 +34,13 @@ NODE_CHECKS: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
     single_node.security,
     single_node.database,
     single_node.disk,
-    hardware.memory,
-    hardware.cpus,
-    hardware.cgroup,
-    hardware.gpus,
-    hardware.gpu_model,
-    hardware.gpu_modules,
-    hardware.secure_boot,
+    single_node.memory,
+    single_node.cpus,
+    single_node.cgroup,
+    single_node.gpus,
+    single_node.gpu_model,
+    single_node.gpu_modules,
+    single_node.secure_boot,
 )
 CROSS_NODE_CHECKS: tuple[Callable[[cross_node.Nodes, Declared], Iterable[Check]], ...] = (
     cross_node.machine_ids,

@@ -9,13 +9,27 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from deepopsctl.cluster.builder import Draft, NodeEntry, PartitionEntry
-from deepopsctl.imports.deepops_nfs import CLIENTS, InventoryHosts, carry_nfs
-from deepopsctl.imports.deepops_vars import READ_ELSEWHERE, carry_variable, is_template, refused_password
-from deepopsctl.imports.group_vars import Opaque, read_variables
-from deepopsctl.imports.host_patterns import match_hosts
-from deepopsctl.imports.ini_inventory import Inventory, Setting, as_text, layered, parse_ini
+from deepopsctl.imports.ansible_inventory import (
+    Inventory,
+    Opaque,
+    Setting,
+    as_text,
+    layered,
+    match_hosts,
+    parse_ini,
+    parse_yaml_inventory,
+    read_variables,
+)
+from deepopsctl.imports.deepops_vars import (
+    CLIENTS,
+    READ_ELSEWHERE,
+    InventoryHosts,
+    carry_nfs,
+    carry_variable,
+    is_template,
+    refused_password,
+)
 from deepopsctl.imports.slurm_nodes import short_name
-from deepopsctl.imports.yaml_inventory import parse_yaml_inventory
 from deepopsctl.model.cluster import Access, Partition, Role
 from deepopsctl.text import values
 from deepopsctl.text.node_sets import fold_in_order, shorten

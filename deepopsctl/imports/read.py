@@ -1,4 +1,4 @@
-"""Reads node lists of every accepted format."""
+"""Reads node lists of every accepted format, and files with their addresses (`init --addresses`)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,46 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO
 
+import yaml
+
 from deepopsctl.cluster.builder import Draft
-from deepopsctl.imports.csv_table import draft_table
+from deepopsctl.cluster.spec import draft_document
 from deepopsctl.imports.deepops import draft_deepops, draft_yaml_inventory
 from deepopsctl.imports.detect import Form, detect
-from deepopsctl.imports.plain_lists import draft_hostlist, draft_hosts_file
+from deepopsctl.imports.plain_lists import addresses_by_name, draft_hostlist, draft_hosts_file, draft_table
 from deepopsctl.imports.slurm_conf import draft_slurm_conf
-from deepopsctl.imports.yaml_list import draft_yaml
 from deepopsctl.model.cluster import Role
 from deepopsctl.text.problems import Problems
-from deepopsctl.text.source import MAX_BYTES, decode, read_source
+from deepopsctl.text.source import MAX_BYTES, check_markers, decode, read_source
+from deepopsctl.text.yaml_reader import Document, parse_yaml
 
 Reader = Callable[[str, str, Problems], Draft]
 SiteReader = Callable[[str, str, Path | None, Problems], Draft]
 _EXCEL = re.compile(r"sep=.\n", re.IGNORECASE)
+
+KEY = "settings"
+_VARIABLE = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def draft_yaml(text: str, where: str, problems: Problems) -> Draft:
+    """The nodes, and the settings in `carryover.direct_settings`."""
+    check_markers(text, where, problems)
+    document = parse_yaml(text, where, problems)
+    if document is None or not isinstance(document.value, dict) or KEY not in document.value:
+        return draft_document(document, where, problems)
+    rest = {key: value for key, value in document.value.items() if key != KEY}
+    draft = draft_document(Document(rest, document.lines), where, problems)
+    # parse_yaml returns strings only, and these values are for Ansible
+    settings = yaml.safe_load(text)[KEY]
+    wrong = [] if isinstance(settings, dict) else [str(settings)]
+    wrong = wrong or [str(name) for name in settings if not _VARIABLE.fullmatch(str(name))]
+    if wrong:
+        hint = "write `name: value`, as in settings.yml"
+        problems.add(f"{where}:{document.line((KEY,))}", f"settings: {wrong[0]} is no variable of Ansible's", hint)
+    else:
+        draft.carryover.direct_settings.update(settings)
+    return draft
+
 
 READERS: dict[Form, Reader] = {
     Form.YAML: draft_yaml,
@@ -81,6 +107,26 @@ def draft_text(
     return READERS[form](text, name, problems)
 
 
+def add_addresses(draft: Draft, path: Path | None) -> None:
+    """Set missing addresses from a hosts file or another node list."""
+    if path is None:
+        return
+    known = _addresses(path, draft.problems)
+    for node in draft.nodes.values():
+        node.address = node.address or known.get(node.name.lower(), "")
+    missing = [node.name for node in draft.nodes.values() if not node.address]
+    if missing and known and len(missing) == len(draft.nodes):
+        draft.problems.add(str(path), "has no address of any node of this cluster", "compare the names in both files")
+
+
 def _file_in(path: Path) -> Path:
     """The node list file in a directory, or the path itself."""
     return next((path / name for name in _IN_DIRECTORY if (path / name).is_file()), path)
+
+
+def _addresses(path: Path, problems: Problems) -> dict[str, str]:
+    text = None if path.is_dir() else read_source(path, str(path), Problems())
+    if text is not None and detect(text) is Form.HOSTS_FILE:
+        return addresses_by_name(text)
+    listed = read_nodes(path, None, problems)
+    return {name: node.address for name, node in listed.nodes.items() if node.address}

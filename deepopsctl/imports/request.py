@@ -14,8 +14,7 @@ from deepopsctl.content import components
 from deepopsctl.gpus.gres import describe_gpus
 from deepopsctl.gpus.notation import parse_gpus
 from deepopsctl.gpus.spec import join_groups
-from deepopsctl.imports.addresses import add_addresses
-from deepopsctl.imports.read import read_nodes
+from deepopsctl.imports.read import add_addresses, read_nodes
 from deepopsctl.model.cluster import Cluster, Gpus, Role
 from deepopsctl.text import values
 from deepopsctl.text.node_sets import expand, fold_in_order, shorten

@@ -10,9 +10,16 @@ from pathlib import Path
 from deepopsctl.cluster.builder import Draft, NodeEntry
 from deepopsctl.gpus.gres import gres_counts
 from deepopsctl.imports.detect import is_ip_address
-from deepopsctl.imports.slurm_changes import note_new_values
 from deepopsctl.imports.slurm_gres import settle_gpus
-from deepopsctl.imports.slurm_keys import BASIC_TRES, HOST_KEYS, NO_TRES, carry_key, known_tres, settle_keys
+from deepopsctl.imports.slurm_keys import (
+    BASIC_TRES,
+    HOST_KEYS,
+    NO_TRES,
+    carry_key,
+    known_tres,
+    note_new_values,
+    settle_keys,
+)
 from deepopsctl.imports.slurm_lines import Line, Pair, read_lines
 from deepopsctl.imports.slurm_nodes import Nodes, Partitions, batches, carried_option, short_name
 from deepopsctl.model.cluster import Role

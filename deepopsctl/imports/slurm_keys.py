@@ -1,4 +1,4 @@
-"""Imports the keys of a slurm.conf, except those of nodes and partitions."""
+"""The keys of a slurm.conf, except those of nodes and partitions, and the values that deepopsctl sets differently."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 
+from deepopsctl.cluster.builder import DraftNode
 from deepopsctl.cluster.import_report import Carryover
+from deepopsctl.gpus.gres import gres_value
 from deepopsctl.imports.slurm_lines import Pair
+from deepopsctl.model.cluster import Role
 from deepopsctl.slurm.conf import OWNED_KEYS, directory_refusal
 from deepopsctl.slurm.effects import EFFECTS
 from deepopsctl.slurm.releases import (
@@ -112,6 +115,58 @@ _GONE = MappingProxyType({key.lower(): hint for key, hint in GONE.items()})
 _SINCE = MappingProxyType({key.lower(): release for key, release in SINCE.items()})
 
 
+_WITHOUT_PREFIX = frozenset({"JobSubmitPlugins", "CliFilterPlugins", "MpiDefault"})
+_NOT_PACKAGED = (
+    "not all packages of Slurm 22.05 to 26.05 have that plugin", "set it in slurm_config if your Slurm has it",
+)  # fmt: skip
+_NO_PLUGIN = MappingProxyType({
+    "job_submit/lua": _needs("/etc/slurm/job_submit.lua on the controller: without it slurmctld exits"),
+    "cli_filter/lua": _needs("/etc/slurm/cli_filter.lua wherever jobs are submitted: without it the commands exit"),
+    "node_features/helpers": _needs("helpers.conf"),
+    "acct_gather_energy/ipmi": _needs("the package slurm-wlm-ipmi-plugins"),
+})  # fmt: skip
+
+
+_CORES = ("cr_core", "cr_core_memory")
+# TRES of every cluster.
+BASIC_TRES = frozenset({"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"})
+
+
+NO_TRES = "no node, license or plugin of this cluster counts it: slurmctld does not start"
+
+_CONFINED = "where nodes have control groups (slurm_confinement), jobs get no more than they asked for"
+# deepopsctl's value and its effect, by key. Not for keys with Slurm's default.
+DEEPOPSCTL_VALUES = MappingProxyType({
+    "AccountingStorageType": ("accounting_storage/slurmdbd", "every job is accounted"),
+    "AccountingStorageEnforce": ("associations,limits,qos,safe", "users without an account can't submit"),
+    "ProctrackType": ("proctrack/cgroup", _CONFINED),
+    "TaskPlugin": ("task/cgroup,task/affinity", _CONFINED),
+    "JobAcctGatherType": ("jobacct_gather/cgroup", _CONFINED),
+    "PrologFlags": ("Alloc,Contain,X11", "prologs run when a job is allocated, and logins land in the job"),
+    "SelectType": ("select/cons_tres", "jobs share nodes"),
+    "SelectTypeParameters": ("CR_Core_Memory", "cores and memory are counted: a job that asks for none gets a share"),
+    "PriorityType": ("priority/multifactor", "the queue is ordered by fair share and age"),
+    "ReturnToService": ("1", "a node that was only unreachable returns to service by itself"),
+    "UnkillableStepTimeout": ("180", ""),
+    "SlurmdTimeout": ("300", ""),
+    "SlurmctldTimeout": ("120", ""),
+    "LaunchParameters": ("use_interactive_step", "salloc opens a shell on the first node of the job"),
+    "SlurmctldParameters": ("enable_configless", "nodes fetch their configuration from slurmctld"),
+    "RebootProgram": ("/sbin/reboot", "`scontrol reboot` works"),
+    "ResumeTimeout": ("900", "a node may take a quarter of an hour to reboot"),
+    "MailProg": ("/etc/slurm/deepops/mail", "mail is sent by the installed mailer, if any"),
+    "EnforcePartLimits": ("ALL", "a job that no partition would ever start is refused at once"),
+})  # fmt: skip
+_HINT = "to change it, set it in slurm_config (settings.yml); null leaves it to Slurm"
+_OTHER_HINTS = MappingProxyType({
+    "ProctrackType": "set slurm_confinement in settings.yml",
+    "AccountingStorageType": "",
+    "SlurmctldParameters": "",
+})  # fmt: skip
+# Slurm's defaults that equal deepopsctl's values.
+_DEFAULTS = MappingProxyType({"slurmdtimeout": "300", "slurmctldtimeout": "120", "selecttype": "select/cons_tres"})
+
+
 def carry_key(pair: Pair, where: str, carryover: Carryover) -> None:
     """Carry one global key over to `slurm_config`, or add a note."""
     name, value = pair.name, pair.value
@@ -127,6 +182,41 @@ def carry_key(pair: Pair, where: str, carryover: Carryover) -> None:
         carryover.set_slurm(key, text)
         if name in _FILES:
             carryover.check(pair.key, where, f"{shorten(text)} must be on the nodes: files are not copied")
+
+
+def settle_keys(carryover: Carryover, places: Mapping[str, str], gres: Collection[str]) -> None:
+    """Mend what does not go together, by keys with their places; `gres` has the TRES that the cluster's GPUs are."""
+    _Settling(carryover, places, gres).settle()
+
+
+def known_tres(value: str, known: Collection[str]) -> tuple[list[str], list[str]]:
+    """The words of a list of TRES (or `TRES=weight`) that the cluster has, and the others."""
+    counted: list[str] = []
+    lost: list[str] = []
+    for word in value.split(","):
+        (counted if word.partition("=")[0].lower() in known else lost).append(word)
+    return counted, lost
+
+
+def note_new_values(
+    pairs: Mapping[str, Pair], nodes: Mapping[str, DraftNode], partitions_without_memory: int, carryover: Carryover
+) -> None:
+    """Add a note on each key whose value changes; `pairs` are by name in lower case."""
+    for key, (value, consequence) in DEEPOPSCTL_VALUES.items():
+        name = key.lower()
+        was = pairs[name].value if name in pairs else _DEFAULTS.get(name, "")
+        same = {word.lower() for word in was.split(",")} == {word.lower() for word in value.split(",")}
+        if same or (carryover.has_slurm(key) and key != "SlurmctldParameters"):
+            continue
+        change = f"{value}{', not ' + was if was else ''}{': ' + consequence if consequence else ''}"
+        carryover.change(key, change, _OTHER_HINTS.get(key, _HINT))
+    compute = [node for node in nodes.values() if Role.COMPUTE in node.roles]
+    gres_values = {gres_value(node.gpus) if node.gpus else "" for node in compute}
+    if len(gres_values) > 1 and not all(any(key.lower() == "weight" for key in node.slurm) for node in compute):
+        carryover.change("Weight", "jobs go first to nodes without GPUs, then to those with few", "slurm: {Weight: 1}")
+    if partitions_without_memory:
+        carryover.change("DefMemPerCPU", "the smallest memory per CPU of its nodes, in each partition without one",
+                         "DefMemPerCPU in a partition's options")  # fmt: skip
 
 
 def _refusal(name: str, value: str) -> tuple[str, str] | None:
@@ -190,18 +280,6 @@ def _plugins(key: str, value: str, where: str, carryover: Carryover) -> str:
     return ",".join(dict.fromkeys(plugins))
 
 
-_WITHOUT_PREFIX = frozenset({"JobSubmitPlugins", "CliFilterPlugins", "MpiDefault"})
-_NOT_PACKAGED = (
-    "not all packages of Slurm 22.05 to 26.05 have that plugin", "set it in slurm_config if your Slurm has it",
-)  # fmt: skip
-_NO_PLUGIN = MappingProxyType({
-    "job_submit/lua": _needs("/etc/slurm/job_submit.lua on the controller: without it slurmctld exits"),
-    "cli_filter/lua": _needs("/etc/slurm/cli_filter.lua wherever jobs are submitted: without it the commands exit"),
-    "node_features/helpers": _needs("helpers.conf"),
-    "acct_gather_energy/ipmi": _needs("the package slurm-wlm-ipmi-plugins"),
-})  # fmt: skip
-
-
 def _words(key: str, value: str, where: str, carryover: Carryover) -> str:
     known, accepted = WORDS[key], []
     for word in value.split(","):
@@ -214,16 +292,6 @@ def _words(key: str, value: str, where: str, carryover: Carryover) -> str:
     if key == "PrologFlags" and {word.lower() for word in accepted} <= {"alloc", "contain"}:
         return ""
     return ",".join(accepted)
-
-
-def settle_keys(carryover: Carryover, places: Mapping[str, str], gres: Collection[str]) -> None:
-    """Mend what does not go together, by keys with their places; `gres` has the TRES that the cluster's GPUs are."""
-    _Settling(carryover, places, gres).settle()
-
-
-_CORES = ("cr_core", "cr_core_memory")
-# TRES of every cluster.
-BASIC_TRES = frozenset({"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,15 +419,3 @@ class _Settling:
             self.carryover.set_slurm(key, ",".join(words))
         else:
             self.carryover.unset_slurm(key)
-
-
-NO_TRES = "no node, license or plugin of this cluster counts it: slurmctld does not start"
-
-
-def known_tres(value: str, known: Collection[str]) -> tuple[list[str], list[str]]:
-    """The words of a list of TRES (or `TRES=weight`) that the cluster has, and the others."""
-    counted: list[str] = []
-    lost: list[str] = []
-    for word in value.split(","):
-        (counted if word.partition("=")[0].lower() in known else lost).append(word)
-    return counted, lost

@@ -8,8 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import cast
 
 from deepopsctl.lab.layout import LabNode
-from deepopsctl.lab.podman import PodmanError, podman, podman_json, podman_succeeds
-from deepopsctl.lab.podman_host import Engine
+from deepopsctl.lab.podman import Engine, PodmanError, podman, podman_json, podman_succeeds
 from deepopsctl.lab.state import LabDir
 
 LABEL = "deepopsctl.lab"

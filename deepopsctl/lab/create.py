@@ -1,4 +1,4 @@
-"""`lab up`: create a lab, or add nodes to one; changes are undone when it fails."""
+"""`lab up`: create a lab, or add nodes to one, several nodes at once; changes are undone when it fails."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
+from typing import TypeVar
 
 from deepopsctl.errors import DeepOpsError, InputError
 from deepopsctl.lab import layout
@@ -24,13 +27,17 @@ from deepopsctl.lab.containers import (
 )
 from deepopsctl.lab.image import Notify, Recipe, build_image, ensure_image, own_mirror
 from deepopsctl.lab.layout import LabNode, LabRequest
-from deepopsctl.lab.parallel import NodePool
-from deepopsctl.lab.podman import podman
-from deepopsctl.lab.podman_host import Engine, check_room, detect, inotify_instances
+from deepopsctl.lab.podman import Engine, check_room, detect, inotify_instances, podman
 from deepopsctl.lab.rootfs import USER
 from deepopsctl.lab.state import LabDir, LabRecord, LabStore, write_private
 
 NVIDIA_MAJOR = 195
+
+# podman takes a lock for most of a start, and the nodes' own boot wants the CPUs too.
+AT_ONCE = 4
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,27 @@ def up(
         password_file=lab_dir.password,
         elapsed_s=time.monotonic() - started,
     )
+
+
+class NodePool:
+    """Runs the same work on many nodes; `stopped` signals waiting work to stop."""
+
+    def __init__(self) -> None:
+        self.stopped = Event()
+        self._pool = ThreadPoolExecutor(max_workers=AT_ONCE)
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Apply `work` to all items and return the results in order; the first failure is raised."""
+        return list(self._pool.map(work, items))
+
+    def halt(self) -> None:
+        """Start no more work; running work continues. Returns at once."""
+        self.stopped.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def join(self) -> None:
+        """Wait for running work."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _target(request: LabRequest, before: LabRecord | None) -> LabRecord:

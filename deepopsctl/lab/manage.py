@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deepopsctl.lab import layout
 from deepopsctl.lab.containers import Container, list_containers, remove_containers, remove_network
-from deepopsctl.lab.podman_host import detect
+from deepopsctl.lab.podman import detect
 from deepopsctl.lab.state import LabRecord, LabStore
 from deepopsctl.model.cluster import Gpus
 

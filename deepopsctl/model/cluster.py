@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from deepopsctl.model.job_directories import JobDirectories
 from deepopsctl.model.policy import Policy
 from deepopsctl.model.storage import Mount
 
@@ -38,6 +37,8 @@ class MigSlices:
 
 # How one GPU is cut; () where it is not.
 MigLayout = tuple[MigSlices, ...]
+
+TMP, VAR_TMP, SHM = "/tmp", "/var/tmp", "/dev/shm"  # noqa: S108 - names for Slurm
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,42 @@ class Access:
     port: int = 0
     key: str = ""
     jump_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDirectories:
+    """Private directories for each job. `base` is their location on the nodes' local disks."""
+
+    base: str = "/var/spool"
+    method: str = "namespace"
+    var_tmp: bool = False
+    shm: bool = True
+
+    @property
+    def directory(self) -> str:
+        """One subdirectory per job, and nothing else: Slurm removes numbered entries that belong to no job."""
+        return f"{self.base}/slurm-jobs"
+
+    @property
+    def private(self) -> tuple[str, ...]:
+        """The directories that each job has privately; the first is its $SLURM_TMPDIR."""
+        if self.method != "namespace":
+            return ()
+        return (TMP, *([VAR_TMP] if self.var_tmp else []), *([SHM] if self.shm else []))
+
+    def written(self) -> dict[str, object]:
+        """The non-default values, as in cluster.yml."""
+        default = asdict(JobDirectories())
+        return {key: value for key, value in asdict(self).items() if value != default[key]}
+
+    def variable(self) -> dict[str, object]:
+        """The inventory variable; `folder` is for the roles."""
+        return {**asdict(self), "folder": self.directory, "private": list(self.private)}
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The keys of slurm.conf whose programs deepopsctl installs; those call the site's programs."""
+        return ("Epilog", "TaskProlog") if self.method == "namespace" else ("Prolog", "Epilog", "TaskProlog")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.cluster.editor import add_nodes
+from deepopsctl.cluster.editor import SpecFile, add_nodes
 from deepopsctl.errors import ExitCode
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.nodes.admit import admit
-from deepopsctl.nodes.cluster_file import SpecFile
 from deepopsctl.nodes.new_nodes import AddRequest, describe, parse_hosts, resolve_new_nodes, split_known
 from deepopsctl.nodes.workflow import (
     Flow,

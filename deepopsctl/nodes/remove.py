@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.cluster.editor import remove_nodes
+from deepopsctl.cluster.editor import SpecFile, remove_nodes
 from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import InputError
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.cluster_file import SpecFile
 from deepopsctl.nodes.host_keys import close_connections, forget
 from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, require_success, untouched_nodes

@@ -6,12 +6,11 @@ import dataclasses
 from dataclasses import dataclass
 
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.cluster.editor import set_address
+from deepopsctl.cluster.editor import SpecFile, set_address
 from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.admit import admit
-from deepopsctl.nodes.cluster_file import SpecFile
 from deepopsctl.nodes.host_keys import close_connections, compare, forget
 from deepopsctl.nodes.remove import chosen
 from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain

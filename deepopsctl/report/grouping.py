@@ -1,20 +1,27 @@
-"""Equal check results of many nodes as one row with a node set: 500 equal nodes are one line."""
+"""Equal results of many nodes as one row with a node set, and nodes against checks: 500 equal nodes are one line."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from deepopsctl.checks.catalogue.entry import Entry
-from deepopsctl.checks.catalogue.smoke import entry, position
-from deepopsctl.checks.check import Check, Status
+from deepopsctl.checks.catalogue.smoke import PER_NODE, entry, position
+from deepopsctl.checks.check import Check, Status, worst
+from deepopsctl.report.model import Facts
 from deepopsctl.text.node_sets import fold
 
 GPU_TARGET = re.compile(r"/\d+$")
 # up to so many GPUs are named each, with its serial number
 FEW_CARDS = 8
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+
+# the checks of one node by name; a check of GPUs is made once for each of them
+_Checks = Mapping[str, Sequence[Check]]
+# up to so many nodes each has a row of its own
+FEW = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,78 @@ def fold_names(names: Iterable[str]) -> str:
         return ", ".join(listed)
 
 
+def fold_checks(checks: Iterable[Check]) -> tuple[Row, ...]:
+    """Rows by suite, in the order of its catalogue; within a check the worst first."""
+    groups: dict[tuple[str, ...], list[Check]] = {}
+    for check in checks:
+        groups.setdefault(_key(check), []).append(check)
+    rows = [_row(members) for members in groups.values()]
+    suites = list(dict.fromkeys(row.suite for row in rows))
+    return tuple(sorted(rows, key=lambda row: (suites.index(row.suite), *_place(row))))
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one check found on one node, or on all nodes of a row; None in a row where it was not made."""
+
+    status: Status
+    tip: str
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """One node, or several that are equal in every column."""
+
+    label: str
+    count: int
+    status: Status
+    cells: tuple[Cell | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTile:
+    """One node on the map."""
+
+    name: str
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The whole matrix; `groups` are headings with the number of columns they span; `tiles` only for many nodes."""
+
+    groups: tuple[tuple[str, int], ...]
+    suite: str
+    columns: tuple[Entry, ...]
+    rows: tuple[MatrixRow, ...]
+    tiles: tuple[NodeTile, ...]
+
+
+def build_matrices(facts: Facts) -> tuple[Matrix, ...]:
+    """One for each suite that looked at nodes."""
+    return tuple(matrix for suite in facts.suites if (matrix := build_matrix(facts, suite)).rows)
+
+
+def build_matrix(facts: Facts, suite: str) -> Matrix:
+    """The matrix of a suite's nodes, in the order of cluster.yml, failures first if nodes share rows."""
+    by_node: dict[str, dict[str, list[Check]]] = {name: {} for name in facts.nodes}
+    for check in facts.checks:
+        if check.suite == suite and check.name in PER_NODE and check.place in by_node:
+            by_node[check.place].setdefault(check.name, []).append(check)
+    tested: dict[str, _Checks] = {name: checks for name, checks in by_node.items() if checks}
+    names = sorted({name for checks in tested.values() for name in checks}, key=lambda name: position(name, suite))
+    columns = tuple(entry(name, suite) for name in names)
+    rows = [_matrix_row([name], checks, names) for name, checks in tested.items()]
+    many = len(rows) > FEW
+    return Matrix(
+        suite=suite,
+        groups=tuple((group, len(list(members))) for group, members in groupby(column.group for column in columns)),
+        columns=columns,
+        rows=_shared(tested, names) if many else tuple(rows),
+        tiles=tuple(NodeTile(row.label, row.status) for row in rows) if many else (),
+    )
+
+
 def _fold_gpus(targets: Iterable[str]) -> str:
     """GPUs as `gpu[01-15]/[0-7],gpu16/[0-2,4-7]`: nodes that have the same ones together."""
     indices: dict[str, list[int]] = {}
@@ -93,16 +172,6 @@ def _indices(listed: tuple[int, ...]) -> str:
             ranges.append([index])
     text = ",".join("-".join(map(str, ends)) for ends in ranges)
     return f"/{text}" if len(listed) == 1 else f"/[{text}]" if listed else ""
-
-
-def fold_checks(checks: Iterable[Check]) -> tuple[Row, ...]:
-    """Rows by suite, in the order of its catalogue; within a check the worst first."""
-    groups: dict[tuple[str, ...], list[Check]] = {}
-    for check in checks:
-        groups.setdefault(_key(check), []).append(check)
-    rows = [_row(members) for members in groups.values()]
-    suites = list(dict.fromkeys(row.suite for row in rows))
-    return tuple(sorted(rows, key=lambda row: (suites.index(row.suite), *_place(row))))
 
 
 def _place(row: Row) -> tuple[int, str, int]:
@@ -188,3 +257,40 @@ def _common(texts: list[tuple[str, str]]) -> str:
 
 def _with_unit(text: str, unit: str) -> str:
     return f"{text} {unit}" if text and unit else text
+
+
+def _matrix_row(nodes: Sequence[str], checks: _Checks, names: Sequence[str]) -> MatrixRow:
+    alone = len(nodes) == 1
+    return MatrixRow(
+        label=fold_names(nodes),
+        count=len(nodes),
+        status=worst(check for listed in checks.values() for check in listed),
+        cells=tuple(_cell(checks[name], alone=alone) if name in checks else None for name in names),
+    )
+
+
+def _cell(checks: Sequence[Check], *, alone: bool) -> Cell:
+    """A node's outcome; of its GPUs the worst."""
+    first, status = checks[0], worst(checks)
+    title = f"{entry(first.name, first.suite).title}: {status}"
+    if not alone:
+        return Cell(status, title)
+    if len(checks) == 1:
+        return Cell(status, "\n".join(filter(None, [title, _measured(first), first.message])))
+    bad = [check for check in checks if check.status in (Status.WARN, Status.FAIL)]
+    return Cell(status, "\n".join([title, *(f"{check.target}: {check.message or _measured(check)}" for check in bad)]))
+
+
+def _measured(check: Check) -> str:
+    unit = f" {check.unit}" if check.unit else ""
+    return f"{check.measured}{unit}, expected {check.expected}{unit}" if check.measured else ""
+
+
+def _shared(tested: dict[str, _Checks], names: Sequence[str]) -> tuple[MatrixRow, ...]:
+    """One row for all nodes with the same outcomes."""
+    nodes_by_outcome: dict[tuple[Status | None, ...], list[str]] = {}
+    for node, checks in tested.items():
+        key = tuple(worst(checks[name]) if name in checks else None for name in names)
+        nodes_by_outcome.setdefault(key, []).append(node)
+    rows = [_matrix_row(nodes, tested[nodes[0]], names) for nodes in nodes_by_outcome.values()]
+    return tuple(sorted(rows, key=lambda row: row.status.severity))

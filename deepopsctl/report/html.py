@@ -11,8 +11,7 @@ from deepopsctl import __version__
 from deepopsctl.checks.catalogue.smoke import GROUPS
 from deepopsctl.checks.check import Status, failed_places
 from deepopsctl.report.gpu.section import build_section
-from deepopsctl.report.grouping import Row, fold_checks, fold_names
-from deepopsctl.report.matrix import build_matrices
+from deepopsctl.report.grouping import Row, build_matrices, fold_checks, fold_names
 from deepopsctl.report.model import Facts
 
 if TYPE_CHECKING:

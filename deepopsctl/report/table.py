@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deepopsctl.checks.check import Status
-from deepopsctl.report.gpu.text import gpu_lines
+from deepopsctl.report.gpu.summary import gpu_lines
 from deepopsctl.report.grouping import Row, fold_checks
 from deepopsctl.report.model import Facts
 from deepopsctl.text.node_sets import shorten

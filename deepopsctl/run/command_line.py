@@ -1,4 +1,8 @@
-"""The Ansible call: arguments, environment, and the files that they name."""
+"""The Ansible call: arguments, environment, and the files that they name.
+
+Several playbooks run as one: after a failed node Ansible continues with the next play, but not with the next playbook.
+Events name the combined playbook; a play without hosts marks where each of the original playbooks begins.
+"""
 
 from __future__ import annotations
 

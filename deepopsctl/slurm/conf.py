@@ -12,8 +12,7 @@ from types import MappingProxyType
 
 from deepopsctl.gpus import discovery, gres as gpus_gres
 from deepopsctl.gpus.notation import from_inventory
-from deepopsctl.model.cluster import Gpus
-from deepopsctl.model.job_directories import JobDirectories
+from deepopsctl.model.cluster import Gpus, JobDirectories
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.job_hooks import refused_in
 from deepopsctl.slurm.system_directories import is_system_directory

@@ -9,7 +9,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-from deepopsctl.model.job_directories import JobDirectories
+from deepopsctl.model.cluster import TMP, VAR_TMP, JobDirectories
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.problems import RefusedError
 
@@ -24,10 +24,9 @@ PROGRAMS = {"Prolog": "prolog", "Epilog": "epilog", "TaskProlog": "task_prolog"}
 _PATH = re.compile(r"(/[A-Za-z0-9_.-]+)+")
 # a path, or a pattern for several, as in slurm.conf
 _PROGRAM = re.compile(r"/[A-Za-z0-9_./*?\[\]-]+")
-_TMP, _VAR_TMP = "/tmp", "/var/tmp"  # noqa: S108 - names for Slurm
 # private to jobs already, or not usable
 _NO_BASE = (
-    _TMP, _VAR_TMP, "/dev", "/proc", "/sys", "/run", "/etc", "/usr", "/boot",
+    TMP, VAR_TMP, "/dev", "/proc", "/sys", "/run", "/etc", "/usr", "/boot",
     "/root", "/bin", "/sbin", "/lib", "/lib64",
 )  # fmt: skip
 

@@ -1,4 +1,9 @@
-"""~/.ssh/config for the cluster's users and for the first controller, which reaches every node without a question."""
+"""~/.ssh/config for the cluster's users and for the first controller, which reaches every node without a question.
+
+The first controller's key pair is made on it and never leaves it. Names need not resolve there yet (/etc/hosts comes
+with the deployment): one `Include` line on top of the user's ~/.ssh/config adds a managed file with a Host entry
+for each node.
+"""
 
 from __future__ import annotations
 

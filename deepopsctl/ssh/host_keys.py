@@ -1,4 +1,9 @@
-"""Host keys are pinned in known_hosts files (sshd(8)) at first contact; a changed one stops all work on that node."""
+"""Host keys are pinned in known_hosts files (sshd(8)) at first contact; a changed one stops all work on that node.
+
+A scan does not authenticate the host (a key is public, anyone can show it), so a scan never adds keys to a
+node that has some: only the following login, checked strictly against the pins, verifies that the node has
+the private half.
+"""
 
 from __future__ import annotations
 

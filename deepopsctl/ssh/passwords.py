@@ -1,4 +1,10 @@
-"""Passwords for ssh: read from private files, passed on never in a command line, the environment or a file."""
+"""Passwords for ssh: read from private files, passed on never in a command line, the environment or a file.
+
+ssh closes every inherited descriptor above 2 and gives its askpass program nothing but the prompt, so the
+password waits in the kernel's buffer of a named pipe inside a private directory (0700). The helper answers one
+prompt only, that of the login it was made for: it unlinks the pipe before it reads, and refuses prompts of
+other hosts (a jump host on the way) and other questions (a one-time code).
+"""
 
 from __future__ import annotations
 

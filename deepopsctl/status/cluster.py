@@ -1,20 +1,24 @@
-"""The cluster's status from a finished query of the nodes: exit code and JSON object."""
+"""The cluster's status from one query of all nodes and the run directories: exit code and JSON object."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from deepopsctl.checks.check import Totals, parse_check, totals
 from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
 from deepopsctl.model.cluster import Cluster
+from deepopsctl.run.command_line import USUAL_SSH, RunRequest
+from deepopsctl.run.events import Event
+from deepopsctl.run.history import PastRun, past_run
 from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome
-from deepopsctl.slurm.hardware import NodeHardware
+from deepopsctl.run.workspace import RunDir, Workspace
+from deepopsctl.slurm.hardware import NodeHardware, load_hardware
 from deepopsctl.slurm.state import SlurmState, state_in
-from deepopsctl.status.components import Deploy, may_have, overall_deploy
 from deepopsctl.status.findings import Finding, Severity, findings
-from deepopsctl.status.last_runs import LastRuns
-from deepopsctl.status.nodes import Answer, NodeStatus, with_answer
+from deepopsctl.status.nodes import Answer, Deploy, NodeStatus, may_have, overall_deploy, with_answer
 from deepopsctl.text.node_sets import fold
+from deepopsctl.validation.result import CHECKS_FILE
 
 PLAYBOOK = "operate/status"
 COMMAND = "status"
@@ -23,6 +27,58 @@ DIGEST_DIGITS = 12
 # Ansible's message for a task that ran into its `timeout`
 TIMED_OUT = "Timed out after"
 VERSIONS = ("slurm", "slurmctld", "os", "kernel", "driver", "deploy")
+
+
+def status_request(base: RunRequest, node_timeout: int) -> RunRequest:
+    """The query of all nodes; a node without an answer for `node_timeout` seconds counts as not answering."""
+    return replace(
+        base,
+        playbook=PLAYBOOK,
+        command=COMMAND,
+        extra_vars={"deepops_node_timeout": node_timeout},
+        # open connections are reused; a new one gets half of the time
+        ssh={**USUAL_SSH, "ConnectTimeout": str(max(node_timeout // 2, 1))},
+    )
+
+
+def query_status(request: RunRequest, watch: Callable[[Event], None] | None = None) -> ClusterStatus:
+    """The cluster's status; too short for a progress view, but `watch` may follow it."""
+    from deepopsctl.run.runner import run_readonly
+
+    directory = request.directory
+    cluster = directory.cluster()
+    directory.refresh_inventory(cluster)
+    outcome = run_readonly(request, watch)
+    return examine(outcome, cluster, load_hardware(directory.hardware), last_runs(Workspace(directory.runs)))
+
+
+@dataclass(frozen=True, slots=True)
+class LastRuns:
+    """None if there was none, or if it is no longer stored."""
+
+    run: PastRun | None = None
+    deploy: PastRun | None = None
+    validation: PastRun | None = None
+    checks: Totals | None = None
+
+    def as_object(self) -> dict[str, object]:
+        """Their part of `status --json`; an empty object for a missing run."""
+        return {
+            "last_run": self.run.as_object() if self.run else {},
+            "last_deploy": self.deploy.as_object() if self.deploy else {},
+            "last_validation": self._validation() if self.validation else {},
+        }
+
+    def _validation(self) -> dict[str, object]:
+        entry = self.validation.as_object() if self.validation else {}
+        if self.checks:
+            entry["checks"] = {
+                "passed": self.checks.passed,
+                "warned": self.checks.warned,
+                "failed": self.checks.failed,
+                "skipped": self.checks.skipped,
+            }
+        return entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +197,19 @@ def examine(
     return ClusterStatus(cluster.name, tuple(nodes), slurm, last, all_findings, cluster.components)
 
 
+def last_runs(workspace: Workspace) -> LastRuns:
+    """Reads the newest directories first, and no more than needed."""
+    run_dirs = workspace.newest_first()
+    deploy = _newest(run_dirs, "deploy")
+    validation = _newest(run_dirs, "validate")
+    return LastRuns(
+        run=past_run(run_dirs[0]) if run_dirs else None,
+        deploy=past_run(deploy) if deploy else None,
+        validation=past_run(validation) if validation else None,
+        checks=_checks(validation) if validation else None,
+    )
+
+
 def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:
     """A node that did not answer, or whose answer was unusable; a hanging one exceeds the task's time limit."""
     if failure is None:
@@ -153,3 +222,19 @@ def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:
         hint = "it is overloaded or hangs; --node-timeout gives it more time"
         return replace(status, answer=answer, message="no answer in time", hint=hint)
     return replace(status, answer=answer, message=text, hint=failure.hint)
+
+
+def _newest(run_dirs: tuple[RunDir, ...], command: str) -> RunDir | None:
+    """The newest run of a command, without deploys in check mode."""
+    for run_dir in run_dirs:
+        request = run_dir.read(run_dir.request)
+        if request.get("command") == command and not request.get("check"):
+            return run_dir
+    return None
+
+
+def _checks(run_dir: RunDir) -> Totals | None:
+    listed = run_dir.read(run_dir.path / CHECKS_FILE).get("checks")
+    if not isinstance(listed, list):
+        return None
+    return totals(parse_check(entry) for entry in listed if isinstance(entry, Mapping))

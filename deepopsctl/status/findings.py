@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from deepopsctl.slurm.state import SlurmNode, SlurmState
-from deepopsctl.status.components import REMOVED_BY, Deploy
-from deepopsctl.status.nodes import Answer, NodeStatus
+from deepopsctl.status.nodes import REMOVED_BY, Answer, Deploy, NodeStatus
 from deepopsctl.text.node_sets import fold
 
 # slurmctld drains nodes as this user; a person's drain has their own name, or root's

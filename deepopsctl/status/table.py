@@ -10,9 +10,8 @@ from functools import reduce
 from operator import add
 
 from deepopsctl.run.history import PastRun
-from deepopsctl.status.cluster import ClusterStatus
+from deepopsctl.status.cluster import ClusterStatus, LastRuns
 from deepopsctl.status.findings import Finding, Severity
-from deepopsctl.status.last_runs import LastRuns
 from deepopsctl.status.nodes import Amount, Answer, NodeStatus
 from deepopsctl.text.node_sets import fold, shorten
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from deepopsctl.model.storage import Mount
 from deepopsctl.policy.builder import Place
 from deepopsctl.storage.nfs import EXPORT_KEYS, split_source
-from deepopsctl.storage.paths import is_below
 from deepopsctl.storage.registry import shared_options, type_handlers
 from deepopsctl.storage.types import Site
+from deepopsctl.storage.values import is_below
 from deepopsctl.text.node_sets import expand, fold_in_order, shorten
 from deepopsctl.text.problems import Problems, RefusedError
 

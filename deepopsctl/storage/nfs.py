@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from deepopsctl.model.storage import Mount, Needs, Platform, StorageType
 from deepopsctl.storage.compatibility import unsupported
-from deepopsctl.storage.paths import check_exported
 from deepopsctl.storage.types import Fault, Site, TypeHandler
+from deepopsctl.storage.values import check_exported
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Boolean, Section

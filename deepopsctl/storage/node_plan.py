@@ -1,14 +1,19 @@
-"""What one node needs for all of its storage, and the exports of a managed server. Pure."""
+"""What one node needs for all of its storage: mounts, exports, and what the storage suite expects there. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from deepopsctl.model.storage import Client, Mount, Needs, NodeFile, NodeSecret, Platform
+from deepopsctl.model.storage import NETWORKED, Client, Mount, Needs, NodeFile, NodeSecret, Platform, StorageType
 from deepopsctl.storage import systemd_units
-from deepopsctl.storage.nfs import split_source
+from deepopsctl.storage.nfs import SQUASH, split_source
+from deepopsctl.storage.quota import served
 from deepopsctl.storage.registry import type_handlers
+
+# a mount's source, type and options are the same on every platform that has a client for it
+_ANY = Platform("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,71 @@ def required_on(mounts: Iterable[Mount], host: str) -> list[Mount]:
     return [mount for mount in mounts if mount.required and host in mount.nodes]
 
 
+def clients_of(mount: Mount, addresses: Mapping[str, str]) -> Sequence[str]:
+    """Who may mount a managed export: `clients` if set, else the addresses of the nodes that mount it."""
+    clients = mount.settings.get("clients", ())
+    if isinstance(clients, (list, tuple)) and clients:
+        return [str(client) for client in clients]
+    return [addresses.get(name) or name for name in mount.nodes if name != mount.server]
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """An exported directory and its exports(5) line."""
+
+    path: str
+    line: str
+
+
+def exports_of(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str]) -> tuple[Export, ...]:
+    """Exports of this node; a directory named by several entries is one export, for the clients of all of them."""
+    clients: dict[str, dict[str, None]] = {}
+    rules: dict[str, str] = {}
+    for mount in mounts:
+        if mount.server == host:
+            path = split_source(mount.source)[1]
+            clients.setdefault(path, {}).update(dict.fromkeys(clients_of(mount, addresses)))
+            rules[path] = _rules(mount)
+    return tuple(
+        Export(path, " ".join([path, *(f"{client}({rules[path]})" for client in clients[path])]))
+        for path in clients
+        if clients[path]
+    )
+
+
+def uses_rdma(mounts: Iterable[Mount], host: str) -> bool:
+    """Whether any client mounts over RDMA from this node."""
+    return any(mount.server == host and bool(mount.settings.get("rdma")) for mount in mounts)
+
+
+def expected_on(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str]) -> list[dict[str, object]]:
+    """The entries of one node, as the module's arguments."""
+    return [
+        # a server holds users to a quota also where it has no mount of its own
+        {**_expected(mount, host, addresses), "only_quota": host not in mount.nodes}
+        for mount in mounts
+        if host in mount.nodes or served([mount], host)
+    ]
+
+
+def wanted_on(mounts: Sequence[Mount], among: Iterable[str], addresses: Mapping[str, str]) -> list[dict[str, object]]:
+    """Every entry with the nodes that mount it; its server has it as a separate entry."""
+    hosts, entries = set(among), []
+    for mount in mounts:
+        served = [host for host in mount.nodes if host == mount.server]
+        for nodes in ([host for host in mount.nodes if host not in served], served):
+            here = [host for host in nodes if host in hosts]
+            if here:
+                entries.append({**_expected(mount, here[0], addresses), "nodes": here})
+    return entries
+
+
+def addresses_of(mounts: Iterable[Mount], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The servers' addresses, as the units have them; not those of a thousand nodes."""
+    servers = {mount.server for mount in mounts if mount.server}
+    return {name: str(hostvars[name].get("ansible_host", "")) for name in servers if name in hostvars}
+
+
 def _node_mount(mount: Mount, needs: Needs) -> NodeMount:
     automount = systemd_units.automount_unit(mount) if mount.automount else ""
     unit = systemd_units.unit_name(mount.path)
@@ -111,9 +181,24 @@ def _reached(mount: Mount, addresses: Mapping[str, str]) -> Mount:
     return replace(mount, source=f"{server}:{split_source(mount.source)[1]}")
 
 
-def clients_of(mount: Mount, addresses: Mapping[str, str]) -> Sequence[str]:
-    """Who may mount a managed export: `clients` if set, else the addresses of the nodes that mount it."""
-    clients = mount.settings.get("clients", ())
-    if isinstance(clients, (list, tuple)) and clients:
-        return [str(client) for client in clients]
-    return [addresses.get(name) or name for name in mount.nodes if name != mount.server]
+def _rules(mount: Mount) -> str:
+    access = "ro" if mount.settings.get("read_only") else "rw"
+    # sync: what the server confirms is on its disk; a crash loses nothing that a client believes to be written
+    return f"{access},sync,no_subtree_check,{SQUASH[str(mount.settings.get('squash', 'root'))]}"
+
+
+def _expected(mount: Mount, host: str, addresses: Mapping[str, str]) -> dict[str, object]:
+    needs = needs_on(mount, host, addresses, _ANY)
+    nfs = mount.type is StorageType.NFS
+    return {
+        "name": mount.name,
+        "type": mount.type.value,
+        "path": mount.path,
+        "source": needs.what,
+        "fstype": needs.fstype,
+        "options": [option for option in needs.options if option not in ("bind", "rbind")],
+        "shared": mount.type in NETWORKED or bool(mount.settings.get("shared")),
+        "squash": str(mount.settings.get("squash", "root")) if nfs and mount.server else "",
+        "user_writable": mount.user_writable,
+        "quota": next(iter(served([mount], host)), {}),
+    }

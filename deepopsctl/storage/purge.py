@@ -11,9 +11,8 @@ from deepopsctl.model.storage import NETWORKED, Mount, StorageType
 from deepopsctl.node_programs.scratch_purge.settings import DIRECTORY, MODES, holds_homes, root_problem
 from deepopsctl.storage.local import is_directory
 from deepopsctl.storage.nfs import split_source
-from deepopsctl.storage.paths import is_below
-from deepopsctl.storage.sizes import parse_time
 from deepopsctl.storage.types import Fault, SharedOption, Site
+from deepopsctl.storage.values import is_below, parse_time
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError

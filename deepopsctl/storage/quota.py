@@ -9,9 +9,8 @@ from enum import StrEnum
 
 from deepopsctl.model.storage import NETWORKED, Mount, StorageType
 from deepopsctl.storage.nfs import split_source
-from deepopsctl.storage.paths import is_below
-from deepopsctl.storage.sizes import KIB, parse_count, parse_size, parse_time
 from deepopsctl.storage.types import Fault, SharedOption, Site
+from deepopsctl.storage.values import KIB, is_below, parse_count, parse_size, parse_time
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Section

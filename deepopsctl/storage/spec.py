@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from deepopsctl.model.storage import Mount, StorageType
 from deepopsctl.policy.builder import Place
 from deepopsctl.storage.builder import Entry, StorageDraft
-from deepopsctl.storage.paths import check_path, is_below
 from deepopsctl.storage.registry import shared_options, type_handlers
 from deepopsctl.storage.types import TypeHandler
+from deepopsctl.storage.values import check_path, is_below
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Section, SectionReader, StorageSection, dotted

@@ -12,8 +12,7 @@ from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.slurm.conf import parse_version
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware, parse_slurmd_report, store_hardware
-from deepopsctl.takeover.facts import NodeFacts
-from deepopsctl.takeover.preflight import find_problems
+from deepopsctl.takeover.preflight import NodeFacts, find_problems
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from deepopsctl.checks.check import parse_check
 from deepopsctl.report.model import Facts
 from deepopsctl.run.history import PastRun
-from deepopsctl.validation.gpu_history import RUN_FILE
+from deepopsctl.validation.gpu import RUN_FILE
 from deepopsctl.validation.result import CHECKS_FILE
 
 

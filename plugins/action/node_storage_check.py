@@ -6,7 +6,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from deepopsctl.storage.expected import addresses_of, expected_on
+from deepopsctl.storage.node_plan import addresses_of, expected_on
 from deepopsctl.storage.writer import from_variable
 
 

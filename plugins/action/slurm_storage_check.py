@@ -7,7 +7,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from deepopsctl.node_programs.gpu_check import checkform
-from deepopsctl.storage.expected import addresses_of, wanted_on
+from deepopsctl.storage.node_plan import addresses_of, wanted_on
 from deepopsctl.storage.writer import from_variable
 
 

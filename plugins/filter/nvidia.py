@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from deepopsctl.gpus import dcgm, discovery, driver as gpus_driver, gdrcopy, gres, imex, mig_layout, notation
+from deepopsctl.gpus import discovery, driver as gpus_driver, driver_packages, gres, mig_layout, notation
 from deepopsctl.text import node_sets as text_node_sets
 
 
@@ -56,9 +56,9 @@ def nvidia_mig_layouts(gpus):
 
 def nvidia_dcgm_plan(gpus, wanted, proprietary, platform, driver, old, catalogue, platforms):
     """DCGM's packages for a node, {name: version}; problems as sentences."""
-    request = dcgm.DcgmRequest(bool(wanted), bool(proprietary))
-    host = dcgm.DcgmHost(platform, str(driver), notation.from_inventory(gpus), old)
-    plan = dcgm.plan_dcgm(request, host, catalogue, platforms)
+    request = driver_packages.DcgmRequest(bool(wanted), bool(proprietary))
+    host = driver_packages.DcgmHost(platform, str(driver), notation.from_inventory(gpus), old)
+    plan = driver_packages.plan_dcgm(request, host, catalogue, platforms)
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
     return {"packages": dict(plan.packages), "problems": problems, "not_for": gpus_driver.PACKAGE_NAMES}
 
@@ -67,8 +67,8 @@ def nvidia_gdrcopy_plan(wanted, driver, source, platform, container, drivers, ca
     """GDRCopy's packages for a node, {name: version}, and whether with its kernel module; problems as sentences."""
     # of a driver that came with the system nobody has said otherwise
     dkms = drivers.get(source, {}).get(platform, {}).get("dkms", True)
-    host = gdrcopy.GdrcopyHost(str(driver), bool(dkms), bool(container))
-    plan = gdrcopy.plan_gdrcopy(host, catalogue, wanted=bool(wanted))
+    host = driver_packages.GdrcopyHost(str(driver), bool(dkms), bool(container))
+    plan = driver_packages.plan_gdrcopy(host, catalogue, wanted=bool(wanted))
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
     return {"packages": dict(plan.packages), "module": plan.module, "problems": problems}
 
@@ -84,7 +84,7 @@ def nvidia_domain(domains, name):
 
 def nvidia_imex_plan(domain, driver, source, platform, catalogue):
     """IMEX's package for a node, {name: version}, and whether it is to run; problems as sentences."""
-    plan = imex.plan_imex(domain.get("name", ""), str(driver), source, platform, catalogue)
+    plan = driver_packages.plan_imex(domain.get("name", ""), str(driver), source, platform, catalogue)
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
     return {"packages": dict(plan.packages), "runs": plan.runs, "problems": problems}
 

@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 from deepopsctl.model.storage import Platform
 from deepopsctl.storage import (
-    exports as server_exports,
     health_check,
     node_plan,
+    node_plan as server_exports,
     quota,
     secret_files,
     user_tools,

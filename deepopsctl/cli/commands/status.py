@@ -35,9 +35,9 @@ def status(settings: Settings, /, *, as_json: bool, node_timeout: int, **options
     """
     from deepopsctl.cli.execute import run_request
     from deepopsctl.cli.output import emit_json
-    from deepopsctl.cli.views.progress import show_progress
+    from deepopsctl.cli.views.run import show_progress
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.status.query import query_status, status_request
+    from deepopsctl.status.cluster import query_status, status_request
 
     directory = ClusterDir.open(settings.directory)
     request = status_request(run_request(settings, directory, options, ("",)), node_timeout)

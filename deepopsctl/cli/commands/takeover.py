@@ -31,7 +31,7 @@ def takeover(settings: Settings, /, *, check: bool, as_json: bool, **options: An
     from deepopsctl.cli.output import emit_json, info
     from deepopsctl.cli.views.run import failure_lines
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.takeover.facts import read_facts
+    from deepopsctl.takeover.preflight import read_facts
     from deepopsctl.takeover.takeover import apply, plan_takeover
 
     directory = ClusterDir.open(settings.directory)
@@ -57,7 +57,7 @@ def _collect_facts(
 ) -> RunOutcome:
     from deepopsctl.cli.execute import run_request
     from deepopsctl.cli.output import info
-    from deepopsctl.cli.views.progress import show_progress
+    from deepopsctl.cli.views.run import show_progress
     from deepopsctl.run.runner import run_readonly
     from deepopsctl.takeover.takeover import PLAYBOOK
 

@@ -1,18 +1,22 @@
-"""One run in a terminal: its first line, the nodes, what failed and what to do, how it ended."""
+"""One run in a terminal: its first line, its progress, the nodes, what failed and what to do, how it ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 
 import click
 
-from deepopsctl.cli.output import table
+from deepopsctl.cli.output import info, table
 from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.events import Totals
+from deepopsctl.run.events import Event, Output, Totals
 from deepopsctl.run.outcome import Failure, RunOutcome, Verdict
-from deepopsctl.run.progress import title
+from deepopsctl.run.progress import Progress, title
 from deepopsctl.text.node_sets import fold
 
 # More rows than this say less than a few
@@ -29,6 +33,8 @@ _WORDS = {
 
 
 _COLORS = {Verdict.OK: "green", Verdict.UNREACHABLE: "yellow"}
+
+Watch = Callable[[Event], None]
 
 
 def report_lines(outcome: RunOutcome, request: RunRequest) -> Iterator[str]:
@@ -53,11 +59,6 @@ def summary_line(outcome: RunOutcome, request: RunRequest, what: str, word: str 
         f"{request.command}: {shown} after {outcome.elapsed_s:.1f} s, {what}; details: "
         f"deepopsctl -C {quote(shown_path(request.directory.path))} runs show {outcome.run_id}"
     )
-
-
-def _word(outcome: RunOutcome) -> str:
-    nobody = outcome.verdict is Verdict.UNREACHABLE and len(outcome.summary.unreachable) == len(outcome.summary.hosts)
-    return "no node answered" if nobody else _WORDS[outcome.verdict]
 
 
 def node_table(hosts: Iterable[tuple[str, Totals]]) -> list[str]:
@@ -98,6 +99,45 @@ def first_line(request: RunRequest, hosts: tuple[str, ...] | None) -> str:
     return f"{what} on {len(hosts)} node{'s' if len(hosts) != 1 else ''}: {_short(fold(hosts))}{how}"
 
 
+def shown_path(path: Path) -> str:
+    """A path as it is easiest to copy: relative where that is shorter."""
+    try:
+        relative = str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+    return relative if relative != "." else "."
+
+
+@contextmanager
+def show_progress(total: int | None, verbosity: int = 0) -> Iterator[Watch]:
+    """What to hand to the runner as `on_event`. `total` nodes take part, or None where only Ansible knows."""
+    if verbosity > 2:
+        yield _ansible_output
+    elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        from deepopsctl.cli.views.live import live_view
+
+        with live_view(total, verbosity) as watch:
+            yield watch
+    else:
+        yield plain_lines(info)
+
+
+def plain_lines(write: Callable[[str], None]) -> Watch:
+    """One line for every task that has ended: `[   3.2s] slurm: Install packages: 3 nodes ok, 2 changed`."""
+    progress, started = Progress(), time.monotonic()
+
+    def watch(event: Event) -> None:
+        for line in progress.add(event):
+            write(f"[{time.monotonic() - started:6.1f}s] {line}")
+
+    return watch
+
+
+def _word(outcome: RunOutcome) -> str:
+    nobody = outcome.verdict is Verdict.UNREACHABLE and len(outcome.summary.unreachable) == len(outcome.summary.hosts)
+    return "no node answered" if nobody else _WORDS[outcome.verdict]
+
+
 def _undone(outcome: RunOutcome) -> str:
     """What a stopped run left undone."""
     if not outcome.at:
@@ -130,10 +170,6 @@ def _short(text: str, width: int = 60) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
-def shown_path(path: Path) -> str:
-    """A path as it is easiest to copy: relative where that is shorter."""
-    try:
-        relative = str(path.relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return str(path)
-    return relative if relative != "." else "."
+def _ansible_output(event: Event) -> None:
+    if isinstance(event, Output):
+        info(event.text)

@@ -8,8 +8,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from deepopsctl.checks.catalogue.smoke import entry
-from deepopsctl.report.gpu.distribution import Dot, strip
-from deepopsctl.report.gpu.plots import Curve, Point, bandwidth_plot, heat_map
+from deepopsctl.report.gpu.plots import Curve, Dot, Point, bandwidth_plot, heat_map, strip
 from deepopsctl.report.gpu.summary import COLUMNS, Model
 from deepopsctl.report.grouping import fold_names
 from deepopsctl.text.node_sets import shorten

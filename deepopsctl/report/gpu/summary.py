@@ -1,4 +1,4 @@
-"""The GPUs of a validation, by model: measurements and checks. Pure."""
+"""The GPUs of a validation, by model: measurements, checks, and their lines on the terminal. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deepopsctl.checks.check import Check, Status, worst
 from deepopsctl.node_programs.gpu_check.rates import METRICS, value_of
 from deepopsctl.node_programs.gpu_check.results import target_of
 from deepopsctl.report.grouping import fold_names
-from deepopsctl.report.model import Facts
+from deepopsctl.report.model import Facts, ends, figure, span, spread
 
 Result = Any  # one node's result of gpucheck: plain JSON (docs/reference/gpucheck.md)
 _METRICS = {metric.name: metric for metric in METRICS}
@@ -41,6 +41,16 @@ COLUMNS = (
     Column("gpu-power", "Under load", "power", "W"),
 )
 
+# so many outliers of a model are listed; the report has all of them
+MAX_OUTLIERS = 12
+_RATES = (
+    ("memory", ("gpu-memory-copy",), "GB/s"),
+    ("host link", ("gpu-to-device", "gpu-from-device"), "GB/s"),
+    ("fp32", ("gpu-fp32",), "TFLOP/s"),
+    ("bf16", ("gpu-bf16",), "TFLOP/s"),
+    ("GEMM", ("gpu-bf16-gemm",), "TFLOP/s"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -62,6 +72,10 @@ class Gpu:
     def target(self) -> str:
         """`gpu01/3`."""
         return f"{self.node}/{self.index}"
+
+
+def _is_outlier(check: Check | None) -> bool:
+    return check is not None and check.status in OUTLIER_STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +143,6 @@ class Model:
         return tuple(f"Not measured: {', '.join(titles)} ({reason})" for reason, titles in reasons.items())
 
 
-def _is_outlier(check: Check | None) -> bool:
-    return check is not None and check.status in OUTLIER_STATUSES
-
-
 def read_models(facts: Facts) -> tuple[Model, ...]:
     """The models, in the order in which the nodes have them."""
     checks: dict[str, list[Check]] = {}
@@ -153,6 +163,19 @@ def unmeasured(facts: Facts) -> tuple[tuple[str, str], ...]:
             text = result.get("simulated") or result.get("problem") or "the driver sees no GPU"
             reasons.setdefault(str(text), []).append(str(result["node"]))
     return tuple((fold_names(nodes), text) for text, nodes in reasons.items())
+
+
+def gpu_lines(facts: Facts) -> Iterator[tuple[Status, str]]:
+    """Status and text, in the order of the models."""
+    for model in read_models(facts):
+        yield model.status, _summary(model)
+        for gpu in model.outliers[:MAX_OUTLIERS]:
+            yield gpu.status, _outlier_line(gpu)
+        left = len(model.outliers) - MAX_OUTLIERS
+        if left > 0:
+            yield model.outliers[-1].status, f"and {left} more: see the report"
+    for nodes, reason in unmeasured(facts):
+        yield Status.SKIP, f"{nodes}: {reason}"
 
 
 def _listed(result: Result) -> Sequence[Any]:
@@ -200,3 +223,31 @@ def _values(gpu: Any) -> Iterator[tuple[str, float]]:
     for name, key in (("gpu-temperature", "temperature"), ("gpu-power", "power")):
         if load.get(key) is not None:
             yield name, float(load[key])
+
+
+def _summary(model: Model) -> str:
+    """`16 x NVIDIA H100 80GB HBM3 on gpu[01-02]: memory 3.00–3.03 TB/s, ...`, without outliers."""
+    parts = []
+    for name, checks, unit in _RATES:
+        pairs = [(gpu, check) for gpu in model.gpus for check in checks if check in gpu.values]
+        good = [gpu.values[check] for gpu, check in pairs if not gpu.is_outlier(check)]
+        values = good or [gpu.values[check] for gpu, check in pairs]
+        if values:
+            parts.append(f"{name} {_rate(values, unit)}")
+    rates = ", ".join(parts) or "not measured"
+    return f"{len(model.gpus)} x {model.name} on {model.where}: {rates}"
+
+
+def _rate(values: list[float], unit: str) -> str:
+    if unit == "GB/s" and min(values) >= 1000:
+        return f"{span(f'{value / 1000:.2f}' for value in ends(values))} TB/s"
+    return f"{spread(values)} {unit}"
+
+
+def _outlier_line(gpu: Gpu) -> str:
+    words = [
+        f"{title} {figure(gpu.values[check])} {gpu.outcomes[check].unit}" if check in gpu.values else title
+        for check, title in gpu.complaints.items()
+    ]
+    serial = f" (serial {gpu.serial})" if gpu.serial else ""
+    return f"{gpu.target}{serial}: {', '.join(words)}"

@@ -30,7 +30,7 @@ from deepopsctl.doctor.facts import (
     SeenGpus,
     parse_facts,
 )
-from deepopsctl.doctor.reachability import check_failure
+from deepopsctl.doctor.single_node import check_failure
 from deepopsctl.errors import ExitCode
 from deepopsctl.report.table import table
 from deepopsctl.run.events import Totals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deepopsctl.gpus.dcgm import DcgmHost, DcgmPlan, DcgmRequest, plan_dcgm
+from deepopsctl.gpus.driver_packages import DcgmHost, DcgmPlan, DcgmRequest, plan_dcgm
 from deepopsctl.gpus.notation import from_inventory
 from deepopsctl.model.cluster import Gpus
 from tests.roles.content import load

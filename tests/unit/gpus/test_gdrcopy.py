@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepopsctl.gpus.gdrcopy import GdrcopyHost, plan_gdrcopy
+from deepopsctl.gpus.driver_packages import GdrcopyHost, plan_gdrcopy
 
 CATALOGUE = {"version": "2.6-*", "library": ["libgdrapi"], "module": ["gdrdrv-dkms"]}
 

@@ -12,7 +12,7 @@ from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import InputError
-from deepopsctl.gpus.imex import plan_imex
+from deepopsctl.gpus.driver_packages import plan_imex
 from deepopsctl.model.cluster import NvlinkDomain
 from deepopsctl.slurm.topology import domains_of, feature_of, refusal, settings, topology_lines
 from tests.support.paths import ROOT

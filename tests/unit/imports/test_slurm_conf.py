@@ -14,7 +14,7 @@ from deepopsctl.errors import InputError
 from deepopsctl.gpus.gres import describe_gpus
 from deepopsctl.imports.read import draft_text
 from deepopsctl.imports.request import InitRequest, InitResult, read_request
-from deepopsctl.imports.slurm_changes import DEEPOPSCTL_VALUES
+from deepopsctl.imports.slurm_keys import DEEPOPSCTL_VALUES
 from deepopsctl.model.cluster import Gpus, Role
 from deepopsctl.slurm.releases import KEYS, NODE_KEYS, PARTITION_KEYS
 from deepopsctl.text.problems import Problems

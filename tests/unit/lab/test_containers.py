@@ -10,8 +10,7 @@ import pytest
 from deepopsctl.lab.containers import Container, parse_container, run_argv
 from deepopsctl.lab.layout import LabNode
 from deepopsctl.lab.manage import NodeStatus, node_statuses
-from deepopsctl.lab.podman import PodmanError
-from deepopsctl.lab.podman_host import Engine
+from deepopsctl.lab.podman import Engine, PodmanError
 from deepopsctl.lab.state import LabDir, LabRecord
 from deepopsctl.model.cluster import Gpus, Role
 

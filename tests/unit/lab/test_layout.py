@@ -8,7 +8,7 @@ import pytest
 
 from deepopsctl.cluster.builder import Draft
 from deepopsctl.errors import InputError
-from deepopsctl.imports.yaml_list import draft_yaml
+from deepopsctl.imports.read import draft_yaml
 from deepopsctl.lab.layout import (
     LabRequest,
     check_name,

@@ -8,8 +8,16 @@ from dataclasses import replace
 import pytest
 
 from deepopsctl.errors import ControlMachineError, ExitCode
-from deepopsctl.lab.podman import PodmanError, last_words
-from deepopsctl.lab.podman_host import OwnProcess, PodmanHost, check_room, decide, parse_capabilities, parse_info
+from deepopsctl.lab.podman import (
+    OwnProcess,
+    PodmanError,
+    PodmanHost,
+    check_room,
+    decide,
+    last_words,
+    parse_capabilities,
+    parse_info,
+)
 from tests.support.paths import TESTS
 
 DATA = TESTS / "data" / "lab"

@@ -12,11 +12,11 @@ from deepopsctl.cli.interactive import Console
 from deepopsctl.cli.options import seconds
 from deepopsctl.cli.passwords import Passwords
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.editor import SpecFile
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.model.cluster import Gpus, Role
-from deepopsctl.nodes.cluster_file import SpecFile
 from deepopsctl.nodes.host_keys import forget
 from deepopsctl.nodes.new_nodes import AddRequest, describe, parse_hosts, resolve_new_nodes, split_known
 from deepopsctl.nodes.remove import chosen

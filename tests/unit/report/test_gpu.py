@@ -17,20 +17,17 @@ from deepopsctl.cli.main import cli
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.report.gpu import section
-from deepopsctl.report.gpu.distribution import Dot, strip
-from deepopsctl.report.gpu.plots import Curve, bandwidth_plot, heat_map, size_text
+from deepopsctl.report.gpu.plots import Curve, Dot, bandwidth_plot, heat_map, size_text, strip
 from deepopsctl.report.gpu.section import Block, build_section
-from deepopsctl.report.gpu.summary import read_models
-from deepopsctl.report.gpu.text import gpu_lines
-from deepopsctl.report.grouping import FEW_CARDS, fold_checks, fold_names
+from deepopsctl.report.gpu.summary import gpu_lines, read_models
+from deepopsctl.report.grouping import FEW_CARDS, build_matrix, fold_checks, fold_names
 from deepopsctl.report.html import render_html
 from deepopsctl.report.junit import render_junit
-from deepopsctl.report.matrix import build_matrix
 from deepopsctl.report.model import Facts, document, figure, spread, whole
 from deepopsctl.report.table import table
 from deepopsctl.run.history import past_run
 from deepopsctl.run.workspace import RunDir
-from deepopsctl.validation.gpu_history import save_results
+from deepopsctl.validation.gpu import save_results
 from deepopsctl.validation.result import CHECKS_FILE
 from deepopsctl.validation.stored import past_facts
 from tests.data import gpu_report_samples as samples

@@ -16,10 +16,9 @@ from deepopsctl.checks.catalogue.smoke import CATALOGUE, GROUPS, PER_NODE, catal
 from deepopsctl.checks.catalogue.storage import STORAGE
 from deepopsctl.checks.check import Check, Status
 from deepopsctl.node_programs.gpu_check.evaluation import evaluate
-from deepopsctl.report.grouping import fold_checks
+from deepopsctl.report.grouping import FEW, build_matrix, fold_checks
 from deepopsctl.report.html import render_html
 from deepopsctl.report.junit import render_junit
-from deepopsctl.report.matrix import FEW, build_matrix
 from deepopsctl.report.model import document
 from deepopsctl.report.table import summary_line, table
 from tests.data.gpu_check_samples import result as gpu_result

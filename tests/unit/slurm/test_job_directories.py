@@ -10,7 +10,7 @@ from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import InputError
-from deepopsctl.model.job_directories import JobDirectories
+from deepopsctl.model.cluster import JobDirectories
 from deepopsctl.slurm.job_hooks import (
     container_conf,
     from_inventory,

@@ -17,11 +17,9 @@ from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, TaskResult, Verdict
 from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.slurm.hardware import NodeHardware
-from deepopsctl.status.cluster import ClusterStatus, examine
-from deepopsctl.status.components import Deploy
+from deepopsctl.status.cluster import ClusterStatus, LastRuns, examine, last_runs
 from deepopsctl.status.findings import Severity
-from deepopsctl.status.last_runs import LastRuns, last_runs
-from deepopsctl.status.nodes import Amount, Answer
+from deepopsctl.status.nodes import Amount, Answer, Deploy
 from deepopsctl.status.table import (
     component_rows,
     finding_lines,

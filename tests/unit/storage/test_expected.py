@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deepopsctl.cluster.spec import load_spec
 from deepopsctl.model.storage import Mount
-from deepopsctl.storage.expected import addresses_of, expected_on, wanted_on
+from deepopsctl.storage.node_plan import addresses_of, expected_on, wanted_on
 from deepopsctl.storage.writer import from_variable, variable
 from tests.support.node_modules import load
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from deepopsctl.model.storage import Mount
-from deepopsctl.storage.exports import Export, exports_of, uses_rdma
 from deepopsctl.storage.health_check import CONFIG, PROGRAM, node_files, with_health_check
+from deepopsctl.storage.node_plan import Export, exports_of, uses_rdma
 from deepopsctl.storage.systemd_units import SLURMD_DROP_IN
 from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT

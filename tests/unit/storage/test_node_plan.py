@@ -11,8 +11,7 @@ import pytest
 from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.model.storage import Mount, Platform
-from deepopsctl.storage.exports import exports_of
-from deepopsctl.storage.node_plan import NodePlan, clients_of, plan_node, required_on
+from deepopsctl.storage.node_plan import NodePlan, clients_of, exports_of, plan_node, required_on
 from deepopsctl.storage.systemd_units import escape, slurmd_drop_in
 from deepopsctl.storage.writer import from_variable, variable
 from tests.unit.storage.test_spec import HEAD, WHOLE

@@ -15,7 +15,7 @@ from deepopsctl.model.storage import Mount
 from deepopsctl.node_programs.scratch_purge.settings import from_object
 from deepopsctl.storage.purge import files, purge_of, purges_on
 from deepopsctl.storage.quota import Limits, QuotaType, number_of, quota_of, served
-from deepopsctl.storage.sizes import parse_count, parse_size, parse_time
+from deepopsctl.storage.values import parse_count, parse_size, parse_time
 from deepopsctl.storage.writer import from_variable, storage_lines, variable
 
 HEAD = """\

@@ -18,7 +18,7 @@ from deepopsctl.errors import InputError
 from deepopsctl.imports.request import InitRequest, read_request
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.slurm.hardware import load_hardware
-from deepopsctl.takeover.facts import NodeFacts, read_facts
+from deepopsctl.takeover.preflight import NodeFacts, read_facts
 from deepopsctl.takeover.takeover import Takeover, apply, plan_takeover
 
 MACHINES = {"controller": ("ctl1",), "compute": ("gpu[01-02]",), "gpus": ("a100:2",), "name": "hand"}

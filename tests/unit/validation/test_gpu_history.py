@@ -16,7 +16,7 @@ from deepopsctl.node_programs.gpu_check.document import read_results
 from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.node_programs.gpu_check.rates import METRICS
 from deepopsctl.run.workspace import RunDir
-from deepopsctl.validation.gpu_history import RUN_FILE, earlier_results, save_results
+from deepopsctl.validation.gpu import RUN_FILE, earlier_results, save_results
 from tests.data.gpu_check_samples import Result, gpu, measured, result
 
 FIRST, SECOND, THIRD, FOURTH = (f"2026-11-{day:02d}T08:00:00+00:00" for day in (3, 10, 17, 24))
@@ -254,7 +254,7 @@ class TestDamage:
         def full(*_given: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr("deepopsctl.validation.gpu_history.write_atomic", full)
+        monkeypatch.setattr("deepopsctl.validation.gpu.write_atomic", full)
 
         assert "can't be written (No space left on device)" in look(directory, copying(3060, FIRST))[1][0]
 
@@ -281,7 +281,7 @@ class TestDamage:
 
 
 def test_a_thousand_cards_make_a_file_that_fits_into_git(directory: ClusterDir) -> None:
-    from deepopsctl.validation.gpu_history import render, update_history
+    from deepopsctl.validation.gpu import render, update_history
 
     nodes: list[Any] = [
         result(f"gpu{n}", [gpu(i, uuid=f"GPU-{n:032d}-{i}") for i in range(8)], when=FIRST) for n in range(125)

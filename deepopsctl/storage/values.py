@@ -1,4 +1,4 @@
-"""Where something may be mounted, and what may be handed out."""
+"""Values of storage entries: where something may be mounted, sizes, numbers of files and times."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ SYSTEM_DIRECTORIES = ("/", "/usr", "/var", "/var/cache", "/var/lib", "/var/log",
 _PATH = re.compile(r"/[A-Za-z0-9._/+@:=-]*")
 _HINT = "use a directory of its own: /home, /scratch, /data/project"
 
+KIB = 1024
+_SIZE = re.compile(r"([1-9][0-9]{0,5})([KMGTP])(?:i?B)?")
+_COUNT = re.compile(r"([1-9][0-9]{0,11})([kM]?)")
+_TIME = re.compile(r"([1-9][0-9]{0,4})([hdw])")
+_SIZES = {"K": KIB, "M": KIB**2, "G": KIB**3, "T": KIB**4, "P": KIB**5}
+_COUNTS = {"": 1, "k": 1000, "M": 1_000_000}
+_TIMES = {"h": 3600, "d": 86400, "w": 7 * 86400}
+
 
 def check_path(text: str) -> str:
     """A mount point: absolute, in its shortest form, and nothing that the system needs."""
@@ -40,6 +48,30 @@ def check_exported(text: str) -> str:
 def is_below(inner: str, outer: str) -> bool:
     """Whether one path is inside the other."""
     return inner.startswith(f"{outer.rstrip('/')}/")
+
+
+def parse_size(text: str) -> int:
+    """`50G` -> bytes, by powers of 1024 as quota tools count."""
+    match = _SIZE.fullmatch(text)
+    if not match:
+        raise RefusedError(f"{shorten(text)!r} is no size", "write 500M, 50G or 2T")
+    return int(match[1]) * _SIZES[match[2]]
+
+
+def parse_count(text: str) -> int:
+    """`500k` -> 500000."""
+    match = _COUNT.fullmatch(text)
+    if not match:
+        raise RefusedError(f"{shorten(text)!r} is no number of files", "write 100000, 500k or 2M")
+    return int(match[1]) * _COUNTS[match[2]]
+
+
+def parse_time(text: str) -> int:
+    """`60d` -> seconds."""
+    match = _TIME.fullmatch(text)
+    if not match:
+        raise RefusedError(f"{shorten(text)!r} is no time", "write 12h, 60d or 8w")
+    return int(match[1]) * _TIMES[match[2]]
 
 
 def _check_form(text: str) -> None:
