@@ -42,10 +42,10 @@ import glob
 import grp
 import os
 import pwd
-import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command as node_command,
     errors as node_errors,
     files as node_files,
     login_files,
@@ -83,13 +83,7 @@ def check_module(step):
 
 def check_sshd(step):
     """Warn where sshd does not ask PAM."""
-    try:
-        shown = subprocess.run(
-            ["sshd", "-T"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True, check=False
-        ).stdout
-    except OSError:
-        return
-    if "usepam no" in shown.splitlines():
+    if "usepam no" in node_command.run(["sshd", "-T"]).output.splitlines():
         step.module.warn("sshd has `UsePAM no`: users log in without a job; set `UsePAM yes` in /etc/ssh/sshd_config")
 
 

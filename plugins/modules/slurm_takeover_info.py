@@ -48,10 +48,12 @@ import grp
 import os
 import pwd
 import re
-import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command as node_command,
+    files as node_files,
+)
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     detect as slurm_detect,
     output as slurm_output,
@@ -75,27 +77,15 @@ def ids():
 
 def owned_by_package(program):
     """Whether the program belongs to a package."""
-    done = subprocess.run(
-        ["dpkg-query", "--search", os.path.realpath(program)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=False,
-    )
-    return done.returncode == 0
+    return node_command.run(["dpkg-query", "--search", os.path.realpath(program)]).ok
 
 
 def unit_paths(names):
     """Unit files of the daemons, as systemd found them."""
     paths = {}
     for name in names:
-        done = subprocess.run(
-            ["systemctl", "show", "--property=FragmentPath", "--value", "%s.service" % name],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            universal_newlines=True,
-            check=False,
-        )
-        paths[name] = done.stdout.strip()
+        argv = ["systemctl", "show", "--property=FragmentPath", "--value", "%s.service" % name]
+        paths[name] = node_command.run(argv).output.strip()
     return paths
 
 

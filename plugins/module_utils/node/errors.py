@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command, files as node_files
 
@@ -19,31 +17,7 @@ class HintedError(Exception):
 
 def run(argv, environment=None):
     """Run a command that must succeed; fail_on_error() reports its output where it fails."""
-    subprocess.run(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=dict(os.environ, **(environment or {})),
-        check=True,
-    )
-
-
-def run_command(argv, limit_s):
-    """Run a command that may fail, for at most `limit_s` seconds: (succeeded, output)."""
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            timeout=limit_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False, "no answer within %d s" % limit_s
-    return done.returncode == 0, done.stdout.strip()
+    command.require(argv, env=command.environment(**(environment or {})))
 
 
 @contextlib.contextmanager
@@ -58,6 +32,3 @@ def fail_on_error(fail, words="%s"):
     except OSError as error:
         message, hint = node_files.error_text(error)
         fail(words % message, hint=hint)
-    except subprocess.CalledProcessError as error:
-        output = (error.stdout or b"").decode(errors="replace").strip()[-600:]
-        fail(words % "%s: %s" % (" ".join(error.cmd), output), hint="run it on the node to see more")

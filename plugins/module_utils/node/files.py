@@ -6,8 +6,11 @@ import errno
 import grp
 import os
 import pwd
-import subprocess
-import tempfile
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command as node_command,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.atomic_file import discard, prepare, put_in_place
 
 # the first line of a managed file
 HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
@@ -93,35 +96,6 @@ def write(path, content, ids, mode, validate):
         raise
 
 
-def prepare(path, content, ids, mode):
-    """Write the complete new file next to the old one and sync it; returns its name. An OSError names `path`."""
-    directory = os.path.dirname(path)
-    os.makedirs(directory, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=directory, prefix=".deepopsctl-")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, mode)
-        if ids is not None:
-            os.chown(temporary, ids[0], ids[1])
-    except OSError as error:
-        discard(temporary)
-        # a full disk is an error of no file in particular
-        raise OSError(error.errno, error.strerror, path) from error
-    except BaseException:
-        discard(temporary)
-        raise
-    return temporary
-
-
-def discard(temporary):
-    """Remove what prepare() made."""
-    if os.path.exists(temporary):
-        os.unlink(temporary)
-
-
 def error_text(error):
     """(message, hint) of an OSError met while something was written."""
     where = "%s: " % error.filename if error.filename else ""
@@ -132,30 +106,10 @@ def error_text(error):
     return "%s%s" % (where, error.strerror or error), "see the space and the mount options of that file system"
 
 
-def put_in_place(temporary, path):
-    """Replace a file by the one that prepare() made."""
-    try:
-        os.replace(temporary, path)
-    except OSError as error:
-        # a file that is itself a mount (/etc/hosts in a container) can only be rewritten
-        if error.errno != errno.EBUSY:
-            raise
-        with open(temporary, "rb") as source, open(path, "r+b") as target:
-            target.write(source.read())
-            target.truncate()
-        os.unlink(temporary)
-
-
 def _validate(path, temporary, command):
-    result = subprocess.run(
-        [word.replace("%s", temporary) for word in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        check=False,
-    )
-    if result.returncode:
-        raise FileRefusedError("%s: the new content is not valid: %s" % (path, result.stdout.strip()[-600:]))
+    result = node_command.run_merged([word.replace("%s", temporary) for word in command])
+    if not result.ok:
+        raise FileRefusedError("%s: the new content is not valid: %s" % (path, result.message[-600:]))
 
 
 def set_owner_and_mode(path, ids, mode):

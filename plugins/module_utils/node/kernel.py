@@ -6,6 +6,7 @@ import os
 import re
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command as node_command,
     errors as node_errors,
     files as node_files,
     packages_apt as node_packages,
@@ -117,16 +118,17 @@ def ensure_module(step, wanted):
 def load(wanted):
     """Raises HintedError where a module does not load; one that DKMS makes is built once more."""
     name, hint = wanted["name"], wanted["hint"]
-    loaded, output = node_errors.run_command(["modprobe", name], 60)
-    if not loaded and wanted["rebuild"]:
+    result = node_command.run_merged(["modprobe", name], 60)
+    if not result.ok and wanted["rebuild"]:
         built = rebuild(name, running())
-        loaded, output = node_errors.run_command(["modprobe", name], 60)
+        result = node_command.run_merged(["modprobe", name], 60)
         last = "`dkms status` and /var/lib/dkms/%s/*/build/make.log there say more; DKMS's last words: %s"
         hint = hint or last % (name, built.strip()[-200:] or "none")
-    if not loaded and not has_module(name, running()):
+    output = result.message
+    if not result.ok and not has_module(name, running()):
         output = "there is no such module for the running kernel %s" % running()
         hint = hint or "`dkms status` on the node, or reboot the drained node into the kernel that has it"
-    if not loaded:
+    if not result.ok:
         raise node_errors.HintedError("modprobe %s: %s" % (name, output), hint or "`dmesg` on the node says more")
     if wanted["device"] and not os.path.exists(wanted["device"]):
         hint = "is udev running there? `modprobe -r %s && modprobe %s` on the drained node"
@@ -140,7 +142,6 @@ def rebuild(name, release):
     for words in node_packages.output(["dkms", "status", name]).splitlines():
         # `gdrdrv/2.6, 6.12.1, x86_64: installed`; older ones say `gdrdrv, 2.6, ...`
         version = words.replace("/", ",").split(",")[1].split(":")[0].strip()
-        return node_errors.run_command(
-            ["dkms", "install", "--force", "%s/%s" % (name, version), "-k", release], BUILD_S
-        )[1]
+        argv = ["dkms", "install", "--force", "%s/%s" % (name, version), "-k", release]
+        return node_command.run_merged(argv, BUILD_S).message
     return "DKMS does not know it"

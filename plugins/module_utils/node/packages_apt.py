@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
 import time
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command as node_command,
     errors as node_errors,
     record as node_record,
     services as node_services,
@@ -54,21 +54,13 @@ class PackageError(node_errors.HintedError):
     """The package manager refused."""
 
 
-def _run(argv, errors=subprocess.STDOUT):
-    return subprocess.run(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        universal_newlines=True,
-        env=dict(os.environ, **ENVIRONMENT),
-        check=False,
-    )
+def _run(argv):
+    return node_command.run_merged(argv, env=node_command.environment(**ENVIRONMENT))
 
 
 def output(argv):
     """What a command that only asks prints, however it ends: it complains of each name that it does not know."""
-    return _run(argv, subprocess.DEVNULL).stdout
+    return node_command.run(argv, env=node_command.environment(**ENVIRONMENT)).output
 
 
 def installed(names):
@@ -132,17 +124,17 @@ def install(names, lock_wait=LOCK_WAIT_S):
     finish_interrupted_transaction()
     wanted = ["install", "--no-install-recommends"] + list(names)
     result = _apt(wanted, deadline)
-    if result.returncode and INTERRUPTED in result.stdout:
+    if not result.ok and INTERRUPTED in result.message:
         # whoever held the lock until now was killed
         finish_interrupted_transaction()
         result = _apt(wanted, deadline)
-    if result.returncode and re.search(
-        r"Unable to locate|no installation candidate|was not found|Failed to fetch|404", result.stdout
+    if not result.ok and re.search(
+        r"Unable to locate|no installation candidate|was not found|Failed to fetch|404", result.message
     ):
         _checked(["update"], deadline)
         result = _apt(wanted, deadline)
-    if result.returncode:
-        raise PackageError(_summary(result.stdout), _hint(result.stdout))
+    if not result.ok:
+        raise PackageError(_summary(result.message), _hint(result.message))
 
 
 def refresh(options, lock_wait=LOCK_WAIT_S):
@@ -173,8 +165,8 @@ def held():
 
 
 def mark(how, names):
-    """`hold` or `unhold` packages. Raises CalledProcessError."""
-    subprocess.run(["apt-mark", how] + list(names), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+    """`hold` or `unhold` packages. Raises CommandError."""
+    node_command.require(["apt-mark", how] + list(names))
 
 
 def chosen(names):
@@ -185,9 +177,9 @@ def chosen(names):
 def _simulated(arguments):
     """Packages that apt-get would remove. Raises PackageError."""
     done = _run(["apt-get", "--simulate"] + NO_CACHE + arguments)
-    if done.returncode:
-        raise PackageError(_summary(done.stdout), _hint(done.stdout))
-    return _REMOVED.findall(done.stdout)
+    if not done.ok:
+        raise PackageError(_summary(done.message), _hint(done.message))
+    return _REMOVED.findall(done.output)
 
 
 def known(prefix):
@@ -256,7 +248,7 @@ def _apt(arguments, deadline):
             _refuse_removals(arguments)
         with _daemons_left_alone():
             result = _run(APT + arguments)
-        locked = result.returncode and LOCKED.search(result.stdout)
+        locked = not result.ok and LOCKED.search(result.message)
         if not locked or time.monotonic() > deadline:
             return result
         time.sleep(1)
@@ -264,8 +256,8 @@ def _apt(arguments, deadline):
 
 def _checked(arguments, deadline):
     result = _apt(arguments, deadline)
-    if result.returncode:
-        raise PackageError(_summary(result.stdout), _hint(result.stdout))
+    if not result.ok:
+        raise PackageError(_summary(result.message), _hint(result.message))
 
 
 def _summary(output):

@@ -12,6 +12,8 @@ import json
 import os
 import stat
 
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import atomic_file
+
 STATE = "/var/lib/deepopsctl"
 # the digest of a step that a run has begun and not ended: that is to be done even where the step is no longer wanted
 UNFINISHED = "unfinished"
@@ -59,18 +61,7 @@ def _path(component, step):
 def write_atomically(path, data, mode=0o600):
     """Write bytes so that a power cut leaves the old file or the new one."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    temporary = "%s.new" % path
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        os.unlink(temporary)
-        # a full disk is an error of no file in particular
-        raise OSError(error.errno, error.strerror, path) from error
+    atomic_file.write_synced(path, data, mode)
 
 
 def save(component, step, digest, items):

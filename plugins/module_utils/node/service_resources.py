@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command as node_command,
     record as node_record,
     services as node_services,
 )
@@ -128,17 +128,11 @@ def ensure_stopped(step, unit, properties):
 
 
 def run_systemctl(step, arguments, unit):
-    result = subprocess.run(
-        ["systemctl"] + arguments,
-        env=dict(os.environ, **node_services.ENVIRONMENT),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        check=False,
-    )
-    if result.returncode and unit:
+    environment = node_command.environment(**node_services.ENVIRONMENT)
+    result = node_command.run_merged(["systemctl"] + arguments, env=environment)
+    if not result.ok and unit:
         words = node_services.journal_tail(unit)
         step.fail(
-            "systemctl %s: %s\n%s" % (" ".join(arguments), result.stdout.strip(), words),
+            "systemctl %s: %s\n%s" % (" ".join(arguments), result.message, words),
             "see `journalctl -u %s` on the node" % unit,
         )

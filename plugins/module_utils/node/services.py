@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
 
 # Where a unit has an init script as well, `enable` and `disable` keep links for other inits, too, which nothing here
 # reads, and each of the two calls for that makes systemd reload all of its units: a fifth of a second of CPU.
@@ -19,13 +20,7 @@ def show(names):
     """{unit: {property: value}} for the named units; unknown ones have LoadState=not-found."""
     if not names:
         return {}
-    output = subprocess.run(
-        ["systemctl", "show", "--property", PROPERTIES, "--"] + list(names),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        check=False,
-    ).stdout
+    output = node_command.run(["systemctl", "show", "--property", PROPERTIES, "--"] + list(names)).output
     blocks = [block for block in output.strip().split("\n\n") if block]
     units = {}
     for name, block in zip(names, blocks):
@@ -102,24 +97,14 @@ def own_journal_tail(name, lines):
 
 
 def _logged(which, lines):
-    return subprocess.run(
-        ["journalctl", "--quiet", "--no-pager", "--lines", str(lines), "--output", "cat"] + which,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        universal_newlines=True,
-        check=False,
-    ).stdout.strip()
+    argv = ["journalctl", "--quiet", "--no-pager", "--lines", str(lines), "--output", "cat"]
+    return node_command.run(argv + which).output.strip()
 
 
 def main_pid(name):
     """Process id of a unit's daemon; 0 when it does not run."""
-    shown = subprocess.run(
-        ["systemctl", "show", "--property", "MainPID", "--value", "--", name],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        universal_newlines=True,
-        check=False,
-    ).stdout.strip()
+    argv = ["systemctl", "show", "--property", "MainPID", "--value", "--", name]
+    shown = node_command.run(argv).output.strip()
     return int(shown) if shown.isdigit() else 0
 
 

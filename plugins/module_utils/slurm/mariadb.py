@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
 
 CLIENT = ["mariadb", "--batch", "--skip-column-names"]
 
@@ -15,12 +16,5 @@ def is_installed():
 
 def sql(statement, arguments=()):
     """(exit status, output) of SQL given on standard input, so that no password is ever on a command line."""
-    result = subprocess.run(
-        CLIENT[:1] + list(arguments) + CLIENT[1:],
-        input=statement,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        check=False,
-    )
-    return result.returncode, result.stdout.strip()
+    result = node_command.run_merged(CLIENT[:1] + list(arguments) + CLIENT[1:], stdin=statement)
+    return result.status, result.message
