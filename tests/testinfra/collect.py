@@ -19,11 +19,11 @@ from deepopsctl.cluster.ssh_login import inventory_option, options, quoted
 from deepopsctl.doctor.check_builders import Declared
 from deepopsctl.doctor.single_node import DAEMONS
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.node_programs._slurm_jobs.snapshot import COMMANDS as QUESTIONS
 from deepopsctl.run.command_line import control_dir
 from deepopsctl.slurm.hardware import load_hardware
 from deepopsctl.ssh.client import Client
 from deepopsctl.ssh.client_config import port_of
-from tests.support.node_modules import load
 
 SOURCE = (Path(__file__).parent / "node_probe.py").read_text(encoding="utf-8")
 AT_ONCE = 16
@@ -39,8 +39,6 @@ GPUS = "dev/nvidia[0-9]*"
 SSH_UNITS = ("ssh.service", "ssh.socket", "sshd.service")
 EVERYWHERE = ("munge.service", "chrony.service")
 
-# as the smoke suite asks Slurm
-QUESTIONS: dict[str, list[str]] = load("deepops_smoke.slurm_snapshot").COMMANDS
 CREDENTIAL = ["munge", "--no-input", "--restrict-uid=0"]
 
 

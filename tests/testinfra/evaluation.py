@@ -15,14 +15,12 @@ import pytest
 
 from deepopsctl.checks.check import Check, Status, parse_check
 from deepopsctl.cluster.inventory import build_inventory
+from deepopsctl.node_programs._shared import command
+from deepopsctl.node_programs._slurm_jobs import slurmtext
+from deepopsctl.node_programs._slurm_jobs.snapshot import COMMANDS, SlurmSnapshot
+from deepopsctl.node_programs.validate_smoke import context
 from deepopsctl.text import node_sets
-from tests.support.node_modules import load
 from tests.testinfra.collect import GPUS, Live, Snapshot
-
-command = load("deepops_smoke.command")
-expected = load("deepops_smoke.expected")
-slurm_snapshot = load("deepops_smoke.slurm_snapshot")
-slurmtext = load("deepops_smoke.slurmtext")
 
 
 def accept(verdicts: Iterable[Mapping[str, object]]) -> None:
@@ -43,37 +41,37 @@ def words(check: Check) -> str:
     return f"{check.name} {check.target}: {check.message or f'{check.measured}, not {check.expected}'}"
 
 
-def slurm_of(live: Live) -> Any:
+def slurm_of(live: Live) -> SlurmSnapshot:
     """The state of the cluster in Slurm as the primary controller reports it, in the smoke suite's form."""
     snapshot = live.snapshots[live.primary]
     if snapshot.silence:
         pytest.skip(f"the controller {snapshot.node} does not answer: {snapshot.silence}")
     answers = {
-        name: command.Answer(text["rc"], text["out"], text["err"], 0.0)
+        name: command.Result(COMMANDS[name][0], text["rc"], text["out"], text["err"], 0.0)
         for name, text in snapshot.commands.items()
-        if name in slurm_snapshot.COMMANDS
+        if name in COMMANDS
     }
-    return slurm_snapshot.SlurmSnapshot(
-        slurmtext.config(answers["config"].out),
-        slurmtext.records(answers["nodes"].out, "NodeName"),
-        slurmtext.records(answers["partitions"].out, "PartitionName"),
+    return SlurmSnapshot(
+        slurmtext.config(answers["config"].output),
+        slurmtext.records(answers["nodes"].output, "NodeName"),
+        slurmtext.records(answers["partitions"].output, "PartitionName"),
         answers,
     )
 
 
-def wanted_nodes(live: Live) -> Any:
+def wanted_nodes(live: Live) -> dict[str, context.Node]:
     """Every compute node as cluster.yml and hardware.yml have it."""
     stored = [
         {"names": name, "cpus": known.cpus, "memory_mb": known.memory_mb}
         for name, known in live.declared.hardware.items()
     ]
-    return expected.nodes(_shared(live)["slurm_nodes"], stored, _names)
+    return context.nodes(_shared(live)["slurm_nodes"], stored, _names)
 
 
-def wanted_partitions(live: Live) -> Any:
+def wanted_partitions(live: Live) -> list[context.Partition]:
     """Every partition of cluster.yml, with its deployed nodes."""
     known = [node.name for node in wanted_nodes(live).values() if node.cpus]
-    return expected.partitions(_shared(live)["slurm_partitions"], known, _names)
+    return context.partitions(_shared(live)["slurm_partitions"], known, _names)
 
 
 def hardware_of(snapshot: Snapshot) -> dict[str, int]:

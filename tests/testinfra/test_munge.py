@@ -7,11 +7,9 @@ from functools import cache
 
 import pytest
 
-from tests.support.node_modules import load
+from deepopsctl.node_programs.validate_smoke import munge
 from tests.testinfra.collect import MUNGE_KEY, Live, Snapshot
 from tests.testinfra.evaluation import accept
-
-munge = load("deepops_smoke.munge")
 
 
 @cache

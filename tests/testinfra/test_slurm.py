@@ -8,16 +8,15 @@ from collections import defaultdict
 import pytest
 
 from deepopsctl.model.cluster import Role
-from tests.support.node_modules import load
+from deepopsctl.node_programs.validate_smoke import accounting, confinement, state
 from tests.testinfra.collect import CONFIGURATION, FETCHED, WRITTEN, Live, Snapshot
 from tests.testinfra.evaluation import accept, hardware_of, slurm_of, wanted_nodes, wanted_partitions
 
-state = load("deepops_smoke.state")
-confinement = load("deepops_smoke.confinement")
-
 
 def test_slurmctld_and_slurmdbd_answer(live: Live) -> None:
-    accept(slurm_of(live).controller_checks(live.cluster.name))
+    slurm, cluster = slurm_of(live), live.cluster.name
+    database = accounting.answers(cluster, slurm.config, slurm.answers["clusters"])
+    accept([*state.controller_checks(cluster, slurm), database])
 
 
 def test_slurmctld_runs_the_configuration_that_is_on_its_disk(live: Live) -> None:
@@ -70,7 +69,7 @@ def test_the_same_slurm_is_installed_everywhere(live: Live) -> None:
 def test_it_is_in_service_with_what_hardware_yml_has(live: Live, compute_node: Snapshot) -> None:
     slurm, wanted, name = slurm_of(live), wanted_nodes(live), compute_node.node
 
-    accept(state.node_checks({name: wanted[name]}, slurm.nodes, {name: hardware_of(compute_node)}))
+    accept(state.node_checks({name: wanted[name]}, slurm.nodes, {name: hardware_of(compute_node)}, reserved=False))
 
 
 def test_partitions_are_as_declared(live: Live) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from deepopsctl.slurm.drain_reasons import RESERVATION, drain_reason
+from deepopsctl.slurm.drain_reasons import drain_reason
 from deepopsctl.slurm.state import SlurmNode
 from tests.support import node_modules as nodeside
 
 service = nodeside.load("slurm.node_service")
-command = nodeside.load("deepops_smoke.command")
-state = nodeside.load("deepops_smoke.state")
 OURS = "deepopsctl: new fan"
 
 
@@ -96,13 +93,6 @@ def test_both_sides_agree_on_what_is_broken() -> None:
         assert refused is SlurmNode("gpu01", shown).is_faulty, shown
 
 
-@pytest.fixture
-def reservation() -> Iterator[None]:
-    command.use_reservation(RESERVATION)
-    yield
-    command.use_reservation("")
-
-
 @pytest.mark.parametrize(
     "shown",
     [
@@ -139,22 +129,10 @@ def test_only_jobs_that_hold_one_of_the_nodes_count() -> None:
     assert [job["id"] for job in service.jobs_on({"jobs": jobs}, ["gpu03"])] == ["1", "4"]
 
 
-def test_jobs_of_a_trial_ask_for_its_reservation(reservation: None) -> None:
-    found = command.clean_environment()
-
-    assert {found[key] for key in ("SLURM_RESERVATION", "SBATCH_RESERVATION", "SALLOC_RESERVATION")} == {RESERVATION}
-
-
-def test_jobs_ask_for_no_reservation_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SBATCH_RESERVATION", "a-users-own")
-
-    assert not [key for key in command.clean_environment() if key.endswith("RESERVATION")]
+def test_a_node_on_trial_may_be_reserved() -> None:
+    assert state.node_state("gpu03", {"State": "IDLE+RESERVED"}, reserved=True)["status"] == "pass"
+    assert state.node_state("gpu03", {"State": "IDLE+DRAIN+RESERVED"}, reserved=True)["status"] == "fail"
 
 
-def test_a_node_on_trial_may_be_reserved(reservation: None) -> None:
-    assert state.node_state("gpu03", {"State": "IDLE+RESERVED"})["status"] == "pass"
-    assert state.node_state("gpu03", {"State": "IDLE+DRAIN+RESERVED"})["status"] == "fail"
-
-
-def test_any_other_reserved_node_is_pointed_out() -> None:
-    assert state.node_state("gpu03", {"State": "IDLE+RESERVED"})["status"] == "warn"
+def test_any_other_reserved_node_is_a_warning() -> None:
+    assert state.node_state("gpu03", {"State": "IDLE+RESERVED"}, reserved=False)["status"] == "warn"

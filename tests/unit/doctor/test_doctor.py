@@ -32,12 +32,12 @@ from deepopsctl.doctor.facts import (
 )
 from deepopsctl.doctor.single_node import check_failure
 from deepopsctl.errors import ExitCode
+from deepopsctl.node_programs.validate_smoke import clock
 from deepopsctl.report.table import table
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, TaskResult, Verdict
 from deepopsctl.run.workspace import RunDir
 from tests.data.doctor_samples import HARDWARE, REPORT, SPEC, World, cluster, control, healthy
-from tests.support.node_modules import load
 from tests.support.paths import ROOT
 
 FAIL, WARN, SKIP = Status.FAIL, Status.WARN, Status.SKIP
@@ -438,9 +438,7 @@ class TestLatitude:
         assert judged(alone)["control-clock", TARGET].status is SKIP
 
     def test_clocks_are_judged_as_the_smoke_suite_does(self) -> None:
-        smoke = load("deepops_smoke.clock")
-
-        assert (cross_node.WARN_S, cross_node.FAIL_S) == (smoke.WARN_S, smoke.FAIL_S)
+        assert (cross_node.WARN_S, cross_node.FAIL_S) == (clock.WARN_S, clock.FAIL_S)
 
 
 def returned(report: dict[str, Any]) -> dict[str, Any]:

@@ -61,12 +61,12 @@ def type_into(
             if process.poll() is not None:
                 text += _read(master, 0.1)
                 break
-        return _finish(process, master, text, typed_at > 0)
+        return _finish(process, master, text, prompted=typed_at > 0)
     finally:
         os.close(master)
 
 
-def _finish(process: "subprocess.Popen[bytes]", master: int, text: str, prompted: bool) -> TerminalOutput:
+def _finish(process: "subprocess.Popen[bytes]", master: int, text: str, *, prompted: bool) -> TerminalOutput:
     until = time.monotonic() + 5
     if process.poll() is None:
         os.write(master, b"exit\n")

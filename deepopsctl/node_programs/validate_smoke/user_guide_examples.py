@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import batch, command, probe_jobs, slurmtext, state, terminal
-from .accounting import Job
-from .checks import FAIL, PASS, SKIP, Check, check, failed, one_line, skipped
-from .session import Session, is_busy
-from .slurmtext import Record
+from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
+from .._slurm_jobs import placement, probe_jobs, slurm, slurmtext
+from .._slurm_jobs.session import Session, is_busy
+from .._slurm_jobs.slurmtext import Record
+from . import batch, terminal
+from .context import Context, Job, Part, check, failed, skipped
 
 INTERACTIVE = "srun -N 1 --gpus=1 -t 01:00:00 --pty bash"
 TWO_NODES = "srun -N 2 --gpus-per-node=1"
@@ -43,6 +44,23 @@ class Place(NamedTuple):
         return self.partition["PartitionName"]
 
 
+def run(context: Context, names: Sequence[str]) -> Part:
+    """The users' guide's examples, one after the other: as printed, each may take a whole node's memory."""
+    inputs, snapshot, session = context
+    usable = [name for name in names if placement.free_gpus(snapshot.nodes[name]) > 0]
+    where = place(snapshot.partitions, snapshot.nodes, usable)
+    if where is None:
+        reason = "no GPU is free" if any(snapshot.gpus(name) for name in snapshot.nodes) else "the cluster has no GPUs"
+        return no_gpus(inputs.cluster, reason), []
+    checks = [
+        two_nodes(session, where, inputs.reports),
+        interactive(session, where),
+    ]
+    script = place(snapshot.partitions, snapshot.nodes, usable, wanted=PRINTED["partition"]) or where
+    last, jobs = batch_script(session, script)
+    return [*checks, last], jobs
+
+
 def place(
     partitions: Mapping[str, Record], nodes: Mapping[str, Record], usable: Sequence[str], wanted: str = ""
 ) -> Optional[Place]:
@@ -54,7 +72,7 @@ def place(
         members = [node for node in nodes if name in nodes[node].get("Partitions", "").split(",")]
         good = [node for node in members if node in usable and slurmtext.gpu_count(nodes[node].get("Gres", ""))]
         # Slurm may still believe in a node that did not answer: jobs as printed would be sent there
-        bad = [node for node in members if node not in usable and state.is_up(nodes[node])]
+        bad = [node for node in members if node not in usable and placement.is_up(nodes[node])]
         option = [] if partition.get("Default") == "YES" else ["-p", name]
         option += ["-x", ",".join(bad)] if bad else []
         if good:
@@ -98,7 +116,7 @@ def interactive(session: Session, where: Place) -> Check:
     if limit is not None and limit < 60:
         argv[argv.index("01:00:00")] = slurmtext.clock(limit)
     name, shown = session.name("interactive"), " ".join(argv)
-    environment = command.clean_environment({"SLURM_JOB_NAME": name})
+    environment = session.environment(SLURM_JOB_NAME=name)
     talk = terminal.type_into(argv, TYPED, TYPED_ANSWER, environment, session.queue_timeout + 5)
     if TYPED_ANSWER in talk.text:
         return evaluate_shell(where.name, shown, talk.text)
@@ -154,17 +172,17 @@ def batch_script(session: Session, where: Place) -> Tuple[Check, List[Job]]:
     # the script names its partition itself
     option = where.option[2:] if where.option[:1] == ["-p"] else where.option
     answer = session.sbatch("", option, SCRIPT.format(mark=MARK, **values))
-    if answer.rc != 0:
-        message = "sbatch ({}): {}".format(text, one_line(answer.error_text))
+    if not answer.ok:
+        message = "sbatch ({}): {}".format(text, one_line(answer.message))
         return failed(what, where.name, message, "refused", "submitted"), []
-    job = Job(answer.out, what)
+    job = Job(answer.output, what)
     left = session.wait([job.id])
     if job.id in left:
         job_state, reason = left[job.id]
         status = SKIP if job_state == "PENDING" and is_busy(reason) else FAIL
         text += "; Slurm's reason: " + reason
         return check(what, where.name, status, job_state.lower(), "completed", message=text), []
-    shown = slurmtext.record(command.run(["scontrol", "-o", "show", "job", job.id]).out)
+    shown = slurmtext.record(slurm.ask(["scontrol", "-o", "show", "job", job.id]).output)
     files = batch.Files(shown.get("BatchHost", ""), where.name, [shown.get("StdOut", "")])
     out, error = batch.fetch(session, "fetch-guide", files)
     result = evaluate_script(where.name, values, text, out, error)

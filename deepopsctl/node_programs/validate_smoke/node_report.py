@@ -7,18 +7,20 @@ import re
 import shutil
 from typing import Any, Dict, List, Sequence, Tuple
 
-from . import command, munge
-from .checks import FAIL, PASS, Check, check, failed, one_line, skipped
+from .._shared import command
+from .._shared.checks import FAIL, PASS, Check, one_line
+from . import munge
+from .context import check, failed, skipped
 
 
 def services(node: str, units: Sequence[str]) -> Tuple[List[Check], Dict[str, str]]:
     """The units that this node's roles need are active; and the state of each."""
     if not units:
         return [], {}
-    answer = command.run(["systemctl", "is-active", *units], timeout=10)
-    words = answer.out.split()
+    answer = command.run(["systemctl", "is-active", *units], 10)
+    words = answer.output.split()
     if len(words) != len(units):
-        return [skipped("services", node, "systemctl does not answer: " + one_line(answer.error_text))], {}
+        return [skipped("services", node, "systemctl does not answer: " + one_line(answer.message))], {}
     states = dict(zip(units, words))
     bad = {unit: word for unit, word in states.items() if word != "active"}
     text = ""
@@ -54,16 +56,16 @@ def munge_local(node: str) -> Tuple[Check, Dict[str, str]]:
 def slurm_version() -> str:
     """The version of the installed slurmd, else of the client tools; '' without either."""
     for tool in ("slurmd", "sinfo"):
-        answer = command.run([tool, "-V"], timeout=10)
-        match = re.search(r"\d+\.\d+\S*", answer.out)
-        if answer.rc == 0 and match:
+        answer = command.run([tool, "-V"], 10)
+        match = re.search(r"\d+\.\d+\S*", answer.output)
+        if answer.ok and match:
             return match.group(0)
     return ""
 
 
 def hardware() -> Dict[str, Any]:
     """CPUs, memory (MiB) as slurmd finds them now, and the GPU device files."""
-    text = command.run(["slurmd", "-C"], timeout=10).out
+    text = command.run(["slurmd", "-C"], 10).output
     fields = dict(re.findall(r"(\w+)=(\S+)", text))
     return {
         "cpus": int(fields.get("CPUs", "0")),
@@ -73,7 +75,7 @@ def hardware() -> Dict[str, Any]:
     }
 
 
-def report(node: str, units: Sequence[str], compute: bool) -> Tuple[List[Check], Dict[str, Any]]:
+def report(node: str, units: Sequence[str], *, compute: bool) -> Tuple[List[Check], Dict[str, Any]]:
     """The node's checks, and facts that are compared with those of other nodes."""
     checks, states = services(node, units)
     local, credential = munge_local(node)

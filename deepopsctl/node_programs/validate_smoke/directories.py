@@ -5,12 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, List, Mapping, NamedTuple, Sequence
 
-from . import job_placement, probe, probe_jobs
-from .checks import PASS, Check, check, failed, skipped
-from .job_placement import Placement
-from .probe_jobs import Answers, Data
-from .session import Session
-from .slurmtext import Record
+from .._shared.checks import PASS, Check
+from .._slurm_jobs import placement, probe, probe_jobs
+from .._slurm_jobs.placement import Placement
+from .._slurm_jobs.probe_jobs import Answers, Data
+from .._slurm_jobs.session import Session
+from .context import Context, check, failed, skipped
 
 CHECK = "job-directories"
 EXPECTED = "own, mode 700, gone afterwards"
@@ -51,16 +51,14 @@ def _answers(place: Placement, outcome: Any) -> Answers:
     return Answers(lines, {node: probe_jobs.trouble(outcome) for node in place.nodes if node not in lines})
 
 
-def run(
-    session: Session,
-    names: Sequence[str],
-    nodes: Mapping[str, Record],
-    partitions: Mapping[str, Record],
-    wanted: Mapping[str, Any],
-) -> List[Check]:
-    """The check of every named node; those without room for two jobs are skipped."""
-    free = [name for name in names if job_placement.room_for_two(nodes[name])]
-    places = job_placement.place(free, nodes, partitions)
+def run(context: Context, names: Sequence[str]) -> List[Check]:
+    """The check of every named node, where cluster.yml gives jobs private directories."""
+    session, wanted = context.session, context.inputs.directories
+    nodes, partitions = context.snapshot.nodes, context.snapshot.partitions
+    if not wanted:
+        return []
+    free = [name for name in names if placement.room_for_two(nodes[name])]
+    places = placement.place(free, nodes, partitions)
     checks = [skipped(CHECK, name, "busy: no room for two jobs") for name in names if name not in free]
     if not places:
         return checks

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import List, Mapping, NamedTuple, Optional, Sequence
 
-from . import slurmtext
-from .checks import PASS, WARN, Check, check, failed, one_line, skipped
-from .command import Answer
-from .slurmtext import Record
+from .._shared.checks import PASS, WARN, Check, one_line
+from .._shared.command import Result
+from .._slurm_jobs import slurmtext
+from .._slurm_jobs.slurmtext import Record
+from .context import Context, check, failed, skipped
 
 # Slurm's refusals: slurm_strerror() of 22.05 to 26.05
 REFUSALS = (
@@ -33,6 +35,30 @@ class Request(NamedTuple):
     options: List[str]
     asked: str
     reason: str = ""
+
+
+def run(context: Context) -> List[Check]:
+    """Impossible requests to the default partition, all at once."""
+    snapshot, session = context.snapshot, context.session
+    name = snapshot.default_partition()
+    if not name:
+        return [skipped("over-ask-nodes", context.inputs.cluster, "no default partition")]
+    members = [node for node in snapshot.nodes.values() if name in node.get("Partitions", "").split(",")]
+    impossible = requests(snapshot.partitions[name], members)
+
+    def attempt(request: Request) -> Check:
+        if request.reason:
+            return evaluate(request, name, None, snapshot.config)
+        options = ["--partition=" + name, "--output=/dev/null", *request.options]
+        answer = session.sbatch("over-" + request.what, options, "#!/bin/sh\ntrue\n")
+        pending = ""
+        if answer.ok:
+            pending = session.pending_reason(answer.output)
+            session.cancel([answer.output])
+        return evaluate(request, name, answer, snapshot.config, pending)
+
+    with ThreadPoolExecutor(len(impossible)) as pool:
+        return list(pool.map(attempt, impossible))
 
 
 def requests(partition: Record, nodes: Sequence[Record]) -> List[Request]:
@@ -67,15 +93,15 @@ def _longer(partition: Record) -> Request:
 
 
 def evaluate(
-    request: Request, partition: str, answer: Optional[Answer], config: Mapping[str, str], pending: str = ""
+    request: Request, partition: str, answer: Optional[Result], config: Mapping[str, str], pending: str = ""
 ) -> Check:
     """Refused with Slurm's message, or not; `pending` is Slurm's reason for keeping a job that it accepted."""
     name = "over-ask-" + request.what
     if answer is None:
         return skipped(name, partition, request.reason)
-    text = one_line(answer.error_text.replace("sbatch: error:", " "))
+    text = one_line(answer.message.replace("sbatch: error:", " "))
     asked = "asked for {}".format(request.asked)
-    if answer.rc == 0:
+    if answer.ok:
         if pending.startswith(FOR_EVER) and config.get("EnforcePartLimits", "NO") == "NO":
             text = "{}: accepted, and left pending for ever ({}): set EnforcePartLimits=ALL to refuse it"
             return check(name, partition, WARN, "accepted", "refused", message=text.format(asked, pending))

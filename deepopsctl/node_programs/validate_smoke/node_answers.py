@@ -5,27 +5,27 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from . import confinement, job_placement, munge, probe_jobs
-from .checks import FAIL, PASS, SKIP, Check, check, skipped
-from .inputs import Inputs
-from .probe_jobs import Answers, Trouble
-from .session import Session
-from .slurm_snapshot import SlurmSnapshot
+from .._shared.checks import FAIL, PASS, SKIP, Check
+from .._slurm_jobs import confinement as slurm_confinement, placement, probe_jobs
+from .._slurm_jobs.probe_jobs import Answers, Trouble
+from . import confinement, munge
+from .context import Context, Inputs, Job, check, skipped
 
 WORKERS = 8
 
 
-def run(inputs: Inputs, snapshot: SlurmSnapshot, session: Session) -> Tuple[List[Check], Answers]:
+def run(context: Context) -> Tuple[List[Check], Answers]:
     """The checks of every tested node, and the nodes' answers."""
+    inputs = context.inputs
     with ThreadPoolExecutor(WORKERS) as pool:
         decoded = dict(zip(inputs.tested, pool.map(lambda name: _decode(inputs.report(name)), inputs.tested)))
-    answers = _ask(inputs, snapshot, session, _unusable_nodes(inputs, decoded))
-    confined = confinement.uses_cgroups(snapshot.config)
+    answers = _ask(context, _unusable_nodes(inputs, decoded))
+    confined = slurm_confinement.uses_cgroups(context.snapshot.config)
     checks: List[Check] = []
     for name in inputs.tested:
         data = answers.lines.get(name, [{}])[0]
         checks.append(_answer(name, data, answers.troubles.get(name)))
-        checks.append(_cores(name, data, confined))
+        checks.append(_cores(name, data, confined=confined))
         checks.append(_munge(inputs, name, decoded[name], str(data.get("munge", ""))))
     return checks, answers
 
@@ -42,15 +42,16 @@ def _unusable_nodes(inputs: Inputs, decoded: Mapping[str, str]) -> Dict[str, Tro
     return troubles
 
 
-def _ask(inputs: Inputs, snapshot: SlurmSnapshot, session: Session, gone: Mapping[str, Trouble]) -> Answers:
+def _ask(context: Context, gone: Mapping[str, Trouble]) -> Answers:
+    inputs, snapshot = context.inputs, context.snapshot
     obstacles = snapshot.obstacles(inputs.tested)
     obstacles.update({name: "Slurm does not know this node" for name in inputs.tested if name not in snapshot.nodes})
     ready = [name for name in inputs.tested if name not in gone and name not in obstacles]
     silent = [name for name in ready if name not in inputs.reports]
-    places = job_placement.place([name for name in ready if name not in silent], snapshot.nodes, snapshot.partitions)
-    alone = [place for name in silent for place in job_placement.place([name], snapshot.nodes, snapshot.partitions)]
+    places = placement.place([name for name in ready if name not in silent], snapshot.nodes, snapshot.partitions)
+    alone = [place for name in silent for place in placement.place([name], snapshot.nodes, snapshot.partitions)]
     argv = probe_jobs.argv("answer", munge.encode()["credential"])
-    answers = probe_jobs.ask(session, "answer", places, argv, alone=alone)
+    answers = probe_jobs.ask(context.session, "answer", places, argv, alone=alone)
     troubles: Dict[str, Trouble] = {name: Trouble(SKIP, reason) for name, reason in obstacles.items()}
     troubles.update(answers.troubles)
     troubles.update(gone)
@@ -65,11 +66,11 @@ def _answer(name: str, data: Mapping[str, Any], trouble: Optional[Trouble]) -> C
     return check("node-answers", name, PASS, str(data.get("host", "")).split(".")[0], name)
 
 
-def _cores(name: str, data: Mapping[str, Any], confined: bool) -> Check:
+def _cores(name: str, data: Mapping[str, Any], *, confined: bool) -> Check:
     if not data:
         return skipped("cpu-confinement", name, "no job ran here")
     if not confined:
-        return skipped("cpu-confinement", name, confinement.NOT_CONFIGURED)
+        return skipped("cpu-confinement", name, slurm_confinement.NOT_CONFIGURED)
     return confinement.cores(name, data["cpus"])
 
 
@@ -82,3 +83,9 @@ def _decode(report: Mapping[str, Any]) -> str:
 def _munge(inputs: Inputs, name: str, here: str, there: str) -> Check:
     made = inputs.report(name).get("munge")
     return munge.not_tried(name) if made is None else munge.across(name, made, here, there, inputs.submit)
+
+
+def jobs_of(answers: Answers) -> List[Job]:
+    """The jobs that nodes answered in, where every node of them did."""
+    ids = sorted({str(lines[0].get("job", "")) for lines in answers.lines.values()})
+    return [Job(identifier, "node-answers") for identifier in ids if identifier and not answers.troubles]

@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.node_modules import load
-
-probe_jobs = load("deepops_smoke.probe_jobs")
-directories = load("deepops_smoke.directories")
-probe = load("deepops_smoke.probe")
+from deepopsctl.node_programs._slurm_jobs import probe, probe_jobs
+from deepopsctl.node_programs.validate_smoke import directories
 
 WANTED = {"folder": "/scratch/slurm-jobs", "private": ["/tmp", "/dev/shm"]}
 GOOD = {"own": "/tmp", "mode": "700", "owner": 1000, "user": 1000}

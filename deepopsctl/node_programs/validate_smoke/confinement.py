@@ -1,24 +1,23 @@
-"""What a job could reach outside its allocation, from what it tried."""
+"""Cores and memory that a job could reach outside its allocation, from what it tried."""
 
 from __future__ import annotations
 
 from typing import Any, List, Mapping, Sequence
 
-from .checks import FAIL, PASS, WARN, Check, check, failed, skipped
-from .slurmtext import Record
+from .._shared.checks import FAIL, PASS, WARN, Check
+from .._slurm_jobs import confinement, placement, probe_jobs
+from .._slurm_jobs.slurmtext import Record
+from .context import Context, check, failed, skipped
 
 LIMIT_MB = 100
 TRY_MB = 300
-# by the cgroup, and by the mode of the device's file, which the kernel checks first
-DENIED, MODE = "EPERM", "EACCES"
-NOT_CONFIGURED = "jobs are not confined here: TaskPlugin has no task/cgroup"
 
 
 def configured(config: Record, cluster: str) -> Check:
     """Does this cluster confine jobs at all? If not, one warning says so and the trials are skipped."""
     expected = "task/cgroup, ConstrainCores, ConstrainDevices, ConstrainRAMSpace"
     plugins = config.get("TaskPlugin", "")
-    if not uses_cgroups(config):
+    if not confinement.uses_cgroups(config):
         text = "jobs are not confined: a job can use cores, memory and GPUs of others (TaskPlugin={}, ProctrackType={})"
         text = text.format(plugins or "none", config.get("ProctrackType", "unknown"))
         return check("confinement", cluster, WARN, plugins or "none", expected, message=text)
@@ -28,11 +27,6 @@ def configured(config: Record, cluster: str) -> Check:
         text = "cgroup.conf leaves jobs unconfined: {}=no".format("=no, ".join(off))
         return check("confinement", cluster, FAIL, "without " + ", ".join(off), expected, message=text)
     return check("confinement", cluster, PASS, plugins, expected)
-
-
-def uses_cgroups(config: Record) -> bool:
-    """True when Slurm is set up to confine jobs by cgroups."""
-    return "task/cgroup" in config.get("TaskPlugin", "")
 
 
 def cores(node: str, tried: Mapping[str, Any]) -> Check:
@@ -92,33 +86,22 @@ def memory(node: str, lines: Sequence[Mapping[str, Any]], stderr: str) -> Check:
     return check("memory-confinement", node, PASS, held, expected, "MiB")
 
 
-def gpus(node: str, with_one: Mapping[str, str], with_none: Mapping[str, str]) -> Check:
-    """A job with one GPU can open that device file only, a job without GPUs none."""
-    expected = "1 of {} GPUs".format(len(with_one))
-    reached = sorted(name for name, result in with_one.items() if result not in (DENIED, MODE))
-    opened = sorted(name for name, result in with_none.items() if result not in (DENIED, MODE))
-    closed = sorted(name for name in {**with_one, **with_none} if MODE in (with_one.get(name), with_none.get(name)))
-    if not with_one:
-        return failed("gpu-confinement", node, "the job found no /dev/nvidia* at all", "no device files", "1 GPU")
-    if len(reached) > 1:
-        text = "a job with one GPU could open {}".format(_results(reached, with_one))
-        return failed("gpu-confinement", node, text, "{} GPUs".format(len(reached)), expected)
-    if opened:
-        text = "a job that asked for no GPU could open {}".format(_results(opened, with_none))
-        return failed("gpu-confinement", node, text, "{} GPUs".format(len(opened)), "none")
-    if closed:
-        text = "not known: the file mode keeps the user from {} before the cgroup is asked (EACCES)"
-        names = ", ".join("/dev/" + name for name in closed)
-        return check("gpu-confinement", node, WARN, "not tried", expected, message=text.format(names))
-    if not reached:
-        return failed("gpu-confinement", node, "a job with one GPU could not open any", "0 GPUs", expected)
-    text = (
-        ""
-        if with_one[reached[0]] == "OK"
-        else "no driver behind {}: opening it says {}".format(reached[0], with_one[reached[0]])
+def run_memory(context: Context, names: Sequence[str]) -> List[Check]:
+    """Jobs that take more memory than they asked for, on every node that answered."""
+    if not confinement.uses_cgroups(context.snapshot.config):
+        return [skipped("memory-confinement", name, confinement.NOT_CONFIGURED) for name in names]
+    answers = probe_jobs.ask(
+        context.session,
+        "memory",
+        placement.place(names, context.snapshot.nodes, context.snapshot.partitions),
+        probe_jobs.argv("memory", str(TRY_MB)),
+        extra=["--kill-on-bad-exit=0"],
     )
-    return check("gpu-confinement", node, PASS, "1 of {} GPUs".format(len(with_one)), expected, message=text)
-
-
-def _results(names: List[str], results: Mapping[str, str]) -> str:
-    return ", ".join("/dev/{} ({})".format(name, results[name]) for name in names)
+    checks = []
+    for name in names:
+        if name in answers.lines:
+            checks.append(memory(name, answers.lines[name], answers.stderr))
+        else:
+            what = answers.troubles[name]
+            checks.append(check("memory-confinement", name, what.status, message=what.message))
+    return checks

@@ -6,14 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.node_modules import load
-
-clock = load("deepops_smoke.clock")
-command = load("deepops_smoke.command")
-confinement = load("deepops_smoke.confinement")
-gpus = load("deepops_smoke.gpus")
-munge = load("deepops_smoke.munge")
-oversized_jobs = load("deepops_smoke.oversized_jobs")
+from deepopsctl.node_programs._shared.command import Result
+from deepopsctl.node_programs._slurm_jobs import confinement as slurm_confinement
+from deepopsctl.node_programs.validate_smoke import clock, confinement, gpus, munge, oversized_jobs
 
 CGROUPS = {
     "TaskPlugin": "task/cgroup,task/affinity", "ConstrainCores": "yes", "ConstrainDevices": "yes",
@@ -97,7 +92,7 @@ class TestGpus:
     def test_a_job_opens_its_own_gpu_and_no_other(
         self, with_one: dict[str, str], with_none: dict[str, str], status: str
     ) -> None:
-        assert confinement.gpus("gpu01", with_one, with_none)["status"] == status
+        assert slurm_confinement.gpus("smoke", "gpu-confinement", "gpu01", with_one, with_none)["status"] == status
 
     @pytest.mark.parametrize(
         ("with_one", "with_none"),
@@ -110,13 +105,15 @@ class TestGpus:
     def test_what_the_file_mode_refuses_says_nothing_of_the_cgroup(
         self, with_one: dict[str, str], with_none: dict[str, str]
     ) -> None:
-        found = confinement.gpus("gpu01", with_one, with_none)
+        found = slurm_confinement.gpus("smoke", "gpu-confinement", "gpu01", with_one, with_none)
         assert found["status"] == "warn"
         assert "could open" not in found["message"]
         assert "/dev/nvidia1" in found["message"]
 
     def test_one_that_was_opened_is_no_less_open_for_another_that_was_not(self) -> None:
-        found = confinement.gpus("gpu01", {"nvidia0": "OK", "nvidia1": "OK", "nvidia2": "EACCES"}, {})
+        found = slurm_confinement.gpus(
+            "smoke", "gpu-confinement", "gpu01", {"nvidia0": "OK", "nvidia1": "OK", "nvidia2": "EACCES"}, {}
+        )
         assert found["status"] == "fail"
         assert "nvidia2" not in found["message"]
 
@@ -137,7 +134,7 @@ class TestGpus:
         first = {"env": {"CUDA_VISIBLE_DEVICES": "0"}, "gpus": {"nvidia0": "OK", "nvidia1": "EPERM"}}
         second = {"env": {"CUDA_VISIBLE_DEVICES": "0"}, "gpus": {"nvidia0": "EPERM", "nvidia1": "ENXIO"}}
 
-        assert (gpus.device(first), gpus.device(second)) == ("0", "1")
+        assert (slurm_confinement.device(first), slurm_confinement.device(second)) == ("0", "1")
         assert gpus.assignment("gpu01", first, second, 2)["status"] == "pass"
         assert gpus.assignment("gpu01", first, first, 2)["status"] == "fail"
 
@@ -161,7 +158,7 @@ class TestOverAsking:
         return next(entry for entry in oversized_jobs.requests(PARTITION, NODES) if entry.what == what)
 
     def judge(self, what: str, rc: int, err: str = "", pending: str = "", **config: str) -> Any:
-        return oversized_jobs.evaluate(self.request(what), "gpu", command.Answer(rc, "7", err, 0.1), config, pending)
+        return oversized_jobs.evaluate(self.request(what), "gpu", Result("sbatch", rc, "7", err, 0.1), config, pending)
 
     def test_one_more_than_the_best_node_has_is_asked_for(self) -> None:
         asked = {entry.what: " ".join(entry.options) for entry in oversized_jobs.requests(PARTITION, NODES)}

@@ -5,28 +5,29 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Mapping
 
-from . import command
-from .checks import PASS, Check, check, failed, one_line, skipped
+from .._shared import command
+from .._shared.checks import PASS, Check, one_line
+from .context import check, failed, skipped
 
 GOOD = "Success"
 
 
 def encode() -> Dict[str, str]:
     """A credential of this user for this user only: nobody else, not even Slurm, can use it."""
-    answer = command.run(["munge", "--no-input", "--restrict-uid={}".format(os.getuid())], timeout=10)
+    answer = command.run(["munge", "--no-input", "--restrict-uid={}".format(os.getuid())], 10)
     return {
-        "credential": answer.out.strip() if answer.rc == 0 else "",
-        "error": "" if answer.rc == 0 else one_line(answer.error_text),
+        "credential": answer.output.strip() if answer.ok else "",
+        "error": "" if answer.ok else one_line(answer.message),
     }
 
 
 def decode(credential: str) -> str:
     """munge's status of a credential: `Success (0)`, `Invalid credential (5)`, `Expired credential (15)`."""
-    answer = command.run(["unmunge"], timeout=10, stdin=credential)
-    for line in answer.out.splitlines():
+    answer = command.run(["unmunge"], 10, credential)
+    for line in answer.output.splitlines():
         if line.startswith("STATUS:"):
             return line.partition(":")[2].strip()
-    return one_line(answer.error_text.replace("unmunge: Error: ", ""))
+    return one_line(answer.message.replace("unmunge: Error: ", ""))
 
 
 def across(node: str, made: Mapping[str, Any], here: str, there: str, submit: str) -> Check:

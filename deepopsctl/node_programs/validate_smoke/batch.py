@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
-from .accounting import Job
-from .checks import FAIL, PASS, SKIP, Check, check, failed, one_line
-from .session import Session, is_busy
-from .slurmtext import Record
+from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
+from .._slurm_jobs import placement, slurmtext
+from .._slurm_jobs.session import Session, is_busy
+from .._slurm_jobs.slurmtext import Record
+from .context import Context, Job, Part, check, failed
 
 MARK = "DEEPOPS-BATCH"
 TASKS = 3
@@ -109,7 +110,18 @@ def _left(name: str, node: str, left: Tuple[str, str], allowed: float) -> Check:
     )
 
 
-def run(session: Session, node: str, partition: str) -> Tuple[List[Check], List[Job]]:
+def run(context: Context, names: Sequence[str]) -> Part:
+    """A batch job and an array on the node with most free CPUs."""
+    nodes, partitions = context.snapshot.nodes, context.snapshot.partitions
+
+    def room(name: str) -> int:
+        return slurmtext.number(nodes[name], "CPUTot") - slurmtext.number(nodes[name], "CPUAlloc")
+
+    best = max(names, key=room)
+    return run_on(context.session, best, placement.choose(nodes[best], partitions))
+
+
+def run_on(session: Session, node: str, partition: str) -> Part:
     """Submit a batch job and an array on one node, wait, read what they wrote there."""
     place = {"node": node, "partition": partition}
     single, many = path(session, "batch"), path(session, "array")
@@ -119,14 +131,14 @@ def run(session: Session, node: str, partition: str) -> Tuple[List[Check], List[
         "job-array": session.sbatch("array", ["--array=1-{}".format(TASKS), *options(place, many + ".%a")], script),
     }
     checks = [
-        failed(name, node, "sbatch: " + one_line(answer.error_text), "refused", "submitted")
+        failed(name, node, "sbatch: " + one_line(answer.message), "refused", "submitted")
         for name, answer in answers.items()
-        if answer.rc != 0
+        if not answer.ok
     ]
     submitted = {
-        name: Job(answer.out, name, tasks=TASKS if name == "job-array" else 0)
+        name: Job(answer.output, name, tasks=TASKS if name == "job-array" else 0)
         for name, answer in answers.items()
-        if answer.rc == 0
+        if answer.ok
     }
     if not submitted:
         return checks, []

@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 
 from deepopsctl.checks.catalogue.smoke import CATALOGUE
+from deepopsctl.node_programs._shared.command import Result
+from deepopsctl.node_programs.validate_smoke import accounting, batch, user_guide_examples
+from deepopsctl.node_programs.validate_smoke.context import Job
 from tests.data.slurm_samples import node, partition
-from tests.support.node_modules import MODULE_UTILS, load
-
-accounting = load("deepops_smoke.accounting")
-batch = load("deepops_smoke.batch")
-command = load("deepops_smoke.command")
-user_guide_examples = load("deepops_smoke.user_guide_examples")
 
 
 class TestGuide:
@@ -35,6 +32,7 @@ class TestGuide:
     def test_nothing_is_added_where_the_printed_command_will_do(self) -> None:
         found = user_guide_examples.place({"gpu": partition(Default="YES")}, {"a": node("a")}, ["a"])
 
+        assert found
         assert found.option == []
 
     def test_without_a_usable_gpu_there_is_no_place(self) -> None:
@@ -86,13 +84,13 @@ class TestBatch:
     def test_output_of_another_job_does_not_count(self) -> None:
         found = batch.lines(f"{batch.MARK} job=8 task=none user={os.getuid()}\n")
 
-        assert batch.output_check("gpu01", accounting.Job("8", "batch"), found, "")["status"] == "pass"
-        assert batch.output_check("gpu01", accounting.Job("9", "batch"), found, "")["status"] == "fail"
+        assert batch.output_check("gpu01", Job("8", "batch"), found, "")["status"] == "pass"
+        assert batch.output_check("gpu01", Job("9", "batch"), found, "")["status"] == "fail"
 
     def test_a_job_that_ran_as_someone_else_fails(self) -> None:
         found = batch.lines(f"{batch.MARK} job=8 task=none user=4242\n")
 
-        assert batch.output_check("gpu01", accounting.Job("8", "batch"), found, "")["status"] == "fail"
+        assert batch.output_check("gpu01", Job("8", "batch"), found, "")["status"] == "fail"
 
     @pytest.mark.parametrize(
         ("tasks", "status"), [((1, 2, 3), "pass"), ((1, 3), "fail"), ((1, 2, 2), "fail"), ((), "fail")]
@@ -100,15 +98,15 @@ class TestBatch:
     def test_every_task_of_an_array_must_have_run_once(self, tasks: tuple[int, ...], status: str) -> None:
         found = batch.lines("".join(f"{batch.MARK} job=8 task={task} user=1\n" for task in tasks))
 
-        assert batch.array_check("gpu01", accounting.Job("8", "array", tasks=3), found, "")["status"] == status
+        assert batch.array_check("gpu01", Job("8", "array", tasks=3), found, "")["status"] == status
 
 
 class TestAccounting:
     ROWS = "7|smoke|ann|default|COMPLETED|0:0\n8_1|a|ann|default|COMPLETED|0:0\n8_2|a|ann|default|COMPLETED|0:0\n"
-    JOBS = (accounting.Job("7", "batch"), accounting.Job("8", "array", tasks=2))
+    JOBS = (Job("7", "batch"), Job("8", "array", tasks=2))
 
     def judge(self, rows: str, rc: int = 0) -> dict[str, Any]:
-        answer = command.Answer(rc, rows, "connection refused", 0.1)
+        answer = Result("sacct", rc, rows, "connection refused", 0.1)
         checks = accounting.evaluate("hpc", self.JOBS, answer, "ann", ["default"])
         return {check["name"]: check for check in checks}
 
@@ -142,17 +140,17 @@ class TestAccounting:
     def test_it_asks_again_until_the_database_has_everything(self) -> None:
         answers = iter([self.ROWS.replace("COMPLETED", "RUNNING"), self.ROWS[:40], self.ROWS])
 
-        found = accounting.fetch(self.JOBS, lambda argv, timeout: command.Answer(0, next(answers), "", 0.1))
+        found = accounting.fetch(self.JOBS, lambda argv, limit_s: Result("sacct", 0, next(answers), "", 0.1))
 
-        assert found.out == self.ROWS
+        assert found.output == self.ROWS
 
     def test_it_does_not_ask_for_ever(self) -> None:
-        found = accounting.fetch(self.JOBS, lambda argv, timeout: command.Answer(1, "", "refused", 0.1), patience=0)
+        found = accounting.fetch(self.JOBS, lambda argv, limit_s: Result("sacct", 1, "", "refused", 0.1), patience=0)
 
-        assert found.rc == 1
+        assert found.status == 1
 
     def test_a_user_without_an_account_is_told_what_to_do(self) -> None:
-        check = accounting.association("hpc", "ann", command.Answer(0, "", "", 0.1))
+        check = accounting.association("hpc", "ann", Result("sacct", 0, "", "", 0.1))
 
         assert check["status"] == "fail"
         assert "sacctmgr add user ann" in check["message"]
@@ -161,16 +159,16 @@ class TestAccounting:
     def test_slurmdbd_must_know_the_cluster(self, out: str, rc: int, status: str) -> None:
         config = {"AccountingStorageType": "accounting_storage/slurmdbd", "ClusterName": "hpc"}
 
-        assert accounting.answers("hpc", config, command.Answer(rc, out, "", 0.1))["status"] == status
+        assert accounting.answers("hpc", config, Result("sacct", rc, out, "", 0.1))["status"] == status
 
     def test_without_accounting_there_is_nothing_to_ask(self) -> None:
         config = {"AccountingStorageType": "accounting_storage/none"}
 
-        assert accounting.answers("hpc", config, command.Answer(1, "", "", 0.1))["status"] == "skip"
+        assert accounting.answers("hpc", config, Result("sacct", 1, "", "", 0.1))["status"] == "skip"
 
 
 def test_every_check_that_the_suite_makes_is_in_the_catalogue() -> None:
-    source = "".join(path.read_text() for path in Path(MODULE_UTILS, "deepops_smoke").glob("*.py"))
+    source = "".join(path.read_text() for path in Path(batch.__file__).parent.glob("*.py"))
     words = set(re.findall(r'"([a-z]+(?:-[a-z]+)*)"', source))
     made = {name for name in CATALOGUE if name in words or name.startswith("over-ask-")}
 

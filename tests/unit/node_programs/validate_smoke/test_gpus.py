@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-from tests.support.node_modules import load
-
-gpus = load("deepops_smoke.gpus")
-probe = load("deepops_smoke.probe")
-session = load("deepops_smoke.session")
+from deepopsctl.node_programs._slurm_jobs import probe, session
+from deepopsctl.node_programs.validate_smoke import gpus
 
 PARTITIONS = {"gpu": {"PartitionName": "gpu", "State": "UP", "Default": "YES", "MaxNodes": "UNLIMITED"}}
 
@@ -65,7 +62,7 @@ class Held:
 
 
 def statuses(cluster: Cluster, nodes: dict[str, dict[str, str]]) -> dict[str, str]:
-    pair = gpus.run_all(cluster, list(nodes), nodes, PARTITIONS)
+    pair = gpus.run_all(cast(session.Session, cluster), list(nodes), nodes, PARTITIONS)
     return {name: gpus.evaluate(name, pair, 2)["status"] for name in nodes}
 
 

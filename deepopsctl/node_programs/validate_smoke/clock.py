@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, Optional
+from typing import Any, List, Mapping, NamedTuple, Optional
 
-from .checks import FAIL, PASS, WARN, Check, check, skipped
+from .._shared.checks import FAIL, PASS, WARN, Check
+from .context import Inputs, check, skipped
 
 # A second is what make, rsync and log readers notice; munge refuses credentials older than 300 s, and
 # tickets made by one node's clock and checked by another's fail well before that.
@@ -26,6 +27,19 @@ class Offset(NamedTuple):
     def text(self) -> str:
         """`+0.012 ± 0.004`."""
         return "{:+.3f} ± {:.3f}".format((self.low + self.high) / 2, (self.high - self.low) / 2)
+
+
+def run(inputs: Inputs) -> List[Check]:
+    """The lead of every reporting node's clock over the submit host's."""
+    reference = offset(inputs.report(inputs.submit).get("clock") or {})
+    checks = []
+    for name, report in inputs.reports.items():
+        own = offset(report.get("clock") or {})
+        lead = between(own, reference) if own and reference else None
+        if name != inputs.submit:
+            missing = "" if reference else "no reading of {}'s clock: is it outside --limit?".format(inputs.submit)
+            checks.append(evaluate(name, lead, inputs.submit, missing))
+    return checks
 
 
 def offset(reading: Mapping[str, Any]) -> Optional[Offset]:

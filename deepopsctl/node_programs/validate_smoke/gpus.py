@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from . import job_placement, probe, probe_jobs
-from .checks import PASS, Check, check, failed, skipped
-from .job_placement import Placement
-from .probe_jobs import Answers, Data
-from .session import Session
-from .slurmtext import Record
-
-DENIED = ("EPERM", "EACCES")
+from .._shared.checks import PASS, Check
+from .._slurm_jobs import confinement, placement, probe, probe_jobs
+from .._slurm_jobs.placement import Placement
+from .._slurm_jobs.probe_jobs import Answers, Data
+from .._slurm_jobs.session import Session
+from .._slurm_jobs.slurmtext import Record
+from .context import SUITE, Context, check, failed, skipped
 
 
 class Pair(NamedTuple):
@@ -22,13 +21,29 @@ class Pair(NamedTuple):
     second: Answers
 
 
-def device(data: Mapping[str, Any]) -> str:
-    """Which GPUs of the node a job got: Slurm's own index, else the device files it could open."""
-    assigned = data.get("env", {}).get("SLURM_STEP_GPUS") or data.get("env", {}).get("SLURM_JOB_GPUS")
-    if assigned:
-        return str(assigned)
-    opened = sorted(name for name, result in data.get("gpus", {}).items() if result not in DENIED)
-    return ",".join(name.replace("nvidia", "") for name in opened)
+def run(context: Context, names: Sequence[str], answers: Answers) -> List[Check]:
+    """Two jobs with a GPU at once on every GPU node: different devices, and no way to the others."""
+    snapshot = context.snapshot
+    with_gpus = [name for name in names if snapshot.gpus(name)]
+    free = [name for name in with_gpus if placement.free_gpus(snapshot.nodes[name]) > 0]
+    pair = run_all(context.session, free, snapshot.nodes, snapshot.partitions)
+    checks = []
+    confined = confinement.uses_cgroups(snapshot.config)
+    for name in with_gpus:
+        if name not in free:
+            checks += [skipped(check, name, "busy: no GPU is free") for check in ("gpu-assignment", "gpu-confinement")]
+            continue
+        checks.append(evaluate(name, pair, snapshot.gpus(name)))
+        lines = pair.first.lines.get(name)
+        if not lines:
+            checks.append(skipped("gpu-confinement", name, "no job with a GPU ran here"))
+        elif not confined:
+            checks.append(skipped("gpu-confinement", name, confinement.NOT_CONFIGURED))
+        else:
+            checks.append(
+                confinement.gpus(SUITE, "gpu-confinement", name, lines[0]["gpus"], answers.lines[name][0]["gpus"])
+            )
+    return checks
 
 
 def run_pair(session: Session, label: str, place: Placement, alone: Placement) -> Pair:
@@ -75,8 +90,8 @@ def places(
 ) -> List[Tuple[Placement, Placement]]:
     """For each job: the nodes with two free GPUs and those with one."""
     pairs = []
-    for place in job_placement.place(names, nodes, partitions):
-        two = [n for n in place.nodes if job_placement.free_gpus(nodes[n]) > 1 and job_placement.room_for_two(nodes[n])]
+    for place in placement.place(names, nodes, partitions):
+        two = [n for n in place.nodes if placement.free_gpus(nodes[n]) > 1 and placement.room_for_two(nodes[n])]
         one = [node for node in place.nodes if node not in two]
         pairs.append((Placement(place.partition, two), Placement(place.partition, one)))
     return pairs
@@ -84,7 +99,7 @@ def places(
 
 def assignment(node: str, first: Data, second: Data, total: int) -> Check:
     """One device each, in CUDA_VISIBLE_DEVICES, and not the same one twice."""
-    got = [device(data) for data in (first, second) if data]
+    got = [confinement.device(data) for data in (first, second) if data]
     visible = [str(data.get("env", {}).get("CUDA_VISIBLE_DEVICES", "")) for data in (first, second) if data]
     measured = "GPU " + " and ".join(got)
     expected = "2 different GPUs" if second else "1 GPU"

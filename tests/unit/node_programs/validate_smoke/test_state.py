@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.node_modules import load
+from deepopsctl.node_programs._slurm_jobs import placement
+from deepopsctl.node_programs.validate_smoke import context, state
 
-expected = load("deepops_smoke.expected")
-state = load("deepops_smoke.state")
-
-WANT = expected.Node("gpu01", cpus=64, memory_mb=200_000, gpu_type="h100", gpus=8)
+WANT = context.Node("gpu01", cpus=64, memory_mb=200_000, gpu_type="h100", gpus=8)
 
 
 def node(**changes: str) -> dict[str, str]:
@@ -28,27 +26,29 @@ def partition(**changes: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("text", ["IDLE", "MIXED", "ALLOCATED", "IDLE+PLANNED", "MIXED+COMPLETING"])
 def test_a_node_that_runs_jobs_passes(text: str) -> None:
-    assert state.node_state("gpu01", node(State=text))["status"] == "pass"
-    assert state.is_up(node(State=text))
+    assert state.node_state("gpu01", node(State=text), reserved=False)["status"] == "pass"
+    assert placement.is_up(node(State=text))
 
 
 @pytest.mark.parametrize("text", ["IDLE*", "DOWN", "IDLE+DRAIN", "ALLOCATED+DRAIN", "INVAL", "DOWN+NOT_RESPONDING"])
 def test_a_node_that_runs_none_fails_with_slurms_reason(text: str) -> None:
-    check = state.node_state("gpu01", node(State=text, Reason="bad fan [root@2026-11-21T09:00:01] Comment=x"))
+    check = state.node_state(
+        "gpu01", node(State=text, Reason="bad fan [root@2026-11-21T09:00:01] Comment=x"), reserved=False
+    )
 
     assert check["status"] == "fail"
     assert "Slurm's reason: bad fan [root@2026-11-21T09:00:01]" in check["message"]
     assert "Comment" not in check["message"]
-    assert not state.is_up(node(State=text))
+    assert not placement.is_up(node(State=text))
 
 
 def test_a_node_that_slurm_does_not_know_fails() -> None:
-    assert state.node_state("gpu01", None)["measured"] == "not registered"
+    assert state.node_state("gpu01", None, reserved=False)["measured"] == "not registered"
 
 
 @pytest.mark.parametrize("text", ["IDLE+RESERVED", "IDLE+MAINT", "IDLE+REBOOT_REQUESTED"])
 def test_a_node_that_is_kept_for_later_is_a_warning(text: str) -> None:
-    assert state.node_state("gpu01", node(State=text))["status"] == "warn"
+    assert state.node_state("gpu01", node(State=text), reserved=False)["status"] == "warn"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_memory_set_by_the_site_must_be_exactly_that() -> None:
 
 
 def test_a_node_that_was_never_seen_is_not_judged() -> None:
-    unknown = expected.Node("gpu01")
+    unknown = context.Node("gpu01")
 
     assert state.node_cpus(unknown, node(), {})["status"] == "skip"
     assert state.node_memory(unknown, node(), {})["status"] == "skip"
@@ -113,13 +113,13 @@ def test_gpus_are_compared_by_type_and_count_and_with_device_files(gres: str, de
     ],
 )
 def test_gpus_of_several_kinds_are_compared_kind_by_kind(gres: str, devices: int, status: str) -> None:
-    want = expected.Node("gpu01", gpus=3, gres="gpu:a40:2,gpu:l40s:1")
+    want = context.Node("gpu01", gpus=3, gres="gpu:a40:2,gpu:l40s:1")
 
     assert state.node_gpus(want, node(Gres=gres), {"gpu_devices": devices})["status"] == status
 
 
 def test_slices_are_counted_as_slurm_has_them_and_cards_as_device_files() -> None:
-    want = expected.Node("gpu01", gpu_type="a100", gpus=2, gres="gpu:a100:1,gpu:a100_1g.5gb:7")
+    want = context.Node("gpu01", gpu_type="a100", gpus=2, gres="gpu:a100:1,gpu:a100_1g.5gb:7")
     gres = "gpu:a100:1,gpu:a100_1g.5gb:7"
 
     assert state.node_gpus(want, node(Gres=gres), {"gpu_devices": 2})["status"] == "pass"
@@ -127,12 +127,12 @@ def test_slices_are_counted_as_slurm_has_them_and_cards_as_device_files() -> Non
 
 
 def test_a_gpu_that_nobody_declared_is_a_failure() -> None:
-    assert state.node_gpus(expected.Node("cpu01"), node(Gres="gpu:2"), {})["status"] == "fail"
-    assert state.node_gpus(expected.Node("cpu01"), node(Gres="(null)"), {})["status"] == "pass"
+    assert state.node_gpus(context.Node("cpu01"), node(Gres="gpu:2"), {})["status"] == "fail"
+    assert state.node_gpus(context.Node("cpu01"), node(Gres="(null)"), {})["status"] == "pass"
 
 
 class TestPartition:
-    WANT = expected.Partition("gpu", ["gpu01"], True, 2880)
+    WANT = context.Partition("gpu", ["gpu01"], True, 2880)
 
     def check(self, has: dict[str, dict[str, str]], nodes: dict[str, Any] | None = None) -> Any:
         return state.partition_checks([self.WANT], has, nodes or {"gpu01": node()})[0]
@@ -178,18 +178,18 @@ class TestExpected:
         declared = [{"names": "gpu[01-02]", "gpus": {"type": "h100", "count": 8}}]
         hardware = [{"names": "gpu01", "cpus": 64, "memory_mb": 200_000}]
 
-        assert expected.nodes(declared, hardware, self.expand) == {
+        assert context.nodes(declared, hardware, self.expand) == {
             "gpu01": WANT,
-            "gpu02": expected.Node("gpu02", gpu_type="h100", gpus=8),
+            "gpu02": context.Node("gpu02", gpu_type="h100", gpus=8),
         }
 
     def test_what_the_site_sets_wins_whatever_the_case_of_its_key(self) -> None:
         declared = [{"names": "gpu01", "slurm": {"realmemory": "1000", "CPUs": 4}}]
-        found = expected.nodes(declared, [{"names": "gpu01", "cpus": 64, "memory_mb": 9}], self.expand)["gpu01"]
+        found = context.nodes(declared, [{"names": "gpu01", "cpus": 64, "memory_mb": 9}], self.expand)["gpu01"]
 
         assert (found.cpus, found.memory_mb, found.exact_memory) == (4, 1000, True)
 
     def test_a_partition_expects_only_nodes_that_were_deployed(self) -> None:
         declared = [{"name": "gpu", "nodes": "gpu[01-02]", "default": True, "options": {"MaxTime": "60"}}]
 
-        assert expected.partitions(declared, ["gpu01"], self.expand) == [expected.Partition("gpu", ["gpu01"], True, 60)]
+        assert context.partitions(declared, ["gpu01"], self.expand) == [context.Partition("gpu", ["gpu01"], True, 60)]

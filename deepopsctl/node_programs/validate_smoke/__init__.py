@@ -1,0 +1,1 @@
+"""The smoke suite: does the cluster work, through Slurm, for an ordinary user? `suite` has the order of its checks."""

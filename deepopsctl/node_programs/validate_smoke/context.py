@@ -1,0 +1,121 @@
+"""What all checks of the smoke suite work with: what the cluster should be, and what Slurm and the nodes report."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from .._shared import checks
+from .._shared.checks import Check
+from .._slurm_jobs import slurmtext
+from .._slurm_jobs.session import Session
+from .._slurm_jobs.snapshot import SlurmSnapshot
+
+SUITE = "smoke"
+# the checks of this suite
+check = partial(checks.check, SUITE)
+failed = partial(checks.failed, SUITE)
+skipped = partial(checks.skipped, SUITE)
+
+Expand = Callable[[str], List[str]]
+Reports = Mapping[str, Mapping[str, Any]]
+
+
+class Node(NamedTuple):
+    """One compute node; 0 where a value is not known. `exact` memory was set by the site, else it is a ceiling.
+
+    `gpus` are cards; `gres` is what Slurm makes of them where that is not `gpus` times `gpu_type`.
+    """
+
+    name: str
+    cpus: int = 0
+    memory_mb: int = 0
+    exact_memory: bool = False
+    gpu_type: str = ""
+    gpus: int = 0
+    gres: str = ""
+
+
+class Partition(NamedTuple):
+    """One partition of cluster.yml; `minutes` None for no limit."""
+
+    name: str
+    nodes: List[str]
+    default: bool
+    minutes: Optional[int]
+
+
+def nodes(
+    slurm_nodes: Iterable[Mapping[str, Any]], hardware: Iterable[Mapping[str, Any]], expand: Expand
+) -> Dict[str, Node]:
+    """Every compute node of cluster.yml, in its order, with what hardware.yml knows about it."""
+    result: Dict[str, Node] = {}
+    stored = {name: entry for entry in hardware for name in expand(str(entry["names"]))}
+    for entry in slurm_nodes:
+        gpus = entry.get("gpus") or {}
+        options = {str(key).lower(): value for key, value in (entry.get("slurm") or {}).items()}
+        for name in expand(str(entry["names"])):
+            known = stored.get(name, {})
+            result[name] = Node(
+                name=name,
+                cpus=int(options.get("cpus") or known.get("cpus") or 0),
+                memory_mb=int(options.get("realmemory") or known.get("memory_mb") or 0),
+                exact_memory="realmemory" in options,
+                gpu_type=str(gpus.get("type") or ""),
+                gpus=int(gpus.get("count") or 0),
+                gres=str(gpus.get("gres") or ""),
+            )
+    return result
+
+
+def partitions(slurm_partitions: Iterable[Mapping[str, Any]], known: Iterable[str], expand: Expand) -> List[Partition]:
+    """The partitions of cluster.yml; a node that was never deployed is not in slurm.conf, so not expected here."""
+    deployed = set(known)
+    result = []
+    for entry in slurm_partitions:
+        options = {str(key).lower(): value for key, value in (entry.get("options") or {}).items()}
+        limit = str(options.get("maxtime") or entry.get("max_time") or "")
+        members = [name for name in expand(str(entry["nodes"])) if name in deployed]
+        result.append(Partition(str(entry["name"]), members, bool(entry.get("default")), slurmtext.minutes(limit)))
+    return result
+
+
+class Inputs(NamedTuple):
+    """`tested` are the compute nodes to test, `reports` the nodes' own, by name; silent ones have none.
+
+    `directories` are the private directories of jobs, where cluster.yml has `job_directories`.
+    """
+
+    cluster: str
+    submit: str
+    user: str
+    tested: Sequence[str]
+    reports: Reports
+    wanted: Dict[str, Node]
+    partitions: List[Partition]
+    directories: Mapping[str, Any] = {}
+
+    def report(self, name: str) -> Mapping[str, Any]:
+        """A node's own report; empty where it made none."""
+        return self.reports.get(name, {})
+
+
+class Job(NamedTuple):
+    """A job that ran, and what the accounting database should say about it; `tasks` > 0 for an array."""
+
+    id: str
+    what: str
+    states: Sequence[str] = ("COMPLETED",)
+    tasks: int = 0
+
+
+class Context(NamedTuple):
+    """One run of the suite."""
+
+    inputs: Inputs
+    snapshot: SlurmSnapshot
+    session: Session
+
+
+# what a part of the suite gives: its checks, and the jobs that ran to their end
+Part = Tuple[List[Check], List[Job]]
