@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 from deepopsctl.model.cluster import GpuGroup, Gpus, MigLayout, MigSlices
-from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.node_sets import expand, shorten
 from deepopsctl.text.problems import RefusedError
 
 _FILES = re.compile(r"(/dev/[A-Za-z0-9_./-]*?)(?:([0-9]+)|\[([0-9,-]+)\])?")
@@ -88,6 +89,21 @@ def from_inventory(entry: Mapping[str, object]) -> Gpus | None:
     for item in written:
         groups.append(_read_group(item, sum(other.count for other in groups)))
     return Gpus(str(entry.get("type") or ""), count, tuple(groups), str(entry.get("autodetect") or ""))
+
+
+def declared_by_node(node_sets: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By node, from `slurm_nodes`: cards, device files where they are not the usual ones, whether cut into slices."""
+    declared: dict[str, dict[str, Any]] = {}
+    for entry in node_sets:
+        gpus = from_inventory(entry.get("gpus") or {})
+        if gpus is None:
+            continue
+        files = [path for group in gpus.groups for path in group.files]
+        # `1g.10gb` as a type: slices that are declared as if they were GPUs
+        sliced = "g." in gpus.type or any(group.mig or "g." in group.type for group in gpus.groups)
+        node_gpus = {"cards": gpus.count, "files": files, "sliced": sliced}
+        declared.update(dict.fromkeys(expand(entry["names"]), node_gpus))
+    return declared
 
 
 def _plain(gpu_type: str, count: int) -> dict[str, object]:

@@ -58,7 +58,7 @@ def sources(name: str) -> tuple[tuple[str, str], ...]:
 
     Each is (path from node_programs/ on, content).
     """
-    if not (_HERE / name / "__init__.py").is_file():
+    if not (_HERE / name).is_dir():
         raise ValueError(f"no node program {name}")
     texts: dict[Path, str] = {}
     missing = {_HERE / "__init__.py", *_files(name)}
@@ -91,9 +91,10 @@ def _files(package: str) -> list[Path]:
 
 
 @cache
-def archive(name: str) -> bytes:
-    """A program as an archive that Python runs, with what `node_program` starts it by."""
-    files = {"deepopsctl/__init__.py": ""}
+def archive(name: str, main: str = "") -> bytes:
+    """A program as an archive, with what `node_program` starts it by; `main` is what `python3 ARCHIVE` runs."""
+    files = {"__main__.py": main} if main else {}
+    files["deepopsctl/__init__.py"] = ""
     for part in (name, _SHARED):
         files |= {f"deepopsctl/{path}": text for path, text in sources(part)}
     raw = io.BytesIO()

@@ -6,7 +6,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from deepopsctl.node_programs.gpu_check import checkform
+from deepopsctl.node_programs._shared import checks
 from deepopsctl.storage.node_plan import addresses_of, wanted_on
 from deepopsctl.storage.writer import from_variable
 
@@ -22,7 +22,7 @@ class ActionModule(ActionBase):
         wanted = wanted_on(mounts, among, addresses_of(mounts, task_vars["hostvars"]))
         if not wanted:
             text = "cluster.yml declares no storage: nothing to test"
-            check = checkform.skipped("storage", "storage-entries", arguments["cluster"], text)
+            check = checks.skipped("storage", "storage-entries", arguments["cluster"], text)
             return {**result, "changed": False, "deepops": {"checks": [check]}}
         arguments.update(wanted=wanted)
         result.update(self._execute_module(module_args=arguments, task_vars=task_vars))

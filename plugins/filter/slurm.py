@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from ansible.errors import AnsibleFilterError
 
+from deepopsctl.gpus import notation
 from deepopsctl.slurm import conf as slurm_conf, effects, job_hooks, native_metrics, topology
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.system_directories import is_system_directory
@@ -84,6 +85,11 @@ def slurm_gres_lines(node_sets, hardware):
 def slurm_gpu_types(node_sets):
     """Gres types of all GPUs; '' for those without a type."""
     return slurm_conf.gpu_types(slurm_conf.parse_node_sets(node_sets))
+
+
+def slurm_gpus_by_node(node_sets):
+    """What cluster.yml declares of each node's GPUs: {name: {cards, files, sliced}}."""
+    return notation.declared_by_node(node_sets)
 
 
 def slurm_settings(base, policy, extra, directories, adopted=False):
@@ -243,6 +249,7 @@ class FilterModule:
             "slurm_job_container": slurm_job_container,
             "slurm_site_programs": slurm_site_programs,
             "slurm_gpu_types": slurm_gpu_types,
+            "slurm_gpus_by_node": slurm_gpus_by_node,
             "slurm_gres_lines": slurm_gres_lines,
             "slurm_domain_refusal": slurm_domain_refusal,
             "slurm_domain_settings": slurm_domain_settings,

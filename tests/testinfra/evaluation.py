@@ -15,8 +15,7 @@ import pytest
 
 from deepopsctl.checks.check import Check, Status, parse_check
 from deepopsctl.cluster.inventory import build_inventory
-from deepopsctl.node_programs._shared import command
-from deepopsctl.node_programs._slurm_jobs import slurmtext
+from deepopsctl.node_programs._shared import command, slurm_output
 from deepopsctl.node_programs._slurm_jobs.snapshot import COMMANDS, SlurmSnapshot
 from deepopsctl.node_programs.validate_smoke import context
 from deepopsctl.text import node_sets
@@ -52,9 +51,9 @@ def slurm_of(live: Live) -> SlurmSnapshot:
         if name in COMMANDS
     }
     return SlurmSnapshot(
-        slurmtext.config(answers["config"].output),
-        slurmtext.records(answers["nodes"].output, "NodeName"),
-        slurmtext.records(answers["partitions"].output, "PartitionName"),
+        slurm_output.config(answers["config"].output),
+        slurm_output.records(answers["nodes"].output, "NodeName"),
+        slurm_output.records(answers["partitions"].output, "PartitionName"),
         answers,
     )
 
@@ -76,10 +75,10 @@ def wanted_partitions(live: Live) -> list[context.Partition]:
 
 def hardware_of(snapshot: Snapshot) -> dict[str, int]:
     """CPUs, memory and GPU files that a compute node has now."""
-    record = slurmtext.record(snapshot.out("hardware").splitlines()[0]) if snapshot.out("hardware") else {}
+    record = slurm_output.record(snapshot.out("hardware").splitlines()[0]) if snapshot.out("hardware") else {}
     return {
-        "cpus": slurmtext.number(record, "CPUs"),
-        "memory_mb": slurmtext.number(record, "RealMemory"),
+        "cpus": slurm_output.number(record, "CPUs"),
+        "memory_mb": slurm_output.number(record, "RealMemory"),
         "gpu_devices": len(snapshot.devices[GPUS]),
     }
 

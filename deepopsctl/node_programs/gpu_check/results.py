@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from . import checkform
-from .checkform import FAIL, PASS, SKIP, WARN
+from .._shared import checks
+from .._shared.checks import FAIL, PASS, SKIP, WARN
 
 SUITE = "gpu"
 _ORDER = (PASS, SKIP, WARN, FAIL)
 __all__ = ["FAIL", "PASS", "SKIP", "WARN", "check", "status_of", "target_of", "who", "worst"]
 
 # one check of this suite, without its name
-check = partial(checkform.check, SUITE)
+check = partial(checks.check, SUITE)
 
 
 def worst(*statuses: str) -> str:

@@ -7,8 +7,8 @@ from typing import Callable, List, Mapping, NamedTuple, Sequence
 
 from .._shared.checks import FAIL, PASS, Check, one_line
 from .._shared.command import Result
+from .._shared.slurm_output import Record
 from .._slurm_jobs import slurm
-from .._slurm_jobs.slurmtext import Record
 from .context import Context, Job, check, failed, skipped
 
 RETRY_S = 20.0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
+from .._shared import slurm_output
 from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
-from .._slurm_jobs import placement, slurmtext
+from .._shared.slurm_output import Record
+from .._slurm_jobs import placement
 from .._slurm_jobs.session import Session, is_busy
-from .._slurm_jobs.slurmtext import Record
 from .context import Context, Job, Part, check, failed
 
 MARK = "DEEPOPS-BATCH"
@@ -115,7 +116,7 @@ def run(context: Context, names: Sequence[str]) -> Part:
     nodes, partitions = context.snapshot.nodes, context.snapshot.partitions
 
     def room(name: str) -> int:
-        return slurmtext.number(nodes[name], "CPUTot") - slurmtext.number(nodes[name], "CPUAlloc")
+        return slurm_output.number(nodes[name], "CPUTot") - slurm_output.number(nodes[name], "CPUAlloc")
 
     best = max(names, key=room)
     return run_on(context.session, best, placement.choose(nodes[best], partitions))

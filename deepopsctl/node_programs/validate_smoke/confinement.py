@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Sequence
 
 from .._shared.checks import FAIL, PASS, WARN, Check
+from .._shared.slurm_output import Record
 from .._slurm_jobs import confinement, placement, probe_jobs
-from .._slurm_jobs.slurmtext import Record
 from .context import Context, check, failed, skipped
 
 LIMIT_MB = 100

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from .._shared import checks
+from .._shared import checks, slurm_output
 from .._shared.checks import Check
-from .._slurm_jobs import slurmtext
 from .._slurm_jobs.session import Session
 from .._slurm_jobs.snapshot import SlurmSnapshot
 
@@ -76,7 +75,7 @@ def partitions(slurm_partitions: Iterable[Mapping[str, Any]], known: Iterable[st
         options = {str(key).lower(): value for key, value in (entry.get("options") or {}).items()}
         limit = str(options.get("maxtime") or entry.get("max_time") or "")
         members = [name for name in expand(str(entry["nodes"])) if name in deployed]
-        result.append(Partition(str(entry["name"]), members, bool(entry.get("default")), slurmtext.minutes(limit)))
+        result.append(Partition(str(entry["name"]), members, bool(entry.get("default")), slurm_output.minutes(limit)))
     return result
 
 

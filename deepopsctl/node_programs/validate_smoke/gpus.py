@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from .._shared.checks import PASS, Check
+from .._shared.slurm_output import Record
 from .._slurm_jobs import confinement, placement, probe, probe_jobs
 from .._slurm_jobs.placement import Placement
 from .._slurm_jobs.probe_jobs import Answers, Data
 from .._slurm_jobs.session import Session
-from .._slurm_jobs.slurmtext import Record
 from .context import SUITE, Context, check, failed, skipped
 
 

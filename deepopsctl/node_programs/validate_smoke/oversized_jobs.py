@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import List, Mapping, NamedTuple, Optional, Sequence
 
+from .._shared import slurm_output
 from .._shared.checks import PASS, WARN, Check, one_line
 from .._shared.command import Result
-from .._slurm_jobs import slurmtext
-from .._slurm_jobs.slurmtext import Record
+from .._shared.slurm_output import Record
 from .context import Context, check, failed, skipped
 
 # Slurm's refusals: slurm_strerror() of 22.05 to 26.05
@@ -65,10 +65,10 @@ def requests(partition: Record, nodes: Sequence[Record]) -> List[Request]:
     """Impossible requests for a partition with these nodes."""
 
     def most(key: str) -> int:
-        return max((slurmtext.number(node, key) for node in nodes), default=0)
+        return max((slurm_output.number(node, key) for node in nodes), default=0)
 
     count, cpus, memory = len(nodes) + 1, most("CPUTot"), most("RealMemory")
-    gpus = max((slurmtext.gpu_count(node.get("Gres", "")) for node in nodes), default=0)
+    gpus = max((slurm_output.gpu_count(node.get("Gres", "")) for node in nodes), default=0)
     one = ["--nodes=1", "--ntasks=1"]
     return [
         Request("nodes", ["--nodes={}".format(count)], "{} nodes of {}".format(count, count - 1)),
@@ -85,11 +85,11 @@ def requests(partition: Record, nodes: Sequence[Record]) -> List[Request]:
 
 def _longer(partition: Record) -> Request:
     """An hour more than the partition allows."""
-    limit = slurmtext.minutes(partition.get("MaxTime", ""))
+    limit = slurm_output.minutes(partition.get("MaxTime", ""))
     if limit is None:
         return Request("time", [], "", "partition {} has no time limit".format(partition.get("PartitionName", "")))
-    longer = slurmtext.clock(limit + 60)
-    return Request("time", ["--time=" + longer], "{} with a limit of {}".format(longer, slurmtext.clock(limit)))
+    longer = slurm_output.clock(limit + 60)
+    return Request("time", ["--time=" + longer], "{} with a limit of {}".format(longer, slurm_output.clock(limit)))
 
 
 def evaluate(

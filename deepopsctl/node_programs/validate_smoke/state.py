@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional
 
+from .._shared import slurm_output
 from .._shared.checks import FAIL, PASS, WARN, Check, one_line
-from .._slurm_jobs import slurmtext
+from .._shared.slurm_output import Record
 from .._slurm_jobs.placement import OUT
-from .._slurm_jobs.slurmtext import Record
 from .._slurm_jobs.snapshot import SlurmSnapshot
 from .context import Inputs, Node, Partition, Reports, check, failed, skipped
 
@@ -70,7 +70,7 @@ def node_state(name: str, node: Optional[Record], *, reserved: bool) -> Check:
     if node is None:
         return failed("node-state", name, "Slurm does not know this node", "not registered", expected)
     state = node.get("State", "UNKNOWN")
-    reason = slurmtext.reason(node)
+    reason = slurm_output.reason(node)
     if state.endswith("*") or any(flag in state for flag in OUT):
         text = "Slurm's reason: {}".format(reason) if reason else "Slurm gives no reason"
         if state.endswith("*"):
@@ -84,7 +84,7 @@ def node_state(name: str, node: Optional[Record], *, reserved: bool) -> Check:
 
 def node_cpus(want: Node, node: Record, report: Mapping[str, Any]) -> Check:
     """CPUs: what Slurm schedules, what hardware.yml has, what slurmd finds on the node today."""
-    has = slurmtext.number(node, "CPUTot")
+    has = slurm_output.number(node, "CPUTot")
     if not want.cpus:
         return skipped("node-cpus", want.name, "hardware.yml does not know this node")
     if has != want.cpus:
@@ -103,7 +103,7 @@ def node_cpus(want: Node, node: Record, report: Mapping[str, Any]) -> Check:
 
 def node_memory(want: Node, node: Record, report: Mapping[str, Any]) -> Check:
     """Memory that Slurm may hand out: never more than there is, not much less."""
-    name, has = want.name, slurmtext.number(node, "RealMemory")
+    name, has = want.name, slurm_output.number(node, "RealMemory")
     if not want.memory_mb:
         return skipped("node-memory", name, "hardware.yml does not know this node")
     expected = "{}{}".format("" if want.exact_memory else "at most ", want.memory_mb)
@@ -139,7 +139,7 @@ def node_gpus(want: Node, node: Record, report: Mapping[str, Any]) -> Check:
 
 
 def _gpus_text(gres: str) -> str:
-    return "+".join("{}:{}".format(entry.type or "gpu", entry.amount) for entry in slurmtext.gpus(gres)) or "none"
+    return "+".join("{}:{}".format(name or "gpu", count) for name, count in slurm_output.gpus(gres).items()) or "none"
 
 
 def node_checks(
@@ -195,8 +195,8 @@ def _partition(want: Partition, has: Optional[Record], members: List[str]) -> Ch
         wrong["extra"] = "has {} in addition".format(_some(extra))
     if (has.get("Default") == "YES") != want.default:
         wrong["default"] = "is default" if not want.default else "is not default"
-    if slurmtext.minutes(has.get("MaxTime", "")) != want.minutes:
-        limit = slurmtext.clock(want.minutes) if want.minutes is not None else "UNLIMITED"
+    if slurm_output.minutes(has.get("MaxTime", "")) != want.minutes:
+        limit = slurm_output.clock(want.minutes) if want.minutes is not None else "UNLIMITED"
         wrong["time"] = "time limit {}, not {}".format(has.get("MaxTime"), limit)
     expected = "{} nodes, up".format(len(want.nodes))
     status = FAIL if wrong else PASS

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from .._shared import slurm_output
 from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
-from .._slurm_jobs import placement, probe_jobs, slurm, slurmtext
+from .._shared.slurm_output import Record
+from .._slurm_jobs import placement, probe_jobs, slurm
 from .._slurm_jobs.session import Session, is_busy
-from .._slurm_jobs.slurmtext import Record
 from . import batch, terminal
 from .context import Context, Job, Part, check, failed, skipped
 
@@ -70,7 +71,7 @@ def place(
         if partition.get("State") != "UP":
             continue
         members = [node for node in nodes if name in nodes[node].get("Partitions", "").split(",")]
-        good = [node for node in members if node in usable and slurmtext.gpu_count(nodes[node].get("Gres", ""))]
+        good = [node for node in members if node in usable and slurm_output.gpu_count(nodes[node].get("Gres", ""))]
         # Slurm may still believe in a node that did not answer: jobs as printed would be sent there
         bad = [node for node in members if node not in usable and placement.is_up(nodes[node])]
         option = [] if partition.get("Default") == "YES" else ["-p", name]
@@ -83,15 +84,17 @@ def place(
 
 def scaled(where: Place) -> Tuple[Mapping[str, str], str]:
     """The script's values as printed, or what the cluster has where that is less; and what differs, in words."""
-    best = max(where.nodes, key=lambda node: (slurmtext.number(node, "CPUTot"), slurmtext.number(node, "RealMemory")))
-    limit = slurmtext.minutes(where.partition.get("MaxTime", ""))
+    best = max(
+        where.nodes, key=lambda node: (slurm_output.number(node, "CPUTot"), slurm_output.number(node, "RealMemory"))
+    )
+    limit = slurm_output.minutes(where.partition.get("MaxTime", ""))
     values = dict(PRINTED, partition=where.name)
-    if slurmtext.number(best, "CPUTot") < int(PRINTED["cpus"]):
+    if slurm_output.number(best, "CPUTot") < int(PRINTED["cpus"]):
         values["cpus"] = best["CPUTot"]
-    if slurmtext.number(best, "RealMemory") < slurmtext.mebibytes(PRINTED["memory"]):
+    if slurm_output.number(best, "RealMemory") < _mebibytes(PRINTED["memory"]):
         values["memory"] = best["RealMemory"] + "M"
-    if limit is not None and limit < (slurmtext.minutes(PRINTED["time"]) or 0):
-        values["time"] = slurmtext.clock(limit)
+    if limit is not None and limit < (slurm_output.minutes(PRINTED["time"]) or 0):
+        values["time"] = slurm_output.clock(limit)
     changed = [
         "--{}={} for {}".format(key, values[key], PRINTED[key]) for key in PRINTED if values[key] != PRINTED[key]
     ]
@@ -104,17 +107,21 @@ def scaled(where: Place) -> Tuple[Mapping[str, str], str]:
 
 def has_room(node: Record, values: Mapping[str, str]) -> bool:
     """Could the script start on this node now? It asks for much: in vain it would only stand in the queue."""
-    cpus = slurmtext.number(node, "CPUTot") - slurmtext.number(node, "CPUAlloc")
-    memory = slurmtext.number(node, "RealMemory") - slurmtext.number(node, "AllocMem")
-    return cpus >= int(values["cpus"]) and memory >= slurmtext.mebibytes(values["memory"])
+    cpus = slurm_output.number(node, "CPUTot") - slurm_output.number(node, "CPUAlloc")
+    memory = slurm_output.number(node, "RealMemory") - slurm_output.number(node, "AllocMem")
+    return cpus >= int(values["cpus"]) and memory >= _mebibytes(values["memory"])
+
+
+def _mebibytes(text: str) -> int:
+    return (slurm_output.size(text, "M") or 0) >> 20
 
 
 def interactive(session: Session, where: Place) -> Check:
     """`srun -N 1 --gpus=1 -t 01:00:00 --pty bash` on a real terminal, with a command typed into the shell."""
     argv = ["srun", *where.option, *INTERACTIVE.split()[1:]]
-    limit = slurmtext.minutes(where.partition.get("MaxTime", ""))
+    limit = slurm_output.minutes(where.partition.get("MaxTime", ""))
     if limit is not None and limit < 60:
-        argv[argv.index("01:00:00")] = slurmtext.clock(limit)
+        argv[argv.index("01:00:00")] = slurm_output.clock(limit)
     name, shown = session.name("interactive"), " ".join(argv)
     environment = session.environment(SLURM_JOB_NAME=name)
     talk = terminal.type_into(argv, TYPED, TYPED_ANSWER, environment, session.queue_timeout + 5)
@@ -182,7 +189,7 @@ def batch_script(session: Session, where: Place) -> Tuple[Check, List[Job]]:
         status = SKIP if job_state == "PENDING" and is_busy(reason) else FAIL
         text += "; Slurm's reason: " + reason
         return check(what, where.name, status, job_state.lower(), "completed", message=text), []
-    shown = slurmtext.record(slurm.ask(["scontrol", "-o", "show", "job", job.id]).output)
+    shown = slurm_output.record(slurm.ask(["scontrol", "-o", "show", "job", job.id]).output)
     files = batch.Files(shown.get("BatchHost", ""), where.name, [shown.get("StdOut", "")])
     out, error = batch.fetch(session, "fetch-guide", files)
     result = evaluate_script(where.name, values, text, out, error)

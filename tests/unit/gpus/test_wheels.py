@@ -19,10 +19,10 @@ from deepopsctl.cli.main import cli
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.gpus import wheels
 from deepopsctl.gpus.wheels import Wheel, cache_directory, fetch
-from tests.support.node_modules import COLLECTIONS, load
+from deepopsctl.node_programs.validate_gpu import inputs
+from tests.support.node_modules import COLLECTIONS
 from tests.support.paths import ROOT
 
-paths = load("deepops_gpu.paths")
 MODULE = ROOT / "plugins" / "modules" / "python_wheels.py"
 MEMBER = "nvidia/nccl/lib/libnccl.so.2"
 
@@ -69,7 +69,7 @@ class TestOnTheNode:
         assert (asked["changed"], asked["missing"]) == (False, ["nccl"])
         assert (installed["changed"], installed["missing"]) == (True, [])
         assert (again["changed"], again["missing"]) == (False, [])
-        there = Path(paths.loaded(str(directory), libraries, "nccl"))
+        there = Path(inputs.library(str(directory), libraries, "nccl"))
         assert there.read_bytes() == b"library"
         assert there.stat().st_mode & 0o777 == 0o644
         assert sorted(path.name for path in there.parent.iterdir()) == [".sha256", "libnccl.so.2"]
@@ -77,7 +77,7 @@ class TestOnTheNode:
     def test_a_library_that_was_damaged_or_is_another_version_is_missing(self, tmp_path: Path, wheel: Path) -> None:
         directory, libraries = tmp_path / "kept", pinned(wheel)
         keep(directory, libraries, wheels={"nccl": str(wheel)})
-        Path(paths.loaded(str(directory), libraries, "nccl")).unlink()
+        Path(inputs.library(str(directory), libraries, "nccl")).unlink()
 
         assert keep(directory, libraries)["missing"] == ["nccl"]
         assert keep(directory, pinned(wheel, digest="0" * 64))["missing"] == ["nccl"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+import zipfile
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from deepopsctl.node_programs import (
     shipping,
     slurm_metrics,
 )
+from deepopsctl.node_programs._shared.archive import loader
 
 # gpu_metrics needs nvitop-exporter, which a deploy unpacks on the node
 PROGRAMS = (
@@ -75,3 +79,36 @@ def test_a_program_brings_what_it_shares_and_nothing_else(tmp_path: Path, monkey
     shipping.sources.cache_clear()
     assert first == set(files) - {"second/__init__.py", "second/cli.py", "_shared/d.py"}
     assert second == {"__init__.py", "second/__init__.py", "second/cli.py"}
+
+
+@pytest.mark.parametrize("name", ["burn_in", "node_doctor", "validate_gpu", "validate_smoke"])
+def test_every_module_of_an_archive_can_be_imported_from_memory(name: str, tmp_path: Path) -> None:
+    archive = shipping.archive(name)
+    with zipfile.ZipFile(io.BytesIO(archive)) as stream:
+        files = stream.namelist()
+    modules = [path.removesuffix(".py").replace("/", ".") for path in files if path.endswith(".py")]
+    wanted = [module for module in modules if "__" not in module]
+    code = f"from importlib import import_module\nfor name in {wanted!r}: import_module(name)\ndef main(): pass"
+    start = loader("_shared.program", "sys.stdin.buffer.readline()", "[]", code)
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", start], input=b64encode(archive) + b"\n", capture_output=True, cwd=tmp_path
+    )
+
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    assert f"deepopsctl.node_programs.{name}.main" in wanted
+
+
+def test_a_suite_brings_the_whole_program_that_it_measures_with() -> None:
+    with zipfile.ZipFile(io.BytesIO(shipping.archive("validate_gpu"))) as stream:
+        files = set(stream.namelist())
+
+    assert {"deepopsctl/node_programs/gpu_check/cli.py", "deepopsctl/node_programs/gpu_check/kernels/fma.ptx"} <= files
+    assert "deepopsctl/node_programs/validate_smoke/main.py" not in files
+
+
+def test_the_same_sources_make_the_same_archive() -> None:
+    first = shipping.archive("validate_smoke")
+    shipping.archive.cache_clear()
+
+    assert shipping.archive("validate_smoke") == first

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import (
-    job_placement,
-    probe_jobs,
-    slurmtext,
-)
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import (
-    FAIL,
-    PASS,
-    Check,
-    check,
-    one_line,
-    skipped,
-)
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.job_placement import Placement
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
-
-from . import program
-from .inputs import Inputs
+from .._shared import slurm_output
+from .._shared.checks import FAIL, PASS, Check, one_line
+from .._shared.slurm_output import Record
+from .._slurm_jobs import placement, probe_jobs
+from .._slurm_jobs.placement import Placement
+from .._slurm_jobs.session import Session
+from . import gpucheck
+from .inputs import Inputs, check, skipped
 
 NAME = "gpu-job"
 # pinned memory for both directions, buffers to compare with, Python; less makes gpucheck fail, not only slow
@@ -38,7 +27,7 @@ class Measured(NamedTuple):
 
 def obstacle(node: Record) -> str:
     """Why a job with all GPUs would have to wait; '' when it would start at once."""
-    total, free = slurmtext.gpu_count(node.get("Gres", "")), job_placement.free_gpus(node)
+    total, free = slurm_output.gpu_count(node.get("Gres", "")), placement.free_gpus(node)
     if free < total:
         return "busy: other jobs have {} of its {} GPUs".format(total - free, total)
     if _memory(node) < LEAST_MB:
@@ -57,22 +46,22 @@ def options(place: Placement, nodes: Sequence[Record]) -> List[str]:
         "--ntasks-per-node=1",
         "--cpus-per-task={}".format(min(_cpus(node) for node in nodes)),
         "--mem={}M".format(min(WANTED_MB, *(_memory(node) for node in nodes))),
-        "--gres=gpu:{}".format(slurmtext.gpu_count(nodes[0].get("Gres", ""))),
+        "--gres=gpu:{}".format(slurm_output.gpu_count(nodes[0].get("Gres", ""))),
     ]
 
 
 def measure(session: Session, inputs: Inputs, place: Placement, node: Record) -> Measured:
     """Run it; output that is no result is reported as the reason."""
-    name, gpus = place.nodes[0], slurmtext.gpu_count(node.get("Gres", ""))
+    name, gpus = place.nodes[0], slurm_output.gpu_count(node.get("Gres", ""))
     reason = obstacle(node)
     if reason:
         return Measured(None, skipped(NAME, name, reason))
     arguments = ["--json", "--timeout={:g}".format(inputs.gpu_timeout)]
     arguments += ["--{}={}".format(name, path) for name, path in inputs.libraries.items()]
-    running = session.start("all-" + name, options(place, [node]), program.argv(arguments))
-    running.send(inputs.program)
+    running = session.start("all-" + name, options(place, [node]), gpucheck.argv(arguments))
+    running.send(inputs.archive + "\n")
     outcome = session.finish("all-" + name, running)
-    result = program.result(outcome.out) if outcome.ended else None
+    result = gpucheck.result(outcome.out) if outcome.ended else None
     if result is None:
         what = probe_jobs.trouble(outcome)
         text = what.message if outcome.rc else "gpucheck printed no result: " + one_line(outcome.out)
@@ -94,9 +83,9 @@ def _description(gpus: int) -> str:
 
 def _cpus(node: Record) -> int:
     # what Slurm keeps for itself is no job's
-    most = slurmtext.number(node, "CPUEfctv") or slurmtext.number(node, "CPUTot")
-    return max(1, most - slurmtext.number(node, "CPUAlloc"))
+    most = slurm_output.number(node, "CPUEfctv") or slurm_output.number(node, "CPUTot")
+    return max(1, most - slurm_output.number(node, "CPUAlloc"))
 
 
 def _memory(node: Record) -> int:
-    return slurmtext.number(node, "RealMemory") - slurmtext.number(node, "AllocMem")
+    return slurm_output.number(node, "RealMemory") - slurm_output.number(node, "AllocMem")

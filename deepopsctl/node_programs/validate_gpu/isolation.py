@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import (
-    confinement,
-    gpus,
-    job_placement,
-    probe,
-    probe_jobs,
-)
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import (
-    FAIL,
-    PASS,
-    WARN,
-    Check,
-    check,
-    failed,
-    skipped,
-)
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.job_placement import Placement
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.probe_jobs import Data, Trouble
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
+from .._shared.checks import FAIL, PASS, WARN, Check
+from .._shared.slurm_output import Record
+from .._slurm_jobs import confinement, placement, probe, probe_jobs
+from .._slurm_jobs.placement import Placement
+from .._slurm_jobs.probe_jobs import Data, Trouble
+from .._slurm_jobs.session import Session
+from .inputs import SUITE, check, failed, skipped
 
 NAMES = ("gpu-allocation", "gpu-isolation", "gpu-visible")
 SLICED = "cut into MIG slices: jobs share a GPU's device file, and each sees its slice only"
@@ -63,18 +50,18 @@ def room(node: Record) -> int:
     """How many jobs with one GPU and one core fit on a node now."""
     threads = max(int(node.get("ThreadsPerCore", "1") or 1), 1)
     cores = (int(node.get("CPUTot", "0")) - int(node.get("CPUAlloc", "0"))) // threads
-    return min(job_placement.free_gpus(node), cores)
+    return min(placement.free_gpus(node), cores)
 
 
-def evaluate(node: str, answers: JobAnswers, wanted: int, confined: bool, sliced: bool) -> List[Check]:
+def evaluate(node: str, answers: JobAnswers, wanted: int, *, confined: bool, sliced: bool) -> List[Check]:
     """The three checks of one node."""
     if answers.trouble:
         what = answers.trouble
         return [check(name, node, what.status, message=what.message) for name in NAMES]
     return [
         assignment(node, answers.ones, wanted),
-        _confinement(node, answers, confined, sliced),
-        visible(node, answers, confined, sliced),
+        _confinement(node, answers, confined=confined, sliced=sliced),
+        visible(node, answers, confined=confined, sliced=sliced),
     ]
 
 
@@ -84,7 +71,7 @@ def assignment(node: str, ones: Sequence[Data], wanted: int) -> Check:
     visible_devices = [str(data.get("env", {}).get("CUDA_VISIBLE_DEVICES", "")) for data in ones]
     if not all(visible_devices):
         return failed(name, node, "CUDA_VISIBLE_DEVICES is not set in a job with a GPU", "not set", expected)
-    got = [gpus.device(data) for data in ones]
+    got = [confinement.device(data) for data in ones]
     measured = "GPU " + ", ".join(sorted(got))
     if any("," in text for text in got + visible_devices):
         text = "a job with --gpus-per-node=1 got CUDA_VISIBLE_DEVICES={}".format(" and ".join(visible_devices))
@@ -96,17 +83,15 @@ def assignment(node: str, ones: Sequence[Data], wanted: int) -> Check:
     return check(name, node, PASS, measured, expected, message="{} jobs at once".format(len(ones)))
 
 
-def _confinement(node: str, answers: JobAnswers, confined: bool, sliced: bool) -> Check:
+def _confinement(node: str, answers: JobAnswers, *, confined: bool, sliced: bool) -> Check:
     """What each job could open, its own and the others'; the first that is wrong counts."""
     if not confined or sliced:
         return skipped(NAMES[1], node, SLICED if confined else confinement.NOT_CONFIGURED)
-    results = [confinement.gpus(node, one["gpus"], answers.without["gpus"]) for one in answers.ones]
-    worst = min(results, key=lambda check: (FAIL, WARN, PASS).index(check["status"]))
-    # the smoke suite makes the same check of one job
-    return dict(worst, name=NAMES[1])
+    results = [confinement.gpus(SUITE, NAMES[1], node, one["gpus"], answers.without["gpus"]) for one in answers.ones]
+    return min(results, key=lambda check: (FAIL, WARN, PASS).index(check["status"]))
 
 
-def visible(node: str, answers: JobAnswers, confined: bool, sliced: bool) -> Check:
+def visible(node: str, answers: JobAnswers, *, confined: bool, sliced: bool) -> Check:
     """NVIDIA's driver shows each job exactly one GPU, a different one to each, and none to a job without."""
     name, expected = NAMES[2], "1 GPU each, none without"
     if not confined or sliced:

@@ -8,28 +8,16 @@ import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from deepopsctl.node_programs.gpu_check.pack import packed
+from deepopsctl.node_programs import shipping
+from deepopsctl.node_programs._shared.command import Result
+from deepopsctl.node_programs._slurm_jobs import placement, probe, probe_jobs, session, slurm, snapshot
+from deepopsctl.node_programs.gpu_check import across
+from deepopsctl.node_programs.validate_gpu import gpucheck, inputs, isolation, measurement, multi_node, suite
 from tests.data.slurm_samples import node, partition
-from tests.support.node_modules import load
-
-probe_jobs = load("deepops_smoke.probe_jobs")
-multi_node = load("deepops_gpu.multi_node")
-command = load("deepops_smoke.command")
-hangup = load("deepops_gpu.hangup")
-inputs = load("deepops_gpu.inputs")
-isolation = load("deepops_gpu.isolation")
-measurement = load("deepops_gpu.measurement")
-slurm_snapshot = load("deepops_smoke.slurm_snapshot")
-job_placement = load("deepops_smoke.job_placement")
-probe = load("deepops_smoke.probe")
-program = load("deepops_gpu.program")
-session = load("deepops_smoke.session")
-suite = load("deepops_gpu.suite")
 
 RESULT = {"schema": 1, "node": "host-a", "gpus": [], "group": {}}
 PRINTED = json.dumps({"schema": 1, "command": "gpucheck", "results": [RESULT]}, indent=1)
@@ -50,7 +38,10 @@ def said(index: int | None, opened: Sequence[int] = (), uuids: list[str] | None 
 
 
 def verdicts(told: Any, confined: bool = True, sliced: bool = False) -> dict[str, dict[str, str]]:
-    return {check["name"]: check for check in isolation.evaluate("gpu01", told, len(told.ones), confined, sliced)}
+    return {
+        check["name"]: check
+        for check in isolation.evaluate("gpu01", told, len(told.ones), confined=confined, sliced=sliced)
+    }
 
 
 class TestIsolation:
@@ -131,7 +122,7 @@ class TestIsolation:
 
 class TestMeasuring:
     def test_the_job_asks_for_all_gpus_and_the_free_cpus(self) -> None:
-        place = job_placement.Placement("gpu", ["gpu01"])
+        place = placement.Placement("gpu", ["gpu01"])
 
         assert measurement.options(place, [node(CPUAlloc="2", CPUEfctv="7")]) == [
             "--partition=gpu", "--nodelist=gpu01", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1",
@@ -154,22 +145,22 @@ class TestMeasuring:
         assert given("gpu01").minutes(8, partition(MaxTime="00:10:00")) == 10
 
     def test_the_result_is_found_among_what_a_prolog_prints(self) -> None:
-        assert program.result("Welcome {to} gpu01\n" + PRINTED + "\nbye\n") == RESULT
+        assert gpucheck.result("Welcome {to} gpu01\n" + PRINTED + "\nbye\n") == RESULT
 
     @pytest.mark.parametrize("out", ["", "Killed", PRINTED[:40], '{\n "schema": 1,\n "results": []\n}'])
     def test_anything_else_is_no_result(self, out: str) -> None:
-        assert program.result(out) is None
+        assert gpucheck.result(out) is None
 
     def test_gpucheck_runs_from_memory_and_leaves_nothing(self, tmp_path: Any) -> None:
         done = subprocess.run(
-            [sys.executable, *program.argv(["--json"])[1:]],
-            input=b64encode(packed()),
+            [sys.executable, *gpucheck.argv(["--json"])[1:]],
+            input=b64encode(shipping.archive("validate_gpu")) + b"\n",
             capture_output=True,
             check=False,
             env={**os.environ, "TMPDIR": str(tmp_path)},
         )
 
-        found = program.result(done.stdout.decode())
+        found = gpucheck.result(done.stdout.decode())
         assert found is not None, done.stderr
         assert found["schema"] == 1
         assert list(tmp_path.iterdir()) == []
@@ -200,7 +191,7 @@ class Queue:
         return True
 
     def send(self, text: str) -> None:
-        assert text == "packed"
+        assert text == "packed\n"
 
     def release(self) -> None:
         pass
@@ -225,9 +216,9 @@ class Jobs:
 
 def run(monkeypatch: pytest.MonkeyPatch, jobs: Jobs, wanted: Any, **records: dict[str, str]) -> Any:
     config = {"TaskPlugin": "task/cgroup,task/affinity"}
-    seen = slurm_snapshot.SlurmSnapshot(config, records, {"gpu": partition(Default="YES")}, {})
-    monkeypatch.setattr(slurm_snapshot, "read_snapshot", lambda: seen)
-    return suite.run(wanted, jobs)
+    seen = snapshot.SlurmSnapshot(config, records, {"gpu": partition(Default="YES")}, {})
+    monkeypatch.setattr(snapshot, "read_snapshot", lambda: seen)
+    return suite.run(wanted, cast(suite.Jobs, jobs))
 
 
 class TestSuite:
@@ -303,17 +294,17 @@ class TestSuite:
         assert [check["status"] for check in found.checks if check["target"] == "gpu01"] == ["fail"]
 
     def test_a_cluster_without_gpus_is_skipped_with_the_reason(self) -> None:
-        (check,) = suite.run(given(), None).checks
+        (check,) = suite.run(given(), cast(suite.Jobs, None)).checks
 
         assert (check["name"], check["target"], check["status"]) == ("gpu-nodes", "hpc", "skip")
         assert "none of these nodes has GPUs" in check["message"]
 
     def test_a_controller_that_does_not_answer_is_a_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        answer = load("deepops_smoke.command").Answer(1, "", "Connection refused", 0.1)
-        silent = slurm_snapshot.SlurmSnapshot({}, {}, {}, {"nodes": answer, "ping": answer})
-        monkeypatch.setattr(slurm_snapshot, "read_snapshot", lambda: silent)
+        answer = Result("scontrol", 1, "", "Connection refused", 0.1)
+        silent = snapshot.SlurmSnapshot({}, {}, {}, {"nodes": answer, "ping": answer})
+        monkeypatch.setattr(snapshot, "read_snapshot", lambda: silent)
 
-        (check,) = suite.run(given("gpu01"), None).checks
+        (check,) = suite.run(given("gpu01"), cast(suite.Jobs, None)).checks
 
         assert check["status"] == "fail"
         assert "Connection refused" in check["message"]
@@ -329,7 +320,7 @@ class TestSuite:
 
 
 def answered(rank: int, status: str = "measured", **more: Any) -> str:
-    return str(multi_node.RESULT_MARK) + json.dumps({"rank": rank, "status": status, **more})
+    return str(across.RESULT_MARK) + json.dumps({"rank": rank, "status": status, **more})
 
 
 class Talking(Queue):
@@ -342,26 +333,26 @@ class Talking(Queue):
         self.told, self.sent, self.options = told, [""], [""]
 
     def start(self, what: str, options: Sequence[str], argv: Sequence[str]) -> Queue:
-        self.options = [*options, *argv[3:]]
+        self.options = [*options, *argv[4:]]
         return super().start(what, options, argv)
 
     def send(self, text: str, *, more: bool = False) -> None:
         self.sent += [text, str(more)]
 
     def text(self, _name: str) -> str:
-        return f"Welcome\n{multi_node.ID_MARK}{self.told}\n"
+        return f"Welcome\n{across.ID_MARK}{self.told}\n"
 
 
 class TestBetweenNodes:
     @pytest.fixture(autouse=True)
     def no_scontrol(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(command, "run", lambda _argv: command.Answer(0, "gpu[01-02]\n", "", 0.1))
+        monkeypatch.setattr(slurm, "ask", lambda _argv: Result("scontrol", 0, "gpu[01-02]\n", "", 0.1))
 
     def measure(self, out: str, **more: Any) -> tuple[dict[str, Any], Talking]:
         job = Talking(session.Outcome(**{"state": "ended", "rc": 0, "out": out, "err": "", **more}))
         nodes = {name: node(name, CPUAlloc=cpus) for name, cpus in (("gpu01", "0"), ("gpu02", "3"))}
         wanted = given("gpu01", "gpu02")._replace(nccl="/lib/nccl")
-        found = multi_node.measure(job, wanted, job_placement.Placement("gpu", list(nodes)), nodes)
+        found = multi_node.measure(cast(session.Session, job), wanted, placement.Placement("gpu", list(nodes)), nodes)
         return found, job
 
     def test_the_first_nodes_id_reaches_all_of_them_and_its_result_counts(self) -> None:
@@ -393,7 +384,7 @@ class TestBetweenNodes:
         nodes = {name: node(name, Gres=f"gpu:{count}") for name, count in (("a", 2), ("b", 8), ("c", 8), ("d", 8))}
         partitions = {"a": "p", "b": "p", "c": "p", "d": "q"}
 
-        assert multi_node.choose(partitions, nodes) == job_placement.Placement("p", ["b", "c"])
+        assert multi_node.choose(partitions, nodes) == placement.Placement("p", ["b", "c"])
         assert multi_node.choose({"a": "p", "b": "p"}, nodes) is None
         assert multi_node.choose({}, nodes) is None
 
@@ -408,41 +399,7 @@ class TestBetweenNodes:
 
 
 def test_jobs_are_named_after_their_suite_and_limited() -> None:
-    made = session.Session("abc", "ubuntu", 20, 300, "gpu", 7)
+    made = session.Session("gpu", "abc", "ubuntu", 20, 300, 7)
 
     assert made.name("all-gpu01") == "deepopsctl-gpu-abc-all-gpu01"
     assert made._common == ["--comment=deepopsctl validate gpu: short, cancelled at its end", "--time=7"]
-    assert session.Session("abc", "ubuntu").name("x") == "deepopsctl-smoke-abc-x"
-
-
-# as Ansible's wrapper runs a module: what it made goes when the module raises SystemExit
-WRAPPED = """
-import pathlib, sys, tempfile, threading
-from concurrent.futures import ThreadPoolExecutor
-import hangup
-hangup._GRACE_S = 1.0
-left, made = threading.Event(), tempfile.mkdtemp(dir=sys.argv[1])
-try:
-    hangup.watch(left.set)
-    print("ready", flush=True)
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(threading.Event.wait, [left if sys.argv[2] == "obeys" else threading.Event()]))
-    threading.Event().wait()
-finally:
-    pathlib.Path(made).rmdir()
-    pathlib.Path(sys.argv[1], "left" if left.is_set() else "not left").touch()
-"""
-
-
-@pytest.mark.parametrize("work", ["obeys", "hangs"])
-def test_when_nobody_reads_any_more_the_program_cleans_up_and_ends(work: str, tmp_path: Path) -> None:
-    argv = [sys.executable, "-c", WRAPPED, str(tmp_path), work]
-    environment = {**os.environ, "PYTHONPATH": str(Path(hangup.__file__).parent)}
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment) as process:
-        assert process.stdout
-        assert process.stdout.readline() == b"ready\n"
-        assert process.poll() is None
-        process.stdout.close()
-
-        assert process.wait(60) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["left"]

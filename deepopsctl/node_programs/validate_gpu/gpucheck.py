@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Optional, Sequence
 
-from . import packed
+from .._shared import archive
 
-# what `python3 -c` runs on the node; a GPU that fails is no failed job
-_LOADER = packed.loader("sys.stdin.buffer.readline()", "sys.argv[1:]", "main()")
 _BEGINNING = '{\n "schema":'
 
 
 def argv(arguments: Sequence[str]) -> List[str]:
-    """The command that reads the packed program from its input and runs it."""
-    return ["/usr/bin/python3", "-c", _LOADER, *arguments]
+    """The command that reads the archive from its input and runs gpucheck; a GPU that fails is no failed job."""
+    return archive.argv("gpu_check.cli", *arguments)
 
 
 def result(out: str) -> Optional[Dict[str, Any]]:

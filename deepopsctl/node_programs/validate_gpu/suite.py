@@ -7,21 +7,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import (
-    confinement,
-    job_placement,
-    slurm_snapshot,
-    slurmtext,
-)
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import Check, failed, skipped
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.job_placement import Placement
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Running, Session
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurm_snapshot import SlurmSnapshot
-
+from .._shared import slurm_output
+from .._shared.checks import Check
+from .._slurm_jobs import confinement, placement, snapshot
+from .._slurm_jobs.placement import Placement
+from .._slurm_jobs.session import Running, Session
+from .._slurm_jobs.snapshot import SlurmSnapshot
 from . import isolation, measurement, multi_node
-from .inputs import Inputs
+from .inputs import SUITE, Inputs, failed, skipped
 
-SUITE = "gpu"
 # nodes at a time: each has one srun while it is measured, and the queue is asked about it every few seconds
 WORKERS = 48
 NOTHING, MULTI_NODE = "gpu-nodes", "gpu-all-reduce-nodes"
@@ -50,9 +44,11 @@ class Jobs:
 
     def _session(self, run_timeout: float, minutes: int) -> Session:
         mine = self._inputs
-        return _Session(self._gone, self._token, mine.user, mine.queue_timeout, run_timeout, SUITE, minutes)
+        return _Session(
+            self._gone, SUITE, self._token, mine.user, mine.queue_timeout, run_timeout, minutes, mine.reservation
+        )
 
-    def long(self, gpus: int, partition: slurmtext.Record) -> Session:
+    def long(self, gpus: int, partition: slurm_output.Record) -> Session:
         """For one measurement."""
         return self._session(self._inputs.seconds(gpus), self._inputs.minutes(gpus, partition))
 
@@ -83,22 +79,22 @@ def run(inputs: Inputs, jobs: Jobs) -> SuiteResult:
     """All nodes at the same time; whatever happens, no job is left."""
     if not inputs.tested:
         text = "none of these nodes has GPUs in cluster.yml: nothing to test"
-        return _labelled([skipped(NOTHING, inputs.cluster, text)], [])
-    snapshot = slurm_snapshot.read_snapshot()
-    if not snapshot.answered:
-        checks = [failed(measurement.NAME, name, snapshot.silence, "no job", "a result") for name in inputs.tested]
-        return _labelled(checks, [])
+        return SuiteResult([skipped(NOTHING, inputs.cluster, text)], [])
+    cluster = snapshot.read_snapshot()
+    if not cluster.answered:
+        checks = [failed(measurement.NAME, name, cluster.silence, "no job", "a result") for name in inputs.tested]
+        return SuiteResult(checks, [])
     try:
         with ThreadPoolExecutor(WORKERS) as pool:
-            results_by_node = list(pool.map(lambda name: _node(name, inputs, snapshot, jobs), inputs.tested))
+            results_by_node = list(pool.map(lambda name: _node(name, inputs, cluster, jobs), inputs.tested))
         results = [result for part in results_by_node for result in part.results]
-        last = _multi_node(inputs, snapshot, jobs, results)
+        last = _multi_node(inputs, cluster, jobs, results)
     finally:
         jobs.close()
-    return _labelled([*(check for part in results_by_node for check in part.checks), *last], results)
+    return SuiteResult([*(check for part in results_by_node for check in part.checks), *last], results)
 
 
-def _multi_node(inputs: Inputs, snapshot: SlurmSnapshot, jobs: Jobs, results: List[Dict[str, Any]]) -> List[Check]:
+def _multi_node(inputs: Inputs, cluster: SlurmSnapshot, jobs: Jobs, results: List[Dict[str, Any]]) -> List[Check]:
     """All-reduce between nodes goes into the first one's result; or why there is none."""
     if len(inputs.tested) < 2:
         return []
@@ -106,48 +102,46 @@ def _multi_node(inputs: Inputs, snapshot: SlurmSnapshot, jobs: Jobs, results: Li
         return [skipped(MULTI_NODE, inputs.cluster, multi_node.NO_NCCL)]
     able = [result["node"] for result in results if result.get("gpus")]
     together = multi_node.choose(
-        {name: job_placement.choose(snapshot.nodes[name], snapshot.partitions) for name in able}, snapshot.nodes
+        {name: placement.choose(cluster.nodes[name], cluster.partitions) for name in able}, cluster.nodes
     )
     if together is None:
         return [skipped(MULTI_NODE, inputs.cluster, multi_node.TOO_FEW)]
-    session = jobs.long(snapshot.gpus(together.nodes[0]), snapshot.partitions[together.partition])
+    session = jobs.long(cluster.gpus(together.nodes[0]), cluster.partitions[together.partition])
     first = next(result for result in results if result["node"] == together.nodes[0])
     first["group"] = dict(
-        first.get("group") or {}, all_reduce_nodes=multi_node.measure(session, inputs, together, snapshot.nodes)
+        first.get("group") or {}, all_reduce_nodes=multi_node.measure(session, inputs, together, cluster.nodes)
     )
     return []
 
 
-def _labelled(checks: List[Check], results: List[Dict[str, Any]]) -> SuiteResult:
-    return SuiteResult([dict(check, suite=SUITE) for check in checks], results)
-
-
-def _node(name: str, inputs: Inputs, snapshot: SlurmSnapshot, jobs: Jobs) -> SuiteResult:
+def _node(name: str, inputs: Inputs, cluster: SlurmSnapshot, jobs: Jobs) -> SuiteResult:
     """One node, from its place in the queue to its result."""
-    node = snapshot.nodes.get(name)
+    node = cluster.nodes.get(name)
     if node is None:
         text = "Slurm does not know this node: `deepopsctl deploy` makes it known"
         return SuiteResult([failed(measurement.NAME, name, text, "no job", "a result")], [])
-    if not snapshot.gpus(name):
+    if not cluster.gpus(name):
         text = "Slurm schedules no GPU here, cluster.yml declares {}".format(inputs.declared[name].cards)
         return SuiteResult([failed(measurement.NAME, name, text, "no GPU", "a result")], [])
-    reason = snapshot.obstacles([name]).get(name) or ("" if job_placement.free_gpus(node) else "busy: no GPU is free")
+    reason = cluster.obstacles([name]).get(name) or ("" if placement.free_gpus(node) else "busy: no GPU is free")
     if reason:
-        why = slurmtext.reason(node)
+        why = slurm_output.reason(node)
         text = "{}{}: no job was sent".format(reason, " ({})".format(why) if why else "")
         return SuiteResult([*isolation.not_tried(name, text), skipped(measurement.NAME, name, text)], [])
     try:
-        return _run_trials(name, inputs, snapshot, jobs)
+        return _run_trials(name, inputs, cluster, jobs)
     except Exception as error:  # noqa: BLE001 (one node's trouble is no other's)
         return SuiteResult([measurement.lost(name, error).check], [])
 
 
-def _run_trials(name: str, inputs: Inputs, snapshot: SlurmSnapshot, jobs: Jobs) -> SuiteResult:
-    node, declared = snapshot.nodes[name], inputs.declared[name]
-    place = Placement(job_placement.choose(node, snapshot.partitions), [name])
+def _run_trials(name: str, inputs: Inputs, cluster: SlurmSnapshot, jobs: Jobs) -> SuiteResult:
+    node, declared = cluster.nodes[name], inputs.declared[name]
+    place = Placement(placement.choose(node, cluster.partitions), [name])
     count = isolation.room(node)
     answers = isolation.ask(jobs.trials, place, count, declared.files)
-    checks = isolation.evaluate(name, answers, count, confinement.uses_cgroups(snapshot.config), declared.sliced)
-    session = jobs.long(snapshot.gpus(name), snapshot.partitions[place.partition])
+    checks = isolation.evaluate(
+        name, answers, count, confined=confinement.uses_cgroups(cluster.config), sliced=declared.sliced
+    )
+    session = jobs.long(cluster.gpus(name), cluster.partitions[place.partition])
     measured = measurement.measure(session, inputs, place, node)
     return SuiteResult([*checks, measured.check], [measured.result] if measured.result else [])

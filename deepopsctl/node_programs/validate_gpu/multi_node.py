@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command, probe_jobs, slurmtext
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import SKIP
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.job_placement import Placement
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Running, Session
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
-
-from . import measurement, program
+from .._shared import slurm_output
+from .._shared.checks import SKIP
+from .._shared.slurm_output import Record
+from .._slurm_jobs import probe_jobs, slurm
+from .._slurm_jobs.placement import Placement
+from .._slurm_jobs.session import Running, Session
+from ..gpu_check.across import ID_MARK, RESULT_MARK
+from . import gpucheck, measurement
 from .inputs import Inputs
 
-# gpucheck's words (deepopsctl/node_programs/gpu_check/across.py)
-ID_MARK, RESULT_MARK = "GPUCHECK-ID ", "GPUCHECK-ACROSS "
 NO_NCCL = "no NCCL on the nodes: validate gpu --with-libraries"
 TOO_FEW = "fewer than two nodes with equally many GPUs could be measured"
 _NAME = "across"
@@ -27,7 +26,7 @@ def choose(measured: Mapping[str, str], nodes: Mapping[str, Record]) -> Optional
     """The largest set of measured nodes (name -> partition) with equally many GPUs; None where no two have."""
     sets: Dict[Any, List[str]] = {}
     for name, partition in measured.items():
-        sets.setdefault((partition, slurmtext.gpu_count(nodes[name].get("Gres", ""))), []).append(name)
+        sets.setdefault((partition, slurm_output.gpu_count(nodes[name].get("Gres", ""))), []).append(name)
     best = max(sets.items(), key=lambda entry: len(entry[1]), default=None)
     if best is None or len(best[1]) < 2:
         return None
@@ -38,8 +37,8 @@ def choose(measured: Mapping[str, str], nodes: Mapping[str, Record]) -> Optional
 def measure(session: Session, inputs: Inputs, together: Placement, nodes: Mapping[str, Record]) -> Dict[str, Any]:
     """What the job gave: as gpucheck's measurements are, and which nodes took part."""
     wanted = measurement.options(together, [nodes[name] for name in together.nodes])
-    running = session.start(_NAME, wanted, program.argv(arguments(inputs, together)))
-    running.send(inputs.program + "\n", more=True)
+    running = session.start(_NAME, wanted, gpucheck.argv(arguments(inputs, together)))
+    running.send(inputs.archive + "\n", more=True)
     _introduce(session, running)
     outcome = session.finish(_NAME, running)
     result = {"nodes": hostlist(together.nodes)}
@@ -81,5 +80,5 @@ def parse(out: str) -> List[Dict[str, Any]]:
 
 def hostlist(names: Sequence[str]) -> str:
     """`gpu[01-16]`, as Slurm writes it."""
-    answer = command.run(["scontrol", "show", "hostlist", ",".join(names)])
-    return answer.out.strip() if answer.rc == 0 and answer.out.strip() else ",".join(names)
+    answer = slurm.ask(["scontrol", "show", "hostlist", ",".join(names)])
+    return answer.output.strip() if answer.ok and answer.output.strip() else ",".join(names)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
+from .._shared import checks, slurm_output
+from .._shared.slurm_output import Record
+
+SUITE = "gpu"
+# the checks of this suite
+check = partial(checks.check, SUITE)
+failed = partial(checks.failed, SUITE)
+skipped = partial(checks.skipped, SUITE)
 
 # what is measured after the GPUs one by one, and a process that hangs in the driver (seconds)
 _REST_S = 60
@@ -20,7 +28,7 @@ class Declared(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """`program` is the packed gpucheck as base64 text; `gpu_timeout` the longest that one GPU may take (seconds).
+    """`archive` has gpucheck, as base64 text; `gpu_timeout` is the longest that one GPU may take (seconds).
 
     `cublas` and `nccl` are paths on the nodes, '' where these libraries were not asked for.
     """
@@ -29,11 +37,12 @@ class Inputs(NamedTuple):
     user: str
     tested: Sequence[str]
     declared: Mapping[str, Declared]
-    program: str
+    archive: str
     gpu_timeout: float
     queue_timeout: float
     cublas: str = ""
     nccl: str = ""
+    reservation: str = ""
 
     @property
     def libraries(self) -> Dict[str, str]:
@@ -47,7 +56,7 @@ class Inputs(NamedTuple):
     def minutes(self, gpus: int, partition: Record) -> int:
         """The time limit of that job: never more than the partition allows."""
         wanted = -(-int(self.seconds(gpus)) // 60)
-        most = slurmtext.minutes(partition.get("MaxTime", ""))
+        most = slurm_output.minutes(partition.get("MaxTime", ""))
         return wanted if most is None else max(1, min(wanted, most))
 
 
@@ -61,3 +70,11 @@ def declared(entries: Mapping[str, Mapping[str, Any]]) -> Dict[str, Declared]:
 
 def _texts(listed: Any) -> List[str]:
     return [str(entry) for entry in listed or ()]
+
+
+def library(directory: str, libraries: Mapping[str, Any], name: str) -> str:
+    """Where the module python_wheels keeps the file of a library that is loaded; '' where it was not asked for."""
+    if name not in libraries:
+        return ""
+    entry = libraries[name]
+    return os.path.join(directory, "{}-{}".format(name, entry["version"]), os.path.basename(entry["files"][0]))

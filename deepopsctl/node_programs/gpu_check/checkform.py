@@ -1,1 +1,0 @@
-../../../plugins/module_utils/deepops_smoke/checkform.py
