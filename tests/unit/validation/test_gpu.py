@@ -1,22 +1,29 @@
-"""GPU results of a run: judged once for all nodes, kept with the run, compared with what was kept before."""
+"""The GPU suite on the control machine, and its history."""
 
 from __future__ import annotations
 
+import errno
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deepopsctl.checks.check import Check, Status
+import pytest
+
+from deepopsctl.checks.check import Check, Status, parse_check
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Role
+from deepopsctl.node_programs.gpu_check.document import read_results
+from deepopsctl.node_programs.gpu_check.evaluation import evaluate
+from deepopsctl.node_programs.gpu_check.rates import METRICS
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult
 from deepopsctl.run.workspace import RunDir
-from deepopsctl.validation.gpu import cards_by_node, with_gpus
+from deepopsctl.validation.gpu import RUN_FILE, cards_by_node, earlier_results, save_results, with_gpus
 from deepopsctl.validation.result import Validation, examine, exit_code_of
-from tests.data.gpu_check_samples import gpu, measured, result, without_driver
+from tests.data.gpu_check_samples import Result, gpu, measured, result, without_driver
 
 JOB = {"suite": "gpu", "name": "gpu-job", "target": "gpu01", "status": "pass"}
 WHEN = datetime(2026, 11, 21, tzinfo=UTC)
@@ -101,3 +108,276 @@ def test_a_cluster_without_gpus_is_neither_a_failure_nor_silent() -> None:
     assert exit_code_of(ExitCode.OK, [nothing], summary) is ExitCode.OK
     assert exit_code_of(ExitCode.OK, [Check("gpu", "gpu-job", "gpu01", Status.SKIP)], summary) is ExitCode.FAILED
     assert exit_code_of(ExitCode.OK, [], summary) is ExitCode.FAILED
+
+
+FIRST, SECOND, THIRD, FOURTH = (f"2026-11-{day:02d}T08:00:00+00:00" for day in (3, 10, 17, 24))
+
+
+def look(directory: ClusterDir, *results: Result) -> tuple[list[Check], tuple[str, ...]]:
+    """One validation: judged by the past, then kept."""
+    checks = [parse_check(check) for check in evaluate(results, earlier_results(directory).results)]
+    folder = RunDir(directory.runs / f"2026{len(list(directory.runs.iterdir())):04d}-080000-validate")
+    folder.path.mkdir()
+    return checks, save_results(directory, folder, results, checks)
+
+
+def copying(gb_s: float, when: str, node: str = "gpu01", index: int = 3) -> Result:
+    """One card, the same wherever it sits, and what it copies."""
+    card = {"uuid": "GPU-A", "serial": "1650000000003", "measured": measured(copy=gb_s)}
+    return result(node, [gpu(index, **card)], when=when)
+
+
+def said(checks: Iterable[Check], name: str = "gpu-memory-copy") -> str:
+    (found,) = [check for check in checks if check.name == name]
+    return f"{found.status}: {found.message}"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> ClusterDir:
+    (tmp_path / "runs").mkdir()
+    return ClusterDir(tmp_path)
+
+
+def together(gb_s: float, when: str) -> Result:
+    """Two nodes, and what all-reduce between them gave."""
+    points = {"status": "measured", "ranks": 16, "all_reduce": [{"bytes": 2**30, "gb_s": gb_s}]}
+    return result("gpu01", [], when=when, group={"all_reduce_nodes": {"nodes": "gpu[01-02]", **points}})
+
+
+class TestNodesTogether:
+    def test_nodes_that_got_slower_say_since_when_and_stay_compared_with_what_they_were(
+        self, directory: ClusterDir
+    ) -> None:
+        look(directory, together(380.0, FIRST), copying(3060, FIRST))
+        look(directory, together(300.0, SECOND))
+
+        checks, _ = look(directory, together(310.0, THIRD))
+
+        assert said(checks, "gpu-all-reduce-nodes").startswith("warn: gpu[01-02]: 16 ranks")
+        assert "down 18% since 2026-11-03" in said(checks, "gpu-all-reduce-nodes")
+        assert len(directory.gpu_history.read_text().splitlines()) == 3
+
+    def test_what_was_well_again_is_the_new_measure(self, directory: ClusterDir) -> None:
+        look(directory, together(380.0, FIRST))
+        look(directory, together(379.0, SECOND))
+
+        checks, _ = look(directory, together(378.0, THIRD))
+
+        assert "down 0% since 2026-11-10" in said(checks, "gpu-all-reduce-nodes")
+
+
+class TestFollowing:
+    def test_a_card_that_got_slower_says_since_when(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+
+        checks, _ = look(directory, copying(2693, SECOND))
+
+        assert said(checks).startswith(
+            "warn: gpu01 GPU 3 (NVIDIA H100 80GB HBM3, serial 1650000000003): down 12% since"
+        )
+        assert "down 12% since 2026-11-03" in said(checks)
+
+    def test_a_card_that_stays_slow_is_told_again_and_never_becomes_the_measure(self, directory: ClusterDir) -> None:
+        for gb_s, when in ((3060, FIRST), (2693, SECOND)):
+            look(directory, copying(gb_s, when))
+
+        checks, _ = look(directory, copying(2693, THIRD))
+
+        assert "down 12% since 2026-11-03" in said(checks)
+
+    def test_a_slow_decline_is_found_though_no_single_step_is(self, directory: ClusterDir) -> None:
+        for gb_s, when in ((3300, FIRST), (3150, SECOND), (3000, THIRD)):
+            checks, _ = look(directory, copying(gb_s, when))
+            assert said(checks).startswith("pass")
+
+        checks, _ = look(directory, copying(2900, FOURTH))
+
+        assert "down 12% since 2026-11-03" in said(checks)
+
+    def test_steps_that_each_look_well_do_not_move_the_measure(self, directory: ClusterDir) -> None:
+        steps = (3300, 3218, 3138, 3060, 2985, 2912)
+        for day, gb_s in enumerate(steps, 1):
+            checks, _ = look(directory, copying(gb_s, f"2026-11-{day:02d}T08:00:00+00:00"))
+            assert said(checks).startswith("pass")
+
+        checks, _ = look(directory, copying(2840, FOURTH))
+
+        assert "down 12% since 2026-11-02" in said(checks)
+
+    def test_a_card_that_was_never_well_has_no_past(self, directory: ClusterDir) -> None:
+        checks, _ = look(directory, copying(1500, FIRST))
+
+        assert said(checks).startswith("fail")
+        assert "copy_gb_s" not in json.dumps(earlier_results(directory).results)
+
+    def test_a_result_that_comes_late_does_not_turn_the_clock_back(self, directory: ClusterDir) -> None:
+        for gb_s, when in ((3060, SECOND), (3055, FIRST)):
+            look(directory, copying(gb_s, when))
+
+        checks, _ = look(directory, copying(2693, THIRD))
+
+        assert "since 2026-11-10" in said(checks)
+
+    def test_the_day_named_is_the_last_on_which_the_card_was_well(self, directory: ClusterDir) -> None:
+        for gb_s, when in ((3060, FIRST), (3050, SECOND)):
+            look(directory, copying(gb_s, when))
+
+        checks, _ = look(directory, copying(2693, THIRD))
+
+        assert "since 2026-11-10" in said(checks)
+
+    def test_a_card_is_followed_to_another_node(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+
+        checks, _ = look(directory, copying(2693, SECOND, "gpu09", 0))
+
+        assert said(checks).startswith("warn: gpu09 GPU 0 ")
+        assert "down 12% since 2026-11-03" in said(checks)
+
+    def test_a_new_card_in_the_same_place_has_no_past(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+
+        checks, _ = look(directory, result(gpus=[gpu(3, uuid="GPU-B", measured=measured(copy=2693))], when=SECOND))
+
+        assert "since" not in said(checks)
+
+    def test_every_rate_is_kept_and_read_back_as_it_was(self, directory: ClusterDir) -> None:
+        whole = {**measured(), "bf16_gemm": {"status": "measured", "bf16_gemm_tflop_s": 700.0}}
+        look(directory, result(gpus=[gpu(3, measured=whole)], when=FIRST))
+
+        checks, _ = look(directory, result(gpus=[gpu(3, measured=whole)], when=SECOND))
+
+        assert [said(checks, metric.name) for metric in METRICS if "up 0% since" not in said(checks, metric.name)] == []
+
+
+class TestKeeping:
+    def test_the_history_outlives_the_runs(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+        for folder in directory.runs.iterdir():
+            (folder / RUN_FILE).unlink()
+
+        checks, _ = look(directory, copying(2693, SECOND))
+
+        assert "since 2026-11-03" in said(checks)
+
+    def test_a_run_keeps_what_gpucheck_itself_can_read(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+        (kept,) = directory.runs.glob(f"*/{RUN_FILE}")
+
+        assert read_results(kept) == [copying(3060, FIRST)]
+        assert kept.stat().st_mode & 0o777 == 0o600
+
+    def test_the_history_has_one_line_a_card(self, directory: ClusterDir) -> None:
+        look(directory, result(when=FIRST))
+
+        lines = directory.gpu_history.read_text().splitlines()
+
+        assert [json.loads(line).get("index") for line in lines] == [None, *range(8)]
+        assert lines[1:] == sorted(lines[1:])
+
+    def test_a_lab_whose_gpus_are_simulated_leaves_no_history(self, directory: ClusterDir) -> None:
+        look(directory, result("gpu01", [], versions={}, group={}, problem="no driver"))
+
+        assert not directory.gpu_history.exists()
+
+    def test_what_did_not_change_is_not_written_again(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+        before = directory.gpu_history.stat().st_ino
+
+        look(directory, copying(3060, FIRST))
+
+        assert directory.gpu_history.stat().st_ino == before
+
+
+class TestDamage:
+    @pytest.mark.parametrize("text", ["<<<<<<< HEAD\n", "[]", '{"schema": 1}\n', '{"kind": "gpu-history"}', "\x00", ""])
+    def test_a_file_that_is_no_history_is_named_set_aside_and_made_anew_from_the_runs(
+        self, directory: ClusterDir, text: str
+    ) -> None:
+        look(directory, copying(3060, FIRST))
+        directory.gpu_history.write_text(text)
+
+        assert "gpu-history.jsonl can't be read" in earlier_results(directory).warnings[0]
+        checks, told = look(directory, copying(2693, SECOND))
+
+        assert "since 2026-11-03" in said(checks)
+        assert told == (
+            "gpu-history.jsonl could not be read: it was renamed to gpu-history.jsonl.damaged and replaced",
+        )
+        assert (directory.path / "gpu-history.jsonl.damaged").read_text() == text
+        assert earlier_results(directory).warnings == ()
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            '{"uuid": "GPU-A", "na',
+            "3",
+            "",
+            '{"uuid": "GPU-A", "name": "x"}',
+            '{"uuid": "GPU-A", "name": "", "serial": "", "node": "n", "index": 0, "rates": [1]}',
+            '{"uuid": "GPU-A", "name": "", "serial": "", "node": "n", "index": "x", "rates": {}}',
+        ],
+    )
+    def test_of_a_damaged_history_the_good_lines_stay(self, directory: ClusterDir, line: str) -> None:
+        look(directory, copying(3060, FIRST))
+        for kept in directory.runs.glob(f"*/{RUN_FILE}"):
+            kept.unlink()
+        with directory.gpu_history.open("a") as file:
+            file.write(line + "\n")
+
+        assert "line 3" in earlier_results(directory).warnings[0]
+        checks, _ = look(directory, copying(2693, SECOND))
+
+        assert "since 2026-11-03" in said(checks)
+        assert earlier_results(directory).warnings == ()
+
+    def test_a_card_whose_line_was_deleted_begins_anew(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+        directory.gpu_history.write_text(directory.gpu_history.read_text().splitlines()[0] + "\n")
+
+        checks, _ = look(directory, copying(2693, SECOND))
+
+        assert "since" not in said(checks)
+
+    def test_a_full_disk_is_a_note_and_no_end_of_the_validation(
+        self, directory: ClusterDir, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_given: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("deepopsctl.validation.gpu.write_atomic", full)
+
+        assert "can't be written (No space left on device)" in look(directory, copying(3060, FIRST))[1][0]
+
+    def test_a_history_of_a_newer_program_is_left_alone(self, directory: ClusterDir) -> None:
+        text = '{"schema": 2, "kind": "gpu-history"}\nsomething else'
+        directory.gpu_history.write_text(text)
+
+        assert "a newer deepopsctl wrote it" in earlier_results(directory).warnings[0]
+        look(directory, copying(3060, FIRST))
+        assert directory.gpu_history.read_text() == text
+
+    @pytest.mark.parametrize("text", ["{", "[]", '{"schema": 1, "command": "gpucheck", "results": [{"gpus": 7}]}'])
+    def test_a_damaged_run_is_named_and_the_others_are_read(self, directory: ClusterDir, text: str) -> None:
+        for when in (FIRST, SECOND):
+            look(directory, copying(3060, when))
+        directory.gpu_history.unlink()
+        newest = max(directory.runs.glob(f"*/{RUN_FILE}"))
+        newest.write_text(text)
+
+        found = earlier_results(directory)
+
+        assert newest.parent.name in found.warnings[0]
+        assert [entry["when"] for entry in found.results] == [FIRST]
+
+
+def test_a_thousand_cards_make_a_file_that_fits_into_git(directory: ClusterDir) -> None:
+    from deepopsctl.validation.gpu import render, update_history
+
+    nodes: list[Any] = [
+        result(f"gpu{n}", [gpu(i, uuid=f"GPU-{n:032d}-{i}") for i in range(8)], when=FIRST) for n in range(125)
+    ]
+    text = render(update_history({}, nodes, ()))
+
+    assert text.count("\n") == 1001
+    assert len(text) < 800_000

@@ -1,10 +1,12 @@
-"""DCGM's packages follow from the driver and the GPUs."""
+"""Packages that go with a node's driver."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from deepopsctl.gpus.driver_packages import DcgmHost, DcgmPlan, DcgmRequest, plan_dcgm
+from deepopsctl.gpus.driver_packages import DcgmHost, DcgmPlan, DcgmRequest, GdrcopyHost, plan_dcgm, plan_gdrcopy
 from deepopsctl.gpus.notation import from_inventory
 from deepopsctl.model.cluster import Gpus
 from tests.roles.content import load
@@ -72,3 +74,38 @@ def test_a_platform_without_a_repository_of_nvidias_is_refused() -> None:
     ((message, _),) = plan_dcgm(DcgmRequest(wanted=True), host, CATALOGUE, ["Debian 13"]).problems
 
     assert message == "NVIDIA packages no DCGM for Debian 11"
+
+
+GDRCOPY = {"version": "2.6-*", "library": ["libgdrapi"], "module": ["gdrdrv-dkms"]}
+
+
+def host(**changes: Any) -> GdrcopyHost:
+    return GdrcopyHost(**{"driver": "580.95.05", "dkms": True, "container": False, **changes})
+
+
+def test_a_node_with_a_driver_gets_the_library_and_the_module_in_one_version() -> None:
+    plan = plan_gdrcopy(host(), GDRCOPY, wanted=True)
+
+    assert plan.packages == {"libgdrapi": "2.6-*", "gdrdrv-dkms": "2.6-*"}
+    assert plan.module
+    assert plan.problems == ()
+
+
+def test_a_container_gets_the_library_alone() -> None:
+    plan = plan_gdrcopy(host(container=True, dkms=False), GDRCOPY, wanted=True)
+
+    assert (dict(plan.packages), plan.module, plan.problems) == ({"libgdrapi": "2.6-*"}, False, ())
+
+
+def test_where_it_is_not_wanted_or_there_is_no_driver_there_is_nothing() -> None:
+    unwanted = plan_gdrcopy(host(dkms=False), GDRCOPY, wanted=False)
+    for plan in (unwanted, plan_gdrcopy(host(driver=""), GDRCOPY, wanted=True)):
+        assert (dict(plan.packages), plan.module, plan.problems) == ({}, False, ())
+
+
+def test_a_driver_without_its_sources_is_refused_with_what_to_do() -> None:
+    ((message, hint),) = plan_gdrcopy(host(dkms=False), GDRCOPY, wanted=True).problems
+
+    assert "built against the driver's sources" in message
+    assert "nvidia_driver_source: repository" in hint
+    assert "nvidia_gdrcopy: false" in hint
