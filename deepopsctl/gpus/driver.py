@@ -73,7 +73,7 @@ def plan_driver(
     source = settings.source
     if source == "auto":
         there = facts["loaded"]["version"] or facts["library"]
-        source = "present" if facts["dgx"] or (there and not facts["ours"]) else "repository"
+        source = "present" if facts["dgx"] or (there and not facts["managed"]) else "repository"
     if source == "present":
         return _present(facts, settings)
     if not facts["gpus"] and not settings.without_device:
@@ -153,7 +153,7 @@ def _install(
         loads=bool(facts["gpus"]) and modules != "none",
         subnet=hidden,
         with_kernel=modules != "none" and not dkms,
-        replaces=str(facts["library"]) if _is_other(facts, branch) and facts["ours"] else "",
+        replaces=str(facts["library"]) if _is_other(facts, branch) and facts["managed"] else "",
         problems=tuple(_obstacles(facts, branch, request.settings, dkms=dkms)),
         repository=dict(entry.get("repository") or {}),
     )
@@ -232,7 +232,7 @@ def _obstacles(facts: Mapping[str, Any], branch: str, settings: Settings, *, dkm
         )
     elif _is_other(facts, branch):
         there = f"driver {facts['library']} is installed, branch {branch} is wanted"
-        if not facts["ours"]:
+        if not facts["managed"]:
             hint = "to keep it, set nvidia_driver_source: present; else remove its packages on the drained node"
             yield f"{there}, and deepopsctl did not install it", hint
         elif not (facts["idle"] or settings.drain):

@@ -113,7 +113,7 @@ def _is_done(host):
     if "deepops_storage_done" in host.get("group_names", ()):
         return True
     result = host.get("storage_result", {})
-    return bool(result) and not result.get("failed") and not result.get("unreachable") and not result.get("kept")
+    return bool(result) and not result.get("failed") and not result.get("unreachable") and not result.get("deferred")
 
 
 class FilterModule:

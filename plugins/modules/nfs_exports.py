@@ -1,11 +1,11 @@
 #!/usr/bin/python
-"""What this machine hands out by NFS, put into force without a restart."""
+"""Export directories by NFS, without a restart of the server."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nfs_exports
-short_description: Exports of the kernel's NFS server, in a file of our own
+short_description: Export directories by the kernel's NFS server
 description:
   - Writes /etc/exports.d/deepopsctl.exports, makes missing directories, and reloads the server by C(exportfs -ra).
     Threads and RDMA are changed while it runs, and kept for its next start.
@@ -57,8 +57,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
-kept:
-  description: Folders that are still exported to somebody who is to have them no more.
+still_exported:
+  description: Directories whose withdrawal has to wait.
   type: list
   elements: str
   returned: always
@@ -97,7 +97,7 @@ class Step:
             (node_files.read(storage_nfs_exports.EXPORTS) or b"").decode("utf-8", "replace")
         )
         self.lines = {entry["path"]: entry["line"] for entry in self.wanted["exports"]}
-        self.kept = []
+        self.still_exported = []
         # whether a later call has to withdraw something
         self.waits = False
 
@@ -122,9 +122,9 @@ def write_exports(step):
         warn_of_holders(step)
     if step.waits:
         step.lines.update(wide)
-        step.kept = [] if step.wanted["keep"] else sorted(wide)
-    if step.kept:
-        words = (", ".join(step.kept), ", ".join(unconfirmed))
+        step.still_exported = [] if step.wanted["keep"] else sorted(wide)
+    if step.still_exported:
+        words = (", ".join(step.still_exported), ", ".join(unconfirmed))
         step.module.warn("%s stays exported as it was: %s may still have it mounted; deploy again with them" % words)
     content = storage_nfs_exports.text_of(step.lines).encode("utf-8") if step.lines else None
     if not step.dry and node_files.read(storage_nfs_exports.EXPORTS) != content:
@@ -285,7 +285,7 @@ def main():
     with node_errors.fail_on_error(module.fail_json):
         converge(step)
     noted = step.noted
-    module.exit_json(**noted.result(kept=step.kept))
+    module.exit_json(**noted.result(still_exported=step.still_exported))
 
 
 if __name__ == "__main__":

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_mounts
-short_description: Mount what is wanted by systemd units of our own, and unmount what no longer is
+short_description: Mount file systems by systemd units, and unmount those that are no longer wanted
 description:
   - Writes a mount unit, and an automount unit where asked, for each mount, enables it and starts it. What an earlier
     call installed and this one does not want is removed, nothing else. A path on which somebody else has mounted
     something is refused, unless it is the same.
   - Options that the kernel can change in use are changed so. Whatever else needs an unmount waits until nobody uses
     the mount. On a compute node that means that no job runs there and none may start meanwhile, so it is drained for
-    that moment. What has to wait is returned in RV(kept), and no record is left for M(deepopsctl.cluster.node_gate).
+    that moment. What has to wait is returned in RV(deferred), and leaves no record for M(deepopsctl.cluster.node_gate).
   - A mount that hides the authorized_keys of the user who calls this by sudo is taken back.
 extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
@@ -69,7 +69,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
-kept: {description: Names of the mounts that had to stay as they are., type: list, elements: str, returned: always}
+deferred: {description: Names of the mounts that had to stay as they are., type: list, elements: str, returned: always}
 unmanaged_mounts: {description: NFS that deepopsctl did not mount., type: list, elements: dict, returned: always}
 """
 
@@ -246,7 +246,7 @@ def finish(step):
         "changed": bool(noted.changes),
         "changes": noted.changes,
         "diff": noted.diffs,
-        "kept": sorted(step.deferred),
+        "deferred": sorted(step.deferred),
         "unmanaged_mounts": step.unmanaged_mounts,
     }
     required = [mount["name"] for mount in step.wanted["mounts"] if mount["required"]]

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""The nodes of an NVLink domain for IMEX, and its service; or neither."""
+"""Configure IMEX for an NVLink domain, or remove it."""
 
 from __future__ import annotations
 

@@ -1,20 +1,20 @@
 #!/usr/bin/python
-"""Say which NVIDIA hardware a node has, and what is there to drive it."""
+"""Report the NVIDIA hardware of a node, its driver, and what conflicts with one."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_info
-short_description: NVIDIA devices, the running driver, and what would stand in its way
+short_description: Report NVIDIA devices, the driver, and what conflicts with one
 description:
   - Reads the PCI bus, the kernel, the firmware and the package sources. Changes nothing.
 options:
-  own_source:
-    description: The apt source that deepopsctl writes itself; it is no source of the node's own.
+  managed_source:
+    description: The apt source that deepopsctl writes, none of the node's own.
     type: path
     required: true
-  own_pin:
-    description: apt's preferences that deepopsctl writes with a driver; without them, a driver is somebody else's.
+  managed_preferences:
+    description: The apt preferences that deepopsctl writes with a driver; without them it manages none.
     type: path
     required: true
   node: {description: The node's name in Slurm., type: str, required: true}
@@ -22,16 +22,16 @@ author: deepopsctl
 """
 
 EXAMPLES = r"""
-- name: Look at the GPUs
+- name: Query the GPUs
   deepopsctl.cluster.nvidia_info:
-    own_source: /etc/apt/sources.list.d/deepopsctl-nvidia.sources
-    own_pin: /etc/apt/preferences.d/deepopsctl-nvidia
+    managed_source: /etc/apt/sources.list.d/deepopsctl-nvidia.sources
+    managed_preferences: /etc/apt/preferences.d/deepopsctl-nvidia
     node: gpu07
-  register: found
+  register: gpus
 """
 
 RETURN = r"""
-nvidia: {description: What was found., type: dict, returned: always}
+nvidia: {description: The devices and all that the choice of a driver needs., type: dict, returned: always}
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -40,11 +40,13 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import no
 
 
 def main():
-    paths = {name: {"type": "path", "required": True} for name in ("own_source", "own_pin")}
+    paths = {name: {"type": "path", "required": True} for name in ("managed_source", "managed_preferences")}
     module = AnsibleModule(argument_spec=dict(paths, node={"required": True}), supports_check_mode=True)
     params = module.params
     idle = not slurm_node_jobs.why_busy(params["node"])
-    module.exit_json(changed=False, nvidia=nvidia_facts.facts(params["own_source"], params["own_pin"], idle))
+    module.exit_json(
+        changed=False, nvidia=nvidia_facts.facts(params["managed_source"], params["managed_preferences"], idle)
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Quotas of what this machine serves: limits, graces, projects, as cluster.yml has them."""
+"""Set quotas on exported directories: limits, grace times and projects, as cluster.yml has them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
-waiting: {description: Folders of projects that are not there yet., type: list, elements: str, returned: always}
+waiting: {description: Directories of projects that are not there yet., type: list, elements: str, returned: always}
 """
 
 import os

@@ -208,7 +208,7 @@ def old_dcgm():
     return version if status == "installed" else ""
 
 
-def facts(own_source, own_pin, idle):
+def facts(managed_source, managed_preferences, idle):
     """All of it, as the driver's plan wants it; `idle` says whether a job runs or can start."""
     release = os.uname().release
     result = dict(devices(), loaded=loaded(), library=library_version(), kernel=release, headers=headers(release))
@@ -216,13 +216,13 @@ def facts(own_source, own_pin, idle):
         architecture=os.uname().machine,
         container=os.path.exists(CONTAINER),
         dgx=os.path.exists(DGX_RELEASE),
-        ours=os.path.exists(own_pin),
+        managed=os.path.exists(managed_preferences),
         idle=idle,
         nouveau=os.path.isdir("/sys/module/nouveau"),
         run_installer=run_installer(),
         old_dcgm=old_dcgm(),
         secure_boot=secure_boot(),
         mok_enrolled=mok_enrolled(),
-        sources=debian_sources("/etc/apt", own_source),
+        sources=debian_sources("/etc/apt", managed_source),
     )
     return result

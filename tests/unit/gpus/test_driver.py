@@ -28,7 +28,7 @@ def facts(gpus: int = 1, device: str = "0x2330", **more: object) -> dict[str, An
         "architecture": "x86_64",
         "container": False,
         "dgx": False,
-        "ours": False,
+        "managed": False,
         "idle": True,
         "nouveau": False,
         "run_installer": "",
@@ -103,7 +103,7 @@ class TestSource:
         running: dict[str, Any] = {"loaded": {"version": "535.1.2", "open": False}, "library": "535.1.2"}
 
         assert plan(on=facts(**running)) == DriverPlan("present", source="present")
-        assert plan(on=facts(**running, ours=True)).replaces == "535.1.2"
+        assert plan(on=facts(**running, managed=True)).replaces == "535.1.2"
 
     def test_a_driver_that_was_upgraded_under_the_running_one_needs_a_reboot(self) -> None:
         on = facts(loaded={"version": "535.1.2", "open": False}, library="535.3.4")
@@ -250,7 +250,7 @@ class TestObstacles:
         assert made.replaces == ""
 
     def test_another_branch_under_jobs(self) -> None:
-        busy = facts(library="550.163.01", ours=True, idle=False)
+        busy = facts(library="550.163.01", managed=True, idle=False)
 
         assert "jobs run or may start here" in problem(plan(source="repository", on=busy))
         assert "nvidia_driver_drain" in plan(source="repository", on=busy).problems[0][1]
@@ -258,17 +258,17 @@ class TestObstacles:
 
 class TestAnotherBranch:
     def test_it_replaces_a_driver_of_ours_on_an_idle_node(self) -> None:
-        made = plan(source="repository", branch="595", on=facts(library="580.95.05", ours=True))
+        made = plan(source="repository", branch="595", on=facts(library="580.95.05", managed=True))
 
         assert (made.problems, made.replaces, made.branch) == ((), "580.95.05", "595")
 
     def test_it_may_wait_for_jobs_where_the_site_lets_deploy_drain(self) -> None:
-        busy = facts(library="580.95.05", ours=True, idle=False)
+        busy = facts(library="580.95.05", managed=True, idle=False)
 
         assert plan(source="repository", branch="595", drain=True, on=busy).problems == ()
 
     def test_the_branch_that_is_there_replaces_nothing(self) -> None:
-        assert plan(on=facts(library="580.95.05", ours=True, idle=False)).replaces == ""
+        assert plan(on=facts(library="580.95.05", managed=True, idle=False)).replaces == ""
 
 
 class TestObstaclesOfTheFirmware:

@@ -243,9 +243,9 @@ class TestServing:
     def test_an_export_stays_for_nodes_that_did_not_confirm(self, filters: Any) -> None:
         hosts = {
             "clean": {"group_names": ["deepops_storage_done"]},
-            "told": {"group_names": [], "storage_result": {"kept": []}},
-            "busy": {"group_names": [], "storage_result": {"kept": ["home"]}},
-            "failed": {"group_names": [], "storage_result": {"kept": [], "failed": True}},
+            "told": {"group_names": [], "storage_result": {"deferred": []}},
+            "busy": {"group_names": [], "storage_result": {"deferred": ["home"]}},
+            "failed": {"group_names": [], "storage_result": {"deferred": [], "failed": True}},
             # its gate was another component's
             "away": {"group_names": [], "node_gate_result": {"clean": True}},
         }
