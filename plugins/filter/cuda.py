@@ -8,7 +8,7 @@ FILE_MODE = "0644"
 
 
 def cuda_plan(versions, platform, source, default, driver, catalogue, drivers, modulefiles, profile):
-    """Packages, files and problems of a node's toolkits, as node_owned takes them."""
+    """Packages, files and problems of a node's toolkits, as node_state takes them."""
     # one version without brackets, and without quotes, is what a person may write
     listed = versions if isinstance(versions, (list, tuple)) else [versions]
     request = cuda.ToolkitRequest([str(version) for version in listed], source, str(default))

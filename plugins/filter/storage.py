@@ -17,7 +17,7 @@ from deepopsctl.storage import (
 
 
 def storage_plan(entries, host, addresses, platform, kernel, is_compute, slurm_config, program, secrets):
-    """All that a node needs, as node_owned and node_mounts take it."""
+    """All that a node needs, as node_state and node_mounts take it."""
     mounts = writer.from_variable(entries)
     plan = node_plan.plan_node(mounts, host, addresses, Platform(str(platform), str(kernel)))
     files = [*plan.files, *user_tools.node_files(mounts, host)]

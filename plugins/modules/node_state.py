@@ -25,7 +25,27 @@ options:
       name: {description: Name of the user and its group., type: str, required: true}
       uid: {description: The user's id., type: int, required: true}
       gid: {description: "The group's id, if it is created; 0 is the user's own.", type: int, default: 0}
-  packages: {description: Packages that must be installed., type: list, elements: str, default: []}
+  packages:
+    description: Packages that must be installed; names, or each with its version. C(2.6-*) is any revision of 2.6,
+      an empty version is any.
+    type: raw
+    default: []
+  archives:
+    description: Files on the node that packages come from, by their names; others come from the node's sources.
+    type: dict
+    default: {}
+  manual_installs:
+    description: A file of each package; where it is there without a package, it was installed manually and stays.
+    type: dict
+    default: {}
+  hint: {description: What to do where the node's sources have no such package., type: str, default: ""}
+  name_prefix: {description: The packages to name where one is missing begin with this., type: str, default: ""}
+  restart_on_upgrade:
+    description: Units that run programs of the packages. The call that has them in I(units) restarts them for another
+      version.
+    type: list
+    elements: str
+    default: []
   hold_units:
     description:
       - Units that the packages must not start before their configuration is there. They are masked until
@@ -46,6 +66,18 @@ options:
       - Whether what an earlier call of the step installed, and this one does not want, is removed. What was there
         before is not, and neither is a package that somebody's own package needs. A step that wants nothing leaves no
         record.
+    type: bool
+    default: false
+  record_empty:
+    description: Whether an owned step that wants nothing leaves a record all the same, for the gate expects one.
+    type: bool
+    default: false
+  keep_obsolete:
+    description: Whether what is no longer wanted stays for now. A later call of the same step removes it, and records.
+    type: bool
+    default: false
+  forget:
+    description: Whether the records of all steps of the component are removed in place of saving one.
     type: bool
     default: false
   directories:
@@ -229,7 +261,7 @@ def resource_arguments():
     """The arguments that say what is wanted of packages, files and units."""
     owned = {"owner": {"default": "root"}, "group": {"default": "root"}}
     return {
-        "packages": {"type": "list", "elements": "str", "default": []},
+        "packages": {"type": "raw", "default": []},
         "hold_units": {"type": "list", "elements": "str", "default": []},
         "directories": {
             "type": "list",
@@ -306,7 +338,15 @@ def arguments():
         },
         "lock_wait": {"type": "int", "default": 300},
         "upstream": {"default": ""},
+        "archives": {"type": "dict", "default": {}},
+        "manual_installs": {"type": "dict", "default": {}},
+        "hint": {"default": ""},
+        "name_prefix": {"default": ""},
+        "restart_on_upgrade": {"type": "list", "elements": "str", "default": []},
         "owned": {"type": "bool", "default": False},
+        "record_empty": {"type": "bool", "default": False},
+        "keep_obsolete": {"type": "bool", "default": False},
+        "forget": {"type": "bool", "default": False},
         "absent": {"type": "list", "elements": "path", "default": []},
         "kernel_modules": {
             "type": "list",
@@ -339,36 +379,74 @@ def arguments():
     }
 
 
-def converge(step, wanted):
+def converge(step):
     """Everything in its order; returns the packages that are installed."""
+    wanted = step.wanted
+    node_resources.leave_manual_installs(step)
     known = node_services.show([unit["name"] for unit in wanted["units"]])
-    taking = node_removal.Ownership(step.noted, wanted, step.module.warn) if wanted["owned"] else None
-    if taking:
-        taking.record_additions()
+    ownership = node_removal.Ownership(step) if wanted["owned"] else None
+    if ownership:
+        ownership.record_additions()
+    packages = install(step)
+    changed = write(step)
+    removed = ownership.remove_files() if ownership and not wanted["keep_obsolete"] else []
+    new_units = [name for name, facts in known.items() if facts.get("LoadState") == "not-found"]
+    node_service_resources.ensure_units(step, wanted["units"], changed + removed, new_units)
+    # after the units that need it and are stopped
     for backup in wanted["backups"]:
+        node_backups.remove(step, backup)
+    for path in wanted["absent"]:
+        node_resources.ensure_absent(step, path)
+    finish(step, ownership, removed)
+    return packages
+
+
+def install(step):
+    """Accounts first: a package would choose another id."""
+    for backup in step.wanted["backups"]:
         node_backups.save(step, backup)
-    for account in wanted["accounts"]:
+    for account in step.wanted["accounts"]:
         node_accounts.ensure_account(step, account)
-    packages = node_resources.ensure_packages(step, wanted["packages"], wanted["hold_units"], wanted["upstream"])
+    return node_resources.ensure_packages(step)
+
+
+def write(step):
+    """Name, directories, files and kernel modules; returns the paths of the changed files."""
+    wanted = step.wanted
     node_resources.ensure_hostname(step, wanted["hostname"])
     for directory in wanted["directories"]:
         node_resources.ensure_directory(step, directory)
     changed = [item["path"] for item in wanted["files"] if node_resources.ensure_file(step, item, wanted["units"])]
-    for path in wanted["absent"]:
-        node_resources.ensure_absent(step, path)
     for kernel_module in wanted["kernel_modules"]:
         node_kernel.ensure_module(step, kernel_module)
-    removed = taking.remove_files() if taking else []
-    new_units = [name for name, facts in known.items() if facts.get("LoadState") == "not-found"]
-    node_service_resources.ensure_units(step, wanted["units"], changed + removed, new_units)
-    if taking:
-        taking.remove_rest(removed)
-    for backup in wanted["backups"]:
-        node_backups.remove(step, backup)
-    if not step.dry:
-        nothing = taking and not any(taking.names.values())
-        node_record.save(wanted["component"], wanted["step"], "" if nothing else wanted["digest"], step.record)
-    return packages
+    return changed
+
+
+def finish(step, ownership, removed):
+    """Remove the rest of what is no longer wanted, and save the record, or that there is more to do."""
+    wanted = step.wanted
+    if ownership and wanted["keep_obsolete"]:
+        if ownership.has_obsolete() and not step.dry:
+            # should the later call not come, the next deploy has to make it
+            node_record.begin(wanted["component"], wanted["step"])
+        return
+    if ownership:
+        ownership.remove_rest(removed)
+        if ownership.is_empty() and not wanted["record_empty"]:
+            wanted["digest"] = ""
+    if wanted["forget"]:
+        forget(step)
+    else:
+        step.save_record()
+
+
+def forget(step):
+    """Remove the records of a component: deepopsctl does not manage its files any more."""
+    component = step.wanted["component"]
+    if node_record.steps(component):
+        step.did("forgot %s" % component, "record", component, "remove")
+    for name in node_record.steps(component) if not step.dry else []:
+        node_record.save(component, name, "", {})
 
 
 def main():
@@ -377,12 +455,13 @@ def main():
     if plan.get("problems"):
         module.fail_json(msg="; ".join(plan["problems"]), hint="nothing was touched")
     wanted = {**module.params, **plan}
+    wanted["packages"] = node_resources.versions_of(wanted["packages"])
     # parent directories are readable for everybody, whatever root's umask
     os.umask(0o022)
-    step = node_resources.Step(module)
+    step = node_resources.Step(module, wanted)
     # the record, or the note of a restart, on a full disk
     with node_errors.fail_on_error(step.fail):
-        packages = converge(step, wanted)
+        packages = converge(step)
     outputs, failed = run_probes(wanted["probes"])
     module.exit_json(**step.noted.result(actions=step.actions, packages=packages, probes=outputs, failed_probes=failed))
 

@@ -57,7 +57,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import no
 FOLDER = "/etc/nvidia-imex"
 FILE = FOLDER + "/nodes_config.cfg"
 UNIT = "nvidia-imex.service"
-# the step of node_owned that installed the package
+# the step that installed the package
 PACKAGES = "imex_packages"
 # it may wait for the other nodes of its domain: that it waits is enough
 START_S = 20

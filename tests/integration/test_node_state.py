@@ -189,12 +189,24 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
     ]
     packages = [
         state("package", step="package", packages=["dpkg"]),
+        state("package of any version", step="package", packages={"dpkg": "1*"}),
+        state("package of another version, in check mode", check=True, packages={"dpkg": "99.0"}),
+        state(
+            "installed manually",
+            step="manual",
+            packages={"no-such-package-anywhere": ""},
+            manual_installs={"no-such-package-anywhere": f"{directory}/etc/plain.conf"},
+        ),
         state("missing package, in check mode", check=True, packages=["dpkg", "no-such-package-anywhere"]),
         gate("gate, package", steps=("package",)),
     ]
     present, gone = ({"path": f"{directory}/own/{name}/file", "content": "x\n", **mine} for name in ("kept", "gone"))
     directories = [{"path": f"{directory}/own/{name}", **mine} for name in ("kept", "gone")]
     both = {"directories": directories, "files": [present, gone]}
+
+    def gate_of_owned(name: str, steps: tuple[str, ...]) -> dict[str, Any]:
+        arguments = {"component": "owned", "digest": "d1", "steps": list(steps)}
+        return {"name": name, "deepopsctl.cluster.node_gate": arguments}
 
     def owned(name: str, *, check: bool = False, **changes: object) -> dict[str, Any]:
         wanted = {"component": "owned", "step": "things", "digest": "d1", "owned": True, **changes}
@@ -211,6 +223,16 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
         owned("none, in check mode", check=True, plan={}),
         owned("none", plan={}),
         owned("none again", plan={}),
+        owned("empty, for the gate", step="empty", record_empty=True),
+        owned("for later", step="later", files=[{**present, "path": f"{directory}/own/later"}]),
+        owned("later, in check mode", check=True, step="later", keep_obsolete=True),
+        owned("later", step="later", keep_obsolete=True),
+        gate_of_owned("gate, not over yet", steps=("later",)),
+        owned("now", step="later"),
+        owned("forget, in check mode", check=True, step="any", owned=False, forget=True),
+        gate_of_owned("gate, empty", steps=("empty",)),
+        owned("forget", step="any", owned=False, forget=True),
+        gate_of_owned("gate, forgotten", steps=("empty",)),
         {
             "name": "gate, nothing left",
             "deepopsctl.cluster.node_gate": {"component": "owned", "digest": "d1", "steps": []},
@@ -337,6 +359,19 @@ class TestCheckMode:
         assert "installed no-such-package-anywhere " in node.actions("missing package, in check mode")
         assert "no-such-package-anywhere" in node.diff("missing package, in check mode")
 
+    @needs_dpkg
+    def test_another_version_of_a_package_is_an_upgrade(self, node: Node) -> None:
+        assert not node["package of any version"].changed
+        assert node.changes("package of another version, in check mode") == [("package", "dpkg", "upgrade")]
+        assert node.actions("package of another version, in check mode") == ["upgraded dpkg 99.0"]
+
+    @needs_dpkg
+    def test_what_was_installed_manually_stays_and_is_no_error(self, node: Node) -> None:
+        result = node["installed manually"]
+
+        assert (result.status, result.changed) == ("ok", False)
+        assert "was installed manually" in json.dumps(result.data["warnings"])
+
     @needs_systemctl
     def test_units_that_do_not_run_would_be_started(self, node: Node) -> None:
         assert node.actions("unit, in check mode") == ["started no-such-unit-anywhere.service"]
@@ -376,6 +411,22 @@ class TestOwned:
     def test_check_mode_reports_the_same_and_removes_nothing(self, node: Node, run: str) -> None:
         assert node.changes(run)
         assert node.changes(f"{run}, in check mode") == node.changes(run)
+
+    def test_an_empty_step_may_have_a_record_that_the_gate_expects(self, node: Node) -> None:
+        assert not node["empty, for the gate"].changed
+        assert node.reasons("gate, empty") == []
+
+    def test_what_is_kept_for_later_is_to_be_done_until_it_is_gone(self, node: Node) -> None:
+        assert not node["later, in check mode"].changed
+        assert not node["later"].changed
+        assert node.reasons("gate, not over yet") == [
+            "the desired state changed, or the last deploy did not finish: later"
+        ]
+        assert node.changes("now") == [("file", f"{node.directory}/own/later", "remove")]
+
+    def test_all_records_of_a_component_can_be_forgotten(self, node: Node) -> None:
+        assert node.changes("forget, in check mode") == node.changes("forget") == [("record", "owned", "remove")]
+        assert node.reasons("gate, forgotten") == ["never deployed"]
 
     def test_a_plan_that_can_not_work_touches_nothing(self, node: Node) -> None:
         assert node["plan with problems"].status == "failed"

@@ -64,7 +64,7 @@ def roles_in(roles: Path, etc: Path) -> None:
             call("no such template", templates=[{**main, "src": "absent.j2"}]),
             call("an unknown key", templates=[{**main, "colour": "blue"}]),
             call("no destination", templates=[{"src": "main.j2"}]),
-            call("another module", module="node_owned", templates=[{"src": "main.j2", "dest": f"{etc}/owned"}]),
+            {**call("another module", module="slurm_verify", scope="compute"), "check_mode": True},
             {
                 "name": "lookup",
                 "ansible.builtin.set_fact": {"looked_up": "{{ lookup('ansible.builtin.template', 'main.j2') }}"},
@@ -167,6 +167,5 @@ def test_what_cannot_be_filled_in_is_an_error_that_says_what(played: Played, tas
     assert words in str(result.data["msg"])
 
 
-def test_other_modules_get_the_same(played: Played, etc: Path) -> None:
-    assert played.result("another module").status == "ok" or os.getuid() != 0
-    assert os.getuid() != 0 or (etc / "owned").read_text() == (etc / "main").read_text()
+def test_other_modules_get_the_same(played: Played) -> None:
+    assert played.result("another module").status == "ok"

@@ -228,11 +228,11 @@ echo 1 > /run/slurmctld.pid"""
 
 def install(cluster: LabCluster, package: str, version: str, archive: str) -> tuple[int, str]:
     """Install a file of ctl1's as roles do; the exit code and the output."""
-    task = {"packages": {package: version}, "archives": {package: f"/root/trial/{archive}"}}
+    task = {"owned": True, "packages": {package: version}, "archives": {package: f"/root/trial/{archive}"}}
     words = [
         "-b",
         "-m",
-        "deepopsctl.cluster.node_owned",
+        "deepopsctl.cluster.node_state",
         "-a",
         json.dumps({"component": "trial", "step": package, **task}),
     ]

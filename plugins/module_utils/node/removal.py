@@ -8,7 +8,6 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
     kernel as node_kernel,
-    ownership as node_ownership,
     packages_apt as node_packages,
     record as node_record,
     services as node_services,
@@ -20,12 +19,13 @@ _OWN_PARENTS = (UNIT_DIRECTORY, "/usr/local/lib/deepopsctl/")
 
 
 class Ownership:
-    """What one step owns: recorded before anything is installed, so that an interrupted run loses no record."""
+    """What a step owns: recorded before anything is installed, so that an interrupted run loses no record."""
 
-    def __init__(self, noted, wanted, warn):
-        self.noted = noted
-        self.wanted = wanted
-        self.warn = warn
+    def __init__(self, step):
+        self.step = step
+        self.noted = step.noted
+        self.owned = step.owned
+        wanted = step.wanted
         self.names = {
             "packages": list(wanted["packages"]),
             "units": [unit["name"] for unit in wanted["units"]],
@@ -33,11 +33,8 @@ class Ownership:
             + [node_kernel.load_file(module["name"]) for module in wanted["kernel_modules"] if module["loaded"]],
             "directories": [directory["path"] for directory in wanted["directories"]],
         }
-        self.owned = node_ownership.load(wanted["component"], wanted["step"])
-
-    def remember(self):
-        if not self.noted.dry:
-            node_ownership.save(self.wanted["component"], self.wanted["step"], self.owned)
+        # removed drop-ins that say more than what a unit starts after
+        self.dropins = []
 
     def record_additions(self):
         """Record what is about to be installed as managed. What exists already is not, except files."""
@@ -51,7 +48,13 @@ class Ownership:
         }
         for type_name, names in new.items():
             self.owned[type_name] += [name for name in names if name not in self.owned[type_name]]
-        self.remember()
+        self.step.save_owned()
+
+    def is_empty(self):
+        return not any(self.names.values())
+
+    def has_obsolete(self):
+        return any(self.obsolete(type_name) for type_name in self.names)
 
     def obsolete(self, type_name):
         return [name for name in self.owned[type_name] if name not in self.names[type_name]]
@@ -59,25 +62,28 @@ class Ownership:
     def remove_files(self):
         """Stop obsolete units and remove obsolete files; returns the paths of the removed files."""
         stop(self.noted, self.obsolete("units"))
-        return [path for path in self.obsolete("files") if node_files.remove(self.noted, path)]
+        files = self.obsolete("files")
+        self.dropins = [path for path in files if path.startswith(UNIT_DIRECTORY) and not is_ordering(path)]
+        return [path for path in files if node_files.remove(self.noted, path)]
 
     def remove_rest(self, removed):
         """Once the files are removed and systemd has reloaded: remove packages and empty directories."""
         if not self.noted.dry:
             for path in removed:
                 remove_directory_of(path)
-        self.restart_units_without(removed)
-        remove_packages(self.noted, self.obsolete("packages"), self.warn, self.wanted["lock_wait"])
+        self.restart_units_without([path for path in removed if path in self.dropins])
+        lock_wait = self.step.wanted["lock_wait"]
+        remove_packages(self.noted, self.obsolete("packages"), self.step.module.warn, lock_wait)
         for path in reversed(self.obsolete("directories")):
             if not self.noted.dry:
                 remove_empty(path, (os.path.dirname(path) + "/",))
         for type_name, wanted in self.names.items():
             self.owned[type_name] = [name for name in self.owned[type_name] if name in wanted]
-        self.remember()
+        self.step.save_owned()
 
     def restart_units_without(self, paths):
         """Restart units that existed before and had a managed drop-in, so that they run without it."""
-        dropins = [os.path.dirname(path) for path in paths if path.startswith(UNIT_DIRECTORY)]
+        dropins = [os.path.dirname(path) for path in paths]
         names = [os.path.basename(directory)[: -len(".d")] for directory in dropins if directory.endswith(".d")]
         theirs = [name for name in dict.fromkeys(names) if name not in self.owned["units"]]
         for name, facts in node_services.show(theirs).items():
@@ -86,6 +92,12 @@ class Ownership:
             self.noted.did("unit", name, "restart")
             if not self.noted.dry:
                 node_errors.run(["systemctl", "restart", name])
+
+
+def is_ordering(path):
+    """Whether a drop-in has the section [Unit] alone: a unit that runs need not be restarted without it."""
+    text = (node_files.read(path) or b"").decode("utf-8", "replace")
+    return [line for line in text.splitlines() if line.startswith("[")] == ["[Unit]"]
 
 
 def stop(noted, names):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import fnmatch
 import os
 import pwd
+import re
 import socket
 import stat
 import subprocess
@@ -12,6 +14,7 @@ import subprocess
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
     files as node_files,
+    ownership as node_ownership,
     packages_apt as node_packages,
     record as node_record,
     service_resources as node_service_resources,
@@ -22,60 +25,136 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 MARKER = "deepopsctl"
 # Debian's packages give slurmd's directory to this account, and slurmd runs as root
 OF_SLURM = "slurm"
+DONE = {"install": "installed", "upgrade": "upgraded"}
 
 
 class Step:
-    """One call: what is wanted, what was done, and what the record will say."""
+    """One call of a module: what is wanted, what was done, and what the record will say."""
 
-    def __init__(self, module):
+    def __init__(self, module, wanted=None):
         self.module = module
-        self.dry = module.check_mode
+        self.wanted = module.params if wanted is None else wanted
         self.actions = []
-        self.noted = node_changes.Noted(self.dry)
+        self.noted = node_changes.Noted(module.check_mode)
         self.record = node_record.items()
+        # what an earlier call of this step has installed
+        self.owned = node_ownership.load(self.wanted["component"], self.wanted["step"])
+        # what check mode would refuse: (message, hint) each
+        self.blocked = []
+
+    @property
+    def dry(self):
+        return self.noted.dry
 
     def did(self, sentence, type_name, name, action, **more):
         self.actions.append(sentence)
         self.noted.did(type_name, name, action, **more)
 
     def fail(self, message, hint=""):
-        self.module.fail_json(msg=message, hint=hint, actions=self.actions, changed=bool(self.actions))
+        changes = self.noted.changes
+        self.module.fail_json(msg=message, hint=hint, actions=self.actions, changes=changes, changed=bool(changes))
+
+    def save_owned(self):
+        """Remember what is managed: before it is installed, so that an interrupted run loses nothing."""
+        if not self.dry:
+            node_ownership.save(self.wanted["component"], self.wanted["step"], self.owned)
+
+    def save_record(self, record=None):
+        """Remember that the step is done, and what it left on the node."""
+        if not self.dry:
+            items = self.record if record is None else record
+            node_record.save(self.wanted["component"], self.wanted["step"], self.wanted["digest"], items)
 
 
-def ensure_packages(step, names, hold_units, upstream):
-    present = node_packages.installed(names)
-    missing = [name for name in names if name not in present]
-    exact = node_packages.in_upstream(missing, upstream)
-    if missing and not step.dry:
-        specified = ["%s=%s" % (name, exact[name]) if name in exact else name for name in missing]
-        install_packages(step, specified, hold_units)
-        present = node_packages.installed(names)
-        absent = [name for name in names if name not in present]
-        if absent:
-            step.fail("the package manager reported success, yet these are missing: %s" % " ".join(absent))
-    elif missing:
+def versions_of(packages):
+    """{name: wanted version} of the option C(packages); '' is any version."""
+    return dict(packages) if isinstance(packages, dict) else dict.fromkeys(packages, "")
+
+
+def leave_manual_installs(step):
+    """Take the packages that were installed manually, without apt, out of those that are wanted."""
+    packages = step.wanted["packages"]
+    missing = [name for name in packages if name in step.wanted["manual_installs"]]
+    missing = [name for name in missing if name not in node_packages.installed(missing)]
+    for name in node_ownership.manually_installed(missing, step.wanted["manual_installs"], node_packages.is_packaged):
+        path = step.wanted["manual_installs"][name]
+        step.module.warn("%s was installed manually (%s): left unchanged" % (name, path))
+        del packages[name]
+
+
+def ensure_packages(step):
+    """Install what is missing or of another version; returns what is there."""
+    wanted = step.wanted["packages"]
+    present = node_packages.installed(list(wanted))
+    missing = [name for name in wanted if name not in present]
+    other = [name for name in present if wanted[name] and not fnmatch.fnmatchcase(present[name], wanted[name])]
+    exact = node_packages.in_upstream(missing, step.wanted["upstream"])
+    mark_restarts(step, other)
+    if (missing or other) and not step.dry:
+        install_packages(step, [specification(step, name, exact) for name in missing + other])
+        present = node_packages.installed(list(wanted))
+        check_installed(step, present)
+    elif missing or other:
         present.update(node_packages.candidates(missing), **exact)
-    for name in missing:
-        version = present.get(name, "")
-        step.did("installed %s %s" % (name, version), "package", name, "install", detail=version)
-    if missing:
-        step.noted.diffs.append(
-            {"before": "", "after": "".join("%s\n" % name for name in missing), "after_header": "packages"}
-        )
+        present.update({name: wanted[name] for name in missing + other if wanted[name]})
+    for name in missing + other:
+        version, action = present.get(name, ""), "install" if name in missing else "upgrade"
+        step.did("%s %s %s" % (DONE[action], name, version), "package", name, action, detail=version)
+    if missing or other:
+        names = "".join("%s\n" % name for name in missing + other)
+        step.noted.diffs.append({"before": "", "after": names, "after_header": "packages"})
     step.record["packages"] = present
     return present
 
 
-def install_packages(step, missing, hold_units):
+def specification(step, name, exact):
+    """A package as apt takes it."""
+    version = exact.get(name) or step.wanted["packages"][name]
+    return step.wanted["archives"].get(name) or ("%s=%s" % (name, version) if version else name)
+
+
+def mark_restarts(step, other):
+    """Before anything is replaced, so that an interrupted run loses no restart."""
+    for name, facts in node_services.show(step.wanted["restart_on_upgrade"] if other else []).items():
+        if node_services.is_active(facts) and step.dry:
+            step.noted.did("unit", name, "restart")
+        elif node_services.is_active(facts):
+            node_record.mark_pending(name, "another version of %s" % " ".join(other))
+
+
+def install_packages(step, specifications):
     # only what does not run yet: a daemon that serves is left alone
-    held = [name for name, facts in node_services.show(hold_units).items() if facts.get("ActiveState") != "active"]
+    hold_units = node_services.show(step.wanted["hold_units"])
+    held = [name for name, facts in hold_units.items() if facts.get("ActiveState") != "active"]
     node_service_resources.run_systemctl(step, ["mask", "--runtime", "--quiet"] + held, "")
     try:
-        node_packages.install(missing, step.module.params["lock_wait"])
+        node_packages.install(specifications, step.wanted["lock_wait"])
     except node_packages.PackageError as error:
-        step.fail("cannot install %s: %s" % (" ".join(missing), error), error.hint)
+        step.fail("cannot install %s: %s" % (" ".join(specifications), error), hint_for(step, error))
     finally:
         node_service_resources.run_systemctl(step, ["unmask", "--runtime", "--quiet"] + held, "")
+
+
+def hint_for(step, error):
+    """What to do; where the sources have no such package, what the role says, or what they have instead."""
+    if not re.search("Unable to locate|no installation candidate|was not found", str(error)):
+        return error.hint
+    prefix = step.wanted["name_prefix"]
+    if step.wanted["hint"] or not prefix:
+        return step.wanted["hint"] or error.hint
+    return "%s; they have %s" % (error.hint, " ".join(node_packages.known(prefix)) or "nothing of that kind")
+
+
+def check_installed(step, present):
+    """Fail where a package is missing all the same, or a file has another version than the settings name."""
+    for name, path in step.wanted["archives"].items():
+        version, installed = step.wanted["packages"].get(name, ""), present.get(name, "")
+        if version and not fnmatch.fnmatchcase(installed, version):
+            what = "%s contains %s %s, and %s is wanted" % (path, name, installed or "not at all", version)
+            step.fail(what, step.wanted["hint"] or "give the version that the file has")
+    absent = [name for name in step.wanted["packages"] if name not in present]
+    if absent:
+        step.fail("the package manager reported success, yet these are missing: %s" % " ".join(absent))
 
 
 def ensure_hostname(step, name):

@@ -24,7 +24,7 @@ class Module:
 
     def __init__(self, *, check_mode: bool = False) -> None:
         self.check_mode = check_mode
-        self.params: dict[str, Any] = {}
+        self.params: dict[str, Any] = {"component": "test", "step": "modules"}
 
 
 class Node:
