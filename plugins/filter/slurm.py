@@ -15,15 +15,6 @@ from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
 from deepopsctl.text.problems import RefusedError
 
-# What slurmd fetches from the controller, and the fact that has its text.
-FETCHED = {
-    "slurm.conf": "slurm_conf_text",
-    "gres.conf": "slurm_conf_gres",
-    "cgroup.conf": "slurm_conf_cgroup",
-    "job_container.conf": "slurm_conf_job_container",
-    "topology.conf": "slurm_conf_topology",
-}
-
 
 def _hardware(stored):
     return {name: NodeHardware.from_facts(values) for name, values in stored.items()}
@@ -118,9 +109,9 @@ def slurm_job_map(extra, monitored):
     return job_hooks.with_job_map(extra) if monitored else extra
 
 
-def slurm_generation(conf, cgroup_conf, container_conf):
+def slurm_generation(files):
     """Hash of what only a restarted slurmd picks up."""
-    return effects.slurmd_generation(conf, cgroup_conf, container_conf)
+    return effects.slurmd_generation(files["slurm.conf"], files["cgroup.conf"], files["job_container.conf"])
 
 
 def slurm_job_container(directories, version):
@@ -173,7 +164,7 @@ def slurm_fetched_files(controller, hostvars, node):
     """{file: sha256} that slurmd must have fetched; {} where the controller was not given the new files."""
     if not _verification(hostvars[controller]):
         return {}
-    texts = {name: hostvars[node].get(variable) for name, variable in FETCHED.items()}
+    texts = hostvars[node].get("slurm_conf_files", {})
     return {name: sha256(text.encode()).hexdigest() for name, text in texts.items() if text}
 
 

@@ -40,11 +40,12 @@ options:
     type: int
     default: 60
   directory: {description: Where slurm.conf lives., type: path, default: /etc/slurm}
-  slurm_conf: {description: Text of slurm.conf., type: str, required: true}
-  gres_conf: {description: Text of gres.conf., type: str, required: true}
-  cgroup_conf: {description: Text of cgroup.conf., type: str, required: true}
-  job_container_conf: {description: Text of job_container.conf; empty for no such file., type: str, default: ""}
-  topology_conf: {description: Text of topology.conf; empty removes the managed one., type: str, default: ""}
+  files:
+    description:
+      - Text of C(slurm.conf), C(gres.conf) and C(cgroup.conf), by name.
+      - Text of C(job_container.conf) and C(topology.conf); without one, the managed file is removed.
+    type: dict
+    required: true
 author: deepopsctl
 """
 
@@ -53,9 +54,7 @@ EXAMPLES = r"""
   deepopsctl.cluster.slurm_config:
     component: slurm
     step: slurm_config
-    slurm_conf: "{{ slurm_conf_text }}"
-    gres_conf: "{{ slurm_gres_conf_text }}"
-    cgroup_conf: "{{ slurm_cgroup_conf_text }}"
+    files: "{{ slurm_conf_files }}"
 """
 
 RETURN = r"""
@@ -91,8 +90,10 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.apply_config import UNIT
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
 
-# slurmctld does not start without the optional ones where slurm.conf calls for their plugins
-ALWAYS, OPTIONAL = ("slurm", "gres", "cgroup"), ("job_container", "topology")
+ALWAYS = ("slurm.conf", "gres.conf", "cgroup.conf")
+CONTAINER = "job_container.conf"
+# slurmctld does not start without them where slurm.conf calls for their plugins
+OPTIONAL = (CONTAINER, "topology.conf")
 SPEC = {
     **node_record.STEP,
     "verify": {"type": "bool", "default": False},
@@ -101,23 +102,22 @@ SPEC = {
     "primary": {"type": "bool", "default": True},
     "start_timeout": {"type": "int", "default": 60},
     "directory": {"type": "path", "default": "/etc/slurm"},
-    **{"%s_conf" % name: {"required": True} for name in ALWAYS},
-    **{"%s_conf" % name: {"default": ""} for name in OPTIONAL},
+    "files": {"type": "dict", "required": True},
 }
-CONTAINER = "job_container.conf"
 TAKE_OVER = "`deepopsctl takeover` reads what the running cluster has; then deploy again"
 HUNG = "slurmctld stopped answering when it reloaded its configuration, and was restarted"
 
 
 def path_of(params, name):
     """Where a configuration file lives."""
-    return os.path.join(params["directory"], "%s.conf" % name)
+    return os.path.join(params["directory"], name)
 
 
 def desired_files(params):
     """{path: text} of the desired files."""
-    names = (*ALWAYS, *(name for name in OPTIONAL if params["%s_conf" % name]))
-    return {path_of(params, name): params["%s_conf" % name] for name in names}
+    texts = params["files"]
+    names = (*ALWAYS, *(name for name in OPTIONAL if texts.get(name)))
+    return {path_of(params, name): texts[name] for name in names}
 
 
 def current_texts(files):
@@ -197,7 +197,7 @@ def refusals(module, files, current, changes):
 
 def differences(params, files, current):
     """What slurm.conf changes, and whether job directories change."""
-    conf, container = conf_of(files), path_of(params, "job_container")
+    conf, container = conf_of(files), path_of(params, CONTAINER)
     changes = slurm_effects.changes(current[conf], files[conf]) if current[conf] else []
     if current.get(container) and current[container] != files[container]:
         changes.append(slurm_effects.Change(CONTAINER, "old", "new", Effect.DRAIN_FIRST))
@@ -207,7 +207,7 @@ def differences(params, files, current):
 def remove_obsolete(noted, params):
     """Remove managed files that are obsolete."""
     entries = []
-    unwanted = [name for name in OPTIONAL if not params["%s_conf" % name]]
+    unwanted = [name for name in OPTIONAL if not params["files"].get(name)]
     for path in [path_of(params, name) for name in unwanted]:
         if (node_files.read(path) or b"").startswith(slurm_detect.OURS):
             node_files.remove(noted, path)
@@ -244,6 +244,9 @@ def adopt(module, files):
 def main():
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     params = module.params
+    missing = [name for name in ALWAYS if name not in params["files"]]
+    if missing:
+        module.fail_json(msg="files has no %s" % ", ".join(missing))
     files = desired_files(params)
     if params["adopt"]:
         adopt(module, files)

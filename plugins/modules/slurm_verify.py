@@ -50,7 +50,7 @@ EXAMPLES = r"""
     step: converged
     nodes: [gpu01]
     controller: ctl1
-    files: {slurm.conf: "{{ slurm_conf_text | hash('sha256') }}"}
+    files: {slurm.conf: "{{ slurm_conf_files['slurm.conf'] | hash('sha256') }}"}
 """
 
 RETURN = r"""

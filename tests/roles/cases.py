@@ -112,10 +112,10 @@ TEMPLATES = {
 }
 
 SHOWN = {
-    "slurm.conf": "{{ slurm_conf_text }}",
-    "gres.conf": "{{ slurm_conf_gres }}",
-    "cgroup.conf": "{{ slurm_conf_cgroup }}",
-    "topology.conf": "{{ slurm_conf_topology }}",
+    "slurm.conf": "{{ slurm_conf_files['slurm.conf'] }}",
+    "gres.conf": "{{ slurm_conf_files['gres.conf'] }}",
+    "cgroup.conf": "{{ slurm_conf_files['cgroup.conf'] }}",
+    "topology.conf": "{{ slurm_conf_files['topology.conf'] }}",
     **{
         file: f"{{{{ lookup('ansible.builtin.template', 'roles/{role}/templates/{file}.j2') }}}}"
         for role, files in TEMPLATES.items()

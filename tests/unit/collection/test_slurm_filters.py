@@ -10,7 +10,7 @@ import pytest
 from tests.support.paths import ROOT
 
 PROOF = {"version": "24.11.5", "failed": False}
-TEXTS = {"slurm_conf_text": "ClusterName=hpc\n", "slurm_conf_gres": "", "slurm_conf_cgroup": "x\n"}
+TEXTS = {"slurm_conf_files": {"slurm.conf": "ClusterName=hpc\n", "gres.conf": "", "cgroup.conf": "x\n"}}
 GATED = {"node_gate_result": {"clean": False}}
 
 
