@@ -83,7 +83,6 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     adoption as slurm_adoption,
     apply_config as slurm_apply_config,
-    detect as slurm_detect,
     effects as slurm_effects,
     unsafe_changes as slurm_unsafe_changes,
 )
@@ -209,7 +208,7 @@ def remove_obsolete(noted, params):
     entries = []
     unwanted = [name for name in OPTIONAL if not params["files"].get(name)]
     for path in [path_of(params, name) for name in unwanted]:
-        if (node_files.read(path) or b"").startswith(slurm_detect.OURS):
+        if (node_files.read(path) or b"").startswith(node_files.MANAGED):
             node_files.remove(noted, path)
             entries.append(noted.changes[-1])
     return entries
@@ -219,7 +218,7 @@ def adopt(module, files):
     """Replace a slurm.conf that deepopsctl did not write, and end the module."""
     conf = conf_of(files)
     current = node_files.read(conf)
-    if current is None or current.startswith(slurm_detect.OURS):
+    if current is None or current.startswith(node_files.MANAGED):
         module.exit_json(changed=False, effect="none", keys=[], changes=[])
     problems = slurm_adoption.refusals(files[conf]) + list(filter(None, [slurm_apply_config.syntax_error(files)]))
     if problems:
@@ -252,7 +251,7 @@ def main():
         adopt(module, files)
     current = current_texts(files)
     dry, conf = module.check_mode or params["verify"], current[conf_of(files)]
-    if dry and conf and not conf.encode().startswith(slurm_detect.OURS):
+    if dry and conf and not conf.encode().startswith(node_files.MANAGED):
         # a person's, with lines that only slurmctld can add up: the task with `adopt` reports what happens to it
         module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=[], diff=[])
     differing = differences(params, files, current)

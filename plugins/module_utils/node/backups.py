@@ -8,7 +8,6 @@ import stat
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
 
 SUFFIX = ".before-deepopsctl"
-MANAGED = b"# Written by deepopsctl"
 
 
 def save(step, wanted):
@@ -33,4 +32,4 @@ def remove(step, wanted):
 def unmanaged(path):
     """Content of a file that deepopsctl did not write; None for others."""
     content = node_files.read(path)
-    return None if content is None or content.startswith(MANAGED) else content
+    return None if content is None or content.startswith(node_files.MANAGED) else content

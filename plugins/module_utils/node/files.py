@@ -12,7 +12,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.atomic_file import discard, prepare, put_in_place
 
-# the first line of a managed file
+# how managed files begin, and the whole first line of most
+MANAGED = b"# Written by deepopsctl"
 HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
 
 

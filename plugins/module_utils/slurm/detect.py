@@ -11,7 +11,6 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import fil
 DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
 DIRECTORIES = ("/etc/slurm", "/etc/slurm-llnl", "/usr/local/etc", "/usr/local/slurm/etc", "/opt/slurm/etc")
 MUNGE_KEY = "/etc/munge/munge.key"
-OURS = b"# Written by deepopsctl"
 
 
 def daemons():
@@ -65,7 +64,7 @@ def foreign(component):
         return {}
     running = sorted(daemons())
     path, content = first_file("slurm.conf")
-    if not running and (not content or content.startswith(OURS)):
+    if not running and (not content or content.startswith(node_files.MANAGED)):
         return {}
     return {
         "what": "runs %s" % " and ".join(running) if running else "has %s" % path,
