@@ -1,1 +1,0 @@
-"""What `node_doctor` collects on a node: facts, not evaluated."""
