@@ -112,6 +112,7 @@ def pack(program: str) -> None:
     """Pack a node program once, not once a node."""
     from deepopsctl.node_programs import shipping
 
+    loader.action_loader.get(NODE_PROGRAM, class_only=True)
     shipping.archive(program)
 
 

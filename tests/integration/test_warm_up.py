@@ -104,7 +104,12 @@ callback = callback_loader.get("warm_up")
 sys.modules[type(callback).__module__].ansible_version = sys.argv[1]
 callback.set_options()
 callback.v2_playbook_on_start(None)
+from types import SimpleNamespace
+from deepopsctl.node_programs import shipping
+task = SimpleNamespace(action="deepopsctl.cluster.node_program", args={"name": "node_doctor"})
+callback.v2_playbook_on_task_start(task, False)
 print(json.dumps({
+    "packed": shipping.archive.cache_info().currsize,
     "parses": callback.parses,
     "replaced": module_common._compile_module_ast is not original,
     "loaded": "ansible.plugins.connection.ssh" in sys.modules,
@@ -135,7 +140,7 @@ def test_ansibles_private_function_stays_where_it_was_not_tested_or_is_not_wante
     )
 
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"parses": parses, "replaced": parses, "loaded": loads}
+    assert json.loads(done.stdout) == {"parses": parses, "replaced": parses, "loaded": loads, "packed": int(loads)}
 
 
 def test_a_filter_is_loaded_once_a_run_however_many_workers_use_it(tmp_path: Path) -> None:
