@@ -54,31 +54,6 @@ def decrypt(text: str, password: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in variables.items()} if isinstance(variables, dict) else {}
 
 
-def _encrypted(plain: str, password: str) -> str:
-    try:
-        from ansible.parsing.vault import VaultLib, VaultSecret
-    except Exception as error:  # Ansible reads its configuration on import and raises various errors
-        raise ControlMachineError(
-            f"Ansible can't be loaded: {error}", "check $ANSIBLE_CONFIG and ./ansible.cfg"
-        ) from error
-
-    vault = VaultLib([("default", VaultSecret(password.encode()))])
-    encrypted: bytes = vault.encrypt(plain)
-    return encrypted.decode()
-
-
-def _plain(text: str, password: str) -> str:
-    from ansible.parsing.vault import AnsibleVaultError, VaultLib, VaultSecret
-
-    try:
-        plain: bytes = VaultLib([("default", VaultSecret(password.encode()))]).decrypt(text.encode())
-    except AnsibleVaultError as error:
-        raise ControlMachineError(
-            "secrets.yml does not open", "is .vault-password the one that it was encrypted with?"
-        ) from error
-    return plain.decode()
-
-
 def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
     """Add missing secrets that newer versions of deepopsctl need to a vault; returns their names."""
     if not path.is_file() or not password_file.is_file() or not is_encrypted(path):
@@ -114,13 +89,6 @@ def with_values(text: str, values: Mapping[str, str | None]) -> str:
     return document.result()
 
 
-def _encrypted_text(path: Path) -> str:
-    if not path.is_file() or not is_encrypted(path):
-        what = "is not there" if not path.is_file() else "is not encrypted by ansible-vault as a whole"
-        raise ControlMachineError(f"{path} {what}", "the cluster's keys and passwords belong there (deepopsctl init)")
-    return path.read_text("utf-8")
-
-
 def is_encrypted(path: Path) -> bool:
     """Whether a file is encrypted by ansible-vault."""
     with path.open("rb") as stream:
@@ -135,6 +103,38 @@ def why_not_opened(path: Path, password_file: Path) -> str:
     if not _opens(path.read_bytes(), password):
         return f"the password in {password_file.name} does not open {path.name}"
     return ""
+
+
+def _encrypted(plain: str, password: str) -> str:
+    try:
+        from ansible.parsing.vault import VaultLib, VaultSecret
+    except Exception as error:  # Ansible reads its configuration on import and raises various errors
+        raise ControlMachineError(
+            f"Ansible can't be loaded: {error}", "check $ANSIBLE_CONFIG and ./ansible.cfg"
+        ) from error
+
+    vault = VaultLib([("default", VaultSecret(password.encode()))])
+    encrypted: bytes = vault.encrypt(plain)
+    return encrypted.decode()
+
+
+def _plain(text: str, password: str) -> str:
+    from ansible.parsing.vault import AnsibleVaultError, VaultLib, VaultSecret
+
+    try:
+        plain: bytes = VaultLib([("default", VaultSecret(password.encode()))]).decrypt(text.encode())
+    except AnsibleVaultError as error:
+        raise ControlMachineError(
+            "secrets.yml does not open", "is .vault-password the one that it was encrypted with?"
+        ) from error
+    return plain.decode()
+
+
+def _encrypted_text(path: Path) -> str:
+    if not path.is_file() or not is_encrypted(path):
+        what = "is not there" if not path.is_file() else "is not encrypted by ansible-vault as a whole"
+        raise ControlMachineError(f"{path} {what}", "the cluster's keys and passwords belong there (deepopsctl init)")
+    return path.read_text("utf-8")
 
 
 def _opens(vault: bytes, password: bytes) -> bool:

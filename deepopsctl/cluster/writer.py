@@ -52,6 +52,22 @@ def address_pieces(nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
     yield from fold_pairs(((node.name, node.address) for node in same), MAX_RANGES)
 
 
+def attributes(node: Node) -> dict[str, object]:
+    """The attributes of an entry, without names and addresses."""
+    entry: dict[str, object] = {"roles": [role.value for role in Role if role in node.roles]}
+    if node.port:
+        entry["port"] = node.port
+    if node.gpus:
+        entry["gpus"] = as_written(node.gpus)
+        if node.gpus.autodetect:
+            entry["autodetect"] = node.gpus.autodetect
+    if node.features:
+        entry["features"] = list(node.features)
+    if node.slurm:
+        entry["slurm"] = dict(node.slurm)
+    return entry
+
+
 def _cluster_section(cluster: Cluster) -> dict[str, object]:
     access = cluster.access
     values = {
@@ -77,22 +93,6 @@ def _node_entries(nodes: Iterable[Node]) -> Iterator[dict[str, object]]:
 
 def _shared(node: Node) -> tuple[object, ...]:
     return (node.roles, bool(node.address), node.port, node.gpus, node.features, tuple(node.slurm.items()))
-
-
-def attributes(node: Node) -> dict[str, object]:
-    """The attributes of an entry, without names and addresses."""
-    entry: dict[str, object] = {"roles": [role.value for role in Role if role in node.roles]}
-    if node.port:
-        entry["port"] = node.port
-    if node.gpus:
-        entry["gpus"] = as_written(node.gpus)
-        if node.gpus.autodetect:
-            entry["autodetect"] = node.gpus.autodetect
-    if node.features:
-        entry["features"] = list(node.features)
-    if node.slurm:
-        entry["slurm"] = dict(node.slurm)
-    return entry
 
 
 def _partition_entry(partition: Partition) -> dict[str, object]:

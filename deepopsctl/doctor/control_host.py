@@ -20,6 +20,10 @@ PACKAGES = ("ansible-core", "ansible-runner")
 PACKAGE_NAME = "deepopsctl"
 
 
+TARGET = "control"
+LEAST_MB, ENOUGH_MB = 100, 1000
+
+
 def read_control_facts(directory: ClusterDir, environment: Mapping[str, str]) -> ControlFacts:
     """Everything about this machine that a run depends on."""
     return ControlFacts(
@@ -51,12 +55,6 @@ def package(name: str) -> Requirement:
     return Requirement(name, installed, wanted, _fits(installed, wanted))
 
 
-def _fits(version: str, wanted: str) -> bool:
-    from packaging.specifiers import SpecifierSet
-
-    return SpecifierSet(wanted).contains(version, prereleases=True)
-
-
 def ssh_version() -> str:
     """`OpenSSH 9.2p1`; '' without an ssh client."""
     if shutil.which("ssh") is None:
@@ -83,13 +81,15 @@ def vault(directory: ClusterDir, environment: Mapping[str, str]) -> str:
     return why_closed(directory, environment)
 
 
-TARGET = "control"
-LEAST_MB, ENOUGH_MB = 100, 1000
-
-
 def check_control_host(seen: ControlFacts) -> tuple[Check, ...]:
     """All checks of this machine except the clock, which needs the nodes."""
     return tuple(_checks(seen))
+
+
+def _fits(version: str, wanted: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(wanted).contains(version, prereleases=True)
 
 
 def _checks(seen: ControlFacts) -> Iterator[Check]:

@@ -72,6 +72,28 @@ def plan_toolkits(request: ToolkitRequest, host: CudaHost, catalogue: Mapping[st
     return ToolkitPlan(toolkits, default, tuple(problems))
 
 
+def module_files(plan: ToolkitPlan, root: str) -> dict[str, str]:
+    """{path: text} of the module files below the directory `root`; none without a toolkit.
+
+    Tcl, because both Lmod and Environment Modules read it.
+    """
+    files = {f"{root}/{MODULE}/{toolkit.version}": _module_file(toolkit) for toolkit in plan.toolkits}
+    if plan.toolkits:
+        # both read this name
+        files[f"{root}/{MODULE}/.version"] = f'#%Module1.0\n{MANAGED_HEADER}set ModulesVersion "{plan.default}"\n'
+    return files
+
+
+def profile_script(root: str) -> str:
+    """For /etc/profile.d: adds the directory `root` to MODULEPATH of any installed module system."""
+    return f"""{MANAGED_HEADER}# after the module system's own; without one there is no MODULEPATH
+case ":${{MODULEPATH-}}:" in
+    :: | *:{root}:*) ;;
+    *) export MODULEPATH="$MODULEPATH:{root}" ;;
+esac
+"""
+
+
 def _branch(driver: str) -> int:
     return int(driver.partition(".")[0] or 0)
 
@@ -121,18 +143,6 @@ def _toolkit(version: str, source: str, catalogue: Mapping[str, Any]) -> Toolkit
     return Toolkit(version, entry["package"].format(**names), entry["home"].format(**names), entry["folders"])
 
 
-def module_files(plan: ToolkitPlan, root: str) -> dict[str, str]:
-    """{path: text} of the module files below the directory `root`; none without a toolkit.
-
-    Tcl, because both Lmod and Environment Modules read it.
-    """
-    files = {f"{root}/{MODULE}/{toolkit.version}": _module_file(toolkit) for toolkit in plan.toolkits}
-    if plan.toolkits:
-        # both read this name
-        files[f"{root}/{MODULE}/.version"] = f'#%Module1.0\n{MANAGED_HEADER}set ModulesVersion "{plan.default}"\n'
-    return files
-
-
 def _module_file(toolkit: Toolkit) -> str:
     what = f"CUDA toolkit {toolkit.version}"
     lines = [
@@ -150,13 +160,3 @@ def _module_file(toolkit: Toolkit) -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
-
-
-def profile_script(root: str) -> str:
-    """For /etc/profile.d: adds the directory `root` to MODULEPATH of any installed module system."""
-    return f"""{MANAGED_HEADER}# after the module system's own; without one there is no MODULEPATH
-case ":${{MODULEPATH-}}:" in
-    :: | *:{root}:*) ;;
-    *) export MODULEPATH="$MODULEPATH:{root}" ;;
-esac
-"""

@@ -62,6 +62,52 @@ def parse_detected(probes: Mapping[str, str], sockets: int, cores_per_socket: in
     )
 
 
+def fits(gpus: Gpus, detected: Sequence[DetectedGpu]) -> bool:
+    """Whether the detected GPUs match cluster.yml: their number, and the type of each device file."""
+    cards = [(gres.minor(file), group.type) for group in gres.groups_of(gpus) for file in group.files]
+    return len(cards) == len(detected) and all(
+        minor is not None and minor < len(detected) and _is(detected[minor].model, gpu_type)
+        for minor, gpu_type in cards
+    )
+
+
+def complete(gpus: Gpus, detected: Sequence[DetectedGpu], options: Mapping[str, str]) -> Gpus:
+    """The declared GPUs, with detected cores and links if cluster.yml has none and the GPUs match."""
+    groups = gres.groups_of(gpus)
+    if gpus.autodetect or not fits(gpus, detected) or any(key.lower() in _TOPOLOGY for key in options):
+        return gpus
+    order = [gres.minor(file) or 0 for group in groups for file in group.files]
+    silent = not any(group.links or group.mig for group in groups)
+    filled = tuple(_fill(group, detected, order if silent else ()) for group in groups)
+    return gpus if filled == groups else replace(gpus, groups=filled)
+
+
+def as_stored(detected: Sequence[DetectedGpu]) -> list[dict[str, object]]:
+    """GPUs as in hardware.yml: identical consecutive GPUs in one entry."""
+    entries = []
+    for gpu, run in groupby(detected):
+        plain: dict[str, object] = {"model": gpu.model, "count": len(list(run))}
+        entries.append(plain | {key: text for key, text in (("cores", gpu.cores), ("links", gpu.links)) if text})
+    return entries
+
+
+def from_stored(entries: object) -> tuple[DetectedGpu, ...]:
+    """Parse the value of `as_stored`; ValueError for anything else."""
+    gpus: list[DetectedGpu] = []
+    for entry in entries if isinstance(entries, list) else [entries]:
+        fields = dict(entry) if isinstance(entry, Mapping) else {}
+        count = fields.pop("count", 0)
+        if (
+            not fields.get("model")
+            or not isinstance(count, int)
+            or not 1 <= count <= MAX_GPUS
+            or not set(fields) <= _FIELDS
+        ):
+            raise ValueError('gpus is a list of {model: "NVIDIA ...", count: 8, cores: 0-31, links: ...}')
+        gpus += [DetectedGpu(**{key: str(value) for key, value in fields.items()})] * count
+    return tuple(gpus)
+
+
 def _names(text: str) -> dict[int, tuple[str, str]]:
     """nvidia-smi's index -> (name, PCI address as the kernel writes it)."""
     gpus = {}
@@ -127,30 +173,10 @@ def _cores(affinity: str, groups: Sequence[set[int]], cores_per_socket: int) -> 
     return str(first) if cores_per_socket == 1 else f"{first}-{first + cores_per_socket - 1}"
 
 
-def fits(gpus: Gpus, detected: Sequence[DetectedGpu]) -> bool:
-    """Whether the detected GPUs match cluster.yml: their number, and the type of each device file."""
-    cards = [(gres.minor(file), group.type) for group in gres.groups_of(gpus) for file in group.files]
-    return len(cards) == len(detected) and all(
-        minor is not None and minor < len(detected) and _is(detected[minor].model, gpu_type)
-        for minor, gpu_type in cards
-    )
-
-
 def _is(product: str, gpu_type: str) -> bool:
     """Whether a product may be of a type. Unknown products match: the end of a deploy checks them."""
     model = find_product(product)
     return model is None or not gpu_type or model.goes_by(gpu_type)
-
-
-def complete(gpus: Gpus, detected: Sequence[DetectedGpu], options: Mapping[str, str]) -> Gpus:
-    """The declared GPUs, with detected cores and links if cluster.yml has none and the GPUs match."""
-    groups = gres.groups_of(gpus)
-    if gpus.autodetect or not fits(gpus, detected) or any(key.lower() in _TOPOLOGY for key in options):
-        return gpus
-    order = [gres.minor(file) or 0 for group in groups for file in group.files]
-    silent = not any(group.links or group.mig for group in groups)
-    filled = tuple(_fill(group, detected, order if silent else ()) for group in groups)
-    return gpus if filled == groups else replace(gpus, groups=filled)
 
 
 def _fill(group: GpuGroup, detected: Sequence[DetectedGpu], order: Sequence[int]) -> GpuGroup:
@@ -164,29 +190,3 @@ def _reorder(links: str, order: Sequence[int]) -> str:
     """A row of links in the order of gres.conf, which cluster.yml may change."""
     numbers = links.split(",")
     return ",".join(numbers[minor] for minor in order) if links else ""
-
-
-def as_stored(detected: Sequence[DetectedGpu]) -> list[dict[str, object]]:
-    """GPUs as in hardware.yml: identical consecutive GPUs in one entry."""
-    entries = []
-    for gpu, run in groupby(detected):
-        plain: dict[str, object] = {"model": gpu.model, "count": len(list(run))}
-        entries.append(plain | {key: text for key, text in (("cores", gpu.cores), ("links", gpu.links)) if text})
-    return entries
-
-
-def from_stored(entries: object) -> tuple[DetectedGpu, ...]:
-    """Parse the value of `as_stored`; ValueError for anything else."""
-    gpus: list[DetectedGpu] = []
-    for entry in entries if isinstance(entries, list) else [entries]:
-        fields = dict(entry) if isinstance(entry, Mapping) else {}
-        count = fields.pop("count", 0)
-        if (
-            not fields.get("model")
-            or not isinstance(count, int)
-            or not 1 <= count <= MAX_GPUS
-            or not set(fields) <= _FIELDS
-        ):
-            raise ValueError('gpus is a list of {model: "NVIDIA ...", count: 8, cores: 0-31, links: ...}')
-        gpus += [DetectedGpu(**{key: str(value) for key, value in fields.items()})] * count
-    return tuple(gpus)

@@ -114,6 +114,30 @@ def groups_of(gpus: Gpus) -> tuple[GpuGroup, ...]:
     return gpus.groups or (GpuGroup(gpus.type, gpus.count, default_files(0, gpus.count)),)
 
 
+def expected_gpus(gpus: Gpus | None) -> dict[str, object]:
+    """The node's cards, and the number of devices that Slurm has for them; {} for none.
+
+    `minor` is the N of /dev/nvidiaN, None if slurmd detects the files or they have other names; `products` are
+    nvidia-smi's names of that type, empty for unknown types; `others` are variants with more or less memory.
+    """
+    if gpus is None:
+        return {}
+    cards: list[dict[str, object]] = []
+    for group in groups_of(gpus):
+        products = [model.product for model in models_of(group.type)]
+        # the table may lack a variant such as `NVIDIA H100 64GB HBM2e`: compare by model
+        plain = next((model.type for model in models_of(group.type)), group.type)
+        others = [model.product for model in models_of(plain) if model.product not in products]
+        for file in group.files:
+            number = None if gpus.autodetect else minor(file)
+            cards.append({"minor": number, "type": plain, "products": products, "others": others})
+    return {
+        "words": describe_gpus(gpus),
+        "cards": cards,
+        "devices": sum(gres_counts(gpus).values()),
+    }
+
+
 def _slice_type(gpu_type: str, profile: str, autodetect: str) -> str:
     # AutoDetect calls a slice `nvidia_a100-sxm4-40gb_1g.5gb`; our type must be a part of that name
     return profile.partition("+")[0] if autodetect else f"{gpu_type}_{profile.replace('+', '.')}"
@@ -137,27 +161,3 @@ def _devices(group: GpuGroup) -> list[Device]:
 def _line_key(index: int, device: Device) -> tuple[object, ...]:
     alone = len(device.files) > 1 or device.links
     return (device.type, device.cores, index if alone else -1)
-
-
-def expected_gpus(gpus: Gpus | None) -> dict[str, object]:
-    """The node's cards, and the number of devices that Slurm has for them; {} for none.
-
-    `minor` is the N of /dev/nvidiaN, None if slurmd detects the files or they have other names; `products` are
-    nvidia-smi's names of that type, empty for unknown types; `others` are variants with more or less memory.
-    """
-    if gpus is None:
-        return {}
-    cards: list[dict[str, object]] = []
-    for group in groups_of(gpus):
-        products = [model.product for model in models_of(group.type)]
-        # the table may lack a variant such as `NVIDIA H100 64GB HBM2e`: compare by model
-        plain = next((model.type for model in models_of(group.type)), group.type)
-        others = [model.product for model in models_of(plain) if model.product not in products]
-        for file in group.files:
-            number = None if gpus.autodetect else minor(file)
-            cards.append({"minor": number, "type": plain, "products": products, "others": others})
-    return {
-        "words": describe_gpus(gpus),
-        "cards": cards,
-        "devices": sum(gres_counts(gpus).values()),
-    }

@@ -49,12 +49,6 @@ def fold_files(files: Sequence[str]) -> str:
     return f"{numbered[0][0]}[{','.join(_ranges(numbers))}]"
 
 
-def _ranges(numbers: Iterable[int]) -> list[str]:
-    """Runs of consecutive numbers, in their order."""
-    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
-    return [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
-
-
 def as_written(gpus: Gpus) -> object:
     """The value of `gpus:` in cluster.yml: one entry, or a list."""
     if not gpus.groups:
@@ -104,6 +98,21 @@ def declared_by_node(node_sets: Iterable[Mapping[str, Any]]) -> dict[str, dict[s
         node_gpus = {"cards": gpus.count, "files": files, "sliced": sliced}
         declared.update(dict.fromkeys(expand(entry["names"]), node_gpus))
     return declared
+
+
+def parse_gpus(gpu_type: str, count: str) -> Gpus:
+    """Parse Slurm's gres type ('' for none) and the number of GPUs per node."""
+    if gpu_type and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", gpu_type):
+        raise RefusedError(f"{shorten(gpu_type)!r} is no GPU type", "write a short model name: h100")
+    if not re.fullmatch(r"[0-9]{1,9}", count) or not 1 <= int(count) <= MAX_GPUS:
+        raise RefusedError(f"{shorten(count)!r} is no number of GPUs", f"give how many one node has, 1 to {MAX_GPUS}")
+    return Gpus(gpu_type, int(count))
+
+
+def _ranges(numbers: Iterable[int]) -> list[str]:
+    """Runs of consecutive numbers, in their order."""
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    return [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
 
 
 def _plain(gpu_type: str, count: int) -> dict[str, object]:
@@ -161,12 +170,3 @@ def _each(value: object, count: int) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,) * count
     return tuple(str(item) for item in value) if isinstance(value, list) else ()
-
-
-def parse_gpus(gpu_type: str, count: str) -> Gpus:
-    """Parse Slurm's gres type ('' for none) and the number of GPUs per node."""
-    if gpu_type and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", gpu_type):
-        raise RefusedError(f"{shorten(gpu_type)!r} is no GPU type", "write a short model name: h100")
-    if not re.fullmatch(r"[0-9]{1,9}", count) or not 1 <= int(count) <= MAX_GPUS:
-        raise RefusedError(f"{shorten(count)!r} is no number of GPUs", f"give how many one node has, 1 to {MAX_GPUS}")
-    return Gpus(gpu_type, int(count))

@@ -65,6 +65,27 @@ def describe(new: NewNodes) -> str:
     return (f"like {new.like}: " if new.like else "") + ", ".join(parts)
 
 
+def split_known(
+    cluster: Cluster, hosts: Iterable[tuple[str, str]]
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """(hosts that are not in the cluster, hosts that are); a different address is refused."""
+    known = {node.name: node for node in cluster.nodes}
+    fresh, there = [], []
+    for name, address in hosts:
+        if name not in known:
+            fresh.append((name, address))
+            continue
+        has = known[name].address
+        if address and values.address_key(address) != values.address_key(has):
+            raise InputError.single(
+                "NAMES",
+                f"{name} is in the cluster with {f'the address {has}' if has else 'no address'}",
+                f"to replace the node: deepopsctl node replace {name} --address {address}",
+            )
+        there.append((name, has))
+    return fresh, there
+
+
 def _sibling(cluster: Cluster, request: AddRequest, hosts: Sequence[tuple[str, str]]) -> Node | None:
     """The node to copy from: the one named by --like, else the last one with a similar name."""
     if request.like:
@@ -126,24 +147,3 @@ def _partitions(cluster: Cluster, request: AddRequest, sibling: Node | None, mod
 
 def _stem(name: str) -> str:
     return re.sub(r"\d+", "#", name)
-
-
-def split_known(
-    cluster: Cluster, hosts: Iterable[tuple[str, str]]
-) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """(hosts that are not in the cluster, hosts that are); a different address is refused."""
-    known = {node.name: node for node in cluster.nodes}
-    fresh, there = [], []
-    for name, address in hosts:
-        if name not in known:
-            fresh.append((name, address))
-            continue
-        has = known[name].address
-        if address and values.address_key(address) != values.address_key(has):
-            raise InputError.single(
-                "NAMES",
-                f"{name} is in the cluster with {f'the address {has}' if has else 'no address'}",
-                f"to replace the node: deepopsctl node replace {name} --address {address}",
-            )
-        there.append((name, has))
-    return fresh, there

@@ -192,32 +192,6 @@ def default_weights(node_sets: Sequence[NodeSet]) -> dict[str, int]:
     return {gres: (rank + first) * WEIGHT_STEP or 1 for rank, gres in enumerate(ranked)}
 
 
-def _node_fields(
-    node_set: NodeSet,
-    values: NodeHardware,
-    names: Sequence[str],
-    addresses: Mapping[str, str],
-    reserve_percent: int,
-) -> dict[str, object]:
-    fields: dict[str, object] = {"NodeName": text_node_sets.fold(names)}
-    if all(addresses.get(name) for name in names):
-        # Slurm pairs names and addresses in the order in which the folded names expand
-        fields["NodeAddr"] = text_node_sets.fold_in_order(
-            [addresses[name] for name in text_node_sets.expand(text_node_sets.fold(names))]
-        )
-    fields |= {
-        "CPUs": values.cpus,
-        "Boards": values.boards,
-        "SocketsPerBoard": values.sockets // values.boards,
-        "CoresPerSocket": values.cores_per_socket,
-        "ThreadsPerCore": values.threads_per_core,
-        "RealMemory": values.memory_mb * (100 - reserve_percent) // 100,
-    }
-    if gres_of(node_set):
-        fields["Gres"] = gres_of(node_set)
-    return fields
-
-
 def unknown_nodes(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:
     """Compute nodes without detected hardware."""
     return [name for node_set in node_sets for name in node_set.names if name not in hardware]
@@ -252,13 +226,6 @@ def partition_lines(
             merged.pop("DefMemPerCPU", None)  # Slurm takes one of the three
         lines.append(_line(merged))
     return lines
-
-
-def _memory_per_cpu(values: NodeHardware, options: Mapping[str, str], reserve_percent: int) -> int:
-    """Memory per CPU of a node in MiB; values of cluster.yml override detected ones."""
-    declared = {key.lower(): int(value) for key, value in options.items() if value.isdecimal()}
-    memory = declared.get("realmemory", values.memory_mb * (100 - reserve_percent) // 100)
-    return (memory - declared.get("memspeclimit", 0)) // (declared.get("cpus") or values.cpus)
 
 
 def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:
@@ -296,10 +263,6 @@ def parse_version(text: str) -> Version:
     return 0, 0
 
 
-def _line(fields: Mapping[str, object]) -> str:
-    return " ".join(f"{key}={format_value(value)}" for key, value in fields.items())
-
-
 def format_value(value: object) -> str:
     """A YAML value in slurm.conf's format: booleans as YES/NO, lists with commas."""
     if isinstance(value, bool):
@@ -307,3 +270,40 @@ def format_value(value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(str(item) for item in value)
     return str(value)
+
+
+def _node_fields(
+    node_set: NodeSet,
+    values: NodeHardware,
+    names: Sequence[str],
+    addresses: Mapping[str, str],
+    reserve_percent: int,
+) -> dict[str, object]:
+    fields: dict[str, object] = {"NodeName": text_node_sets.fold(names)}
+    if all(addresses.get(name) for name in names):
+        # Slurm pairs names and addresses in the order in which the folded names expand
+        fields["NodeAddr"] = text_node_sets.fold_in_order(
+            [addresses[name] for name in text_node_sets.expand(text_node_sets.fold(names))]
+        )
+    fields |= {
+        "CPUs": values.cpus,
+        "Boards": values.boards,
+        "SocketsPerBoard": values.sockets // values.boards,
+        "CoresPerSocket": values.cores_per_socket,
+        "ThreadsPerCore": values.threads_per_core,
+        "RealMemory": values.memory_mb * (100 - reserve_percent) // 100,
+    }
+    if gres_of(node_set):
+        fields["Gres"] = gres_of(node_set)
+    return fields
+
+
+def _memory_per_cpu(values: NodeHardware, options: Mapping[str, str], reserve_percent: int) -> int:
+    """Memory per CPU of a node in MiB; values of cluster.yml override detected ones."""
+    declared = {key.lower(): int(value) for key, value in options.items() if value.isdecimal()}
+    memory = declared.get("realmemory", values.memory_mb * (100 - reserve_percent) // 100)
+    return (memory - declared.get("memspeclimit", 0)) // (declared.get("cpus") or values.cpus)
+
+
+def _line(fields: Mapping[str, object]) -> str:
+    return " ".join(f"{key}={format_value(value)}" for key, value in fields.items())

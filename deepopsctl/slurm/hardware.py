@@ -28,6 +28,20 @@ HEADER = """\
 """
 
 
+NUMBERS = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "memory_mb")
+CGROUPS = ("v1", "v2", "none")
+
+# slurmd's key -> field name
+SLURMD_KEYS = {
+    "CPUs": "cpus",
+    "Boards": "boards",
+    "SocketsPerBoard": "sockets",
+    "CoresPerSocket": "cores_per_socket",
+    "ThreadsPerCore": "threads_per_core",
+    "RealMemory": "memory_mb",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class NodeHardware:
     """One node as `slurmd -C` reports it; memory in MiB; cgroup is v1, v2, or none where slurmd may not use it.
@@ -52,20 +66,6 @@ class NodeHardware:
     def as_facts(self) -> dict[str, object]:
         """Plain data for templates."""
         return {**asdict(self), "gpus": [asdict(gpu) for gpu in self.gpus]}
-
-
-NUMBERS = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "memory_mb")
-CGROUPS = ("v1", "v2", "none")
-
-# slurmd's key -> field name
-SLURMD_KEYS = {
-    "CPUs": "cpus",
-    "Boards": "boards",
-    "SocketsPerBoard": "sockets",
-    "CoresPerSocket": "cores_per_socket",
-    "ThreadsPerCore": "threads_per_core",
-    "RealMemory": "memory_mb",
-}
 
 
 def parse_slurmd_report(text: str, cgroup: str) -> NodeHardware:
@@ -126,6 +126,29 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
     return stored
 
 
+def dump_hardware(hardware: Mapping[str, NodeHardware]) -> str:
+    """The file's text: nodes with equal hardware folded into one line, deterministic."""
+    groups: dict[NodeHardware, list[str]] = {}
+    for name in sorted(hardware):
+        groups.setdefault(hardware[name], []).append(name)
+    lines = [HEADER, "schema: 1", "nodes:" if groups else "nodes: []"]
+    for values, names in sorted(groups.items(), key=lambda item: item[1][0]):
+        fields = ", ".join(f"{field}: {getattr(values, field)}" for field in (*NUMBERS, "cgroup"))
+        # JSON is YAML, and quotes any product name
+        gpus = f",\n     gpus: {json.dumps(as_stored(values.gpus))}" if values.gpus else ""
+        lines.append(f'  - {{names: "{node_sets.fold(names)}", {fields}{gpus}}}')
+    return "\n".join(lines) + "\n"
+
+
+def store_hardware(path: Path, hardware: Mapping[str, NodeHardware]) -> bool:
+    """Write the file if its content changes, atomically; returns whether it changed."""
+    text = dump_hardware(hardware)
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    write_atomic(path, text)
+    return True
+
+
 def _parse_entry(entry: object) -> tuple[tuple[str, ...], NodeHardware]:
     """Names and hardware of one entry; raises ValueError if it is invalid."""
     if not isinstance(entry, dict):
@@ -150,29 +173,6 @@ def _positive(field: str, value: object) -> int:
     if not isinstance(value, int) or value < 1:
         raise ValueError(f"{field} is {value!r}, which is not a number above 0")
     return value
-
-
-def dump_hardware(hardware: Mapping[str, NodeHardware]) -> str:
-    """The file's text: nodes with equal hardware folded into one line, deterministic."""
-    groups: dict[NodeHardware, list[str]] = {}
-    for name in sorted(hardware):
-        groups.setdefault(hardware[name], []).append(name)
-    lines = [HEADER, "schema: 1", "nodes:" if groups else "nodes: []"]
-    for values, names in sorted(groups.items(), key=lambda item: item[1][0]):
-        fields = ", ".join(f"{field}: {getattr(values, field)}" for field in (*NUMBERS, "cgroup"))
-        # JSON is YAML, and quotes any product name
-        gpus = f",\n     gpus: {json.dumps(as_stored(values.gpus))}" if values.gpus else ""
-        lines.append(f'  - {{names: "{node_sets.fold(names)}", {fields}{gpus}}}')
-    return "\n".join(lines) + "\n"
-
-
-def store_hardware(path: Path, hardware: Mapping[str, NodeHardware]) -> bool:
-    """Write the file if its content changes, atomically; returns whether it changed."""
-    text = dump_hardware(hardware)
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return False
-    write_atomic(path, text)
-    return True
 
 
 def _restore_hint(path: Path) -> str:

@@ -146,32 +146,6 @@ class KnownHosts:
                 self._add([name.lower() for name in names.split(",")], key)
 
 
-def _parse_hashed(names: str) -> tuple[bytes, bytes] | None:
-    parts = names.split("|")
-    if len(parts) != 4 or parts[1] != "1":
-        return None
-    try:
-        return base64.b64decode(parts[2], validate=True), base64.b64decode(parts[3], validate=True)
-    except binascii.Error:
-        return None
-
-
-def _hash(label: str, salt: bytes) -> bytes:
-    return hmac.digest(salt, label.encode(), "sha1")
-
-
-def _without(line: str, labels: list[str]) -> str:
-    """The line without these labels; '' if no other is left."""
-    names, _, rest = line.strip().partition(" ")
-    if names.startswith(("#", "@")) or not parse_host_key(rest):
-        return line
-    salted = _parse_hashed(names)
-    if salted:
-        return "" if any(_hash(label, salted[0]) == salted[1] for label in labels) else line
-    remaining = [name for name in names.split(",") if name.lower() not in labels]
-    return f"{','.join(remaining)} {rest}" if remaining else ""
-
-
 @dataclass(frozen=True, slots=True)
 class HostKeys:
     """Pins host keys in the cluster's file; `trusted` are the person's and the system's own files."""
@@ -262,6 +236,32 @@ def best(keys: Iterable[HostKey]) -> str:
     """Type and fingerprint of the key that ssh prefers: ed25519, then ecdsa, then rsa."""
     ordered = sorted(keys, key=lambda key: ("ed25519" not in key.type, key))
     return f"{ordered[0].type} {ordered[0].fingerprint}" if ordered else "none"
+
+
+def _parse_hashed(names: str) -> tuple[bytes, bytes] | None:
+    parts = names.split("|")
+    if len(parts) != 4 or parts[1] != "1":
+        return None
+    try:
+        return base64.b64decode(parts[2], validate=True), base64.b64decode(parts[3], validate=True)
+    except binascii.Error:
+        return None
+
+
+def _hash(label: str, salt: bytes) -> bytes:
+    return hmac.digest(salt, label.encode(), "sha1")
+
+
+def _without(line: str, labels: list[str]) -> str:
+    """The line without these labels; '' if no other is left."""
+    names, _, rest = line.strip().partition(" ")
+    if names.startswith(("#", "@")) or not parse_host_key(rest):
+        return line
+    salted = _parse_hashed(names)
+    if salted:
+        return "" if any(_hash(label, salted[0]) == salted[1] for label in labels) else line
+    remaining = [name for name in names.split(",") if name.lower() not in labels]
+    return f"{','.join(remaining)} {rest}" if remaining else ""
 
 
 def _agreed(target: Target, file: KnownHosts, label: str, offered: frozenset[HostKey]) -> frozenset[HostKey]:

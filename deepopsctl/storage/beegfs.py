@@ -59,6 +59,38 @@ _KEY = re.compile(r"[a-z][A-Za-z0-9]+")
 _ARGUMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=/+-]*|-j[0-9]{0,3}")
 
 
+_CFG = "beegfs: {client: {KEY: VALUE}}"
+
+
+def is_old(settings: Mapping[str, object]) -> bool:
+    """Whether it is client 7, with a port for each protocol and a helper."""
+    return (parse_version(text_of(settings, "version")) or (8, 0, 0))[0] < 8
+
+
+def client(settings: Mapping[str, object], platform: Platform) -> Client:
+    """The packages: the module's (DKMS or service), the tools, and for client 7 the helper."""
+    version, old = text_of(settings, "version"), is_old(settings)
+    builder = "beegfs-client-dkms" if text_of(settings, "modules", MODULES[0]) == "dkms" else "beegfs-client"
+    repository, archives = repository_of(settings), archives_of(settings)
+    # the vendor has a repository for all 8.3.x, and of 7 one for each release
+    series = version if old else ".".join(version.split(".")[:2])
+    base = repository.url if repository else VENDOR.format(series=series)
+    if not archives:
+        key, fingerprint = f"{base}/gpg/GPG-KEY-beegfs", FINGERPRINT
+        if repository:
+            key, fingerprint = repository.key, repository.fingerprint
+        repository = Repository(base, key, fingerprint, SUITES.get(platform.name, ""), "non-free")
+    return Client(
+        name="beegfs",
+        version=version,
+        packages=(builder, *(("beegfs-helperd", "beegfs-utils") if old else ("beegfs-tools",))),
+        # its own service builds the module when it starts
+        modules=("beegfs",) if builder == "beegfs-client-dkms" else (),
+        repository=repository,
+        archives=archives,
+    )
+
+
 class BeegfsSection(ClientSection):
     """`beegfs` of an entry."""
 
@@ -69,6 +101,82 @@ class BeegfsSection(ClientSection):
     rdma_interfaces: tuple[str, ...] = ()
     client: dict[str, str] = Field(default_factory=dict)
     build_arguments: tuple[str, ...] = ()
+
+
+def conf_path(mount: Mount) -> str:
+    """The client's configuration of one file system."""
+    return f"{DIRECTORY}/beegfs-client-{mount.name}.conf"
+
+
+def auth_path(mount: Mount) -> str:
+    """Path of the connection secret, by the secret's name: file systems may share one."""
+    return f"{DIRECTORY}/conn-{secret_name(mount)}.auth"
+
+
+def secret_name(mount: Mount) -> str:
+    """Which of `storage_secrets` it is."""
+    return text_of(mount.settings, "secret") or mount.name
+
+
+def client_conf(mount: Mount) -> str:
+    """beegfs-client.conf: what is not here is as BeeGFS has it."""
+    settings, match = mount.settings, _SOURCE.fullmatch(mount.source)
+    host, port = (match[1], match[2] or MANAGEMENT_PORT) if match else (mount.source, MANAGEMENT_PORT)
+    own = text_of(settings, "client_port", CLIENT_PORT) or CLIENT_PORT
+    pairs = {"sysMgmtdHost": host}
+    if is_old(settings):
+        pairs |= {"connMgmtdPortTCP": port, "connMgmtdPortUDP": port, "connClientPortUDP": own}
+    else:
+        pairs |= {"connMgmtdPort": port, "connClientPort": own}
+    pairs |= _authentication(mount)
+    pairs["connInterfacesFile"] = _interfaces_path(mount, "interfaces")
+    pairs["connRDMAInterfacesFile"] = _interfaces_path(mount, "rdma_interfaces")
+    # without it the servers do not count a client's writes for any user
+    pairs |= {"quotaEnabled": "true"} if "quota" in mount.parts else {}
+    pairs |= {key: str(value) for key, value in pairs_of(settings, "client").items()}
+    return "".join(f"{line}\n" for line in (HEADER, *(f"{key} = {value}".rstrip() for key, value in pairs.items())))
+
+
+def needs(mount: Mount, platform: Platform) -> Needs:
+    """The client, the secret, the configuration, and the mount once the module is there."""
+    settings = mount.settings
+    why = incompatibility(mount, platform)
+    if not why and platform.name not in SUITES and not settings.get("archives"):
+        why = f"BeeGFS has no repository for {platform.name}: give archives"
+    by_service = text_of(settings, "modules", MODULES[0]) == "service"
+    services = ((HELPER,) if is_old(settings) else ()) + ((SERVICE,) if by_service else ())
+    unit = SERVICE if by_service else LOADED
+    secret = NodeSecret(auth_path(mount), secret_name(mount), is_binary=True)
+    tool = ("beegfs-ctl", "--listnodes", "--nodetype=management", f"--cfgFile={conf_path(mount)}")
+    return Needs(
+        what="beegfs_nodev",
+        fstype="beegfs",
+        options=(f"cfgFile={conf_path(mount)}", *mount.options),
+        files=tuple(_files(mount, by_service=by_service)),
+        after=tuple(dict.fromkeys((*services, unit))),
+        requires=tuple(dict.fromkeys((*services, unit))),
+        problems=(why,) if why else (),
+        secrets=(secret,) if settings.get("authentication", True) else (),
+        client=client(settings, platform),
+        checks=(tool,) if is_old(settings) else (),
+    )
+
+
+def find_conflicts(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
+    """BeeGFS file systems of one node share the client's packages; each needs its own port."""
+    yield from disagreements(StorageType.BEEGFS, (*SOURCE_KEYS, "build_arguments"), mounts)
+    # the helper of client 7 knows one secret
+    old = [mount for mount in mounts if is_old(mount.settings)]
+    yield from disagreements(StorageType.BEEGFS, ("authentication", "secret"), old)
+    for index, mount in enumerate(mounts):
+        port = text_of(mount.settings, "client_port", CLIENT_PORT) or CLIENT_PORT
+        for other in mounts[:index]:
+            same = port == (text_of(other.settings, "client_port", CLIENT_PORT) or CLIENT_PORT)
+            if same and set(mount.nodes) & set(other.nodes):
+                what = f"{port} is already the port of {other.name} on the same node"
+                hint = f"give one of them another: client_port: {int(port) + 10}"
+                yield mount, ("beegfs.client_port", RefusedError(what, hint))
+                break
 
 
 def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
@@ -118,102 +226,14 @@ def _check_client_keys(settings: Mapping[str, object]) -> Iterator[Fault]:
         yield from check_words("beegfs.client", (str(value),) if str(value) else ())
 
 
-def is_old(settings: Mapping[str, object]) -> bool:
-    """Whether it is client 7, with a port for each protocol and a helper."""
-    return (parse_version(text_of(settings, "version")) or (8, 0, 0))[0] < 8
-
-
-def conf_path(mount: Mount) -> str:
-    """The client's configuration of one file system."""
-    return f"{DIRECTORY}/beegfs-client-{mount.name}.conf"
-
-
-def auth_path(mount: Mount) -> str:
-    """Path of the connection secret, by the secret's name: file systems may share one."""
-    return f"{DIRECTORY}/conn-{secret_name(mount)}.auth"
-
-
-def secret_name(mount: Mount) -> str:
-    """Which of `storage_secrets` it is."""
-    return text_of(mount.settings, "secret") or mount.name
-
-
 def _interfaces_path(mount: Mount, field: str) -> str:
     return f"{DIRECTORY}/{field.replace('_', '-')}-{mount.name}" if mount.settings.get(field) else ""
-
-
-def client_conf(mount: Mount) -> str:
-    """beegfs-client.conf: what is not here is as BeeGFS has it."""
-    settings, match = mount.settings, _SOURCE.fullmatch(mount.source)
-    host, port = (match[1], match[2] or MANAGEMENT_PORT) if match else (mount.source, MANAGEMENT_PORT)
-    own = text_of(settings, "client_port", CLIENT_PORT) or CLIENT_PORT
-    pairs = {"sysMgmtdHost": host}
-    if is_old(settings):
-        pairs |= {"connMgmtdPortTCP": port, "connMgmtdPortUDP": port, "connClientPortUDP": own}
-    else:
-        pairs |= {"connMgmtdPort": port, "connClientPort": own}
-    pairs |= _authentication(mount)
-    pairs["connInterfacesFile"] = _interfaces_path(mount, "interfaces")
-    pairs["connRDMAInterfacesFile"] = _interfaces_path(mount, "rdma_interfaces")
-    # without it the servers do not count a client's writes for any user
-    pairs |= {"quotaEnabled": "true"} if "quota" in mount.parts else {}
-    pairs |= {key: str(value) for key, value in pairs_of(settings, "client").items()}
-    return "".join(f"{line}\n" for line in (HEADER, *(f"{key} = {value}".rstrip() for key, value in pairs.items())))
 
 
 def _authentication(mount: Mount) -> dict[str, str]:
     if mount.settings.get("authentication", True):
         return {"connAuthFile": auth_path(mount), "connDisableAuthentication": "false"}
     return {"connAuthFile": "", "connDisableAuthentication": "true"}
-
-
-def client(settings: Mapping[str, object], platform: Platform) -> Client:
-    """The packages: the module's (DKMS or service), the tools, and for client 7 the helper."""
-    version, old = text_of(settings, "version"), is_old(settings)
-    builder = "beegfs-client-dkms" if text_of(settings, "modules", MODULES[0]) == "dkms" else "beegfs-client"
-    repository, archives = repository_of(settings), archives_of(settings)
-    # the vendor has a repository for all 8.3.x, and of 7 one for each release
-    series = version if old else ".".join(version.split(".")[:2])
-    base = repository.url if repository else VENDOR.format(series=series)
-    if not archives:
-        key, fingerprint = f"{base}/gpg/GPG-KEY-beegfs", FINGERPRINT
-        if repository:
-            key, fingerprint = repository.key, repository.fingerprint
-        repository = Repository(base, key, fingerprint, SUITES.get(platform.name, ""), "non-free")
-    return Client(
-        name="beegfs",
-        version=version,
-        packages=(builder, *(("beegfs-helperd", "beegfs-utils") if old else ("beegfs-tools",))),
-        # its own service builds the module when it starts
-        modules=("beegfs",) if builder == "beegfs-client-dkms" else (),
-        repository=repository,
-        archives=archives,
-    )
-
-
-def needs(mount: Mount, platform: Platform) -> Needs:
-    """The client, the secret, the configuration, and the mount once the module is there."""
-    settings = mount.settings
-    why = incompatibility(mount, platform)
-    if not why and platform.name not in SUITES and not settings.get("archives"):
-        why = f"BeeGFS has no repository for {platform.name}: give archives"
-    by_service = text_of(settings, "modules", MODULES[0]) == "service"
-    services = ((HELPER,) if is_old(settings) else ()) + ((SERVICE,) if by_service else ())
-    unit = SERVICE if by_service else LOADED
-    secret = NodeSecret(auth_path(mount), secret_name(mount), is_binary=True)
-    tool = ("beegfs-ctl", "--listnodes", "--nodetype=management", f"--cfgFile={conf_path(mount)}")
-    return Needs(
-        what="beegfs_nodev",
-        fstype="beegfs",
-        options=(f"cfgFile={conf_path(mount)}", *mount.options),
-        files=tuple(_files(mount, by_service=by_service)),
-        after=tuple(dict.fromkeys((*services, unit))),
-        requires=tuple(dict.fromkeys((*services, unit))),
-        problems=(why,) if why else (),
-        secrets=(secret,) if settings.get("authentication", True) else (),
-        client=client(settings, platform),
-        checks=(tool,) if is_old(settings) else (),
-    )
 
 
 def _files(mount: Mount, *, by_service: bool) -> Iterator[NodeFile]:
@@ -234,24 +254,6 @@ def _files(mount: Mount, *, by_service: bool) -> Iterator[NodeFile]:
         yield NodeFile(f"{DIRECTORY}/beegfs-client-autobuild.conf", text)
 
 
-def find_conflicts(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
-    """BeeGFS file systems of one node share the client's packages; each needs its own port."""
-    yield from disagreements(StorageType.BEEGFS, (*SOURCE_KEYS, "build_arguments"), mounts)
-    # the helper of client 7 knows one secret
-    old = [mount for mount in mounts if is_old(mount.settings)]
-    yield from disagreements(StorageType.BEEGFS, ("authentication", "secret"), old)
-    for index, mount in enumerate(mounts):
-        port = text_of(mount.settings, "client_port", CLIENT_PORT) or CLIENT_PORT
-        for other in mounts[:index]:
-            same = port == (text_of(other.settings, "client_port", CLIENT_PORT) or CLIENT_PORT)
-            if same and set(mount.nodes) & set(other.nodes):
-                what = f"{port} is already the port of {other.name} on the same node"
-                hint = f"give one of them another: client_port: {int(port) + 10}"
-                yield mount, ("beegfs.client_port", RefusedError(what, hint))
-                break
-
-
-_CFG = "beegfs: {client: {KEY: VALUE}}"
 HANDLER = TypeHandler(
     BeegfsSection, _check, find_conflicts=find_conflicts, needs=needs,
     owned={"cfgFile": _CFG, "sysMgmtdHost": "source", "connMgmtdPort": "source", "connPortShift": _CFG},

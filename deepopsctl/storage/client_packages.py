@@ -115,33 +115,6 @@ def incompatibility(mount: Mount, platform: Platform) -> str:
     return f"{why}; `untested: true` in its entry tries it all the same" if why else ""
 
 
-def _check_repository(storage_type: StorageType, settings: Mapping[str, object]) -> Iterator[Fault]:
-    url, key = text_of(settings, "repository"), text_of(settings, "key")
-    fingerprint = clean_fingerprint(text_of(settings, "fingerprint"))
-    for name, value in (("repository", url), ("key", key)):
-        if value and not _URL.fullmatch(value):
-            yield f"{storage_type.value}.{name}", RefusedError(f"{shorten(value)!r} is no address", "write https://...")
-    if url and not (key and fingerprint):
-        hint = "give the address of its key and that key's fingerprint (`gpg --show-keys`)"
-        yield (
-            f"{storage_type.value}.repository",
-            RefusedError("needs key and fingerprint", hint),
-        )
-    elif (key or fingerprint) and not url:
-        name = "key" if key else "fingerprint"
-        yield f"{storage_type.value}.{name}", RefusedError("is set without repository", "leave it out")
-    if fingerprint and not _FINGERPRINT.fullmatch(fingerprint):
-        yield f"{storage_type.value}.fingerprint", RefusedError("is no fingerprint", "it has 40 hexadecimal digits")
-
-
-def _check_archive(url: str, digest: str) -> Iterator[RefusedError]:
-    if not _URL.fullmatch(url) or not _ARCHIVE.fullmatch(url):
-        yield RefusedError(f"{shorten(url)!r} is no package", "write https://.../NAME_VERSION_ARCH.deb")
-    if not _SHA256.fullmatch(digest):
-        hint = "`sha256sum FILE` prints it, 64 hexadecimal digits"
-        yield RefusedError(f"{shorten(url)} has no SHA-256 that could be compared", hint)
-
-
 def check_words(field: str, words: Iterable[str]) -> Iterator[Fault]:
     """Values that are written into files unchanged."""
     for word in words:
@@ -169,6 +142,33 @@ def disagreements(
                 hint = f"a node has one client for {storage_type.value}: write the same in both entries"
                 yield mount, (f"{storage_type.value}.{differing[0]}", RefusedError(what, hint))
                 break
+
+
+def _check_repository(storage_type: StorageType, settings: Mapping[str, object]) -> Iterator[Fault]:
+    url, key = text_of(settings, "repository"), text_of(settings, "key")
+    fingerprint = clean_fingerprint(text_of(settings, "fingerprint"))
+    for name, value in (("repository", url), ("key", key)):
+        if value and not _URL.fullmatch(value):
+            yield f"{storage_type.value}.{name}", RefusedError(f"{shorten(value)!r} is no address", "write https://...")
+    if url and not (key and fingerprint):
+        hint = "give the address of its key and that key's fingerprint (`gpg --show-keys`)"
+        yield (
+            f"{storage_type.value}.repository",
+            RefusedError("needs key and fingerprint", hint),
+        )
+    elif (key or fingerprint) and not url:
+        name = "key" if key else "fingerprint"
+        yield f"{storage_type.value}.{name}", RefusedError("is set without repository", "leave it out")
+    if fingerprint and not _FINGERPRINT.fullmatch(fingerprint):
+        yield f"{storage_type.value}.fingerprint", RefusedError("is no fingerprint", "it has 40 hexadecimal digits")
+
+
+def _check_archive(url: str, digest: str) -> Iterator[RefusedError]:
+    if not _URL.fullmatch(url) or not _ARCHIVE.fullmatch(url):
+        yield RefusedError(f"{shorten(url)!r} is no package", "write https://.../NAME_VERSION_ARCH.deb")
+    if not _SHA256.fullmatch(digest):
+        hint = "`sha256sum FILE` prints it, 64 hexadecimal digits"
+        yield RefusedError(f"{shorten(url)} has no SHA-256 that could be compared", hint)
 
 
 def _value_of(mount: Mount, key: str) -> object:

@@ -28,6 +28,9 @@ EXPORT_KEYS: Mapping[str, object] = {"squash": "root", "read_only": False, "clie
 _SOURCE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s]+):(/\S*)")
 
 
+_VERSION_KEY = "nfs: {version: ...}"
+
+
 class NfsSection(Section):
     """`nfs` of an entry."""
 
@@ -45,6 +48,41 @@ def split_source(source: str) -> tuple[str, str]:
     """Server and path of `SERVER:/PATH`; both '' where it is none."""
     match = _SOURCE.fullmatch(source)
     return (match[1].strip("[]"), match[2]) if match else ("", "")
+
+
+def check_client_range(text: str) -> str:
+    """An address or a subnet that may mount an export; never everybody."""
+    if "*" in text or "?" in text:
+        raise RefusedError(f"{shorten(text)!r} is everybody", "write the subnet of the nodes: 10.0.0.0/24")
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        hint = "write an address or a subnet: 10.0.0.0/24"
+        raise RefusedError(f"{shorten(text)!r} is neither an address nor a subnet", hint) from error
+    if network.prefixlen < WIDEST[network.version]:
+        raise RefusedError(f"{text} is nearly everybody", f"give a subnet of /{WIDEST[network.version]} or narrower")
+    return text
+
+
+def mount_options(settings: Mapping[str, object], options: tuple[str, ...]) -> tuple[str, ...]:
+    """The client's mount options, in a fixed order."""
+    client_options = [f"vers={settings.get('version', DEFAULT_VERSION)}"]
+    client_options += [f"nconnect={settings['nconnect']}"] if settings.get("nconnect") else []
+    client_options += ["proto=rdma", f"port={RDMA_PORT}"] if settings.get("rdma") else []
+    client_options += ["ro"] if settings.get("read_only") and "ro" not in options else []
+    return (*client_options, *options)
+
+
+def needs(mount: Mount, platform: Platform) -> Needs:
+    """A client of a server, which `mount.source` names as it is reached."""
+    refusal = unsupported(StorageType.NFS, "", platform)
+    return Needs(
+        what=mount.source,
+        fstype="nfs",
+        options=mount_options(mount.settings, mount.options),
+        packages={"nfs-common": ""},
+        problems=(refusal,) if refusal else (),
+    )
 
 
 def _server(mount: Mount, site: Site) -> str:
@@ -121,42 +159,6 @@ def _check_network(settings: Mapping[str, object]) -> Iterator[Fault]:
         yield "nfs.address", RefusedError(what, "write that network's subnet: clients: [10.2.0.0/16]")
 
 
-def check_client_range(text: str) -> str:
-    """An address or a subnet that may mount an export; never everybody."""
-    if "*" in text or "?" in text:
-        raise RefusedError(f"{shorten(text)!r} is everybody", "write the subnet of the nodes: 10.0.0.0/24")
-    try:
-        network = ipaddress.ip_network(text)
-    except ValueError as error:
-        hint = "write an address or a subnet: 10.0.0.0/24"
-        raise RefusedError(f"{shorten(text)!r} is neither an address nor a subnet", hint) from error
-    if network.prefixlen < WIDEST[network.version]:
-        raise RefusedError(f"{text} is nearly everybody", f"give a subnet of /{WIDEST[network.version]} or narrower")
-    return text
-
-
-def mount_options(settings: Mapping[str, object], options: tuple[str, ...]) -> tuple[str, ...]:
-    """The client's mount options, in a fixed order."""
-    client_options = [f"vers={settings.get('version', DEFAULT_VERSION)}"]
-    client_options += [f"nconnect={settings['nconnect']}"] if settings.get("nconnect") else []
-    client_options += ["proto=rdma", f"port={RDMA_PORT}"] if settings.get("rdma") else []
-    client_options += ["ro"] if settings.get("read_only") and "ro" not in options else []
-    return (*client_options, *options)
-
-
-def needs(mount: Mount, platform: Platform) -> Needs:
-    """A client of a server, which `mount.source` names as it is reached."""
-    refusal = unsupported(StorageType.NFS, "", platform)
-    return Needs(
-        what=mount.source,
-        fstype="nfs",
-        options=mount_options(mount.settings, mount.options),
-        packages={"nfs-common": ""},
-        problems=(refusal,) if refusal else (),
-    )
-
-
-_VERSION_KEY = "nfs: {version: ...}"
 HANDLER = TypeHandler(
     NfsSection, _check, needs, server=_server,
     owned={

@@ -27,6 +27,45 @@ _WITHOUT_READS = (StorageType.CEPHFS, StorageType.GLUSTERFS)
 PROGRAM = "/usr/local/sbin/deepops-purge"
 
 
+_SERVICE = (
+    MANAGED_HEADER_FROM_CLUSTER
+    + """[Unit]
+Description=Purge of storage {name} by age
+# a timer that was missed starts it at boot, when the clock may not be set yet
+Wants=time-sync.target
+After=remote-fs.target time-sync.target
+
+[Service]
+Type=oneshot
+ExecStart={program} {name} --apply
+# the users' work comes first
+Nice=19
+IOSchedulingClass=idle
+# an open directory per level of nesting
+LimitNOFILE=65536
+ProtectSystem=full
+# another run is under way
+SuccessExitStatus=75
+# mailers without a daemon may deliver after this program has ended: systemd must not end them with it
+KillMode=process
+"""
+)
+_TIMER = (
+    MANAGED_HEADER_FROM_CLUSTER
+    + """[Unit]
+Description=Purge of storage {name} by age, every night
+
+[Timer]
+OnCalendar=*-*-* 02:30
+RandomizedDelaySec=1h
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+"""
+)
+
+
 class PurgeSection(Section):
     """`purge` of an entry."""
 
@@ -52,6 +91,43 @@ class Purge:
     def unit(self) -> str:
         """Name of its units, without the ending."""
         return f"deepops-purge-{self.name}"
+
+
+def purge_of(mount: Mount) -> Purge | None:
+    """The purge of a checked entry; None without `purge`."""
+    part = mount.parts.get("purge")
+    if part is None:
+        return None
+    node = _node(mount)
+    patterns = part.get("exclude", ())
+    settings = {
+        "name": mount.name,
+        "root": _root(mount),
+        "age": parse_time(str(part["age"])),
+        "mode": str(part.get("mode", "list")),
+        "warn": _parse_warn(str(part.get("warn", DEFAULT_WARN))),
+        "mail": str(part.get("mail", "")),
+        "exclude": [str(pattern) for pattern in patterns] if isinstance(patterns, list | tuple) else [],
+        "empty_folders": bool(part.get("empty_folders", False)),
+        "ignore_reads": bool(part.get("ignore_reads", False)),
+        "mounted": node != mount.server,
+    }
+    return Purge(mount.name, node, settings)
+
+
+def purges_on(mounts: Iterable[Mount], host: str) -> list[Purge]:
+    """The purges that run on a node."""
+    return [purge for mount in mounts if (purge := purge_of(mount)) and purge.node == host]
+
+
+def files(purge: Purge) -> dict[str, str]:
+    """Configuration and units, {path: text}."""
+    units = "/etc/systemd/system"
+    return {
+        f"{DIRECTORY}/{purge.name}.json": json.dumps(dict(purge.settings), indent=1, ensure_ascii=False) + "\n",
+        f"{units}/{purge.unit}.service": _SERVICE.format(name=purge.name, program=PROGRAM),
+        f"{units}/{purge.unit}.timer": _TIMER.format(name=purge.name),
+    }
 
 
 def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
@@ -177,79 +253,3 @@ def _root(mount: Mount) -> str:
 
 
 OPTION = SharedOption(PurgeSection, _check, frozenset({*NETWORKED, StorageType.LOCAL}), _check_together)
-
-
-def purge_of(mount: Mount) -> Purge | None:
-    """The purge of a checked entry; None without `purge`."""
-    part = mount.parts.get("purge")
-    if part is None:
-        return None
-    node = _node(mount)
-    patterns = part.get("exclude", ())
-    settings = {
-        "name": mount.name,
-        "root": _root(mount),
-        "age": parse_time(str(part["age"])),
-        "mode": str(part.get("mode", "list")),
-        "warn": _parse_warn(str(part.get("warn", DEFAULT_WARN))),
-        "mail": str(part.get("mail", "")),
-        "exclude": [str(pattern) for pattern in patterns] if isinstance(patterns, list | tuple) else [],
-        "empty_folders": bool(part.get("empty_folders", False)),
-        "ignore_reads": bool(part.get("ignore_reads", False)),
-        "mounted": node != mount.server,
-    }
-    return Purge(mount.name, node, settings)
-
-
-def purges_on(mounts: Iterable[Mount], host: str) -> list[Purge]:
-    """The purges that run on a node."""
-    return [purge for mount in mounts if (purge := purge_of(mount)) and purge.node == host]
-
-
-def files(purge: Purge) -> dict[str, str]:
-    """Configuration and units, {path: text}."""
-    units = "/etc/systemd/system"
-    return {
-        f"{DIRECTORY}/{purge.name}.json": json.dumps(dict(purge.settings), indent=1, ensure_ascii=False) + "\n",
-        f"{units}/{purge.unit}.service": _SERVICE.format(name=purge.name, program=PROGRAM),
-        f"{units}/{purge.unit}.timer": _TIMER.format(name=purge.name),
-    }
-
-
-_SERVICE = (
-    MANAGED_HEADER_FROM_CLUSTER
-    + """[Unit]
-Description=Purge of storage {name} by age
-# a timer that was missed starts it at boot, when the clock may not be set yet
-Wants=time-sync.target
-After=remote-fs.target time-sync.target
-
-[Service]
-Type=oneshot
-ExecStart={program} {name} --apply
-# the users' work comes first
-Nice=19
-IOSchedulingClass=idle
-# an open directory per level of nesting
-LimitNOFILE=65536
-ProtectSystem=full
-# another run is under way
-SuccessExitStatus=75
-# mailers without a daemon may deliver after this program has ended: systemd must not end them with it
-KillMode=process
-"""
-)
-_TIMER = (
-    MANAGED_HEADER_FROM_CLUSTER
-    + """[Unit]
-Description=Purge of storage {name} by age, every night
-
-[Timer]
-OnCalendar=*-*-* 02:30
-RandomizedDelaySec=1h
-Persistent=true
-
-[Install]
-WantedBy=timers.target
-"""
-)

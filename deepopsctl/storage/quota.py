@@ -111,6 +111,26 @@ def quota_of(mount: Mount) -> Quota | None:
     )
 
 
+def number_of(name: str) -> int:
+    """A stable project ID, independent of other projects: it is stored in every inode of the directory."""
+    digest = 0x811C9DC5
+    for byte in name.encode():
+        digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return FIRST_ID + digest % (2**31 - FIRST_ID)
+
+
+def served(mounts: Iterable[Mount], host: str) -> list[dict[str, object]]:
+    """What a server sets up, one for each export with quotas; two entries of one export are one."""
+    quotas: dict[str, dict[str, object]] = {}
+    for mount in mounts:
+        quota = quota_of(mount)
+        if quota is None or mount.server != host:
+            continue
+        directory = split_source(mount.source)[1]
+        quotas.setdefault(directory, {"name": mount.name, "path": directory, **_as_object(quota, directory)})
+    return list(quotas.values())
+
+
 def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
@@ -132,14 +152,6 @@ def _projects(projects: Mapping[str, object], default: Limits) -> Iterator[Proje
         own = {key: value for key, value in project.items() if key not in ("path", "id")}
         number = int(str(project["id"])) if project.get("id") else number_of(name)
         yield Project(name, number, str(project.get("path") or name), _limits(own) if own else default)
-
-
-def number_of(name: str) -> int:
-    """A stable project ID, independent of other projects: it is stored in every inode of the directory."""
-    digest = 0x811C9DC5
-    for byte in name.encode():
-        digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return FIRST_ID + digest % (2**31 - FIRST_ID)
 
 
 def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
@@ -243,21 +255,6 @@ def _check_place(mount: Mount, part: Mapping[str, object]) -> Iterator[Fault]:
         yield "quota", RefusedError(what, "set them on its server; set kind here, and projects with their paths")
 
 
-OPTION = SharedOption(QuotaSection, _check, frozenset({*NETWORKED, StorageType.LOCAL}))
-
-
-def served(mounts: Iterable[Mount], host: str) -> list[dict[str, object]]:
-    """What a server sets up, one for each export with quotas; two entries of one export are one."""
-    quotas: dict[str, dict[str, object]] = {}
-    for mount in mounts:
-        quota = quota_of(mount)
-        if quota is None or mount.server != host:
-            continue
-        directory = split_source(mount.source)[1]
-        quotas.setdefault(directory, {"name": mount.name, "path": directory, **_as_object(quota, directory)})
-    return list(quotas.values())
-
-
 def _as_object(quota: Quota, directory: str) -> dict[str, object]:
     return {
         "kind": quota.kind.value,
@@ -274,3 +271,6 @@ def _as_object(quota: Quota, directory: str) -> dict[str, object]:
             for each in quota.projects
         ],
     }
+
+
+OPTION = SharedOption(QuotaSection, _check, frozenset({*NETWORKED, StorageType.LOCAL}))

@@ -85,6 +85,17 @@ def shorten(text: str, width: int = 60) -> str:
     return line if len(line) <= width else f"{line[: width - 3]}..."
 
 
+def prefixed(text: str) -> RefusedError:
+    """For `10.0.0.1/24` where a node's address belongs."""
+    address = text.rpartition("/")[0]
+    return RefusedError(f"{shorten(text)} has the length of a network prefix", f"write the address alone: {address}")
+
+
+def is_prefixed(text: str) -> bool:
+    """Whether this is an address with a network's prefix length."""
+    return _PREFIX_LENGTH.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """One comma-separated part of an expression: literal text between groups of ranges."""
@@ -238,17 +249,6 @@ def _check_literal(literal: str, text: str) -> None:
     if rest:
         hint = "separate names by commas" if rest[0].isspace() else "names have letters, digits and hyphens"
         raise RefusedError(f"{shorten(text)}: {rest[0]!r} can't be part of a node expression", hint)
-
-
-def prefixed(text: str) -> RefusedError:
-    """For `10.0.0.1/24` where a node's address belongs."""
-    address = text.rpartition("/")[0]
-    return RefusedError(f"{shorten(text)} has the length of a network prefix", f"write the address alone: {address}")
-
-
-def is_prefixed(text: str) -> bool:
-    """Whether this is an address with a network's prefix length."""
-    return _PREFIX_LENGTH.fullmatch(text) is not None
 
 
 def _parse_range(element: str, text: str) -> tuple[range, int]:

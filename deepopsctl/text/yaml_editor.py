@@ -43,44 +43,6 @@ def with_settings(text: str, wanted: Mapping[str, object], where: str = "setting
     raise InputError.single(where, f"{', '.join(wanted)} can't be set in it", hint)
 
 
-def _set_variables(text: str, wanted: Mapping[str, object]) -> str:
-    document = YamlText.read(text)
-    replaced: dict[str, object] = {}
-    for name, value in wanted.items():
-        old = value_of(document.root, name)
-        if isinstance(old, yaml.MappingNode) and isinstance(value, Mapping):
-            document.set_keys(old, _spelt_like([str(key.value) for key, _ in old.value], value))
-        else:
-            replaced[name] = value
-    document.set_keys(document.variables, replaced)
-    return document.result()
-
-
-def _merged(present: Mapping[str, object], wanted: Mapping[str, object]) -> dict[str, object]:
-    """Variables overridden by others; mappings merge one level deep, ignoring the case of keys."""
-    variables = dict(present)
-    for name, value in wanted.items():
-        old = variables.get(name)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
-            variables[name] = {**old, **_spelt_like(old, value)}
-        else:
-            variables[name] = value
-    return variables
-
-
-def _spelt_like(known: Iterable[object], values: Mapping[str, object]) -> dict[str, object]:
-    """The values with the keys that are known in another case, as they are known."""
-    spelling = {str(key).lower(): str(key) for key in known}
-    return {spelling.get(key.lower()) or key: value for key, value in values.items()}
-
-
-class _AnyTag(yaml.SafeLoader):
-    """Reads values with tags (`!vault`) as their text."""
-
-
-_AnyTag.add_multi_constructor("!", lambda _, suffix, node: (suffix, str(node.value)))
-
-
 @dataclass(slots=True)
 class YamlText:
     """A text with its nodes, and the edits to be made in it; `result` makes them all at once."""
@@ -244,6 +206,44 @@ def value_of(mapping: yaml.Node, key: str) -> yaml.Node | None:
 def items_of(node: yaml.Node | None) -> Sequence[yaml.Node]:
     """The items of a sequence, none where it is none."""
     return node.value if isinstance(node, yaml.SequenceNode) else ()
+
+
+def _set_variables(text: str, wanted: Mapping[str, object]) -> str:
+    document = YamlText.read(text)
+    replaced: dict[str, object] = {}
+    for name, value in wanted.items():
+        old = value_of(document.root, name)
+        if isinstance(old, yaml.MappingNode) and isinstance(value, Mapping):
+            document.set_keys(old, _spelt_like([str(key.value) for key, _ in old.value], value))
+        else:
+            replaced[name] = value
+    document.set_keys(document.variables, replaced)
+    return document.result()
+
+
+def _merged(present: Mapping[str, object], wanted: Mapping[str, object]) -> dict[str, object]:
+    """Variables overridden by others; mappings merge one level deep, ignoring the case of keys."""
+    variables = dict(present)
+    for name, value in wanted.items():
+        old = variables.get(name)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            variables[name] = {**old, **_spelt_like(old, value)}
+        else:
+            variables[name] = value
+    return variables
+
+
+def _spelt_like(known: Iterable[object], values: Mapping[str, object]) -> dict[str, object]:
+    """The values with the keys that are known in another case, as they are known."""
+    spelling = {str(key).lower(): str(key) for key in known}
+    return {spelling.get(key.lower()) or key: value for key, value in values.items()}
+
+
+class _AnyTag(yaml.SafeLoader):
+    """Reads values with tags (`!vault`) as their text."""
+
+
+_AnyTag.add_multi_constructor("!", lambda _, suffix, node: (suffix, str(node.value)))
 
 
 def _lines(values: Mapping[str, object]) -> str:

@@ -69,6 +69,46 @@ def why_broken(text: str, line: int, what: str, hint: str) -> tuple[str, str]:
     return f"no valid YAML: {what}", hint
 
 
+def duplicate_keys(root: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
+    """Duplicate keys of any mapping of the file; aliased nodes are checked once."""
+    todo, done = [root] if root is not None else [], set()
+    while todo:
+        node = todo.pop()
+        if id(node) in done or isinstance(node, yaml.ScalarNode):
+            continue
+        done.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            todo += reversed(node.value)
+            continue
+        seen: set[tuple[str, str]] = set()
+        for key, value in node.value:
+            # merge keys may be many
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if (key.tag, key.value) in seen:
+                    yield key
+                seen.add((key.tag, key.value))
+            todo.append(value)
+
+
+def is_endless(root: yaml.Node, most: int = 1_000_000) -> bool:
+    """Whether nested anchors expand to too many values ("billion laughs")."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        if isinstance(node, yaml.ScalarNode) or id(node) in sizes:
+            return sizes.get(id(node), 1)
+        # until it is known: reaching it again is a cycle
+        sizes[id(node)] = most + 1
+        items = node.value if isinstance(node, yaml.SequenceNode) else [item for pair in node.value for item in pair]
+        sizes[id(node)] = min(1 + sum(map(size, items)), most + 1)
+        return sizes[id(node)]
+
+    try:
+        return size(root) > most
+    except RecursionError:
+        return True
+
+
 class _StopReadingError(RefusedError):
     """The rest of the document can't be read."""
 
@@ -146,43 +186,3 @@ class _Builder:
 
 def _line(event: yaml.Event) -> int:
     return int(event.start_mark.line) + 1 if event.start_mark else 1
-
-
-def duplicate_keys(root: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
-    """Duplicate keys of any mapping of the file; aliased nodes are checked once."""
-    todo, done = [root] if root is not None else [], set()
-    while todo:
-        node = todo.pop()
-        if id(node) in done or isinstance(node, yaml.ScalarNode):
-            continue
-        done.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            todo += reversed(node.value)
-            continue
-        seen: set[tuple[str, str]] = set()
-        for key, value in node.value:
-            # merge keys may be many
-            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                if (key.tag, key.value) in seen:
-                    yield key
-                seen.add((key.tag, key.value))
-            todo.append(value)
-
-
-def is_endless(root: yaml.Node, most: int = 1_000_000) -> bool:
-    """Whether nested anchors expand to too many values ("billion laughs")."""
-    sizes: dict[int, int] = {}
-
-    def size(node: yaml.Node) -> int:
-        if isinstance(node, yaml.ScalarNode) or id(node) in sizes:
-            return sizes.get(id(node), 1)
-        # until it is known: reaching it again is a cycle
-        sizes[id(node)] = most + 1
-        items = node.value if isinstance(node, yaml.SequenceNode) else [item for pair in node.value for item in pair]
-        sizes[id(node)] = min(1 + sum(map(size, items)), most + 1)
-        return sizes[id(node)]
-
-    try:
-        return size(root) > most
-    except RecursionError:
-        return True

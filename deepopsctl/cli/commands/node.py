@@ -16,7 +16,24 @@ if TYPE_CHECKING:
     from deepopsctl.run.command_line import RunRequest
     from deepopsctl.slurm.state import SlurmJob
 
+
 F = TypeVar("F", bound=Callable[..., object])
+
+
+_sudo_option = click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
+_yes_option = click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
+_confirm_option = click.option(
+    "--confirm", default="", metavar="NAME", help="The cluster's name, required if cluster.yml sets `protected: true`."
+)
+_wait_option = click.option(
+    "--timeout", callback=seconds, default="1h", show_default=True, metavar="DURATION",
+    help="How long to wait for running jobs: 90s, 30m, 2h, 1d.",
+)  # fmt: skip
+
+
+# nobody reads a longer one
+LONGEST_REASON = 500
+nodes_argument = click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
 
 
 def _login_options(function: F) -> F:
@@ -38,17 +55,6 @@ def _login_options(function: F) -> F:
     ):
         function = option(function)
     return function
-
-
-_sudo_option = click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
-_yes_option = click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
-_confirm_option = click.option(
-    "--confirm", default="", metavar="NAME", help="The cluster's name, required if cluster.yml sets `protected: true`."
-)
-_wait_option = click.option(
-    "--timeout", callback=seconds, default="1h", show_default=True, metavar="DURATION",
-    help="How long to wait for running jobs: 90s, 30m, 2h, 1d.",
-)  # fmt: skip
 
 
 @click.command(short_help="Add nodes; they take jobs once they are validated.")
@@ -124,11 +130,6 @@ def replace(settings: Settings, /, name: str, *, as_json: bool, **options: Any) 
     with console.attentive():
         report = replace_member(directory, ReplaceRequest(name, options["address"], options["timeout"]), base, console)
     return show_report(report, directory, as_json=as_json)
-
-
-# nobody reads a longer one
-LONGEST_REASON = 500
-nodes_argument = click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
 
 
 @click.group()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deepopsctl.validation.burn_in import Burnin
     from deepopsctl.validation.result import Validation
 
+
 F = TypeVar("F", bound=Callable[..., object])
 # burnin.SUITE, without importing it: --help answers at once
 SUITE = "burnin"
@@ -27,11 +28,9 @@ SUITE = "burnin"
 _USUAL, _SHORTEST_S, _LONGEST_S = "10m", 10, 7 * 86_400
 
 
-def _duration(ctx: click.Context, param: click.Parameter, text: str) -> int:
-    duration = seconds(ctx, param, text)
-    if not _SHORTEST_S <= duration <= _LONGEST_S:
-        raise click.BadParameter(f"{text}: a burn-in takes 10s to 7d", ctx, param)
-    return duration
+# validation.SUITES, without importing it: --help answers at once
+SUITES = ("smoke", "gpu", "storage", "monitoring", "all", "burnin")
+_file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 
 def burnin_options(function: F) -> F:
@@ -76,9 +75,11 @@ def finish_burn_in(outcome: RunOutcome, request: RunRequest, burnin: Burnin | No
         )
 
 
-# validation.SUITES, without importing it: --help answers at once
-SUITES = ("smoke", "gpu", "storage", "monitoring", "all", "burnin")
-_file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
+def _duration(ctx: click.Context, param: click.Parameter, text: str) -> int:
+    duration = seconds(ctx, param, text)
+    if not _SHORTEST_S <= duration <= _LONGEST_S:
+        raise click.BadParameter(f"{text}: a burn-in takes 10s to 7d", ctx, param)
+    return duration
 
 
 @click.command()

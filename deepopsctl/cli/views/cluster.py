@@ -14,6 +14,9 @@ from deepopsctl.cluster.inventory import group_members
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.text.node_sets import fold_in_order
 
+WIDTH = 100
+_INDENT = "    "
+
 
 def cluster_object(command: str, directory: Path, cluster: Cluster) -> dict[str, object]:
     """The JSON object of `init` and `inventory` (DESIGN, section 5)."""
@@ -35,10 +38,6 @@ def group_lines(cluster: Cluster) -> list[str]:
         for group, names in group_members(cluster).items()
         if names
     ]
-
-
-WIDTH = 100
-_INDENT = "    "
 
 
 def import_lines(carryover: Carryover, directory: Path) -> Iterator[str]:
