@@ -69,8 +69,10 @@ lint: venv ## ruff, import-linter and ansible-lint
 	$(BIN)/lint-imports
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline
 
-types: venv ## mypy, strict
+types: venv ## mypy: strict for the package and tests, names and calls for the collection
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file .mypy-plugins.ini $(addprefix .collections/ansible_collections/deepopsctl/cluster/plugins/, \
+		module_utils modules filter action callback)
 
 docs: venv ## The documentation as a site in site/; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
