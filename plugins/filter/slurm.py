@@ -144,12 +144,12 @@ def slurm_version_at_least(version, wanted):
     return slurm_conf.parse_version(str(version)) >= slurm_conf.parse_version(str(wanted))
 
 
-def slurm_reached_by(names, addresses):
+def slurm_connect_addresses(names, addresses):
     """What to connect to for each name: its address, or the name where the inventory has none."""
     return [addresses.get(name) or name for name in names]
 
 
-def slurm_left_alone(names, hostvars, todo):
+def slurm_untouched_nodes(names, hostvars, todo):
     """The nodes that answered in this run and had nothing to be done."""
     return [name for name in names if name not in todo and hostvars[name].get("node_gate_result", {}).get("clean")]
 
@@ -232,10 +232,10 @@ class FilterModule:
             "slurm_is_reachable": slurm_is_reachable,
             "slurm_cgroup_plugin": slurm_cgroup_plugin,
             "slurm_fetched_files": slurm_fetched_files,
-            "slurm_left_alone": slurm_left_alone,
+            "slurm_untouched_nodes": slurm_untouched_nodes,
             "slurm_job_map": slurm_job_map,
             "slurm_refused_keys": slurm_refused_keys,
-            "slurm_reached_by": slurm_reached_by,
+            "slurm_connect_addresses": slurm_connect_addresses,
             "slurm_generation": slurm_generation,
             "slurm_job_container": slurm_job_container,
             "slurm_site_programs": slurm_site_programs,

@@ -48,7 +48,7 @@ def test_only_nodes_without_work_are_asked_for_on_the_controller(filters: Any) -
     hosts = {"gpu01": clean, "gpu02": GATED, "gpu03": {}, "gpu04": clean}
 
     # Slurm has gpu04 out of service: it was brought in
-    assert filters.slurm_left_alone(list(hosts), hosts, ["gpu02", "gpu04"]) == ["gpu01"]
+    assert filters.slurm_untouched_nodes(list(hosts), hosts, ["gpu02", "gpu04"]) == ["gpu01"]
 
 
 def test_slurmd_is_told_the_port_only_where_it_is_not_slurms_own(filters: Any) -> None:

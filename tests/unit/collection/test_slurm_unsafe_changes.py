@@ -9,7 +9,7 @@ import pytest
 from deepopsctl.slurm.effects import changes
 from tests.support import node_modules as nodeside
 
-slurm_refusals = nodeside.load("slurm.unsafe_changes")
+unsafe_changes = nodeside.load("slurm.unsafe_changes")
 
 OLD = """\
 ClusterName=hpc
@@ -37,7 +37,7 @@ def refused(ask: Answers, old: str, new: str, *not_yet: str) -> list[Any]:
     """What is refused when a piece of the file becomes another."""
     changed = OLD.replace(old, new)
     assert changed != OLD
-    return list(slurm_refusals.refusals(slurm_refusals.certain(changes(OLD, changed), not_yet), ask))
+    return list(unsafe_changes.refusals(unsafe_changes.certain(changes(OLD, changed), not_yet), ask))
 
 
 @pytest.mark.parametrize(
@@ -97,5 +97,5 @@ def test_another_job_container_waits_for_the_jobs_that_run_and_for_no_others() -
 
     assert message == "changing JobContainerType would break jobs that are running: 41"
     assert "their next steps would fail" in hint
-    assert slurm_refusals.HOLDING in ask.questions[0]
+    assert unsafe_changes.HOLDING in ask.questions[0]
     assert refused(Answers(""), "ClusterName=hpc\n", "ClusterName=hpc\nJobContainerType=x\n") == []
