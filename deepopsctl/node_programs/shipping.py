@@ -71,7 +71,8 @@ def sources(name: str) -> tuple[tuple[str, str], ...]:
 
 def _imports(path: Path, text: str) -> Iterator[Path]:
     """Files that come with a file: single modules of _shared, any other package beside the program as a whole."""
-    if path.suffix != ".py":
+    # most files import nothing but their neighbours, and parsing takes time
+    if path.suffix != ".py" or ("from .." not in text and path.parent.name != _SHARED):
         return
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.ImportFrom) or node.level not in (1, 2):
@@ -95,8 +96,9 @@ def archive(name: str, main: str = "") -> bytes:
     """A program as an archive, with what `node_program` starts it by; `main` is what `python3 ARCHIVE` runs."""
     files = {"__main__.py": main} if main else {}
     files["deepopsctl/__init__.py"] = ""
-    for part in (name, _SHARED):
-        files |= {f"deepopsctl/{path}": text for path, text in sources(part)}
+    files |= {f"deepopsctl/{path}": text for path, text in sources(name)}
+    for file in ("__init__.py", "program.py"):
+        files[f"deepopsctl/{_HERE.name}/{_SHARED}/{file}"] = (_HERE / _SHARED / file).read_text(encoding="utf-8")
     raw = io.BytesIO()
     with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as stream:
         for path, text in files.items():

@@ -97,6 +97,8 @@ def _pack(path: Path) -> int:
     try:
         path.write_bytes(packed())
         path.chmod(0o755)
+    except ImportError:
+        raise UnreadableError("this is the packed file: copy it") from None
     except OSError as error:
         raise UnreadableError("{}: {}".format(path, error.strerror)) from None
     return OK
