@@ -3,7 +3,7 @@
 A removed node is refused although its certificate is still valid.
 
 Debian builds systemd-journal-remote without GnuTLS. So it can't authenticate clients itself.
-Not rsyslog: it gives no rule the name in the sender's certificate (docs/how-to/logs.md has what was measured).
+Not rsyslog: it gives no rule the name in the sender's certificate (docs/operate/logs.md has what was measured).
 """
 
 from __future__ import annotations
