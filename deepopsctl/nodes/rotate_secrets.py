@@ -25,7 +25,7 @@ from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 
 KEY, NEXT, PASSWORD = "munge_key", "munge_key_next", "slurm_dbd_password"
-_LEAVE_OUT = "a compute node that is off for long: --leave-out NODE"
+_LEAVE_OUT = "a compute node that is off for long: --exclude NODE"
 REASON = "secrets rotate: it has the old munge key"
 
 
@@ -63,7 +63,7 @@ def _require_center(cluster: Cluster, left_out: Iterable[Node]) -> None:
     names = [node.name for node in left_out if node.name in center]
     if names:
         hint = "rotate the key when they are up"
-        raise InputError.single("--leave-out", f"{fold(names)}: slurmctld or slurmdbd runs there", hint)
+        raise InputError.single("--exclude", f"{fold(names)}: slurmctld or slurmdbd runs there", hint)
 
 
 @dataclass(slots=True)

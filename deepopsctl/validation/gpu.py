@@ -32,7 +32,7 @@ SUITE = "gpu"
 Result = Mapping[str, object]
 
 SCHEMA = 1
-# in a run directory: the output of `gpucheck --json`, so that `gpucheck --judge` and `--earlier` can read it
+# in a run directory: the output of `gpucheck --json`, so that `gpucheck --evaluate` and `--earlier` can read it
 RUN_FILE = "gpu.json"
 _HEAD = {"schema": SCHEMA, "kind": "gpu-history"}
 _DAMAGED = ".damaged"

@@ -125,7 +125,7 @@ def test_a_node_that_is_off_is_left_out_only_where_that_was_asked_for(cluster: L
         assert "gpu02 did not answer: nothing was changed" in refused["stopped"]["message"]
         assert cluster.root("gpu01", "sha256sum < /etc/munge/munge.key") == old
 
-        done = rotate(cluster, "munge-key", "--leave-out", "gpu02")
+        done = rotate(cluster, "munge-key", "--exclude", "gpu02")
 
         assert any("gpu02 has the old munge key" in warning for warning in done["warnings"])
         assert cluster.root("gpu01", "sha256sum < /etc/munge/munge.key") != old

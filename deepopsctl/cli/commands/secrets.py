@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import json_option
+from deepopsctl.cli.options import RenamedOption, json_option
 
 WHAT = ("munge-key", "database-password")
 
@@ -20,7 +20,12 @@ def secrets() -> None:
 @secrets.command(short_help="Replace the munge key and the database password; jobs keep running.")
 @click.argument("what", nargs=-1, type=click.Choice(WHAT), metavar="[munge-key] [database-password]")
 @click.option(
-    "--leave-out", multiple=True, metavar="NODES", help="Nodes that are off: a later deploy gives them the new key."
+    "--exclude",
+    cls=RenamedOption,
+    former="--leave-out",
+    multiple=True,
+    metavar="NODES",
+    help="Nodes that are off: a later deploy gives them the new key.",
 )
 @click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
@@ -40,7 +45,7 @@ def rotate(settings: Settings, /, what: tuple[str, ...], *, as_json: bool, **opt
     from deepopsctl.nodes.rotate_secrets import Rotation, Secret, rotate as rotate_secrets
 
     console, directory, base = open_console(settings, "secrets-rotate", options)
-    left_out = select_nodes(options["leave_out"], directory.cluster(), "--leave-out")
+    left_out = select_nodes(options["exclude"], directory.cluster(), "--exclude")
     rotation = Rotation(frozenset(Secret(name) for name in what or WHAT), left_out)
     with console.attentive():
         report = rotate_secrets(directory, rotation, base, console)

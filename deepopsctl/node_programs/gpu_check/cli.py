@@ -24,7 +24,7 @@ exit codes: 0 nothing failed, 1 a check failed, 2 usage, 3 a file can't be read,
 examples:
   python3 -m deepopsctl.node_programs.gpu_check --pack gpucheck.pyz   one file to copy to nodes (Python 3.8 is enough)
   python3 gpucheck.pyz --json > gpu01.json                 measure this node
-  python3 gpucheck.pyz --judge gpu*.json                   evaluate nodes together: outliers are named
+  python3 gpucheck.pyz --evaluate gpu*.json                evaluate nodes together: outliers are named
   python3 gpucheck.pyz --earlier gpu01.json                measure, and compare with an earlier result
   python3 gpucheck.pyz --burn 3600                         load this node for an hour; Ctrl-C ends it
 """
@@ -55,7 +55,10 @@ def _run(options: argparse.Namespace) -> int:
         return _burn(options)
     earlier = [result for path in options.earlier for result in read_results(path)]
     if options.judge:
-        results = [result for path in options.judge for result in read_results(path)]
+        sys.stderr.write("warning: --judge is called --evaluate now; the next release refuses it\n")
+    evaluated = options.evaluate or options.judge
+    if evaluated:
+        results = [result for path in evaluated for result in read_results(path)]
     else:
         results = [measure_node(_order(options), _report_progress)]
     expected = {result["node"]: options.expect for result in results if options.expect}
@@ -133,7 +136,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--burn", type=float, default=0, metavar="SECONDS", help="load GPUs, cores and memory so long, verify it all")
     add("--memory-share", type=float, default=MEMORY_SHARE, metavar="SHARE", help="of the memory, for --burn (0.7)")
     add("--without-gpus", action="store_true", help="--burn loads cores and memory only")
-    add("--judge", nargs="+", type=Path, default=[], metavar="FILE", help="evaluate results of --json, measure nothing")
+    add(
+        "--evaluate",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="evaluate results of --json, measure nothing",
+    )
+    # the former name, for one release
+    add("--judge", nargs="+", type=Path, default=[], help=argparse.SUPPRESS)
     add("--earlier", nargs="+", type=Path, default=[], metavar="FILE", help="earlier results to compare with")
     add("--bounds", action="store_true", help="print the table of models and their bounds")
     add("--pack", type=Path, metavar="FILE", help="write gpucheck as one file that runs on any node")

@@ -140,15 +140,21 @@ def written(folder: Path, *results: Any) -> list[str]:
 
 class TestCommandLine:
     def test_healthy_nodes_exit_0(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        code = main(["--judge", *written(tmp_path, result("gpu01"), result("gpu02"))])
+        code = main(["--evaluate", *written(tmp_path, result("gpu01"), result("gpu02"))])
 
         assert code == 0
         assert capsys.readouterr().out.rstrip().splitlines()[-1].startswith("pass: ")
 
+    def test_the_former_name_of_an_option_works_with_a_warning(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["--judge", *written(tmp_path, result("gpu01"))]) == 0
+        assert "--judge is called --evaluate now" in capsys.readouterr().err
+
     def test_a_failed_check_exits_1_and_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         slow = result("gpu02", [gpu(0), gpu(1, measured=measured(copy=900.0))])
 
-        code = main(["--judge", *written(tmp_path, slow)])
+        code = main(["--evaluate", *written(tmp_path, slow)])
 
         assert code == 1
         assert "gpu-memory-copy  gpu02/1  gpu02 GPU 1 (NVIDIA H100 80GB HBM3, serial 1650000000001)" in (
@@ -156,7 +162,7 @@ class TestCommandLine:
         )
 
     def test_nothing_to_measure_exits_5_and_is_not_ok(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        code = main(["--json", "--judge", *written(tmp_path, without_driver())])
+        code = main(["--json", "--evaluate", *written(tmp_path, without_driver())])
 
         assert code == 5
         assert json.loads(capsys.readouterr().out)["ok"] is False
@@ -164,12 +170,12 @@ class TestCommandLine:
     def test_gpus_that_are_expected_and_missing_exit_1(self, tmp_path: Path) -> None:
         files = written(tmp_path, without_driver())
 
-        assert main(["--judge", *files, "--expect", "8"]) == 1
+        assert main(["--evaluate", *files, "--expect", "8"]) == 1
 
     def test_a_file_that_is_no_result_exits_3(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "x.json").write_text("{", encoding="utf-8")
 
-        assert main(["--judge", str(tmp_path / "x.json")]) == 3
+        assert main(["--evaluate", str(tmp_path / "x.json")]) == 3
         assert capsys.readouterr().err.startswith("error: ")
 
     def test_an_earlier_result_is_compared_with(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +183,7 @@ class TestCommandLine:
         now = result("gpu01", [gpu(0, measured=measured(copy=2690.0))])
         files = written(tmp_path, now, before)
 
-        assert main(["--judge", files[0], "--earlier", files[1]]) == 0
+        assert main(["--evaluate", files[0], "--earlier", files[1]]) == 0
         assert "down 10% since 2026-11-03" in capsys.readouterr().out
 
     def test_people_see_every_skip_once_with_its_reason(self) -> None:
