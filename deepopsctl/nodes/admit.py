@@ -8,7 +8,7 @@ from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.drain import NODE_STATE, encode_reason
 from deepopsctl.nodes.workflow import PATIENCE_S, Flow, StoppedError, require_success
-from deepopsctl.slurm.drain_reasons import RESERVATION
+from deepopsctl.slurm.node_states import RESERVATION
 from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import Validation, examine, save
 

@@ -7,12 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from deepopsctl.slurm.drain_reasons import NODE_PREFIX, PREFIX
+from deepopsctl.slurm import node_states
 from deepopsctl.text.node_sets import fold
 
-# job states in which a job holds the nodes it has
-ON_NODES = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"})
-_FAULTS = frozenset({"DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING"})
 _STATE = re.compile(r"[A-Z_]+")
 
 
@@ -38,8 +35,7 @@ class SlurmNode:
     @property
     def flags(self) -> frozenset[str]:
         """The parts of the state; a trailing `*` counts as NOT_RESPONDING."""
-        flags = frozenset(_STATE.findall(self.state))
-        return flags | {"NOT_RESPONDING"} if "*" in self.state else flags
+        return node_states.flags(self.state)
 
     @property
     def is_drained(self) -> bool:
@@ -49,17 +45,17 @@ class SlurmNode:
     @property
     def is_faulty(self) -> bool:
         """Whether Slurm itself regards the node as faulty or unreachable."""
-        return bool(self.flags & _FAULTS)
+        return node_states.is_faulty(self.state)
 
     @property
     def is_drained_by_deepopsctl(self) -> bool:
         """Whether deepopsctl drained it."""
-        return self.is_drained and self.reason.startswith(PREFIX)
+        return self.is_drained and self.reason.startswith(node_states.PREFIX)
 
     @property
     def is_drained_by_node_command(self) -> bool:
         """Whether `node add`, `remove` or `replace` drained it: these end no other drains."""
-        return self.is_drained and self.reason.startswith(NODE_PREFIX)
+        return self.is_drained and self.reason.startswith(node_states.NODE_PREFIX)
 
     @property
     def word(self) -> str:
@@ -88,7 +84,7 @@ class SlurmJob:
     @property
     def is_on_nodes(self) -> bool:
         """Whether it occupies nodes."""
-        return self.state in ON_NODES
+        return self.state in node_states.ON_NODES
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     node_service as slurm_node_service,
     query as slurm_query,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.drain_reasons import drain_reason
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.node_states import drain_reason
 
 STATES = ["drained", "resumed", "reserved", "released", "out_of_service"]
 VERBS = {"drained": "drain", "resumed": "resume"}

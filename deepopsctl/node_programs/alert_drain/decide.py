@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Sequence, Tuple
 
-from .._shared import drain_reasons
+from .._shared import node_states
 
 # only of this program: other parts of deepopsctl drain with other reasons
-PREFIX = drain_reasons.ALERT_PREFIX
+PREFIX = node_states.ALERT_PREFIX
 WATCHDOG = "Watchdog"
 
 

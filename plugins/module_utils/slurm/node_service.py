@@ -7,17 +7,15 @@ import time
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import errors as node_errors
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    drain_reasons as slurm_drain_reasons,
+    node_states as slurm_node_states,
     query as slurm_query,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.drain_reasons import RESERVATION
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.node_states import ON_NODES, RESERVATION
 
 # slurmctld may not answer for moments after a restart
 PATIENCE_S = 60
 # a person waits for a drain
 DRAIN_PATIENCE_S = 20
-ON_NODES = ("RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
-FAULTS = {"DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING"}
 SILENT = re.compile(r"UNKNOWN|NOT_RESPONDING|\*")
 UNFIT = re.compile(r"DOWN|UNKNOWN|INVAL|FAIL|ERROR|NOT_RESPONDING|DRAIN|\*")
 TRANSIENT = re.compile(r"unable to contact|connect|timed out|did not answer|try again", re.IGNORECASE)
@@ -80,7 +78,7 @@ def _decision(wanted, node, reason):
     """(action, message) for one node; the action is drain, resume, none, kept or refused."""
     if node is None:
         return "refused", "Slurm has no node of that name"
-    drained, is_managed = "DRAIN" in node["state"], node["reason"].startswith(slurm_drain_reasons.PREFIX)
+    drained, is_managed = "DRAIN" in node["state"], node["reason"].startswith(slurm_node_states.PREFIX)
     # a managed reason over theirs would let deepopsctl resume the node
     set_down = "DOWN" in node["state"] and node["reason_user"] not in ("", "slurm")
     theirs = "%s by %s since %s: %s" % (
@@ -95,8 +93,7 @@ def _decision(wanted, node, reason):
         return ("none", node["reason"]) if drained and node["reason"] == reason else ("drain", reason)
     if drained and not is_managed:
         return "refused", theirs
-    # a `*` says that slurmd does not answer
-    if "*" in node["state"] or FAULTS & set(re.findall("[A-Z_]+", node["state"])):
+    if slurm_node_states.is_faulty(node["state"]):
         why = " (%s)" % node["reason"] if node["reason"] else ""
         return "refused", "Slurm has it as %s%s" % (node["state"].lower(), why)
     return ("resume", "") if drained else ("none", "not drained")
@@ -131,7 +128,7 @@ def is_out(node):
 
 def is_foreign(node):
     """A person took it out; slurmctld itself does so for reasons that a registration settles."""
-    is_managed = node["reason"].startswith(slurm_drain_reasons.NODE_PREFIX)
+    is_managed = node["reason"].startswith(slurm_node_states.NODE_PREFIX)
     return is_out(node) and not is_managed and node["reason_user"] not in ("", "slurm")
 
 

@@ -10,7 +10,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     hostlist as slurm_hostlist,
     output as slurm_output,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.drain_reasons import RESERVATION
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.node_states import RESERVATION
 
 # above Slurm's own MessageTimeout (10 s): it says what is wrong better than a signal does
 COMMAND_TIMEOUT = 30

@@ -11,7 +11,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     ownership as node_owned,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.drain_reasons import drain_reason
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.node_states import drain_reason
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table as node_mounts
 
 # a server that is away answers a mount after the unit's own 90 s, at the latest
