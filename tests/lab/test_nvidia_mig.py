@@ -44,17 +44,23 @@ signal.pause()
 """
 CONNECT = "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"/run/nvidia-dcgm/nv-hostengine\")'"
 DCGM = ("-core", "-cuda13", "-proprietary", "-proprietary-cuda13")
-# as much of DCGM exporter as is asked here: it listens where its options say, and prints how it was started
+# as much of DCGM exporter as is asked here: it listens where its options say, by TLS, and prints how it was started
 EXPORTER = """#!/usr/bin/python3
-import http.server, socketserver, sys
+import http.server, re, socketserver, ssl, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
         self.wfile.write(" ".join(sys.argv[1:]).encode())
-address, _, port = next(word for word in sys.argv if word.startswith("--address=")).partition("=")[2].rpartition(":")
+options = dict(word.partition("=")[::2] for word in sys.argv[1:])
+address, _, port = options["--address"].rpartition(":")
 socketserver.TCPServer.allow_reuse_address = True
-socketserver.TCPServer((address, int(port)), Handler).serve_forever()
+server = socketserver.TCPServer((address, int(port)), Handler)
+files = dict(re.findall("(cert_file|key_file): (.+)", open(options["--web-config-file"]).read()))
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(files["cert_file"], files["key_file"])
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
 """
 DCGM_EXPORTER = "datacenter-gpu-manager-exporter"
 EXPORTER_UNIT = "nvidia-dcgm-exporter.service"
@@ -142,8 +148,9 @@ def versions(cluster: LabCluster, *names: str) -> list[str]:
 
 def asked(cluster: LabCluster) -> list[str]:
     """What the exporter answers on the node's address: how it was started."""
-    url = f"http://{cluster.root('gpu01', 'hostname -I').split()[0]}:9400/metrics"
-    script = f"import urllib.request; print(urllib.request.urlopen('{url}').read().decode())"
+    url = f"https://{cluster.root('gpu01', 'hostname -I').split()[0]}:9400/metrics"
+    anybody = "context=ssl._create_unverified_context()"
+    script = f"import ssl, urllib.request; print(urllib.request.urlopen('{url}', {anybody}).read().decode())"
     return cluster.root("gpu01", f'python3 -c "{script}"').split()
 
 
