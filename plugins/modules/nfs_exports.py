@@ -68,11 +68,11 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    changes as node_changes,
     command,
     errors as node_errors,
     files as node_files,
     record as node_record,
+    resources as node_resources,
     services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import nfs_exports as storage_nfs_exports
@@ -86,13 +86,11 @@ RDMA_PORT = 20049
 ANSWER_S = 10
 
 
-class Step:
+class Step(node_resources.Step):
     """One call."""
 
     def __init__(self, module):
-        self.module = module
-        self.wanted = module.params
-        self.noted = node_changes.Noted(module.check_mode)
+        super().__init__(module)
         self.before = storage_nfs_exports.lines_of(
             (node_files.read(storage_nfs_exports.EXPORTS) or b"").decode("utf-8", "replace")
         )
@@ -100,10 +98,6 @@ class Step:
         self.still_exported = []
         # whether a later call has to withdraw something
         self.waits = False
-
-    @property
-    def dry(self):
-        return self.noted.dry
 
 
 def make_directories(step):
@@ -253,7 +247,7 @@ def converge(step):
         items = node_record.items(
             files=[storage_nfs_exports.EXPORTS, SETTINGS] if served else [], units={UNIT: True} if served else {}
         )
-        node_record.save(component, name, step.wanted["digest"], items)
+        step.save_record(items)
 
 
 def main():

@@ -49,6 +49,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
     record as node_record,
     removal as node_removal,
+    resources as node_resources,
     services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
@@ -63,15 +64,12 @@ PACKAGES = "imex_packages"
 START_S = 20
 
 
-class Step:
-    """One call: what is wanted, what is there, what was done."""
+class Step(node_resources.Step):
+    """One call, and the unit as it is."""
 
     def __init__(self, module):
-        self.wanted = module.params
-        self.noted = node_changes.Noted(module.check_mode)
-        self.owned = node_ownership.load(self.wanted["component"], self.wanted["step"])
+        super().__init__(module)
         self.unit = node_services.show([UNIT])[UNIT]
-        self.blocked = []
 
     @property
     def runs(self):
@@ -80,8 +78,7 @@ class Step:
     def own(self, packages, files):
         """Record what is managed, before anything is done."""
         self.owned = {"packages": packages, "files": files}
-        if not self.noted.dry:
-            node_ownership.save(self.wanted["component"], self.wanted["step"], self.owned)
+        self.save_owned()
 
     def demand_no_jobs(self, what):
         busy = slurm_node_jobs.why_busy(self.wanted["node"])
@@ -89,7 +86,7 @@ class Step:
             message = "%s on %s, and %s" % (what, self.wanted["node"], busy)
             hint = "drain the nodes of the domain, wait for their jobs, deploy again"
             self.blocked.append((message, hint))
-            if not self.noted.dry:
+            if not self.dry:
                 raise node_errors.HintedError(message, hint)
 
 
@@ -102,13 +99,13 @@ def mark(step, words):
         names = node_ownership.load(step.wanted["component"], PACKAGES)["packages"]
     for name in [name for name in names if (name in held) != (words == "hold")]:
         step.noted.did("hold", name, words)
-        if not step.noted.dry:
+        if not step.dry:
             node_packages.mark(words, [name])
 
 
 def stop(step):
     step.noted.did("unit", UNIT, "stop")
-    if not step.noted.dry:
+    if not step.dry:
         command.require(["systemctl", "stop", UNIT])
 
 
@@ -116,12 +113,12 @@ def start(step):
     """Enabled, and running; raises HintedError where a driver runs and it does not."""
     if not node_services.is_enabled(step.unit):
         step.noted.did("unit", UNIT, "enable")
-        if not step.noted.dry:
+        if not step.dry:
             command.require(["systemctl", "enable", "--quiet", UNIT])
     if step.runs:
         return
     step.noted.did("unit", UNIT, "start")
-    if step.noted.dry:
+    if step.dry:
         return
     command.require(["systemctl", "daemon-reload"])
     command.run(["systemctl", "reset-failed", "--quiet", UNIT])
@@ -138,7 +135,7 @@ def install(step):
     """The list of nodes, and the service that goes by it."""
     content = "".join(peer + "\n" for peer in step.wanted["peers"]).encode()
     known = step.unit.get("LoadState") != "not-found"
-    if not known and not step.noted.dry:
+    if not known and not step.dry:
         raise node_errors.HintedError(
             "the NVLink domain %s needs nvidia-imex, which is not installed" % step.wanted["domain"],
             "install it in the driver's version, as the driver was; or let deploy install both: nvidia_driver_source",
@@ -159,12 +156,12 @@ def remove(step):
     if is_managed and step.runs:
         step.demand_no_jobs("IMEX is to go")
         stop(step)
-    if is_managed and node_services.is_enabled(step.unit) and not step.noted.dry:
+    if is_managed and node_services.is_enabled(step.unit) and not step.dry:
         command.require(["systemctl", "disable", "--quiet", UNIT])
     mark(step, "unhold")
     if is_managed:
         node_files.remove(step.noted, FILE)
-        if not step.noted.dry:
+        if not step.dry:
             node_removal.remove_empty(FOLDER, (FOLDER,))
         step.own([], [])
 
@@ -191,7 +188,7 @@ def main():
         if not module.check_mode:
             runs = node_services.is_active(node_services.show([UNIT])[UNIT])
             record = node_record.items(files=[FILE], units={UNIT: True} if params["peers"] and runs else {})
-            node_record.save(params["component"], params["step"], params["digest"], record)
+            step.save_record(record)
     module.exit_json(**step.noted.result(**(node_changes.refused(step.blocked) if module.check_mode else {})))
 
 

@@ -60,6 +60,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
     record as node_record,
+    resources as node_resources,
     services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
@@ -76,39 +77,33 @@ PROGRAM = "/usr/local/lib/deepopsctl/mig.py"
 INSTANCES = 15
 
 
-class Step:
-    """One call: what is wanted, what was done."""
+class Step(node_resources.Step):
+    """One call; `layouts` are those of the GPUs that are wanted."""
 
     def __init__(self, module):
-        self.module = module
-        self.wanted = module.params["gpus"]
-        self.noted = node_changes.Noted(module.check_mode)
-        self.blocked = []
+        super().__init__(module)
+        self.layouts = self.wanted["gpus"]
 
     @property
     def cuts(self):
         """Whether any GPU is to have slices."""
-        return any(gpu["slices"] for gpu in self.wanted)
-
-    def fail(self, message, hint=""):
-        changes = self.noted.changes
-        self.module.fail_json(msg=message, hint=hint, changes=changes, changed=bool(changes))
+        return any(gpu["slices"] for gpu in self.layouts)
 
 
 def contents(step):
     """What is on the node for its next start, by path."""
     program = nvidia_mig.__loader__.get_source(nvidia_mig.__name__)
     # the numbers are for Slurm; a wrong guess at them is nothing that a file here should follow
-    gpus = [{"minor": gpu["minor"], "slices": gpu["slices"]} for gpu in step.wanted]
+    gpus = [{"minor": gpu["minor"], "slices": gpu["slices"]} for gpu in step.layouts]
     layout = json.dumps({"gpus": gpus}, indent=1, sort_keys=True) + "\n"
-    return {PROGRAM: program, nvidia_mig.LAYOUT: layout, UNIT_FILE: step.module.params["unit"]}
+    return {PROGRAM: program, nvidia_mig.LAYOUT: layout, UNIT_FILE: step.wanted["unit"]}
 
 
 def install(step):
     """Program, layout and unit; enabled, not started. True where any of them changed."""
     changes = [node_files.ensure(step.noted, path, text.encode()) for path, text in contents(step).items()]
     changed = any(changes)
-    if not step.noted.dry:
+    if not step.dry:
         if changed:
             systemctl(step, "daemon-reload")
         if node_services.show([UNIT])[UNIT].get("UnitFileState") != "enabled":
@@ -121,11 +116,11 @@ def uninstall(step):
     present = [path for path in contents(step) if os.path.exists(path)]
     if UNIT_FILE in present:
         step.noted.did("unit", UNIT, "stop")
-        if not step.noted.dry:
+        if not step.dry:
             systemctl(step, "disable", "--now", "--quiet", UNIT)
     for path in present:
         node_files.remove(step.noted, path)
-    if present and not step.noted.dry:
+    if present and not step.dry:
         systemctl(step, "daemon-reload")
 
 
@@ -142,9 +137,9 @@ def query(step):
         return nvidia_mig.read()
     except nvidia_mig.NvidiaSmiError as error:
         on_the_bus = nvidia_facts.devices()["gpus"] and not os.path.exists(nvidia_facts.CONTAINER)
-        if step.cuts and on_the_bus and not step.noted.dry:
+        if step.cuts and on_the_bus and not step.dry:
             step.fail("nvidia-smi can't say how the GPUs are cut: %s" % error, "`dmesg | grep -i nvrm` says more")
-        for gpu in step.wanted if on_the_bus else []:
+        for gpu in step.layouts if on_the_bus else []:
             if gpu["slices"]:
                 note_change(step, gpu, "now: unknown until the driver runs")
         return None
@@ -156,14 +151,14 @@ def note_change(step, gpu, now):
 
 def refuse_busy(step, todo):
     """Nothing is changed under a job."""
-    node = step.module.params["node"]
+    node = step.wanted["node"]
     busy = slurm_node_jobs.why_busy(node)
     if not busy:
         return
     numbers = ", ".join(str(gpu["minor"]) for gpu in todo)
     message = "the MIG slices of GPU %s on %s have to change, and %s" % (numbers, node, busy)
     hint = "drain it (`deepopsctl node drain %s`), wait until it is empty, deploy again, then resume it" % node
-    if not step.noted.dry:
+    if not step.dry:
         step.noted.changes = []
         step.fail(message, hint)
     step.blocked.append((message, hint))
@@ -171,29 +166,29 @@ def refuse_busy(step, todo):
 
 def partition(step, gpus):
     """Make the GPUs what is wanted, or say which of them refused."""
-    problems = nvidia_mig_check.impossible(step.wanted, gpus)
+    problems = nvidia_mig_check.impossible(step.layouts, gpus)
     if problems:
         step.fail(nvidia_mig_check.sentences(problems))
-    todo = nvidia_mig.unmet(step.wanted, gpus)
+    todo = nvidia_mig.unmet(step.layouts, gpus)
     for gpu in todo:
         note_change(step, gpu, "now: %s" % nvidia_mig.current_text(gpus[gpu["minor"]]))
     if todo:
         refuse_busy(step, todo)
     # before the GPUs: one that can only be cut when the machine starts will be
     changed = install(step) if step.cuts else False
-    if step.noted.dry:
+    if step.dry:
         return gpus
-    problems = nvidia_mig.apply(step.wanted, gpus)
+    problems = nvidia_mig.apply(step.layouts, gpus)
     now = nvidia_mig.read()
     known = {problem[0] for problem in problems}
-    for gpu in nvidia_mig.unmet(step.wanted, now):
+    for gpu in nvidia_mig.unmet(step.layouts, now):
         if gpu["minor"] not in known:
             sentence = "is %s, not %s" % (
                 nvidia_mig.current_text(now[gpu["minor"]]),
                 nvidia_mig.slices_text(gpu["slices"]),
             )
             problems.append((gpu["minor"], sentence, "`nvidia-smi mig -lgi` and `-lci` show it"))
-    problems += nvidia_mig_check.misnumbered(step.wanted, now)
+    problems += nvidia_mig_check.misnumbered(step.layouts, now)
     if problems:
         step.fail(nvidia_mig_check.sentences(problems))
     if step.cuts and (changed or node_services.show([UNIT])[UNIT].get("ActiveState") != "active"):
@@ -205,7 +200,7 @@ def partition(step, gpus):
 def record(step, gpus):
     """What the gate compares: the kernel's files say which slices a GPU has."""
     paths = set(contents(step)) if step.cuts and gpus is not None else set()
-    for gpu in step.wanted:
+    for gpu in step.layouts:
         if (gpus or {}).get(gpu["minor"], {}).get("current") is None:
             continue
         directory = "%s/gpu%d/mig" % (nvidia_mig.CAPABILITIES, gpu["minor"])
@@ -231,7 +226,6 @@ def arguments():
 def main():
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
     step = Step(module)
-    params = module.params
     with node_errors.fail_on_error(step.fail):
         try:
             gpus = query(step)
@@ -241,8 +235,7 @@ def main():
             step.fail("nvidia-smi stopped answering: %s" % error, "`dmesg | grep -i nvrm` says more")
         if not step.cuts:
             uninstall(step)
-        if not module.check_mode:
-            node_record.save(params["component"], params["step"], params["digest"], record(step, gpus))
+        step.save_record(record(step, gpus))
     layout = {str(minor): nvidia_mig.current_text(gpu) for minor, gpu in sorted((gpus or {}).items())}
     refusals = node_changes.refused(step.blocked) if module.check_mode else {}
     module.exit_json(**step.noted.result(layout=layout, **refusals))

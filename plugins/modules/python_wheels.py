@@ -58,10 +58,9 @@ import zipfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    changes as node_changes,
     errors as node_errors,
-    ownership as node_ownership,
     record as node_record,
+    resources as node_resources,
     wheels as node_wheels,
 )
 
@@ -132,31 +131,25 @@ def directories_of(params):
     return directories + ([Together(params["path"], together)] if together else [])
 
 
-class Step:
-    """One call: what earlier calls of this step unpacked, and what was done."""
+class Step(node_resources.Step):
+    """One call, which need not be a step of a component."""
 
-    def __init__(self, module):
-        self.params = module.params
-        self.noted = node_changes.Noted(module.check_mode)
-        identity = (self.params["component"], self.params["step"])
-        self.owned = node_ownership.load(*identity) if identity[0] else {"files": []}
-
-    def save_owned(self, paths):
+    def own(self, paths):
         self.owned["files"] = paths
-        if self.params["component"] and not self.noted.dry:
-            node_ownership.save(self.params["component"], self.params["step"], self.owned)
+        if self.wanted["component"]:
+            self.save_owned()
 
     def install(self, directory):
         """Unpack the wheels that were copied; returns the names of those still missing."""
         if directory.is_complete():
             return []
-        missing = sorted(set(directory.hashes) - set(self.params["wheels"]))
-        if missing and not self.noted.dry:
+        missing = sorted(set(directory.hashes) - set(self.wanted["wheels"]))
+        if missing and not self.dry:
             return missing
         self.noted.did("folder", directory.path, "write")
-        if not self.noted.dry:
-            self.save_owned(sorted({*self.owned["files"], self.params["path"]}))
-            directory.unpack(self.params["wheels"])
+        if not self.dry:
+            self.own(sorted({*self.owned["files"], self.wanted["path"]}))
+            directory.unpack(self.wanted["wheels"])
         return missing
 
     def remove_all_but(self, kept):
@@ -164,18 +157,18 @@ class Step:
         for path in self.owned["files"]:
             if path != kept:
                 self.remove(path)
-        self.save_owned([path for path in self.owned["files"] if path == kept])
+        self.own([path for path in self.owned["files"] if path == kept])
 
     def remove(self, path):
         if os.path.isdir(path):
             self.noted.did("folder", path, "remove")
-            if not self.noted.dry:
+            if not self.dry:
                 shutil.rmtree(path)
 
 
 def converge(step):
     """Returns the names of libraries whose wheels are missing."""
-    params, missing = step.params, []
+    params, missing = step.wanted, []
     present = params["state"] == "present"
     if present:
         for directory in directories_of(params):
@@ -184,10 +177,10 @@ def converge(step):
         step.remove(params["path"])
     if params["component"] and not missing:
         step.remove_all_but(params["path"] if present else None)
-        if not step.noted.dry:
-            files = node_wheels.files_in(params["path"]) if present else []
-            digest = params["digest"] if present else ""
-            node_record.save(params["component"], params["step"], digest, node_record.items(files=files))
+        if present:
+            step.save_record(node_record.items(files=node_wheels.files_in(params["path"])))
+        elif not step.dry:
+            node_record.save(params["component"], params["step"], "", {})
     return missing
 
 

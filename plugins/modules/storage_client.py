@@ -71,13 +71,13 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     apt_repository as node_apt_repository,
-    changes as node_changes,
     command,
     errors as node_errors,
     kernel as node_kernel,
     ownership as node_ownership,
     packages_apt as node_packages,
     record as node_record,
+    resources as node_resources,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import client_sources as storage_client_sources
 
@@ -88,31 +88,29 @@ HOLDS = "client_holds"
 ANSWER_S = 60
 
 
-class Step:
+class Step(node_resources.Step):
     """One call."""
 
     def __init__(self, module):
-        self.module = module
-        self.wanted = module.params
+        super().__init__(module)
         self.clients = [each for each in module.params["clients"] if each["name"] not in module.params["left_out"]]
         # errors by client
         self.left_out = {}
         self.missing = []
-        self.noted = node_changes.Noted(module.check_mode)
         self.release = node_kernel.running()
 
     def managed_packages(self):
         return node_ownership.load(self.wanted["component"], HOLDS)["packages"]
 
     def remember(self, names):
-        if not self.noted.dry:
+        if not self.dry:
             node_ownership.save(self.wanted["component"], HOLDS, {"packages": sorted(names), "files": []})
 
 
 def prepare(step):
     """Everything that comes before the installation; returns the packages with their versions."""
     component, name = step.wanted["component"], step.wanted["step"]
-    if step.clients and not step.noted.dry and not node_record.load(component, name):
+    if step.clients and not step.dry and not node_record.load(component, name):
         # a run that is cut off from here on leaves something behind, which the next one must know of
         node_record.begin(component, name)
     for client in step.clients:
@@ -178,7 +176,7 @@ def choose_versions(step, client):
         name: storage_client_sources.choose(available.get(name, []), client["version"]) for name in client["packages"]
     }
     missing = [name for name, version in versions.items() if not version]
-    if not missing or (step.noted.dry and not storage_client_sources.paths(client["name"])):
+    if not missing or (step.dry and not storage_client_sources.paths(client["name"])):
         # a plan comes before the source
         return versions
     raise node_kernel.KernelError(*why_missing(step, client, missing[0], available.get(missing[0], [])))
@@ -210,7 +208,7 @@ def release(step, packages):
     held = [name for name in changing if name in node_packages.held()]
     for name in held:
         step.noted.did("hold", name, "release")
-    if held and not step.noted.dry:
+    if held and not step.dry:
         node_packages.mark("unhold", held)
     step.remember([name for name in managed if name not in changing])
 
@@ -220,16 +218,16 @@ def hold_together(step):
     names = [name for client in step.clients for name in client["packages"]]
     present = node_packages.installed(names)
     kernel = node_kernel.installed() if step.clients else []
-    wanted = sorted(names if step.noted.dry else present) + kernel
+    wanted = sorted(names if step.dry else present) + kernel
     held = node_packages.held()
     free = [name for name in wanted if name not in held]
     # before it happens, so that a cut-off run leaves no hold that nobody knows of
     step.remember(set(step.managed_packages()) | set(free))
     for name in free:
         step.noted.did("hold", name, "hold")
-    if free and not step.noted.dry:
+    if free and not step.dry:
         node_packages.mark("hold", free)
-    for client in step.clients if not step.noted.dry else []:
+    for client in step.clients if not step.dry else []:
         for name in client["modules"]:
             node_kernel.check_module(label(client), name, step.release)
             warn_of_another(step, client, name)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    changes as node_changes,
     command,
     files as node_files,
-    ownership as node_owned,
+    resources as node_resources,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.node_states import drain_reason
@@ -66,14 +65,11 @@ class Quiet:
             warn("%s: %s" % (self.node, error))
 
 
-class MountRun:
+class MountRun(node_resources.Step):
     """One call: desired state, managed files, changes and deferred mounts."""
 
     def __init__(self, module):
-        self.module = module
-        self.wanted = module.params
-        self.noted = node_changes.Noted(module.check_mode)
-        self.owned = node_owned.load(self.wanted["component"], self.wanted["step"])
+        super().__init__(module)
         self.table = node_mounts.mounted()
         self.quiet = Quiet(
             module.check_mode, self.wanted["node"], self.wanted["drain_reason"], self.wanted["drain_wait"]
@@ -82,25 +78,17 @@ class MountRun:
         self.failed = {}
         self.unmanaged_mounts = []
 
-    @property
-    def dry(self):
-        return self.noted.dry
-
     def own(self, path):
         """Record a managed file before it is created: an interrupted run loses none."""
         if path not in self.owned["files"]:
             self.owned["files"].append(path)
-            self.remember()
+            self.save_owned()
 
     def disown(self, path):
         node_files.remove(self.noted, path)
         if path in self.owned["files"] and not self.dry:
             self.owned["files"].remove(path)
-            self.remember()
-
-    def remember(self):
-        if not self.dry:
-            node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
+            self.save_owned()
 
     def defer(self, name, reason):
         self.deferred[name] = reason
