@@ -45,10 +45,10 @@ def burn_result(**changes: Any) -> dict[str, Any]:
         "schema": 1, "node": "gpu01", "when": "2026-11-22T03:00:00+00:00", "kernel": "6.12.1", "asked_s": 600.0,
         "ended": "", "ran_s": 600.0,
         "cpu": {
-            "cores": 2, "rounds": 8000, "ills": [],
+            "cores": 2, "rounds": 8000, "faults": [],
             "rates": [{"core": 0, **rate(10.0)}, {"core": 1, **rate(10.1)}],
         },
-        "memory": {"mib": 90_000, "verified_mib": 4_000_000, "ills": []},
+        "memory": {"mib": 90_000, "verified_mib": 4_000_000, "faults": []},
         "gpus": [burnt(0), burnt(1)], "versions": {"driver": "580.95.05"}, "counters": dict(QUIET),
         "cpu_temperature": 82.0, "kernel_log": {"lines": []}, **changes,
     }  # fmt: skip

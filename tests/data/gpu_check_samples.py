@@ -53,7 +53,7 @@ def gpu(index: int = 0, **changes: Any) -> Gpu:
         "power": {"draw": 70.1, "limit": 700.0, "default_limit": 700.0},
         "temperature": {"now": 31, "shutdown": 92, "slowdown": 89, "memory_max": 95, "gpu_max": 87},
         "nvlinks": [True] * 18,
-        "fabric": {"state": "completed", "status": 0, "ills": []},
+        "fabric": {"state": "completed", "status": 0, "faults": []},
         "load": {
             "sm": 1755, "power": 640.2, "temperature": 58, "generation": 5, "width": 16, "slowdowns": ["power cap"],
             "samples": 30,

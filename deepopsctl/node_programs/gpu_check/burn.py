@@ -19,6 +19,7 @@ from .burnworkers import Worker, thinned, trend
 from .inventory import driver_facts, inventory
 from .measuring import Order as Measuring, obstacle
 from .nvml import MissingError, Nvml, NvmlError
+from .results import with_former
 from .simulated import simulated
 
 SCHEMA = 1
@@ -133,7 +134,7 @@ def _cgroup_limit(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
 
 def _cpu_side(workers: list[Worker], seconds: float) -> dict[str, Any]:
     cores = [worker for worker in workers if worker.module == "burncore"]
-    ills = [
+    faults = [
         {"core": worker.order["core"], **worker.end}
         for worker in cores
         if worker.end.get("status") in ("wrong", "error")
@@ -145,12 +146,12 @@ def _cpu_side(workers: list[Worker], seconds: float) -> dict[str, Any]:
             "rates": [
                 {"core": worker.order["core"], **trend(worker.rates.get("rounds", []), seconds)} for worker in cores
             ],
-            "ills": [ill for ill in ills if ill["where"] == "cpu"],
+            **with_former("faults", "ills", [fault for fault in faults if fault["where"] == "cpu"]),
         },
         "memory": {
             "mib": sum(worker.totals["bytes"] for worker in cores) // 2**20,
             "verified_mib": sum(worker.totals["verified"] for worker in cores) // 2**20,
-            "ills": [ill for ill in ills if ill["where"] == "memory"],
+            **with_former("faults", "ills", [fault for fault in faults if fault["where"] == "memory"]),
         },
     }
 

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, Iterator
 
 from .health import BRAKES, SOFT
-from .results import FAIL, PASS, SKIP, WARN, check, target_of, who
+from .results import FAIL, PASS, SKIP, WARN, check, either, target_of, who
 
 Result = Any  # one node's result: plain JSON
 Gpu = Any  # one entry of its `gpus`
@@ -63,21 +63,21 @@ def _node(result: Result) -> Checks:
 
 def _cpu(node: str, cpu: Any) -> dict[str, str]:
     measured = "{} cores, {} rounds".format(cpu["cores"], cpu["rounds"])
-    return _answers("burn-cpu", node, cpu["ills"], cpu["rounds"], measured)
+    return _answers("burn-cpu", node, either(cpu, "faults", "ills"), cpu["rounds"], measured)
 
 
 def _memory(node: str, memory: Any) -> dict[str, str]:
     measured = "{} MiB, {} MiB verified".format(memory["mib"], memory["verified_mib"])
-    return _answers("burn-memory", node, memory["ills"], memory["verified_mib"], measured)
+    return _answers("burn-memory", node, either(memory, "faults", "ills"), memory["verified_mib"], measured)
 
 
-def _answers(name: str, node: str, ills: list[Any], done: int, measured: str) -> dict[str, str]:
+def _answers(name: str, node: str, faults: list[Any], done: int, measured: str) -> dict[str, str]:
     """All answers are correct; without an answer there is no result."""
     expected = "right answers only"
-    if ills:
-        cores = ", ".join(str(ill["core"]) for ill in ills)
-        text = "{} core {}: {}".format(node, cores, ills[0]["message"])
-        wrong = any(ill["status"] == "wrong" for ill in ills)
+    if faults:
+        cores = ", ".join(str(fault["core"]) for fault in faults)
+        text = "{} core {}: {}".format(node, cores, faults[0]["message"])
+        wrong = any(fault["status"] == "wrong" for fault in faults)
         return check(name, node, FAIL, "wrong answers" if wrong else "no answer", expected, message=text)
     if not done:
         return check(name, node, SKIP, message="nothing was verified: too short, or no memory to spare")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterator
 
 from .bounds import figures_of
-from .results import FAIL, PASS, SKIP, WARN, check, target_of, who
+from .results import FAIL, PASS, SKIP, WARN, check, either, target_of, who
 
 Gpu = Any  # one entry of `gpus` in the result: plain JSON
 Outcome = Any  # (status, measured, expected, unit, what is wrong and what to do)
@@ -190,14 +190,14 @@ def _fabric(gpu: Gpu) -> Outcome:
     if state["status"]:
         text = "the fabric took the GPU with error {}: journalctl -u nvidia-fabricmanager".format(state["status"])
         return FAIL, "error {}".format(state["status"]), "completed", "", text
-    if state["ills"]:
-        ills = ", ".join(state["ills"])
+    faults = ", ".join(either(state, "faults", "ills"))
+    if faults:
         return (
             FAIL,
-            ills,
+            faults,
             "completed",
             "",
-            "the fabric has trouble ({}): journalctl -u nvidia-fabricmanager".format(ills),
+            "the fabric has trouble ({}): journalctl -u nvidia-fabricmanager".format(faults),
         )
     return PASS, "completed", "completed", "", ""
 

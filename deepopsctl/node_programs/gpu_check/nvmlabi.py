@@ -21,7 +21,7 @@ TEMPERATURE_GPU = 0
 THRESHOLDS = {"shutdown": 0, "slowdown": 1, "memory_max": 2, "gpu_max": 3}
 MAX_NVLINKS = 18
 # pairs of bits of nvmlGpuFabricInfo_v2_t.healthMask: offset -> meaning of 1
-FABRIC_ILLS = {0: "degraded bandwidth", 2: "route recovery", 4: "unhealthy route", 6: "recovery from access timeouts"}
+FABRIC_FAULTS = {0: "degraded bandwidth", 2: "route recovery", 4: "unhealthy route", 6: "recovery from access timeouts"}
 FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
 
 # nvmlClocksEventReasons: bit -> word

@@ -10,7 +10,9 @@ from .._shared.checks import FAIL, PASS, SKIP, WARN
 
 SUITE = "gpu"
 _ORDER = (PASS, SKIP, WARN, FAIL)
-__all__ = ["FAIL", "PASS", "SKIP", "WARN", "check", "status_of", "target_of", "who", "worst"]
+__all__ = [
+    "FAIL", "PASS", "SKIP", "WARN", "check", "either", "status_of", "target_of", "who", "with_former", "worst",
+]  # fmt: skip
 
 # one check of this suite, without its name
 check = partial(checks.check, SUITE)
@@ -19,6 +21,16 @@ check = partial(checks.check, SUITE)
 def worst(*statuses: str) -> str:
     """The worst status."""
     return max(statuses, key=_ORDER.index)
+
+
+def with_former(key: str, former: str, value: Any) -> dict[str, Any]:
+    """A value under its key, and for one release under the key's former name as well."""
+    return {key: value, former: value}
+
+
+def either(part: Any, key: str, former: str) -> Any:
+    """A value under its key; results of an older gpucheck have it under the former name."""
+    return part[key] if key in part else part[former]
 
 
 def target_of(node: str, gpu: dict[str, Any]) -> str:

@@ -38,7 +38,7 @@ def test_a_load_that_ended_early_passes_nothing_and_says_how_far_it_came() -> No
 
 def test_what_was_wrong_before_an_early_end_stays_a_failure() -> None:
     ill = {"core": 1, "status": "wrong", "message": "hashing, round 7: 00 instead of 41", "where": "cpu"}
-    cpu = {**burn_result()["cpu"], "ills": [ill]}
+    cpu = {**burn_result()["cpu"], "faults": [ill]}
 
     found = judged(ended="cancelled or preempted (SIGTERM)", ran_s=40.2, cpu=cpu)
 
