@@ -15,8 +15,10 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from deepopsctl.monitoring import node_exporter
 from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader
+from tests.support import systemd
+from tests.support.monitoring_roles import GPU01
+from tests.support.role_templates import render
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 # recorded output of a GPU node's other exporter and of sdiag
@@ -58,6 +60,17 @@ def name_of(number: int) -> str:
     return f"n{number:04}"
 
 
+def _collectors(details: Sequence[str]) -> list[str]:
+    """The collectors of the node exporter that every node runs; `details` are those of each processor that are on."""
+    unit = render(
+        "monitoring_node",
+        "node-exporter.service.j2",
+        **{**GPU01, "monitoring_node_cpu_details": details, "__monitoring_node_tls": False},
+    )
+    words = systemd.command(unit)
+    return [word for word in words if "collector." in word and not word.startswith("--collector.textfile")]
+
+
 class Nodes:
     """All simulated nodes."""
 
@@ -69,8 +82,7 @@ class Nodes:
         self._directory = tempfile.TemporaryDirectory(prefix="deepopsctl-bench-text-")
         # this host's own text files are nobody's business here; elsewhere nobody may ask
         own = (f"--collector.textfile.directory={self._directory.name}", f"--web.listen-address=127.0.0.1:{port}")
-        rest = [word for word in node_exporter.collectors(details) if not word.startswith("--collector.textfile")]
-        argv = ["prometheus-node-exporter", *own, *rest]
+        argv = ["prometheus-node-exporter", *own, *_collectors(details)]
         self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.slurm = SlurmReader(None, self._answer).read_snapshot(time.time()).text
 

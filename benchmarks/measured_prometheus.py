@@ -12,17 +12,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from benchmarks.crowd import GPU_PORT, NODE_PORT
-from deepopsctl.monitoring import scrape_config
-from deepopsctl.monitoring.resources import MonitoredNode
 from tests.integration.monitoring import promapi
+from tests.support.monitoring_roles import prometheus_config
 
 RULES = Path(__file__).resolve().parent.parent / "roles" / "prometheus" / "files" / "rules"
 PORT = 19090
 CLUSTER = "bench"
 # a pass over all that has been scraped, as Prometheus makes it every two hours, is part of a run of some minutes
 BLOCK = "4m"
-MONITOR = MonitoredNode("n0001", CLUSTER, frozenset({"monitoring"}), "127.0.0.1", "")
+MONITOR = "n0001"
 
 
 class Prometheus(promapi.Prometheus):
@@ -111,7 +112,15 @@ class Prometheus(promapi.Prometheus):
 
 def _config(directory: Path) -> dict[str, Any]:
     """The product's own, without the passwords and the Alertmanager that are not here."""
-    config: dict[str, Any] = scrape_config.config(MONITOR, "", f"{RULES}/*.yml", f"{directory}/targets.json", 5000)
+    config: dict[str, Any] = yaml.safe_load(
+        prometheus_config(
+            tls=False,
+            targets=f"{directory}/targets.json",
+            __prometheus_rules=str(RULES),
+            __prometheus_target_limit=8192,
+            prometheus_cluster={"name": CLUSTER},
+        )
+    )
     del config["alerting"]
     for scraped in config["scrape_configs"]:
         scraped.pop("basic_auth", None)
@@ -125,9 +134,9 @@ def _targets(addresses: Mapping[str, str], ports: Mapping[str, int]) -> Sequence
 
     def job_of(name: str, exporter: str) -> str:
         # its Slurm metrics are about all nodes
-        return "controller" if (name, exporter) == (MONITOR.name, "node") else exporter
+        return "controller" if (name, exporter) == (MONITOR, "node") else exporter
 
     nodes = [
         line(name, f"{at}:{port}", job_of(name, job)) for name, at in addresses.items() for job, port in ports.items()
     ]
-    return [*nodes, line(MONITOR.name, f"127.0.0.1:{PORT}", "prometheus")]
+    return [*nodes, line(MONITOR, f"127.0.0.1:{PORT}", "prometheus")]

@@ -22,7 +22,7 @@ from benchmarks import panel_times
 from benchmarks.crowd import Crowd, addresses
 from benchmarks.crowdtext import Nodes, name_of
 from benchmarks.measured_prometheus import Prometheus
-from deepopsctl.monitoring.node_exporter import CPU_DETAILS
+from deepopsctl.monitoring.problems import CPU_DETAILS
 
 EXPORTER_PORT = 19101
 # until all targets have been scraped and rates are known: not part of what is measured

@@ -1,15 +1,11 @@
-"""Alertmanager's configuration: which receivers get which alert, from a site's settings and the vault. Pure."""
+"""Receivers and routes of Alertmanager, from a site's settings and the vault. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import yaml
-
 from deepopsctl.monitoring.alert_rules import SEVERITIES, WATCHDOG
-from deepopsctl.monitoring.resources import MonitoredNode
-from deepopsctl.text.header import MANAGED_HEADER
 from deepopsctl.text.values import suggest
 
 # Alerts without a route go here: visible in Prometheus, Grafana and amtool, and not sent.
@@ -28,24 +24,6 @@ _TEXT = (
     '{{ range .Alerts }}{{ if eq .Status "resolved" }}over: {{ end }}{{ .Annotations.summary }}\n{{ end }}'
     "{{ .CommonAnnotations.action }}"
 )
-# Inhibition rules: [source alert, alerts that it inhibits, labels that must be equal].
-_HELD_BACK = (
-    ('alertname="NodeDown"', 'alertname!="NodeDown"', ("cluster", "node")),
-    (
-        'alertname="SlurmctldDown"',
-        'alertname=~"SlurmNodeDown|QueueStuck|Scheduler.*|SlurmdbdQueueGrowing"',
-        ("cluster",),
-    ),
-    ('alertname="MariaDbDown"', 'alertname=~"SlurmdbdDown|SlurmdbdQueueGrowing"', ("cluster",)),
-    ('alertname="SlurmdbdDown"', 'alertname="SlurmdbdQueueGrowing"', ("cluster",)),
-    ('alertname="DiskFull"', 'alertname="DiskFillingSoon"', ("cluster", "node", "mountpoint")),
-    ('alertname="InodesFull"', 'alertname="InodesFillingSoon"', ("cluster", "node", "mountpoint")),
-    ('alertname=~"GpuXidFatal|GpuRecoveryNeeded"', 'alertname="GpuXid"', ("cluster", "node", "gpu")),
-    ('alertname="CertificateExpired"', 'alertname="CertificateExpiring"', ("cluster", "node", "path")),
-    ('alertname="TargetDown"', 'alertname="ScrapeGaps"', ("cluster", "node", "job")),
-    # a node that lost its storage is drained by its health check: one alert is enough
-    ('alertname="MountMissing"', 'alertname="NodeDrainedUnexpectedly"', ("cluster", "node")),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,56 +40,45 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """The file, which has secrets in it, and what is wrong with the settings."""
+    """What is wrong with the settings; without a problem the keys of alertmanager.yml, which have secrets in them."""
 
-    text: str = field(repr=False)
-    problems: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+    mail: Mapping[str, object] = field(default_factory=dict, repr=False)
+    grouping: Mapping[str, object] = field(default_factory=dict)
+    routes: Sequence[Mapping[str, object]] = ()
+    receivers: Sequence[Mapping[str, object]] = field(default=(), repr=False)
 
 
-def wanted_by(node: MonitoredNode) -> Wanted:
-    """The routing settings of a node."""
-    settings = node.settings
-    receivers, routes = settings.get("alert_receivers", {}), settings.get("alert_routes", [])
-    email, grouping = settings.get("alert_email", {}), settings.get("alert_grouping", {})
+def wanted_by(
+    receivers: object, routes: object, email: object, grouping: object, secrets: Mapping[str, object]
+) -> Wanted:
+    """The settings as a site wrote them: values of a wrong type are refused as unknown."""
     return Wanted(
-        # values of a wrong type are refused as unknown
         receivers if isinstance(receivers, Mapping) else {str(receivers): None},
         routes if isinstance(routes, list) else [routes],
         email if isinstance(email, Mapping) else {str(email): None},
         grouping if isinstance(grouping, Mapping) else {str(grouping): None},
-        node.secrets,
+        secrets,
     )
 
 
 def routing(wanted: Wanted) -> Routing:
-    """alertmanager.yml of a site."""
+    """What alertmanager.yml has of a site."""
     problems = [*_receiver_faults(wanted), *_route_faults(wanted), *_other_faults(wanted)]
     if problems:
-        return Routing("", tuple(problems))
+        return Routing(tuple(problems))
     routes = [_route(route) for route in _routes(wanted)]
     needed = dict.fromkeys(str(route["receiver"]) for route in routes)
-    document = {
-        "global": {"resolve_timeout": "5m", **_mail_server(wanted)},
-        "route": {
-            "receiver": NOBODY,
-            **_grouped({**GROUPING, **wanted.grouping}),
-            "routes": [
-                *(route for route in routes if f'alertname="{WATCHDOG}"' in _matchers(route)),
-                {"receiver": NOBODY, "matchers": ['severity="none"']},
-                *(route for route in routes if f'alertname="{WATCHDOG}"' not in _matchers(route)),
-            ],
-        },
-        "inhibit_rules": [
-            {"source_matchers": [source], "target_matchers": [target], "equal": list(equal)}
-            for source, target, equal in _HELD_BACK
+    return Routing(
+        mail=_mail_server(wanted),
+        grouping=_grouped({**GROUPING, **wanted.grouping}),
+        routes=[
+            *(route for route in routes if f'alertname="{WATCHDOG}"' in _matchers(route)),
+            {"receiver": NOBODY, "matchers": ['severity="none"']},
+            *(route for route in routes if f'alertname="{WATCHDOG}"' not in _matchers(route)),
         ],
-        "receivers": [{"name": NOBODY}, *(_receiver(name, wanted) for name in needed)],
-    }
-    return Routing(MANAGED_HEADER + _yaml(document), ())
-
-
-def _yaml(document: object) -> str:
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+        receivers=[_receiver(name, wanted) for name in needed],
+    )
 
 
 def _grouped(grouping: Mapping[str, object]) -> dict[str, object]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from deepopsctl.monitoring import node_metrics, prometheus_server, queries, scrape_config, slurm_metrics, web_config
+from deepopsctl.monitoring import collectors, ports, queries, web_config
 from deepopsctl.monitoring.alert_routing import NOBODY
+from deepopsctl.monitoring.monitored_node import MonitoredNode
 from deepopsctl.monitoring.queries import Needs
-from deepopsctl.monitoring.resources import MonitoredNode, at
-from deepopsctl.monitoring.targets import targets_of
+from deepopsctl.monitoring.targets import label_of, targets_of
 from deepopsctl.node_programs.log_collector.places import DIRECTORY
 
 # Alerts of this severity Alertmanager sends to the receiver without an address.
@@ -30,7 +30,7 @@ def everything(nodes: Sequence[MonitoredNode], rules_directory: Path) -> dict[st
     here = next(node for node in nodes if node.name == node.monitoring_host)
     return {
         **prometheus(nodes),
-        "alertmanager": f"http://{at(here.address, prometheus_server.ALERTMANAGER_PORT)}",
+        "alertmanager": f"http://{ports.at(here, 'alertmanager')}",
         "targets": targets(nodes),
         "textfiles": textfiles(nodes),
         "rules": rules(rules_directory),
@@ -43,8 +43,8 @@ def everything(nodes: Sequence[MonitoredNode], rules_directory: Path) -> dict[st
 
 def prometheus(nodes: Sequence[MonitoredNode]) -> dict[str, str]:
     """Where it answers, and who logs in."""
-    address = next(node.address for node in nodes if node.name == node.monitoring_host)
-    return {"prometheus": f"http://{at(address, prometheus_server.PROMETHEUS_PORT)}", "user": web_config.USER}
+    here = next(node for node in nodes if node.name == node.monitoring_host)
+    return {"prometheus": f"http://{ports.at(here, 'prometheus')}", "user": web_config.USER}
 
 
 def targets(nodes: Iterable[MonitoredNode]) -> list[dict[str, str]]:
@@ -52,7 +52,7 @@ def targets(nodes: Iterable[MonitoredNode]) -> list[dict[str, str]]:
     return [
         {
             "node": node.name,
-            "job": scrape_config.label_of(target.exporter),
+            "job": label_of(target.exporter),
             "address": target.address,
             "page": target.labels.get("page", ""),
         }
@@ -68,8 +68,8 @@ def textfiles(nodes: Iterable[MonitoredNode]) -> dict[str, dict[str, float]]:
 
 
 def _textfiles(node: MonitoredNode) -> dict[str, float]:
-    slurm = {PurePath(slurm_metrics.LINK).name: _OLDEST_SLURM_S} if node.is_first_controller else {}
-    return {**dict.fromkeys(node_metrics.textfiles(node), _OLDEST_S), **slurm}
+    slurm = {"slurmmetrics.prom": _OLDEST_SLURM_S} if node.is_first_controller else {}
+    return {**dict.fromkeys(collectors.textfiles(node), _OLDEST_S), **slurm}
 
 
 def rules(directory: Path) -> dict[str, int]:

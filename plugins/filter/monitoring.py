@@ -3,40 +3,117 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import socket
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+from deepopsctl.certificates import validity
+from deepopsctl.certificates.authority import Authority
 from deepopsctl.gpus import gres, notation
-from deepopsctl.monitoring import expected, grafana, node_plan, prometheus_server, targets
-from deepopsctl.monitoring.resources import MonitoredNode, Needs
+from deepopsctl.monitoring import (
+    alert_routing,
+    alert_rules,
+    collectors,
+    expected,
+    ports,
+    problems,
+    systemd_argument,
+    targets,
+    web_config,
+)
+from deepopsctl.monitoring.monitored_node import MonitoredNode, at
+from deepopsctl.node_programs import shipping
 from deepopsctl.text import node_sets as text_node_sets
 
 
-def monitoring_node_plan(cluster, host, groups, platform):
-    """What every kind of machine needs, as node_state takes it."""
-    node = _machine(cluster, host, groups, platform)
+def monitoring_collectors(cluster, host, groups):
+    """What deepops-nodemetrics collects on a node."""
+    node = _machine(cluster, host, groups)
     # of one machine alone: to look for each of a thousand takes its time
-    return _as_state(node_plan.plan_node(replace(node, gpus=_gpus(cluster["nodes"], node.name))))
+    return collectors.settings_of(replace(node, gpus=_gpus(cluster["nodes"], node.name)))
 
 
-def monitoring_prometheus_plan(cluster, host, groups, platform, members, rules):
-    """What Prometheus needs; `members` are all groups with their hosts, `rules` the directory of its rules."""
-    node = _machine(cluster, host, groups, platform)
-    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path(rules).glob("*.yml"))}
-    return _as_state(prometheus_server.prometheus(node, monitoring_targets(cluster, members), texts))
+def monitoring_idle_mounts(cluster, host):
+    """Mount points of a node that are mounted only while they are used."""
+    return collectors.idle_mounts(_machine(cluster, host, []))
 
 
-def monitoring_alertmanager_plan(cluster, host, groups, platform):
-    """What Alertmanager needs."""
-    return _as_state(prometheus_server.alertmanager(_machine(cluster, host, groups, platform)))
+def monitoring_node_problems(cluster, host, groups):
+    """Why the settings can't work on a node."""
+    return problems.problems(_machine(cluster, host, groups))
 
 
-def monitoring_grafana_plan(cluster, host, groups, platform, wanted, certificate, key):
-    """What Grafana needs, and where it answers to whom."""
-    node, tls = _machine(cluster, host, groups, platform), grafana.Tls(str(certificate), str(key))
-    state = _as_state(grafana.needs(node, tls) if wanted else Needs())
-    return {"state": state, "url": grafana.url(node, tls), "user": grafana.ADMIN}
+def monitoring_certificate(authority, name, address, directory, key):
+    """A node's certificate, its key and who signed it, as files of node_state; `key` has owner and mode of the key."""
+    signer = Authority(str(authority))
+    made = signer.identify(str(name), [str(address)], validity.today())
+    secret = base64.b64encode(made.key.encode()).decode()
+    return [
+        {"path": f"{directory}/authority.crt", "content": signer.certificate},
+        {"path": f"{directory}/node.key", "secret_base64": secret, **key},
+        {"path": f"{directory}/node.crt", "content": made.certificate},
+    ]
+
+
+def node_program_files(name, launcher, module="cli"):
+    """A program of deepopsctl/node_programs and the command that starts it, as files of node_state."""
+    package = importlib.import_module(f"deepopsctl.node_programs.{name}")
+    return [asdict(file) for file in shipping.program(package, str(launcher), str(module))]
+
+
+def host_port(address, port):
+    """`192.0.2.1:9100`, `[2001:db8::1]:9100`."""
+    return at(str(address), int(port))
+
+
+def monitoring_rules(changes, directory, destination):
+    """Prometheus's rule files in a directory, with a site's overrides of alerts, as files of node_state."""
+    texts = _rules(directory)
+    if not alert_rules.validate_overrides(texts, _plain(changes)):
+        texts = alert_rules.with_overrides(texts, _plain(changes))
+    check = ["promtool", "check", "rules", "%s"]
+    return [{"path": f"{destination}/{name}", "content": text, "validate": check} for name, text in texts.items()]
+
+
+def monitoring_alert_problems(changes, directory):
+    """What is wrong with a site's overrides of alerts."""
+    return alert_rules.validate_overrides(_rules(directory), _plain(changes))
+
+
+def monitoring_alert_routing(receivers, routes, email, grouping, secrets):
+    """Receivers and routes as Alertmanager has them, and the problems of the settings."""
+    wanted = alert_routing.wanted_by(*map(_plain, (receivers, routes, email, grouping, secrets)))
+    return asdict(alert_routing.routing(wanted))
+
+
+def monitoring_web_hash(password, purpose):
+    """The hash of a password for the pages of a server."""
+    return web_config.hashed(str(password), str(purpose))
+
+
+def _rules(directory):
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(Path(directory).glob("*.yml"))}
+
+
+def monitoring_dashboards(directory, destination, interval):
+    """The dashboards of a directory as files of node_state; no panel has a smaller step than metrics are scraped."""
+    step = f'"interval": "{interval}"'
+    files = ((path, path.read_text(encoding="utf-8")) for path in sorted(Path(directory).glob("*.json")))
+    return [
+        {"path": f"{destination}/{path.name}", "content": text.replace('"interval": "15s"', step)}
+        for path, text in files
+    ]
+
+
+def monitoring_address(cluster, host):
+    """The address that a node is reached at by others."""
+    return _address(str(host), cluster["addresses"])
+
+
+def monitoring_server(cluster, name):
+    """HOST:PORT of `prometheus`, `alertmanager` or `grafana`."""
+    return ports.server(_machine(cluster, cluster["monitoring_host"], []), name)
 
 
 def monitoring_targets(cluster, members):
@@ -44,10 +121,10 @@ def monitoring_targets(cluster, members):
     return targets.render(_machines(cluster, members), [str(name) for name in cluster.get("in_clear", [])])
 
 
-def monitoring_in_clear(config, targets_file, switched):
-    """The machines that a Prometheus with these two files (base64) asks without TLS, and that no run has switched."""
-    texts = [base64.b64decode(text).decode("utf-8", "replace") for text in (config, targets_file)]
-    return sorted(targets.asked_in_clear(*texts) - {str(name) for name in switched})
+def monitoring_in_clear(files, switched):
+    """The nodes that a Prometheus scrapes without TLS and no run has switched; `files` is what `tail -n +1` prints."""
+    config, _, targets_file = str(files).partition(f"==> {targets.FILE} <==\n")
+    return sorted(targets.asked_in_clear(config.partition("\n")[2], targets_file) - {str(name) for name in switched})
 
 
 def monitoring_scraped_plan(cluster, members, nodes, left_out):
@@ -67,21 +144,19 @@ def _machines(cluster, members):
     for group, names in members.items():
         for name in names:
             groups_of.setdefault(name, []).append(group)
-    return [_machine(cluster, name, groups_of.get(name, []), "") for name in members.get("slurm_cluster", [])]
+    return [_machine(cluster, name, groups_of.get(name, [])) for name in members.get("slurm_cluster", [])]
 
 
-def _machine(cluster, host, groups, platform):
+def _machine(cluster, host, groups):
     addresses, monitoring_host = cluster["addresses"], str(cluster["monitoring_host"])
     return MonitoredNode(
         name=str(host),
         cluster=str(cluster["name"]),
         groups=frozenset(str(group) for group in groups),
         address=_address(str(host), addresses),
-        platform=str(platform),
         controller=str(cluster["controller"]),
         monitoring_host=monitoring_host,
         monitoring_address=_address(monitoring_host, addresses),
-        members=_plain(cluster.get("members", ())) if host == monitoring_host else (),
         mounts=_plain(cluster["mounts"]),
         settings=_plain(_settings(str(host), cluster)),
         secrets=_plain(cluster["secrets"]),
@@ -122,46 +197,28 @@ def _address(name, addresses):
     return name if address.startswith("127.") or address == "::1" else address
 
 
-def _as_state(needs: Needs):
-    return {
-        "packages": list(needs.packages),
-        "hold_units": [unit.name for unit in needs.units],
-        "directories": [
-            {"path": directory.path, "mode": directory.mode, "owner": directory.owner, "group": directory.group}
-            for directory in needs.directories
-        ],
-        "files": [_file(file) for file in needs.files],
-        "units": [_unit(unit) for unit in needs.units] + [{"name": name, "running": False} for name in needs.stopped],
-        "problems": list(needs.problems),
-    }
-
-
-def _file(file):
-    result = {"path": file.path, "mode": file.mode, "owner": file.owner, "group": file.group}
-    if file.validate:
-        result["validate"] = list(file.validate)
-    if file.secret:
-        return {**result, "secret_base64": base64.b64encode(file.content.encode()).decode()}
-    return {**result, "content": file.content}
-
-
-def _unit(unit):
-    result = {"name": unit.name, "restart_on": list(unit.restart_on), "reload_on": list(unit.reload_on)}
-    return {**result, "port": unit.port} if unit.port else result
-
-
 class FilterModule:
     """Registers the filters."""
 
     def filters(self):
         """Name -> function."""
         return {
-            "monitoring_alertmanager_plan": monitoring_alertmanager_plan,
+            "host_port": host_port,
+            "monitoring_address": monitoring_address,
+            "monitoring_alert_problems": monitoring_alert_problems,
+            "monitoring_alert_routing": monitoring_alert_routing,
+            "monitoring_certificate": monitoring_certificate,
+            "monitoring_collectors": monitoring_collectors,
+            "monitoring_dashboards": monitoring_dashboards,
             "monitoring_expected": monitoring_expected,
-            "monitoring_grafana_plan": monitoring_grafana_plan,
+            "monitoring_idle_mounts": monitoring_idle_mounts,
             "monitoring_in_clear": monitoring_in_clear,
-            "monitoring_node_plan": monitoring_node_plan,
-            "monitoring_prometheus_plan": monitoring_prometheus_plan,
+            "monitoring_node_problems": monitoring_node_problems,
+            "monitoring_rules": monitoring_rules,
             "monitoring_scraped_plan": monitoring_scraped_plan,
+            "monitoring_server": monitoring_server,
             "monitoring_targets": monitoring_targets,
+            "monitoring_web_hash": monitoring_web_hash,
+            "node_program_files": node_program_files,
+            "systemd_argument": systemd_argument.systemd_argument,
         }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deepopsctl.errors import ExitCode
-from deepopsctl.monitoring import logs, node_exporter, tls
+from deepopsctl.monitoring import ports
 from tests.lab.harness import SETTINGS, edit, wait_until
 from tests.lab.monitored import MonitoredCluster
 
@@ -58,33 +58,38 @@ def test_a_unit_that_systemd_starts_again_and_again_fails_its_node_with_its_last
 ) -> None:
     words = "no certificate for me"
 
-    with unit_override(monitored, "gpu01", logs.UPLOAD, f"/bin/sh -c 'echo \"<3>{words}\" >&2; {lasts}'"):
-        restarts = f"systemctl show -p NRestarts --value {logs.UPLOAD}"
+    with unit_override(
+        monitored, "gpu01", "systemd-journal-upload.service", f"/bin/sh -c 'echo \"<3>{words}\" >&2; {lasts}'"
+    ):
+        restarts = "systemctl show -p NRestarts --value systemd-journal-upload.service"
         wait_until("systemd has started it again and again", lambda: int(monitored.root("gpu01", restarts)) > 1)
         done = deploy(monitored, ExitCode.FAILED)
 
     (failure,) = done["failures"]
     assert failure["host"] == "gpu01"
-    assert failure["message"].startswith(f"{logs.UPLOAD} does not ")
+    assert failure["message"].startswith("systemd-journal-upload.service does not ")
     assert words in failure["message"]
-    assert f"journalctl -u {logs.UPLOAD}" in failure["hint"]
+    assert "journalctl -u systemd-journal-upload.service" in failure["hint"]
 
 
 def test_a_unit_that_runs_and_does_not_listen_fails_its_node(monitored: MonitoredCluster) -> None:
-    with unit_override(monitored, "gpu01", node_exporter.UNIT, "/bin/sleep infinity"):
+    with unit_override(monitored, "gpu01", "prometheus-node-exporter.service", "/bin/sleep infinity"):
         done = deploy(monitored, ExitCode.FAILED)
 
     messages = {failure["host"]: failure["message"] for failure in done["failures"]}
-    assert f"{node_exporter.UNIT} runs but does not listen on port {node_exporter.PORT}" in messages["gpu01"]
+    assert (
+        f"prometheus-node-exporter.service runs but does not listen on port {ports.default('node')}"
+        in messages["gpu01"]
+    )
 
 
 def test_a_deploy_ends_when_prometheus_scrapes_what_it_has_put_right(monitored: MonitoredCluster) -> None:
     """Its certificate is another node's."""
-    for path in (tls.CERTIFICATE, tls.KEY):
+    for path in ("/etc/prometheus/deepops-tls/node.crt", "/etc/prometheus/deepops-tls/node.key"):
         text = monitored.root("ctl1", f"cat {path}")
         monitored.root("gpu01", f"echo '{text}' >{path}")
     # Prometheus would go on with the connection that it has
-    monitored.root("gpu01", f"systemctl restart {node_exporter.UNIT}")
+    monitored.root("gpu01", "systemctl restart prometheus-node-exporter.service")
     wait_until("it is down", lambda: ("node", "gpu01") in monitored.down(), details=lambda: str(monitored.down()))
 
     done = deploy(monitored)

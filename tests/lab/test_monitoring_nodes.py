@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.monitoring.logs import MEMBERS
-from deepopsctl.monitoring.prometheus_server import TARGETS_FILE
+from deepopsctl.monitoring.targets import FILE as TARGETS_FILE
 from deepopsctl.node_programs.log_collector.places import address_of
 from tests.lab.harness import lab_up, wait_until
 from tests.lab.monitored import ALERTMANAGER, MonitoredCluster
@@ -19,6 +18,7 @@ from tests.lab.test_monitoring import started
 
 pytestmark = pytest.mark.thorough
 
+MEMBERS = "/etc/deepopsctl/logs-members"
 ALL = ("ctl1", "gpu01", "gpu02", "gpu03")
 ALERTING = "prometheus-alertmanager.service"
 IDENTITY = "/etc/deepopsctl/pki/node.crt /etc/deepopsctl/pki/node.key"

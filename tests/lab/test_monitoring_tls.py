@@ -15,14 +15,19 @@ import pytest
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority
 from deepopsctl.errors import ExitCode
-from deepopsctl.monitoring import gpu_exporters, mysqld_exporter, node_certificate, node_exporter, tls
+from deepopsctl.monitoring import ports
+from deepopsctl.monitoring.collectors import OF_EXPORTERS, OF_LOGS
 from tests.lab.harness import SETTINGS, edit, wait_until
 from tests.lab.monitored import MonitoredCluster
 
 OFF = "monitoring_exporter_tls: false\n"
 NO_GPUS, GPUS = "monitoring_gpu_exporter: none", "monitoring_gpu_exporter: nvitop"
-NODE, GPU = node_exporter.PORT, gpu_exporters.PORT
-EXPORTERS = [("ctl1", NODE), ("ctl1", mysqld_exporter.PORT), ("gpu01", NODE)]
+NODE, GPU, MYSQLD = (ports.default(name) for name in ("node", "nvitop", "mysqld"))
+UNIT, GPU_UNIT = "prometheus-node-exporter.service", "deepops-gpumetrics.service"
+TEXTFILES = "/var/lib/prometheus/node-exporter"
+AUTHORITY, CERTIFICATE = OF_EXPORTERS
+KEY = CERTIFICATE.replace(".crt", ".key")
+EXPORTERS = [("ctl1", NODE), ("ctl1", MYSQLD), ("gpu01", NODE)]
 # the status of a page, 000 for none: URL, and files of an authority, a certificate and its key
 ASK = """\
 import http.client, ssl, sys, urllib.parse
@@ -38,7 +43,7 @@ try:
 except OSError:
     print("000")
 """
-PLACES = ((node_certificate.CERTIFICATE, node_certificate.KEY), (tls.CERTIFICATE, tls.KEY))
+PLACES = ((OF_LOGS[1], OF_LOGS[1].replace(".crt", ".key")), (CERTIFICATE, KEY))
 
 
 def deploy(cluster: MonitoredCluster) -> dict[str, Any]:
@@ -77,7 +82,7 @@ def answer(
 ) -> str:
     """What an exporter answers a node: HTTP's code, 000 for none."""
     name, port = asked
-    files = [tls.AUTHORITY, *([tls.CERTIFICATE, tls.KEY] if shown else [])]
+    files = [AUTHORITY, *([CERTIFICATE, KEY] if shown else [])]
     url = f"{scheme}://{cluster.address(name)}:{port}/metrics"
     return cluster.root(node, f"python3 - {url} {' '.join(files)} <<'END'\n{ASK}END")
 
@@ -94,7 +99,7 @@ def test_nobody_but_the_monitoring_host_is_answered(monitored: MonitoredCluster,
 def test_a_job_that_has_an_exporters_port_is_not_accepted_as_its_node(monitored: MonitoredCluster) -> None:
     """The exporter is killed, and a user's process is there first."""
     listens = f"python3 -m http.server --bind {monitored.address('gpu01')} {NODE}"
-    hostile = f"systemctl stop {node_exporter.UNIT}; systemd-run --quiet --uid=ubuntu --unit=hostile {listens}"
+    hostile = f"systemctl stop {UNIT}; systemd-run --quiet --uid=ubuntu --unit=hostile {listens}"
     monitored.wait_until_up()
     try:
         monitored.root("gpu01", hostile)
@@ -106,12 +111,12 @@ def test_a_job_that_has_an_exporters_port_is_not_accepted_as_its_node(monitored:
             details=lambda: str(monitored.down()),
         )
     finally:
-        monitored.root("gpu01", f"systemctl stop hostile; systemctl start {node_exporter.UNIT}")
+        monitored.root("gpu01", f"systemctl stop hostile; systemctl start {UNIT}")
     monitored.wait_until_up()
 
 
 def test_users_read_nothing_of_others_jobs_from_a_nodes_files(monitored: MonitoredCluster) -> None:
-    files = f"{node_exporter.TEXTFILES}/*.prom /run/deepops-slurmmetrics/* /run/deepops/jobs/*"
+    files = f"{TEXTFILES}/*.prom /run/deepops-slurmmetrics/* /run/deepops/jobs/*"
 
     for node in ("ctl1", "gpu01"):
         assert monitored.root(node, f"runuser -u nobody -- sh -c 'cat {files} 2>/dev/null' | wc -l") == "0"
@@ -147,11 +152,11 @@ def test_a_certificate_near_its_end_is_renewed_by_a_deploy_and_reloaded(with_gpu
     made = validity.today() - timedelta(days=validity.LASTS_DAYS - 10)
     old = Authority(with_gpus.secret("cluster_authority")).identify("gpu01", [address], made)
     running = "systemctl show -p ActiveEnterTimestampMonotonic --value"
-    units = (node_exporter.UNIT, f"{gpu_exporters.NAME}.service")
+    units = (UNIT, GPU_UNIT)
     before = {unit: with_gpus.root("gpu01", f"{running} {unit}") for unit in units}
     for certificate, key in PLACES:
         with_gpus.root("gpu01", f"echo '{old.certificate}' >{certificate}; echo '{old.key}' >{key}")
-    ends = f'deepops_certificate_expires_seconds{{node="gpu01", path="{node_certificate.CERTIFICATE}"}} - time()'
+    ends = f'deepops_certificate_expires_seconds{{node="gpu01", path="{OF_LOGS[1]}"}} - time()'
     assert with_gpus.wait_for(f"{ends} < {validity.LASTS_DAYS - validity.PERIOD_DAYS} * 86400")
 
     done = deploy(with_gpus)
@@ -161,7 +166,7 @@ def test_a_certificate_near_its_end_is_renewed_by_a_deploy_and_reloaded(with_gpu
     assert with_gpus.wait_for(f"{ends} > {validity.LASTS_DAYS - validity.PERIOD_DAYS} * 86400")
     after = {unit: with_gpus.root("gpu01", f"{running} {unit}") for unit in units}
     # which reads its certificates once
-    assert {unit for unit in units if after[unit] != before[unit]} == {f"{gpu_exporters.NAME}.service"}
+    assert {unit for unit in units if after[unit] != before[unit]} == {GPU_UNIT}
     with_gpus.wait_until_up()
 
 
@@ -174,7 +179,7 @@ def test_nodes_and_prometheus_go_over_to_tls_together_and_a_node_that_was_down_l
     edit(settings, "---\n", f"---\n{OFF}")
     deploy(monitored)
     wait_for_schemes(monitored, asked_by("http"))
-    assert monitored.root("gpu01", f"ls {tls.TLS_DIRECTORY} 2>/dev/null; true") == ""
+    assert monitored.root("gpu01", "ls /etc/prometheus/deepops-tls 2>/dev/null; true") == ""
 
     settings.write_text(before, encoding="utf-8")
     monitored.power_cut("gpu01")

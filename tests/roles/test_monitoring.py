@@ -12,10 +12,11 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from deepopsctl.certificates.authority import new_authority
 from tests.roles.content import load, role_calls, steps_of
-from tests.support.local_ansible import Played, play
-from tests.support.paths import ROOT
+from tests.support.recorded_roles import Asked, Recorded, content, record
 
-ROLES = ("monitoring_node", "prometheus", "alertmanager")
+SERVERS = ("prometheus", "alertmanager", "grafana")
+ROLES = ("monitoring_node", *SERVERS)
+PORT = 9999
 GROUPS = {
     "slurm_controller": ["ctl1"],
     "slurm_dbd": ["ctl1"],
@@ -29,112 +30,81 @@ CLUSTER: dict[str, Any] = {
     "deepops_cluster_name": "hpc",
     "deepops_addresses": [{"names": "ctl1,gpu[01-02]", "addresses": "192.0.2.1,192.0.2.[11-12]"}],
     "slurm_nodes": [{"names": "gpu01", "gpus": {"type": "a100", "count": 2}}, {"names": "gpu02"}],
-    "grafana_enabled": False,
+    "grafana_admin_password": "admin-secret",
+    "prometheus_port": PORT,
+    "monitoring_job_summaries": True,
+    "node_gate_result": {"recorded": []},
     "monitoring_web_password": "correct-horse-battery-staple",
     "cluster_authority": new_authority(date(2026, 11, 1)),
     "deepops_platform": "Debian 13",
 }
 
 
-def wanted(role: str, **changes: object) -> dict[str, Any]:
-    """A task that shows the plan of a role, as playbooks/monitoring.yml passes its variables."""
-    (call,) = (call for call in role_calls("playbooks/monitoring.yml") if call["role"] == role)
-    params = {key: value for key, value in call.items() if key.startswith(f"{role}_")}
-    return {
-        "name": f"{role} {', '.join(changes)}".strip(),
-        "ansible.builtin.debug": {"msg": f"{{{{ __{role}_plan }}}}"},
-        "vars": {**load(f"roles/{role}/vars/main.yml"), "role_path": str(ROOT / "roles" / role), **params, **changes},
-    }
-
-
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """The plans of three nodes, with and without monitoring."""
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """The roles as playbooks/monitoring.yml calls them, on three nodes."""
+    calls = {call["role"]: dict(call) for call in role_calls("playbooks/monitoring.yml") if call["role"] in ROLES}
+    for role in SERVERS:
+        calls[role]["when"] = "inventory_hostname == monitoring_host"
     hosts = sorted({name for names in GROUPS.values() for name in names})
-    member = [
-        {"host": host, "groups": ["slurm_cluster", *(group for group, names in GROUPS.items() if host in names)]}
-        for host in hosts
-    ]
-    groups = {
-        "name": "Groups",
-        "ansible.builtin.add_host": {"name": "{{ item.host }}", "groups": "{{ item.groups }}"},
-        "loop": member,
-        "run_once": True,
-    }
-    tasks = [wanted(role) for role in ROLES]
-    tasks += [wanted(role, **{f"{role}_wanted": False}) for role in ROLES]
-    plays = [
-        {"name": "Groups", "hosts": "all", "gather_facts": False, "tasks": [groups]},
-        {"name": "Plans", "hosts": "slurm_cluster", "gather_facts": False, "tasks": tasks},
-    ]
-    results = play(
-        tmp_path_factory.mktemp("monitoring"), plays, {host: {**CLUSTER, **OF_HOSTS.get(host, {})} for host in hosts}
+    return record(
+        tmp_path_factory.mktemp("monitoring"),
+        [calls[role] for role in ROLES],
+        {host: {**CLUSTER, **OF_HOSTS.get(host, {})} for host in hosts},
+        GROUPS,
+        modules=("node_state", "apt_source", "grafana_admin", "mariadb_user"),
     )
-    assert results.status == 0, results.output
-    return results
 
 
-def plan(played: Played, role: str, host: str) -> dict[str, Any]:
-    """The plan of a role for a node."""
-    (result,) = (result for result in played.results if (result.task, result.host) == (role, host))
-    planned: dict[str, Any] = result.data["msg"]
-    return planned
+def node(recorded: Recorded, host: str) -> Asked:
+    return recorded.step(host, "node")
+
+
+def test_no_role_refuses_the_settings(recorded: Recorded) -> None:
+    assert recorded.failures == {}
 
 
 @pytest.mark.parametrize(("host", "gpus"), [("gpu01", ["0", "1"]), ("gpu02", [])])
-def test_a_compute_node_gets_its_gpus_in_slurms_order(played: Played, host: str, gpus: list[str]) -> None:
-    files = {file["path"]: file for file in plan(played, "monitoring_node", host)["files"]}
+def test_a_compute_node_gets_its_gpus_in_slurms_order(recorded: Recorded, host: str, gpus: list[str]) -> None:
+    settings = json.loads(node(recorded, host).texts()["/etc/deepopsctl/nodemetrics.json"])
 
-    settings = json.loads(files["/etc/deepopsctl/nodemetrics.json"]["content"])
     assert settings["collectors"]["jobs"]["gpus"] == gpus
 
 
-def test_every_node_gets_an_exporter_on_its_own_address(played: Played) -> None:
+def test_every_node_gets_an_exporter_on_its_own_address(recorded: Recorded) -> None:
     for host, address in (("ctl1", "192.0.2.1"), ("gpu01", "192.0.2.11"), ("gpu02", "192.0.2.12")):
-        planned = plan(played, "monitoring_node", host)
+        asked = node(recorded, host)
 
-        assert "prometheus-node-exporter" in planned["packages"]
-        assert any(f"--web.listen-address={address}:9100" in file.get("content", "") for file in planned["files"])
-        assert planned["problems"] == []
-        # what a package would start before its configuration is there
-        assert set(planned["hold_units"]) == {unit["name"] for unit in planned["units"] if unit.get("running", True)}
+        assert "prometheus-node-exporter" in asked.packages
+        assert any(f"--web.listen-address={address}:9100" in text for text in asked.texts().values())
 
 
-def test_only_the_database_is_watched_by_its_own_exporter(played: Played) -> None:
+def test_only_the_database_is_watched_by_its_own_exporter(recorded: Recorded) -> None:
     having = [
-        host
-        for host in ("ctl1", "gpu01", "gpu02")
-        if "prometheus-mysqld-exporter" in plan(played, "monitoring_node", host)["packages"]
+        host for host in ("ctl1", "gpu01", "gpu02") if "prometheus-mysqld-exporter" in node(recorded, host).packages
     ]
 
     assert having == ["ctl1"]
 
 
-def test_all_nodes_are_in_the_one_file_of_targets(played: Played) -> None:
-    files = {file["path"]: file for file in plan(played, "prometheus", "ctl1")["files"]}
-    targets = files["/etc/prometheus/targets/deepops.yml"]["content"]
+def test_all_nodes_are_in_the_one_file_of_targets(recorded: Recorded) -> None:
+    text = recorded.step("ctl1", "prometheus").texts()["/etc/prometheus/targets/deepops.yml"]
 
-    assert [address for address in ("192.0.2.1:9100", "192.0.2.11:9100", "192.0.2.12:9100") if address in targets]
-    assert "__exporter: mysqld" in targets
-    assert {path.name for path in (ROOT / "roles/prometheus/files/rules").glob("*.yml")} == {
-        path.rpartition("/")[2] for path in files if path.startswith("/etc/prometheus/rules/")
-    }
+    assert all(address in text for address in ("192.0.2.1:9100", "192.0.2.11:9100", "192.0.2.12:9100"))
+    assert "__exporter: mysqld" in text
 
 
-def test_a_node_with_gpus_has_the_exporter_that_goes_with_its_settings(played: Played) -> None:
+def test_a_node_with_gpus_has_the_exporter_that_goes_with_its_settings(recorded: Recorded) -> None:
     exporters = {
-        host: [
-            unit["name"] for unit in plan(played, "monitoring_node", host)["units"] if unit.get("port") in (9400, 9401)
-        ]
+        host: [unit["name"] for unit in node(recorded, host).units if unit.get("port") in (9400, 9401)]
         for host in ("ctl1", "gpu01", "gpu02")
     }
 
     assert exporters == {"ctl1": [], "gpu01": ["deepops-gpumetrics.service"], "gpu02": ["nvidia-dcgm-exporter.service"]}
 
 
-def test_prometheus_knows_of_each_node_which_exporter_has_its_gpus(played: Played) -> None:
-    files = {file["path"]: file for file in plan(played, "prometheus", "ctl1")["files"]}
-    lines = files["/etc/prometheus/targets/deepops.yml"]["content"].splitlines()
+def test_prometheus_knows_of_each_node_which_exporter_has_its_gpus(recorded: Recorded) -> None:
+    lines = recorded.step("ctl1", "prometheus").texts()["/etc/prometheus/targets/deepops.yml"].splitlines()
 
     assert [("192.0.2.11:9401" in line, "192.0.2.12:9400" in line) for line in lines if "__exporter: gpu" in line] == [
         (True, False),
@@ -142,22 +112,28 @@ def test_prometheus_knows_of_each_node_which_exporter_has_its_gpus(played: Playe
     ]
 
 
-def test_the_password_is_in_no_content_that_is_shown(played: Played) -> None:
-    plans = [plan(played, role, host) for role in ROLES for host in ("ctl1", "gpu01")]
-    shown = [
-        file
-        for plan_of_host in plans
-        for file in plan_of_host.get("files", [])
-        if CLUSTER["monitoring_web_password"] in str(file)
-    ]
+def test_a_port_that_a_site_changes_is_changed_for_all_that_use_it(recorded: Recorded) -> None:
+    servers = {step: recorded.step("ctl1", step) for step in ("prometheus", "alertmanager", "grafana")}
+    sources = servers["grafana"].texts()["/etc/grafana/provisioning/datasources/deepopsctl.yaml"]
+    targets = servers["prometheus"].texts()["/etc/prometheus/targets/deepops.yml"]
 
-    assert shown == []
-    assert any("secret_base64" in file for plan_of_host in plans for file in plan_of_host.get("files", []))
+    assert [unit["port"] for unit in servers["prometheus"].units] == [PORT]
+    assert f'url: "http://192.0.2.1:{PORT}"' in sources
+    assert f'"192.0.2.1:{PORT}"' in targets
+    assert json.loads(node(recorded, "ctl1").texts()["/etc/deepopsctl/job-summaries.json"])["url"].endswith(f":{PORT}")
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_what_is_not_wanted_is_nothing(played: Played, role: str) -> None:
-    assert plan(played, f"{role} {role}_wanted", "ctl1") == {}
+def test_grafana_has_prometheus_scrape_interval(recorded: Recorded) -> None:
+    sources = recorded.step("ctl1", "grafana").texts()["/etc/grafana/provisioning/datasources/deepopsctl.yaml"]
+
+    assert f'timeInterval: "{load("roles/prometheus/defaults/main.yml")["prometheus_scrape_interval"]}"' in sources
+
+
+def test_the_password_is_in_no_content_that_is_shown(recorded: Recorded) -> None:
+    files = [file for asked in recorded.asked["ctl1"] for file in asked.files]
+
+    assert not [file["path"] for file in files if CLUSTER["monitoring_web_password"] in str(file)]
+    assert [file["path"] for file in files if CLUSTER["monitoring_web_password"] in content(file)]
 
 
 def expected(host: str, **variables: object) -> list[str]:
@@ -172,7 +148,7 @@ def expected(host: str, **variables: object) -> list[str]:
 
 def test_the_gate_expects_what_is_recorded() -> None:
     assert set(expected("gpu01")) == steps_of("monitoring_node")
-    assert set(expected("ctl1")) == set().union(*(steps_of(role) for role in ROLES))
+    assert set(expected("ctl1", grafana_enabled=True)) == set().union(*(steps_of(role) for role in ROLES))
     assert expected("ctl1", monitoring_enabled=False) == expected("ctl1", monitoring_enabled="false") == []
     assert not {"grafana", "grafana_admin"} & set(expected("ctl1", grafana_enabled="no"))
 

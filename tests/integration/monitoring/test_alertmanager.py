@@ -9,6 +9,7 @@ import subprocess
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.integration.monitoring.promapi import login
 from tests.integration.monitoring.test_queries import free_port
 from tests.integration.monitoring.webhook import receiving
 from tests.support.cluster import wait_until
+from tests.support.role_templates import render
 
 # nobody waits longer than has to be
 SOON = {"wait": "100ms", "interval": "200ms"}
@@ -93,7 +95,9 @@ def alertmanager(directory: Path, wanted: Wanted, **environment: str) -> Iterato
     config, web, port = directory / "alertmanager.yml", directory / "web.yml", free_port()
     routes = routing(wanted)
     assert routes.problems == ()
-    config.write_text(routes.text, encoding="utf-8")
+    config.write_text(
+        render("alertmanager", "alertmanager.yml.j2", __alertmanager_routing=asdict(routes)), encoding="utf-8"
+    )
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
     web.write_text(f'basic_auth_users: {{{USER}: "{hashed}"}}\n', encoding="utf-8")
     argv = [

@@ -14,21 +14,22 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import new_authority
 from deepopsctl.gpus.wheels import cache_directory, fetch_for
-from deepopsctl.monitoring import gpu_exporters, tls as monitoring_tls
 from deepopsctl.node_programs import gpu_metrics
 from tests.integration.monitoring.replay import TEXTS
-from tests.integration.monitoring.test_exporter_tls import DAY, MACHINE, Asked, listens, write_tls_files
+from tests.integration.monitoring.test_exporter_tls import Asked, listens
 from tests.support.cluster import wait_until
+from tests.support.monitoring_roles import GPU01, exporter_files
 from tests.support.node_modules import load
 from tests.support.paths import FAKES, ROOT
+from tests.support.role_templates import render
 
 node_wheels = load("node.wheels")
 STANDIN = FAKES / "nvml_metrics.c"
@@ -90,12 +91,15 @@ class Running:
 
 def certificate_options(directory: Path) -> list[str]:
     """The certificate options of a node's unit, for those in a directory of the test."""
-    settings = {**MACHINE.settings, "gpu_exporter": "nvitop", "gpu_exporter_libraries": ""}
-    unit = gpu_exporters.needs(replace(MACHINE, settings=settings)).files[-1].content
+    unit = render(
+        "monitoring_node",
+        "deepops-gpumetrics.service.j2",
+        **{**GPU01, "__monitoring_node_tls": True, "__monitoring_node_tls_directory": str(directory)},
+    )
     options = ("--certificate=", "--key=", "--authority=", "--client=")
-    return [
-        word.replace(monitoring_tls.TLS_DIRECTORY, str(directory)) for word in unit.split() if word.startswith(options)
-    ]
+    found = [word for word in unit.split() if word.startswith(options)]
+    assert len(found) == len(options)
+    return found
 
 
 @contextmanager
@@ -199,16 +203,16 @@ def test_a_gpu_that_is_lost_from_the_beginning_hides_no_other(libraries: Path, d
 
 
 def test_with_certificates_it_answers_to_the_monitoring_host_alone(libraries: Path, tmp_path: Path) -> None:
-    directory = write_tls_files(MACHINE, tmp_path / "gpu01")
-    monitoring = write_tls_files(replace(MACHINE, name=MACHINE.monitoring_host), tmp_path / "monitoring")
-    stranger = replace(MACHINE, name=MACHINE.monitoring_host, secrets={"authority": new_authority(DAY)})
+    directory = exporter_files(tmp_path / "gpu01", "gpu01")
+    monitoring = exporter_files(tmp_path / "monitoring", "ctl1")
+    stranger = exporter_files(tmp_path / "stranger", "ctl1", authority=new_authority(validity.today()))
     with running(libraries, tmp_path, driver=None, tls=directory) as program:
         asked = Asked(program.port, directory)
         wait_until("it listens", lambda: program.process.poll() is None and listens(program.port))
 
         assert asked.answer(monitoring) == 200
         # nobody; another cluster's node of that name; another node of this cluster
-        for shown in (None, write_tls_files(stranger, tmp_path / "stranger"), directory):
+        for shown in (None, stranger, directory):
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 asked.answer(shown)
         with pytest.raises((http.client.HTTPException, ConnectionError)):

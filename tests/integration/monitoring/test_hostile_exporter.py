@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import new_authority
-from deepopsctl.monitoring import scrape_config, targets, tls
-from deepopsctl.monitoring.resources import MonitoredNode
+from deepopsctl.monitoring import targets
+from deepopsctl.monitoring.monitored_node import MonitoredNode
 from tests.integration.monitoring.promapi import Prometheus
 from tests.integration.monitoring.servers import PASSWORD, USER, Page, prometheus
 from tests.support.cluster import wait_until
-from tests.unit.monitoring.test_node_plan import CTL1, GPU01
+from tests.support.monitoring_roles import AUTHORITY, exporter_files, prometheus_config
 
-SETTINGS = {"exporter_tls": True, "slurm_native": False}
-AUTHORITY = new_authority(validity.today())
 # series that a job could export for a node that it does not run on
 FORGED = (
     'deepops_slurm_node_gpus{node="victim",gpu_type="h100"} 8\n'
@@ -32,21 +31,21 @@ FORGED = (
 TRUE = 'deepops_slurm_node_state{node="gpu01",state="idle"} 1\nslurm_nodes 4\nsite_rack{node="r1"} 1\n'
 
 
-def node_named(name: str, address: str, like: MonitoredNode = GPU01) -> MonitoredNode:
+def node_named(name: str, address: str) -> MonitoredNode:
     """One of the cluster."""
-    return replace(
-        like,
-        name=name,
-        address=address,
+    return MonitoredNode(
+        name,
+        "hpc",
+        frozenset({"slurm_compute"}),
+        address,
         controller="ctl1",
-        monitoring_host="ctl1",
-        platform="Debian 12",
-        settings=SETTINGS,
+        monitoring_host="",
+        settings={"exporter_tls": True},
         secrets={"authority": AUTHORITY},
     )
 
 
-CONTROLLER = node_named("ctl1", "127.77.1.1", CTL1)
+CONTROLLER = node_named("ctl1", "127.77.1.1")
 # each is one way to answer in a node's place, but for the last three, which have the node's own certificate
 PLAIN, STRANGER, OTHER = (node_named(f"gpu0{number}", f"127.77.1.1{number}") for number in (1, 2, 3))
 LIAR, FLOOD, LONG = (node_named(f"gpu0{number}", f"127.77.1.1{number}") for number in (4, 5, 6))
@@ -72,10 +71,7 @@ class Asked:
 
 def identity(of: MonitoredNode, directory: Path) -> Path:
     """A directory with the files of a node."""
-    directory.mkdir()
-    for file in tls.files(of).files:
-        (directory / Path(file.path).name).write_text(file.content, encoding="utf-8")
-    return directory
+    return exporter_files(directory, of.name, of.address, authority=of.secrets["authority"])
 
 
 def serving(at: MonitoredNode, text: str, certificate: Path | None) -> Page:
@@ -121,8 +117,8 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
 
 def config_of(file: Path, own: Path) -> dict[str, Any]:
     """The product's, with files of the test's and less patience."""
-    config: dict[str, Any] = scrape_config.config(CONTROLLER, "", "none", str(file), count=7)
-    del config["alerting"]
+    config: dict[str, Any] = yaml.safe_load(prometheus_config(targets=str(file)))
+    del config["alerting"], config["rule_files"]
     config["scrape_configs"] = [each for each in config["scrape_configs"] if "basic_auth" not in each]
     for each in config["scrape_configs"]:
         each["scrape_interval"] = "5s"

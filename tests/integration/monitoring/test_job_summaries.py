@@ -8,13 +8,10 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from deepopsctl.monitoring.job_summaries import needs
-from deepopsctl.monitoring.resources import MonitoredNode
 from deepopsctl.node_programs.job_report import keeper, records, summary
 from deepopsctl.node_programs.job_report.asking import UnansweredError
 from deepopsctl.node_programs.job_report.keeping import MOST_JOBS, SETTLE_S, Keeper
@@ -277,26 +274,3 @@ class TestTheProgram:
         assert status == 1
         assert "sacct" in error_text
         assert "hidden" not in error_text
-
-
-class TestWhereItRuns:
-    def node(self, name: str, **settings: bool) -> MonitoredNode:
-        node = MonitoredNode(name, "c", frozenset(), "192.0.2.1", "", controller="ctl1", monitoring_address="192.0.2.9")
-        return replace(node, settings=settings, secrets={"web_password": "hidden"})
-
-    def test_nowhere_unless_it_is_switched_on(self) -> None:
-        assert needs(self.node("ctl1")).files == ()
-
-    def test_on_the_first_controller_alone(self) -> None:
-        assert needs(self.node("ctl2", job_summaries=True)).files == ()
-        (unit,) = needs(self.node("ctl1", job_summaries=True)).units
-        assert unit.name == "deepops-job-summaries.service"
-
-    def test_with_a_password_that_is_roots_alone(self) -> None:
-        files = {file.path: file for file in needs(self.node("ctl1", job_summaries=True)).files}
-
-        config = files["/etc/deepopsctl/job-summaries.json"]
-        assert (config.mode, config.owner, config.secret) == ("0600", "root", True)
-        assert json.loads(config.content)["url"] == "http://192.0.2.9:9090"
-        assert [path for path, file in files.items() if "hidden" in file.content] == [config.path]
-        assert "from job_report.keeper import main" in files["/usr/local/sbin/deepops-job-summaries"].content

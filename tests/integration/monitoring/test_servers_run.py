@@ -13,43 +13,47 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deepopsctl.certificates import validity
-from deepopsctl.certificates.authority import new_authority
-from deepopsctl.monitoring import node_exporter, prometheus_server, targets
-from deepopsctl.monitoring.resources import MonitoredNode, Needs, combine
+from deepopsctl.monitoring import ports
 from deepopsctl.node_programs.shipping import LIBRARY
 from tests.integration.monitoring.promapi import login
+from tests.support import systemd
 from tests.support.cluster import wait_until
+from tests.support.monitoring_roles import CTL1, PASSWORD, alertmanager, prometheus
 from tests.support.paths import ROOT
-from tests.unit.monitoring.test_prometheus_server import HOST, PASSWORD, SETTINGS
+from tests.support.recorded_roles import Asked, content, record
 
 RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
 # a loopback address that nobody else listens at: ports are the product's own
 ADDRESS = "127.77.0.1"
+EXPORTER, PROMETHEUS, ALERTMANAGER = (ports.default(name) for name in ("node", "prometheus", "alertmanager"))
+AMTOOL = "/etc/prometheus/amtool.yml"
 DIRECTORIES = ("/etc/prometheus", "/var/lib/prometheus", LIBRARY)
-MACHINE: MonitoredNode = replace(
-    HOST,
-    groups=frozenset({"slurm_controller", "monitoring"}),
-    address=ADDRESS,
-    monitoring_address=ADDRESS,
+NODE = {
+    **CTL1,
+    "monitoring_node_address": ADDRESS,
+    "monitoring_node_has_database": False,
+    "monitoring_node_logs": False,
     # whatever release runs the tests: what all exporters can do
-    platform="Debian 12",
-    settings={**SETTINGS, "exporter_tls": True, "retention_size": "40%"},
-    secrets={**HOST.secrets, "authority": new_authority(validity.today())},
-)
+    "monitoring_node_platform": "Debian 12",
+}
 
 
-def plan() -> Needs:
-    """All that runs."""
-    rules = {path.name: path.read_text(encoding="utf-8") for path in sorted(RULES.glob("*.yml"))}
-    prometheus = prometheus_server.prometheus(MACHINE, targets.render([MACHINE]), rules)
-    return combine([node_exporter.needs(MACHINE), prometheus, prometheus_server.alertmanager(MACHINE)])
+def plan(directory: Path) -> list[Asked]:
+    """All that runs, as the roles ask for it."""
+    servers = prometheus(
+        prometheus_address=ADDRESS, prometheus_alertmanager=f"{ADDRESS}:{ALERTMANAGER}", prometheus_retention_size="40%"
+    )
+    servers["prometheus_cluster"] = {**servers["prometheus_cluster"], "addresses": {"ctl1": ADDRESS}}
+    hosts = {"ctl1": {**NODE, **servers, **alertmanager(alertmanager_address=ADDRESS)}}
+    roles = [{"role": name} for name in ("monitoring_node", "prometheus", "alertmanager")]
+    recorded = record(directory, roles, hosts)
+    return [recorded.step("ctl1", step) for step in ("node", "prometheus", "alertmanager")]
 
 
 def moved(text: str, root: Path) -> str:
@@ -57,12 +61,6 @@ def moved(text: str, root: Path) -> str:
     for directory in DIRECTORIES:
         text = text.replace(directory, f"{root}{directory}")
     return text
-
-
-def command(dropin: str) -> list[str]:
-    """What systemd makes of the unit's ExecStart: no word of these has a space."""
-    line = dropin.partition("\nExecStart=\nExecStart=")[2].replace(" \\\n", " ").partition("\n")[0]
-    return [word.strip('"').replace("\\\\", "\\").replace("%%", "%").replace("$$", "$") for word in line.split()]
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,8 @@ class Running:
     def silent(self) -> list[int]:
         """Ports at which nobody answers yet."""
         pages = {
-            prometheus_server.PROMETHEUS_PORT: "/api/v1/status/buildinfo",
-            prometheus_server.ALERTMANAGER_PORT: "/api/v2/status",
+            PROMETHEUS: "/api/v1/status/buildinfo",
+            ALERTMANAGER: "/api/v2/status",
         }
         return [port for port, page in pages.items() if not self._answers(port, page)]
 
@@ -93,9 +91,7 @@ class Running:
             return False
 
     def query(self, promql: str) -> list[dict[str, Any]]:
-        series: list[dict[str, Any]] = self.ask(prometheus_server.PROMETHEUS_PORT, "/api/v1/query", query=promql)[
-            "data"
-        ]["result"]
+        series: list[dict[str, Any]] = self.ask(PROMETHEUS, "/api/v1/query", query=promql)["data"]["result"]
         return series
 
     def wait_for(self, promql: str) -> list[dict[str, Any]]:
@@ -112,19 +108,20 @@ class Running:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     root, logs = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("logs")
-    wanted = plan()
-    for directory in wanted.directories:
-        (root / directory.path.lstrip("/")).mkdir(parents=True, exist_ok=True)
-    for file in wanted.files:
-        path = root / file.path.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(moved(file.content, root), encoding="utf-8")
-        path.chmod(int(file.mode, 8))
+    steps = plan(tmp_path_factory.mktemp("play"))
+    for step in steps:
+        for directory in step.arguments["directories"]:
+            (root / directory["path"].lstrip("/")).mkdir(parents=True, exist_ok=True)
+        for file in step.files:
+            path = root / file["path"].lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(moved(content(file), root), encoding="utf-8")
+            path.chmod(int(file.get("mode", "0644"), 8))
     with ExitStack() as started:
-        for file in wanted.files:
-            if file.path.endswith(".service.d/deepopsctl.conf"):
-                log = started.enter_context((logs / Path(file.path).parent.name).open("wb"))
-                argv = command(moved(file.content, root))
+        for file in (file for step in steps for file in step.files):
+            if file["path"].endswith(".service.d/deepopsctl.conf"):
+                log = started.enter_context((logs / Path(file["path"]).parent.name).open("wb"))
+                argv = systemd.command(moved(content(file), root))
                 process = started.enter_context(subprocess.Popen(argv, stdout=log, stderr=log, cwd=root))
                 started.callback(process.kill)
         servers = Running(root, logs)
@@ -135,9 +132,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_all_of_them_are_scraped_the_exporter_by_tls(running: Running) -> None:
     wait_until("all is up", lambda: running.up() == {"node", "prometheus", "alertmanager"}, details=running.log)
 
-    asked = running.ask(prometheus_server.PROMETHEUS_PORT, "/api/v1/targets")["data"]["activeTargets"]
+    asked = running.ask(PROMETHEUS, "/api/v1/targets")["data"]["activeTargets"]
     assert {target["scrapeUrl"] for target in asked if target["labels"]["job"] == "node"} == {
-        f"https://{ADDRESS}:{node_exporter.PORT}/metrics"
+        f"https://{ADDRESS}:{EXPORTER}/metrics"
     }
 
 
@@ -151,13 +148,11 @@ def test_a_share_of_the_disk_is_the_limit_of_prometheus_data(running: Running) -
 
 
 def test_every_rule_is_loaded_and_an_alert_gets_as_far_as_alertmanager(running: Running) -> None:
-    groups = running.ask(prometheus_server.PROMETHEUS_PORT, "/api/v1/rules")["data"]["groups"]
+    groups = running.ask(PROMETHEUS, "/api/v1/rules")["data"]["groups"]
     assert {Path(group["file"]).name for group in groups} == {path.name for path in RULES.glob("*.yml")}
 
     def known() -> set[str]:
-        return {
-            each["labels"]["alertname"] for each in running.ask(prometheus_server.ALERTMANAGER_PORT, "/api/v2/alerts")
-        }
+        return {each["labels"]["alertname"] for each in running.ask(ALERTMANAGER, "/api/v2/alerts")}
 
     wait_until("Watchdog is there", lambda: "Watchdog" in known(), details=running.log)
 
@@ -165,7 +160,7 @@ def test_every_rule_is_loaded_and_an_alert_gets_as_far_as_alertmanager(running: 
 def test_amtool_finds_alertmanager_and_silences(running: Running, tmp_path: Path) -> None:
     # the one of `root` comes before the host's, which a test can't write
     (tmp_path / ".config" / "prometheus").mkdir(parents=True)
-    (tmp_path / ".config" / "prometheus" / "amtool.yml").symlink_to(f"{running.root}{prometheus_server.AMTOOL}")
+    (tmp_path / ".config" / "prometheus" / "amtool.yml").symlink_to(f"{running.root}{AMTOOL}")
 
     def amtool(*words: str) -> str:
         environment = {"HOME": str(tmp_path), "PATH": "/usr/bin", "USER": "root"}
@@ -180,6 +175,6 @@ def test_amtool_finds_alertmanager_and_silences(running: Running, tmp_path: Path
 
 
 def test_the_pages_are_closed_without_the_password(running: Running) -> None:
-    for port in (prometheus_server.PROMETHEUS_PORT, prometheus_server.ALERTMANAGER_PORT):
+    for port in (PROMETHEUS, ALERTMANAGER):
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(f"http://{ADDRESS}:{port}/", timeout=60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import tempfile
@@ -20,10 +19,8 @@ from cryptography.x509.oid import NameOID
 
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority, new_authority
-from deepopsctl.monitoring import node_metrics, tls
-from deepopsctl.monitoring.node_certificate import AUTHORITY, CERTIFICATE
-from deepopsctl.monitoring.resources import MonitoredNode
-from deepopsctl.node_programs.node_metrics import CONFIG
+from deepopsctl.monitoring.collectors import OF_EXPORTERS, OF_LOGS, settings_of
+from deepopsctl.monitoring.monitored_node import MonitoredNode
 from deepopsctl.node_programs.node_metrics.certificates import COLLECTOR, ends_at, read_expiry
 
 
@@ -171,18 +168,18 @@ def test_what_is_neither_certificate_nor_key_can_not_be_read(tmp_path: Path, con
 
 
 def watched(groups: frozenset[str], name: str = "gpu01", **settings: object) -> list[str]:
-    machine = MonitoredNode(name, "hpc", groups, "192.0.2.1", "Debian 13", monitoring_host="ctl1", settings=settings)
-    configs = [file for file in node_metrics.needs(machine).files if file.path == CONFIG]
-    found = [json.loads(file.content)["collectors"].get("certificates", {"paths": []}) for file in configs]
-    return [path for each in found for path in each["paths"]]
+    machine = MonitoredNode(name, "hpc", groups, "192.0.2.1", monitoring_host="ctl1", settings=settings)
+    paths = settings_of(machine).get("certificates", {"paths": []})["paths"]
+    assert isinstance(paths, list)
+    return paths
 
 
 def test_what_a_machine_shows_to_others_is_watched_there_and_nothing_else() -> None:
     compute, gpus = frozenset({"slurm_compute"}), frozenset({"slurm_compute", "nvidia_gpu"})
 
     assert watched(compute) == []
-    assert watched(compute, logs=True, certificates=["/srv/*.pem"]) == [AUTHORITY, CERTIFICATE, "/srv/*.pem"]
-    assert watched(compute, exporter_tls=True) == [tls.AUTHORITY, tls.CERTIFICATE]
+    assert watched(compute, logs=True, certificates=["/srv/*.pem"]) == [*OF_LOGS, "/srv/*.pem"]
+    assert watched(compute, exporter_tls=True) == [*OF_EXPORTERS]
     assert watched(gpus) == ["/etc/apt/keyrings/deepopsctl-*"]
     assert watched(compute, name="ctl1", grafana_certificate="/etc/ssl/grafana.pem") == [
         "/etc/ssl/grafana.pem",

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from deepopsctl.monitoring.job_report import needs
-from deepopsctl.monitoring.resources import MonitoredNode
 from deepopsctl.node_programs.job_report import records, summary, values
 from deepopsctl.node_programs.job_report.advice import advise
 from deepopsctl.node_programs.job_report.asking import UnansweredError, jobs
@@ -287,24 +285,3 @@ class TestTheCommand:
             {"node": "gpu01", "gpu": "0", "use": 0.85, "most": 1.0, "memory": 1e10, "total": 8e10}
         ]
         assert found["jobs"][0]["per_node"] == [{"node": "gpu01", "cores": 2.1, "memory": 3e9}]
-
-
-class TestWhereItIs:
-    @pytest.mark.parametrize("group", ["slurm_controller", "slurm_compute", "slurm_login"])
-    def test_is_wherever_slurms_commands_are(self, group: str) -> None:
-        found = {
-            file.path: file.mode for file in needs(MonitoredNode("n1", "c", frozenset([group]), "192.0.2.1", "")).files
-        }
-
-        assert found["/usr/local/bin/job-report"] == "0755"
-        assert "/usr/local/lib/deepopsctl/job_report/node_programs/job_report/cli.py" in found
-
-    @pytest.mark.parametrize(("switch", "expected"), [(True, 1), (False, 0)])
-    def test_goes_to_the_end_of_jobs_output_where_that_is_switched_on(self, switch: bool, expected: int) -> None:
-        settings = {"job_endings": switch}
-        machine = MonitoredNode("n1", "c", frozenset(["slurm_compute"]), "192.0.2.1", "", settings=settings)
-
-        assert sum("epilog.d" in file.path for file in needs(machine).files) == expected
-
-    def test_is_nowhere_else(self) -> None:
-        assert needs(MonitoredNode("n1", "c", frozenset(["monitoring"]), "192.0.2.1", "")).files == ()

@@ -7,14 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from deepopsctl.monitoring.node_metrics import COLLECTORS, needs
-from deepopsctl.monitoring.resources import MonitoredNode
+from deepopsctl.monitoring.collectors import COLLECTORS, settings_of
+from deepopsctl.monitoring.monitored_node import MonitoredNode
 from deepopsctl.node_programs._shared.atomic_file import write
 from deepopsctl.node_programs._shared.prometheus_text import GAUGE
 from deepopsctl.node_programs.node_metrics.cli import COLLECTORS as NODE_COLLECTORS
@@ -177,36 +177,16 @@ class TestTheProgram:
         assert str(path) in capsys.readouterr().err
 
 
-def machine(*groups: str) -> MonitoredNode:
-    return MonitoredNode("n1", "c", frozenset(groups), "192.0.2.1", "Debian 13", gpus=("0", "1.7"))
+def test_every_collector_gets_its_settings() -> None:
+    assert set(COLLECTORS) == set(NODE_COLLECTORS)
 
 
-class TestWhatANodeGets:
-    def test_every_collector_has_somebody_who_tells_it_its_settings(self) -> None:
-        assert set(COLLECTORS) == set(NODE_COLLECTORS)
+def test_a_compute_node_maps_its_jobs_to_its_gpus() -> None:
+    node = MonitoredNode("n1", "c", frozenset({"slurm_compute"}), "192.0.2.1", gpus=("0", "1.7"))
 
-    def test_a_compute_node_gets_the_job_map_as_well(self) -> None:
-        found = {file.path: file for file in needs(machine("slurm_compute")).files}
-
-        config: Mapping[str, Any] = json.loads(found["/etc/deepopsctl/nodemetrics.json"].content)
-        assert config["collectors"]["jobs"] == {
-            "map": "/run/deepops/jobs",
-            "dcgm": "/run/deepops/gpus",
-            "gpus": ["0", "1.7"],
-        }
-        assert found["/etc/slurm/deepops/prolog.d/20-job-map"].content.endswith("deepops-nodemetrics job-begin\n")
-        assert found["/etc/slurm/deepops/epilog.d/20-job-map"].mode == "0755"
-        assert "/usr/local/lib/deepopsctl/node_metrics/node_programs/node_metrics/jobs.py" in found
-
-    def test_another_machine_gets_no_job_map(self) -> None:
-        assert not [file.path for file in needs(machine("slurm_login")).files if "job-map" in file.path]
-
-    def test_what_runs_restarts_for_its_own_files_and_no_others(self) -> None:
-        found = needs(machine("slurm_compute"))
-
-        (unit,) = found.units
-        assert unit.name == "deepops-nodemetrics.service"
-        assert set(unit.restart_on) == {file.path for file in found.files if "job-map" not in file.path}
+    jobs = {"map": "/run/deepops/jobs", "dcgm": "/run/deepops/gpus", "gpus": ["0", "1.7"]}
+    assert settings_of(node) == {"jobs": jobs}
+    assert settings_of(replace(node, groups=frozenset({"slurm_login"}))) == {}
 
 
 def test_looks_once_where_a_person_asks() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.monitoring.node_metrics import COLLECTORS
-from deepopsctl.monitoring.resources import MonitoredNode
+from deepopsctl.monitoring.collectors import COLLECTORS
+from deepopsctl.monitoring.monitored_node import MonitoredNode
 from deepopsctl.node_programs.node_metrics.mounts import COLLECTOR, samples
 
 TABLE = """\
@@ -68,7 +68,7 @@ def test_a_machine_is_told_of_what_it_mounts_itself() -> None:
         # served from the very folder where it is expected: nothing to mount
         {**MOUNT, "name": "own", "source": "gpu01:/srv/own", "path": "/srv/own", "server": "gpu01"},
     ]
-    machine = MonitoredNode("gpu01", "hpc", frozenset({"slurm_compute"}), "192.0.2.11", "Debian 13", mounts=mounts)
+    machine = MonitoredNode("gpu01", "hpc", frozenset({"slurm_compute"}), "192.0.2.11", mounts=mounts)
 
     assert COLLECTORS["mounts"](machine) == {
         "mounts": [{"name": "home", "path": "/home", "required": True, "automount": False}]

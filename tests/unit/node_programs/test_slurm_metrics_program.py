@@ -10,13 +10,14 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from deepopsctl.monitoring import slurm_metrics
-from deepopsctl.monitoring.resources import MonitoredNode, Needs
+from deepopsctl.monitoring.monitored_node import MonitoredNode
+from deepopsctl.monitoring.targets import Target, targets_of
 from deepopsctl.node_programs._shared.prometheus_text import Families
 from deepopsctl.node_programs.slurm_metrics import jobs, nodes, statistics
 from deepopsctl.node_programs.slurm_metrics.asking import FIELD, RECORD, AskingError, ask, marked, unmarked
@@ -29,18 +30,6 @@ bounded = settings(
 any_text = st.text(max_size=40)
 # what people can write into names and reasons; Slurm hands out all of it but the separators
 written = st.text(st.characters(exclude_characters=FIELD + RECORD), max_size=40)
-
-
-def machine(name: str = "ctl1", **changed: object) -> MonitoredNode:
-    known: dict[str, object] = {
-        "name": name,
-        "cluster": "hpc",
-        "groups": frozenset({"slurm_controller"}),
-        "address": "192.0.2.1",
-        "platform": "Debian 13",
-        "controller": "ctl1",
-    }
-    return MonitoredNode(**{**known, **changed})  # type: ignore[arg-type]  # a stand-in, or any of its fields
 
 
 def config(tmp_path: Path) -> Path:
@@ -185,28 +174,15 @@ def test_any_text_in_a_label_is_one_line_with_the_text_in_quotes(reason: str, by
     assert lines[2].endswith('"} 1')
 
 
-def test_the_first_controller_alone_asks_slurm() -> None:
-    assert slurm_metrics.needs(machine("gpu1")) == Needs()
-    found = slurm_metrics.needs(machine())
-
-    assert [unit.name for unit in found.units] == ["deepops-slurmmetrics.service"]
-    assert found.units[0].restart_on == tuple(file.path for file in found.files)
-
-
-def test_its_unit_has_no_rights_beyond_slurms_answers() -> None:
-    unit = next(file.content for file in slurm_metrics.needs(machine()).files if file.path.endswith(".service"))
-
-    for line in ("User=slurm", "CapabilityBoundingSet=", "NoNewPrivileges=yes", "ProtectSystem=strict"):
-        assert f"\n{line}\n" in unit
-    assert "/etc/slurm/slurmdbd.conf" in unit
-
-
 def test_slurms_own_pages_are_scraped_where_a_site_wants_it() -> None:
     on = {"slurm_native": True, "slurmctld_port": "6820"}
+    controller = MonitoredNode("ctl1", "hpc", frozenset({"slurm_controller"}), "192.0.2.1", controller="ctl1")
 
-    assert slurm_metrics.targets(machine()) == ()
-    assert slurm_metrics.targets(machine("gpu1", settings=on)) == ()
-    found = slurm_metrics.targets(machine(settings=on))
+    def pages(node: MonitoredNode) -> list[Target]:
+        return [target for target in targets_of(node) if target.exporter == "slurm"]
+
+    assert pages(controller) == pages(replace(controller, name="gpu1", settings=on)) == []
+    found = pages(replace(controller, settings=on))
     assert {target.address for target in found} == {"192.0.2.1:6820"}
     assert [target.labels["__metrics_path__"] for target in found] == [
         "/metrics/jobs",
@@ -214,10 +190,6 @@ def test_slurms_own_pages_are_scraped_where_a_site_wants_it() -> None:
         "/metrics/partitions",
         "/metrics/scheduler",
     ]
-    told = json.loads(
-        next(file.content for file in slurm_metrics.needs(machine(settings=on)).files if file.path.endswith(".json"))
-    )
-    assert (told["native"], told["address"], told["port"]) == (True, "192.0.2.1", 6820)
 
 
 def test_separators_in_a_users_text_are_none() -> None:
