@@ -63,7 +63,6 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     files as node_files,
     record as node_record,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
 
 
 class Source:
@@ -91,7 +90,7 @@ def of_the_distribution(path):
     """Stanzas for what the node's own sources of Debian lack; None where they lack nothing."""
     stanzas = [
         node_apt_repository.stanza(uri, suite, " ".join(missing), key)
-        for uri, suite, key, missing in nvidia_facts.debian_sources("/etc/apt", path)
+        for uri, suite, key, missing in node_apt_repository.debian_sources("/etc/apt", path)
     ]
     return "\n".join(stanzas) or None
 

@@ -35,6 +35,7 @@ nvidia: {description: The devices and all that the choice of a driver needs., ty
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import apt_repository as node_apt_repository
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
 
@@ -44,9 +45,9 @@ def main():
     module = AnsibleModule(argument_spec=dict(paths, node={"required": True}), supports_check_mode=True)
     params = module.params
     idle = not slurm_node_jobs.why_busy(params["node"])
-    module.exit_json(
-        changed=False, nvidia=nvidia_facts.facts(params["managed_source"], params["managed_preferences"], idle)
-    )
+    facts = nvidia_facts.facts(params["managed_preferences"], idle)
+    facts["sources"] = node_apt_repository.debian_sources("/etc/apt", params["managed_source"])
+    module.exit_json(changed=False, nvidia=facts)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import glob
 import os
 import re
@@ -16,7 +17,14 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 
 MODE = 0o644
+# what NVIDIA's driver and its firmware are in; contrib and non-free need main
+NON_FREE = ("contrib", "non-free", "non-free-firmware")
+# a mirror of Debian, or a list of some as its cloud images have it
+_DEBIAN = re.compile(r"/debian(-security)?(\.list)?/?$|\bdebian\.org/?$")
 _SCHEME = re.compile(r"^\w+:(//)?")
+_KEY_ITSELF = "-----BEGIN"
+
+Source = collections.namedtuple("Source", "path types uri suite components key")
 
 
 class SourceError(node_errors.HintedError):
@@ -73,29 +81,67 @@ def named_elsewhere(uri, own, directory="/etc/apt"):
 
     Two files that name one source with different keys make apt refuse all work.
     """
-    for path in [os.path.join(directory, "sources.list")] + sorted(
-        glob.glob(os.path.join(directory, "sources.list.d", "*"))
-    ):
-        read = {".list": _one_line_addresses, ".sources": _stanza_addresses}.get(os.path.splitext(path)[1])
-        if path != own and read and _bare(uri) in [_bare(address) for address in read(node_files.text(path))]:
-            return path
-    return ""
+    return next((source.path for source in sources(directory, own) if _bare(source.uri) == _bare(uri)), "")
 
 
 def _bare(uri):
     return _SCHEME.sub("", uri).rstrip("/")
 
 
-def _one_line_addresses(text):
-    return re.findall(r"^deb\s+(?:\[[^]]*\]\s+)?(\S+)", text, re.MULTILINE)
+def debian_sources(directory, own):
+    """[[uri, suite, signed_by, [missing component]]] of Debian's `main` on this node; not from the file `own`."""
+    codename = re.search("^VERSION_CODENAME=(.+)$", node_files.text("/etc/os-release"), re.MULTILINE)
+    names = (codename.group(1) if codename else "stable", "stable", "oldstable")
+    components, keys = {}, {}
+    for source in sources(directory, own):
+        named = re.sub("-(updates|security)$", "", source.suite) in names
+        # a key in the file itself can't be named elsewhere
+        if named and _DEBIAN.search(source.uri) and "deb" in source.types and not source.key.startswith(_KEY_ITSELF):
+            components.setdefault((source.uri, source.suite), set()).update(source.components)
+            keys.setdefault((source.uri, source.suite), source.key)
+    lacking = {entry: [name for name in NON_FREE if name not in there] for entry, there in components.items()}
+    return [
+        [*entry, keys[entry], lacking[entry]] for entry in lacking if "main" in components[entry] and lacking[entry]
+    ]
 
 
-def _stanza_addresses(text):
+def sources(directory, own):
+    """A Source for each address and suite that apt reads here, but those in the file `own`."""
+    for path in [os.path.join(directory, "sources.list")] + sorted(
+        glob.glob(os.path.join(directory, "sources.list.d", "*"))
+    ):
+        read = {".list": _one_line_entries, ".sources": _stanzas}.get(os.path.splitext(path)[1])
+        if read and path != own:
+            for entry in read(node_files.text(path)):
+                yield Source(path, *entry)
+
+
+def _one_line_entries(text):
+    """`deb [signed-by=KEY] URI SUITE COMPONENT...`."""
+    for line in text.splitlines():
+        match = re.match(r"deb\s+(?:\[([^]]*)\]\s+)?(\S+)\s+(\S+)([^#]*)", line.strip())
+        if match:
+            key = re.search(r"signed-by=(\S+)", match.group(1) or "")
+            yield ["deb"], match.group(2), match.group(3), match.group(4).split(), key.group(1) if key else ""
+
+
+def _stanzas(text):
+    """The deb822 form; what goes on in further lines is one value."""
     for block in re.split(r"\n\s*\n", text):
-        if re.search(r"^Enabled:\s*no\s*$", block, re.MULTILINE | re.IGNORECASE):
+        fields, name = {}, ""
+        for line in block.splitlines():
+            if line[:1].isspace():
+                fields[name] = ("%s %s" % (fields.get(name, ""), line.strip())).strip()
+            elif not line.startswith("#"):
+                name, _separator, value = line.partition(":")
+                name = name.strip().lower()
+                fields[name] = value.strip()
+        if fields.get("enabled", "").lower() == "no":
             continue
-        for line in re.findall(r"^URIs:(.*(?:\n[ \t].*)*)", block, re.MULTILINE | re.IGNORECASE):
-            yield from line.split()
+        types, components = fields.get("types", "").split(), fields.get("components", "").split()
+        for uri in fields.get("uris", "").split():
+            for suite in fields.get("suites", "").split():
+                yield types, uri, suite, components, fields.get("signed-by", "")
 
 
 def stanza(uri, suite, components, keyring):

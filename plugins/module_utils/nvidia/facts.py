@@ -26,10 +26,6 @@ LIBRARIES = ("usr/lib/*/libnvidia-ml.so.*", "usr/lib/*/nvidia/*/libnvidia-ml.so.
 _DRIVER_PACKAGE = re.compile(
     r"nvidia|^cuda-drivers|^(libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|libnvsdm|libxnvctrl\d+)(-|$)"
 )
-# what NVIDIA's driver and its firmware are in; contrib and non-free need main
-NON_FREE = ("contrib", "non-free", "non-free-firmware")
-# a mirror of Debian, or a list of some as its cloud images have it
-_DEBIAN = re.compile(r"/debian(-security)?(\.list)?/?$|\bdebian\.org/?$")
 _VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
 
@@ -150,57 +146,6 @@ def headers(release):
     }
 
 
-def debian_sources(directory, own):
-    """[[uri, suite, signed_by, [missing component]]] of Debian's `main` on this node; not from the file `own`."""
-    paths = sorted(glob.glob(os.path.join(directory, "sources.list.d", "*")))
-    codename = _codename(node_files.text("/etc/os-release"))
-    components_by_source, keys = {}, {}
-    for path in [os.path.join(directory, "sources.list")] + paths:
-        read = {".list": _one_line_entries, ".sources": _stanzas}.get(os.path.splitext(path)[1])
-        for uri, suite, components, key in read(node_files.text(path)) if read and path != own else []:
-            named = re.sub("-(updates|security)$", "", suite) in (codename, "stable", "oldstable")
-            if named and _DEBIAN.search(uri):
-                components_by_source.setdefault((uri, suite), set()).update(components)
-                keys.setdefault((uri, suite), key)
-    lacking = {entry: [name for name in NON_FREE if name not in there] for entry, there in components_by_source.items()}
-    return [
-        [entry[0], entry[1], keys[entry], missing]
-        for entry, missing in lacking.items()
-        if "main" in components_by_source[entry] and missing
-    ]
-
-
-def _codename(release):
-    match = re.search("^VERSION_CODENAME=(.+)$", release, re.MULTILINE)
-    return match.group(1) if match else "stable"
-
-
-def _one_line_entries(text):
-    """`deb [signed-by=KEY] URI SUITE COMPONENT...`."""
-    for line in text.splitlines():
-        match = re.match(r"deb\s+(?:\[([^]]*)\]\s+)?(\S+)\s+(\S+)\s+([^#]+)", line.strip())
-        if match:
-            key = re.search(r"signed-by=(\S+)", match.group(1) or "")
-            yield match.group(2), match.group(3), match.group(4).split(), key.group(1) if key else ""
-
-
-def _stanzas(text):
-    """The deb822 form; a key that stands in the file itself is left out, and with it the stanza."""
-    for block in re.split(r"\n\s*\n", text):
-        lines = [line for line in block.splitlines() if not line.startswith("#")]
-        fields = {}
-        for line in lines:
-            name, separator, value = line.partition(":")
-            if separator and not line[:1].isspace():
-                fields[name.strip().lower()] = value.strip()
-        inline_key = "signed-by" in fields and not fields["signed-by"]
-        if "deb" not in fields.get("types", "").split() or fields.get("enabled") == "no" or inline_key:
-            continue
-        for uri in fields.get("uris", "").split():
-            for suite in fields.get("suites", "").split():
-                yield uri, suite, fields.get("components", "").split(), fields.get("signed-by", "")
-
-
 def old_dcgm():
     """Version of DCGM's package of before version 4; '' where it is not installed."""
     shown = output_of(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", "datacenter-gpu-manager"])
@@ -208,8 +153,8 @@ def old_dcgm():
     return version if status == "installed" else ""
 
 
-def facts(managed_source, managed_preferences, idle):
-    """All of it, as the driver's plan wants it; `idle` says whether a job runs or can start."""
+def facts(managed_preferences, idle):
+    """All of it but apt's sources, as the driver's plan wants it; `idle` says whether a job runs or can start."""
     release = os.uname().release
     result = dict(devices(), loaded=loaded(), library=library_version(), kernel=release, headers=headers(release))
     result.update(
@@ -223,6 +168,5 @@ def facts(managed_source, managed_preferences, idle):
         old_dcgm=old_dcgm(),
         secure_boot=secure_boot(),
         mok_enrolled=mok_enrolled(),
-        sources=debian_sources("/etc/apt", managed_source),
     )
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,68 @@ class TestNamedElsewhere:
     )
     def test_what_apt_does_not_read_as_this_source_is_none(self, folder: Path, name: str, text: str) -> None:
         assert self.found(folder, name, text) == ""
+
+
+DEB822 = """\
+# See sources.list(5)
+Types: deb deb-src
+URIs: http://deb.example.com/debian mirror+file:///etc/apt/mirrors/debian.list
+Suites: {codename} {codename}-updates
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb-src
+URIs: http://deb.example.com/debian
+Suites: {codename}
+Components: main
+
+Enabled: no
+Types: deb
+URIs: http://old.example.com/debian
+Suites: {codename}
+Components: main
+"""
+ONE_LINE = """\
+# deb http://old.example.com/debian {codename} main
+deb [arch=amd64 signed-by=/k.gpg] http://security.example.com/debian-security {codename}-security main contrib # ours
+deb http://deb.example.com/debian other main
+deb https://apt.example.com/tool {codename} main
+deb http://deb.example.com/debian {codename} contrib
+"""
+
+
+def test_contrib_and_non_free_come_from_where_the_node_has_main(tmp_path: Path) -> None:
+    found = re.search("^VERSION_CODENAME=(.+)$", Path("/etc/os-release").read_text(encoding="utf-8"), re.MULTILINE)
+    codename = found[1] if found else "stable"
+    own = tmp_path / "sources.list.d" / "deepopsctl-nvidia.sources"
+    own.parent.mkdir()
+    for path, text in (
+        (tmp_path / "sources.list", ONE_LINE),
+        (own.parent / "debian.sources", DEB822),
+        (own, DEB822.replace("deb.example.com", "own.example.com")),
+        (own.parent / "saved.save", DEB822.replace("deb.example.com", "saved.example.com")),
+    ):
+        path.write_text(text.format(codename=codename), encoding="utf-8")
+
+    key = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    every, but_contrib = ["contrib", "non-free", "non-free-firmware"], ["non-free", "non-free-firmware"]
+    assert apt_source.debian_sources(str(tmp_path), str(own)) == [
+        ["http://security.example.com/debian-security", f"{codename}-security", "/k.gpg", but_contrib],
+        ["http://deb.example.com/debian", codename, "", but_contrib],
+        ["http://deb.example.com/debian", f"{codename}-updates", key, every],
+        ["mirror+file:///etc/apt/mirrors/debian.list", codename, key, every],
+        ["mirror+file:///etc/apt/mirrors/debian.list", f"{codename}-updates", key, every],
+    ]
+
+
+def test_a_source_whose_key_is_in_its_file_is_not_repeated_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "sources.list.d" / "debian.sources"
+    path.parent.mkdir()
+    text = "Types: deb\nURIs: http://deb.example.com/debian\nSuites: stable\nComponents: main\nSigned-By:\n -----BEGIN"
+    path.write_text(f"{text} PGP PUBLIC KEY BLOCK-----\n .\n mDME\n", encoding="utf-8")
+
+    assert apt_source.debian_sources(str(tmp_path), "") == []
+    assert apt_source.named_elsewhere("http://deb.example.com/debian/", "", str(tmp_path)) == str(path)
 
 
 class TestKey:

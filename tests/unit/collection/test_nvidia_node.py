@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from pathlib import Path
 
 import pytest
@@ -27,33 +26,6 @@ Uw/U+V0FZBxmRV6UHrXt9qmXh/cSVcoFoCsAPw+cpgQ=
 -----END PGP PUBLIC KEY BLOCK-----
 """
 FINGERPRINT = "DB849EFEA99C272FA93CB50966112300AC3E3F3F"
-
-DEB822 = """\
-# See sources.list(5)
-Types: deb deb-src
-URIs: http://deb.example.com/debian mirror+file:///etc/apt/mirrors/debian.list
-Suites: {codename} {codename}-updates
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-
-Types: deb-src
-URIs: http://deb.example.com/debian
-Suites: {codename}
-Components: main
-
-Enabled: no
-Types: deb
-URIs: http://old.example.com/debian
-Suites: {codename}
-Components: main
-"""
-ONE_LINE = """\
-# deb http://old.example.com/debian {codename} main
-deb [arch=amd64 signed-by=/k.gpg] http://security.example.com/debian-security {codename}-security main contrib # ours
-deb http://deb.example.com/debian other main
-deb https://apt.example.com/tool {codename} main
-deb http://deb.example.com/debian {codename} contrib
-"""
 
 
 def device(root: Path, address: str, vendor: str, kind: str, number: str) -> None:
@@ -127,30 +99,6 @@ def test_an_uninstaller_that_no_package_owns_is_the_run_installers(tmp_path: Pat
     (tmp_path / "usr/bin/nvidia-uninstall").touch()
 
     assert nvidia_node.run_installer(tmp_path) == "/usr/bin/nvidia-uninstall"
-
-
-def test_contrib_and_non_free_come_from_where_the_node_has_main(tmp_path: Path) -> None:
-    found = re.search("^VERSION_CODENAME=(.+)$", Path("/etc/os-release").read_text(encoding="utf-8"), re.MULTILINE)
-    codename = found[1] if found else "stable"
-    own = tmp_path / "sources.list.d" / "deepopsctl-nvidia.sources"
-    own.parent.mkdir()
-    for path, text in (
-        (tmp_path / "sources.list", ONE_LINE),
-        (own.parent / "debian.sources", DEB822),
-        (own, DEB822.replace("deb.example.com", "own.example.com")),
-        (own.parent / "saved.save", DEB822.replace("deb.example.com", "saved.example.com")),
-    ):
-        path.write_text(text.format(codename=codename), encoding="utf-8")
-
-    key = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    every, but_contrib = ["contrib", "non-free", "non-free-firmware"], ["non-free", "non-free-firmware"]
-    assert nvidia_node.debian_sources(str(tmp_path), str(own)) == [
-        ["http://security.example.com/debian-security", f"{codename}-security", "/k.gpg", but_contrib],
-        ["http://deb.example.com/debian", codename, "", but_contrib],
-        ["http://deb.example.com/debian", f"{codename}-updates", key, every],
-        ["mirror+file:///etc/apt/mirrors/debian.list", codename, key, every],
-        ["mirror+file:///etc/apt/mirrors/debian.list", f"{codename}-updates", key, every],
-    ]
 
 
 def test_a_driver_is_all_of_nvidias_packages_of_one_version_whatever_their_revision() -> None:
