@@ -63,9 +63,10 @@ vm-daemons-down: ## End libvirt's daemons if `make tools-vm` started them by han
 molecule: tools venv ## One of Molecule's scenarios, whole: SCENARIO=default, monitored, single-machine or vagrant
 	@PATH="$(CURDIR)/$(BIN):$$PATH" molecule test --scenario-name "$(SCENARIO)"
 
-lint: venv ## ruff, import-linter and ansible-lint
+lint: venv ## ruff, codespell, import-linter and ansible-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell -D - -D .codespell-words.txt deepopsctl scripts benchmarks
 	$(BIN)/lint-imports
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline
 

@@ -44,9 +44,9 @@ def python(version: str) -> Requirement:
 
 def package(name: str) -> Requirement:
     """An installed package against what deepopsctl's own metadata wants."""
-    from packaging.requirements import Requirement as Wish
+    from packaging.requirements import Requirement as Dependency
 
-    requirements = (Wish(text) for text in metadata.requires(PACKAGE_NAME) or ())
+    requirements = (Dependency(text) for text in metadata.requires(PACKAGE_NAME) or ())
     wanted = next((str(requirement.specifier) for requirement in requirements if requirement.name == name), "")
     try:
         installed = metadata.version(name)

@@ -185,7 +185,7 @@ def carry_key(pair: Pair, where: str, carryover: Carryover) -> None:
 
 
 def settle_keys(carryover: Carryover, places: Mapping[str, str], gres: Collection[str]) -> None:
-    """Mend what does not go together, by keys with their places; `gres` has the TRES that the cluster's GPUs are."""
+    """Fix what does not go together, by keys with their places; `gres` has the TRES that the cluster's GPUs are."""
     _Settling(carryover, places, gres).settle()
 
 

@@ -119,7 +119,7 @@ MASKED_UNITS = (
     "systemd-ask-password-wall.path",
 )
 
-# Programs that systemd runs whenever it reads its units anew, thirty times while a dozen daemons are installed. A node
+# Programs that systemd runs whenever it reloads its units, thirty times while a dozen daemons are installed. A node
 # has no firmware, no boot loader, no terminal and no partitions to look for; what fstab and init scripts need stays.
 MASKED_GENERATORS = (
     "debug",

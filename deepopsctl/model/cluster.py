@@ -139,7 +139,7 @@ class JobDirectories:
         return {key: value for key, value in asdict(self).items() if value != default[key]}
 
     def variable(self) -> dict[str, object]:
-        """The inventory variable; `folder` is for the roles."""
+        """The inventory variable; "folder" is for the roles."""
         return {**asdict(self), "folder": self.directory, "private": list(self.private)}
 
     @property

@@ -49,7 +49,7 @@ def render_html(facts: Facts) -> str:
 
 
 def _headline(facts: Facts) -> str:
-    """The verdict; failures say where they are, as long as that can be read at a glance."""
+    """The verdict; failures say where they are, as long as the list is short."""
     if facts.stopped:
         return f"Not finished ({facts.stopped}): only a part was tested."
     if facts.totals.status is not Status.FAIL:

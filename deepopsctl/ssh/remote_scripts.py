@@ -27,7 +27,7 @@ mode() {
   say "changed mode"
 }
 no_write() {
-  stop "can't write $HOME/$file: the folder is $(stat -c %U .ssh)'s, $(df -Pk . | awk 'NR > 1 {print $4}') KiB are free"
+  stop "can't write $HOME/$file: its directory is $(stat -c %U .ssh)'s, $(df -Pk . | awk 'NR > 1 {print $4}') KiB free"
 }
 # home directories may be shared: all nodes then write to the same file, at the same time
 lock=.ssh/deepopsctl.lock
@@ -124,7 +124,7 @@ _CONTROLLER = (
     + r"""
 take() {
   text=$(head -c "$2")
-  # not by way of a second file: a run that changes nothing leaves even the folder's time alone
+  # not by way of a second file: a run that changes nothing leaves even the directory's time alone
   [ "$(cat "$1" 2>/dev/null)" != "$text" ] || return
   { printf '%s\n' "$text" >"$1.new" && mv -f "$1.new" "$1"; } || stop "can't write $HOME/$1: is the disk full?"
   say "changed controller"
@@ -136,7 +136,7 @@ take ".ssh/$base.config" "$config"
 if ! grep -qiE "^[[:space:]]*Include[[:space:]]+$base\.config[[:space:]]*\$" .ssh/config; then
   { printf 'Include %s.config\n' "$base"; cat .ssh/config; } >.ssh/config.new ||
     stop "can't write $HOME/.ssh/config"
-  # a symbolic link (a folder of dot files) stays one
+  # a symbolic link (a directory of dot files) stays one
   if [ -L .ssh/config ]; then cat .ssh/config.new >.ssh/config && rm -f .ssh/config.new
   else mv -f .ssh/config.new .ssh/config; fi
   say "changed controller"

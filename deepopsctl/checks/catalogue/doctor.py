@@ -5,8 +5,8 @@ from __future__ import annotations
 from deepopsctl.checks.catalogue.entry import Entry
 
 SUITE = "doctor"
-_HERE, _NODES, _SOFTWARE, _SIZE, _ALIKE, _GPUS = (
-    "This machine", "Reaching the nodes", "What runs on the nodes", "What the nodes have", "Alike", "GPUs",
+_HERE, _NODES, _SOFTWARE, _SIZE, _COMPARED, _GPUS = (
+    "This machine", "Reaching the nodes", "Software", "Resources", "Nodes compared", "GPUs",
 )  # fmt: skip
 
 DOCTOR = {
@@ -136,15 +136,15 @@ DOCTOR = {
         "boot the node with a writable cgroup v2 tree; `slurm_confinement: none` leaves all nodes' jobs unconfined",
     ),
     "user-ids": Entry(
-        _ALIKE, "user ids", "Local accounts have the same user and group id on all nodes.",
+        _COMPARED, "user ids", "Local accounts have the same user and group id on all nodes.",
         "give the account one id everywhere (usermod --uid, groupmod --gid), then chown its files: jobs run by id",
     ),
     "kernel": Entry(
-        _ALIKE, "kernel", "The nodes of a partition run the same kernel.",
+        _COMPARED, "kernel", "The nodes of a partition run the same kernel.",
         "install one version and reboot: jobs on several nodes may behave differently",
     ),
     "gpu-driver": Entry(
-        _ALIKE, "NVIDIA driver", "The GPU nodes of a partition run the same driver.", "install one version",
+        _COMPARED, "NVIDIA driver", "The GPU nodes of a partition run the same driver.", "install one version",
     ),
     "gpus": Entry(
         _GPUS, "GPUs on the PCI bus", "The node has as many GPUs as cluster.yml declares.",

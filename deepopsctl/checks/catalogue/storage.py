@@ -41,7 +41,7 @@ STORAGE = {
     ),
     "storage-write": Entry(
         _FILES, "user can write", "An ordinary user's file is written, forced to the server and read back the same.",
-        "see the message; say in cluster.yml where users may write: `user_writable: FOLDER`", "write",
+        "see the message; say in cluster.yml where users may write: `user_writable: DIRECTORY`", "write",
     ),
     "storage-visible": Entry(
         _FILES, "others read it", "What one node has written and closed, another that opens it reads.",

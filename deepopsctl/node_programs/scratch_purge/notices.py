@@ -225,7 +225,7 @@ def text(settings: Settings, user: UserNotice, sample: List[str], day: str) -> s
         "MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n"
         "{root} is scratch: what was {unused} for {age} is deleted.\n\n"
         "{files} of your files ({gib:.1f} GiB) are that old soon, the first on {day}. All of them:\n\n"
-        "    {root}/{folder}/{name}\n\nThe first of that list:\n\n{sample}\n"
+        "    {root}/{directory}/{name}\n\nThe first of that list:\n\n{sample}\n"
         "To keep a file, `touch` it or copy it to where it can stay.{reads}\n"
     ).format(
         to=_address(settings.mail, user.name),
@@ -235,7 +235,7 @@ def text(settings: Settings, user: UserNotice, sample: List[str], day: str) -> s
         unused=settings.unused,
         age=in_days(settings.age),
         gib=user.size / (1 << 30),
-        folder=NOTICES.decode(),
+        directory=NOTICES.decode(),
         name=user.name,
         sample="".join("    " + line for line in sample),
         reads=" To read it keeps nothing: this file system does not note it." if settings.ignore_reads else "",

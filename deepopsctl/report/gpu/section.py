@@ -116,7 +116,7 @@ def _line(members: Sequence[Gpu], columns: Sequence[Column]) -> Line:
 
 
 def _label(members: Sequence[Gpu]) -> str:
-    """Where they are, as long as that can be read at a glance."""
+    """Where they are, as long as the list is short."""
     text = fold_names(gpu.target for gpu in members)
     if len(text) <= AT_A_GLANCE:
         return text
