@@ -90,6 +90,23 @@ def storage_quotas(entries, host):
     return quota.served(writer.from_variable(entries), host)
 
 
+def storage_expected(entries, host, hostvars):
+    """What a node must have mounted, as the node program validate_storage takes it."""
+    mounts = writer.from_variable(entries)
+    return node_plan.expected_on(mounts, host, node_plan.addresses_of(mounts, hostvars))
+
+
+def storage_wanted(entries, among, hostvars):
+    """Every entry with those of these nodes that have it, as the node program validate_storage takes it."""
+    mounts = writer.from_variable(entries)
+    return node_plan.wanted_on(mounts, among, node_plan.addresses_of(mounts, hostvars))
+
+
+def storage_seen(names, hostvars):
+    """What the nodes' own checks returned for the trials; {} for a node without storage."""
+    return {name: (hostvars[name].get("deepops_storage_look") or {}).get("seen", {}) for name in names}
+
+
 def storage_health_check(slurm_config, entries):
     """`slurm_config` with the node check where storage is required."""
     return health_check.with_health_check(slurm_config, writer.from_variable(entries))
@@ -122,13 +139,16 @@ class FilterModule:
     def filters(self):
         """Name -> function."""
         return {
+            "storage_expected": storage_expected,
             "storage_exports": storage_exports,
             "storage_health_check": storage_health_check,
             "storage_outside": storage_outside,
             "storage_plan": storage_plan,
             "storage_quotas": storage_quotas,
             "storage_rdma": storage_rdma,
+            "storage_seen": storage_seen,
             "storage_steps": storage_steps,
             "storage_unmanaged_mounts": storage_unmanaged_mounts,
             "storage_unconfirmed": storage_unconfirmed,
+            "storage_wanted": storage_wanted,
         }

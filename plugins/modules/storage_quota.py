@@ -24,6 +24,10 @@ options:
     description: Text of the unit that answers when other nodes ask; empty takes it away, its package stays.
     type: str
     default: ""
+  compare:
+    description: Whether to set nothing, and to return what differs instead.
+    type: bool
+    default: false
   lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
 author: deepopsctl
 """
@@ -39,6 +43,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
+differences:
+  description: By directory of an export, the C(differences) that a deploy would set, or the C(problem).
+  type: dict
+  returned: "with O(compare=true)"
 waiting: {description: Directories of projects that are not there yet., type: list, elements: str, returned: always}
 """
 
@@ -150,10 +158,15 @@ def main():
             **node_record.STEP,
             "exports": {"type": "list", "elements": "dict", "default": []},
             "rquotad": {"default": ""},
+            "compare": {"type": "bool", "default": False},
             "lock_wait": {"type": "int", "default": 300},
         },
         supports_check_mode=True,
     )
+    if module.params["compare"]:
+        host, exports = storage_quota.Host(), module.params["exports"]
+        compared = {export["path"]: storage_quota.differences(export, host) for export in exports}
+        module.exit_json(changed=False, differences=compared)
     noted = node_changes.Noted(module.check_mode)
     with node_errors.fail_on_error(module.fail_json, "quotas: %s"):
         waiting = converge(module, noted)

@@ -8,7 +8,11 @@ import os
 import pwd
 import re
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files, record as node_record
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    files as node_files,
+    record as node_record,
+)
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import HintedError
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota_kernel
 
@@ -350,3 +354,17 @@ def converge(exports, host, noted):
     if not noted.dry and (limited or os.path.exists(host.ours)):
         write_limited(host, limited)
     return ((host.projects, host.projid) if projects else ()), waiting
+
+
+def differences(wanted, host):
+    """{differences, problem}: what would still have to be set for one export, or why it can have no quotas."""
+    noted = node_changes.Noted(True)
+    try:
+        for export in read_exports([wanted], host):
+            enforce(export, host, noted)
+            set_grace(export, noted)
+            set_limits([export], [], noted)
+    except HintedError as error:
+        return {"differences": [], "problem": str(error)}
+    changes = ("%s: %s" % (change["name"], change.get("detail") or change["action"]) for change in noted.changes)
+    return {"differences": list(changes), "problem": ""}

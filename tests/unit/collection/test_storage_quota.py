@@ -246,6 +246,34 @@ def test_a_trial_run_says_the_same_and_sets_nothing(server: Server) -> None:
     assert told == server.deploy(export())
 
 
+def test_what_a_deploy_would_still_set_is_named_and_not_set(server: Server) -> None:
+    wanted = {"path": str(server.folder), **export()}
+
+    before = quota.differences(wanted, server.machine)
+    known = dict(server.kernel.known)
+    server.deploy(export())
+
+    point = f"{server.root}/srv"
+    assert before == {
+        "differences": [
+            f"{point}: grace of 168 h",
+            f"{point}: user default: soft 45 KiB, space 50 KiB, files 500",
+        ],
+        "problem": "",
+    }
+    assert known == {}
+    assert quota.differences(wanted, server.machine) == {"differences": [], "problem": ""}
+
+
+def test_what_can_have_no_quotas_is_named(tmp_path: Path) -> None:
+    server = Server(tmp_path, "btrfs")
+
+    compared = quota.differences({"path": str(server.folder), **export()}, server.machine)
+
+    assert compared["differences"] == []
+    assert "btrfs" in compared["problem"]
+
+
 def test_what_goes_from_cluster_yml_loses_the_limits_that_came_by_it_and_no_others(server: Server) -> None:
     server.deploy(export(users={"1005": MORE}))
     by_hand = {1007: MORE}

@@ -11,6 +11,7 @@ import pytest
 from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import load_spec, parse_spec
 from deepopsctl.model.storage import Mount, Platform
+from deepopsctl.node_programs.validate_storage import inputs
 from deepopsctl.storage.node_plan import (
     NodePlan,
     addresses_of,
@@ -23,7 +24,6 @@ from deepopsctl.storage.node_plan import (
 )
 from deepopsctl.storage.systemd_units import escape, slurmd_drop_in
 from deepopsctl.storage.writer import from_variable, variable
-from tests.support.node_modules import load
 from tests.unit.storage.test_spec import HEAD, WHOLE
 
 LUSTRE = (
@@ -177,8 +177,6 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
 
     assert str(tmp_path) not in done.stdout
 
-
-inputs = load("deepops_storagecheck.inputs")
 
 SPEC = """
 schema: 1

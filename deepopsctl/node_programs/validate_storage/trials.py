@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence
 
-from . import agent_operations
-from .checks import FAIL, PASS, WARN, trouble
-from .trial_context import TrialContext
+from .._shared.checks import FAIL, PASS, WARN, Check
+from . import checks, operations
+from .agent_pool import AgentPool, Order, Result
+from .checks import trouble
+from .inputs import Bounds, Expected, Seen
 
 WRITE, VISIBLE, NAMES, RENAME, LOCK, FLOCK = (
     "storage-write",
@@ -26,6 +28,72 @@ _OWN_LOCKS = {
 }
 # file systems whose locks reach other nodes only where their own configuration says so
 _BY_CONFIGURATION = ("beegfs", "lustre", "glusterfs")
+
+
+class TrialContext:
+    """`nodes` are those that still take part: one that hangs is named once and left out of what follows."""
+
+    def __init__(
+        self,
+        entry: Expected,
+        nodes: Sequence[str],
+        seen: Mapping[str, Seen],
+        pool: AgentPool,
+        token: str,
+        bounds: Bounds,
+    ) -> None:
+        self.entry, self.nodes, self.seen, self.bounds = entry, list(nodes), seen, bounds
+        self.checks: List[Check] = []
+        self.directory = ""
+        self.name = operations.PREFIX + token
+        self._pool = pool
+
+    def target(self, node: str) -> str:
+        """What its checks are about."""
+        return checks.place(node, self.entry.name)
+
+    def add_check(
+        self, name: str, node: str, status: str, measured: object = "", expected: object = "", message: str = ""
+    ) -> None:
+        """Note a check about a node."""
+        self.checks.append(checks.check(name, self.target(node), status, measured, expected, message=message))
+
+    def skip(self, name: str, nodes: Sequence[str], reason: str) -> None:
+        """Note a check that could not be made."""
+        self.checks += [checks.skip(name, self.target(node), reason) for node in nodes]
+
+    def order(self, act: str, to: Sequence[str], limit: float = 0, **parameters: Any) -> Order:
+        """Something for some of the nodes, with the usual limit."""
+        each = parameters.pop("each", {})
+        return Order(act, list(to), limit or self.bounds.answer_s, parameters, each)
+
+    def ask(self, *orders: Order) -> List[Dict[str, Result]]:
+        """Give orders; nodes that hang take no further part."""
+        answers = self._pool.ask(*[order for order in orders if order.to])
+        filled = iter(answers)
+        results_by_order = [next(filled) if order.to else {} for order in orders]
+        for results in results_by_order:
+            for node, result in results.items():
+                if node in self.nodes and ("hung" in result or result.get("lost")):
+                    self.nodes.remove(node)
+                    self.add_check("storage-answers", node, FAIL, "no answer", "an answer", checks.trouble(result))
+        return results_by_order
+
+    def do(self, act: str, to: Sequence[str], limit: float = 0, **parameters: Any) -> Dict[str, Result]:
+        """One order; the answers of those that did not hang."""
+        (results,) = self.ask(self.order(act, to, limit, **parameters))
+        return {node: result for node, result in results.items() if node in self.nodes}
+
+    def good(self, name: str, results: Mapping[str, Result], expected: str) -> Dict[str, Result]:
+        """The results that are none of an error; errors are reported as failures of this check."""
+        for node, result in results.items():
+            if "error" in result:
+                self.add_check(name, node, FAIL, result.get("errno") or "an error", expected, checks.trouble(result))
+        return {node: result for node, result in results.items() if "error" not in result}
+
+    def path(self, name: str) -> str:
+        """A file of the trial."""
+        return "{}/{}".format(self.directory, name)
 
 
 def read_only(context: TrialContext) -> None:
@@ -64,7 +132,7 @@ def write(context: TrialContext) -> List[str]:
         context.do("absent", ready, path=context.path("late"))
     wrote = _write_all(context, ready, 1)
     done = context.good(WRITE, wrote, "a file of {} KiB".format(_SIZE // 1024))
-    expected = {node: agent_operations.digest(agent_operations.content(node, 1, _SIZE)) for node in done}
+    expected = {node: operations.digest(operations.content(node, 1, _SIZE)) for node in done}
     for node, result in done.items():
         same = result["digest"] == expected[node]
         text = "" if same else "what was read back is not what was written"
@@ -87,7 +155,7 @@ def visible(context: TrialContext, nodes: Sequence[str]) -> None:
         wrong = [
             text
             for result, version, text in ((first[node], 1, "the new file"), (second[node], 2, "its second version"))
-            if result.get("digest") != agent_operations.digest(agent_operations.content(peer, version, _SIZE))
+            if result.get("digest") != operations.digest(operations.content(peer, version, _SIZE))
         ]
         bound = context.seen[node].data_bound
         if not wrong:
@@ -161,9 +229,9 @@ def _lock(context: TrialContext, nodes: Sequence[str], lock_type: str, name: str
             return
     context.do("write", [holder], path=path, label="locked", version=1)
     held = context.do("hold", [holder], path=path, lock_type=lock_type, key=lock_type).get(holder, {})
-    if held.get("lock") != agent_operations.FREE:
+    if held.get("lock") != operations.FREE:
         why = trouble(held) or "this file system has no such locks"
-        status = WARN if context.entry.type in _BY_CONFIGURATION and held.get("lock") == agent_operations.NONE else FAIL
+        status = WARN if context.entry.type in _BY_CONFIGURATION and held.get("lock") == operations.NONE else FAIL
         context.add_check(name, holder, status, "no lock", "a lock", "{} could not lock a file: {}".format(holder, why))
         context.do("release", [holder], key=lock_type)
         return
@@ -180,14 +248,14 @@ def _check_lock(
     error = trouble(during) or trouble(after)
     if error:
         context.add_check(name, node, FAIL, "an error", "excluded", error)
-    elif during["lock"] == agent_operations.FREE:
+    elif during["lock"] == operations.FREE:
         text = "it got the lock that {} was holding".format(holder)
         context.add_check(
             name, node, WARN if context.entry.type in _BY_CONFIGURATION else FAIL, "not excluded", "excluded", text
         )
-    elif agent_operations.NONE in (during["lock"], after["lock"]):
+    elif operations.NONE in (during["lock"], after["lock"]):
         context.add_check(name, node, FAIL, "no lock", "excluded", "this node has no locks here, {} has".format(holder))
-    elif after["lock"] != agent_operations.FREE:
+    elif after["lock"] != operations.FREE:
         text = "it did not get the lock after {} had released it".format(holder)
         context.add_check(name, node, FAIL, "still held", "excluded", text)
     else:

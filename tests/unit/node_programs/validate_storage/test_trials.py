@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deepopsctl.node_programs import shipping
+from deepopsctl.node_programs._shared import command
+from deepopsctl.node_programs._slurm_jobs import session
+from deepopsctl.node_programs.validate_storage import (
+    agent_pool,
+    children,
+    inputs,
+    operations,
+    rate_trials,
+    suite,
+    trials,
+)
 from tests.support.cluster import wait_until
-from tests.support.node_modules import load
-
-agent_operations = load("deepops_storagecheck.agent_operations")
-children = load("deepops_storagecheck.children")
-agent_pool = load("deepops_storagecheck.agent_pool")
-inputs = load("deepops_storagecheck.inputs")
-packing = load("deepops_storagecheck.packing")
-rates = load("deepops_storagecheck.rates")
-rate_trials = load("deepops_storagecheck.rate_trials")
-trial_context = load("deepops_storagecheck.trial_context")
-command = load("deepops_smoke.command")
-session = load("deepops_smoke.session")
-suite = load("deepops_storagecheck.suite")
-trials = load("deepops_storagecheck.trials")
 
 NODES = ("n1", "n2", "n3")
+PROGRAM = b64encode(shipping.archive("validate_storage")).decode()
 BOUNDS = inputs.Bounds(size_mib=1, seconds=0.1, answer_s=20.0, files=20)
 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Any]:
     """Three agents on this machine; no job is needed for them."""
-    found = agent_pool.AgentPool(session.Session("abc123", "nobody", suite="storage"))
+    found = agent_pool.AgentPool(session.Session("storage", "abc123", "nobody"), PROGRAM)
     for name in NODES:
         found.add_local(name)
     yield found
@@ -50,7 +51,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def context(pool: Any, path: Path, nodes: tuple[str, ...] = NODES, **changes: Any) -> Any:
     settings = {"shared": True, **changes}
     entry = inputs.Expected("data", settings.pop("type", "nfs"), str(path), "srv:/data", "nfs", **settings)
-    return trial_context.TrialContext(entry, nodes, dict.fromkeys(nodes, inputs.Seen()), pool, "abc123", BOUNDS)
+    return trials.TrialContext(entry, nodes, dict.fromkeys(nodes, inputs.Seen()), pool, "abc123", BOUNDS)
 
 
 def tried(context: Any) -> dict[tuple[str, str], dict[str, str]]:
@@ -173,11 +174,11 @@ def _only(one: str, its: Path, theirs: Path) -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("how", ["input ends", "TERM"])
 def test_an_agent_whose_job_ends_removes_what_it_made(tmp_path: Path, how: str) -> None:
-    running = session.Running(packing.argv("n1"), command.clean_environment())
-    job = agent_pool.AgentJob(["n1"], running)
+    running = session.Running(agent_pool.agent_argv("n1"), command.slurm_environment())
+    job = agent_pool.AgentJob(["n1"], running, PROGRAM)
     wait_until("the agent speaks", lambda: job.has_answered("hello", ["n1"]))
     pid = job.answers["hello", "n1"]["pid"]
-    mine = tmp_path / (agent_operations.PREFIX + "abc123")
+    mine = tmp_path / (operations.PREFIX + "abc123")
     orders = [
         agent_pool.Order("mine", ["n1"], 5, {"directories": [str(mine), str(tmp_path / "somebody")]}),
         agent_pool.Order("make", ["n1"], 5, {"directory": str(mine)}),
@@ -226,25 +227,25 @@ def _runs(pid: int) -> bool:
 
 class TestRenames:
     def test_a_name_that_is_missing_is_counted(self, tmp_path: Path) -> None:
-        found = agent_operations.follow(str(tmp_path / "f"), 0.05)
+        found = operations.follow(str(tmp_path / "f"), 0.05)
 
         assert found["missing"] == found["reads"] > 0
 
     @pytest.mark.parametrize(
-        "data", [b"", agent_operations.content("v", 1)[:1000], agent_operations.content("v", 1)[:-6] + b"v 2\nv "]
+        "data", [b"", operations.content("v", 1)[:1000], operations.content("v", 1)[:-6] + b"v 2\nv "]
     )
     def test_a_file_that_is_not_whole_is_counted(self, tmp_path: Path, data: bytes) -> None:
         (tmp_path / "f").write_bytes(data)
-        found = agent_operations.follow(str(tmp_path / "f"), 0.05)
+        found = operations.follow(str(tmp_path / "f"), 0.05)
 
         assert found["torn"] == found["reads"] > 0
 
     def test_a_file_that_is_replaced_by_rename_is_always_there_and_whole(self, tmp_path: Path) -> None:
         path = str(tmp_path / "f")
-        agent_operations.replace(path, 0.05)
-        writer = children.Child(lambda: agent_operations.replace(path, 0.5))
+        operations.replace(path, 0.05)
+        writer = children.Child(lambda: operations.replace(path, 0.5))
         try:
-            found = agent_operations.follow(path, 0.5)
+            found = operations.follow(path, 0.5)
         finally:
             writer.end()
 
@@ -257,10 +258,10 @@ class TestRates:
     def test_our_own_loop_measures_writing_and_reading(self, tmp_path: Path, direct: bool) -> None:
         path = str(tmp_path / "f")
         try:
-            wrote = rates._own("write", path, 2, 5, direct)
+            wrote = operations._own("write", path, 2, 5, direct=direct)
         except OSError:
             pytest.skip("this file system knows no direct transfer")
-        read = rates._own("read", path, 2, 5, direct)
+        read = operations._own("read", path, 2, 5, direct=direct)
 
         assert wrote["rate"] > 0
         assert read["rate"] > 0
@@ -270,7 +271,7 @@ class TestRates:
         text = '{"jobs": [{"job_runtime": 2000, "write": {"io_bytes": 67108864, "runtime": 1000}}]}'
         _fio(tmp_path, f"echo 'fio: a note'; echo '{text}'", monkeypatch)
 
-        assert rates.write_rate(str(tmp_path / "f"), 64, 5) == {"rate": 32.0, "by": "fio", "direct": True}
+        assert operations.write_rate(str(tmp_path / "f"), 64, 5) == {"rate": 32.0, "by": "fio", "direct": True}
 
     def test_a_file_system_without_direct_transfer_is_measured_otherwise(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -278,20 +279,20 @@ class TestRates:
         text = '{"jobs": [{"job_runtime": 1000, "write": {"io_bytes": 1048576, "runtime": 1000}}]}'
         _fio(tmp_path, f"case \"$*\" in *direct=1*) exit 1;; esac; echo '{text}'", monkeypatch)
 
-        assert rates.write_rate(str(tmp_path / "f"), 64, 5) == {"rate": 1.0, "by": "fio", "direct": False}
+        assert operations.write_rate(str(tmp_path / "f"), 64, 5) == {"rate": 1.0, "by": "fio", "direct": False}
 
     def test_what_fio_says_when_it_fails_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         _fio(tmp_path, "echo 'No space left on device' >&2; exit 1", monkeypatch)
 
         with pytest.raises(OSError, match="fio ended with 1: No space left"):
-            rates.write_rate(str(tmp_path / "f"), 64, 5)
+            operations.write_rate(str(tmp_path / "f"), 64, 5)
 
 
 def _fio(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = directory / "fio"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    monkeypatch.setattr(rates.shutil, "which", lambda name, path="": str(directory / name))
+    monkeypatch.setattr(shutil, "which", lambda name, path="": str(directory / name))
 
 
 class TestOddNodes:
@@ -320,6 +321,7 @@ class TestOddNodes:
         assert [found[name]["status"] for name in "ab"] == ["pass", "warn"]
 
     def test_only_those_well_below_the_others_are_measured_again(self) -> None:
+        found: dict[str, dict[str, Any]]
         found = {"a": {"rate": 1000}, "b": {"rate": 500}, "c": {"rate": 900}, "d": {"error": "no room"}}
 
         assert rate_trials._outliers(found) == ["b"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
+from .._shared.checks import FAIL, PASS, WARN
 from . import checks
-from .checks import FAIL, PASS, WARN
-from .trial_context import TrialContext
+from .trials import TrialContext
 
 # below these shares of what the others reach a node is an outlier, and broken
 OUTLIER, BROKEN = 0.6, 0.3
@@ -80,7 +80,7 @@ def _obstacle(context: TrialContext, nodes: Sequence[str]) -> str:
     if context.entry.type == "tmpfs":
         return "it is memory: nothing to measure"
     if not context.bounds.size_mib or not context.bounds.seconds:
-        return "not asked for (validate_storage_size_mib, validate_storage_seconds)"
+        return "not asked for (validate_storage_size_mb, validate_storage_seconds)"
     together = len(nodes) if context.entry.shared else 1
     need = _ROOM_TIMES * context.bounds.size_mib * together
     room = context.do("room", list(nodes), directory=context.directory)
@@ -104,7 +104,9 @@ def _outliers(results: Mapping[str, Mapping[str, Any]]) -> List[str]:
     return [node for node, rate in rates_of.items() if others[node] and rate < OUTLIER * median(others[node])]
 
 
-def _compare(context: TrialContext, rate_type: RateType, results: Mapping[str, Mapping[str, Any]], alone: bool) -> None:
+def _compare(
+    context: TrialContext, rate_type: RateType, results: Mapping[str, Mapping[str, Any]], *, alone: bool
+) -> None:
     """Every node against the median of the others."""
     for node, result in results.items():
         others = [float(other["rate"]) for name, other in results.items() if name != node]

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
-from . import agent_operations, children, rates
+from . import children, operations
 
 MARK = "DEEPOPS-STORAGE "
 HELLO = "hello"
 # removing what the trials made, when nobody gives a time for it
 _LEAVING_S = 20.0
-OPERATIONS = {**agent_operations.OPERATIONS, **rates.OPERATIONS}
 
 
 class JobEnded(Exception):  # noqa: N818 (no error: the job's end)
@@ -35,19 +33,12 @@ class Agent:
         self._folders: List[str] = []
         self._held: Dict[str, children.Child] = {}
 
-    def serve(self, source: int) -> None:
-        """Do what comes in until it ends; then, or when the job is ended, leave nothing behind."""
-        pending = b""
+    def serve(self, source: Iterable[bytes]) -> None:
+        """Do what comes in, line by line, until it ends; then, or when the job is ended, leave nothing behind."""
         self.send({"n": HELLO, "pid": os.getpid()})
         try:
-            while True:
-                select.select([source], [], [])
-                data = os.read(source, 65536)
-                if not data:
-                    break
-                *lines, pending = (pending + data).split(b"\n")
-                for line in lines:
-                    self.handle(line)
+            for line in source:
+                self.handle(line)
         except JobEnded:
             pass
         finally:
@@ -78,9 +69,9 @@ class Agent:
             return {"released": held.end() if held else False}
         if act == "hold":
             key = parameters.pop("key")
-            self._held[key] = children.Child(lambda: agent_operations.hold(**parameters), agent_operations.wait)
+            self._held[key] = children.Child(lambda: operations.hold(**parameters), operations.wait)
             return self._held[key].result(limit)
-        return children.attempt(lambda: OPERATIONS[act](**parameters), limit)
+        return children.attempt(lambda: operations.OPERATIONS[act](**parameters), limit)
 
     def clean_up(self) -> None:
         """End what is held, remove what was made."""
@@ -89,7 +80,7 @@ class Agent:
         for held in self._held.values():
             held.end()
         if self._folders:
-            children.attempt(lambda: agent_operations.remove(self._folders), _LEAVING_S)
+            children.attempt(lambda: operations.remove(self._folders), _LEAVING_S)
 
     def send(self, answer: Dict[str, Any]) -> None:
         """One line for whoever gave the order."""
@@ -112,8 +103,10 @@ def _end_job(_number: int, _frame: Optional[object]) -> None:
     raise JobEnded
 
 
-def main(node: str = "") -> None:
-    """Serve the standard input."""
+def main() -> None:
+    """Serve the standard input; the command line may have the node's name."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end_job)
-    Agent(node or os.environ.get("SLURMD_NODENAME", "") or socket.gethostname()).serve(0)
+    names = [*sys.argv[1:], os.environ.get("SLURMD_NODENAME", ""), socket.gethostname()]
+    # the program came over the same stream: what was read ahead of it is there
+    Agent(next(filter(None, names))).serve(sys.stdin.buffer)

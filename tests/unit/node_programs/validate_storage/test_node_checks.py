@@ -10,13 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.node_modules import load
-
-agent_operations = load("deepops_storagecheck.agent_operations")
-inputs = load("deepops_storagecheck.inputs")
-limits = load("deepops_storagecheck.limits")
-node_checks = load("deepops_storagecheck.node_checks")
-mounts = load("deepops_storagecheck.mounts")
+from deepopsctl.node_programs.validate_storage import inputs, mounts, node_checks, operations
 
 # as a Debian 13 node with NFS, a bind mount, an automount that was triggered and one that was not shows them
 TABLE = r"""23 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,errors=remount-ro
@@ -70,11 +64,13 @@ class TestKind:
     def test_another_type_is_named(self) -> None:
         wrong = mounts.wrong_mount(at("/lustre"), "nfs", "10.0.0.3:/fs")
 
+        assert wrong
         assert (wrong.measured, wrong.expected) == ("lustre", "nfs")
 
     def test_another_source_is_named(self) -> None:
         wrong = mounts.wrong_mount(at("/home"), "nfs", "10.0.0.9:/srv/home")
 
+        assert wrong
         assert (wrong.measured, wrong.expected) == ("10.0.0.1:/srv/home", "10.0.0.9:/srv/home")
 
 
@@ -140,9 +136,10 @@ def entry(path: Path, **changes: Any) -> Any:
 
 
 def looked(
-    entries: Sequence[Any], table: str, writes: bool = False, user: str = "nobody"
+    entries: Sequence[Any], table: str, *, writes: bool = False, quotas: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], Any]:
-    found = node_checks.Node("gpu01", user, 15.0, "abc", lambda: table, writes).run_checks(entries)
+    node = node_checks.Node("gpu01", "nobody", 15.0, "abc", lambda: table, quotas or {}, writes=writes)
+    found = node.run_checks(entries)
     assert {check["target"] for check in found.checks} <= {"gpu01/data"}
     return {check["name"]: check for check in found.checks}, found.seen
 
@@ -247,47 +244,43 @@ class TestANode:
         assert wrong[node_checks.MOUNTED]["status"] == "fail"
 
     @pytest.mark.parametrize(
-        ("wrong", "status", "message"),
-        [([], "pass", ""), (["/srv: user ada: space 1024 KiB"], "fail", "/srv: user ada: space 1024 KiB")],
+        ("report", "status", "measured", "message"),
+        [
+            ({"differences": [], "problem": ""}, "pass", "in force", ""),
+            (
+                {"differences": ["/srv: user ada: space 1024 KiB"], "problem": ""},
+                *("fail", "others", "/srv: user ada: space 1024 KiB"),
+            ),
+            ({"differences": [], "problem": "/srv counts no space"}, "fail", "no quotas", "/srv counts no space"),
+            (None, "fail", "no quotas", "they could not be compared"),
+        ],
     )
     def test_the_server_tells_limits_that_are_not_in_force(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: list[str], status: str, message: str
+        self, tmp_path: Path, report: dict[str, Any] | None, status: str, measured: str, message: str
     ) -> None:
-        monkeypatch.setattr(limits, "differences", lambda wanted: wrong if wanted == {"kind": "user"} else None)
+        wanted = entry(tmp_path, fstype="", quota={"path": "/srv"})
 
-        checks, _seen = looked([entry(tmp_path, fstype="", quota={"kind": "user"})], TABLE)
+        checks, _seen = looked([wanted], TABLE, quotas={"/srv": report} if report else {})
 
-        assert (checks[node_checks.QUOTA]["status"], checks[node_checks.QUOTA]["message"]) == (status, message)
+        quota = checks[node_checks.QUOTA]
+        assert (quota["status"], quota["measured"], quota["message"]) == (status, measured, message)
 
-    def test_of_a_server_without_a_mount_of_its_own_only_the_quota_is_told(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(limits, "differences", lambda wanted: [])
-        wanted = entry(tmp_path / "none", fstype="none", quota={"kind": "user"}, only_quota=True)
+    def test_of_a_server_without_a_mount_of_its_own_only_the_quota_is_told(self, tmp_path: Path) -> None:
+        wanted = entry(tmp_path / "none", fstype="none", quota={"path": "/srv"}, only_quota=True)
 
-        checks, seen = looked([wanted], TABLE, writes=True)
+        checks, seen = looked([wanted], TABLE, writes=True, quotas={"/srv": {"differences": [], "problem": ""}})
 
         assert {name: check["status"] for name, check in checks.items()} == {node_checks.QUOTA: "pass"}
         assert seen == {}
-
-    def test_a_file_system_that_can_have_no_quotas_is_told(self, tmp_path: Path) -> None:
-        """The folder of this test is on one without, or on a kernel that was not told to count."""
-        quota = {"name": "data", "path": str(tmp_path), "kind": "user", "grace": 0, "default": [0, 1, 0, 0]}
-        wanted = entry(tmp_path, fstype="", quota={**quota, "users": {}, "projects": []})
-
-        checks, _seen = looked([wanted], node_checks.table())
-
-        assert checks[node_checks.QUOTA]["status"] == "fail"
-        assert checks[node_checks.QUOTA]["measured"] == "no quotas"
 
     def test_one_that_hangs_costs_its_limit_and_stops_no_other(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
 
-        monkeypatch.setattr(agent_operations, "answers", lambda path: time.sleep(300) if "/one/" in path else {})
+        monkeypatch.setattr(operations, "answers", lambda path: time.sleep(300) if "/one/" in path else {})
         entries = [entry(tmp_path / "one", options=("ro",)), entry(tmp_path / "two", options=("ro",))]
         node = node_checks.Node(
-            "gpu01", "nobody", 10, "abc", lambda: "".join(line(tmp_path / n) for n in ("one", "two")), False
+            "gpu01", "nobody", 10, "abc", lambda: "".join(line(tmp_path / n) for n in ("one", "two")), {}, writes=False
         )
 
         found = node.run_checks([entries[0], entries[1]._replace(name="two")])

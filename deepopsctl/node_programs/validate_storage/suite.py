@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from typing import Dict, List, Mapping, NamedTuple, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import (
-    job_placement,
-    slurm_snapshot,
-    slurmtext,
-)
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session
-
+from .._shared import slurm_output
+from .._shared.checks import FAIL, SKIP, Check, one_line
+from .._slurm_jobs import placement
+from .._slurm_jobs.session import Session
+from .._slurm_jobs.snapshot import SlurmSnapshot, read_snapshot
 from . import rate_trials, trials
 from .agent_pool import AgentPool
-from .checks import FAIL, SKIP, Check, check, one_line, place, skip
+from .checks import check, place, skip
 from .inputs import Bounds, Expected, Seen
-from .trial_context import TrialContext
+from .trials import TrialContext
 
 # so many seconds of a job's limit for each entry, in addition to its rates
 _ENTRY_S = 180.0
@@ -52,10 +50,10 @@ class Inputs(NamedTuple):
         rounds = 2 * len(rate_trials.RATE_TYPES) * (self.bounds.alone + 1)
         return 60 + len(self.entries) * (_ENTRY_S + rounds * self.bounds.seconds)
 
-    def minutes(self, snapshot: slurm_snapshot.SlurmSnapshot) -> Dict[str, int]:
+    def minutes(self, snapshot: SlurmSnapshot) -> Dict[str, int]:
         """The time limit of a job, by partition: never more than that allows."""
         wanted = -(-int(self.seconds()) // 60)
-        most = {name: slurmtext.minutes(entry.get("MaxTime", "")) for name, entry in snapshot.partitions.items()}
+        most = {name: slurm_output.minutes(entry.get("MaxTime", "")) for name, entry in snapshot.partitions.items()}
         return {name: wanted if limit is None else max(1, min(wanted, limit)) for name, limit in most.items()}
 
 
@@ -77,18 +75,15 @@ def run(inputs: Inputs, session: Session, pool: AgentPool) -> List[Check]:
 
 def _start_agents(inputs: Inputs, pool: AgentPool, names: Sequence[str]) -> List[Check]:
     """Start agents on all nodes that have room; a check for each entry of those that take no part."""
-    snapshot = slurm_snapshot.read_snapshot()
+    snapshot = read_snapshot()
     if not snapshot.answered:
-        text = "slurmctld does not answer: " + one_line(
-            snapshot.answers["nodes"].error_text or snapshot.answers["ping"].error_text
-        )
         targets = [place(name, entry.name) for name in names for entry in inputs.wanted[name]]
-        return [check(trials.WRITE, target, FAIL, "no job", "a job", message=text) for target in targets]
+        return [check(trials.WRITE, target, FAIL, "no job", "a job", message=snapshot.silence) for target in targets]
     why = {name: (SKIP, "Slurm does not know this node") for name in names if name not in snapshot.nodes}
     why.update({name: (SKIP, reason + ": no job was sent") for name, reason in snapshot.obstacles(names).items()})
     ready = [name for name in names if name not in why]
     troubles = (
-        pool.start(job_placement.place(ready, snapshot.nodes, snapshot.partitions), inputs.minutes(snapshot))
+        pool.start(placement.place(ready, snapshot.nodes, snapshot.partitions), inputs.minutes(snapshot))
         if ready
         else {}
     )

@@ -1,7 +1,4 @@
-"""Run something in a process of its own and give up on it in time: one that waits for a dead server can't be stopped.
-
-Packed into the jobs' input.
-"""
+"""Run something in a process of its own with a time limit: one that waits for a dead server can't be stopped."""
 
 from __future__ import annotations
 

@@ -6,12 +6,11 @@ import json
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command, probe_jobs
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.job_placement import Placement
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.probe_jobs import Trouble
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Outcome, Running, Session
-
-from . import packing
+from .._shared import archive, checks, command
+from .._slurm_jobs import probe_jobs
+from .._slurm_jobs.placement import Placement
+from .._slurm_jobs.probe_jobs import MOST_ALONE, Trouble
+from .._slurm_jobs.session import Outcome, Running, Session
 from .agent import HELLO, MARK
 
 Result = Dict[str, Any]
@@ -20,9 +19,12 @@ MEMORY = "--mem=256M"
 POLL_INTERVAL_S = 0.05
 # from a job's start to its agent's first word; as long an answer may be on its way
 STARTING_S = 30.0
-# nodes tried alone after a joint job failed
-MOST_ALONE = 24
 _ENDING_S = 25.0
+
+
+def agent_argv(*arguments: str) -> List[str]:
+    """The command that reads this program from its input and runs the agent: no file is left on a node."""
+    return archive.argv("validate_storage.agent", *arguments)
 
 
 class Order(NamedTuple):
@@ -43,11 +45,11 @@ class Order(NamedTuple):
 class AgentJob:
     """The agents of one job, or the one on this host."""
 
-    def __init__(self, nodes: Sequence[str], running: Running, what: str = "") -> None:
+    def __init__(self, nodes: Sequence[str], running: Running, program: str, what: str = "") -> None:
         self.nodes, self.running, self.what = list(nodes), running, what
         self.answers: Dict[Tuple[Any, str], Result] = {}
         self._read = 0
-        running.send(packing.packed(), more=True)
+        running.send(program + "\n", more=True)
 
     def read_answers(self) -> None:
         """Take in what has come."""
@@ -75,8 +77,9 @@ def _options(place: Placement, minutes: Mapping[str, int]) -> List[str]:
 class AgentPool:
     """All teams. Nobody else writes to them."""
 
-    def __init__(self, session: Session, starting_s: float = STARTING_S) -> None:
-        self._session, self._starting_s = session, starting_s
+    def __init__(self, session: Session, program: str, starting_s: float = STARTING_S) -> None:
+        """`program` is this suite as archive.own() has it."""
+        self._session, self._program, self._starting_s = session, program, starting_s
         self._jobs: List[AgentJob] = []
         self._number = 0
 
@@ -87,7 +90,7 @@ class AgentPool:
 
     def add_local(self, name: str) -> None:
         """Start an agent on this host, outside of any job."""
-        job = AgentJob([name], Running(packing.argv(name), command.clean_environment()))
+        job = AgentJob([name], Running(agent_argv(name), command.slurm_environment()), self._program)
         self._wait([job], HELLO, [name], self._starting_s)
         if (HELLO, name) in job.answers:
             self._jobs.append(job)
@@ -109,7 +112,9 @@ class AgentPool:
         self, placements: Sequence[Tuple[str, Placement]], minutes: Mapping[str, int]
     ) -> Dict[str, Optional[Trouble]]:
         jobs = [
-            AgentJob(place.nodes, self._session.start(what, _options(place, minutes), packing.argv()), what)
+            AgentJob(
+                place.nodes, self._session.start(what, _options(place, minutes), agent_argv()), self._program, what
+            )
             for what, place in placements
         ]
         patience = self._session.queue_timeout + self._starting_s
@@ -161,7 +166,7 @@ class AgentPool:
     def _silent(self, node: str, limit: float) -> Result:
         job = next((job for job in self._jobs if node in job.nodes), None)
         if job and job.running.ended(0) is not None:
-            message = probe_jobs.one_line(job.running.text("err")) or "no message"
+            message = checks.one_line(job.running.text("err")) or "no message"
             return {"error": "the job ended: " + message, "errno": "", "lost": True}
         return {"hung": limit}
 

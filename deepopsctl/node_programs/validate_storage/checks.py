@@ -5,23 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Mapping
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import checkform
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import (
-    FAIL,
-    PASS,
-    SKIP,
-    WARN,
-    Check,
-    one_line,
-)
+from .._shared import checks
+from .._shared.checks import one_line
 
 SUITE = "storage"
 NOTHING = "storage-entries"
-__all__ = ["FAIL", "NOTHING", "PASS", "SKIP", "WARN", "Check", "check", "one_line", "place", "skip", "trouble"]
 
 # one check, and one that could not be made, without the suite's name
-check = partial(checkform.check, SUITE)
-skip = partial(checkform.skipped, SUITE)
+check = partial(checks.check, SUITE)
+skip = partial(checks.skipped, SUITE)
 
 
 def place(node: str, entry: str) -> str:
@@ -30,7 +22,7 @@ def place(node: str, entry: str) -> str:
 
 
 def trouble(result: Mapping[str, Any]) -> str:
-    """Why an act gave no result; '' where it gave one."""
+    """Why an operation gave no result; '' where it gave one."""
     if "hung" in result:
         return "no answer within {:g} s: the file system hangs".format(float(result["hung"]))
     return one_line(str(result["error"])) if "error" in result else ""

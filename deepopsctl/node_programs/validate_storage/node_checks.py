@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import pwd
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from . import agent_operations, children, limits, mounts, trials
-from .checks import FAIL, PASS, WARN, Check, check, place, skip, trouble
+from .._shared.checks import FAIL, PASS, WARN, Check
+from . import children, mounts, operations, trials
+from .checks import check, place, skip, trouble
 from .inputs import Expected, Seen
 from .mounts import Mounted
 
@@ -30,10 +31,24 @@ class NodeReport(NamedTuple):
 
 
 class Node:
-    """One node under root's eyes; `user` is the ordinary one for whom files are made, `writes` whether it tries to."""
+    """One node under root's eyes; `user` is the ordinary one for whom files are made, `writes` whether it tries to.
 
-    def __init__(self, name: str, user: str, limit: float, token: str, table: Callable[[], str], writes: bool) -> None:
+    `quotas` has, by the server's directory, the limits that are not in force there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        user: str,
+        limit: float,
+        token: str,
+        table: Callable[[], str],
+        quotas: Mapping[str, Mapping[str, Any]],
+        *,
+        writes: bool,
+    ) -> None:
         self.name, self.user, self.limit, self.token, self.writes = name, user, limit, token, writes
+        self.quotas = quotas
         self._table = table
 
     def run_checks(self, entries: Sequence[Expected]) -> NodeReport:
@@ -79,7 +94,7 @@ class _EntryChecks:
             self._quota()
             return None
         # one that is mounted at first use is mounted by this; and one that hangs is noticed
-        first = self.node.attempt(lambda: agent_operations.answers(entry.path + "/."))
+        first = self.node.attempt(lambda: operations.answers(entry.path + "/."))
         table = self.node.mounted()
         mount = mounts.on_top(table, entry.path)
         if entry.fstype and not self._is_mounted(table, mount):
@@ -127,11 +142,11 @@ class _EntryChecks:
     def _quota(self) -> None:
         if not self.entry.quota:
             return
-        result = self.node.attempt(lambda: {"wrong": limits.differences(self.entry.quota)})
-        wrong = result.get("wrong")
-        if wrong is None:
-            self.add_check(QUOTA, FAIL, "no quotas", "in force", trouble(result))
+        result = self.node.quotas.get(self.entry.quota["path"], {"problem": "they could not be compared"})
+        if result.get("problem"):
+            self.add_check(QUOTA, FAIL, "no quotas", "in force", result["problem"])
         else:
+            wrong = result["differences"]
             self.add_check(
                 QUOTA, FAIL if wrong else PASS, "others" if wrong else "in force", "in force", "; ".join(wrong)
             )
@@ -159,23 +174,23 @@ class _EntryChecks:
                 self.checks.append(skip(SQUASH, self.target, "the user can write nothing here: " + reason))
         finally:
             if directory:
-                node.as_user(lambda: agent_operations.remove([directory]))
+                node.as_user(lambda: operations.remove([directory]))
 
     def _make(self) -> "tuple[str, str, str]":
         """A directory of the user's with a file in it; '' with the reason where there is none."""
         entry, node = self.entry, self.node
-        base = node.as_user(lambda: agent_operations.base(entry.path, entry.user_writable))
+        base = node.as_user(lambda: operations.base(entry.path, entry.user_writable))
         if not base.get("directory"):
             return "", FAIL, trouble(base) or "an ordinary user can write to none of " + ", ".join(base["tried"])
-        directory = "{}/{}{}-{}".format(base["directory"].rstrip("/"), agent_operations.PREFIX, node.token, node.name)
+        directory = "{}/{}{}-{}".format(base["directory"].rstrip("/"), operations.PREFIX, node.token, node.name)
 
         def fill() -> Result:
-            agent_operations.make(directory)
-            return agent_operations.write(directory + "/file", node.name, 1)
+            operations.make(directory)
+            return operations.write(directory + "/file", node.name, 1)
 
         made = node.as_user(fill)
         if "digest" not in made:
-            node.as_user(lambda: agent_operations.remove([directory]))
+            node.as_user(lambda: operations.remove([directory]))
             return "", FAIL, trouble(made)
         return directory, PASS, ""
 
