@@ -12,17 +12,9 @@ from typing import Any
 
 import pytest
 
+from deepopsctl.node_programs.validate_monitoring import alerting, dashboards, rules, suite, targets, web
 from tests.integration.monitoring import servers
 from tests.support.cluster import wait_until
-from tests.support.node_modules import load
-
-alerting = load("deepops_monitoring.alerting")
-dashboards = load("deepops_monitoring.dashboards")
-timestamps = load("deepops_monitoring.timestamps")
-rules = load("deepops_monitoring.rules")
-targets = load("deepops_monitoring.targets")
-suite = load("deepops_monitoring.suite")
-web = load("deepops_monitoring.web")
 
 AWAY_S = 90.0
 ROUTE = alerting.Route("severity", "none", "nobody")
@@ -174,7 +166,7 @@ class TestTargets:
         target = targets.Wanted("n1", "node", "127.0.0.1:9100")
         seen = {"health": "up", "lastScrape": "2026-11-22T09:00:00.5Z", "scrapeInterval": "15s",
                 "lastScrapeDuration": 0.1, "scrapeUrl": "http://127.0.0.1:9100/metrics"}  # fmt: skip
-        then = timestamps.unix("2026-11-22T09:00:00.5Z")
+        then = web.unix("2026-11-22T09:00:00.5Z") or 0.0
 
         assert targets._one(target, seen, then + 40)["status"] == "pass"
         assert targets._one(target, seen, then + 50)["measured"] == "stale"
@@ -391,8 +383,8 @@ class TestServicesWithPassword:
     ],
 )
 def test_moments_are_read_as_prometheus_writes_them(text: str, seconds: float | None) -> None:
-    assert timestamps.unix(text) == seconds
+    assert web.unix(text) == seconds
 
 
 def test_spans_are_read_as_prometheus_writes_them() -> None:
-    assert [timestamps.span(text) for text in ("15s", "1m30s", "500ms", "")] == [15.0, 90.0, 0.5, 0.0]
+    assert [web.span(text) for text in ("15s", "1m30s", "500ms", "")] == [15.0, 90.0, 0.5, 0.0]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import timestamps
-from .checks import FAIL, PASS, WARN, Check, check, names, one_line, place, poll_until
+from .._shared.checks import FAIL, PASS, WARN, Check, one_line
+from . import web
+from .checks import check, names, place, poll_until
 from .web import Prometheus
 
 UP, MORE, CLOCK, TEXTFILES = "target-up", "targets-unexpected", "clock-monitoring", "textfiles-fresh"
@@ -91,10 +92,10 @@ def _scraped_again(prometheus: Prometheus, keys: Sequence[Key]) -> Scraped:
     since = time.time()
 
     def settled(scraped: Scraped) -> bool:
-        return all(key in scraped and (timestamps.unix(scraped[key]["lastScrape"]) or 0) > since for key in keys)
+        return all(key in scraped and (web.unix(scraped[key]["lastScrape"]) or 0) > since for key in keys)
 
     first = query_targets(prometheus)
-    intervals = [timestamps.span(target.get("scrapeInterval", "")) for target in first.values()]
+    intervals = [web.span(target.get("scrapeInterval", "")) for target in first.values()]
     return poll_until(_FIRST_S + max(intervals or [15.0]), lambda: query_targets(prometheus), settled)
 
 
@@ -103,8 +104,8 @@ def _one(target: Wanted, scraped: "Mapping[str, Any] | None", now: float) -> Che
     if scraped is None:
         text = "Prometheus has no such target: {} should be in its list".format(target.address)
         return check(UP, where, FAIL, "not listed", "up", message=text)
-    interval = timestamps.span(scraped.get("scrapeInterval", "")) or 15.0
-    last = timestamps.unix(scraped["lastScrape"])
+    interval = web.span(scraped.get("scrapeInterval", "")) or 15.0
+    last = web.unix(scraped["lastScrape"])
     url = scraped.get("scrapeUrl", target.address)
     if scraped["health"] != "up":
         error = one_line(scraped.get("lastError", "")) or "not scraped yet"
@@ -177,10 +178,12 @@ def textfiles(prometheus: Prometheus, wanted: Mapping[str, Mapping[str, float]],
         for labels, age in prometheus.query("time() - node_textfile_mtime_seconds")
     }
     broken = prometheus.by("node", "node_textfile_scrape_error")
-    return [_written(node, wanted[node], written, bool(broken.get(node))) for node in here]
+    return [_written(node, wanted[node], written, broken=bool(broken.get(node))) for node in here]
 
 
-def _written(node: str, wanted: Mapping[str, float], written: Mapping[Tuple[str, str], float], broken: bool) -> Check:
+def _written(
+    node: str, wanted: Mapping[str, float], written: Mapping[Tuple[str, str], float], *, broken: bool
+) -> Check:
     ages = {name: written.get((node, name)) for name in wanted}
     wrong = ["{} is not there".format(name) for name, age in ages.items() if age is None]
     wrong += [

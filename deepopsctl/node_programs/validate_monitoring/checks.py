@@ -6,23 +6,14 @@ import time
 from functools import partial
 from typing import Callable, Iterable, TypeVar
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import checkform
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checks import (
-    FAIL,
-    PASS,
-    SKIP,
-    WARN,
-    Check,
-    one_line,
-)
+from .._shared import checks
 
 SUITE = "monitoring"
 T = TypeVar("T")
-__all__ = ["FAIL", "PASS", "SKIP", "WARN", "Check", "check", "names", "one_line", "place", "poll_until", "skip"]
 
 # one check, and one that could not be made, without the suite's name
-check = partial(checkform.check, SUITE)
-skip = partial(checkform.skipped, SUITE)
+check = partial(checks.check, SUITE)
+skip = partial(checks.skipped, SUITE)
 
 
 def place(node: str, job: str, page: str = "") -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from typing import Dict, List, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command
-
-from .checks import FAIL, PASS, Check, check, one_line, poll_until
+from .._shared import command
+from .._shared.checks import FAIL, PASS, Check, one_line
+from .checks import check, poll_until
 
 LOG = "log-arrives"
 TAG = "deepopsctl-validate"
 # entries older than that are not of this validation
 _SINCE = "-1h"
+JOURNAL_S = 15
 
 
 def evaluate(directory: str, line: str, nodes: Sequence[str], seconds: float) -> List[Check]:
@@ -24,9 +25,9 @@ def evaluate(directory: str, line: str, nodes: Sequence[str], seconds: float) ->
     def read_journal() -> Dict[str, float]:
         nonlocal error
         words = ["journalctl", "--directory=" + directory, "--quiet", "--since=" + _SINCE, "--output=cat", "-t", TAG]
-        answer = command.run(words)
-        error = one_line(answer.error_text) if answer.rc else ""
-        for node in arrived(answer.out, line, nodes):
+        answer = command.run(words, JOURNAL_S)
+        error = "" if answer.ok else one_line(answer.message)
+        for node in arrived(answer.output, line, nodes):
             seen.setdefault(node, time.monotonic() - started)
         return seen
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
-from . import timestamps
-from .checks import FAIL, PASS, SKIP, Check, check, names, one_line, poll_until, skip
+from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
+from . import web
+from .checks import check, names, poll_until, skip
 from .web import NoAnswer, Prometheus, Service
 
 ANSWERS, KNOWN, ARRIVES, FORWARDED = "alertmanager-answers", "alertmanager-known", "alert-arrives", "alerts-forwarded"
@@ -114,9 +115,9 @@ def _sent(alertmanager: Service, route: Route, labels: Mapping[str, str], cluste
 def _post(alertmanager: Service, labels: Mapping[str, str], seconds: float) -> None:
     now = time.time()
     text = "sent by `deepopsctl validate monitoring`; it ends by itself"
-    alert = {"labels": dict(labels), "annotations": {"summary": text}, "endsAt": timestamps.written(now + seconds)}
+    alert = {"labels": dict(labels), "annotations": {"summary": text}, "endsAt": web.written(now + seconds)}
     if not seconds:
-        alert["startsAt"] = timestamps.written(now - 1)
+        alert["startsAt"] = web.written(now - 1)
     alertmanager.post("/api/v2/alerts", [alert])
 
 

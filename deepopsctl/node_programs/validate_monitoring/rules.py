@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
-from .checks import FAIL, PASS, Check, check, one_line, poll_until
+from .._shared.checks import FAIL, PASS, Check, one_line
+from .checks import check, poll_until
 from .web import Prometheus
 
 RULES = "rules-healthy"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, NamedTuple, Sequence
 
-from .checks import FAIL, PASS, WARN, Check, check, names, one_line, poll_until
+from .._shared.checks import FAIL, PASS, WARN, Check, one_line
+from .checks import check, names, poll_until
 from .web import NoAnswer, Prometheus, Service
 
 QUERIES, GRAFANA = "dashboard-queries", "grafana-healthy"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurm_snapshot
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session
-
+from .._shared.checks import FAIL, PASS, Check, one_line
+from .._slurm_jobs.session import Session
+from .._slurm_jobs.snapshot import read_snapshot
 from . import alerting, dashboards, jobs, rules, targets
 from .alerting import Route
-from .checks import FAIL, PASS, Check, check, one_line, skip
+from .checks import check, place, skip
 from .dashboards import Query
 from .targets import Wanted
 from .web import NoAnswer, Prometheus, Service
@@ -103,7 +103,7 @@ def _closed(name: str, service: Optional[Service], url: str) -> List[Check]:
 def _scraped(inputs: Inputs, prometheus: Prometheus) -> List[Check]:
     checks = targets.evaluate(prometheus, inputs.cluster, inputs.wanted, inputs.judged)
     up = {entry["target"] for entry in checks if entry["name"] == targets.UP and entry["status"] != FAIL}
-    nodes = [node for node in inputs.judged if targets.place(node, "node") in up]
+    nodes = [node for node in inputs.judged if place(node, "node") in up]
     return [
         targets.stores(prometheus, inputs.monitor),
         *checks,
@@ -118,7 +118,7 @@ def _alerts(inputs: Inputs, services: Services, prometheus: Prometheus, token: s
 
 def _jobs(inputs: Inputs, prometheus: Prometheus, session: Session) -> List[Check]:
     """A job on every node; while they run, Slurm's figures and the dashboards' are compared and asked for."""
-    snapshot = slurm_snapshot.read_snapshot()
+    snapshot = read_snapshot()
     measured = snapshot.config.get("ProctrackType") == "proctrack/cgroup"
     trial = jobs.Trial(prometheus, session, inputs.cluster, inputs.compute, inputs.patience, measured)
     if not snapshot.answered:
@@ -131,9 +131,8 @@ def _jobs(inputs: Inputs, prometheus: Prometheus, session: Session) -> List[Chec
     try:
         if held:
             with ThreadPoolExecutor(len(held)) as pool:
-                checks += [
-                    entry for entry in pool.map(lambda job: jobs.in_prometheus(trial, job), held) for entry in entry
-                ]
+                for job_checks in pool.map(lambda job: jobs.in_prometheus(trial, job), held):
+                    checks += job_checks
         checks += jobs.compare_with_slurm(trial)
         # most of what needs a job is about what it uses
         runs = measured and any(entry["name"] == jobs.JOB and entry["status"] == PASS for entry in checks)

@@ -5,21 +5,29 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 from deepopsctl.checks.catalogue.smoke import catalogue_of
+from deepopsctl.node_programs._slurm_jobs import session
+from deepopsctl.node_programs.validate_monitoring import (
+    alerting,
+    dashboards,
+    jobs,
+    logs,
+    rules,
+    suite,
+    targets,
+    web,
+)
 from deepopsctl.validation.result import NOTHING_THERE, SUITES
-from tests.support.node_modules import load
 
-alerting = load("deepops_monitoring.alerting")
-jobs = load("deepops_monitoring.jobs")
-logs = load("deepops_monitoring.logs")
-targets = load("deepops_monitoring.targets")
-session = load("deepops_smoke.session")
-suite = load("deepops_monitoring.suite")
-web = load("deepops_monitoring.web")
+
+def prometheus(targets: Callable[[], list[dict[str, Any]]]) -> Any:
+    return SimpleNamespace(targets=targets)
+
 
 WHO = {"user": "ubuntu", "account": "default"}
 NOWHERE = web.Service("http://127.0.0.1:1", "admin", "opensesame")
@@ -31,7 +39,9 @@ class TestAJobInTheMetrics:
         return check
 
     def trial(self, **more: bool) -> Any:
-        return jobs.Trial(None, None, "hpc", ("gpu01",), 90.0, **more)
+        return jobs.Trial(
+            web.Prometheus(NOWHERE), session.Session("monitoring", "abc", "ubuntu"), "hpc", ("gpu01",), 90.0, **more
+        )
 
     def test_passes_with_its_user_and_account(self) -> None:
         assert self.judged({**WHO, "jobid": "42"})["status"] == "pass"
@@ -66,7 +76,7 @@ class TestTargets:
 
     def test_at_one_address_are_judged_page_by_page(self) -> None:
         pages = [self.target("jobs", "down"), self.target("nodes", "up")]
-        found = targets.query_targets(SimpleNamespace(targets=lambda: pages))
+        found = targets.query_targets(prometheus(lambda: pages))
         told = [targets._one(wanted, found.get(wanted.key), time.time()) for wanted in self.WANTED]
 
         assert [check["target"] for check in told] == ["ctl1/slurm/jobs", "ctl1/slurm/nodes"]
@@ -75,8 +85,8 @@ class TestTargets:
     def judged(self, *rounds: str) -> list[str]:
         """What is said of them, and of others, where the first was so in each round of scrapes: two looks at it."""
         looks = iter([health for health in rounds for _ in range(2)])
-        prometheus = SimpleNamespace(targets=lambda: [self.target("jobs", next(looks)), self.target("nodes", "up")])
-        return [check["status"] for check in targets.evaluate(prometheus, "hpc", self.WANTED, ["ctl1"])]
+        asked = prometheus(lambda: [self.target("jobs", next(looks)), self.target("nodes", "up")])
+        return [check["status"] for check in targets.evaluate(asked, "hpc", self.WANTED, ["ctl1"])]
 
     def test_that_answer_are_looked_at_once(self) -> None:
         assert self.judged("up") == ["pass", "pass", "pass"]
@@ -96,9 +106,7 @@ class TestTargets:
         assert told["message"] == "http://192.0.2.1:6817/metrics/jobs: no answer within 10s: is the node too busy?"
 
     def test_of_a_page_that_nobody_expects_are_told_by_it(self) -> None:
-        found = targets.query_targets(
-            SimpleNamespace(targets=lambda: [self.target("jobs", "up"), self.target("users", "up")])
-        )
+        found = targets.query_targets(prometheus(lambda: [self.target("jobs", "up"), self.target("users", "up")]))
 
         told = targets._unexpected("hpc", found, {wanted.key for wanted in self.WANTED})
 
@@ -138,7 +146,7 @@ class TestTheWholeSuite:
 
     def test_skips_the_rest_and_says_why_where_prometheus_does_not_answer(self) -> None:
         services = suite.Services(NOWHERE, NOWHERE)
-        found = suite.run(self.inputs(), services, session.Session("abc", "ubuntu", suite="monitoring"))
+        found = suite.run(self.inputs(), services, session.Session("monitoring", "abc", "ubuntu"))
 
         assert found[0]["name"] == "prometheus-answers"
         assert found[0]["status"] == "fail"
@@ -156,8 +164,8 @@ class TestTheWholeSuite:
 
 
 def test_every_check_is_in_the_reports_catalogue() -> None:
-    found = ("alerting", "dashboards", "jobs", "logs", "rules", "targets", "suite")
-    values = [value for name in found for value in vars(load(f"deepops_monitoring.{name}")).values()]
+    modules = (alerting, dashboards, jobs, logs, rules, targets, suite)
+    values = [value for module in modules for value in vars(module).values()]
     checks = {value for value in values if isinstance(value, str) and re.fullmatch(r"[a-z]+(-[a-z]+)+", value)}
 
     assert checks - {logs.TAG} | {"monitoring-enabled"} == set(catalogue_of("monitoring")) - {

@@ -6,15 +6,11 @@ import getpass
 import time
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command, job_placement
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import (
-    POLL_INTERVAL_S,
-    Running,
-    Session,
-)
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurm_snapshot import SlurmSnapshot
-
-from .checks import FAIL, PASS, SKIP, Check, check, names, one_line, poll_until, skip
+from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
+from .._slurm_jobs import placement, slurm
+from .._slurm_jobs.session import POLL_INTERVAL_S, Running, Session
+from .._slurm_jobs.snapshot import SlurmSnapshot
+from .checks import check, names, poll_until, skip
 from .web import Prometheus
 
 JOB, NODES, COUNT, SLURM = "job-metrics", "slurm-nodes-agree", "slurm-jobs-agree", "slurm-metrics"
@@ -49,7 +45,7 @@ def hold(trial: Trial, snapshot: SlurmSnapshot) -> Tuple[List[Held], List[Check]
     obstacles = snapshot.obstacles(known)
     checks += [skip(JOB, name, reason + ": no job was sent") for name, reason in obstacles.items()]
     ready = [name for name in known if name not in obstacles]
-    places = job_placement.place(ready, snapshot.nodes, snapshot.partitions)
+    places = placement.place(ready, snapshot.nodes, snapshot.partitions)
     jobs = [
         # ends with its input: nothing is left where whoever started this is gone
         Held("job{}".format(number), place.nodes, trial.session.start("job{}".format(number), place.options(), ["cat"]))
@@ -63,10 +59,10 @@ def identified(trial: Trial, held: Held) -> Tuple[str, str, str]:
     name = trial.session.name(held.what)
     end = time.monotonic() + trial.session.queue_timeout
     while True:
-        answer = command.run(
+        answer = slurm.ask(
             ["squeue", "--noheader", "--user=" + trial.session.user, "--name=" + name, "--format=%i|%a|%T|%r"]
         )
-        number, account, state, reason = ([*answer.out.strip().split("\n")[0].split("|"), "", "", "", ""])[:4]
+        number, account, state, reason = ([*answer.output.strip().split("\n")[0].split("|"), "", "", "", ""])[:4]
         if state == "RUNNING":
             return number, account, ""
         code = held.running.ended(0)
@@ -74,7 +70,7 @@ def identified(trial: Trial, held: Held) -> Tuple[str, str, str]:
             return "", "", one_line(held.running.text("err")) or "exit code {}".format(code)
         if time.monotonic() > end:
             text = "the job did not start in time; Slurm's reason: {}".format(reason or "none given")
-            return "", "", text if answer.rc == 0 else one_line(answer.error_text)
+            return "", "", text if answer.ok else one_line(answer.message)
         time.sleep(POLL_INTERVAL_S / 6)
 
 
@@ -132,15 +128,15 @@ def compare_with_slurm(trial: Trial) -> List[Check]:
 
 def _nodes(trial: Trial) -> Check:
     def read_nodes() -> Tuple[Set[str], Set[str]]:
-        answer = command.run(["sinfo", "--noheader", "--Node", "--all", "--format=%N"])
+        answer = slurm.ask(["sinfo", "--noheader", "--Node", "--all", "--format=%N"])
         in_prometheus = trial.prometheus.by("node", "count by (node) (deepops_slurm_node_state)")
-        return set(answer.out.split()), set(in_prometheus)
+        return set(answer.output.split()), set(in_prometheus)
 
-    slurm, in_prometheus = poll_until(trial.patience, read_nodes, lambda both: both[0] == both[1], POLL_INTERVAL_S)
-    wrong = ["not in the metrics: {}".format(names(slurm - in_prometheus))] if slurm - in_prometheus else []
-    wrong += ["in the metrics only: {}".format(names(in_prometheus - slurm))] if in_prometheus - slurm else []
+    in_slurm, in_prometheus = poll_until(trial.patience, read_nodes, lambda both: both[0] == both[1], POLL_INTERVAL_S)
+    wrong = ["not in the metrics: {}".format(names(in_slurm - in_prometheus))] if in_slurm - in_prometheus else []
+    wrong += ["in the metrics only: {}".format(names(in_prometheus - in_slurm))] if in_prometheus - in_slurm else []
     return check(
-        NODES, trial.cluster, FAIL if wrong else PASS, len(in_prometheus), len(slurm), "nodes", "; ".join(wrong)
+        NODES, trial.cluster, FAIL if wrong else PASS, len(in_prometheus), len(in_slurm), "nodes", "; ".join(wrong)
     )
 
 
@@ -149,8 +145,8 @@ def _count(trial: Trial) -> Check:
     slurm_counts: List[int] = []
 
     def query_count() -> int:
-        answer = command.run(["squeue", "--noheader", "--all", "--array", "--states=RUNNING", "--format=%i"])
-        slurm_counts.append(len(answer.out.split()))
+        answer = slurm.ask(["squeue", "--noheader", "--all", "--array", "--states=RUNNING", "--format=%i"])
+        slurm_counts.append(len(answer.output.split()))
         in_prometheus = trial.prometheus.query('sum(deepops_slurm_jobs{state="running"}) or vector(0)')
         return int(in_prometheus[0][1])
 

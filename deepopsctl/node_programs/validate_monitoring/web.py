@@ -1,19 +1,25 @@
-"""Ask a service over HTTP, with a password that is in no address, argument or message."""
+"""Ask a service over HTTP, with a password that is in no address, argument or message; times as services write them."""
 
 from __future__ import annotations
 
 import base64
+import calendar
 import contextlib
 import json
+import re
 import ssl
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .checks import one_line
+from .._shared.checks import one_line
 
 TIMEOUT_S = 10.0
+_MOMENT = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|([+-])(\d\d):(\d\d))$")
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class NoAnswer(Exception):  # noqa: N818 (the service gave no usable answer)
@@ -133,3 +139,26 @@ class Prometheus(NamedTuple):
         """Where it sends alerts to."""
         active = self.service.get("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
         return [str(entry["url"]) for entry in active]
+
+
+def unix(text: str) -> Optional[float]:
+    """`2026-11-22T09:30:00.123456789Z` as seconds since 1970; None for never, which is the year 1."""
+    match = _MOMENT.match(text)
+    if not match or text.startswith("0001-"):
+        return None
+    whole, part, _zone, sign, hours, minutes = match.groups()
+    seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(part or 0)
+    if sign:
+        away = int(hours) * 3600 + int(minutes) * 60
+        seconds -= away if sign == "+" else -away
+    return seconds
+
+
+def written(seconds: float) -> str:
+    """Seconds since 1970 as Alertmanager reads them."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + "Z"
+
+
+def span(text: str) -> float:
+    """`1m30s` in seconds; 0 for what is none."""
+    return sum(float(count) * _SECONDS[unit] for count, unit in _SPAN.findall(text))

@@ -1,0 +1,124 @@
+"""What `node_program` starts on the monitoring host: `suite` as a user, `logs` as root, `scraped` after a deploy."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from typing import Any, Dict
+
+from .._shared import hangup
+from .._slurm_jobs.session import Session
+from . import alerting, checks, dashboards, logs, suite, targets, web
+
+Request = Dict[str, Any]
+Result = Dict[str, Any]
+# how long the jobs may be held: longer than anything of the suite takes (seconds; Slurm's limit is in minutes)
+HELD_S, HELD_MINUTES = 540, 9
+MOST_NAMED = 10
+
+
+def main(request: Request) -> Result:
+    """One phase."""
+    return {"suite": run_suite, "logs": query_logs, "scraped": verify_scraped}[request["phase"]](request)
+
+
+def run_suite(request: Request) -> Result:
+    """Ask Prometheus, Alertmanager and Grafana over HTTP, and Slurm by its commands.
+
+    One small job on every compute node that has room is held until it is seen in the metrics. An alert is sent to
+    Alertmanager and ended again; its label goes to a receiver without any address, and nothing is sent where there is
+    no such route. `expected` is what the filter monitoring_expected makes of the inventory.
+    """
+    if request["check_mode"]:
+        return {"deepops": {"checks": []}, "elapsed_s": 0.0, "msg": "check mode: nothing is tried"}
+    if not request["enabled"]:
+        text = "monitoring_enabled is false: nothing to test"
+        return {"deepops": {"checks": [checks.skip("monitoring-enabled", request["cluster"], text)]}, "elapsed_s": 0.0}
+    started = time.monotonic()
+    session = Session(
+        checks.SUITE,
+        os.urandom(3).hex(),
+        getpass.getuser(),
+        float(request["queue_timeout"]),
+        HELD_S,
+        HELD_MINUTES,
+        request["reservation"],
+    )
+
+    def finish() -> None:
+        session.close()
+
+    hangup.watch(finish)
+    result = suite.run(_inputs(request), _services(request), session)
+    return {"deepops": {"checks": result}, "elapsed_s": round(time.monotonic() - started, 1)}
+
+
+def query_logs(request: Request) -> Result:
+    """Wait until the line that each node has logged has arrived, at most `timeout` seconds."""
+    if request["check_mode"]:
+        return {"deepops": {"checks": []}}
+    log_checks = logs.evaluate(request["directory"], request["line"], request["judged"], float(request["timeout"]))
+    return {"deepops": {"checks": log_checks}}
+
+
+def verify_scraped(request: Request) -> Result:
+    """Fail with what Prometheus can't scrape; waits for what it has not asked yet, or not since a restart.
+
+    `plan` is what the filter monitoring_scraped_plan makes: where Prometheus answers, and the targets that are there.
+    """
+    plan = request["plan"]
+    wanted = [targets.Wanted(**target) for target in plan["targets"]]
+    if request["check_mode"]:
+        return {"targets": len(wanted)}
+    prometheus = web.Prometheus(web.Service(plan["prometheus"], plan["user"], request["password"]))
+    try:
+        problems = targets.problems(prometheus, wanted)
+    except web.NoAnswer as why:
+        return {
+            "failed": True,
+            "msg": "Prometheus at {} does not answer: {}".format(plan["prometheus"], why),
+            "hint": "see `journalctl -u prometheus` on this node",
+        }
+    if problems:
+        more = len(problems) - MOST_NAMED
+        shown = problems[:MOST_NAMED] + (["and {} more".format(more)] if more > 0 else [])
+        return {
+            "failed": True,
+            "msg": "Prometheus cannot scrape: {}".format("; ".join(shown)),
+            "hint": "see the exporter's unit on the node, and a firewall between it and this node",
+        }
+    return {"targets": len(wanted)}
+
+
+def _inputs(request: Request) -> suite.Inputs:
+    expected = request["expected"]
+    route = expected["route"]
+    return suite.Inputs(
+        cluster=request["cluster"],
+        monitor=request["monitor"],
+        judged=request["judged"],
+        compute=request["compute"],
+        wanted=[targets.Wanted(**target) for target in expected["targets"]],
+        rules={name: int(count) for name, count in expected["rules"].items()},
+        textfiles={
+            node: {name: float(age) for name, age in ages.items()} for node, ages in expected["textfiles"].items()
+        },
+        queries=[
+            dashboards.Query(entry["dashboard"], entry["panel"], entry["text"], bool(entry["job"]))
+            for entry in expected["queries"]
+        ],
+        route=alerting.Route(route["label"], route["value"], route["receiver"]),
+        patience=float(request["patience"]),
+    )
+
+
+def _services(request: Request) -> suite.Services:
+    """Where they are, and how to get in."""
+    expected = request["expected"]
+
+    def service(name: str) -> web.Service:
+        return web.Service(expected[name], expected["user"], request["password"])
+
+    grafana = web.Service(request["grafana"].rstrip("/"), "admin", request["grafana_password"])
+    return suite.Services(service("prometheus"), service("alertmanager"), grafana if request["grafana"] else None)
