@@ -60,7 +60,7 @@ vms-down: ## Remove the virtual machines that `make vms` made
 vm-daemons-down: ## End libvirt's daemons if `make tools-vm` started them by hand, with their networks
 	@scripts/vm-daemons down
 
-molecule: tools venv ## One of Molecule's scenarios, whole: SCENARIO=default, monitored, single-machine or vagrant
+molecule: tools venv ## One of Molecule's scenarios, whole: SCENARIO=default, monitored, single-machine, roles or vagrant
 	@PATH="$(CURDIR)/$(BIN):$$PATH" molecule test --scenario-name "$(SCENARIO)"
 
 lint: venv ## ruff, codespell, import-linter and ansible-lint

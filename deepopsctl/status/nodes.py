@@ -157,7 +157,7 @@ class NodeStatus:
 
 
 def with_answer(status: NodeStatus, data: Mapping[str, object]) -> NodeStatus:
-    """The same node, with what node_report returned under `node`."""
+    """The same node, with what the module node_info returned under `node`."""
     versions = data.get("versions")
     return replace(
         status,
@@ -168,7 +168,7 @@ def with_answer(status: NodeStatus, data: Mapping[str, object]) -> NodeStatus:
 
 
 def parse_components(data: object) -> tuple[ComponentStatus, ...]:
-    """The `components` of node_report, without those that are neither wanted nor installed."""
+    """The `components` of node_info, without those that are neither wanted nor installed."""
     if not isinstance(data, Mapping):
         return ()
     parsed = (_parse(str(name), entry) for name, entry in data.items() if isinstance(entry, Mapping))

@@ -3,7 +3,7 @@
 The module of the same name, and those that meta/runtime.yml sends here, get
 
 * `component` and `step` from `meta/steps.yml` of the role that calls (a role with several steps says which one it is),
-* `digest` from the variable `deepops_digest`,
+* `digest` from the variable `deepops_digest`; a play that has none, of somebody who uses single roles, gets `roles`,
 * `files` with what `templates` render to: here, as ansible.builtin.template does, so that the node is called once.
 
 What a call says itself is taken as it is.
@@ -23,6 +23,8 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
 STEPS_FILE = "meta/steps.yml"
+# the digest of records where no deploy gives one: not that of any desired state
+DIGEST_OF_ROLES = "roles"
 
 
 class ActionModule(ActionBase):
@@ -62,7 +64,7 @@ class ActionModule(ActionBase):
 
 def with_step(task: Any, templar: Any, task_vars: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a task with `component`, `step` and `digest`; its own values win."""
-    digest = str(templar.template(task_vars.get("deepops_digest", "")))
+    digest = str(templar.template(task_vars.get("deepops_digest", DIGEST_OF_ROLES)))
     names = names_of(task._role._role_path) if task._role else {}
     return {"digest": digest, **names, **task.args}
 

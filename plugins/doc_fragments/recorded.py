@@ -17,7 +17,9 @@ options:
     type: str
     required: true
   digest:
-    description: Hash of the desired state; empty keeps no record. Filled in from the variable C(deepops_digest).
+    description:
+      - Hash of the desired state; empty keeps no record. Filled in from the variable C(deepops_digest); where a play
+        has none, C(roles).
     type: str
     default: ""
 """

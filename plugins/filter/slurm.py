@@ -151,13 +151,13 @@ def slurm_connect_addresses(names, addresses):
 
 def slurm_untouched_nodes(names, hostvars, todo):
     """The nodes that answered in this run and had nothing to be done."""
-    return [name for name in names if name not in todo and hostvars[name].get("node_gate_result", {}).get("clean")]
+    return [name for name in names if name not in todo and hostvars[name].get("drift_check_result", {}).get("clean")]
 
 
 def slurm_is_reachable(controller, hostvars):
     """False when the controller takes part in this run and was not verified: it failed, or stopped answering."""
     host = hostvars[controller]
-    return "node_gate_result" not in host or bool(_verification(host))
+    return "drift_check_result" not in host or bool(_verification(host))
 
 
 def slurm_fetched_files(controller, hostvars, node):
@@ -188,7 +188,7 @@ def slurm_foreign_nodes(names, hostvars, cluster, munge_key):
     """Sentences for the nodes on which the gate found a Slurm of another cluster; those with the same in one."""
     nodes_of_sentence, key_hash = {}, munge_key_hash(munge_key)
     for name in names:
-        sentence = _foreign(hostvars[name].get("node_gate_result", {}).get("foreign"), cluster, key_hash)
+        sentence = _foreign(hostvars[name].get("drift_check_result", {}).get("foreign"), cluster, key_hash)
         if sentence:
             nodes_of_sentence.setdefault(sentence, []).append(name)
     return [f"{text_node_sets.fold(nodes)} {sentence}" for sentence, nodes in nodes_of_sentence.items()]
@@ -207,7 +207,7 @@ def slurm_deployed(names, hostvars):
     """The nodes that answered in this run and whose slurmd is (still) as wanted."""
     deployed = []
     for name in names:
-        gate = hostvars[name].get("node_gate_result", {})
+        gate = hostvars[name].get("drift_check_result", {})
         slurmd = hostvars[name].get("slurmd_result", {})
         if gate.get("clean") or (slurmd and not slurmd.get("failed")):
             deployed.append(name)

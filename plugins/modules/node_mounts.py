@@ -12,7 +12,8 @@ description:
     something is refused, unless it is the same.
   - Options that the kernel can change in use are changed so. Whatever else needs an unmount waits until nobody uses
     the mount. On a compute node that means that no job runs there and none may start meanwhile, so it is drained for
-    that moment. What has to wait is returned in RV(deferred), and leaves no record for M(deepopsctl.cluster.node_gate).
+    that moment. What has to wait is returned in RV(deferred), and leaves no record for
+    M(deepopsctl.cluster.drift_check).
   - A mount that hides the authorized_keys of the user who calls this by sudo is taken back.
 extends_documentation_fragment: deepopsctl.cluster.recorded
 options:

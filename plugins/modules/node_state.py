@@ -12,7 +12,7 @@ description:
   - A unit is restarted only when one of its I(restart_on) files changed, or an earlier call was cut off
     between the change and the restart. It is remembered on disk before the file changes.
   - Check mode and diff are honest; the content of a I(secret_base64) is in neither.
-  - What was achieved is recorded on the node, keyed by I(digest), for M(deepopsctl.cluster.node_gate).
+  - What was achieved is recorded on the node, keyed by I(digest), for M(deepopsctl.cluster.drift_check).
 extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
   hostname: {description: The node's name., type: str}

@@ -52,7 +52,7 @@ def deployed(node: str) -> list[dict[str, Any]]:
 
 def gate(component: str) -> dict[str, Any]:
     """The first play of a component's playbook."""
-    steps_of = f"node_gate_run | selectattr('component', 'eq', '{component}') | map(attribute='steps') | first"
+    steps_of = f"drift_check_run | selectattr('component', 'eq', '{component}') | map(attribute='steps') | first"
     return {
         "name": component,
         "hosts": "all",
@@ -67,9 +67,9 @@ def gate(component: str) -> dict[str, Any]:
         ],
         "roles": [
             {
-                "role": "node_gate",
-                "node_gate_component": component,
-                "node_gate_steps": f"{{{{ {steps_of} }}}}",
+                "role": "drift_check",
+                "drift_check_component": component,
+                "drift_check_steps": f"{{{{ {steps_of} }}}}",
             }
         ],
     }
@@ -80,7 +80,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """A run of three components on nodes that need something of one, or of none."""
     directory = tmp_path_factory.mktemp("gate")
     own = collections_with_record_in(directory, directory / "state", "NODE")
-    hosts: dict[str, dict[str, object]] = {node: {"node_gate_run": steps(node)} for node in NODES}
+    hosts: dict[str, dict[str, object]] = {node: {"drift_check_run": steps(node)} for node in NODES}
     tasks = [task for node in NODES for task in deployed(node)]
     plays: list[dict[str, Any]] = [
         {"name": "An earlier run", "hosts": "all", "gather_facts": False, "tasks": tasks},

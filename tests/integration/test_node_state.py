@@ -1,4 +1,4 @@
-"""node_state and node_gate as Ansible runs them, on files of this host: one playbook, many tasks."""
+"""node_state and drift_check as Ansible runs them, on files of this host: one playbook, many tasks."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
     def gate(name: str, digest: str = "d1", steps: tuple[str, ...] = ("files",)) -> dict[str, Any]:
         return {
             "name": name,
-            "deepopsctl.cluster.node_gate": {"component": "test", "digest": digest, "steps": list(steps)},
+            "deepopsctl.cluster.drift_check": {"component": "test", "digest": digest, "steps": list(steps)},
         }
 
     def edit(name: str, **file: str) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
 
     def gate_of_owned(name: str, steps: tuple[str, ...]) -> dict[str, Any]:
         arguments = {"component": "owned", "digest": "d1", "steps": list(steps)}
-        return {"name": name, "deepopsctl.cluster.node_gate": arguments}
+        return {"name": name, "deepopsctl.cluster.drift_check": arguments}
 
     def owned(name: str, *, check: bool = False, **changes: object) -> dict[str, Any]:
         wanted = {"component": "owned", "step": "things", "digest": "d1", "owned": True, **changes}
@@ -235,7 +235,7 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
         gate_of_owned("gate, forgotten", steps=("empty",)),
         {
             "name": "gate, nothing left",
-            "deepopsctl.cluster.node_gate": {"component": "owned", "digest": "d1", "steps": []},
+            "deepopsctl.cluster.drift_check": {"component": "owned", "digest": "d1", "steps": []},
         },
     ]
     return [

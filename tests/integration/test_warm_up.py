@@ -29,7 +29,7 @@ warm_up.parse_module_utils()
 from ansible.executor import module_common
 from ansible.plugins import loader
 before = module_common._compile_module_ast.cache_info().currsize
-warm_up.parse_imports("deepopsctl.cluster.node_gate")
+warm_up.parse_imports("deepopsctl.cluster.drift_check")
 gate = module_common._compile_module_ast.cache_info().currsize - before
 print(json.dumps({
     "filters": sorted(plugin.ansible_name for plugin in loader.filter_loader.all()),

@@ -101,7 +101,7 @@ class TestTasks:
         # where the controller is down, a task that runs once would end the run for all others
         assert ignoring == [
             ("playbooks/operate/claim.yml", "Release the cluster"),
-            ("roles/node_gate", "Claim the cluster for this run"),
+            ("roles/drift_check", "Claim the cluster for this run"),
         ]
 
     def test_every_task_has_a_name(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deepopsctl.validation.result import EXPLICIT, SUITES, playbook_of
-from tests.roles.content import ROLES, load, plays, role_calls, with_inner
+from tests.roles.content import ROLES, load, options, plays, role_calls, with_inner
 from tests.support.paths import ROOT
 
 SHARED = ".config/molecule/config.yml"
@@ -18,9 +18,12 @@ SITE = "playbooks/site.yml"
 # the playbooks that a command line runs; `deploy` without a component is all of them
 COMMANDS = {"deploy": (SITE,), "validate": tuple(f"playbooks/{playbook_of(suite)}.yml" for suite in SUITES)}
 # these find nothing to do on a cluster without monitoring
+# single roles in somebody's own playbook
+ALONE = "roles"
 WATCHING = ("playbooks/monitoring.yml", "playbooks/validate/monitoring.yml")
 
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
+each_cluster = pytest.mark.parametrize("scenario", sorted({*SCENARIOS} - {ALONE}))
 
 
 def merged(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,7 +95,7 @@ def test_a_scenario_without_monitoring_counts_for_no_role_of_it() -> None:
     assert "prometheus" in roles_of("monitored")
 
 
-@each_scenario
+@each_cluster
 def test_a_scenario_converges_by_the_products_own_playbook(scenario: str) -> None:
     assert SITE in applied(step_playbook(scenario, "converge"))
 
@@ -106,7 +109,7 @@ def test_a_scenario_makes_its_nodes_and_removes_them(scenario: str) -> None:
     assert steps[0] == steps[-1] == "destroy"
 
 
-@each_scenario
+@each_cluster
 def test_a_scenario_runs_twice_tries_check_mode_and_is_verified(scenario: str) -> None:
     wanted = ["create", "converge", "idempotence", "side_effect", "verify"]
 
@@ -117,3 +120,20 @@ def test_the_vaults_password_and_the_fingerprint_are_programs() -> None:
     programs = [ROOT / "molecule" / "shared" / name for name in ("vault-password", "fingerprint")]
 
     assert all(os.access(program, os.X_OK) for program in programs)
+
+
+def test_single_roles_run_twice_without_anything_of_deepopsctls_command_line() -> None:
+    steps = ["create", "converge", "idempotence", "verify"]
+    arguments = config(ALONE)["ansible"]["executor"]["args"]["ansible_playbook"]
+    calls = list(role_calls(step_playbook(ALONE, "converge")))
+
+    assert [step for step in sequence(ALONE) if step in steps] == steps
+    assert arguments == ["--inventory=${MOLECULE_EPHEMERAL_DIRECTORY}/hosts.yml"]
+    assert {call["role"] for call in calls} == {
+        f"deepopsctl.cluster.{role}" for role in ("node_common", "mariadb", "slurmdbd", "slurmctld", "slurmd")
+    }
+    # what each of them requires, and nothing that is not in its README
+    for call in calls:
+        known = options(call["role"].rpartition(".")[2])
+        assert {name for name, option in known.items() if option.get("required")} <= set(call), call["role"]
+        assert set(call) - {"role", "tags"} <= set(known), call["role"]

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support import node_modules as nodeside
+from tests.support.paths import ROOT
 
 node_drift = nodeside.load("node.drift")
 node_owned = nodeside.load("node.ownership")
@@ -159,3 +161,9 @@ def test_a_daemon_that_runs_and_does_not_listen_is_not_as_it_should_be() -> None
 
     assert deaf == [f"a.service runs but does not listen on port {port}"]
     assert heard == []
+
+
+def test_files_of_roles_and_of_modules_begin_with_the_same_line() -> None:
+    settings = yaml.safe_load((ROOT / "group_vars" / "all" / "main.yml").read_text(encoding="utf-8"))
+
+    assert f"# {settings['ansible_managed']}\n" == nodeside.load("node.files").HEADER

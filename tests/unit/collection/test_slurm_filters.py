@@ -11,7 +11,7 @@ from tests.support.paths import ROOT
 
 PROOF = {"version": "24.11.5", "failed": False}
 TEXTS = {"slurm_conf_files": {"slurm.conf": "ClusterName=hpc\n", "gres.conf": "", "cgroup.conf": "x\n"}}
-GATED = {"node_gate_result": {"clean": False}}
+GATED = {"drift_check_result": {"clean": False}}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_nodes_are_not_asked_to_agree_with_a_controller_that_failed(filters: Any
 
 
 def test_only_nodes_without_work_are_asked_for_on_the_controller(filters: Any) -> None:
-    clean = {"node_gate_result": {"clean": True}}
+    clean = {"drift_check_result": {"clean": True}}
     hosts = {"gpu01": clean, "gpu02": GATED, "gpu03": {}, "gpu04": clean}
 
     # Slurm has gpu04 out of service: it was brought in
@@ -64,7 +64,7 @@ def test_a_munge_key_has_one_hash_however_its_base64_is_broken_into_lines(filter
 
 def foreign_nodes(filters: Any, **slurms: dict[str, str]) -> Any:
     """What is said of nodes on which the gate found these."""
-    hosts: dict[str, Any] = {name: {"node_gate_result": {"foreign": slurm}} for name, slurm in slurms.items()}
+    hosts: dict[str, Any] = {name: {"drift_check_result": {"foreign": slurm}} for name, slurm in slurms.items()}
     hosts["silent"] = {}
     return filters.slurm_foreign_nodes(list(hosts), hosts, "Lab", "a2V5")
 

@@ -62,7 +62,7 @@ def slurm(changes: Mapping[str, Mapping[str, object]] | None = None, jobs: list[
 def said(
     versions: Mapping[str, str] = VERSIONS, others: Mapping[str, object] | None = None, **change: object
 ) -> object:
-    """node_report's answer: Slurm in step but for a change, and other components as they are given."""
+    """node_info's answer: Slurm in step but for a change, and other components as they are given."""
     return {"components": {**(others or {}), "slurm": {**IN_STEP, **change}}, "versions": versions}
 
 

@@ -247,7 +247,7 @@ class TestServing:
             "busy": {"group_names": [], "storage_result": {"deferred": ["home"]}},
             "failed": {"group_names": [], "storage_result": {"deferred": [], "failed": True}},
             # its gate was another component's
-            "away": {"group_names": [], "node_gate_result": {"clean": True}},
+            "away": {"group_names": [], "drift_check_result": {"clean": True}},
         }
 
         assert filters.storage_unconfirmed(list(hosts), hosts) == ["busy", "failed", "away"]

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: node_report
+module: node_info
 short_description: Say what a node is, for C(deepopsctl status)
 description:
   - Read-only. Compares the records of the last good deploy of every component with the node, as
-    M(deepopsctl.cluster.node_gate) does, and
+    M(deepopsctl.cluster.drift_check) does, and
     names the versions.
   - On the primary controller the same call asks Slurm, as M(deepopsctl.cluster.slurm_info) does - one task a node is
     all a status costs.
@@ -29,7 +29,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Query every node
-  deepopsctl.cluster.node_report:
+  deepopsctl.cluster.node_info:
     digest: "{{ deepops_digest }}"
     components:
       - {component: slurm, steps: [common, slurmd]}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: node_gate
+module: drift_check
 short_description: Compare a node with the record of its last good deploy
 description:
   - Reads the records that M(deepopsctl.cluster.node_state) and M(deepopsctl.cluster.slurm_config) left, and compares
@@ -40,7 +40,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Compare the node with its last good deploy
-  deepopsctl.cluster.node_gate:
+  deepopsctl.cluster.drift_check:
     component: slurm
     digest: "{{ deepops_digest }}"
     steps: [packages, hosts, munge, slurmd]
