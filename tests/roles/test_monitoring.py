@@ -33,7 +33,7 @@ CLUSTER: dict[str, Any] = {
     "grafana_admin_password": "admin-secret",
     "prometheus_port": PORT,
     "monitoring_job_summaries": True,
-    "node_gate_result": {"recorded": []},
+    "drift_check_result": {"recorded": []},
     "monitoring_web_password": "correct-horse-battery-staple",
     "cluster_authority": new_authority(date(2026, 11, 1)),
     "deepops_platform": "Debian 13",
