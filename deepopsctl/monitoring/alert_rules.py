@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import yaml
 
+from deepopsctl.text.header import MANAGED_HEADER_FROM_ALERTS
 from deepopsctl.text.values import suggest
 
 SEVERITIES = ("critical", "warning", "info", "none")
@@ -17,9 +18,6 @@ WATCHDOG = "Watchdog"
 RUNBOOK = "docs/reference/alerts.md"
 FILES = "alerts-*.yml"
 
-_HEADER = (
-    "# Written by deepopsctl, with what monitoring_alerts changes; the next deploy overwrites changes made here.\n"
-)
 _DURATION = re.compile(r"([0-9]+)(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 # the number that an expression ends with, after a comparison that is not within parentheses
@@ -150,7 +148,9 @@ def _changed(text: str, changes: Mapping[str, Mapping[str, object]]) -> str:
         group["rules"] = [
             _applied(rule, changes.get(rule.get("alert"), {})) for rule in group["rules"] if _stays(rule, changes)
         ]
-    return _HEADER + yaml.dump(document, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True)
+    return MANAGED_HEADER_FROM_ALERTS + yaml.dump(
+        document, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True
+    )
 
 
 def _stays(rule: Mapping[str, object], changes: Mapping[str, Mapping[str, object]]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MANAGED_HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
-MANAGED_HEADER_FROM_CLUSTER = (
-    "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
-)
+_WRITTEN = "# Written by deepopsctl{}; the next deploy overwrites changes made here.\n"
+MANAGED_HEADER = _WRITTEN.format("")
+MANAGED_HEADER_FROM_CLUSTER = _WRITTEN.format(" from cluster.yml")
+MANAGED_HEADER_FROM_ALERTS = _WRITTEN.format(", with what monitoring_alerts changes")

@@ -217,7 +217,7 @@ def listen(step):
 def settings(step):
     """For the server's next start."""
     rdma = "rdma=y\nrdma-port=%d\n" % RDMA_PORT if step.wanted["rdma"] else ""
-    text = "%s[nfsd]\nthreads=%d\n%s" % (storage_nfs_exports.HEADER, step.wanted["threads"], rdma)
+    text = "%s[nfsd]\nthreads=%d\n%s" % (node_files.HEADER_FROM_CLUSTER, step.wanted["threads"], rdma)
     if step.lines:
         node_files.ensure(step.noted, SETTINGS, text.encode("utf-8"))
     else:

@@ -210,12 +210,12 @@ failed_probes: {description: Why each of the others did not., type: dict, return
 
 import os
 import signal
-import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     accounts as node_accounts,
     backups as node_backups,
+    command as node_command,
     errors as node_errors,
     kernel as node_kernel,
     record as node_record,
@@ -229,23 +229,13 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 def run_probes(probes):
     outputs, failed = {}, {}
     for name, argv in probes.items():
-        try:
-            result = subprocess.run(
-                argv,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                universal_newlines=True,
-                timeout=60,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            failed[name] = str(error)
-            continue
-        if result.returncode == 0:
-            outputs[name] = result.stdout
+        result = node_command.run(argv, 60)
+        if result.ok:
+            outputs[name] = result.output
+        elif result.status in (node_command.MISSING, node_command.TIMED_OUT):
+            failed[name] = result.message
         else:
-            error_lines = result.stderr.strip().splitlines()
-            failed[name] = ": ".join([how_ended(result.returncode), *error_lines[-1:]])
+            failed[name] = ": ".join([how_ended(result.status), *result.errors.strip().splitlines()[-1:]])
     return outputs, failed
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from typing import Any, Iterator
 
+from .._shared import command
 from .results import FAIL, PASS, SKIP, WARN, check, worst
 
 _ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
@@ -29,16 +29,11 @@ def diagnosis() -> dict[str, Any]:
         return {}
     own = ["--host", "unix://" + SOCKET] if os.access(SOCKET, os.W_OK) else []
     argv = [program, "diag", *own, "--run", "1", "--json"]
-    try:
-        output = subprocess.check_output(
-            argv, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, universal_newlines=True, timeout=_LIMIT_S
-        )
-    except subprocess.CalledProcessError as failed:
-        # its exit code is not zero for failed tests and for other errors
-        output = str(failed.output)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return {"problem": str(error)}
-    return read(output)
+    result = command.run_merged(argv, _LIMIT_S)
+    if result.status in (command.MISSING, command.TIMED_OUT):
+        return {"problem": result.failure}
+    # its exit code is not zero for failed tests and for other errors
+    return read(result.output)
 
 
 def read(text: str) -> dict[str, Any]:

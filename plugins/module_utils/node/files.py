@@ -14,7 +14,9 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.atomic_fil
 
 # how managed files begin, and the whole first line of most
 MANAGED = b"# Written by deepopsctl"
-HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
+_OVERWRITTEN = "; the next deploy overwrites changes made here.\n"
+HEADER = MANAGED.decode() + _OVERWRITTEN
+HEADER_FROM_CLUSTER = MANAGED.decode() + " from cluster.yml" + _OVERWRITTEN
 
 
 class FileRefusedError(Exception):

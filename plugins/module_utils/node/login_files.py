@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
+
 ACCOUNT, SESSION = "deepopsctl", "deepopsctl session"
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.@+ \\-]*[A-Za-z0-9_.@+-])?\$?")
 # only whole blocks: a line of somebody else's is never lost to a marker that stands alone
@@ -97,4 +99,4 @@ def _words(names):
 def limits(settings):
     """The drop-in for users' slices."""
     body = "".join("%s=%s\n" % entry for entry in sorted(settings.items()))
-    return "# Written by deepopsctl; the next deploy overwrites changes made here.\n[Slice]\n%s" % body
+    return "%s[Slice]\n%s" % (node_files.HEADER, body)

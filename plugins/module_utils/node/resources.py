@@ -9,10 +9,10 @@ import pwd
 import re
 import socket
 import stat
-import subprocess
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
+    command as node_command,
     files as node_files,
     ownership as node_ownership,
     packages_apt as node_packages,
@@ -165,11 +165,9 @@ def ensure_hostname(step, name):
     step.noted.diffs.append({"before": socket.gethostname() + "\n", "after": name + "\n", "before_header": "hostname"})
     if step.dry:
         return
-    result = subprocess.run(
-        ["hostnamectl", "set-hostname", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
-    if result.returncode:
-        step.fail("cannot set the hostname: %s" % result.stdout.decode(errors="replace").strip())
+    result = node_command.run_merged(["hostnamectl", "set-hostname", name])
+    if not result.ok:
+        step.fail("cannot set the hostname: %s" % result.message)
 
 
 def ensure_directory(step, wanted):

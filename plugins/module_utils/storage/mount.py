@@ -49,7 +49,7 @@ def check_path(step, mount, unit):
     if managed:
         return
     text = text_of(file_of(mount["unit"]))
-    if text is not None and not text.startswith("# Written by deepopsctl"):
+    if text is not None and not text.startswith(node_files.MANAGED.decode()):
         words = (mount["name"], file_of(mount["unit"]))
         raise node_failure.HintedError(
             "storage %s: %s exists and is not managed by deepopsctl" % words, "remove it, or the entry"

@@ -12,8 +12,9 @@ import ipaddress
 import os
 import re
 
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
+
 EXPORTS = "/etc/exports.d/deepopsctl.exports"
-HEADER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
 # one directory for each client of NFS 4 (since Linux 5.3); mountd's own list, of versions before
 CLIENTS = "/proc/fs/nfsd/clients"
 RMTAB = "/var/lib/nfs/rmtab"
@@ -33,7 +34,7 @@ def lines_of(text):
 
 def text_of(lines):
     """The file."""
-    return HEADER + "".join("%s\n" % line for line in lines.values())
+    return node_files.HEADER_FROM_CLUSTER + "".join("%s\n" % line for line in lines.values())
 
 
 def merged(old, new):
