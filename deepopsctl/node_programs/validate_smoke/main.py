@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import getpass
-import os
-import time
 from typing import Any, Dict, List
 
-from .._slurm_jobs import slurm
-from .._slurm_jobs.session import Session
+from .._slurm_jobs import slurm, suite as suite_of_jobs
 from .._slurm_jobs.snapshot import read_snapshot
 from . import context, node_report, suite
 from .context import SUITE, Context, Inputs
@@ -18,7 +15,7 @@ Result = Dict[str, Any]
 
 def main(request: Dict[str, Any]) -> Result:
     """One phase of the suite."""
-    return {"report": report, "suite": run_suite}[request["phase"]](request)
+    return report(request) if request["phase"] == "report" else suite_of_jobs.run(request, trials)
 
 
 def report(request: Dict[str, Any]) -> Result:
@@ -30,16 +27,13 @@ def report(request: Dict[str, Any]) -> Result:
     return {"deepops": {"checks": checks}, "report": facts}
 
 
-def run_suite(request: Dict[str, Any]) -> Result:
+def trials(request: Dict[str, Any]) -> Result:
     """Run the suite: every trial is a job with a recognisable name, a short limit and a place in the queue.
 
     Nodes that other jobs fill are skipped, with the reason, after `queue_timeout` seconds at most. `nodes`,
     `partitions` and `hardware` are the inventory's and hardware.yml's; `reports` and `clocks` are what node_program
     returned for the nodes, by name.
     """
-    if request["check_mode"]:
-        return {"deepops": {"checks": []}, "elapsed_s": 0.0, "msg": "check mode: nothing is tried"}
-    started = time.monotonic()
     wanted = context.nodes(request["nodes"], request["hardware"], expand)
     known = [node.name for node in wanted.values() if node.cpus] or list(wanted)
     inputs = Inputs(
@@ -52,16 +46,8 @@ def run_suite(request: Dict[str, Any]) -> Result:
         partitions=context.partitions(request["partitions"], known, expand),
         directories=request["job_directories"],
     )
-    session = Session(
-        SUITE,
-        os.urandom(3).hex(),
-        inputs.user,
-        float(request["queue_timeout"]),
-        float(request["run_timeout"]),
-        reservation=request["reservation"],
-    )
-    checks = suite.run(Context(inputs, read_snapshot(), session))
-    return {"deepops": {"checks": checks}, "elapsed_s": round(time.monotonic() - started, 1)}
+    session = suite_of_jobs.session(request, SUITE, float(request["run_timeout"]))
+    return {"checks": suite.run(Context(inputs, read_snapshot(), session))}
 
 
 def expand(names: str) -> List[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import time
 from typing import Any, Dict
 
 from .._shared import archive, hangup
-from .._slurm_jobs.session import Session
+from .._slurm_jobs import suite as suite_of_jobs
 from . import inputs, node_checks, suite
 from .agent_pool import STARTING_S, AgentPool
 from .checks import NOTHING, SUITE, skip
@@ -18,7 +16,7 @@ Result = Dict[str, Any]
 
 def main(request: Dict[str, Any]) -> Result:
     """One phase of the suite."""
-    return {"mounts": mounts, "trials": trials}[request["phase"]](request)
+    return mounts(request) if request["phase"] == "mounts" else suite_of_jobs.run(request, trials)
 
 
 def mounts(request: Dict[str, Any]) -> Result:
@@ -52,12 +50,9 @@ def trials(request: Dict[str, Any]) -> Result:
     and files removed at the end, and when whoever started this is gone. `wanted` are the entries of `storage`, each
     with its `nodes`; `seen` is what the nodes returned.
     """
-    if request["check_mode"]:
-        return {"deepops": {"checks": []}, "elapsed_s": 0.0, "msg": "check mode: nothing is tried"}
     if not request["wanted"]:
         text = "cluster.yml declares no storage: nothing to test"
-        return {"deepops": {"checks": [skip(NOTHING, request["cluster"], text)]}, "elapsed_s": 0.0}
-    started = time.monotonic()
+        return {"checks": [skip(NOTHING, request["cluster"], text)]}
     answer_s = float(request["timeout"])
     selected = suite.Inputs(
         cluster=request["cluster"],
@@ -68,15 +63,7 @@ def trials(request: Dict[str, Any]) -> Result:
         bounds=inputs.Bounds(int(request["size_mb"]), float(request["seconds"]), answer_s),
     )
     most = selected.seconds()
-    session = Session(
-        SUITE,
-        os.urandom(3).hex(),
-        getpass.getuser(),
-        float(request["queue_timeout"]),
-        most,
-        -(-int(most) // 60),
-        request["reservation"],
-    )
+    session = suite_of_jobs.session(request, SUITE, most, -(-int(most) // 60))
     # where file systems may be slow, nodes are
     agents = AgentPool(session, archive.own(), max(STARTING_S, 2 * answer_s))
 
@@ -86,5 +73,4 @@ def trials(request: Dict[str, Any]) -> Result:
         session.close()
 
     hangup.watch(finish)
-    checks = suite.run(selected, session, agents)
-    return {"deepops": {"checks": checks}, "elapsed_s": round(time.monotonic() - started, 1)}
+    return {"checks": suite.run(selected, session, agents)}
