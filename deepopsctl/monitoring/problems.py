@@ -34,19 +34,19 @@ def _of_tls(node: MonitoredNode) -> list[str]:
         return [f"{why}: `deepopsctl inventory` adds it"]
     if node.is_on("exporter_tls"):
         return []
-    found = []
+    messages = []
     private = {word.strip().lower() for word in str(node.settings.get("private_data", "")).split(",")}
     if "jobs" in private:
-        found.append(
+        messages.append(
             "PrivateData in slurm_config has jobs, but without TLS the exporters show users' jobs to anyone: "
             "set monitoring_exporter_tls: true"
         )
     if node.is_on("drain"):
-        found.append(
+        messages.append(
             "monitoring_drain needs to know that a figure comes from the node it is about, and without TLS a job can "
             "answer in a node's place: set monitoring_exporter_tls: true"
         )
-    return found
+    return messages
 
 
 def _of_logs(node: MonitoredNode) -> list[str]:
@@ -59,22 +59,22 @@ def _of_drain(node: MonitoredNode) -> list[str]:
     """Of the program on the first controller that drains nodes by alert."""
     if not node.is_first_controller or not node.is_on("drain"):
         return []
-    settings, found = node.settings, []
+    settings, messages = node.settings, []
     for key, least in (("drain_limit", 0), ("drain_resume_after", 0), ("drain_interval", 1)):
         value = settings[key]
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            found.append(f"monitoring_{key}: {value} is no whole number from {least} on")
+            messages.append(f"monitoring_{key}: {value} is no whole number from {least} on")
     changes = settings["alerts"]
     # errors in `alerts` are reported with Prometheus' rules
-    if found or not isinstance(changes, Mapping) or alert_rules.validate_overrides(alerts(), changes):
-        return found
+    if messages or not isinstance(changes, Mapping) or alert_rules.validate_overrides(alerts(), changes):
+        return messages
     blind = alert_rules.longest_blindness(alert_rules.with_overrides(alerts(), changes)) + SLACK_S
     if int(str(settings["drain_resume_after"])) < blind:
-        found.append(
+        messages.append(
             f"monitoring_drain_resume_after: missing data is reported after up to {blind:g} s, and a node would be "
             f"resumed for that: set {blind:g} or more"
         )
-    return found
+    return messages
 
 
 def alerts() -> dict[str, str]:
