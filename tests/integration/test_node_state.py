@@ -311,7 +311,7 @@ class TestDeploy:
         assert reasons["broken"] == "ended with 3: no such hardware"
         assert reasons["crashed"] == "was ended by SIGSEGV"
         assert reasons["nameless"] == "was ended by signal 40"
-        assert "No such file or directory" in reasons["absent"]
+        assert reasons["absent"] == "no-such-command-anywhere is not installed"
 
 
 class TestCheckMode:
