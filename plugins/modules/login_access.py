@@ -52,7 +52,6 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
     record as node_record,
     resources as node_resources,
-    service_resources as node_service_resources,
 )
 
 SSHD = "/etc/pam.d/sshd"
@@ -116,7 +115,7 @@ def ensure_limits(step, params, users):
         node_resources.ensure_absent(step, path)
         changed.append(path)
     if changed and not step.dry:
-        node_service_resources.run_systemctl(step, ["daemon-reload"], "")
+        node_resources.run_systemctl(step, ["daemon-reload"], "")
 
 
 def write(step, path, text):

@@ -39,7 +39,6 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
     services as node_services,
-    stable_services as node_stable_services,
 )
 
 LINES = 5
@@ -76,7 +75,7 @@ def main():
         if running and name not in excused
     }
     ports = {name: port for items in records.values() for name, port in items.get("ports", {}).items()}
-    problems = node_stable_services.Watch(sorted(units), ports).problems(module.params["timeout"])
+    problems = node_services.Watch(sorted(units), ports).problems(module.params["timeout"])
     for step in {units[name] for name in problems}:
         node_record.save(component, step, "", {})
     if problems:

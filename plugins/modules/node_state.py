@@ -221,7 +221,6 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
     removal as node_removal,
     resources as node_resources,
-    service_resources as node_service_resources,
     services as node_services,
 )
 
@@ -381,7 +380,7 @@ def converge(step):
     changed = write(step)
     removed = ownership.remove_files() if ownership and not wanted["keep_obsolete"] else []
     new_units = [name for name, facts in known.items() if facts.get("LoadState") == "not-found"]
-    node_service_resources.ensure_units(step, wanted["units"], changed + removed, new_units)
+    node_resources.ensure_units(step, wanted["units"], changed + removed, new_units)
     # after the units that need it and are stopped
     for backup in wanted["backups"]:
         node_backups.remove(step, backup)

@@ -7,7 +7,6 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
     record as node_record,
     services as node_services,
-    stable_services as node_stable_services,
 )
 
 
@@ -59,9 +58,9 @@ def unit_differences(units, shown, ports):
     for name, running in units.items():
         properties = shown.get(name, {})
         active = properties.get("ActiveState") == "active"
-        if running and not active and not node_stable_services.is_blocked(properties):
+        if running and not active and not node_services.is_blocked(properties):
             differences.append("%s is %s" % (name, properties.get("ActiveState", "unknown")))
-        elif running and node_stable_services.is_restarting(properties):
+        elif running and node_services.is_restarting(properties):
             differences.append("%s does not stay up: systemd restarts it" % name)
         elif running and active and name in ports and not node_services.is_listening(ports[name]):
             differences.append("%s runs but does not listen on port %d" % (name, ports[name]))

@@ -1,4 +1,4 @@
-"""systemd units by `systemctl show`: one call for all of them."""
+"""systemd units by `systemctl show`, one call for all of them: what they are, and whether they stay up."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ PROPERTIES = (
     "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,ConditionTimestampMonotonic,NeedDaemonReload,"
     "NRestarts,ActiveEnterTimestampMonotonic"
 )
+
+# for so long a unit must have run without a restart (seconds); longer where systemd has restarted it by itself before
+CALM_S, CALM_AGAIN_S = 5, 12
+# a restart of systemd's is of interest for so long (seconds): some daemons fail only after a while
+RECENT_S = 60
+# a restart that repeats itself says enough
+RESTARTS = 2
 
 
 def show(names):
@@ -114,3 +121,70 @@ def runs_a_replaced_program(pid):
         return os.readlink("/proc/%d/exe" % pid).endswith(" (deleted)")
     except OSError:
         return False
+
+
+def restarts(properties):
+    """How often systemd has restarted a unit by itself since somebody started it."""
+    text = properties.get("NRestarts") or "0"
+    return int(text) if text.isdigit() else 0
+
+
+def age(properties):
+    """For how long a unit is active, in seconds; all the time where systemd does not say."""
+    since = properties.get("ActiveEnterTimestampMonotonic") or "0"
+    return time.monotonic() - int(since) / 1e6 if since.isdigit() and since != "0" else float("inf")
+
+
+def is_restarting(properties):
+    """Whether systemd restarted a unit by itself more than once, and lately: one that was killed is back for good."""
+    return restarts(properties) >= RESTARTS and age(properties) < RECENT_S
+
+
+def is_blocked(properties):
+    """Whether a condition of its own keeps a unit from running."""
+    return is_refused_by_condition(properties) and properties.get("ActiveState") == "inactive"
+
+
+class Watch:
+    """Units that should run, and their ports, watched until they have settled or it is plain that they do not."""
+
+    def __init__(self, names, ports):
+        self.ports = ports
+        self.started = time.monotonic()
+        self.first = show(names)
+        self.now = self.first
+
+    def problems(self, seconds):
+        """{unit: why it does not stay up}; waits for at most so long, and not at all where all is calm already."""
+        while True:
+            waiting = {name: why for name, why in self._waiting() if why}
+            over = time.monotonic() - self.started > seconds
+            if not waiting or over or all(self._is_hopeless(name) for name in waiting):
+                return waiting
+            time.sleep(0.5)
+            self.now = show(list(self.first))
+
+    def _waiting(self):
+        for name, properties in self.now.items():
+            yield name, self._why(name, properties)
+
+    def _why(self, name, properties):
+        if is_blocked(properties):
+            return ""
+        state = "%s, %s" % (properties.get("ActiveState", "unknown"), properties.get("SubState", "?"))
+        if properties.get("ActiveState") != "active":
+            return "does not run (%s)%s" % (state, self._restarted(name))
+        if age(properties) < (CALM_AGAIN_S if restarts(properties) else CALM_S):
+            return "does not stay up%s" % self._restarted(name)
+        port = self.ports.get(name)
+        return "runs but does not listen on port %d" % port if port and not is_listening(port) else ""
+
+    def _restarted(self, name):
+        count = restarts(self.now[name])
+        return ": systemd restarted it %d time%s" % (count, "" if count == 1 else "s") if count else ""
+
+    def _is_hopeless(self, name):
+        """Whether nothing more is to be expected: it gave up, or is restarted over and over."""
+        before, now = self.first.get(name, {}), self.now[name]
+        gave_up = now.get("ActiveState") in ("failed", "inactive") and now.get("SubState") != "auto-restart"
+        return gave_up or restarts(now) - restarts(before) >= RESTARTS
