@@ -84,18 +84,18 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
     services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import (
-    mount as storage_mount,
-    mount_table as storage_mount_table,
-)
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount_context import (
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table as storage_mount_table
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount import (
+    LEFT_OUT,
     InUseError,
     MountRun,
     automount_of,
     drop_unit,
+    ensure_mount,
     file_of,
     systemctl,
     text_of,
+    unmount,
 )
 
 
@@ -113,7 +113,7 @@ def remove_unwanted(step):
         unit, where = os.path.basename(path), path_of(text_of(path) or "")
         was_there = where in step.table
         try:
-            storage_mount.unmount(step, unit, where)
+            unmount(step, unit, where)
         except InUseError as error:
             step.defer(where, str(error))
             continue
@@ -163,7 +163,7 @@ def converge(step):
     write_files(step)
     for mount in step.wanted["mounts"]:
         try:
-            storage_mount.ensure_mount(step, mount)
+            ensure_mount(step, mount)
         except InUseError as error:
             step.defer(mount["name"], str(error))
     remove_files(step)
@@ -258,7 +258,7 @@ def finish(step):
     if missing:
         words = "; ".join("storage %s can't be mounted: %s" % item for item in missing.items())
         hint = "is its server up, and does it let this node in? `journalctl` there says more"
-        if set(missing.values()) == {storage_mount.LEFT_OUT}:
+        if set(missing.values()) == {LEFT_OUT}:
             hint = "deploy again when the packages of its client can be fetched"
         step.module.fail_json(msg=words, hint=hint, **result)
     step.module.exit_json(**result)

@@ -1,4 +1,4 @@
-"""One mount: created, changed (while in use where possible), or removed."""
+"""One mount of a node, created, changed (while in use where possible) or removed; and the call that it is part of."""
 
 from __future__ import annotations
 
@@ -7,22 +7,118 @@ import pwd
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command,
-    errors as node_failure,
+    errors as node_errors,
     files as node_files,
-    services as node_units,
+    resources as node_resources,
+    services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table as node_mounts
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount_context import (
-    PATIENCE_S,
-    InUseError,
-    automount_of,
-    drop_unit,
-    file_of,
-    systemctl,
-    text_of,
-)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.node_states import drain_reason
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table
 
+# a server that is away answers a mount after the unit's own 90 s, at the latest
+PATIENCE_S = 120
 LEFT_OUT = "its client is left out"
+
+
+class InUseError(Exception):
+    """Somebody uses a mount that has to go."""
+
+
+def systemctl(*words):
+    """(success, output)."""
+    result = command.run_merged(["systemctl", *words], PATIENCE_S)
+    return result.ok, result.message
+
+
+class Quiet:
+    """The node without jobs, while mounts are removed; drained once, then resumed."""
+
+    def __init__(self, dry, node, reason, wait):
+        self.dry = dry
+        self.node = node
+        self.reason = drain_reason(reason)
+        self.wait = wait
+        self.sought = False
+        self.stays = False
+
+    def seek(self):
+        """No job runs here, and none starts. Raises InUseError."""
+        self.sought = True
+        busy = slurm_node_jobs.why_busy(self.node)
+        if not busy:
+            return
+        if busy == slurm_node_jobs.RUNNING and not self.wait:
+            raise InUseError(busy)
+        if self.dry:
+            return
+        try:
+            slurm_node_jobs.drain(self.node, self.reason, self.wait, dry=False)
+        except slurm_node_jobs.BusyError as error:
+            # who waits for jobs keeps the node drained, so that the next deploy finds it empty
+            self.stays = bool(self.wait)
+            raise InUseError(str(error)) from error
+
+    def end(self, warn):
+        """Give the node back if it is drained for our reason, by this call or by one that was cut off."""
+        if not self.sought or self.stays or self.dry:
+            return
+        try:
+            slurm_node_jobs.resume(self.node, self.reason, lambda: "", dry=False)
+        except slurm_node_jobs.BusyError as error:
+            warn("%s: %s" % (self.node, error))
+
+
+class MountRun(node_resources.Step):
+    """One call: desired state, managed files, changes and deferred mounts."""
+
+    def __init__(self, module):
+        super().__init__(module)
+        self.table = mount_table.mounted()
+        self.quiet = Quiet(
+            module.check_mode, self.wanted["node"], self.wanted["drain_reason"], self.wanted["drain_wait"]
+        )
+        self.deferred = {}
+        self.failed = {}
+        self.unmanaged_mounts = []
+
+    def own(self, path):
+        """Record a managed file before it is created: an interrupted run loses none."""
+        if path not in self.owned["files"]:
+            self.owned["files"].append(path)
+            self.save_owned()
+
+    def disown(self, path):
+        node_files.remove(self.noted, path)
+        if path in self.owned["files"] and not self.dry:
+            self.owned["files"].remove(path)
+            self.save_owned()
+
+    def defer(self, name, reason):
+        self.deferred[name] = reason
+        self.module.warn("storage %s stays as it is: %s; the next deploy without that changes it" % (name, reason))
+
+
+def file_of(unit):
+    return os.path.join(mount_table.UNIT_DIRECTORY, unit)
+
+
+def automount_of(unit):
+    return unit[: -len(".mount")] + ".automount"
+
+
+def text_of(path):
+    content = node_files.read(path)
+    return None if content is None else content.decode("utf-8", "replace")
+
+
+def drop_unit(step, unit):
+    """Disable a unit and remove its file."""
+    if file_of(unit) not in step.owned["files"]:
+        return
+    if not step.dry:
+        systemctl("disable", "--quiet", unit)
+    step.disown(file_of(unit))
 
 
 def unmount(step, unit, path):
@@ -33,13 +129,13 @@ def unmount(step, unit, path):
         return
     # of a unit whose file somebody removed systemd says that there is none
     _worked, output = systemctl("stop", unit)
-    if path in node_mounts.mounted():
-        raise InUseError("in use by %s" % (node_mounts.users(path) or output or "the kernel"))
+    if path in mount_table.mounted():
+        raise InUseError("in use by %s" % (mount_table.users(path) or output or "the kernel"))
     # never before: systemd takes away what is on top of an automount as well, also from those who use it
     systemctl("stop", automount_of(unit))
     systemctl("reset-failed", unit)
     # what was mounted below it went with it
-    step.table = node_mounts.mounted()
+    step.table = mount_table.mounted()
 
 
 def check_path(step, mount, unit):
@@ -51,17 +147,17 @@ def check_path(step, mount, unit):
     text = text_of(file_of(mount["unit"]))
     if text is not None and not text.startswith(node_files.MANAGED.decode()):
         words = (mount["name"], file_of(mount["unit"]))
-        raise node_failure.HintedError(
+        raise node_errors.HintedError(
             "storage %s: %s exists and is not managed by deepopsctl" % words, "remove it, or the entry"
         )
     hint = "unmount it there and take it out of /etc/fstab, or choose another path in cluster.yml"
-    if entry is not None and not node_mounts.is_same_mount(entry, unit):
+    if entry is not None and not mount_table.is_same_mount(entry, unit):
         words = (mount["name"], entry.source, entry.fstype, path)
-        raise node_failure.HintedError("storage %s: %s (%s) is mounted at %s already" % words, hint)
-    conflict = node_mounts.conflict_at(path) if entry is None else ""
+        raise node_errors.HintedError("storage %s: %s (%s) is mounted at %s already" % words, hint)
+    conflict = mount_table.conflict_at(path) if entry is None else ""
     if conflict:
-        raise node_failure.HintedError("storage %s: %s" % (mount["name"], conflict), hint)
-    hidden = node_mounts.hidden_entries(path) if entry is None else 0
+        raise node_errors.HintedError("storage %s: %s" % (mount["name"], conflict), hint)
+    hidden = mount_table.hidden_entries(path) if entry is None else 0
     if hidden:
         words = (mount["name"], path, hidden)
         step.module.warn("storage %s: %s is not empty: the mount hides %d entries there" % words)
@@ -84,14 +180,14 @@ def write_units(step, mount):
 
 def ensure_mount(step, mount):
     """One mount, as it is wanted. Raises InUseError where it has to stay as it is."""
-    path, after = mount["path"], node_mounts.parse_unit(mount["text"])
+    path, after = mount["path"], mount_table.parse_unit(mount["text"])
     check_path(step, mount, after)
     text = text_of(file_of(mount["unit"]))
-    before = node_mounts.parse_unit(text) if text else after
+    before = mount_table.parse_unit(text) if text else after
     waiting = text_of(file_of(automount_of(mount["unit"]))) or ""
     is_there = path in step.table
-    turned = text is not None and node_mounts.waits_for(waiting) != node_mounts.waits_for(mount["automount"])
-    if is_there and before != after and not turned and node_mounts.is_live(before, after):
+    turned = text is not None and mount_table.waits_for(waiting) != mount_table.waits_for(mount["automount"])
+    if is_there and before != after and not turned and mount_table.is_live(before, after):
         return remount(step, mount, before, after)
     if turned or (is_there and before != after):
         unmount(step, mount["unit"], path)
@@ -107,7 +203,7 @@ def ensure_mount(step, mount):
 def remount(step, mount, before, after):
     """Other options, under those who use it. Raises InUseError where the kernel refuses; all is then as it was."""
     type_arguments = [] if after.fstype in ("none", "auto") else ["-t", after.fstype]
-    words = ["mount"] + type_arguments + ["-o", node_mounts.remount_options(before, after), after.what, mount["path"]]
+    words = ["mount"] + type_arguments + ["-o", mount_table.remount_options(before, after), after.what, mount["path"]]
     result = None if step.dry else command.run_merged(words, PATIENCE_S)
     if result and not result.ok:
         raise InUseError("other options are refused: %s" % result.message)
@@ -122,16 +218,16 @@ def start(step, mount, is_new, is_there):
         step.failed[mount["name"]] = LEFT_OUT
         return
     unit = automount_of(mount["unit"]) if mount["automount"] else mount["unit"]
-    facts = node_units.show([unit])[unit]
-    if not node_units.is_enabled(facts):
+    facts = node_services.show([unit])[unit]
+    if not node_services.is_enabled(facts):
         if not is_new and facts.get("LoadState") != "not-found":
             step.noted.did("unit", unit, "enable")
         if not step.dry:
             systemctl("enable", "--quiet", unit)
-    if node_units.is_active(facts):
+    if node_services.is_active(facts):
         return
     if not is_there:
-        step.noted.did("mount", mount["path"], "mount", detail=node_mounts.parse_unit(mount["text"]).what)
+        step.noted.did("mount", mount["path"], "mount", detail=mount_table.parse_unit(mount["text"]).what)
     if step.dry:
         return
     keys = authorized_keys()
@@ -145,7 +241,7 @@ def start(step, mount, is_new, is_there):
 
 def failure_reason(unit):
     """mount(8)'s error for a unit that failed; systemd's own message where there is none."""
-    lines = node_units.journal_tail(unit, 8).splitlines()
+    lines = node_services.journal_tail(unit, 8).splitlines()
     messages = [line for line in lines if line.startswith("mount")]
     return messages[-1] if messages else "\n".join(lines[-3:])
 
@@ -170,4 +266,4 @@ def undo_mount(mount, unit, keys):
     systemctl("disable", "--now", "--quiet", unit)
     systemctl("stop", mount["unit"])
     message = "storage %s would hide %s, and nobody could log in here any more" % (mount["name"], keys[1])
-    raise node_failure.HintedError(message, "put the keys into that storage first; it is unmounted again")
+    raise node_errors.HintedError(message, "put the keys into that storage first; it is unmounted again")
