@@ -28,6 +28,21 @@ _EXCEL = re.compile(r"sep=.\n", re.IGNORECASE)
 KEY = "settings"
 _VARIABLE = re.compile(r"[a-z][a-z0-9_]*")
 
+# Formats that include other files: their readers need the directory.
+SITE_READERS: dict[Form, SiteReader] = {
+    Form.SLURM_CONF: draft_slurm_conf,
+}
+
+# Formats with groups, which may have site-specific names.
+INVENTORY_READERS = {Form.DEEPOPS_INI: draft_deepops, Form.ANSIBLE_YAML: draft_yaml_inventory}
+
+# The file to read in a directory: DeepOps's `config`, a clone of DeepOps, /etc/slurm.
+_IN_DIRECTORY = (
+    "inventory", "config/inventory", "slurm.conf", "hosts",
+    "inventory.yml", "inventory.yaml", "hosts.yml", "hosts.yaml",
+)  # fmt: skip
+_NO_GROUPS: Mapping[str, Role] = MappingProxyType({})
+
 
 def draft_yaml(text: str, where: str, problems: Problems) -> Draft:
     """The nodes, and the settings in `carryover.direct_settings`."""
@@ -47,29 +62,6 @@ def draft_yaml(text: str, where: str, problems: Problems) -> Draft:
     else:
         draft.carryover.direct_settings.update(settings)
     return draft
-
-
-READERS: dict[Form, Reader] = {
-    Form.YAML: draft_yaml,
-    Form.TABLE: draft_table,
-    Form.HOSTS_FILE: draft_hosts_file,
-    Form.HOSTLIST: draft_hostlist,
-}
-
-# Formats that include other files: their readers need the directory.
-SITE_READERS: dict[Form, SiteReader] = {
-    Form.SLURM_CONF: draft_slurm_conf,
-}
-
-# Formats with groups, which may have site-specific names.
-INVENTORY_READERS = {Form.DEEPOPS_INI: draft_deepops, Form.ANSIBLE_YAML: draft_yaml_inventory}
-
-# The file to read in a directory: DeepOps's `config`, a clone of DeepOps, /etc/slurm.
-_IN_DIRECTORY = (
-    "inventory", "config/inventory", "slurm.conf", "hosts",
-    "inventory.yml", "inventory.yaml", "hosts.yml", "hosts.yaml",
-)  # fmt: skip
-_NO_GROUPS: Mapping[str, Role] = MappingProxyType({})
 
 
 def read_nodes(
@@ -130,3 +122,11 @@ def _addresses(path: Path, problems: Problems) -> dict[str, str]:
         return addresses_by_name(text)
     listed = read_nodes(path, None, problems)
     return {name: node.address for name, node in listed.nodes.items() if node.address}
+
+
+READERS: dict[Form, Reader] = {
+    Form.YAML: draft_yaml,
+    Form.TABLE: draft_table,
+    Form.HOSTS_FILE: draft_hosts_file,
+    Form.HOSTLIST: draft_hostlist,
+}

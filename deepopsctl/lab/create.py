@@ -14,6 +14,7 @@ from threading import Event
 from typing import TypeVar
 
 from deepopsctl.errors import DeepOpsError, InputError
+from deepopsctl.files import write_atomic
 from deepopsctl.lab import layout
 from deepopsctl.lab.boot import finish_node, wait_for_ssh
 from deepopsctl.lab.containers import (
@@ -29,7 +30,7 @@ from deepopsctl.lab.image import Notify, Recipe, build_image, ensure_image, own_
 from deepopsctl.lab.layout import LabNode, LabRequest
 from deepopsctl.lab.podman import Engine, check_room, detect, inotify_instances, podman
 from deepopsctl.lab.rootfs import USER
-from deepopsctl.lab.state import LabDir, LabRecord, LabStore, write_private
+from deepopsctl.lab.state import LabDir, LabRecord, LabStore
 
 NVIDIA_MAJOR = 195
 
@@ -242,7 +243,7 @@ def _prepare_directory(lab_dir: LabDir, record: LabRecord) -> str:
     """Create the lab's directory, password, shared directory and device files; returns the password."""
     lab_dir.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not lab_dir.password.exists():
-        write_private(lab_dir.password, secrets.token_urlsafe(12) + "\n")
+        write_atomic(lab_dir.password, secrets.token_urlsafe(12) + "\n", 0o600)
     # writable for everybody like /tmp, below a directory that is root's
     lab_dir.shared.mkdir(exist_ok=True)
     lab_dir.shared.chmod(0o1777)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from deepopsctl.errors import DeepOpsError
+from deepopsctl.files import write_atomic
 from deepopsctl.lab.layout import LabNode
 from deepopsctl.model.cluster import Gpus, Role
 
@@ -82,7 +83,7 @@ class LabDir:
 
     def save(self, record: LabRecord) -> None:
         """Write the record file."""
-        write_private(self.record, json.dumps(_record_object(record), indent=1) + "\n")
+        write_atomic(self.record, json.dumps(_record_object(record), indent=1) + "\n", 0o600)
 
     def hand_over(self, *more: Path) -> None:
         """Change the owner of the lab's files, and of `more`, to the owner of the directory of all labs."""
@@ -159,15 +160,6 @@ class LabStore:
             handle.close()
             with suppress(OSError):
                 self.root.rmdir()
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a 0600 file so that readers see the old or the new content, nothing between."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-        handle.write(text)
-    temporary.replace(path)
 
 
 def _is_same_file(path: Path, descriptor: int) -> bool:

@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any, BinaryIO
 
 from deepopsctl import __version__
 from deepopsctl.certificates.validity import period_of, today
 from deepopsctl.cluster.settings import require_settings, require_vault_password
 from deepopsctl.content import content_dir, playbook
-from deepopsctl.errors import DeepOpsError
+from deepopsctl.errors import ControlMachineError, DeepOpsError
 from deepopsctl.run import claim as claims, supervisor
 from deepopsctl.run.command_line import (
     PlaybookTracker,
@@ -33,11 +38,9 @@ from deepopsctl.run.command_line import (
 )
 from deepopsctl.run.desired_state import DesiredState, desired_digest, resolve_desired_state, save_desired_state
 from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, parse, plain
-from deepopsctl.run.interrupts import Interrupts
 from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
 from deepopsctl.run.outcome import RunOutcome, RunSummary, Tally, Verdict
 from deepopsctl.run.progress import Progress
-from deepopsctl.run.requirements import password_mechanism, require_ssh
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
 
 log = logging.getLogger(__name__)
@@ -49,6 +52,12 @@ POLL_INTERVAL_S = 0.2
 ERROR_LINES = 20
 
 Watch = Callable[[Event], None]
+
+# The supervisor needs about a second; after this time runner's own SIGKILL ends it
+PATIENCE_S = 8.0
+
+# ssh supports SSH_ASKPASS_REQUIRE since this version
+ASKPASS_SINCE = (8, 4)
 
 
 def run(request: RunRequest, on_event: Watch) -> RunOutcome:
@@ -67,6 +76,78 @@ def run(request: RunRequest, on_event: Watch) -> RunOutcome:
         if refusal:
             refusal.raise_if_refused()
         return outcome
+
+
+def run_readonly(request: RunRequest, on_event: Watch | None = None) -> RunOutcome:
+    """Run a read-only playbook, also while another run has the lock; leaves no run directory."""
+    _require_all(request)
+    with tempfile.TemporaryDirectory(prefix="deepopsctl-") as scratch:
+        run_dir = RunDir(Path(scratch))
+        try:
+            return _Run(request, run_dir, on_event or (lambda _: None), run_dir.path / "ansible.lock").execute()
+        finally:
+            _remove_empty_control_dir(request)
+
+
+class Interrupts:
+    """Handles the signals during a run and restores the handlers: runner itself would not restore them."""
+
+    def __init__(self, timeout: float = 0) -> None:
+        self.reason: Verdict | None = None
+        self._deadline = time.monotonic() + timeout if timeout else None
+        self._before: dict[int, Any] = {}
+        self._ended = False
+
+    def __enter__(self) -> Interrupts:
+        # only the main thread may set handlers; in other threads the caller stops the run
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, exception_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def end_if_wanted(self, pid_file: Path) -> bool:
+        """End Ansible if there is a reason to; runner asks this several times a second."""
+        if not self.reason and self._deadline is not None and time.monotonic() > self._deadline:
+            self.reason = Verdict.TIMEOUT
+        if self.reason and not self._ended:
+            self._ended = True
+            _end(pid_file)
+        return self.reason is not None
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self.reason = self.reason or Verdict.INTERRUPTED
+
+
+def require_ssh() -> None:
+    """Refuse to begin without an ssh client."""
+    if shutil.which("ssh") is None:
+        raise ControlMachineError(
+            "this machine has no ssh client",
+            "install openssh-client (Debian, Ubuntu) or openssh-clients (RHEL, Rocky)",
+        )
+
+
+def password_mechanism() -> str:
+    """Ansible's name of the way to pass a login password to the ssh of this machine."""
+    version = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=False).stderr
+    return mechanism_for(version, has_sshpass=shutil.which("sshpass") is not None)
+
+
+def mechanism_for(version: str, *, has_sshpass: bool) -> str:
+    """The same from the output of `ssh -V`; an older ssh without sshpass is an error."""
+    match = re.search(r"OpenSSH_(\d+)\.(\d+)", version)
+    if match is None or (int(match[1]), int(match[2])) >= ASKPASS_SINCE:
+        return "ssh_askpass"
+    if not has_sshpass:
+        raise ControlMachineError(f"the ssh of this machine ({match[0]}) needs sshpass for -k", "install sshpass")
+    return "sshpass"
 
 
 def _locked_run(request: RunRequest, on_event: Watch) -> RunOutcome:
@@ -98,17 +179,6 @@ def _release(request: RunRequest, components: Iterable[str]) -> None:
     )  # fmt: skip
     with suppress(DeepOpsError):
         run_readonly(again)
-
-
-def run_readonly(request: RunRequest, on_event: Watch | None = None) -> RunOutcome:
-    """Run a read-only playbook, also while another run has the lock; leaves no run directory."""
-    _require_all(request)
-    with tempfile.TemporaryDirectory(prefix="deepopsctl-") as scratch:
-        run_dir = RunDir(Path(scratch))
-        try:
-            return _Run(request, run_dir, on_event or (lambda _: None), run_dir.path / "ansible.lock").execute()
-        finally:
-            _remove_empty_control_dir(request)
 
 
 def _require_all(request: RunRequest) -> None:
@@ -380,3 +450,21 @@ def _prompts(request: RunRequest) -> dict[str, str]:
     if request.become_password is not None:
         answers[r"^BECOME password.*:\s*?$"] = request.become_password
     return answers
+
+
+def _end(pid_file: Path) -> None:
+    """Ask the supervisor to end everything below it, and wait until it has."""
+    try:
+        pid = int(pid_file.read_text(encoding="ascii"))
+        os.kill(pid, signal.SIGTERM)
+    except (OSError, ValueError):
+        return
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            # it stays a zombie, for runner to read its exit code
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                return
+        except ChildProcessError:
+            return
+        time.sleep(0.02)

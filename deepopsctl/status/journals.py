@@ -28,6 +28,18 @@ FIELDS: Mapping[str, str] = {
 _CHUNK = 1 << 16
 
 
+# As links in a directory: of --file, journalctl reads nothing if one file is damaged or a node has none.
+_READ = f"""
+cd {DIRECTORY} && links=$(mktemp -d) && trap 'rm -r "$links"' EXIT && ln -s -t "$links" {{files}} &&
+journalctl --no-pager --quiet --directory="$links" "$@"
+"""
+# in such a directory it does not notice new lines
+_FOLLOW = """
+files=$(ls -d {files} 2>/dev/null)
+test "$files" && exec journalctl --no-pager --quiet $(printf -- '--file=%s ' $files) "$@"
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """Query of the journals, with journalctl's values; '' and 0 for no limit."""
@@ -116,15 +128,3 @@ def _journalctl(cluster: Cluster, nodes: Sequence[Node], question: Question) -> 
     files = " ".join(files_of(node.name) for node in nodes)
     sudo = [] if cluster.access.user == "root" else ["sudo", "-n"]
     return [*sudo, "sh", "-c", (_FOLLOW if question.follow else _READ).format(files=files), "-", *question.arguments()]
-
-
-# As links in a directory: of --file, journalctl reads nothing if one file is damaged or a node has none.
-_READ = f"""
-cd {DIRECTORY} && links=$(mktemp -d) && trap 'rm -r "$links"' EXIT && ln -s -t "$links" {{files}} &&
-journalctl --no-pager --quiet --directory="$links" "$@"
-"""
-# in such a directory it does not notice new lines
-_FOLLOW = """
-files=$(ls -d {files} 2>/dev/null)
-test "$files" && exec journalctl --no-pager --quiet $(printf -- '--file=%s ' $files) "$@"
-"""

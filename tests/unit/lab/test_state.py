@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.errors import DeepOpsError
+from deepopsctl.files import write_atomic
 from deepopsctl.lab.layout import LabNode
-from deepopsctl.lab.state import LabRecord, LabStore, write_private
+from deepopsctl.lab.state import LabRecord, LabStore
 from deepopsctl.model.cluster import Gpus, Role
 
 RECORD = LabRecord(
@@ -40,7 +41,7 @@ def test_a_labs_files_belong_to_the_owner_of_all_labs(store: LabStore, tmp_path:
     folder.path.mkdir(parents=True)
     folder.devices.mkdir()
     os.chown(store.root, 65534, 65534)
-    write_private(folder.password, "x")
+    write_atomic(folder.password, "x", 0o600)
     elsewhere = tmp_path / "nodes.yml"
     elsewhere.touch()
 
@@ -63,12 +64,6 @@ def test_a_damaged_record_says_how_to_clear_it(store: LabStore, text: str) -> No
     with pytest.raises(DeepOpsError, match="cannot be read") as caught:
         folder.load()
     assert "lab down --name demo" in caught.value.hint
-
-
-def test_private_files_are_for_their_owner_only(tmp_path: Path) -> None:
-    write_private(tmp_path / "password", "x")
-    assert (tmp_path / "password").stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == ["password"]
 
 
 def test_two_commands_on_one_lab_are_refused_and_on_two_labs_are_not(store: LabStore) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from deepopsctl.errors import ControlMachineError, ExitCode
-from deepopsctl.run.requirements import mechanism_for, password_mechanism, require_ssh
+from deepopsctl.run.runner import mechanism_for, password_mechanism, require_ssh
 
 
 @pytest.mark.parametrize("version", ["OpenSSH_9.2p1 Debian-2", "OpenSSH_8.4p1", "OpenSSH_10.0p2", "some other ssh"])
