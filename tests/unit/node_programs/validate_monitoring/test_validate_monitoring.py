@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from deepopsctl.checks.catalogue.smoke import catalogue_of
 from deepopsctl.node_programs._slurm_jobs import session
 from deepopsctl.node_programs.validate_monitoring import (
@@ -17,6 +19,7 @@ from deepopsctl.node_programs.validate_monitoring import (
     dashboards,
     jobs,
     logs,
+    main as program,
     rules,
     suite,
     targets,
@@ -174,3 +177,40 @@ def test_every_check_is_in_the_reports_catalogue() -> None:
     }
     assert "monitoring-enabled" in NOTHING_THERE
     assert "monitoring" in SUITES
+
+
+class TestWhatADeployAsks:
+    def scraped(self, monkeypatch: pytest.MonkeyPatch, problems: list[str] | None) -> dict[str, Any]:
+        if problems is not None:
+            monkeypatch.setattr(targets, "problems", lambda _prometheus, _wanted: problems)
+        target = {"node": "gpu01", "job": "node", "address": "192.0.2.1:9100", "page": ""}
+        plan = {"prometheus": NOWHERE.url, "user": "admin", "targets": [target]}
+        return program.main({"phase": "scraped", "check_mode": False, "plan": plan, "password": "opensesame"})
+
+    def test_is_fine_where_all_are_scraped(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self.scraped(monkeypatch, []) == {"targets": 1}
+
+    def test_fails_with_the_first_ten_that_are_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        result = self.scraped(monkeypatch, [f"gpu{number:02}/node: refused" for number in range(1, 13)])
+
+        assert result["failed"]
+        assert result["msg"].startswith("Prometheus cannot scrape: gpu01/node: refused; ")
+        assert result["msg"].endswith("gpu10/node: refused; and 2 more")
+        assert "firewall" in result["hint"]
+
+    def test_fails_where_prometheus_does_not_answer_and_tells_no_password(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        result = self.scraped(monkeypatch, None)
+
+        assert result["failed"]
+        assert "does not answer" in result["msg"]
+        assert "opensesame" not in json.dumps(result)
+
+
+def test_without_monitoring_one_check_says_so() -> None:
+    result = program.main({"phase": "suite", "check_mode": False, "enabled": False, "cluster": "hpc"})
+
+    assert [(check["name"], check["status"]) for check in result["deepops"]["checks"]] == [
+        ("monitoring-enabled", "skip")
+    ]

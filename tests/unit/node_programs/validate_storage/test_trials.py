@@ -20,6 +20,7 @@ from deepopsctl.node_programs.validate_storage import (
     agent_pool,
     children,
     inputs,
+    main as program,
     operations,
     rate_trials,
     suite,
@@ -355,3 +356,13 @@ class TestLocks:
 
         assert {check["status"] for check in where.checks} == {"skip"}
         assert option in where.checks[0]["message"]
+
+
+def test_without_storage_one_check_says_so() -> None:
+    result = program.main({"phase": "trials", "check_mode": False, "wanted": [], "cluster": "hpc"})
+
+    assert [(check["name"], check["status"]) for check in result["deepops"]["checks"]] == [("storage-entries", "skip")]
+
+
+def test_in_check_mode_nothing_is_tried() -> None:
+    assert program.main({"phase": "trials", "check_mode": True})["deepops"] == {"checks": []}
