@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from deepopsctl.slurm.node_states import PREFIX
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState, jobs_sentence, parse_slurm_state
 from tests.support import node_modules as nodeside
-from tests.support.paths import TESTS
+from tests.support.paths import ROOT, TESTS
 
 DATA = TESTS / "data" / "slurm"
 READING = nodeside.load("slurm.output")
@@ -143,3 +146,14 @@ def test_nodes_that_only_a_validation_may_use_are_known() -> None:
 
     assert parse_slurm_state(answer).reserved == {"gpu03", "gpu04"}
     assert parse_slurm_state({"controller_up": True}).reserved == frozenset()
+
+
+def test_what_is_not_python_here_knows_our_drains_by_the_same_prefix() -> None:
+    """Rules of Prometheus, the node check that Slurm runs, and the prolog's: they can't import the constant."""
+    rules = [path.read_text() for path in (ROOT / "roles/prometheus/files/rules").glob("*nodes.yml")]
+    matchers = [match for text in rules for match in re.findall(r'reason=~"([^(]*)\(', text)]
+    programs = (ROOT / "roles/storage/files/deepops-nodecheck", ROOT / "roles/node_common/templates/pieces.j2")
+
+    assert matchers
+    assert set(matchers) == {PREFIX}
+    assert all(f'"{PREFIX}' in path.read_text() or f"reason={PREFIX}" in path.read_text() for path in programs)
