@@ -26,7 +26,7 @@ def render(name: str, **values: object) -> str:
         loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
         trim_blocks=True,
     )  # fmt: skip
-    return environment.get_template(name).render(values)
+    return environment.get_template(name).render(ansible_managed="Written by deepopsctl", **values)
 
 
 def program(path: Path, text: str) -> Path:
