@@ -29,19 +29,19 @@ from deepopsctl.text import node_sets as text_node_sets
 
 def monitoring_collectors(cluster, host, groups):
     """What deepops-nodemetrics collects on a node."""
-    node = _machine(cluster, host, groups)
+    node = _unaddressed(cluster, host, groups)
     # of one machine alone: to look for each of a thousand takes its time
-    return collectors.settings_of(replace(node, gpus=_gpus(cluster["nodes"], node.name)))
+    return _plain(collectors.settings_of(replace(node, gpus=_gpus(cluster["nodes"], node.name))))
 
 
 def monitoring_idle_mounts(cluster, host):
     """Mount points of a node that are mounted only while they are used."""
-    return collectors.idle_mounts(_machine(cluster, host, []))
+    return collectors.idle_mounts(_unaddressed(cluster, host, []))
 
 
 def monitoring_node_problems(cluster, host, groups):
     """Why the settings can't work on a node."""
-    return problems.problems(_machine(cluster, host, groups))
+    return problems.problems(replace(_unaddressed(cluster, host, groups), secrets=cluster["secrets"]))
 
 
 def monitoring_certificate(authority, name, address, directory, key):
@@ -149,17 +149,24 @@ def _machines(cluster, members):
 
 def _machine(cluster, host, groups):
     addresses, monitoring_host = cluster["addresses"], str(cluster["monitoring_host"])
+    return replace(
+        _unaddressed(cluster, host, groups),
+        address=_address(str(host), addresses),
+        monitoring_address=_address(monitoring_host, addresses),
+    )
+
+
+def _unaddressed(cluster, host, groups):
+    """The same without addresses. Settings are templated when they are read: all of them take a quarter of a second."""
     return MonitoredNode(
         name=str(host),
         cluster=str(cluster["name"]),
         groups=frozenset(str(group) for group in groups),
-        address=_address(str(host), addresses),
+        address="",
         controller=str(cluster["controller"]),
-        monitoring_host=monitoring_host,
-        monitoring_address=_address(monitoring_host, addresses),
+        monitoring_host=str(cluster["monitoring_host"]),
         mounts=_plain(cluster["mounts"]),
-        settings=_plain(_settings(str(host), cluster)),
-        secrets=_plain(cluster["secrets"]),
+        settings=_settings(str(host), cluster),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import posixpath
+from functools import cache
 from hashlib import sha256
 
 from ansible.errors import AnsibleFilterError
@@ -22,9 +23,15 @@ def _hardware(stored):
 
 def slurm_addresses(pairs):
     """`deepops_addresses` (folded pairs) -> {name: address}, in the order of cluster.yml."""
+    return dict(_addresses(tuple((str(entry["names"]), str(entry["addresses"])) for entry in pairs)))
+
+
+@cache
+def _addresses(pairs):
+    """Many variables of a task ask for them, each anew."""
     addresses = {}
-    for entry in pairs:
-        addresses.update(text_node_sets.pair(entry["names"], entry["addresses"]))
+    for names, of_names in pairs:
+        addresses.update(text_node_sets.pair(names, of_names))
     return addresses
 
 
