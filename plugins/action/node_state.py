@@ -4,7 +4,8 @@ The module of the same name, and those that meta/runtime.yml sends here, get
 
 * `component` and `step` from `meta/steps.yml` of the role that calls (a role with several steps says which one it is),
 * `digest` from the variable `deepops_digest`; a play that has none, of somebody who uses single roles, gets `roles`,
-* `files` with what `templates` render to: here, as ansible.builtin.template does, so that the node is called once.
+* `files` with what `templates` render to: here, as ansible.builtin.template does, so that the node is called once,
+* packages, directories, files, templates and units of `parts`, one after the other.
 
 What a call says itself is taken as it is.
 """
@@ -13,16 +14,18 @@ from __future__ import annotations
 
 import functools
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible.plugins.loader import lookup_loader
+from ansible.template import trust_as_template
 
 STEPS_FILE = "meta/steps.yml"
+# lists of a part that are those of all parts together
+OF_A_PART = ("packages", "directories", "files", "templates")
 # the digest of records where no deploy gives one: not that of any desired state
 DIGEST_OF_ROLES = "roles"
 
@@ -38,7 +41,7 @@ class ActionModule(ActionBase):
 
     def arguments(self, task_vars: Mapping[str, Any]) -> dict[str, Any]:
         """Those of the module: what the task leaves out is filled in, and its templates are files."""
-        arguments = with_step(self._task, self._templar, task_vars)
+        arguments = with_parts(with_step(self._task, self._templar, task_vars))
         files = [self._render(template, task_vars) for template in arguments.pop("templates", None) or []]
         if not files:
             return arguments
@@ -48,15 +51,19 @@ class ActionModule(ActionBase):
             return {**arguments, "plan": {**plan, "files": [*plan["files"], *files]}}
         return {**arguments, "files": [*(arguments.get("files") or []), *files]}
 
-    def _render(self, template: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+    def _render(self, options: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         """An entry of `files` for one of `templates`."""
-        entry = dict(template)
+        entry = dict(options)
         try:
             source, path = entry.pop("src"), entry.pop("dest")
         except KeyError as error:
             raise AnsibleActionFail(f"an entry of `templates` has no {error}: {sorted(entry)}") from error
-        lookup = lookup_loader.get("ansible.builtin.template", loader=self._loader, templar=self._templar)
-        text = lookup.run([source], variables=task_vars, template_vars=entry.pop("vars", {}))[0]
+        # as ansible.builtin.template does it: the lookup of that name copies all variables in depth, for each template
+        found = self._find_needle("templates", source)
+        template = trust_as_template(self._loader.get_text_file_contents(found))
+        variables = {"ansible_managed": "Ansible managed", **task_vars, **entry.pop("vars", {})}
+        templar = self._templar.copy_with_new_env(searchpath=[str(Path(found).parent)], available_variables=variables)
+        text = str(templar.template(template, escape_backslashes=False))
         if entry.pop("secret", False):
             return {"path": path, "secret_base64": b64encode(text.encode()).decode(), **entry}
         return {"path": path, "block" if entry.pop("block", False) else "content": text, **entry}
@@ -67,6 +74,34 @@ def with_step(task: Any, templar: Any, task_vars: Mapping[str, Any]) -> dict[str
     digest = str(templar.template(task_vars.get("deepops_digest", DIGEST_OF_ROLES)))
     names = names_of(task._role._role_path) if task._role else {}
     return {"digest": digest, **names, **task.args}
+
+
+def with_parts(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with what their parts are made of; a unit restarts for its part's files, or for what it names."""
+    if "parts" not in arguments:
+        return arguments
+    *others, parts = (arguments.get(name) or [] for name in (*OF_A_PART, "parts"))
+    joined = {
+        name: [*own, *(each for part in parts for each in part.get(name) or [])]
+        for name, own in zip(OF_A_PART, others, strict=True)
+    }
+    units = [*(arguments.get("units") or []), *(unit for part in parts for unit in _units(part))]
+    return {
+        **{name: value for name, value in arguments.items() if name != "parts"},
+        **joined,
+        "packages": list(dict.fromkeys(joined["packages"])),
+        # several parts may bring the same program
+        "files": list({file["path"]: file for file in joined["files"]}.values()),
+        "units": units,
+        # the packages must not start them before their files are there
+        "hold_units": [unit["name"] for unit in units],
+    }
+
+
+def _units(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    files = [file["path"] for file in part.get("files") or []]
+    restart_on = [*files, *(each["dest"] for each in part.get("templates") or []), *(part.get("restart_on") or [])]
+    yield from ({"restart_on": restart_on, **unit} for unit in part.get("units") or [])
 
 
 @functools.cache

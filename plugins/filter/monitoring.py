@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import importlib
 import socket
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -157,7 +158,7 @@ def _machine(cluster, host, groups):
 
 
 def _unaddressed(cluster, host, groups):
-    """The same without addresses. Settings are templated when they are read: all of them take a quarter of a second."""
+    """The same without addresses, which take time."""
     return MonitoredNode(
         name=str(host),
         cluster=str(cluster["name"]),
@@ -185,11 +186,26 @@ def _plain(value):
     return str(value) if isinstance(value, str) else value
 
 
+class _Settings(Mapping):
+    """Settings that are templated when they are read: all of them take a quarter of a second."""
+
+    def __init__(self, values, known):
+        self._values, self._known = values, known
+
+    def __getitem__(self, key):
+        return self._known[key] if key in self._known else _plain(self._values[key])
+
+    def __iter__(self):
+        return iter({*self._values, *self._known})
+
+    def __len__(self):
+        return len({*self._values, *self._known})
+
+
 def _settings(host, cluster):
     """Settings are of the machine that asks; of others only what all have to know of them is asked for."""
-    if "gpu_exporters" not in cluster:
-        return cluster["settings"]
-    return {**cluster["settings"], "gpu_exporter": cluster["gpu_exporters"].get(host, "none")}
+    known = {"gpu_exporter": cluster["gpu_exporters"].get(host, "none")} if "gpu_exporters" in cluster else {}
+    return _Settings(cluster["settings"], known)
 
 
 def _address(name, addresses):

@@ -126,6 +126,27 @@ options:
       group: {description: Group., type: str, default: root}
       mode: {description: Octal mode as a string., type: str, default: "0644"}
       validate: {description: Command that refuses bad content (%s is it)., type: list, elements: str, default: []}
+  parts:
+    description:
+      - What a node gets that has several functions, a part for each. The parts come one after the other, and after what
+        the options themselves say. Packages start none of their units before all files are there.
+    type: list
+    elements: dict
+    suboptions:
+      packages: {description: As the option., type: list, elements: str, default: []}
+      directories: {description: As the option., type: list, elements: dict, default: []}
+      files:
+        description: As the option. A file that several parts have is written once.
+        type: list
+        elements: dict
+        default: []
+      templates: {description: As the option., type: list, elements: dict, default: []}
+      units:
+        description: As the option; one without I(restart_on) restarts for each file of its part.
+        type: list
+        elements: dict
+        default: []
+      restart_on: {description: Further paths for which it restarts., type: list, elements: str, default: []}
   absent: {description: Files that must not be there., type: list, elements: path, default: []}
   kernel_modules:
     description:
@@ -309,11 +330,22 @@ def template_arguments():
     }
 
 
+def part_arguments():
+    """What the action plugin joins; the module itself never gets any."""
+    lists = {
+        name: {"type": "list", "elements": "dict", "default": []}
+        for name in ("directories", "files", "templates", "units")
+    }
+    texts = {name: {"type": "list", "elements": "str", "default": []} for name in ("packages", "restart_on")}
+    return {"type": "list", "elements": "dict", "options": {**lists, **texts}}
+
+
 def arguments():
     return {
         **node_record.STEP,
         **resource_arguments(),
         "templates": template_arguments(),
+        "parts": part_arguments(),
         "hostname": {},
         "accounts": {
             "type": "list",

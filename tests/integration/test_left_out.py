@@ -140,9 +140,10 @@ def test_a_node_whose_required_storage_has_no_client_fails_with_all_else_mounted
 def test_a_package_of_grafana_out_of_reach_leaves_grafana_out(tmp_path: Path) -> None:
     grafana = {
         "role": "grafana",
-        "grafana_cluster": {},
-        "grafana_groups": [],
-        "grafana_platform": "Debian 13",
+        "grafana_address": "192.0.2.1",
+        "grafana_prometheus_url": "http://192.0.2.1:9090",
+        "grafana_alertmanager_url": "http://192.0.2.1:9093",
+        "grafana_web_password": "x",
         "grafana_catalogue": {"version": "1", "fingerprint": "0" * 40},
         "grafana_package": f"{NOWHERE}/grafana.deb",
         "grafana_package_sha256": "0" * 64,

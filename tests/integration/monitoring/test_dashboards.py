@@ -144,7 +144,7 @@ def test_a_dashboard_is_kept_in_one_form_in_the_file_of_its_uid(path: Path) -> N
 
 @each_dashboard
 def test_every_panel_and_variable_asks_the_data_source_that_the_role_configures(dashboard: Json) -> None:
-    template = (ROOT / "deepopsctl" / "monitoring" / "grafana.py").read_text(encoding="utf-8")
+    template = (ROOT / "roles" / "grafana" / "templates" / "datasources.yaml.j2").read_text(encoding="utf-8")
     sources = [
         *panels(dashboard),
         *variables(dashboard),
@@ -152,7 +152,7 @@ def test_every_panel_and_variable_asks_the_data_source_that_the_role_configures(
     ]
 
     assert [each["datasource"] for each in sources if each["datasource"] != DATA_SOURCE] == []
-    assert DATA_SOURCE["uid"] in template
+    assert f"uid: {DATA_SOURCE['uid']}," in template
 
 
 @each_dashboard

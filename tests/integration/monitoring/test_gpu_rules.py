@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import deepopsctl
 from tests.integration.monitoring.replay import PERIOD_S, TEXTS, MadeUpGpus
 from tests.support.paths import ROOT
 
-COUNTERS = Path(deepopsctl.__file__).parent / "monitoring" / "dcgm-counters.csv"
+COUNTERS = ROOT / "roles" / "monitoring_node" / "files" / "dcgm-counters.csv"
 RULES = ROOT / "roles" / "prometheus" / "files" / "rules" / "gpu.yml"
 # each of four GPUs; the last is in MIG mode with two instances
 OF_EACH_GPU = [
