@@ -97,7 +97,7 @@ def test_a_connection_that_is_cut_in_the_middle_is_named_and_made_good_later(clu
             assert code == 4, seen
             (failure,) = document["failures"]
             assert failure["host"] == "gpu01"
-            assert "may still end" in failure["hint"]
+            assert "may still finish" in failure["hint"]
             release(cluster, "gpu01")
 
         assert_heals(cluster)
