@@ -1,4 +1,4 @@
-"""What all suites do alike: nothing in check mode, a session of jobs, and how long it took."""
+"""What all suites do in the same way: nothing in check mode, a session of jobs, and how long it took."""
 
 from __future__ import annotations
 
