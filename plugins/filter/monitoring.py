@@ -107,9 +107,9 @@ def monitoring_dashboards(directory, destination, interval):
     ]
 
 
-def monitoring_address(cluster, host):
+def monitoring_address(addresses, host):
     """The address that a node is reached at by others."""
-    return _address(str(host), cluster["addresses"])
+    return _address(str(host), addresses)
 
 
 def monitoring_server(cluster, name):
