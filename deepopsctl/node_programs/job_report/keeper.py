@@ -32,8 +32,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         config = settings.load(options.config)
         query = querying(*(str(config[key]) for key in ("url", "user", "password")))
-    except (settings.SettingsError, KeyError) as error:
+    except settings.SettingsError as error:
         sys.stderr.write("error: {}\n".format(error))
+        return INVALID
+    except KeyError as error:
+        sys.stderr.write("error: {} has no {}\n".format(options.config, error))
         return INVALID
     keeper = Keeper(options.state, run_command, query)
     if options.once:
