@@ -10,7 +10,7 @@ OS ?= debian13
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-thorough molecule lint types docs unit lab-tests test-vm test-vm-down bench bench-monitoring clean
+.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-thorough molecule lint sanity types docs unit lab-tests test-vm test-vm-down bench bench-monitoring clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -69,6 +69,9 @@ lint: venv ## ruff, codespell, import-linter and ansible-lint
 	$(BIN)/codespell -D - -D .codespell-words.txt deepopsctl scripts benchmarks
 	$(BIN)/lint-imports
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline
+
+sanity: venv ## Ansible's own checks of the collection (ansible-test; it fetches pip's bootstrap script)
+	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/ansible-sanity
 
 types: venv ## mypy: strict for the package and tests, names and calls for the collection
 	$(BIN)/mypy

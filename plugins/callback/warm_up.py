@@ -7,18 +7,6 @@ releases that it was tested with.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import sys
-from pathlib import Path
-from typing import Any
-
-from ansible.executor import module_common
-from ansible.plugins import loader
-from ansible.plugins.callback import CallbackBase
-from ansible.release import __version__ as ansible_version
-from ansible.utils.display import Display
-
 DOCUMENTATION = """
 name: warm_up
 type: aggregate
@@ -32,6 +20,18 @@ options:
     env: [{name: DEEPOPSCTL_WARM_UP}]
     ini: [{section: callback_warm_up, key: enabled}]
 """
+
+import contextlib
+import functools
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible.executor import module_common
+from ansible.plugins import loader
+from ansible.plugins.callback import CallbackBase
+from ansible.release import __version__ as ansible_version
+from ansible.utils.display import Display
 
 # releases of ansible-core whose module_common was tested with this; 2.21 has another ModuleDepFinder
 TESTED = ("2.19",)

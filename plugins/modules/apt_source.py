@@ -29,7 +29,7 @@ options:
   distro: {description: Whether Debian's own non-free is wanted instead., type: bool, default: false}
   hint: {description: What to do where the key can't be fetched., type: str, default: ""}
   lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

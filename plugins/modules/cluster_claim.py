@@ -19,7 +19,7 @@ options:
     type: dict
     required: true
   components: {description: "C(released): what this run deployed.", type: list, elements: str, default: []}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

@@ -35,7 +35,7 @@ options:
     description: Whether to look for a Slurm, too, on a node that the component was never deployed on.
     type: bool
     default: false
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""
@@ -54,7 +54,7 @@ settled:
   elements: str
   returned: always
 recorded: {description: "Steps with a record here, wanted or not.", type: list, elements: str, returned: always}
-reasons: {description: Why not, a sentence each., type: list, elements: str, returned: always}
+reasons: {description: "Why not, a sentence each.", type: list, elements: str, returned: always}
 unregistered: {description: Nodes that Slurm itself keeps from serving., type: list, elements: str, returned: always}
 foreign:
   description: A Slurm that no deploy made, with C(what) there is, its C(cluster) and the hash of its C(munge_key).

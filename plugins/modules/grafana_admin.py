@@ -19,7 +19,7 @@ options:
   certificate: {description: File with the certificate that it was given to show; none for plain HTTP., type: path}
   unit: {description: Its unit., type: str, required: true}
   wait: {description: Seconds to wait for it; its first start makes the database., type: int, default: 300}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

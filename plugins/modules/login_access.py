@@ -19,7 +19,7 @@ options:
   admin_groups: {description: The same for groups., type: list, elements: str, default: []}
   node_name: {description: NodeName in slurm.conf where it is not the hostname., type: str, default: ""}
   limits: {description: "Properties of systemd.resource-control(5), by name.", type: dict, default: {}}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""
@@ -34,7 +34,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-actions: {description: What was done, a sentence each., type: list, elements: str, returned: always}
+actions: {description: "What was done, a sentence each.", type: list, elements: str, returned: always}
 changes: {description: The same as data., type: list, elements: dict, returned: always}
 """
 

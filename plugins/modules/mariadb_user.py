@@ -24,7 +24,7 @@ options:
     type: str
     choices: [present, absent]
     default: present
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

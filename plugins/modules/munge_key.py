@@ -18,7 +18,7 @@ options:
   key: {description: "The new key in base64; for C(stage) and C(swap).", type: str, default: ""}
   credential: {description: What C(sign) returned on another node., type: str, default: ""}
   signer: {description: That node., type: str, default: ""}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

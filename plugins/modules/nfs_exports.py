@@ -43,7 +43,7 @@ options:
       export: {description: The server's directory., type: str, required: true}
       server: {description: The server's address., type: str, required: true}
       client: {description: The node's own address., type: str, required: true}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

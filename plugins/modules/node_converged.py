@@ -21,7 +21,7 @@ options:
     elements: str
     default: []
   timeout: {description: Seconds to wait for units that are starting., type: int, default: 45}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

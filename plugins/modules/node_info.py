@@ -24,7 +24,7 @@ options:
       steps: {description: None where the node gets nothing of it., type: list, elements: str, required: true}
   slurm: {description: Whether to ask slurmctld here., type: bool, default: false}
   slurm_timeout: {description: Seconds that a silent slurmctld is given., type: int, default: 30}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

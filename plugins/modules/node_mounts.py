@@ -54,7 +54,7 @@ options:
     default: []
   drain_reason: {description: Why a node is drained meanwhile., type: str, default: storage is changed}
   drain_wait: {description: Seconds to wait for jobs; 0 leaves a node with jobs as it is., type: int, default: 0}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

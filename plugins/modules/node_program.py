@@ -29,7 +29,7 @@ options:
         the node was asked.
     type: bool
     default: false
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

@@ -13,7 +13,7 @@ description:
 extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
   wanted: {description: Whether the toolkit is wanted., type: bool, required: true}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

@@ -38,7 +38,7 @@ options:
   branch: {description: The branch to install; with C(replaced)., type: str}
   installed_version: {description: Version of the driver that is installed; with C(replaced)., type: str}
   lock_wait: {description: Seconds to wait for another package manager., type: int, default: 300}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""
@@ -65,7 +65,7 @@ RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
 in_use: {description: Why the old kernel modules are still loaded., type: str, returned: with state=replaced}
 state: {description: The driver's state in words., type: str, returned: with state=loaded}
-library: {description: Version of its installed user space, or empty., type: str, returned: with state=loaded}
+library: {description: "Version of its installed user space, or empty.", type: str, returned: with state=loaded}
 reboot: {description: Why the node has to be rebooted; empty when it has not., type: str, returned: with state=loaded}
 rdma:
   description: C(load), whether nvidia-peermem has to be loaded; C(why); C(problem), why it can't be.

@@ -14,7 +14,7 @@ description:
 options:
   expected: {description: "What cluster.yml says (filter nvidia_expected).", type: dict, required: true}
   node: {description: The node's name in Slurm., type: str, required: true}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""
@@ -25,7 +25,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-differs: {description: What disagrees, with all three values; empty where nothing does., type: str, returned: always}
+differs: {description: "What disagrees, with all three values; empty where nothing does.", type: str, returned: always}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -16,7 +16,7 @@ options:
   domain: {description: Name of its NVLink domain., type: str, default: ""}
   peers: {description: Addresses of all nodes of it; empty wants no IMEX., type: list, elements: str, default: []}
   hold: {description: Packages that a deploy alone may change., type: list, elements: str, default: []}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

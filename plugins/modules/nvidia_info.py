@@ -18,7 +18,7 @@ options:
     type: path
     required: true
   node: {description: The node's name in Slurm., type: str, required: true}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

@@ -27,7 +27,7 @@ options:
         elements: str
         default: []
       numbers: {description: Slurm's numbers for slices of a profile., type: dict, default: {}}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""
@@ -43,7 +43,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
-layout: {description: How each GPU is cut now, in words, by its number., type: dict, returned: always}
+layout: {description: "How each GPU is cut now, in words, by its number.", type: dict, returned: always}
 deepops:
   description: C(blocked), why it would be refused, each with C(message) and C(hint).
   type: dict

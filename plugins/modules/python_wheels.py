@@ -29,7 +29,7 @@ options:
   digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   hint: {description: What to do where there is no wheel for the node's processor., type: str, default: ""}
   wheels: {description: Wheels on this node by name; set by the action plugin., type: dict, default: {}}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

@@ -27,7 +27,7 @@ options:
       name: {description: Login name., type: str, required: true}
       account: {description: Account., type: str, required: true}
   policy:
-    description: RV(qos), accounts and users with their settings, as the inventory carries them (C(slurm_policy)).
+    description: QOS, accounts and users with their settings, as the inventory carries them (C(slurm_policy)).
     type: dict
     default: {}
   only_names:
@@ -38,7 +38,7 @@ options:
     description: Text of slurm.conf, to reach slurmdbd by before the file is there.
     type: str
     default: ""
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

@@ -46,7 +46,7 @@ options:
       - Text of C(job_container.conf) and C(topology.conf); without one, the managed file is removed.
     type: dict
     required: true
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

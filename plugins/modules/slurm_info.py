@@ -11,7 +11,7 @@ description:
   - A slurmctld that does not answer, or is not installed yet, is an answer and no failure.
 options:
   wait: {description: Seconds to go on asking a slurmctld that does not answer., type: int, default: 0}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

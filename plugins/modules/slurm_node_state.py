@@ -37,7 +37,7 @@ options:
   component: {description: Component of the step that is recorded., type: str, default: ""}
   step: {description: "Step that C(resumed) records with O(local).", type: str, default: ""}
   digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

@@ -12,7 +12,7 @@ description:
     before any plugin sees it, and nothing else keeps that from happening.
 options:
   component: {description: Component whose records mark a node as deployed by deepopsctl., type: str, required: true}
-  controller: {description: Whether to ask slurmctld, which runs here., type: bool, default: false}
+  controller: {description: "Whether to ask slurmctld, which runs here.", type: bool, default: false}
   directory: {description: Private directory on the control machine for the results., type: path, required: true}
   secrets:
     description: Read these secrets and nothing else; they are added to what an earlier call wrote.
@@ -20,7 +20,7 @@ options:
     elements: str
     choices: [munge_key, slurm_dbd_password]
     default: []
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

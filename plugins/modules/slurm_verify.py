@@ -31,7 +31,7 @@ options:
   directory: {description: Where slurmd stores them., type: path, default: /run/slurm/conf}
   gpus: {description: "The node's GPUs as cluster.yml has them (filter nvidia_expected).", type: dict, default: {}}
   timeout: {description: Seconds to wait., type: int, default: 60}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

@@ -37,7 +37,7 @@ options:
       archives: {description: "Packages by C(url), each with its C(sha256).", type: list, elements: dict, default: []}
   left_out: {description: "For I(phase=hold), what I(phase=prepare) left out.", type: list, elements: str, default: []}
   lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

@@ -29,7 +29,7 @@ options:
     type: bool
     default: false
   lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
-author: deepopsctl
+author: deepopsctl (@deepopsctl)
 """
 
 EXAMPLES = r"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 from collections.abc import Mapping
@@ -82,6 +83,40 @@ def differences(told: Mapping[str, Any], asked: Mapping[str, Any], where: str = 
         if "suboptions" in told[name]:
             found += differences(told[name]["suboptions"], asked[name].get("options", {}), f"{where}{name}.")
     return found
+
+
+OPTION_KEYS = {"description", "type", "required", "default", "choices", "elements", "suboptions"}
+RESULT_KEYS = {"description", "type", "elements", "returned", "contains", "sample"}
+
+
+def texts(path: Path) -> Mapping[str, str]:
+    """DOCUMENTATION and RETURN of a module, as they are written."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def unexpected_keys(entries: Mapping[str, Any], allowed: set[str], nested: str, where: str) -> list[str]:
+    problems = []
+    for name, entry in entries.items():
+        problems += [f"{where}.{name}: {key}" for key in sorted(set(entry) - allowed)]
+        problems += unexpected_keys(entry.get(nested) or {}, allowed, nested, f"{where}.{name}")
+    return problems
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_a_comma_in_a_description_is_no_key_of_its_own(path: Path) -> None:
+    written = texts(path)
+    options = yaml.safe_load(written["DOCUMENTATION"]).get("options") or {}
+    results = yaml.safe_load(written.get("RETURN", "")) or {}
+
+    assert unexpected_keys(options, OPTION_KEYS, "suboptions", "options") == []
+    assert unexpected_keys(results, RESULT_KEYS, "contains", "RETURN") == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
