@@ -7,7 +7,6 @@ the keys of the task's result. For a failure it raises; SystemExit with a text i
 from __future__ import annotations
 
 import json
-import os
 import sys
 from importlib import import_module
 from typing import Any, Dict
@@ -20,8 +19,8 @@ Result = Dict[str, Any]
 def main() -> None:
     """Run the program that is named on the command line."""
     request: Request = json.loads(sys.stdin.buffer.readline())
-    # what anything else prints is no result
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as stream:
-        os.dup2(2, 1)
-        result: Result = import_module("..{}.main".format(sys.argv[1]), __package__).main(request)
-        stream.write(RESULT_MARK + json.dumps(result) + "\n")
+    # what the program prints is no result; the connection stays where `hangup` watches it
+    connection, sys.stdout = sys.stdout, sys.stderr
+    result: Result = import_module("..{}.main".format(sys.argv[1]), __package__).main(request)
+    connection.write(RESULT_MARK + json.dumps(result) + "\n")
+    connection.flush()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.node_programs._shared import hangup
+from tests.support.paths import ROOT
 
 PROGRAM = """
 import pathlib, sys, threading, time
@@ -36,3 +37,38 @@ def test_when_nobody_reads_any_more_the_program_cleans_up_and_ends(work: str, tm
 
         assert process.wait(60) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["left"]
+
+
+STARTED = """
+import pathlib, sys, threading, types
+from deepopsctl.node_programs._shared import hangup, program
+def main(request):
+    hangup.watch(lambda: pathlib.Path(request["left"]).touch())
+    print("ready", flush=True)
+    threading.Event().wait()
+sys.modules["deepopsctl.node_programs.waits.main"] = types.SimpleNamespace(main=main)
+sys.modules["deepopsctl.node_programs.waits"] = types.SimpleNamespace(main=main, __path__=[])
+sys.argv = ["", "waits"]
+program.main()
+"""
+
+
+def test_a_program_that_node_program_started_sees_that_its_output_is_closed(tmp_path: Path) -> None:
+    # sshd keeps the other pipe open
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdin.write(b'{"left": "' + str(tmp_path / "left").encode() + b'"}\n')
+        process.stdin.flush()
+        assert process.stderr.readline() == b"ready\n"
+        process.stdout.close()
+
+        assert process.wait(60) == 1
+    assert (tmp_path / "left").exists()
