@@ -46,7 +46,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import re
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.detect import MUNGE_KEY
 
 UNIT = "munge.service"
-NEXT, PREVIOUS = MUNGE_KEY + ".deepopsctl-next", MUNGE_KEY + ".deepopsctl-previous"
+NEXT = MUNGE_KEY + ".deepopsctl-next"
+PREVIOUS = MUNGE_KEY + ".deepopsctl-previous"
 # how long a munged that was restarted may take to answer
 ANSWER_S = 30
 

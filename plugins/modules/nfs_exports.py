@@ -81,7 +81,8 @@ SETTINGS = "/etc/nfs.conf.d/deepopsctl.conf"
 UNIT = "nfs-server.service"
 # noted on disk before the file changes: what was cut off, or what exportfs refused, is not forgotten
 REREAD = UNIT + ".reload"
-THREADS, PORTS = "/proc/fs/nfsd/threads", "/proc/fs/nfsd/portlist"
+THREADS = "/proc/fs/nfsd/threads"
+PORTS = "/proc/fs/nfsd/portlist"
 RDMA_PORT = 20049
 ANSWER_S = 10
 

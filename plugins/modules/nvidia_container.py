@@ -47,7 +47,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import f
 REFRESH = "nvidia-cdi-refresh.service"
 UNITS = ("nvidia-cdi-refresh.path", REFRESH)
 SPECIFICATION = "/var/run/cdi/nvidia.yaml"
-DOCKER, DOCKER_SETTINGS = "docker.service", "/etc/docker/daemon.json"
+DOCKER = "docker.service"
+DOCKER_SETTINGS = "/etc/docker/daemon.json"
 # noted on disk before the file changes: a reload that was cut off is not forgotten
 REREAD = DOCKER + ".reload"
 _UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-fA-F-]+)")
