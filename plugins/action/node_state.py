@@ -59,10 +59,10 @@ class ActionModule(ActionBase):
         except KeyError as error:
             raise AnsibleActionFail(f"an entry of `templates` has no {error}: {sorted(entry)}") from error
         # as ansible.builtin.template does it: the lookup of that name copies all variables in depth, for each template
-        found = self._find_needle("templates", source)
-        template = trust_as_template(self._loader.get_text_file_contents(found))
+        file = self._find_needle("templates", source)
+        template = trust_as_template(self._loader.get_text_file_contents(file))
         variables = {"ansible_managed": "Ansible managed", **task_vars, **entry.pop("vars", {})}
-        templar = self._templar.copy_with_new_env(searchpath=[str(Path(found).parent)], available_variables=variables)
+        templar = self._templar.copy_with_new_env(searchpath=[str(Path(file).parent)], available_variables=variables)
         text = str(templar.template(template, escape_backslashes=False))
         if entry.pop("secret", False):
             return {"path": path, "secret_base64": b64encode(text.encode()).decode(), **entry}
