@@ -271,6 +271,9 @@ def _options(content: Path) -> Iterator[tuple[str, SettingType]]:
     for path in content.glob("roles/*/meta/argument_specs.yml"):
         for entry_point in _mapping(_load(path)["argument_specs"]).values():
             for name, spec in _mapping(entry_point).get("options", {}).items():
+                if spec.get("type") == "raw":
+                    # anything: a filter of the role checks it, or its default has the type
+                    continue
                 choices = tuple(map(str, spec.get("choices", ())))
                 yield name, SettingType(spec.get("type", "str"), spec.get("elements", ""), choices)
 

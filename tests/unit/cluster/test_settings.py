@@ -180,6 +180,12 @@ class TestValues:
     def test_every_setting_of_the_reference_has_a_type(self) -> None:
         assert documented() <= set(setting_types(content_dir()))
 
+    def test_a_setting_that_its_role_takes_as_anything_has_the_type_of_its_default(self) -> None:
+        types = setting_types(content_dir())
+
+        assert (types["monitoring_alerts"].name, types["monitoring_alert_routes"].name) == ("dict", "list")
+        assert "raw" not in {wanted.name for wanted in types.values()}
+
     def test_every_switch_is_read_as_one_also_where_ansible_is_told_a_text(self) -> None:
         """`-e grafana_enabled=false` by hand is the text `false`, which is true."""
         switches = {name for name in documented() if setting_types(content_dir())[name].name == "bool"}
