@@ -45,10 +45,6 @@ class ActionModule(ActionBase):
         files = [self._render(template, task_vars) for template in arguments.pop("templates", None) or []]
         if not files:
             return arguments
-        plan = arguments.get("plan") or {}
-        if "files" in plan:
-            # its list is the one that counts
-            return {**arguments, "plan": {**plan, "files": [*plan["files"], *files]}}
         return {**arguments, "files": [*(arguments.get("files") or []), *files]}
 
     def _render(self, options: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:

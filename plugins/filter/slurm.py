@@ -210,17 +210,6 @@ def _foreign(slurm, cluster, key_hash):
     return "" if slurm["munge_key"] == key_hash else f"{slurm['what']} with another munge key than this cluster's"
 
 
-def slurm_deployed(names, hostvars):
-    """The nodes that answered in this run and whose slurmd is (still) as wanted."""
-    deployed = []
-    for name in names:
-        gate = hostvars[name].get("drift_check_result", {})
-        slurmd = hostvars[name].get("slurmd_result", {})
-        if gate.get("clean") or (slurmd and not slurmd.get("failed")):
-            deployed.append(name)
-    return deployed
-
-
 def fold_nodes(names):
     """Names as a Slurm hostlist."""
     return text_node_sets.fold(list(names))

@@ -25,7 +25,7 @@ options:
       name: {description: Name of the user and its group., type: str, required: true}
       uid: {description: The user's id., type: int, required: true}
       gid: {description: "The group's id, if it is created; 0 is the user's own.", type: int, default: 0}
-  packages: &packages
+  packages:
     description: Packages that must be installed; names, or each with its version. C(2.6-*) is any revision of 2.6,
       an empty version is any.
     type: raw
@@ -46,7 +46,7 @@ options:
     type: list
     elements: str
     default: []
-  hold_units: &hold_units
+  hold_units:
     description:
       - Units that the packages must not start before their configuration is there. They are masked until
         the next reboot or the end of the installation, whichever comes first.
@@ -80,7 +80,7 @@ options:
     description: Whether the records of all steps of the component are removed in place of saving one.
     type: bool
     default: false
-  directories: &directories
+  directories:
     description: Directories that must exist.
     type: list
     elements: dict
@@ -90,7 +90,7 @@ options:
       owner: {description: Owner., type: str, default: root}
       group: {description: Group., type: str, default: root}
       mode: {description: Octal mode as a string., type: str, default: "0755"}
-  files: &files
+  files:
     description: Files with their whole content, or with a block between markers.
     type: list
     elements: dict
@@ -171,7 +171,7 @@ options:
       path: {description: Absolute path., type: path, required: true}
       secret: {description: Whether only its owner may read the copy., type: bool, default: false}
       remove: {description: Whether the file itself goes after all else is done., type: bool, default: false}
-  units: &units
+  units:
     description: systemd units that must be enabled and running.
     type: list
     elements: dict
@@ -187,18 +187,6 @@ options:
       reload_on: {description: The same for a reload., type: list, elements: str, default: []}
       port: {description: Port it must listen on afterwards., type: int}
       optional: {description: May be kept from starting by a condition of its own., type: bool, default: false}
-  plan:
-    description:
-      - The options C(packages), C(hold_units), C(directories), C(files) and C(units) in one value, as a filter makes
-        it; it wins over them. C(problems) are sentences that say why it can't work; with any, nothing is touched.
-    type: dict
-    suboptions:
-      packages: *packages
-      hold_units: *hold_units
-      directories: *directories
-      files: *files
-      units: *units
-      problems: {description: Why it can't work., type: list, elements: str, default: []}
   probes:
     description: Read-only commands to run at the end; their output is returned.
     type: dict
@@ -399,10 +387,6 @@ def arguments():
                 "remove": {"type": "bool", "default": False},
             },
         },
-        "plan": {
-            "type": "dict",
-            "options": dict(resource_arguments(), problems={"type": "list", "elements": "str", "default": []}),
-        },
         "probes": {"type": "dict", "default": {}},
     }
 
@@ -479,11 +463,7 @@ def forget(step):
 
 def main():
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
-    plan = module.params["plan"] or {}
-    if plan.get("problems"):
-        module.fail_json(msg="; ".join(plan["problems"]), hint="nothing was touched")
-    wanted = {**module.params, **plan}
-    wanted["packages"] = node_resources.versions_of(wanted["packages"])
+    wanted = {**module.params, "packages": node_resources.versions_of(module.params["packages"])}
     # parent directories are readable for everybody, whatever root's umask
     os.umask(0o022)
     step = node_resources.Step(module, wanted)

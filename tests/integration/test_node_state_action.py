@@ -56,7 +56,6 @@ def roles_in(roles: Path, etc: Path) -> None:
             call("as it is", templates=[main, secret]),
             call("again", templates=[main, secret]),
             call("with a variable", step="word", templates=[{**main, "dest": f"{etc}/word", "vars": {"word": "hi"}}]),
-            call("of a plan", step="plan", plan={"files": []}, templates=[{**main, "dest": f"{etc}/plan"}]),
             call("block", step="block", templates=[{**main, "dest": f"{etc}/block", "block": True}]),
             call("own names", component="other", step="mine", digest="d2"),
             call("own empty digest", step="forgotten", digest=""),
@@ -126,8 +125,7 @@ def test_it_may_have_variables_of_its_own(played: Played, etc: Path) -> None:
     assert "1 hi\n" in (etc / "word").read_text()
 
 
-def test_it_may_be_one_of_a_plan_or_a_block_of_a_file(played: Played, etc: Path) -> None:
-    assert (etc / "plan").read_text() == (etc / "main").read_text()
+def test_it_may_be_a_block_of_a_file(played: Played, etc: Path) -> None:
     assert (etc / "block").read_text().startswith("# BEGIN deepopsctl\n# with two")
 
 
