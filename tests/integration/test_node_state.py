@@ -202,7 +202,7 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
     ]
     present, gone = ({"path": f"{directory}/own/{name}/file", "content": "x\n", **mine} for name in ("kept", "gone"))
     directories = [{"path": f"{directory}/own/{name}", **mine} for name in ("kept", "gone")]
-    both = {"directories": directories, "files": [present, gone]}
+    both: dict[str, Any] = {"directories": directories, "files": [present, gone]}
 
     def gate_of_owned(name: str, steps: tuple[str, ...]) -> dict[str, Any]:
         arguments = {"component": "owned", "digest": "d1", "steps": list(steps)}
