@@ -46,7 +46,7 @@ class Result:
     samples_a_second: float
     cpu_cores: float
     cpu_us_a_sample: float
-    # of the simulated nodes, which stand on the same machine
+    # of the simulated nodes, which are on the same host
     crowd_cores: float
     rss_bytes: int
     # until then, with the pass that writes a block in it; and after all panels have been asked

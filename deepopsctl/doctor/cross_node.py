@@ -28,7 +28,7 @@ def machine_ids(nodes: Nodes, _: Declared) -> Iterator[Check]:
         elif not twins:
             yield passed("machine-id", node.name, "its own")
         elif node.addresses and any(_addresses(other) == _addresses(node) for other in twins):
-            message = f"{fold(sorted(other.name for other in by_machine_id[node.machine_id]))} are the same machine"
+            message = f"{fold(sorted(other.name for other in by_machine_id[node.machine_id]))} are the same host"
             hint = "give each node its own address in cluster.yml"
             yield failed("machine-id", node.name, message, hint=hint)
         else:

@@ -275,4 +275,4 @@ def _gpus(raw: _Raw) -> SeenGpus:
 
 
 def _settings(raw: _Raw) -> Settings:
-    return Settings(raw.yes("set_hostname"), raw.text("confinement"), raw.texts("families"), raw.lists("proven"))
+    return Settings(raw.yes("set_hostname"), raw.text("confinement"), raw.texts("families"), raw.lists("tested"))

@@ -18,7 +18,7 @@ class RootFile:
     content: str
 
 
-# systemd 258 and newer refuses cgroup v1. Where the machine has nothing else it is given the v2 tree that lies
+# systemd 258 and newer refuses cgroup v1. Where this machine has nothing else it is given the v2 tree that lies
 # beside v1, with no controllers in it: services run, but slurmd cannot confine jobs there.
 INIT = """#!/bin/sh
 version=$(systemctl --version | sed -n '1s/^systemd \\([0-9]*\\).*/\\1/p')
@@ -38,7 +38,7 @@ for mount in /sys/fs/cgroup/*; do
 done
 """
 
-# Not baked into the image: two machines with one host key would hide mix-ups that pinned keys must show.
+# Not baked into the image: two nodes with one host key would hide mix-ups that pinned keys must show.
 FIRST_BOOT = """#!/bin/sh
 # What makes this node different from its siblings.
 set -e
@@ -112,9 +112,9 @@ MASKED_UNITS = (
     "fstrim.timer",
     "getty.target",
     "console-getty.service",
-    # the machine's own settings: nodes share its kernel
+    # the settings of this machine: nodes share its kernel
     "systemd-sysctl.service",
-    # an inotify instance each, of the 128 that all nodes of a machine share by default
+    # an inotify instance each, of the 128 that all nodes share by default
     "systemd-ask-password-console.path",
     "systemd-ask-password-wall.path",
 )

@@ -59,7 +59,7 @@ renew() {
   if [ -L "$file" ]; then cat "$file.new" >"$file" && rm -f "$file.new"; else mv -f "$file.new" "$file"; fi || no_write
   say "changed key"
 }
-# those that other machines may see, whichever way they are reached; bridges of containers come and go
+# those that other nodes may see, whichever way they are reached; bridges of containers come and go
 addresses() {
   ip -o address show scope global 2>/dev/null |
     awk '$2 !~ /^(docker|podman|virbr|veth|br-|cni|lxc|flannel|cali)/ && !/ temporary/ { sub("/.*", "", $4); print $4 }'

@@ -54,7 +54,7 @@ class StorageDraft:
 class _Checker:
     def __init__(self, entries: Sequence[Entry], nodes: ClusterNodes, problems: Problems) -> None:
         self.entries = entries
-        self.machines = nodes
+        self.cluster_nodes = nodes
         self.problems = problems
         self.site = Site(nodes.addresses, nodes.servers)
 
@@ -98,7 +98,7 @@ class _Checker:
     def _nodes(self, entry: Entry, mount: Mount) -> tuple[str, ...]:
         """The nodes that mount it, in the order of cluster.yml."""
         if not mount.written:
-            return tuple(name for name in self.machines.addresses if name != mount.server)
+            return tuple(name for name in self.cluster_nodes.addresses if name != mount.server)
         try:
             words = expand(mount.written)
         except RefusedError as refusal:
@@ -106,21 +106,21 @@ class _Checker:
             return ()
         label = shorten(mount.written)
         unknown = [word for word in words if not self._members(word)]
-        if unknown and not self.machines.incomplete:
+        if unknown and not self.cluster_nodes.incomplete:
             what = f"{label} has no node {shorten(fold_in_order(unknown))}"
             self._refuse(entry, "nodes", RefusedError(what, "add it under nodes:, shorten the range, or name a role"))
         if len(set(words)) < len(words):
             self._refuse(entry, "nodes", RefusedError(f"{label} names a node twice", "list every node once"))
         wanted = {name for word in words for name in self._members(word)}
-        return tuple(name for name in self.machines.addresses if name in wanted)
+        return tuple(name for name in self.cluster_nodes.addresses if name in wanted)
 
     def _members(self, word: str) -> Sequence[str]:
         """The node of that name, else the nodes with that role."""
-        if word in self.machines.addresses:
+        if word in self.cluster_nodes.addresses:
             return (word,)
         if word == EVERYTHING:
-            return tuple(self.machines.addresses)
-        return tuple(name for name, roles in self.machines.roles.items() if word in roles)
+            return tuple(self.cluster_nodes.addresses)
+        return tuple(name for name, roles in self.cluster_nodes.roles.items() if word in roles)
 
     def _check_paths(self, entry: Entry, mount: Mount, before: Sequence[tuple[Entry, Mount]]) -> None:
         """On one node every path is used once, and the outer of two nested paths is listed first."""

@@ -97,7 +97,7 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def _left_out(silent, failed, controllers):
-        """Sentences: which machines of cluster.yml do not serve yet, and why."""
+        """Sentences: which nodes of cluster.yml do not serve yet, and why."""
         for names, why in (
             (silent, "never reached, so not in slurm.conf yet; the next deploy adds what answers"),
             (failed, "failed before `slurmd -C`, so not in slurm.conf yet; the next deploy tries again"),

@@ -31,7 +31,7 @@ from deepopsctl.text import node_sets as text_node_sets
 def monitoring_collectors(cluster, host, groups):
     """What deepops-nodemetrics collects on a node."""
     node = _unaddressed(cluster, host, groups)
-    # of one machine alone: to look for each of a thousand takes its time
+    # of one node alone: to look for each of a thousand takes its time
     return _plain(collectors.settings_of(replace(node, gpus=_gpus(cluster["nodes"], node.name))))
 
 
@@ -114,12 +114,12 @@ def monitoring_address(addresses, host):
 
 def monitoring_server(cluster, name):
     """HOST:PORT of `prometheus`, `alertmanager` or `grafana`."""
-    return ports.server(_machine(cluster, cluster["monitoring_host"], []), name)
+    return ports.server(_cluster_node(cluster, cluster["monitoring_host"], []), name)
 
 
 def monitoring_targets(cluster, members):
     """The text of Prometheus's file of targets."""
-    return targets.render(_machines(cluster, members), [str(name) for name in cluster.get("in_clear", [])])
+    return targets.render(_cluster_nodes(cluster, members), [str(name) for name in cluster.get("in_clear", [])])
 
 
 def monitoring_in_clear(files, switched):
@@ -130,25 +130,25 @@ def monitoring_in_clear(files, switched):
 
 def monitoring_scraped_plan(cluster, members, nodes, left_out):
     """Where Prometheus answers, and what it should scrape of these nodes; not of jobs that this run has left out."""
-    hosts, reached = _machines(cluster, members), {str(name) for name in nodes}
+    hosts, reached = _cluster_nodes(cluster, members), {str(name) for name in nodes}
     wanted = expected.targets(host for host in hosts if host.name in reached)
     return {"targets": [target for target in wanted if target["job"] not in left_out], **expected.prometheus(hosts)}
 
 
 def monitoring_expected(cluster, members, rules):
     """What `validate monitoring` should find; `rules` is the directory of Prometheus's rules."""
-    return expected.everything(_machines(cluster, members), Path(rules))
+    return expected.everything(_cluster_nodes(cluster, members), Path(rules))
 
 
-def _machines(cluster, members):
+def _cluster_nodes(cluster, members):
     groups_of = {}
     for group, names in members.items():
         for name in names:
             groups_of.setdefault(name, []).append(group)
-    return [_machine(cluster, name, groups_of.get(name, [])) for name in members.get("slurm_cluster", [])]
+    return [_cluster_node(cluster, name, groups_of.get(name, [])) for name in members.get("slurm_cluster", [])]
 
 
-def _machine(cluster, host, groups):
+def _cluster_node(cluster, host, groups):
     addresses, monitoring_host = cluster["addresses"], str(cluster["monitoring_host"])
     return replace(
         _unaddressed(cluster, host, groups),
@@ -203,20 +203,20 @@ class _Settings(Mapping):
 
 
 def _settings(host, cluster):
-    """Settings are of the machine that asks; of others only what all have to know of them is asked for."""
+    """Settings are of the node that asks; of others only what all have to know of them is asked for."""
     known = {"gpu_exporter": cluster["gpu_exporters"].get(host, "none")} if "gpu_exporters" in cluster else {}
     return _Settings(cluster["settings"], known)
 
 
 def _address(name, addresses):
-    """A machine's address; one that cluster.yml names without is looked up here, where it has to resolve."""
+    """A node's address; one that cluster.yml names without is looked up here, where it has to resolve."""
     if addresses.get(name):
         return str(addresses[name])
     try:
         address = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0]
     except OSError:
         return name
-    # its own name for itself, where that is this machine: nobody else would reach it there
+    # its own name for itself, where that is the node itself: nobody else would reach it there
     return name if address.startswith("127.") or address == "::1" else address
 
 

@@ -75,18 +75,18 @@ def _addresses(client):
 
 
 def storage_exports(entries, host, addresses):
-    """What a machine hands out: [{path, line}]."""
+    """What a node hands out: [{path, line}]."""
     exports = server_exports.exports_of(writer.from_variable(entries), host, addresses)
     return [{"path": export.path, "line": export.line} for export in exports]
 
 
 def storage_rdma(entries, host):
-    """Whether a machine serves over RDMA."""
+    """Whether a node serves over RDMA."""
     return server_exports.uses_rdma(writer.from_variable(entries), host)
 
 
 def storage_quotas(entries, host):
-    """What a machine serves with quotas, as the module storage_quota takes it."""
+    """What a node serves with quotas, as the module storage_quota takes it."""
     return quota.served(writer.from_variable(entries), host)
 
 

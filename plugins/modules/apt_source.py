@@ -17,7 +17,7 @@ options:
   step: {description: Name of the step; with I(path)., type: str}
   digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   path: {description: The source file., type: path}
-  uri: {description: "Address; C({arch}) is the machine's architecture. Empty wants none.", type: str, default: ""}
+  uri: {description: "Address; C({arch}) is the node's architecture. Empty wants none.", type: str, default: ""}
   suite: {description: "What of it is taken; C(/) is a repository without suites.", type: str, default: /}
   sections: {description: Parts of the suite., type: list, elements: str, default: []}
   architectures: {description: What the repository calls an architecture., type: dict, default: {}}

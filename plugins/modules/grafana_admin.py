@@ -103,7 +103,7 @@ class Grafana:
 
 
 def trusting(path):
-    """It is on this machine and shows what it was given: for which name that is matters to browsers alone."""
+    """It is on this node and shows what it was given: for which name that is matters to browsers alone."""
     context = ssl.create_default_context(cafile=path)
     context.check_hostname = False
     context.verify_flags |= PARTIAL_CHAIN

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""A user of the MariaDB on this machine: slurmdbd's with its database, or one that only logs in."""
+"""A user of the MariaDB on this node: slurmdbd's with its database, or one that only logs in."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ short_description: Export directories by the kernel's NFS server
 description:
   - Writes /etc/exports.d/deepopsctl.exports, makes missing directories, and reloads the server by C(exportfs -ra).
     Threads and RDMA are changed while it runs, and kept for its next start.
-  - With O(keep) an export that is no longer wanted stays, so that the machines can unmount it first. Without, it goes,
+  - With O(keep) an export that is no longer wanted stays, so that the nodes can unmount it first. Without, it goes,
     unless one of O(unconfirmed_hosts) may still have it mounted.
 extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
@@ -144,7 +144,7 @@ def warn_of_holders(step):
 
 
 def addresses():
-    """This machine's."""
+    """This node's."""
     result = command.run(["hostname", "--all-ip-addresses"], ANSWER_S)
     return result.output.split() if result.ok else []
 
@@ -155,14 +155,14 @@ def is_in_force(step):
 
 
 def check_kernel(step):
-    """Refuse a machine that can't serve: one sentence in place of a unit that depends on another that failed."""
+    """Refuse a node that can't serve: one sentence in place of a unit that depends on another that failed."""
     with open("/proc/filesystems") as stream:
         if not step.lines or "nfsd" in stream.read().split():
             return
     words = ["modprobe"] + (["--dry-run"] if step.dry else []) + ["nfsd"]
     if not command.run(words).ok:
-        message = "the kernel of this machine has no NFS server (modprobe nfsd)"
-        raise node_errors.HintedError(message, "give the role nfs_server to another machine, or boot another kernel")
+        message = "the kernel of this node has no NFS server (modprobe nfsd)"
+        raise node_errors.HintedError(message, "give the role nfs_server to another node, or boot another kernel")
 
 
 def put_in_force(step):
@@ -241,7 +241,7 @@ def converge(step):
         return
     component, name = step.wanted["component"], step.wanted["step"]
     if step.waits:
-        # whatever becomes of this run, and of this machine in cluster.yml
+        # whatever becomes of this run, and of this node in cluster.yml
         node_record.begin(component, name)
     elif not step.wanted["keep"]:
         served = bool(step.lines)

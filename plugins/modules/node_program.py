@@ -44,7 +44,7 @@ EXAMPLES = r"""
 RETURN = r"""
 deepops: {description: What deepopsctl reads., type: dict, returned: with most programs}
 clock:
-  description: The node's clock as C(remote), and this machine's C(before) and C(after).
+  description: The node's clock as C(remote), and the control machine's C(before) and C(after).
   type: dict
   returned: "with O(clock=true)"
 """

@@ -205,7 +205,7 @@ def load(module):
             refused = "Key was rejected" in words or "Required key not available" in words
             hint = "Secure Boot does not know the key that signed it" if refused else "`dmesg | grep -i nvrm` says more"
             module.fail_json(msg="modprobe %s: %s" % (name, words), hint=hint)
-    # started in vain, by their packages or with the machine: there was no driver yet
+    # started in vain, by their packages or with the node: there was no driver yet
     for unit, facts in node_services.show(list(nvidia_branch.OWN)).items():
         if facts.get("LoadState") != "not-found":
             node_record.mark_pending(unit, "the driver was loaded")
@@ -236,7 +236,7 @@ def describe(wanted, library, reboot):
         state = "driver %s drives %d of %d GPUs" % (running, count, len(wanted["devices"]))
         return state, state if count < len(wanted["devices"]) else ""
     if library and not wanted["load"] and wanted["packages"]:
-        reason = "no NVIDIA device on this machine" if not wanted["devices"] else "its kernel module is the host's"
+        reason = "no NVIDIA device on this node" if not wanted["devices"] else "its kernel module is the host's"
         return "driver %s installed, not loaded: %s" % (library, reason), ""
     return "nothing to drive" if not running else "driver %s runs" % running, ""
 

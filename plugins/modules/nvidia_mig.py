@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Cut a node's GPUs into MIG slices as cluster.yml has them, now and whenever the machine starts."""
+"""Cut a node's GPUs into MIG slices as cluster.yml has them, now and whenever the node starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ short_description: MIG layouts of the GPUs of a node
 description:
   - Reads how the GPUs are cut. Where that is not as wanted, it changes them on a node without jobs; else it refuses.
   - Daemons that hold a GPU open are stopped for the time of it, and started again.
-  - Installs a unit that cuts the GPUs again whenever the machine starts, before slurmd; removes it where no GPU is cut.
+  - Installs a unit that cuts the GPUs again whenever the node starts, before slurmd; removes it where no GPU is cut.
 extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
   node: {description: The node's name in Slurm., type: str, required: true}
@@ -174,7 +174,7 @@ def partition(step, gpus):
         note_change(step, gpu, "now: %s" % nvidia_mig.current_text(gpus[gpu["minor"]]))
     if todo:
         refuse_busy(step, todo)
-    # before the GPUs: one that can only be cut when the machine starts will be
+    # before the GPUs: one that can only be cut when the node starts will be
     changed = install(step) if step.cuts else False
     if step.dry:
         return gpus

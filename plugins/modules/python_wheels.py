@@ -19,7 +19,7 @@ options:
     description: The directory. C(absent) without it removes what earlier calls of this step have unpacked.
     type: path
   libraries:
-    description: "By name: package, version, files, and wheels (platform and sha256) by machine, or C(any)."
+    description: "By name: package, version, files, and wheels (platform and sha256) by processor, or C(any)."
     type: dict
     default: {}
   component:

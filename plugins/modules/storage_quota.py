@@ -16,7 +16,7 @@ description:
 extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
   exports:
-    description: What deepopsctl.storage.quota.served() gives for this machine.
+    description: What deepopsctl.storage.quota.served() gives for this node.
     type: list
     elements: dict
     default: []

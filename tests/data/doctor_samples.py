@@ -60,7 +60,7 @@ REPORT: dict[str, Any] = {
     "root": True,
     "secure_boot": "unknown",
     "settings": {
-        "set_hostname": True, "confinement": "auto", "families": ["Debian"], "proven": {"Debian": ["12", "13"]},
+        "set_hostname": True, "confinement": "auto", "families": ["Debian"], "tested": {"Debian": ["12", "13"]},
     },
     "slurm": {"daemons": ["slurmd"], "version": "24.11.5", "ours": True},
     "sudo": "",

@@ -16,7 +16,7 @@ _SLOW = (
 GPU = {
     "gpu-nodes": Entry(
         _JOBS, "GPU nodes", "There are nodes with GPUs to test.",
-        "declare GPUs in cluster.yml where machines have some",
+        "declare GPUs in cluster.yml where nodes have some",
     ),
     "gpu-job": Entry(
         _JOBS, "measuring job", "A job with all GPUs of the node ran, and gpucheck answered from it.",

@@ -16,27 +16,27 @@ _LOGS = "see `journalctl -u {unit}` on {where}; `deepopsctl deploy` starts what 
 
 CATALOGUE = {
     "reachable": Entry(
-        "Machines", "reachable", "The node answers over SSH.",
+        "Nodes", "reachable", "The node answers over SSH.",
         "is the node up, and its address in cluster.yml right? `deepopsctl ssh setup` pins new host keys", "SSH",
     ),
     "suite-ran": Entry(
-        "Machines", "suite ran", "The node could be examined at all.",
+        "Nodes", "suite ran", "The node could be examined at all.",
         "see the message; the whole log: `deepopsctl runs show`",
     ),
     "services": Entry(
-        "Machines", "services active", "The daemons that the node's roles need are active.",
+        "Nodes", "services active", "The daemons that the node's roles need are active.",
         _LOGS.format(unit="UNIT", where="the node"), "services",
     ),
     "clock": Entry(
-        "Machines", "clock", "The node's clock agrees with the submit host's.",
+        "Nodes", "clock", "The node's clock agrees with the submit host's.",
         "see `chronyc sources` on the node; munge refuses credentials that are 300 s old",
     ),
     "munge-local": Entry(
-        "Machines", "munge on the node", "A munge credential decodes where it was made.",
+        "Nodes", "munge on the node", "A munge credential decodes where it was made.",
         _LOGS.format(unit="munge", where="the node"), "munge",
     ),
     "munge-across": Entry(
-        "Machines", "munge across nodes", "Credentials decode on the submit host, and the submit host's on the node.",
+        "Nodes", "munge across nodes", "Credentials decode on the submit host, and the submit host's on the node.",
         "all nodes need the same /etc/munge/munge.key: `deepopsctl deploy` restores it", "munge across",
     ),
     "controller-answers": Entry(

@@ -88,7 +88,7 @@ class Service(NamedTuple):
             raise NoAnswer("{} does not answer: {}".format(self.url, error.strerror or error)) from None
 
     def _opener(self) -> urllib.request.OpenerDirector:
-        # a site's proxy is not asked for what is on this machine
+        # a site's proxy is not asked for what is on this node
         handlers: List[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
         if self.url.startswith("https:"):
             handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=self.ca or None)))

@@ -35,7 +35,7 @@ class Expected(NamedTuple):
 
     @property
     def served_here(self) -> bool:
-        """Whether this machine is the server: it has its own directory there, not a mount of NFS."""
+        """Whether this node is the server: it has its own directory there, not a mount of NFS."""
         return self.type == "nfs" and self.fstype in ("", "none")
 
     @property

@@ -46,7 +46,7 @@ def mounts(request: Dict[str, Any]) -> Result:
 def trials(request: Dict[str, Any]) -> Result:
     """Try the storage from all nodes at once: they write, read each other's files, replace and lock them, and measure.
 
-    One job holds an agent on every compute node; this machine takes part where it has the mount. Jobs are cancelled
+    One job holds an agent on every compute node; this node takes part where it has the mount. Jobs are cancelled
     and files removed at the end, and when whoever started this is gone. `wanted` are the entries of `storage`, each
     with its `nodes`; `seen` is what the nodes returned.
     """

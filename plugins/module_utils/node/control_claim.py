@@ -15,7 +15,7 @@ import zlib
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
 
-# a holder on another machine can't be asked: this long after its last sign of life it counts as dead
+# a holder on another control machine can't be asked: this long after its last sign of life it counts as dead
 STALE_S = 7200
 # earlier hashes of cluster.yml, clones of one directory, and earlier values of one part, that are remembered
 LINEAGE, CLONES, VALUES = 500, 100, 20

@@ -42,7 +42,7 @@ def versions() -> Dict[str, str]:
 
 
 def memory_facts() -> Dict[str, int]:
-    """The machine's memory in MiB."""
+    """The node's memory in MiB."""
     with open("/proc/meminfo") as stream:
         return {"deepops_memory_mb": int(stream.readline().split()[1]) // 1024}
 

@@ -70,7 +70,7 @@ def wait_until_active(name, seconds):
 
 
 def is_listening(port):
-    """True when something listens on this machine's TCP port; asks the kernel, so that no daemon sees a caller."""
+    """True when something listens on this node's TCP port; asks the kernel, so that no daemon sees a caller."""
     wanted = ":%04X" % port
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -84,7 +84,7 @@ def is_listening(port):
 
 
 def wait_for_port(port, seconds):
-    """True as soon as something listens on this machine's port."""
+    """True as soon as something listens on this node's port."""
     deadline = time.monotonic() + seconds
     while not is_listening(port):
         if time.monotonic() > deadline:

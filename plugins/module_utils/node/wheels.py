@@ -16,7 +16,7 @@ SHA256 = ".sha256"
 
 
 def wheel_for(library, architecture):
-    """The hash and platform of a library's wheel for a machine's processor; those without machine code have one."""
+    """The hash and platform of a library's wheel for a node's processor; those without machine code have one."""
     return library["wheels"].get("any") or library["wheels"].get(architecture)
 
 

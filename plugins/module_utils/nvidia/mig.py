@@ -1,6 +1,6 @@
 """Cut NVIDIA GPUs into MIG slices, and back: read what is there, change what differs, read again.
 
-Ansible's module and the machine's boot run this same file: it needs nothing but Python 3.8 and nvidia-smi. Run as a
+Ansible's module and the node's boot run this same file: it needs nothing but Python 3.8 and nvidia-smi. Run as a
 program it makes the GPUs what LAYOUT says.
 
 Sources: NVIDIA's MIG user guide (mode, instances, clients that hold a GPU, device nodes), nvidia-smi(1), and published

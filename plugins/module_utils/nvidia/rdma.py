@@ -64,7 +64,7 @@ def _nothing_to_do(wanted, there):
     if wanted == "never":
         return "nvidia-peermem is not wanted"
     if not there["devices"]:
-        return "no RDMA device on this machine"
+        return "no RDMA device on this node"
     if there["nv_peer_mem"]:
         return "RDMA devices reach the GPUs by nv_peer_mem"
     return "" if there["driver"]["version"] else "no driver runs"

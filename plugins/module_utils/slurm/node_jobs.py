@@ -20,7 +20,7 @@ RUNNING = "jobs run on it"
 ANSWER_S = 30
 # between two queries: most waits are for a job that takes minutes
 PAUSE_S = 5
-# what a machine that has just started may take until its slurmd has registered
+# what a node that has just started may take until its slurmd has registered
 RETURN_S = 180
 UNFIT = re.compile(r"DOWN|UNKNOWN|INVAL|FAIL|NOT_RESPONDING|\*")
 

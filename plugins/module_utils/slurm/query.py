@@ -79,6 +79,6 @@ def versions(up):
 
 
 def installed_version():
-    """{slurm: version} of the tools on this machine, {} without any; Debian writes `slurm-wlm 24.11.5`."""
+    """{slurm: version} of the tools on this node, {} without any; Debian writes `slurm-wlm 24.11.5`."""
     worked, shown = run("scontrol", "--version")
     return {"slurm": shown.split()[-1]} if worked and shown.split() else {}

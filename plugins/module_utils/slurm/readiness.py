@@ -66,7 +66,7 @@ class NodeState:
 
 
 def _only_down(state):
-    """DOWN and registered: `scontrol update state=down`, or Slurm's after a restart of the machine."""
+    """DOWN and registered: `scontrol update state=down`, or Slurm's after a restart of the node."""
     return state.split("+")[0] == "DOWN" and "INVAL" not in state and not UNHEARD.search(state)
 
 

@@ -54,7 +54,7 @@ def observe(wanted, cluster):
 
 
 def check_versions(observation):
-    """The daemons of this machine against their packages."""
+    """The daemons of this node against their packages."""
     installed = node_packages.installed(["slurmctld", "slurmdbd"])
     for unit, running_version in ((CONTROLLER, observation.version), (ACCOUNTING, "")):
         name = unit.partition(".")[0]
@@ -125,7 +125,7 @@ def warnings(wanted, observation):
 
 
 def hanging(problems):
-    """Daemons of this machine that systemd sees running, and that answer nobody."""
+    """Daemons of this node that systemd sees running, and that answer nobody."""
     silent = [
         unit
         for unit in (CONTROLLER, ACCOUNTING)

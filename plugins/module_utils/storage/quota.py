@@ -104,7 +104,7 @@ def fstab_with(text, point, option):
 def wanted_limits(export, fstype, accounts, present, limited):
     """{number: limits} that have to hold; `present` are numbers the file system knows, `limited` those set before.
 
-    `accounts` is {name: uid} of this machine. Raises HintedError for a user that it does not know.
+    `accounts` is {name: uid} of this node. Raises HintedError for a user that it does not know.
     """
     if export["kind"] == quota_kernel.PROJECT:
         limits = {project["id"]: project["limits"] for project in export["projects"]}

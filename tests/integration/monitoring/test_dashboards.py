@@ -338,7 +338,7 @@ def test_what_prometheus_can_not_read_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uid", "title", "letter"), [("deepops-nodes", "Machines", "F"), ("deepops-storage", "File systems", "B")]
+    ("uid", "title", "letter"), [("deepops-nodes", "Nodes", "F"), ("deepops-storage", "File systems", "B")]
 )
 def test_the_fullest_file_system_is_one_that_can_be_written_to(
     uid: str, title: str, letter: str, tmp_path: Path

@@ -85,7 +85,7 @@ def test_machines_without_rdma_without_a_driver_or_unwilling_are_left_alone(tmp_
     bare = machine(tmp_path / "bare", module="", symbols=SYMBOL)
     unwilling = machine(tmp_path / "unwilling", module=PROPRIETARY, symbols=SYMBOL)
 
-    assert paths.decide("auto", alone)["why"] == "no RDMA device on this machine"
+    assert paths.decide("auto", alone)["why"] == "no RDMA device on this node"
     assert paths.decide("auto", bare)["why"] == "no driver runs"
     assert paths.decide("never", unwilling)["why"] == "nvidia-peermem is not wanted"
 

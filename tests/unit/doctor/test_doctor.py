@@ -124,7 +124,7 @@ DAMAGES = (
     Damage("hostname", WARN, "`deploy` will change it", gpu02(hostname="localhost")),
     Damage("hostname", FAIL, "keeps it", both(gpu02(hostname="localhost"), set_to(set_hostname=False))),
     Damage("machine-id", FAIL, "gpu[01-02] have the same", gpu02(machine_id=f"{1:032x}")),
-    Damage("machine-id", FAIL, "same machine", gpu02(machine_id=f"{1:032x}", addresses=addressed("10.89.6.101"))),
+    Damage("machine-id", FAIL, "same host", gpu02(machine_id=f"{1:032x}", addresses=addressed("10.89.6.101"))),
     Damage("machine-id", FAIL, "is empty", gpu02(machine_id="")),
     Damage("addresses", FAIL, "10.89.6.101 is on gpu[01-02]", gpu02(addresses=addressed("10.89.6.101"))),
     Damage("addresses", SKIP, "the node reports none", gpu02(addresses=())),
@@ -539,10 +539,10 @@ def test_ports_are_those_of_the_roles() -> None:
         assert asked[role] == f"{{{{ {role}_port | default({default}) }}}}"
 
 
-def test_the_labs_distributions_are_among_the_proven_ones() -> None:
-    proven = yaml.safe_load((ROOT / "group_vars/all/versions.yml").read_text())["deepops_proven_platforms"]
+def test_the_labs_distributions_are_among_the_tested_ones() -> None:
+    tested = yaml.safe_load((ROOT / "group_vars/all/versions.yml").read_text())["deepops_tested_platforms"]
 
-    assert proven == {"Debian": ["12", "13"]}
+    assert tested == {"Debian": ["12", "13"]}
 
 
 def test_the_sample_is_what_the_tests_say_it_is() -> None:

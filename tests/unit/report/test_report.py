@@ -95,7 +95,7 @@ class TestCatalogue:
         assert [name for name in GPU if f"`{name}`" not in page] == []
 
     def test_groups_keep_the_order_of_the_catalogue(self) -> None:
-        assert GROUPS[0] == "Machines"
+        assert GROUPS[0] == "Nodes"
         assert len(GROUPS) == len(set(GROUPS))
 
 

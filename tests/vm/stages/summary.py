@@ -54,7 +54,7 @@ def document(stages: Sequence[Stage], versions: Mapping[str, str], os: str) -> s
         f"# What `make test-vm` found: {os}",
         "",
         "Written by `make test-vm` after a whole run that passed. What each stage proves:",
-        "[The proof on virtual machines](../../develop/test-vm.md).",
+        "[Tests on virtual machines](../../develop/test-vm.md).",
         "",
     ]
     return "\n".join([*head, *lines(stages, versions)]) + "\n"
