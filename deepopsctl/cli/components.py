@@ -50,3 +50,6 @@ def _warnings(words: tuple[str, ...], cluster: Cluster, known: tuple[str, ...]) 
     if cluster.storage and "storage" not in (*listed, *words):
         what = "has `storage:`, but `components:` does not list storage: nothing of it is deployed"
         yield Problem(_WHERE, what, "add storage to `components:`")
+    if cluster.people and "environment" not in (*listed, *words):
+        what = "there is a people.yml, but `components:` does not list environment: nobody of it gets an account"
+        yield Problem(_WHERE, what, "add environment to `components:`")

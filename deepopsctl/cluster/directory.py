@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deepopsctl import __version__
@@ -34,6 +34,11 @@ class ClusterDir:
     def spec(self) -> Path:
         """cluster.yml: the nodes of the cluster."""
         return self.path / "cluster.yml"
+
+    @property
+    def people(self) -> Path:
+        """people.yml: the cluster's users, where deepopsctl manages them."""
+        return self.path / "people.yml"
 
     @property
     def hardware(self) -> Path:
@@ -86,10 +91,18 @@ class ClusterDir:
         return self.path / "runs"
 
     def cluster(self) -> Cluster:
-        """The cluster that cluster.yml describes; an InputError reports everything wrong with it."""
+        """The cluster that cluster.yml and people.yml describe; an InputError reports everything wrong with them."""
         from deepopsctl.cluster.spec import load_spec
 
-        return load_spec(self.spec)
+        return self.with_people(load_spec(self.spec))
+
+    def with_people(self, cluster: Cluster) -> Cluster:
+        """A cluster that cluster.yml describes, with the people of people.yml if there is one."""
+        if not self.people.exists():
+            return cluster
+        from deepopsctl.environment.people import load_people
+
+        return replace(cluster, people=load_people(self.people, cluster))
 
     def refresh_inventory(self, cluster: Cluster) -> bool:
         """Update inventory/hosts.yml; returns whether it changed."""

@@ -84,7 +84,8 @@ class SpecFile:
 
     def write(self, text: str) -> Cluster:
         """Write cluster.yml atomically and update the inventory; a text that does not parse is not written."""
-        cluster = parse_spec(text.removeprefix("\ufeff").replace("\r\n", "\n"), self.directory.spec.name)
+        spec = parse_spec(text.removeprefix("\ufeff").replace("\r\n", "\n"), self.directory.spec.name)
+        cluster = self.directory.with_people(spec)
         if text != self.text or self.written:
             self._store(text)
             self.written = True

@@ -27,6 +27,9 @@ GROUPS = MappingProxyType({
 # Nodes with managed mounts: all of them if cluster.yml declares storage, because removed entries must be unmounted.
 STORAGE_GROUP = "storage_nodes"
 
+# Nodes with the environment of users: all of them, if the cluster has it.
+ENVIRONMENT_GROUP = "environment_nodes"
+
 # Nodes with GPUs in cluster.yml: only these get a driver.
 GPU_GROUP = "nvidia_gpu"
 
@@ -48,7 +51,9 @@ def build_inventory(cluster: Cluster) -> dict[str, object]:
     """The inventory as Ansible's YAML plugin reads it."""
     members = group_members(cluster)
     members[GPU_GROUP] = tuple(node.name for node in cluster.compute if node.gpus)
-    members[STORAGE_GROUP] = tuple(node.name for node in cluster.nodes) if cluster.manages_storage else ()
+    everybody = tuple(node.name for node in cluster.nodes)
+    members[STORAGE_GROUP] = everybody if cluster.manages_storage else ()
+    members[ENVIRONMENT_GROUP] = everybody if cluster.has_environment else ()
     children = {group: {"hosts": dict.fromkeys(names)} for group, names in members.items()}
     variables = _access_variables(cluster)
     hosts: dict[str, dict[str, object] | None] = {node.name: _host_variables(node) for node in cluster.nodes}
@@ -97,6 +102,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
         **({"slurm_policy": policy} if policy else {}),
         **({} if cluster.nvlink_domains is None else {"nvlink_domains": nvlink_variable(cluster.nvlink_domains)}),
         **({"storage_mounts": storage_variable(cluster.storage)} if cluster.manages_storage else {}),
+        **({"environment_people": cluster.people.variable()} if cluster.people else {}),
         **({"slurm_job_directories": cluster.job_directories.variable()} if cluster.job_directories else {}),
     }
 

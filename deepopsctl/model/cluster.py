@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from deepopsctl.model.people import People
 from deepopsctl.model.policy import Policy
 from deepopsctl.model.storage import Mount
 
@@ -167,6 +168,8 @@ class Cluster:
     components: tuple[str, ...] | None = None
     # None if cluster.yml declares none: deepopsctl then leaves the nodes' own configuration alone
     nvlink_domains: tuple[NvlinkDomain, ...] | None = None
+    # None without a people.yml
+    people: People | None = None
 
     def with_role(self, role: Role) -> tuple[Node, ...]:
         """The nodes that have `role`; delegated functions fall to the first controller."""
@@ -174,6 +177,11 @@ class Cluster:
         if nodes or role not in DELEGATED_TO_CONTROLLER:
             return nodes
         return self.controllers[:1]
+
+    @property
+    def has_environment(self) -> bool:
+        """Whether the nodes get the environment of users: cluster.yml lists the component, or there are people."""
+        return self.people is not None or "environment" in (self.components or ())
 
     @property
     def controllers(self) -> tuple[Node, ...]:

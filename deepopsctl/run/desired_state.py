@@ -13,7 +13,7 @@ from deepopsctl.files import write_atomic
 
 CONTENT = ("playbooks", "roles", "plugins", "group_vars")
 # hardware.yml is handled separately: a deploy may write it, which is no change of the desired state
-CLUSTER = ("cluster.yml", "inventory/group_vars", "inventory/host_vars")
+CLUSTER = ("cluster.yml", "people.yml", "inventory/group_vars", "inventory/host_vars")
 IGNORED = frozenset({"__pycache__", "molecule", ".git"})
 
 

@@ -1,4 +1,4 @@
-"""The sections of cluster.yml as pydantic models, and the messages for their errors. The only user of pydantic."""
+"""The sections of cluster.yml and people.yml as pydantic models, and messages for errors. The only user of pydantic."""
 
 from __future__ import annotations
 
@@ -164,6 +164,39 @@ class JobDirectoriesSection(Section):
     method: str = ""
     var_tmp: Boolean | None = None
     shm: Boolean | None = None
+
+
+class GroupSection(Section):
+    """One of `groups` of people.yml."""
+
+    name: str
+    gid: str
+    pi: str = ""
+    start: str = ""
+    end: str = ""
+    shares: str = ""
+
+
+class PersonSection(Section):
+    """One of `people` of people.yml."""
+
+    name: str
+    uid: str = ""
+    full_name: str = ""
+    mail: str = ""
+    groups: list[str] = Field(min_length=1)
+    keys: list[str] = []
+    shell: str = ""
+    expires: str = ""
+    sponsor: str = ""
+
+
+class PeopleFile(Section):
+    """The whole people.yml."""
+
+    schema_: Literal["1"] = Field(alias="schema")
+    groups: list[object] = []
+    people: list[object] = []
 
 
 class ClusterFile(Section):

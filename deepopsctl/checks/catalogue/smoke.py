@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from deepopsctl.checks.catalogue.doctor import DOCTOR, SUITE as DOCTORS_SUITE
 from deepopsctl.checks.catalogue.entry import Entry
+from deepopsctl.checks.catalogue.environment import (
+    ENVIRONMENT,
+    PER_NODE as ENVIRONMENT_PER_NODE,
+    SUITE as ENVIRONMENT_SUITE,
+)
 from deepopsctl.checks.catalogue.gpu import BURNIN, BURNIN_SUITE, GPU, SUITE as GPU_SUITE
 from deepopsctl.checks.catalogue.monitoring import (
     MONITORING,
@@ -158,17 +163,20 @@ CATALOGUE = {
 _ANY = {name: CATALOGUE[name] for name in ("reachable", "suite-ran")}
 _SUITES = {
     DOCTORS_SUITE: DOCTOR, GPU_SUITE: _ANY | GPU, STORAGE_SUITE: _ANY | STORAGE,
-    MONITORING_SUITE: _ANY | MONITORING, BURNIN_SUITE: _ANY | BURNIN,
+    ENVIRONMENT_SUITE: _ANY | ENVIRONMENT, MONITORING_SUITE: _ANY | MONITORING, BURNIN_SUITE: _ANY | BURNIN,
 }  # fmt: skip
 
 # checks made on every node (or every compute node): the columns of the report's matrix
 PER_NODE = frozenset({
     "reachable", "suite-ran", "services", "clock", "munge-local", "munge-across", "node-state", "slurm-version",
     "node-cpus", "node-memory", "node-gpus", "node-answers", "gpu-assignment", "cpu-confinement",
-    "memory-confinement", "gpu-confinement", *GPU, *STORAGE, *BURNIN, *MONITORING_PER_NODE,
+    "memory-confinement", "gpu-confinement", *GPU, *STORAGE, *BURNIN, *ENVIRONMENT_PER_NODE,
+    *MONITORING_PER_NODE,
 })  # fmt: skip
 GROUPS = tuple(
-    dict.fromkeys(entry.group for table in (CATALOGUE, GPU, STORAGE, MONITORING, BURNIN) for entry in table.values())
+    dict.fromkeys(
+        entry.group for table in (CATALOGUE, GPU, STORAGE, ENVIRONMENT, MONITORING, BURNIN) for entry in table.values()
+    )
 )
 _OTHER = Entry("Other", "", "", "see the message")
 

@@ -45,7 +45,8 @@ ANSIBLES_TAGS = frozenset({"all", "tagged", "untagged", "always", "never"})
 def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Install and configure components on the nodes; without COMPONENT, those that cluster.yml lists.
 
-    COMPONENT is `nvidia` (driver and software of the GPUs), `storage`, `slurm` or `monitoring`.
+    COMPONENT is `nvidia` (driver and software of the GPUs), `storage`, `slurm`, `environment` (of users)
+    or `monitoring`.
 
     Nothing is changed where it is up to date; jobs keep running. Unreachable nodes are skipped (exit code 4).
     """

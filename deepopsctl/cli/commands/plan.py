@@ -31,7 +31,7 @@ from deepopsctl.cli.options import (
 def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Show what `deploy` would change and which running jobs it would affect; change nothing.
 
-    COMPONENT is `nvidia`, `storage`, `slurm` or `monitoring`, as for `deploy`.
+    COMPONENT is `nvidia`, `storage`, `slurm`, `environment` or `monitoring`, as for `deploy`.
 
     Lists packages, files with differences, services, and every slurm.conf key with how it takes effect. Exit codes: 0
     even if something would change, 1 deploy would refuse or fail, 4 nodes did not answer.

@@ -29,7 +29,7 @@ _USUAL, _SHORTEST_S, _LONGEST_S = "10m", 10, 7 * 86_400
 
 
 # validation.SUITES, without importing it: --help answers at once
-SUITES = ("smoke", "gpu", "storage", "monitoring", "all", "burnin")
+SUITES = ("smoke", "gpu", "storage", "environment", "monitoring", "all", "burnin")
 _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 
@@ -100,9 +100,9 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     """Test the cluster with jobs that run through Slurm as an ordinary user.
 
     SUITE is `smoke`, `gpu` (tests and measures every GPU), `storage` (tests the mounts of cluster.yml on all nodes),
-    `monitoring` (metrics of the nodes, of Slurm and of a job), or `all` suites, the default. Settings are not
-    changed and other jobs are not disturbed: checks without free resources are skipped. Exit codes: 1 a check failed,
-    4 nodes could not be reached.
+    `environment` (what users find on the nodes), `monitoring` (metrics of the nodes, of Slurm and of a job), or `all`
+    suites, the default. Settings are not changed and other jobs are not disturbed: checks without free resources are
+    skipped. Exit codes: 1 a check failed, 4 nodes could not be reached.
 
     `burnin` loads all idle nodes for --duration, behind all other jobs in the queue; it is never part of `all` and must
     be named.
@@ -119,6 +119,8 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     burnin = burn_in_request(ctx, wanted, options)
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
+    # a cluster without it sees no task, unless somebody asks
+    wanted = tuple(suite for suite in wanted if suite != "environment" or suite in suites or cluster.has_environment)
     directory.refresh_inventory(cluster)
     limit = resolve_limit(options["limit"] or "", cluster)
     first = (playbook_of(LIBRARIES),) if libraries else ()

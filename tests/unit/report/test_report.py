@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from deepopsctl.checks.catalogue.environment import ENVIRONMENT
 from deepopsctl.checks.catalogue.gpu import BURNIN, GPU
 from deepopsctl.checks.catalogue.monitoring import MONITORING
 from deepopsctl.checks.catalogue.smoke import CATALOGUE, GROUPS, PER_NODE, catalogue_of, entry
@@ -76,16 +77,21 @@ class TestFolding:
 
 class TestCatalogue:
     def test_every_entry_says_what_it_proves_and_what_to_do(self) -> None:
-        for name, what in (CATALOGUE | GPU | BURNIN | STORAGE | MONITORING).items():
+        for name, what in (CATALOGUE | GPU | BURNIN | STORAGE | ENVIRONMENT | MONITORING).items():
             assert what.verifies.endswith("."), name
             assert what.advice, name
             assert not what.advice.endswith("."), name
-        assert set(CATALOGUE | GPU | BURNIN | STORAGE | MONITORING) >= PER_NODE
+        assert set(CATALOGUE | GPU | BURNIN | STORAGE | ENVIRONMENT | MONITORING) >= PER_NODE
 
     def test_the_reference_page_has_every_check(self) -> None:
         page = (ROOT / "docs/reference/validate-smoke.md").read_text()
 
         assert [name for name in CATALOGUE if f"`{name}`" not in page] == []
+
+    def test_the_page_of_the_environment_has_every_check(self) -> None:
+        page = (ROOT / "docs/reference/validate-environment.md").read_text()
+
+        assert [name for name in ENVIRONMENT if f"`{name}`" not in page] == []
 
     def test_every_check_of_gpucheck_has_its_entry(self) -> None:
         made = {check["name"] for check in evaluate([gpu_result(), gpu_result("gpu02")], (), {"gpu01": 8})}

@@ -1,0 +1,24 @@
+"""The checks of the suite `environment` by name, as docs/reference/validate-environment.md defines them."""
+
+from __future__ import annotations
+
+from deepopsctl.checks.catalogue.entry import Entry
+
+SUITE = "environment"
+_PEOPLE = "People"
+_DEPLOY = "`deepopsctl deploy environment` makes accounts and groups as people.yml declares them"
+
+ENVIRONMENT = {
+    "environment-people": Entry(
+        _PEOPLE, "people", "The cluster directory has a people.yml to test.",
+        "declare users in people.yml: `deepopsctl people add`",
+    ),
+    "environment-ids": Entry(
+        _PEOPLE, "user ids", "Each person of people.yml has the declared user id on the node.", _DEPLOY, "ids",
+    ),
+    "environment-groups": Entry(
+        _PEOPLE, "groups", "Each person is in the declared groups on the node, and these have the declared ids.",
+        _DEPLOY, "groups",
+    ),
+}  # fmt: skip
+PER_NODE = frozenset({"environment-ids", "environment-groups"})

@@ -1,0 +1,1 @@
+"""What users meet on the cluster: people and their accounts, as data of the cluster directory."""

@@ -1,0 +1,164 @@
+"""people.yml: read, check, and turn into People."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Sequence
+
+from deepopsctl.environment import values
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.model.people import Group, People, Person, accounts_of
+from deepopsctl.text.problems import Problems, RefusedError
+from deepopsctl.text.sections import GroupSection, PeopleFile, PersonSection, SectionReader, dotted
+from deepopsctl.text.source import check_markers, read_source
+from deepopsctl.text.values import suggest
+from deepopsctl.text.yaml_reader import Document, Path, parse_yaml
+
+NAME = "people.yml"
+_SHELL = "/bin/bash"
+
+
+def load_people(path: pathlib.Path, cluster: Cluster) -> People:
+    """The people of a cluster; an InputError reports everything wrong with the file."""
+    problems = Problems()
+    text = read_source(path, path.name, problems)
+    problems.raise_if_any()
+    return parse_people(text or "", path.name, cluster)
+
+
+def parse_people(text: str, where: str, cluster: Cluster) -> People:
+    """The people that the text of a people.yml describes; `where` names it in messages."""
+    problems = Problems()
+    check_markers(text, where, problems)
+    document = parse_yaml(text, where, problems)
+    if document is not None and not isinstance(document.value, dict):
+        problems.add(f"{where}:1", "no people.yml: keys are expected", "start with `schema: 1` and `people:`")
+        document = None
+    people = _Reader(document, where, problems, cluster).read() if document else People()
+    problems.raise_if_any()
+    return people
+
+
+class _Reader(SectionReader):
+    """Reads entry by entry, so that a problem in one does not hide those of others."""
+
+    def __init__(self, document: Document, where: str, problems: Problems, cluster: Cluster) -> None:
+        super().__init__(document, where, problems)
+        self.cluster = cluster
+        # where each name and each id stands
+        self.seen: dict[str | int, Path] = {}
+        self.unread_groups = False
+
+    def read(self) -> People:
+        content = self.document.value
+        whole = content if isinstance(content, dict) else {}
+        self.fit(PeopleFile, {key: item for key, item in whole.items() if item is not None}, ())
+        groups = list(self._groups(_items(whole.get("groups"))))
+        known = {group.name for group in groups}
+        people = list(self._people(_items(whole.get("people")), known))
+        self._check_accounts(groups)
+        self._check_users(people)
+        return People(tuple(groups), tuple(people))
+
+    def _groups(self, items: Sequence[object]) -> Iterator[Group]:
+        for index, item in enumerate(items):
+            path: Path = ("groups", index)
+            section = self.fit(GroupSection, _without_empty(item), path)
+            if section is None:
+                self.unread_groups = True
+                continue
+            start, end = (
+                self.value((*path, key), values.parse_date, text, None) if text else None
+                for key, text in (("start", section.start), ("end", section.end))
+            )
+            if start and end and end <= start:
+                self._refuse((*path, "end"), f"{end} is not after the start, {start}", "correct one of them")
+            group = Group(
+                name=self.value((*path, "name"), values.check_group, section.name, section.name),
+                gid=self.value((*path, "gid"), values.parse_id, section.gid, 0),
+                pi=self.value((*path, "pi"), values.check_login, section.pi, "") if section.pi else "",
+                start=start,
+                end=end,
+                shares=self.value((*path, "shares"), values.parse_shares, section.shares, 0) if section.shares else 0,
+            )
+            self._once(path, group.name, group.gid, "gid")
+            yield group
+
+    def _people(self, items: Sequence[object], groups: set[str]) -> Iterator[Person]:
+        for index, item in enumerate(items):
+            path: Path = ("people", index)
+            section = self.fit(PersonSection, _without_empty(item), path)
+            if section is None:
+                continue
+            person = self._person(section, path)
+            self._once(path, person.name, person.uid, "uid")
+            self._check_groups(person, path, groups)
+            yield person
+
+    def _person(self, section: PersonSection, path: Path) -> Person:
+        if not section.uid:
+            hint = "`deepopsctl people ids` writes one for everybody without, `people add` for somebody new"
+            self._refuse((*path, "name"), f"{section.name} has no uid", hint)
+        return Person(
+            name=self.value((*path, "name"), values.check_login, section.name, section.name),
+            uid=self.value((*path, "uid"), values.parse_id, section.uid, 0) if section.uid else 0,
+            groups=tuple(section.groups),
+            full_name=self.value((*path, "full_name"), values.check_full_name, section.full_name, ""),
+            mail=self.value((*path, "mail"), values.check_mail, section.mail, "") if section.mail else "",
+            keys=tuple(
+                self.value((*path, "keys", number), values.check_public_key, key, "")
+                for number, key in enumerate(section.keys)
+            ),
+            shell=self.value((*path, "shell"), values.check_shell, section.shell, _SHELL) if section.shell else _SHELL,
+            expires=self.value((*path, "expires"), values.parse_date, section.expires, None)
+            if section.expires
+            else None,
+            sponsor=self.value((*path, "sponsor"), values.check_login, section.sponsor, "") if section.sponsor else "",
+        )
+
+    def _once(self, path: Path, name: str, number: int, key: str) -> None:
+        """A name and an id stand for one group, or for one person and the group of the same name."""
+        for what, word in ((name, "name"), (number, key)):
+            first = self.seen.setdefault(what, path) if what else path
+            if first != path:
+                message = f"{what} is already at {self.at(first)} ({dotted(first)})"
+                self._refuse((*path, word), message, "a person has a group of the same name and id; choose another one")
+
+    def _check_groups(self, person: Person, path: Path, known: set[str]) -> None:
+        for index, name in enumerate(person.groups):
+            if name not in known and not self.unread_groups:
+                hint = suggest(name, sorted(known)) if known else "declare it under `groups:`"
+                self._refuse((*path, "groups", index), f"there is no group {name}", hint)
+            elif name in person.groups[:index]:
+                self._refuse((*path, "groups", index), f"{name} is listed twice", "list every group once")
+
+    def _check_accounts(self, groups: Sequence[Group]) -> None:
+        declared = {account.name.lower() for account in self.cluster.policy.accounts}
+        for group in groups:
+            both = [name for name in accounts_of(group.name) if name in declared]
+            if both:
+                message = f"the account {both[0]} is declared in cluster.yml as well (`accounts:`)"
+                self._refuse(self.seen[group.name], message, "declare it in one of the two files")
+
+    def _check_users(self, people: Sequence[Person]) -> None:
+        defaults = {user.name: user.account for user in self.cluster.policy.all_users() if user.default}
+        for person in people:
+            path = self.seen[person.name]
+            if person.name == self.cluster.access.user:
+                message = f"{person.name} is the user that deepopsctl connects as (`cluster.user` of cluster.yml)"
+                self._refuse((*path, "name"), message, "give the person another name, or connect as another user")
+            elif person.name in defaults:
+                account = defaults[person.name]
+                message = f"{person.name} has a default account in cluster.yml (`users:`, {account})"
+                self._refuse((*path, "groups"), message, "remove `default` there: here it is the first group")
+
+    def _refuse(self, path: Path, message: str, hint: str) -> None:
+        self.problems.refuse(self.at(path), dotted(path), RefusedError(message, hint))
+
+
+def _items(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _without_empty(item: object) -> object:
+    return {key: value for key, value in item.items() if value is not None} if isinstance(item, dict) else item

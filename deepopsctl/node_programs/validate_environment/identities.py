@@ -1,0 +1,68 @@
+"""Whether each person and group has the declared ids on this node, as the name service answers."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
+
+from .._shared.checks import FAIL, PASS, Check
+from .checks import check
+
+USERS, GROUPS = "environment-ids", "environment-groups"
+MOST_NAMED = 5
+
+Entry = Mapping[str, Any]
+
+
+def run(node: str, people: Mapping[str, Sequence[Entry]]) -> List[Check]:
+    """One check for the ids of all people, one for their groups."""
+    group_ids = {group["name"]: int(group["gid"]) for group in people["groups"]}
+    declared = people["people"]
+    return [
+        _result(USERS, node, len(declared), [text for person in declared for text in _id_differences(person)]),
+        _result(GROUPS, node, len(declared), list(_group_differences(declared, group_ids))),
+    ]
+
+
+def _result(name: str, node: str, count: int, differences: Sequence[str]) -> Check:
+    if not differences:
+        return check(name, node, PASS, count, count, "people")
+    more = len(differences) - MOST_NAMED
+    shown = [*differences[:MOST_NAMED], *(["and {} more".format(more)] if more > 0 else [])]
+    return check(name, node, FAIL, "{} differences".format(len(differences)), "none", message="; ".join(shown))
+
+
+def _id_differences(person: Entry) -> Iterator[str]:
+    name, uid = person["name"], int(person["uid"])
+    try:
+        actual = pwd.getpwnam(name).pw_uid
+    except KeyError:
+        yield "there is no user {}".format(name)
+        return
+    if actual != uid:
+        yield "{} has the id {}, people.yml says {}".format(name, actual, uid)
+    owner = pwd.getpwuid(actual).pw_name
+    if owner != name:
+        yield "the id {} of {} is also that of {}".format(actual, name, owner)
+
+
+def _group_differences(people: Sequence[Entry], group_ids: Dict[str, int]) -> Iterator[str]:
+    for name, gid in group_ids.items():
+        try:
+            actual = grp.getgrnam(name).gr_gid
+        except KeyError:
+            yield "there is no group {}".format(name)
+            continue
+        if actual != gid:
+            yield "the group {} has the id {}, people.yml says {}".format(name, actual, gid)
+    for person in people:
+        try:
+            entry = pwd.getpwnam(person["name"])
+        except KeyError:
+            continue
+        members = set(os.getgrouplist(entry.pw_name, entry.pw_gid))
+        missing = [name for name in person["groups"] if group_ids[name] not in members]
+        if missing:
+            yield "{} is not in {}".format(person["name"], ", ".join(missing))

@@ -1,0 +1,30 @@
+"""What `node_program` starts as root: `node` on every node with the environment, `users` on the first controller."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from .._slurm_jobs import suite as suite_of_jobs
+from . import identities
+from .checks import NOTHING, skip
+
+Request = Dict[str, Any]
+Result = Dict[str, Any]
+
+
+def main(request: Request) -> Result:
+    """One phase of the suite."""
+    return suite_of_jobs.run(request, node if request["phase"] == "node" else users)
+
+
+def node(request: Request) -> Result:
+    """Compare this node's users and groups with `people`, the inventory's variable."""
+    return {"checks": identities.run(request["node"], request["people"])}
+
+
+def users(request: Request) -> Result:
+    """What people can do, in their name."""
+    if not request["people"]:
+        text = "the cluster directory has no people.yml: nothing to test"
+        return {"checks": [skip(NOTHING, request["cluster"], text)]}
+    return {"checks": []}

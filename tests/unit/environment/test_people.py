@@ -1,0 +1,204 @@
+"""people.yml: what is read, and every fault with its line."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.inventory import build_inventory
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.environment import values
+from deepopsctl.environment.people import parse_people
+from deepopsctl.errors import InputError
+from deepopsctl.model.people import Group, Person
+from deepopsctl.text.problems import RefusedError
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGKczsoBPo43NtEQHvc+z86TsLja6MMT2wg6OjUJBJVp alice@laptop"
+CLUSTER = """\
+schema: 1
+cluster: {name: hpc, user: ubuntu}
+nodes:
+  - {names: ctl1, addresses: 192.0.2.1, roles: [controller]}
+  - {names: n1, addresses: 192.0.2.2, roles: [compute]}
+"""
+HEAD = """\
+schema: 1
+groups:
+  - {name: def-curie, gid: 60001, pi: curie}
+  - {name: rrg-curie, gid: 60002, pi: curie, start: 2026-04-01, end: 2027-03-31, shares: 2000}
+people:
+"""
+ALICE = f"""\
+  - name: alice
+    uid: 60010
+    full_name: Alice Ball
+    mail: alice@example.com
+    groups: [def-curie, rrg-curie]
+    keys: ["{KEY}"]
+    expires: 2027-08-31
+    sponsor: curie
+"""
+
+
+def faults(*entries: str, cluster: str = "") -> list[str]:
+    """Where and what of every fault, with these people from line 6 on."""
+    text = HEAD + "".join(f"  - {entry}\n" for entry in entries)
+    with pytest.raises(InputError) as caught:
+        parse_people(text, "people.yml", parse_spec(CLUSTER + cluster, "cluster.yml"))
+    assert all(problem.hint for problem in caught.value.problems)
+    return [f"{problem.where} {problem.message}" for problem in caught.value.problems]
+
+
+def test_reads_everything_that_people_and_groups_may_have() -> None:
+    people = parse_people(HEAD + ALICE, "people.yml", parse_spec(CLUSTER, "cluster.yml"))
+
+    assert people.groups[1] == Group(
+        "rrg-curie", 60002, pi="curie", start=date(2026, 4, 1), end=date(2027, 3, 31), shares=2000
+    )
+    assert people.people == (
+        Person(
+            name="alice",
+            uid=60010,
+            groups=("def-curie", "rrg-curie"),
+            full_name="Alice Ball",
+            mail="alice@example.com",
+            keys=(KEY,),
+            expires=date(2027, 8, 31),
+            sponsor="curie",
+        ),
+    )
+
+
+def test_the_inventory_has_what_nodes_need_and_no_mail_address() -> None:
+    cluster = parse_spec(CLUSTER, "cluster.yml")
+    people = parse_people(HEAD + ALICE, "people.yml", cluster)
+
+    assert people.variable()["people"] == [
+        {"name": "alice", "uid": 60010, "groups": ["def-curie", "rrg-curie"], "full_name": "Alice Ball", "keys": [KEY],
+         "shell": "/bin/bash", "expires": "2027-08-31"}
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        ("{name: bob, groups: [def-curie]}", "name: bob has no uid"),
+        ("{name: bob, uid: 60003}", "groups: is missing"),
+        ("{name: Bob, uid: 60003, groups: [def-curie]}", "name: 'Bob' is no login name"),
+        ("{name: root, uid: 60003, groups: [def-curie]}", "name: root is the system's own or Slurm's"),
+        ("{name: bob, uid: 999, groups: [def-curie]}", "uid: 999 is not between 1000 and 99999"),
+        (
+            "{name: bob, uid: 61184, groups: [def-curie]}",
+            "uid: 61184 is one of the ids that systemd gives to services (61184 to 65535)",
+        ),
+        (
+            "{name: bob, uid: 60001, groups: [def-curie]}",
+            "uid: 60001 is already at people.yml:3 (groups[0])",
+        ),
+        (
+            "{name: def-curie, uid: 60003, groups: [def-curie]}",
+            "name: def-curie is already at people.yml:3 (groups[0])",
+        ),
+        (
+            "{name: ubuntu, uid: 60003, groups: [def-curie]}",
+            "name: ubuntu is the user that deepopsctl connects as (`cluster.user` of cluster.yml)",
+        ),
+    ],
+)
+def test_refuses_ids_and_names_that_cannot_be(entry: str, fault: str) -> None:
+    assert faults(entry) == [f"people.yml:6 people[0].{fault}"]
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("groups: []", "people[0].groups: is empty"),
+        ("groups: [def-curi]", "people[0].groups[0]: there is no group def-curi"),
+        ("groups: [def-curie, def-curie]", "people[0].groups[1]: def-curie is listed twice"),
+        ("expires: 2027-02-30", "people[0].expires: '2027-02-30' is no date"),
+        ("mail: bob", "people[0].mail: 'bob' is no mail address"),
+        ("shell: bash", "people[0].shell: 'bash' is no path of a shell"),
+        ("full_name: 'a:b'", "people[0].full_name: 'a:b' can't be a name in /etc/passwd"),
+        ("full_name: '{{ 7 }}'", "the template marker {{ is not allowed"),
+        ("password: x", "people[0].password: unknown key"),
+        ("keys: [ssh-dss AAAA]", "people[0].keys[0]: 'ssh-dss AAAA' is no public key"),
+        ("keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5]", "people[0].keys[0]: the ssh-ed25519 key is cut off or damaged"),
+    ],
+)
+def test_refuses_values_with_their_line(value: str, fault: str) -> None:
+    groups = "" if value.startswith("groups") else ", groups: [def-curie]"
+
+    assert faults(f"{{name: bob, uid: 60003{groups}, {value}}}") == [f"people.yml:6 {fault}"]
+
+
+def test_reports_all_faults_at_once_in_the_order_of_their_lines() -> None:
+    problems = faults("{name: bob, uid: 1, groups: [def-curie]}", "{name: eve, uid: 2, groups: [x]}")
+
+    assert [fault.split()[0] for fault in problems] == ["people.yml:6", "people.yml:7", "people.yml:7"]
+
+
+def test_an_account_of_cluster_yml_is_no_group_of_people_as_well() -> None:
+    account = "accounts: [{name: def-curie_gpu}]\n"
+
+    assert faults(cluster=account) == [
+        "people.yml:3 groups[0]: the account def-curie_gpu is declared in cluster.yml as well (`accounts:`)"
+    ]
+
+
+def test_a_person_has_one_default_account() -> None:
+    users = "accounts: [{name: lab}]\nusers: [{names: [bob], account: lab, default: true}]\n"
+
+    assert faults("{name: bob, uid: 60003, groups: [def-curie]}", cluster=users) == [
+        "people.yml:6 people[0].groups: bob has a default account in cluster.yml (`users:`, lab)"
+    ]
+
+
+def test_options_before_a_key_are_refused() -> None:
+    with pytest.raises(RefusedError):
+        values.check_public_key(f'command="sh" {KEY}')
+
+
+def test_a_private_key_is_refused_without_showing_it() -> None:
+    with pytest.raises(RefusedError, match=r"^is a private key$"):
+        values.check_public_key("-----BEGIN OPENSSH PRIVATE KEY-----")
+
+
+def test_the_next_id_skips_those_that_are_taken_and_those_of_systemd() -> None:
+    assert values.next_id({60001, 60002}, 60001) == 60003
+    assert values.next_id(frozenset(), 61184) == 65536
+
+
+def test_a_group_is_open_from_its_start_until_the_day_before_its_end() -> None:
+    group = Group("rrg-x", 60001, start=date(2026, 4, 1), end=date(2027, 3, 31))
+
+    days = [date(2026, 3, 31), date(2026, 4, 1), date(2027, 3, 30), date(2027, 3, 31)]
+    assert [group.is_open(day) for day in days] == [False, True, True, False]
+
+
+class TestClusterDirectory:
+    @pytest.fixture
+    def directory(self, tmp_path: Path) -> ClusterDir:
+        (tmp_path / "cluster.yml").write_text(CLUSTER)
+        return ClusterDir(tmp_path)
+
+    def test_without_people_no_node_is_in_the_group(self, directory: ClusterDir) -> None:
+        inventory = build_inventory(directory.cluster())
+
+        assert "environment_people" not in str(inventory)
+        assert "'environment_nodes': {'hosts': {}}" in str(inventory)
+
+    def test_with_people_all_nodes_are(self, directory: ClusterDir) -> None:
+        directory.people.write_text(HEAD + ALICE)
+
+        inventory = build_inventory(directory.cluster())
+
+        assert "'environment_nodes': {'hosts': {'ctl1': None, 'n1': None}}" in str(inventory)
+        assert "'uid': 60010" in str(inventory)
+
+    def test_a_cluster_that_lists_the_component_has_it_without_people(self, directory: ClusterDir) -> None:
+        directory.spec.write_text(f"{CLUSTER}components: [environment]\n")
+
+        assert "'environment_nodes': {'hosts': {'ctl1': None, 'n1': None}}" in str(build_inventory(directory.cluster()))

@@ -1,0 +1,62 @@
+"""Ids and groups of people on one node, as its name service answers; this machine's accounts stand for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deepopsctl.node_programs.validate_environment import main
+
+DAEMON = {"name": "daemon", "uid": 1, "groups": ["daemon"]}
+GROUPS = [{"name": "daemon", "gid": 1}]
+
+
+def checks(people: list[dict[str, Any]], groups: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+    request = {"phase": "node", "node": "n1", "people": {"people": people, "groups": groups}, "check_mode": False}
+    made = main.main(request)["deepops"]["checks"]
+    return {check["name"]: (check["status"], check["message"]) for check in made}
+
+
+def test_a_node_that_has_everybody_passes() -> None:
+    assert checks([DAEMON], GROUPS) == {"environment-ids": ("pass", ""), "environment-groups": ("pass", "")}
+
+
+@pytest.mark.parametrize(
+    ("people", "message"),
+    [
+        ([{**DAEMON, "uid": 60010}], "daemon has the id 1, people.yml says 60010"),
+        ([{**DAEMON, "name": "nobody-here"}], "there is no user nobody-here"),
+    ],
+)
+def test_another_id_and_a_missing_user_fail(people: list[dict[str, Any]], message: str) -> None:
+    assert checks(people, GROUPS)["environment-ids"] == ("fail", message)
+
+
+@pytest.mark.parametrize(
+    ("people", "groups", "message"),
+    [
+        ([], [{"name": "daemon", "gid": 60001}], "the group daemon has the id 1, people.yml says 60001"),
+        ([], [{"name": "no-such-group", "gid": 60001}], "there is no group no-such-group"),
+        ([{**DAEMON, "groups": ["mail"]}], [{"name": "mail", "gid": 8}], "daemon is not in mail"),
+    ],
+)
+def test_wrong_groups_fail(people: list[dict[str, Any]], groups: list[dict[str, Any]], message: str) -> None:
+    assert checks(people, groups)["environment-groups"] == ("fail", message)
+
+
+def test_many_differences_are_counted_and_few_are_named() -> None:
+    people = [{**DAEMON, "name": f"x{number}"} for number in range(7)]
+
+    status, message = checks(people, GROUPS)["environment-ids"]
+
+    assert status == "fail"
+    assert message.endswith("there is no user x4; and 2 more")
+
+
+def test_a_cluster_without_people_hears_that_nothing_was_tested() -> None:
+    request = {"phase": "users", "cluster": "hpc", "people": {}, "check_mode": False}
+
+    (check,) = main.main(request)["deepops"]["checks"]
+
+    assert (check["name"], check["status"]) == ("environment-people", "skip")
