@@ -10,7 +10,7 @@ OS ?= debian13
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-thorough molecule lint sanity types docs unit lab-tests test-vm test-vm-down bench bench-monitoring clean
+.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-thorough molecule lint sanity types docs unit mutation lab-tests test-vm test-vm-down bench bench-monitoring clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -83,6 +83,9 @@ docs: venv ## The documentation as a site in site/; a link that leads nowhere is
 
 unit: tools-test venv ## The tests that need no lab and no virtual machine
 	$(BIN)/pytest -m "not lab and not vm and not qemu" tests
+
+mutation: tools-test venv ## Break each guard of tests/guards.toml in a copy: a test has to notice
+	@$(BIN)/python scripts/mutate-guards
 
 lab-tests: tools tools-test venv ## The tests on real Slurm clusters in containers
 	$(BIN)/pytest -m lab tests

@@ -41,16 +41,19 @@ class Case:
     cgroup: str = "v2"
     without_cgroup: tuple[str, ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
+    # rendered on its controller alone
+    controller_only: bool = False
 
     def plays(self, name: str, clusters: Path) -> list[dict[str, Any]]:
-        """The role slurm_conf as playbooks/slurm.yml calls it, then every template, on a few hosts of each type."""
+        """The role slurm_conf as playbooks/slurm.yml calls it, then every template, on one host of each type."""
         cluster = parse_spec(self.spec, "cluster.yml")
         (clusters / name).mkdir()
         inventory: Any = build_inventory(cluster)
         members = group_members(cluster)
         declared = {key: value for key, value in inventory["all"]["vars"].items() if not key.startswith("ansible_")}
         # a cluster's nodes are many and identical; hundreds of templates would be rendered for nothing
-        few = sorted({host for hosts in members.values() for host in (*hosts[:1], *hosts[-1:])})
+        controller, others = members["slurm_controller"][0], (members["slurm_dbd"][0], members["slurm_compute"][-1])
+        few = sorted({controller, *(others if not self.controller_only else ())})
         common = {
             "gather_facts": False,
             "vars": {
@@ -68,12 +71,16 @@ class Case:
             "ansible.builtin.set_fact": {
                 "cacheable": True,
                 "deepops_cgroup": self.cgroup,
-                "deepops_cgroup_writable": "{{ inventory_hostname not in without_cgroup }}",
+                "deepops_cgroup_writable": "{{ item not in without_cgroup }}",
                 "node_common_result": {
                     "packages": {"slurmd": self.version},
-                    "probes": {"slurmd": "{{ reports[inventory_hostname] | default('') }}"},
+                    "probes": {"slurmd": "{{ reports[item] | default('') }}"},
                 },
             },
+            # one task for all of them: a task of Ansible's is a process for each host
+            "loop": [node.name for node in cluster.nodes],
+            "delegate_to": "{{ item }}",
+            "delegate_facts": True,
             "vars": {"without_cgroup": list(self.without_cgroup), "reports": dict(self.reports)},
         }
         role = {
@@ -87,7 +94,7 @@ class Case:
             "vars": {key: value for role in TEMPLATES for key, value in wiring(role).items()},
         }
         return [
-            {"name": f"Nodes of {name}", "hosts": [node.name for node in cluster.nodes], "tasks": [answers], **common},
+            {"name": f"Nodes of {name}", "hosts": [cluster.nodes[0].name], "tasks": [answers], **common},
             {"name": name, "hosts": few, "tasks": [role, show], **common},
         ]
 

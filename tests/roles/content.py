@@ -20,7 +20,8 @@ Task = Mapping[str, Any]
 def load(path: str) -> Any:
     """A YAML file of the repository, to be read and not changed; {} where it does not exist."""
     file = ROOT / path
-    return yaml.safe_load(file.read_text(encoding="utf-8")) or {} if file.exists() else {}
+    # libyaml's loader takes a tenth of the time
+    return yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader) or {} if file.exists() else {}
 
 
 def options(role: str) -> dict[str, dict[str, Any]]:

@@ -22,6 +22,7 @@ nodes:
 {nodes}""",
         version=DEBIAN13,
         reports=dict.fromkeys(names, report),
+        controller_only=True,
     )
 
 

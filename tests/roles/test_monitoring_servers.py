@@ -26,9 +26,6 @@ TARGETS = "/etc/prometheus/targets/deepops.yml"
 DROPIN = "/etc/systemd/system/{}.service.d/deepopsctl.conf"
 LAUNCHER = "/usr/local/lib/deepopsctl/prometheus-within"
 HOOK = {"hook": {"webhook": {"secret": "hook"}}}
-GOOD_SIZES = ["", "100GB", "1.5TB", "512MiB", "1%", "50%", "100%"]
-BAD_SIZES = ["100 GB", "100", "0%", "101%", "50 %", "half", "-1GB", "50%; reboot"]
-BAD_TIMES = ["90", "90 d", "", "3 months", "d"]
 MORE_NODES = {"ctl1": "192.0.2.1", **{f"gpu{number:02}": f"192.0.2.{10 + number}" for number in range(1, 71)}}
 
 
@@ -58,9 +55,7 @@ PROMETHEUS: dict[str, dict[str, Any]] = {
     "changed-alert": prometheus(prometheus_alerts={"DiskFull": {"for": "15m"}}),
     "wrong-alert": prometheus(prometheus_alerts={"DiskFul": {"for": "15m"}}),
     "unwanted": prometheus(prometheus_wanted=False, prometheus_retention="x"),
-    **{f"size{number}": prometheus(prometheus_retention_size=size) for number, size in enumerate(GOOD_SIZES)},
-    **{f"badsize{number}": prometheus(prometheus_retention_size=size) for number, size in enumerate(BAD_SIZES)},
-    **{f"badtime{number}": prometheus(prometheus_retention=time) for number, time in enumerate(BAD_TIMES)},
+    "wrong-limits": prometheus(prometheus_retention="90", prometheus_retention_size="50%; reboot"),
 }
 ALERTMANAGER: dict[str, dict[str, Any]] = {
     "plain": alertmanager(),
@@ -205,18 +200,26 @@ def test_a_share_of_the_disk_is_worked_out_at_each_start(of_prometheus: Recorded
     assert LAUNCHER not in of_prometheus.step("limited", "prometheus").texts()
 
 
-def test_sizes_that_prometheus_or_its_launcher_takes_are_taken(of_prometheus: Recorded) -> None:
-    assert [host for host in PROMETHEUS if host.startswith("size") and host in of_prometheus.failures] == []
-
-
 def test_what_is_neither_a_size_nor_a_share_or_no_time_is_refused(of_prometheus: Recorded) -> None:
-    for number, size in enumerate(BAD_SIZES):
-        message = f"monitoring_retention_size: {size} is neither a size nor a share: write 100GB or 50%"
-        assert of_prometheus.failures[f"badsize{number}"] == message
-        assert of_prometheus.asked[f"badsize{number}"] == []
-    for number, time in enumerate(BAD_TIMES):
-        message = f"monitoring_retention: {time} is not a time: write 90d, 26w or 1y"
-        assert of_prometheus.failures[f"badtime{number}"] == message
+    assert of_prometheus.failures["wrong-limits"] == (
+        "monitoring_retention: 90 is not a time: write 90d, 26w or 1y; "
+        "monitoring_retention_size: 50%; reboot is neither a size nor a share: write 100GB or 50%"
+    )
+    assert of_prometheus.asked["wrong-limits"] == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        ("size", "|100GB|1.5TB|512MiB|1%|50%|100%", "100 GB|100|0%|101%|50 %|half|-1GB|50%; reboot"),
+        ("time", "90d|26w|1y|1y6h", "|90|90 d|3 months|d"),
+    ],
+)
+def test_sizes_and_times_are_those_that_prometheus_or_its_launcher_takes(pattern: str, good: str, bad: str) -> None:
+    expression = re.compile(load("roles/prometheus/vars/main.yml")[f"__prometheus_{pattern}"])
+
+    assert [text for text in good.split("|") if not expression.match(text)] == []
+    assert [text for text in bad.split("|") if expression.match(text)] == []
 
 
 def test_the_launcher_counts_what_prometheus_has_already_as_its_own(of_prometheus: Recorded, tmp_path: Path) -> None:

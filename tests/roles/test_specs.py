@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ import pytest
 
 from tests.roles.content import ROLES, load, options, role_tasks
 from tests.support.paths import ROOT
-
-SCRIPT = ROOT / "scripts" / "role-readmes"
 
 each_role = pytest.mark.parametrize("role", ROLES)
 
@@ -83,43 +80,35 @@ def test_no_role_names_a_group(role: str) -> None:
     assert [path.name for path in files for word in words if word in path.read_text(encoding="utf-8")] == []
 
 
+write_readmes = runpy.run_path(str(ROOT / "scripts" / "role-readmes"))["main"]
+
+
 class TestReadmes:
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=300)
+    def test_every_role_has_the_readme_that_its_specification_makes(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert (write_readmes(["--check"]), capsys.readouterr().err) == (0, "")
 
-    @pytest.fixture
-    def content(self, tmp_path: Path) -> Path:
-        """A copy of the roles and playbooks with their READMEs just written."""
-        for part in ("roles", "playbooks"):
-            shutil.copytree(ROOT / part, tmp_path / part)
-        assert self.run(str(tmp_path)).returncode == 0
-        return tmp_path
+    @each_role
+    def test_every_variable_is_in_the_table(self, role: str) -> None:
+        text = (ROOT / "roles" / role / "README.md").read_text(encoding="utf-8")
 
-    def test_every_role_has_the_readme_that_its_specification_makes(self) -> None:
-        done = self.run("--check")
+        assert [name for name, _option in described(options(role)) if f"{name}`" not in text] == []
 
-        assert done.returncode == 0, done.stderr
-
-    def test_writing_them_again_changes_nothing(self, content: Path) -> None:
-        done = self.run(str(content))
-
-        assert (done.returncode, done.stderr) == (0, "")
-
-    def test_every_variable_is_in_the_table(self, content: Path) -> None:
-        for role in ROLES:
-            text = (content / "roles" / role / "README.md").read_text(encoding="utf-8")
-            assert [name for name, _option in described(options(role)) if f"{name}`" not in text] == []
-
-    def test_a_specification_that_changed_is_noticed_and_nothing_is_written(self, content: Path) -> None:
-        spec = content / "roles" / "node_common" / "meta" / "argument_specs.yml"
+    def test_a_specification_that_changed_is_noticed_and_written_once(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shutil.copytree(ROOT / "playbooks", tmp_path / "playbooks")
+        role = shutil.copytree(ROOT / "roles" / "node_common", tmp_path / "roles" / "node_common")
+        spec, readme = role / "meta" / "argument_specs.yml", role / "README.md"
         spec.write_text(spec.read_text(encoding="utf-8").replace("Nodes to follow.", "Whom to follow."))
-        readme = (content / "roles" / "node_common" / "README.md").read_text(encoding="utf-8")
 
-        done = self.run("--check", str(content))
-
-        assert done.returncode == 1
-        assert done.stderr == "roles/node_common/README.md is out of date: run scripts/role-readmes\n"
-        assert (content / "roles" / "node_common" / "README.md").read_text(encoding="utf-8") == readme
+        assert write_readmes(["--check", str(tmp_path)]) == 1
+        assert "Nodes to follow." in readme.read_text(encoding="utf-8")
+        assert write_readmes([str(tmp_path)]) == write_readmes([str(tmp_path)]) == 0
+        assert "Whom to follow." in readme.read_text(encoding="utf-8")
+        assert capsys.readouterr().err == (
+            "roles/node_common/README.md is out of date: run scripts/role-readmes\n"
+            "roles/node_common/README.md written\n"
+        )
 
     def test_an_option_it_does_not_know_is_refused(self) -> None:
-        assert self.run("--chekc").returncode == 2
+        assert write_readmes(["--chekc"]) == 2

@@ -1,13 +1,15 @@
 """One template of a role, rendered by Ansible's own lookup.
 
-In a process of its own: Ansible changes how Python imports.
+In a process of its own, which stays: Ansible changes how Python imports.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import subprocess
 import sys
+from functools import cache
 from typing import Any
 
 from tests.support.node_modules import COLLECTIONS
@@ -16,11 +18,33 @@ from tests.support.paths import ROOT
 
 def render(role: str, template: str, **variables: Any) -> str:
     """The text of a template, with the role's defaults and these variables."""
-    asked = json.dumps([role, template, variables])
+    process = _started()
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(json.dumps([role, template, variables]) + "\n")
+    process.stdin.flush()
+    answer: dict[str, str] = json.loads(process.stdout.readline())
+    assert "error" not in answer, answer["error"]
+    return answer["text"]
+
+
+@cache
+def _started() -> subprocess.Popen[str]:
+    """One for all: to load Ansible takes longer than all else. It ends with its input."""
     argv = [sys.executable, "-W", "ignore", "-m", __name__]
-    done = subprocess.run(argv, cwd=ROOT, input=asked, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(process.communicate)
+    return process
+
+
+def _serve() -> None:
+    for line in sys.stdin:
+        try:
+            answer = {"text": _render(*json.loads(line))}
+        except Exception as error:  # noqa: BLE001 (an assertion of the caller's fails with it)
+            answer = {"error": str(error)}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
 
 
 def _render(role: str, template: str, variables: dict[str, Any]) -> str:
@@ -39,4 +63,4 @@ def _render(role: str, template: str, variables: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(_render(*json.load(sys.stdin)))
+    _serve()

@@ -18,10 +18,11 @@ from deepopsctl.imports.request import InitRequest, InitResult, read_request
 from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Partition, Role
 from deepopsctl.text.node_sets import expand, fold, fold_in_order, pair
 from deepopsctl.text.problems import RefusedError
+from tests.support.paths import ROOT
 
 # the same examples on every machine, and no more than a quick test may have
 bounded = settings(
-    max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=75, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 few = settings(bounded, max_examples=25)
 
@@ -112,18 +113,25 @@ spec_text = entries.map(
 wild_hostlist = st.lists(word | st.builds("{}={}".format, word, word), max_size=6)
 hostlist = (wild_hostlist | st.lists(name, min_size=1, max_size=6, unique_by=str.lower)).map("\n".join)
 
+NODE_LISTS = [path.read_bytes() for path in sorted((ROOT / "inventory" / "node-lists").iterdir())]
+PIECES = [
+    b"[", b"]", b"{{", b"{", b"}", b"&a", b"*a", b"!!x", b"\xff", b"\x00", b"\xef\xbb\xbf", b"\n", b"\r", b'"', b"'",
+    b",", b"\t", b":", b"- ", b"#", b"=", b"[1-99999999]", b"\x1b[0m", "é".encode(), b"null", b"? ", b"|\n", b"-9", b"",
+]  # fmt: skip
+# what takes the place of so many bytes where
+damage = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 30), st.sampled_from(PIECES)), min_size=1, max_size=6)
 
-def outcome(text: str) -> InitResult | InputError:
-    """What `init --from -` makes of a text; anything but these two is a crash."""
-    data = text.encode("utf-8", "surrogatepass")
+
+def outcome(data: bytes) -> InitResult | InputError:
+    """What `init --from -` makes of a file; anything but these two is a crash."""
     try:
         return read_request(InitRequest(Path("hpc"), controller=("ctl1",), stdin=io.BytesIO(data)))
     except InputError as error:
         return error
 
 
-def check(text: str) -> None:
-    found = outcome(text)
+def check(text: str | bytes) -> None:
+    found = outcome(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
     if isinstance(found, InputError):
         assert all(problem.where and problem.message and problem.hint for problem in found.problems)
         return
@@ -164,6 +172,15 @@ def test_any_cluster_yml_gives_a_cluster_or_listed_errors(text: str) -> None:
 @given(hostlist | st.text())
 def test_any_text_gives_a_cluster_or_listed_errors(text: str) -> None:
     check(text)
+
+
+@bounded
+@given(st.sampled_from(NODE_LISTS), damage)
+def test_any_damaged_example_gives_a_cluster_or_listed_errors(data: bytes, edits: list[tuple[int, int, bytes]]) -> None:
+    for place, length, piece in edits:
+        start = place % (len(data) or 1)
+        data = data[:start] + piece + data[start + length :]
+    check(data)
 
 
 @bounded
