@@ -32,6 +32,7 @@ COMMANDS = MappingProxyType({
     "deploy": "Install and configure components on the nodes.",
     "validate": "Run validation jobs through Slurm.",
     "status": "Show nodes, jobs, components, versions, drift and the last runs.",
+    "usage": "Show what accounts used and their shares, in reference GPU units.",
     "logs": "Show collected node logs.",
     "node": "Add, remove, replace, drain or resume nodes.",
     "secrets": "Rotate the cluster's keys and passwords while jobs run.",

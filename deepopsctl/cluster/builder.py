@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.gpus.gres import gres_counts
 from deepopsctl.gpus.nvlink import NvlinkDraft
+from deepopsctl.gpus.reference_units import units_of
 from deepopsctl.model.cluster import Access, Cluster, Gpus, JobDirectories, Node, Partition, Role
 from deepopsctl.policy.builder import Place, PolicyDraft
 from deepopsctl.storage.builder import ClusterNodes, StorageDraft
@@ -171,6 +172,7 @@ class Draft:
         written = ((Place(entry.where, entry.within), entry.partition) for entry in self.partitions)
         types = frozenset(gpu_type for node in known if node.gpus for gpu_type in gres_counts(node.gpus))
         policy = self.policy.finish(written, types, self.problems)
+        self._check_billing(types)
         storage = self.storage.finish(self._for_storage(), self.problems)
         domains = self.nvlink.finish({m.name: m.gpus for m in known}, self.problems, self.incomplete)
         self.problems.raise_if_any()
@@ -199,6 +201,17 @@ class Draft:
             servers=frozenset(servers),
             incomplete=self.incomplete,
         )
+
+    def _check_billing(self, gpu_types: frozenset[str]) -> None:
+        """Billing in reference units needs a value for every GPU type."""
+        if self.policy.billing is None:
+            return
+        place, billing = self.policy.billing
+        for gpu_type in sorted(gpu_types):
+            try:
+                units_of(gpu_type, billing.gpus)
+            except RefusedError as refusal:
+                self.problems.refuse(place.where, f"{place.within}.gpus", refusal)
 
     def _check_addresses(self) -> None:
         seen: dict[str, DraftNode] = {}

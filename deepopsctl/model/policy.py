@@ -115,6 +115,13 @@ class Preemption:
 
 
 @dataclass(frozen=True, slots=True)
+class Billing:
+    """Jobs are billed in reference GPU units (RGU); `gpus` are the site's values by gres type."""
+
+    gpus: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The whole policy, in the order of cluster.yml."""
 
@@ -123,12 +130,16 @@ class Policy:
     users: tuple[User, ...] = ()
     priority: Priority = field(default_factory=Priority)
     preemption: Preemption = field(default_factory=Preemption)
+    # None where partitions have their own TRESBillingWeights, or none
+    billing: Billing | None = None
 
     def variable(self) -> dict[str, object]:
         """The inventory variable `slurm_policy`; empty if nothing is declared."""
         if self == Policy():
             return {}
+        billing = {"billing": {"gpus": dict(self.billing.gpus)}} if self.billing else {}
         return {
+            **billing,
             "config": self.priority.settings() | self.preemption.settings(),
             "qos": [{"name": qos.name, "settings": qos.settings()} for qos in self.qos],
             "accounts": [_account(account) for account in parents_first(self.accounts)],

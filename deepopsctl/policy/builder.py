@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from deepopsctl.model.cluster import Partition
-from deepopsctl.model.policy import Account, Policy, Preemption, Priority, Qos, Share, User, parents_first
+from deepopsctl.model.policy import Account, Billing, Policy, Preemption, Priority, Qos, Share, User, parents_first
 from deepopsctl.text.problems import Problems
 from deepopsctl.text.values import suggest
 
@@ -32,6 +32,7 @@ class PolicyDraft:
         self.users: list[tuple[Place, User]] = []
         self.priority = Priority()
         self.preemption = Preemption()
+        self.billing: tuple[Place, Billing] | None = None
         # set if an entry can't be read: what it declares is then not reported as missing
         self.incomplete = False
 
@@ -46,6 +47,7 @@ class PolicyDraft:
             users=tuple(user for _, user in self.users),
             priority=self.priority,
             preemption=self.preemption,
+            billing=self.billing[1] if self.billing else None,
         )
 
 

@@ -10,6 +10,7 @@ from deepopsctl.model.policy import (
     PREEMPT_TYPES,
     PRIORITY_WEIGHTS,
     Account,
+    Billing,
     Preemption,
     Priority,
     Qos,
@@ -21,6 +22,7 @@ from deepopsctl.policy.builder import Place, PolicyDraft
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import (
     AccountSection,
+    BillingSection,
     PreemptionSection,
     PrioritySection,
     QosSection,
@@ -54,6 +56,8 @@ class PolicyReader:
             self._priority(whole["priority"])
         if "preemption" in whole:
             self._preemption(whole["preemption"])
+        if "billing" in whole:
+            self._billing(whole["billing"])
 
     def _qos(self, item: object, path: Path) -> None:
         section = self.reader.fit(QosSection, item, path)
@@ -134,6 +138,17 @@ class PolicyReader:
             mode=self._one(path, "mode", _MODES, section.mode) or "requeue",
             exempt_time=self._one(path, "exempt_time", check.check_time, section.exempt_time),
         )
+
+    def _billing(self, item: object) -> None:
+        path: Path = ("billing",)
+        section = self.reader.fit(BillingSection, item, path)
+        if section is None:
+            return
+        values = {
+            gpu_type: self.reader.value((*path, "gpus", gpu_type), check.check_units, text, 0.0)
+            for gpu_type, text in section.gpus.items()
+        }
+        self.draft.billing = (self._place(path), Billing(values))
 
     def _one(self, path: Path, key: str, checked: Callable[[str], str], text: str) -> str:
         """An optional value; '' if it is missing or refused."""

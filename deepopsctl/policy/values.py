@@ -51,6 +51,14 @@ def check_factor(text: str) -> str:
     return text
 
 
+def check_units(text: str) -> float:
+    """Reference GPU units of one GPU."""
+    units = float(check_factor(text))
+    if units <= 0:
+        raise RefusedError("a GPU that costs nothing", "write a number above 0, like 12.15")
+    return units
+
+
 def check_fairshare(text: str) -> str:
     """Shares, or `parent`."""
     if text and text != "parent" and not re.fullmatch(r"[0-9]{1,9}", text):

@@ -18,6 +18,8 @@ def policy_lines(policy: Policy) -> Iterator[str]:
     for section, entry in (("priority", _priority(policy.priority)), ("preemption", _preemption(policy.preemption))):
         if entry:
             yield from ("", f"{section}: {flow(entry)}")
+    if policy.billing:
+        yield from ("", f"billing: {flow({'gpus': policy.billing.gpus} if policy.billing.gpus else {})}")
     for section, entries in (
         ("qos", [_qos(qos) for qos in policy.qos]),
         ("accounts", [_account(account) for account in policy.accounts]),

@@ -12,7 +12,9 @@ from types import MappingProxyType
 
 from deepopsctl.gpus import discovery, gres as gpus_gres
 from deepopsctl.gpus.notation import from_inventory
+from deepopsctl.gpus.reference_units import Units
 from deepopsctl.model.cluster import Gpus, JobDirectories
+from deepopsctl.slurm.billing import NodeShape, billing_weights
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.job_hooks import refused_in
 from deepopsctl.slurm.system_directories import is_system_directory
@@ -125,13 +127,13 @@ def setting(settings: Mapping[str, object], key: str, default: object) -> object
     return default if not values or values[-1] in (None, "") else values[-1]
 
 
-def with_configless(settings: Mapping[str, object]) -> dict[str, object]:
-    """The settings with `enable_configless`: compute nodes get their configuration from slurmctld."""
-    key = next((key for key in settings if key.lower() == "slurmctldparameters"), "SlurmctldParameters")
-    words = [word for word in format_value(settings.get(key, "")).split(",") if word]
-    if "enable_configless" not in (word.lower() for word in words):
-        words.insert(0, "enable_configless")
-    return {**settings, key: ",".join(words)}
+def with_word(settings: Mapping[str, object], key: str, word: str) -> dict[str, object]:
+    """The settings with a word in the list that a key has, whatever the case of either."""
+    spelt = next((one for one in settings if one.lower() == key.lower()), key)
+    words = [one for one in format_value(settings.get(spelt, "")).split(",") if one]
+    if word.lower() not in (one.lower() for one in words):
+        words.insert(0, word)
+    return {**settings, spelt: ",".join(words)}
 
 
 def gres_of(node_set: NodeSet) -> str:
@@ -202,10 +204,15 @@ def partition_lines(
     hardware: Mapping[str, NodeHardware],
     reserve_percent: int,
     node_sets: Iterable[NodeSet] = (),
+    billing: Units | None = None,
 ) -> list[str]:
-    """PartitionName lines; DefMemPerCPU is the smallest of its nodes, so that jobs can share nodes."""
+    """PartitionName lines; DefMemPerCPU is the smallest of its nodes, so that jobs can share nodes.
+
+    With `billing` (a site's RGU by GPU type), partitions get TRESBillingWeights, unless they have their own.
+    """
     lines = []
-    options_of = {name: node_set.options for node_set in node_sets for name in node_set.names}
+    set_of = {name: node_set for node_set in node_sets for name in node_set.names}
+    options_of = {name: node_set.options for name, node_set in set_of.items()}
     for entry in partitions:
         known = [name for name in text_node_sets.expand(str(entry["nodes"])) if name in hardware]
         if not known:
@@ -217,6 +224,9 @@ def partition_lines(
         fields["DefMemPerCPU"] = min(
             _memory_per_cpu(hardware[name], options_of.get(name, {}), reserve_percent) for name in known
         )
+        if billing is not None:
+            shapes = [_shape(hardware[name], set_of.get(name), reserve_percent) for name in known]
+            fields["TRESBillingWeights"] = billing_weights(shapes, billing)
         fields["State"] = "UP"
         options = entry.get("options") or {}
         if not isinstance(options, Mapping):
@@ -299,10 +309,21 @@ def _node_fields(
 
 
 def _memory_per_cpu(values: NodeHardware, options: Mapping[str, str], reserve_percent: int) -> int:
-    """Memory per CPU of a node in MiB; values of cluster.yml override detected ones."""
+    """Memory per CPU of a node in MiB."""
+    cpus, memory = _for_jobs(values, options, reserve_percent)
+    return memory // cpus
+
+
+def _for_jobs(values: NodeHardware, options: Mapping[str, str], reserve_percent: int) -> tuple[int, int]:
+    """CPUs and memory (MiB) that jobs can have of a node; values of cluster.yml override detected ones."""
     declared = {key.lower(): int(value) for key, value in options.items() if value.isdecimal()}
     memory = declared.get("realmemory", values.memory_mb * (100 - reserve_percent) // 100)
-    return (memory - declared.get("memspeclimit", 0)) // (declared.get("cpus") or values.cpus)
+    return declared.get("cpus") or values.cpus, memory - declared.get("memspeclimit", 0)
+
+
+def _shape(values: NodeHardware, node_set: NodeSet | None, reserve_percent: int) -> NodeShape:
+    cpus, memory = _for_jobs(values, node_set.options if node_set else {}, reserve_percent)
+    return NodeShape(cpus, memory, node_set.gpus if node_set else None)
 
 
 def _line(fields: Mapping[str, object]) -> str:

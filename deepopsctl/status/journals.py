@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import BinaryIO
 
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.cluster.ssh_login import Target, inventory_option, options, quoted
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.node_programs.log_collector.places import DIRECTORY, files_of
-from deepopsctl.ssh.client_config import port_of
+from deepopsctl.ssh.node_command import command_on
 
 # keys of a line's JSON object, with journald's names
 FIELDS: Mapping[str, str] = {
@@ -73,16 +70,7 @@ def log_host(cluster: Cluster) -> Node:
 
 def ssh_command(directory: ClusterDir, cluster: Cluster, nodes: Sequence[Node], question: Question) -> list[str]:
     """The ssh command that reads the journals of these nodes."""
-    host = log_host(cluster)
-    target = Target(host.name, host.address or host.name, cluster.access.user, port_of(cluster, host))
-    key = Path(cluster.access.key).expanduser() if cluster.access.key else directory.ssh_key
-    login = options({
-        "UserKnownHostsFile": quoted(directory.known_hosts), "StrictHostKeyChecking": "yes", "BatchMode": "yes",
-        "IdentityFile": quoted(directory.path / key), "ConnectTimeout": 10, "LogLevel": "ERROR",
-    })  # fmt: skip
-    jump = cluster.access.jump_host
-    way = shlex.split(inventory_option(jump, str(directory.path / key), str(directory.known_hosts))) if jump else []
-    return ["ssh", "-T", *login, *way, *target.arguments(), shlex.join(_journalctl(cluster, nodes, question))]
+    return command_on(directory, cluster, log_host(cluster), _journalctl(cluster, nodes, question))
 
 
 def pass_on(command: Sequence[str], out: BinaryIO) -> tuple[int, bool]:

@@ -135,6 +135,12 @@ class PreemptionSection(Section):
     exempt_time: str = ""
 
 
+class BillingSection(Section):
+    """`billing`."""
+
+    gpus: dict[str, str] = {}
+
+
 class NvlinkDomainSection(Section):
     """One of `nvlink_domains`."""
 
@@ -211,6 +217,7 @@ class ClusterFile(Section):
     users: list[object] = []
     priority: object = None
     preemption: object = None
+    billing: object = None
     storage: list[object] = []
     job_directories: object = None
     components: list[str] | None = None

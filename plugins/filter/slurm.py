@@ -68,10 +68,11 @@ def slurm_topology_lines(domains, hardware):
     return topology.topology_lines(topology.domains_of(domains), hardware)
 
 
-def slurm_partition_lines(partitions, hardware, reserve_percent, node_sets):
-    """PartitionName lines of slurm.conf."""
+def slurm_partition_lines(partitions, hardware, reserve_percent, node_sets, billing):
+    """PartitionName lines of slurm.conf; `billing` is {} where cluster.yml has no such section."""
+    units = {name: float(value) for name, value in billing["gpus"].items()} if billing else None
     return slurm_conf.partition_lines(
-        partitions, _hardware(hardware), int(reserve_percent), slurm_conf.parse_node_sets(node_sets)
+        partitions, _hardware(hardware), int(reserve_percent), slurm_conf.parse_node_sets(node_sets), units
     )
 
 
@@ -90,10 +91,12 @@ def slurm_gpus_by_node(node_sets):
     return notation.declared_by_node(node_sets)
 
 
-def slurm_settings(base, policy, extra, directories, adopted=False):
-    """deepopsctl's settings, those of cluster.yml's policy, the site's, and what job directories and logins need."""
+def slurm_settings(base, policy, extra, directories, adopted=False, billing=None):
+    """deepopsctl's settings, cluster.yml's policy, the site's, and what job directories, logins and billing need."""
     merged = slurm_conf.merge_settings(slurm_conf.merge_settings(base, policy), extra)
-    merged = slurm_conf.with_configless(merged)
+    # compute nodes get their configuration from slurmctld
+    merged = slurm_conf.with_word(merged, "SlurmctldParameters", "enable_configless")
+    merged = slurm_conf.with_word(merged, "PriorityFlags", "MAX_TRES") if billing else merged
     merged = job_hooks.with_job_directories(merged, job_hooks.from_inventory(directories))
     merged = job_hooks.with_contain(merged) if adopted else merged
     return {key: slurm_conf.format_value(value) for key, value in merged.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ from deepopsctl.model.cluster import Partition
 from tests.lab.harness import LabCluster, wait_until
 
 POLICY = """
+billing: {gpus: {a100: 4.0}}
 priority: {weights: {fairshare: 12000, qos: 3000}, decay_half_life: "14-0"}
 preemption: {by: qos, mode: requeue}
 qos:
@@ -79,6 +81,12 @@ def qos(cluster: LabCluster, name: str, *columns: str) -> str:
     return cluster.root("ctl1", f"sacctmgr -nP show qos {name} format={','.join(columns)}")
 
 
+def rgu_hours(cluster: LabCluster) -> float:
+    """What `deepopsctl usage` shows for the account that jobs of the lab charge."""
+    accounts = json.loads(cluster.deepopsctl("usage", "default", "--json").stdout)["accounts"]
+    return float(accounts[0]["rgu_hours"])
+
+
 def test_slurm_has_what_is_declared(policed: LabCluster) -> None:
     config = policed.root("ctl1", "scontrol show config")
 
@@ -92,6 +100,21 @@ def test_slurm_has_what_is_declared(policed: LabCluster) -> None:
 
 def test_a_job_without_gpus_goes_to_the_node_without(policed: LabCluster) -> None:
     assert policed.user("ctl1", "srun -N1 -n1 --mem=100M hostname") == "gpu02"
+
+
+def test_three_jobs_are_billed_and_shown_as_calculated_manually(policed: LabCluster) -> None:
+    # gpu01: two A100 of 4.0 RGU and two cores, so a core costs what a GPU costs
+    billed = {("--gpus=1", "--cpus-per-task=1"): 4000, ("--gpus=1", "--cpus-per-task=2"): 8000, ("--gpus=2",): 8000}
+    before = rgu_hours(policed)
+    numbers = {policed.submit("sleep 2", "--mem=100M", *options): units for options, units in billed.items()}
+    wait_until_no_job_is_left(policed)
+
+    hours = 0.0
+    for number, units in numbers.items():
+        tres, seconds = policed.root("ctl1", f"sacct -XnP -j {number} -o AllocTRES,ElapsedRaw").split("|")
+        assert f"billing={units}," in tres
+        hours += units / 1000 * int(seconds) / 3600
+    assert rgu_hours(policed) - before == pytest.approx(hours, abs=0.0002)
 
 
 def test_a_job_over_its_limit_waits_and_slurm_reports_why(policed: LabCluster) -> None:

@@ -20,7 +20,7 @@ from deepopsctl.slurm.conf import (
     partition_lines,
     setting,
     unknown_nodes,
-    with_configless,
+    with_word,
 )
 from deepopsctl.slurm.hardware import NodeHardware
 
@@ -305,7 +305,11 @@ class TestSettings:
         ids=["untouched", "text", "list", "named by the site", "removed"],
     )
     def test_a_site_cannot_take_the_configuration_from_its_nodes(self, site: dict[str, object], written: str) -> None:
-        merged = with_configless(merge_settings({"SlurmctldParameters": "enable_configless"}, site))
+        merged = with_word(
+            merge_settings({"SlurmctldParameters": "enable_configless"}, site),
+            "SlurmctldParameters",
+            "enable_configless",
+        )
 
         assert {key.lower(): value for key, value in merged.items()} == {"slurmctldparameters": written}
 

@@ -1,0 +1,190 @@
+"""What accounts have used, in reference GPU units (RGU), and their shares: sacct and sacctmgr on the controller.
+
+Slurm stores a job's billing in thousandths of an RGU (slurm/billing.py), in partitions without GPUs in thousandths of a
+core. Jobs are read one by one and cut to the period (`sacct --truncate`), so that figures are exact and include running
+jobs; Slurm's own hourly summary (sreport) lacks the last hour.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.errors import DeepOpsError, InputError, UnreachableError
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.slurm.billing import PER_UNIT, units_of_node
+from deepopsctl.ssh.node_command import command_on
+
+HOURS_PER_YEAR = 8760
+_SECONDS_PER_HOUR = 3600
+_BILLING = re.compile(r"(?:^|,)billing=([0-9]+)(?:,|$)")
+_SHARES = "Account,ParentName,User,Share"
+_JOBS = "Account,User,Partition,ElapsedRaw,AllocTRES"
+_SSH_FAILED = 255
+# start, end ('' for this year so far) and name of the cluster; in the controller's time zone, as its sacct
+_SCRIPT = f"""
+set -e
+first=$(date -d "${{1:-$(date +%Y)-01-01}}" +%s)
+last=$(date -d "${{2:-now}}" +%s)
+echo "$first $last"
+sacctmgr --noheader --parsable2 show assoc cluster="$3" format={_SHARES}
+echo
+[ "$first" -lt "$last" ] || exit 0
+sacct --noheader --parsable2 --allusers --allocations --truncate --clusters="$3" --format={_JOBS} \\
+  --starttime="$(date -d "@$first" +%FT%T)" --endtime="$(date -d "@$last" +%FT%T)"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What some jobs used: how many they were, RGU-hours, and core-hours in partitions without GPUs."""
+
+    jobs: int = 0
+    rgu_hours: float = 0.0
+    core_hours: float = 0.0
+
+    def __add__(self, other: Use) -> Use:
+        """Both together."""
+        return Use(self.jobs + other.jobs, self.rgu_hours + other.rgu_hours, self.core_hours + other.core_hours)
+
+    @property
+    def rgu_years(self) -> float:
+        """RGU-years: one RGU for 8,760 hours."""
+        return self.rgu_hours / HOURS_PER_YEAR
+
+    @property
+    def core_years(self) -> float:
+        """Core-years."""
+        return self.core_hours / HOURS_PER_YEAR
+
+
+@dataclass(frozen=True, slots=True)
+class AccountUse:
+    """One account: its parent ('' for the root), its share of the cluster (0 to 1), and what its users used."""
+
+    name: str
+    parent: str
+    share: float
+    users: Mapping[str, Use] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def total(self) -> Use:
+        """All users together, without accounts below this one."""
+        return sum(self.users.values(), Use())
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Usage of a cluster in a period; `capacity` is in RGU: all GPUs that cluster.yml has."""
+
+    cluster: str
+    start: datetime
+    end: datetime
+    capacity: float
+    accounts: tuple[AccountUse, ...]
+
+    def total_of(self, name: str) -> Use:
+        """An account and all below it."""
+        own = sum((account.total for account in self.accounts if account.name == name), Use())
+        below = (account.name for account in self.accounts if account.parent == name)
+        return sum(map(self.total_of, below), own)
+
+    def target_of(self, account: AccountUse) -> float:
+        """The RGU-years of the period that an account's share stands for."""
+        hours = (self.end - self.start).total_seconds() / _SECONDS_PER_HOUR
+        return account.share * self.capacity * hours / HOURS_PER_YEAR
+
+
+def query_usage(directory: ClusterDir, start: str, end: str) -> Usage:
+    """Ask the controller. `start` and `end` are 2026-04-01 or 2026-04-01T12:00, '' for this year so far."""
+    cluster = directory.cluster()
+    billing = cluster.policy.billing
+    if billing is None:
+        raise InputError.single(
+            "cluster.yml",
+            "there is no `billing:` section, so jobs have no reference GPU units",
+            "add `billing: {}` and deploy; jobs count from then on (docs/deploy/billing.md)",
+        )
+    capacity = sum(units_of_node(node.gpus, billing.gpus) for node in cluster.compute if node.gpus)
+    (first, last), shares, jobs = _ask(directory, cluster, start, end)
+    if first >= last:
+        raise InputError.single(
+            "--start, --end", f"the period ends before it starts: {first:%F %H:%M} to {last:%F %H:%M} UTC", "check both"
+        )
+    of_gpus = frozenset(
+        partition.name for partition in cluster.partitions
+        if any(node.gpus for node in cluster.compute if node.name in partition.nodes)
+    )  # fmt: skip
+    used = read_jobs(jobs, of_gpus)
+    accounts = tuple(
+        AccountUse(name, parent, share, used.pop(name, {})) for name, (parent, share) in read_shares(shares).items()
+    )
+    # jobs of accounts that have been removed since
+    removed = tuple(AccountUse(name, "", 0.0, users) for name, users in sorted(used.items()))
+    return Usage(cluster.name, first, last, capacity, accounts + removed)
+
+
+def read_jobs(lines: Iterable[str], of_gpus: frozenset[str]) -> dict[str, dict[str, Use]]:
+    """sacct's lines (account|user|partition|seconds|TRES) by account and user; `of_gpus` are partitions with GPUs."""
+    used: defaultdict[str, defaultdict[str, Use]] = defaultdict(lambda: defaultdict(Use))
+    for line in lines:
+        account, user, partition, seconds, tres = line.split("|")
+        billing = _BILLING.search(tres)
+        if billing is None or not seconds.isdecimal():
+            # waiting, or cancelled before it started
+            continue
+        hours = int(billing[1]) * int(seconds) / PER_UNIT / _SECONDS_PER_HOUR
+        with_gpus = partition in of_gpus
+        used[account][user] += Use(1, hours if with_gpus else 0.0, 0.0 if with_gpus else hours)
+    return {account: dict(users) for account, users in used.items()}
+
+
+def read_shares(lines: Iterable[str]) -> dict[str, tuple[str, float]]:
+    """sacctmgr's associations (account|parent|user|share): the parent and the share of the cluster of each account."""
+    parents: dict[str, str] = {}
+    raw: dict[str, float] = {}
+    for line in lines:
+        account, parent, user, share = line.split("|")
+        # `parent` as a share: users of this account count as the parent's
+        if not user and account != "root":
+            parents[account] = "" if parent == "root" else parent
+            raw[account] = float(share) if share.isdecimal() else 0.0
+    siblings: defaultdict[str, float] = defaultdict(float)
+    for account, parent in parents.items():
+        siblings[parent] += raw[account]
+    shares = {"": 1.0}
+
+    def share_of(account: str) -> float:
+        if account not in shares:
+            parent = parents[account]
+            shares[account] = share_of(parent) * raw[account] / siblings[parent] if siblings[parent] else 0.0
+        return shares[account]
+
+    return {account: (parents[account], share_of(account)) for account in sorted(parents)}
+
+
+def _ask(
+    directory: ClusterDir, cluster: Cluster, start: str, end: str
+) -> tuple[tuple[datetime, datetime], list[str], list[str]]:
+    """The period, associations and jobs, as the controller knows them."""
+    host = cluster.controllers[0]
+    sudo = [] if cluster.access.user == "root" else ["sudo", "-n"]
+    command = command_on(directory, cluster, host, [*sudo, "sh", "-c", _SCRIPT, "-", start, end, cluster.name])
+    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if answer.returncode == _SSH_FAILED:
+        raise UnreachableError(f"{host.name}, the controller, can't be reached", "see `deepopsctl ssh setup`")
+    if answer.returncode:
+        reason = (answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"])[-1]
+        raise DeepOpsError(
+            f"{host.name}: the accounting can't be read: {reason}", "is slurmdbd running? see `deepopsctl status`"
+        )
+    period, *lines = answer.stdout.splitlines()
+    middle = lines.index("")
+    first, last = (datetime.fromtimestamp(int(moment), UTC) for moment in period.split())
+    return (first, last), lines[:middle], lines[middle + 1 :]
