@@ -53,8 +53,8 @@ def units_of(gpu_type: str, own: Units) -> float:
 
 def units_of_card(gpu_type: str, profile: str, own: Units) -> float:
     """RGU of the whole GPU that has a slice of this MIG profile; of the GPU itself with ''."""
-    found = profiles_of(gpu_type).get(profile)
-    return _of_card(gpu_type, found, own) if found else units_of(gpu_type, own)
+    mig_profile = profiles_of(gpu_type).get(profile)
+    return _of_card(gpu_type, mig_profile, own) if mig_profile else units_of(gpu_type, own)
 
 
 def _share(profile: MigProfile) -> float:
