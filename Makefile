@@ -1,4 +1,4 @@
-# deepopsctl: `make quickstart` shows it, `make test` proves it, `make bench` measures it.
+# deepopsctl: `make quickstart` shows it, `make test` verifies it, `make bench` measures it.
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,6 +6,8 @@ LAB ?= quickstart
 CLUSTER ?= lab-cluster
 SCENARIO ?= default
 OS ?= debian13
+# where codespell looks for words that are not used here
+WORDS := deepopsctl plugins roles playbooks group_vars inventory molecule scripts benchmarks docs README.md Makefile
 # a shell that forbids them has every program compiled at every start: a tenth of what the tests cost
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -57,7 +59,7 @@ vms: venv ## Virtual machines by Vagrant, ready for a deploy (docs/develop/virtu
 vms-down: ## Remove the virtual machines that `make vms` made
 	@scripts/vms down
 
-vm-daemons-down: ## End libvirt's daemons if `make tools-vm` started them by hand, with their networks
+vm-daemons-down: ## End libvirt's daemons if `make tools-vm` started them without systemd, with their networks
 	@scripts/vm-daemons down
 
 molecule: tools venv ## One of Molecule's scenarios, whole: SCENARIO=default, monitored, single-machine, roles or vagrant
@@ -66,7 +68,7 @@ molecule: tools venv ## One of Molecule's scenarios, whole: SCENARIO=default, mo
 lint: venv ## ruff, codespell, import-linter and ansible-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/codespell -D - -D .codespell-words.txt deepopsctl scripts benchmarks
+	$(BIN)/codespell -D - -D .codespell-words.txt $(WORDS)
 	$(BIN)/lint-imports
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline
 
@@ -99,7 +101,7 @@ test-thorough: tools tools-test venv ## The tests that `make test` leaves out
 test-vm: venv box ## Tests on virtual machines: two to three hours; STAGES="deploy reboot" for some, KEEP=1, OS=debian12
 	@KEEP="$(KEEP)" scripts/test-vm $(OS) $(STAGES)
 
-test-vm-down: venv ## Take away what test-vm KEEP=1 kept
+test-vm-down: venv ## Remove what test-vm KEEP=1 kept
 	@scripts/test-vm $(OS) down
 
 bench: tools venv ## Deploy times against a bare parallel-ssh floor, and the time of node add

@@ -235,7 +235,7 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         firewalls=raw.texts("firewalls"),
         slurm_daemons=slurm.texts("daemons"),
         slurm_version=slurm.text("version"),
-        managed=slurm.yes("ours"),
+        managed=slurm.yes("managed"),
         settings=_settings(raw.part("settings")),
         versions=_words(raw.part("versions")),
         users=_words(raw.part("users")),

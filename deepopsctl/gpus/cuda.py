@@ -140,7 +140,7 @@ def _toolkit(version: str, source: str, catalogue: Mapping[str, Any]) -> Toolkit
     entry = catalogue[source]
     major, _, minor = version.partition(".")
     names = {"major": major, "minor": minor}
-    return Toolkit(version, entry["package"].format(**names), entry["home"].format(**names), entry["folders"])
+    return Toolkit(version, entry["package"].format(**names), entry["home"].format(**names), entry["directories"])
 
 
 def _module_file(toolkit: Toolkit) -> str:

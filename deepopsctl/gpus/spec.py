@@ -259,11 +259,14 @@ def _detectable(
         names = [model.detected_type for model in models_of(group.type)]
         others = [other.type for other in groups if other.type != group.type and other.type in group.type]
         if group.mig and any(not layout for other in groups for layout in other.mig or ((),)):
-            what, hint = "AutoDetect can't tell whole GPUs from slices", "cut all GPUs of the node, or autodetect: off"
+            what, hint = (
+                "AutoDetect can't distinguish whole GPUs from slices",
+                "cut all GPUs of the node, or autodetect: off",
+            )
         elif not group.mig and names and not any(group.type.lower() in name for name in names):
             what, hint = f"AutoDetect calls this GPU {names[0]}, not {group.type}", "write autodetect: off"
         elif others:
-            what, hint = f"AutoDetect can't tell {group.type} from {others[0]}", "write autodetect: off"
+            what, hint = f"AutoDetect can't distinguish {group.type} from {others[0]}", "write autodetect: off"
         else:
             continue
         faults.append((entry.path, RefusedError(what, hint)))

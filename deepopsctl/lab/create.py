@@ -258,6 +258,6 @@ def _make_devices(directory: Path, count: int) -> None:
         device = directory / f"nvidia{minor}"
         if not device.exists():
             # The real driver's numbers: without it, opening one says "no such device or address", while a
-            # job that may not use it gets "operation not permitted". That tells the two apart.
+            # job that may not use it gets "operation not permitted". That distinguishes the two.
             os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(NVIDIA_MAJOR, minor))
             device.chmod(0o666)

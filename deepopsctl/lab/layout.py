@@ -15,7 +15,7 @@ MAX_GPUS = 16
 
 ROLE_ORDER = (Role.CONTROLLER, Role.COMPUTE, Role.LOGIN)
 
-# Fixed places in the lab's own /24, so that a node keeps its address and a person can tell nodes by it.
+# Fixed places in the lab's own /24, so that a node keeps its address and a person recognizes nodes by it.
 CONTROLLER_HOST = 10
 LOGIN_BASE = 10
 COMPUTE_BASE = 100

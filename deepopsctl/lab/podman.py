@@ -204,7 +204,7 @@ def _run(arguments: tuple[str, ...], stdin: str, timeout_s: float) -> subprocess
 def _global_options(host: PodmanHost, *, runc_installed: bool) -> tuple[str, ...]:
     if host.cgroups == "v2" or host.runtime == "runc":
         return ()
-    # crun refuses the hybrid layout (v1 controllers with an empty v2 tree beside them)
+    # crun refuses the hybrid layout (v1 controllers with an empty v2 tree next to them)
     if runc_installed:
         return ("--runtime=runc",)
     raise ControlMachineError(f"{host.runtime} cannot run systemd nodes on cgroup v1; runc can", INSTALL_HINT)

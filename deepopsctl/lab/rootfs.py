@@ -19,7 +19,7 @@ class RootFile:
 
 
 # systemd 258 and newer refuses cgroup v1. Where this machine has nothing else it is given the v2 tree that lies
-# beside v1, with no controllers in it: services run, but slurmd cannot confine jobs there.
+# next to v1, with no controllers in it: services run, but slurmd cannot confine jobs there.
 INIT = """#!/bin/sh
 version=$(systemctl --version | sed -n '1s/^systemd \\([0-9]*\\).*/\\1/p')
 if [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ] && [ "${version:-0}" -ge 258 ]; then

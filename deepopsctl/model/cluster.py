@@ -140,8 +140,8 @@ class JobDirectories:
         return {key: value for key, value in asdict(self).items() if value != default[key]}
 
     def variable(self) -> dict[str, object]:
-        """The inventory variable; "folder" is for the roles."""
-        return {**asdict(self), "folder": self.directory, "private": list(self.private)}
+        """The inventory variable; "directory" is for the roles."""
+        return {**asdict(self), "directory": self.directory, "private": list(self.private)}
 
     @property
     def programs(self) -> tuple[str, ...]:

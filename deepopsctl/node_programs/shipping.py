@@ -70,7 +70,7 @@ def sources(name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _imports(path: Path, text: str) -> Iterator[Path]:
-    """Files that come with a file: single modules of _shared, any other package beside the program as a whole."""
+    """Files that come with a file: single modules of _shared, any other package next to the program as a whole."""
     # most files import nothing but their neighbours, and parsing takes time
     if path.suffix != ".py" or ("from .." not in text and path.parent.name != _SHARED):
         return

@@ -33,11 +33,11 @@ no_write() {
 lock=.ssh/deepopsctl.lock
 unlock() { trap - EXIT; rmdir "$lock" 2>/dev/null; }
 authorized() { grep -v '^[[:space:]]*#' "$file" | grep -qF -- "$blob"; }
-# a line of ours whose key may be used from elsewhere than the wanted one says; others' options are left alone
-ours='!/^[ \t]*#/ && ($2 == blob || $3 == blob && $1 ~ /^from="[^" ]*"$/)'
+# a line with this key, which may be used from elsewhere than the wanted one says; others' options are left alone
+lines='!/^[ \t]*#/ && ($2 == blob || $3 == blob && $1 ~ /^from="[^" ]*"$/)'
 outdated() {
   case $1 in from=*) ;; *) return 1 ;; esac
-  awk -v want="$1" -v blob="$blob" "$ours && \$0 != want { found = 1 } END { exit !found }" "$file"
+  awk -v want="$1" -v blob="$blob" "$lines && \$0 != want { found = 1 } END { exit !found }" "$file"
 }
 authorize() {
   blob=${1#from=* }; blob=${blob#* }; blob=${blob%% *}
@@ -53,7 +53,7 @@ authorize() {
   unlock
 }
 renew() {
-  awk -v want="$1" -v blob="$blob" "$ours { if (!done) print want; done = 1; next } { print }" "$file" >"$file.new" ||
+  awk -v want="$1" -v blob="$blob" "$lines { if (!done) print want; done = 1; next } { print }" "$file" >"$file.new" ||
     no_write
   # a symbolic link stays one
   if [ -L "$file" ]; then cat "$file.new" >"$file" && rm -f "$file.new"; else mv -f "$file.new" "$file"; fi || no_write

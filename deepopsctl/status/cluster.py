@@ -22,7 +22,7 @@ from deepopsctl.validation.result import CHECKS_FILE
 
 PLAYBOOK = "operate/status"
 COMMAND = "status"
-# enough to tell two deploys apart
+# enough to distinguish two deploys
 DIGEST_DIGITS = 12
 # Ansible's message for a task that ran into its `timeout`
 TIMED_OUT = "Timed out after"

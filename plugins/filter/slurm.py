@@ -28,7 +28,7 @@ def slurm_addresses(pairs):
 
 @cache
 def _addresses(pairs):
-    """Many variables of a task ask for them, each anew."""
+    """Many variables of a task ask for them, again and again."""
     addresses = {}
     for names, of_names in pairs:
         addresses.update(text_node_sets.pair(names, of_names))

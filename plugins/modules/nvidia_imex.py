@@ -55,8 +55,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
 
-FOLDER = "/etc/nvidia-imex"
-FILE = FOLDER + "/nodes_config.cfg"
+DIRECTORY = "/etc/nvidia-imex"
+FILE = DIRECTORY + "/nodes_config.cfg"
 UNIT = "nvidia-imex.service"
 # the step that installed the package
 PACKAGES = "imex_packages"
@@ -162,7 +162,7 @@ def remove(step):
     if is_managed:
         node_files.remove(step.noted, FILE)
         if not step.dry:
-            node_removal.remove_empty(FOLDER, (FOLDER,))
+            node_removal.remove_empty(DIRECTORY, (DIRECTORY,))
         step.own([], [])
 
 

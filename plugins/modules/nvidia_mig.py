@@ -192,7 +192,7 @@ def partition(step, gpus):
     if problems:
         step.fail(nvidia_mig_check.sentences(problems))
     if step.cuts and (changed or node_services.show([UNIT])[UNIT].get("ActiveState") != "active"):
-        # it finds nothing to do, which proves that it will do at the next start
+        # it finds nothing to do, which shows that it works at the next start
         systemctl(step, "restart", UNIT)
     return now
 

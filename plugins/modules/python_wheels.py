@@ -146,7 +146,7 @@ class Step(node_resources.Step):
         missing = sorted(set(directory.hashes) - set(self.wanted["wheels"]))
         if missing and not self.dry:
             return missing
-        self.noted.did("folder", directory.path, "write")
+        self.noted.did("directory", directory.path, "write")
         if not self.dry:
             self.own(sorted({*self.owned["files"], self.wanted["path"]}))
             directory.unpack(self.wanted["wheels"])
@@ -161,7 +161,7 @@ class Step(node_resources.Step):
 
     def remove(self, path):
         if os.path.isdir(path):
-            self.noted.did("folder", path, "remove")
+            self.noted.did("directory", path, "remove")
             if not self.dry:
                 shutil.rmtree(path)
 

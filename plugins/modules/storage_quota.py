@@ -21,7 +21,7 @@ options:
     elements: dict
     default: []
   rquotad:
-    description: Text of the unit that answers when other nodes ask; empty takes it away, its package stays.
+    description: Text of the unit that answers when other nodes ask; empty removes it, its package stays.
     type: str
     default: ""
   compare:

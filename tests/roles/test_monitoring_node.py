@@ -344,7 +344,7 @@ def test_jobs_are_mapped_to_gpus_by_slurms_prolog_and_epilog_on_compute_nodes_al
 def test_what_nodemetrics_collects_is_in_its_settings(recorded: Recorded) -> None:
     settings = json.loads(text(recorded, "gpu01", "/etc/deepopsctl/nodemetrics.json"))
 
-    assert settings == {"schema": 1, "folder": "/var/lib/prometheus/node-exporter", "collectors": {"jobs": JOBS}}
+    assert settings == {"schema": 1, "directory": "/var/lib/prometheus/node-exporter", "collectors": {"jobs": JOBS}}
 
 
 def test_slurm_is_queried_at_the_port_and_address_of_slurmctld(recorded: Recorded) -> None:

@@ -17,16 +17,19 @@ INSTEAD = {
     "alike": "identical", "anew": "again", "beside": "alongside", "bystanders": "untouched nodes", "crew": "pool",
     "door": "tls proxy", "faces": "host keys", "folder": "directory", "foresee": "estimate, predict",
     "foretell": "predict", "foretold": "predicted", "found": "what it holds: nodes, problems, lines",
-    "given": "options, params", "glance": "snapshot", "guests": "connections", "look": "query, inspect",
+    "given": "options, params", "glance": "snapshot", "guests": "connections", "judge": "evaluate",
+    "judged": "evaluated, selected", "look": "query, inspect",
     "mend": "fix", "muster": "start", "newcomers": "new nodes", "odd": "unexpected, outlier", "ours": "managed",
-    "picture": "snapshot", "proof": "verification", "quarrel": "conflict", "said": "output, error text",
+    "picture": "snapshot", "proof": "verification", "prove": "verify, test",
+    "proven": "tested", "quarrel": "conflict", "said": "output, error text",
     "tell": "report, notify", "told": "reported, notified", "wish": "desired state, request",
 }  # fmt: skip
-# keys of JSON and of cluster.yml, which stay
-KEYS = frozenset({"beside", "empty_folders"})
+# keys of cluster.yml, and what Grafana calls its folder
+KEYS = frozenset({"empty_folders", "grafana_dashboard_folder"})
 CODE = ("deepopsctl", "plugins", "scripts", "benchmarks")
 # a task's name is an imperative, which an administrator finds by what it does
 NO_IMPERATIVE = {"a", "an", "and", "or", "that", "the", "what", "where", "whether", "who", "whom", "without"}
+VARIABLE_FILES = ("roles/*/defaults/*.yml", "roles/*/vars/*.yml", "roles/*/meta/*.yml", "group_vars/**/*.yml")
 TASK_FILES = sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/**/*.yml")])
 
 
@@ -52,6 +55,8 @@ def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.arg
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
 
 
 def private_words(text: str) -> list[str]:
@@ -71,6 +76,24 @@ def test_names_are_plain_words(directory: str) -> None:
 
     assert {path: names for path, names in faults.items() if names} == {}
     assert files
+
+
+def keys_in(node: object) -> Iterator[str]:
+    if isinstance(node, list):
+        for item in node:
+            yield from keys_in(item)
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            yield str(key)
+            yield from keys_in(value)
+
+
+def test_variables_and_options_of_roles_are_plain_words() -> None:
+    paths = [path for pattern in VARIABLE_FILES for path in ROOT.glob(pattern)]
+    keys = {key for path in paths for key in keys_in(yaml.safe_load(path.read_text(encoding="utf-8")))}
+
+    assert [key for key in sorted(keys - KEYS) if words_of(key) & INSTEAD.keys()] == []
+    assert len(keys) > 500
 
 
 def task_names(node: object) -> Iterator[str]:
@@ -99,6 +122,7 @@ def test_tasks_and_plays_are_named_by_what_they_do() -> None:
         ("def told(): pass", True),
         ("def f(folders): pass", True),
         ("class Wish: pass", True),
+        ("self.doors = []", True),
         ("def read(foundation): pass", False),
         ("problems = [x.found]", False),
     ],

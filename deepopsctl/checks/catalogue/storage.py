@@ -54,7 +54,7 @@ STORAGE = {
     ),
     "storage-rename": Entry(
         _FILES, "rename is atomic", "A file that another node replaces by rename is always there, and whole.",
-        "programs that replace files in place need this: tell the file system's maker, keep such files elsewhere",
+        "programs that replace files in place need this: report it to the vendor, keep such files elsewhere",
         "rename",
     ),
     "storage-lock": Entry(

@@ -168,7 +168,7 @@ def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **opt
     # one line, as Slurm shows it
     options["reason"] = printable(" ".join(options["reason"].split()))
     if not options["reason"]:
-        raise click.BadParameter("give a reason: it tells others why the node is drained", param_hint="--reason")
+        raise click.BadParameter("give a reason: others see in Slurm why the node is drained", param_hint="--reason")
     if len(options["reason"]) > LONGEST_REASON:
         raise click.BadParameter(f"use at most {LONGEST_REASON} characters", param_hint="--reason")
     return _change(settings, DrainAction.DRAIN, nodes, options, as_json=as_json)

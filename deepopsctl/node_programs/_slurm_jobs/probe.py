@@ -194,5 +194,5 @@ def memory(most: str) -> None:
 
 
 if __name__ == "__main__":
-    MODES: Dict[str, Any] = {"answer": answer, "gpu": gpu, "memory": memory, "folders": directories}
+    MODES: Dict[str, Any] = {"answer": answer, "gpu": gpu, "memory": memory, "directories": directories}
     MODES[sys.argv[1]](*sys.argv[2:])

@@ -81,10 +81,10 @@ def by_node(seen: Mapping[str, Task]) -> Dict[str, List[Task]]:
 def left_alone(
     left: Mapping[str, str], sent: Sequence[str], jobs: Mapping[str, object], seen: Mapping[str, Task]
 ) -> List[checks.Check]:
-    """The checks of nodes without a job of ours: those that were not idle, and those that then got none."""
+    """The checks of nodes without a job of the suite: those that were not idle, and those that then got none."""
     reasons = sorted({task["reason"] for task in seen.values() if not task["node"] and task["reason"] != "None"})
     explanation = "; Slurm's reason: {}".format(", ".join(reasons)) if reasons else ""
-    text = "another job was quicker, or Slurm kept ours waiting{}".format(explanation)
+    text = "another job was quicker, or Slurm kept this one waiting{}".format(explanation)
     every = {**left, **{name: text for name in sent if name not in jobs}}
     return [checks.skipped(SUITE, NAME, name, reason) for name, reason in every.items()]
 

@@ -238,7 +238,7 @@ def _behind(gpus: list[Gpu], gpu: Gpu) -> str:
             and test in other.get("burn", {}).get("rates", {})
         ]
         if others and rate["median"] < ODD_GPU * median(others):
-            text = "{} {:.4g}, {:.0%} below the others of this node ({:.4g}): the odd one"
+            text = "{} {:.4g}, {:.0%} below the others of this node ({:.4g}): an outlier"
             return text.format(test, rate["median"], 1 - rate["median"] / median(others), median(others))
     return ""
 
@@ -258,7 +258,7 @@ def _gpu_heat(node: str, gpu: Gpu) -> dict[str, str]:
         text = "{}: held back: {}".format(who(node, gpu), ", ".join(held))
         return check(name, where, WARN, measured, expected, "°C", text)
     if heat is None:
-        return check(name, where, SKIP, message="the driver does not tell its temperature")
+        return check(name, where, SKIP, message="the driver does not report its temperature")
     return check(name, where, PASS, measured, expected, "°C", ", ".join(held))
 
 
@@ -275,5 +275,5 @@ def _gpu_errors(node: str, gpu: Gpu) -> dict[str, str]:
         text = "{}: corrected memory errors under load ({})".format(who(node, gpu), measured)
         return check(name, where, WARN, measured, "no new errors", message=text)
     if not counters:
-        return check(name, where, SKIP, message="this GPU or driver does not tell about memory errors")
+        return check(name, where, SKIP, message="this GPU or driver does not report memory errors")
     return check(name, where, PASS, measured, "no new errors")

@@ -46,7 +46,7 @@ def load(order: dict[str, Any], wanted: Any) -> Iterator[dict[str, Any]]:
     number = 0
     try:
         memory.step()
-        memory.prove()
+        memory.self_test()
         ends = time.monotonic() + order["seconds"]
         # one round at least, however little of the core there is for it
         while wanted() and (not number or time.monotonic() < ends):

@@ -64,7 +64,7 @@ def load(order: dict[str, Any], wanted: Callable[[], bool], library: str = "") -
 def _cycles(bench: Bench, stack: ExitStack, seconds: float, wanted: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     traffic = Traffic(bench, stack)
     held = Held(bench, stack)
-    held.prove()
+    held.self_test()
     parts: list[tuple[str, Callable[[float], float]]] = []
     # older than Ampere: fp32 alone is the load
     with suppress(NotPossibleError):
@@ -121,7 +121,7 @@ class Held:
         self._memory = stack.enter_context(bench.gpu.buffer(self._size))
         self._fill()
 
-    def prove(self) -> None:
+    def self_test(self) -> None:
         """Plant an error: a test that does not find it is none."""
         planted = self._size // 8 * 4
         there = Pointer(self._memory.value + planted)

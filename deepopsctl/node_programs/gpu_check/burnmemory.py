@@ -84,7 +84,7 @@ class Memory:
             self.verify(number)
         return self.verified - before
 
-    def prove(self) -> None:
+    def self_test(self) -> None:
         """Plant an error: a test that does not find it is none."""
         if not self._chunks:
             return

@@ -137,7 +137,7 @@ def trend(points: list[tuple[float, float]], seconds: float) -> dict[str, Any]:
 
 
 def thinned(points: list[tuple[float, float]], most: int = _MOST_POINTS) -> list[list[float]]:
-    """A picture of the points that stays small however long the load was: medians of equal parts."""
+    """A selection of the points that stays small however long the load was: medians of equal parts."""
     parts = min(most, len(points))
     samples = []
     for number in range(parts):

@@ -54,9 +54,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.burn:
         return _burn(options)
     earlier = [result for path in options.earlier for result in read_results(path)]
-    if options.judge:
+    if options.former_evaluate:
         sys.stderr.write("warning: --judge is called --evaluate now; the next release refuses it\n")
-    evaluated = options.evaluate or options.judge
+    evaluated = options.evaluate or options.former_evaluate
     if evaluated:
         results = [result for path in evaluated for result in read_results(path)]
     else:
@@ -145,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
         help="evaluate results of --json, measure nothing",
     )
     # the former name, for one release
-    add("--judge", nargs="+", type=Path, default=[], help=argparse.SUPPRESS)
+    add("--judge", dest="former_evaluate", nargs="+", type=Path, default=[], help=argparse.SUPPRESS)
     add("--earlier", nargs="+", type=Path, default=[], metavar="FILE", help="earlier results to compare with")
     add("--bounds", action="store_true", help="print the table of models and their bounds")
     add("--pack", type=Path, metavar="FILE", help="write gpucheck as one file that runs on any node")

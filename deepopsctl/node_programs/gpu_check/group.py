@@ -105,7 +105,7 @@ def _fabric_figure(result: Result) -> float:
 def _library(result: Result) -> dict[str, str]:
     driver, nvml = result["versions"].get("driver"), result["versions"].get("nvml")
     if not driver or not nvml:
-        return check("gpu-driver", result["node"], SKIP, message="the driver does not tell its version")
+        return check("gpu-driver", result["node"], SKIP, message="the driver does not report its version")
     good = driver in nvml
     text = "" if good else "{}: NVML is {}, the driver {}: reboot after an update".format(result["node"], nvml, driver)
     return check("gpu-driver", result["node"], PASS if good else WARN, driver, "as NVML {}".format(nvml), message=text)

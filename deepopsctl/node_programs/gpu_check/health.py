@@ -29,7 +29,7 @@ def health(node: str, gpu: Gpu) -> Iterator[dict[str, str]]:
 
 
 def _unknown(what: str) -> Outcome:
-    return SKIP, "", "", "", "this GPU or driver does not tell " + what
+    return SKIP, "", "", "", "this GPU or driver does not report " + what
 
 
 def _ecc(gpu: Gpu) -> Outcome:
@@ -130,7 +130,7 @@ def _temperature(gpu: Gpu) -> Outcome:
     if not seen:
         return _unknown("its temperature")
     if limit is None:
-        return SKIP, max(seen), "", "°C", "the driver does not tell where it slows down"
+        return SKIP, max(seen), "", "°C", "the driver does not report where it slows down"
     expected = "below {}".format(limit)
     if max(seen) >= limit:
         return FAIL, max(seen), expected, "°C", "too hot, it slows down: fans, dust, the air at the inlet"

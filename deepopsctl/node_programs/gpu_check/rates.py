@@ -122,7 +122,7 @@ def against_peers(value: float, values: list[float]) -> Finding | None:
     middle = _median_without(values, value)
     count = "the other GPU" if others == 1 else "the median of the {} other GPUs".format(others)
     if value < PEERS_SHARE * middle:
-        text = "{:.0%} below {} of this model ({:.4g}): the odd one"
+        text = "{:.0%} below {} of this model ({:.4g}): an outlier"
         return Finding(WARN, text.format(1 - value / middle, count, middle))
     return Finding(PASS, "as {} of this model".format(count))
 

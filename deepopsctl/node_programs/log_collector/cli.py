@@ -1,4 +1,4 @@
-"""The log host's two programs: the TLS proxy that receives journals (`door`), and the cleanup (`tidy`)."""
+"""The log host's two programs: the TLS proxy that receives journals (`proxy`), and the cleanup (`tidy`)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ from .places import DIRECTORY
 OK, FAILED = 0, 1
 # systemd's first socket
 SOCKET = 3
+# the name in the unit of the former release, which may start this program before a deploy has replaced the unit
+FORMER_PROXY = "door"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="deepops-logs", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    receive_parser = verbs.add_parser("door", help="receive journals of nodes, on the socket that systemd passes")
+    receive_parser = verbs.add_parser(
+        "proxy", aliases=[FORMER_PROXY], help="receive journals of nodes, on the socket that systemd passes"
+    )
     receive_parser.add_argument("--certificate", required=True)
     receive_parser.add_argument("--key", required=True)
     receive_parser.add_argument("--authority", required=True, help="certificate authority of the nodes")
@@ -33,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     tidy_parser = verbs.add_parser("tidy", help="remove journals that are too old or too large")
     tidy_parser.add_argument("--days", required=True, type=float)
     tidy_parser.add_argument("--gigabytes", required=True, type=float)
-    tidy_parser.add_argument("--folder", default=DIRECTORY, help="(default: %(default)s)")
+    tidy_parser.add_argument("--directory", default=DIRECTORY, help="(default: %(default)s)")
     return parser
 
 
@@ -41,9 +45,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Run one of them; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        if options.verb == "door":
+        if options.verb in ("proxy", FORMER_PROXY):
             _open(options)
-        elif os.path.isdir(options.folder):
+        elif os.path.isdir(options.directory):
             _tidy(options)
     except (OSError, command.CommandError) as error:
         sys.stderr.write("error: {}\n".format(error))
@@ -60,7 +64,7 @@ def _open(options: argparse.Namespace) -> None:
 
 def _tidy(options: argparse.Namespace) -> None:
     bounds = tidy.Bounds(options.days * tidy.DAY_S, int(options.gigabytes * 1e9))
-    done = tidy.tidy(options.folder, bounds, time.time(), command.require)
+    done = tidy.tidy(options.directory, bounds, time.time(), command.require)
     sys.stdout.write("".join(line + "\n" for line in done))
 
 

@@ -111,5 +111,5 @@ def slurm(running: Dict[int, str]) -> Dict[str, Any]:
     return {
         "daemons": sorted(set(running.values()) & set(SLURM)),
         "version": version.group(0) if version else "",
-        "ours": os.path.isdir(STATE),
+        "managed": os.path.isdir(STATE),
     }

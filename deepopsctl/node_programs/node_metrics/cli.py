@@ -51,7 +51,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         sys.stdout.write(once(COLLECTORS, config["collectors"]))
         return OK
     daemon = Daemon(
-        config.get("folder", TEXTFILE_DIRECTORY),
+        # "folder" in the file of the former release, until a deploy has replaced it
+        config.get("directory", config.get("folder", TEXTFILE_DIRECTORY)),
         float(config.get("interval_s", INTERVAL_S)),
         COLLECTORS,
         config["collectors"],

@@ -83,7 +83,7 @@ def words(settings: Settings, summary: Summary) -> str:
         "{}: {} files in {} directories checked; {} due ({:.1f} GiB), {} for {}".format(
             settings.root,
             seen.get("files", 0),
-            seen.get("folders", 0),
+            seen.get("directories", 0),
             summary.due,
             summary.due_bytes / (1 << 30),
             settings.unused,

@@ -70,31 +70,31 @@ class OpenPath:
 
     def __init__(self, root: str, deepest: int) -> None:
         self._deepest = deepest
-        self._folders: List[OpenDirectory] = [OpenDirectory(b"", _open_root(root))]
-        self.device = self._folders[0].status.st_dev
-        self.mount = mount_id(self._folders[0].handle)
+        self._directories: List[OpenDirectory] = [OpenDirectory(b"", _open_root(root))]
+        self.device = self._directories[0].status.st_dev
+        self.mount = mount_id(self._directories[0].handle)
 
     def __enter__(self) -> OpenPath:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for directory in self._folders:
+        for directory in self._directories:
             os.close(directory.handle)
 
     @property
     def here(self) -> OpenDirectory:
         """The current directory."""
-        return self._folders[-1]
+        return self._directories[-1]
 
     @property
     def depth(self) -> int:
         """Levels below the root."""
-        return len(self._folders) - 1
+        return len(self._directories) - 1
 
     @property
     def names(self) -> Tuple[bytes, ...]:
         """From the root to here."""
-        return tuple(directory.name for directory in self._folders[1:])
+        return tuple(directory.name for directory in self._directories[1:])
 
     def enter(self, name: bytes) -> OpenDirectory:
         """Go down one level; NotEnteredError if it must not be entered, OSError if it can't be opened."""
@@ -110,12 +110,12 @@ class OpenPath:
         if not same(directory.status, seen) or mount_id(directory.handle) != self.mount:
             os.close(directory.handle)
             raise NotEnteredError("a mount point, or replaced meanwhile")
-        self._folders.append(directory)
+        self._directories.append(directory)
         return directory
 
     def leave(self) -> None:
         """Go up one level."""
-        os.close(self._folders.pop().handle)
+        os.close(self._directories.pop().handle)
 
     def go(self, names: Sequence[bytes]) -> None:
         """Go to another directory of the tree by the shortest way; what is open already stays open."""
@@ -134,7 +134,7 @@ class OpenPath:
         try:
             return all(
                 same(os.stat(lower.name, dir_fd=upper.handle, follow_symlinks=False), lower.status)
-                for upper, lower in zip(self._folders, self._folders[1:])
+                for upper, lower in zip(self._directories, self._directories[1:])
             )
         except OSError:
             return False

@@ -137,7 +137,7 @@ class Walk:
 
     def _descend(self, name: bytes) -> None:
         directory = self._open_path.enter(name)
-        self.seen.count("folders")
+        self.seen.count("directories")
         try:
             self._levels.append(_Level(directory.handle))
         except OSError:

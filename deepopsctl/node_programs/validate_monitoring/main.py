@@ -45,7 +45,7 @@ def query_logs(request: Request) -> Result:
     """Wait until the line that each node has logged has arrived, at most `timeout` seconds."""
     if request["check_mode"]:
         return {"deepops": {"checks": []}}
-    log_checks = logs.evaluate(request["directory"], request["line"], request["judged"], float(request["timeout"]))
+    log_checks = logs.evaluate(request["directory"], request["line"], request["selected"], float(request["timeout"]))
     return {"deepops": {"checks": log_checks}}
 
 
@@ -84,7 +84,7 @@ def _inputs(request: Request) -> suite.Inputs:
     return suite.Inputs(
         cluster=request["cluster"],
         monitor=request["monitor"],
-        judged=request["judged"],
+        selected=request["selected"],
         compute=request["compute"],
         wanted=[targets.Wanted(**target) for target in expected["targets"]],
         rules={name: int(count) for name, count in expected["rules"].items()},

@@ -26,11 +26,11 @@ _INSIDE = {"prometheus": "/api/v1/targets", "alertmanager": "/api/v2/alerts", "g
 
 
 class Inputs(NamedTuple):
-    """What the cluster should look like. `judged` are the nodes of this run, `compute` those of them that run jobs."""
+    """What is expected of the cluster. `selected` are the nodes of this run, `compute` those of them that run jobs."""
 
     cluster: str
     monitor: str
-    judged: Sequence[str]
+    selected: Sequence[str]
     compute: Sequence[str]
     wanted: Sequence[Wanted]
     # rules by file; oldest age in seconds by node and file
@@ -101,9 +101,9 @@ def _closed(name: str, service: Optional[Service], url: str) -> List[Check]:
 
 
 def _scraped(inputs: Inputs, prometheus: Prometheus) -> List[Check]:
-    checks = targets.evaluate(prometheus, inputs.cluster, inputs.wanted, inputs.judged)
+    checks = targets.evaluate(prometheus, inputs.cluster, inputs.wanted, inputs.selected)
     up = {entry["target"] for entry in checks if entry["name"] == targets.UP and entry["status"] != FAIL}
-    nodes = [node for node in inputs.judged if place(node, "node") in up]
+    nodes = [node for node in inputs.selected if place(node, "node") in up]
     return [
         targets.stores(prometheus, inputs.monitor),
         *checks,

@@ -49,9 +49,9 @@ def query_targets(prometheus: Prometheus) -> Scraped:
     }
 
 
-def evaluate(prometheus: Prometheus, cluster: str, wanted: Sequence[Wanted], judged: Iterable[str]) -> List[Check]:
+def evaluate(prometheus: Prometheus, cluster: str, wanted: Sequence[Wanted], selected: Iterable[str]) -> List[Check]:
     """Every expected target of the checked nodes, and unexpected targets."""
-    here = set(judged)
+    here = set(selected)
     mine = [target for target in wanted if target.node in here]
     keys = [target.key for target in mine]
     scraped = _scraped_again(prometheus, keys)
@@ -150,12 +150,12 @@ def stores(prometheus: Prometheus, monitor: str) -> Check:
     return check(STORES, monitor, FAIL, "nothing" if age is None else "{:.0f}".format(age), bound, "s", text)
 
 
-def clocks(prometheus: Prometheus, judged: Sequence[str], monitor: str) -> List[Check]:
+def clocks(prometheus: Prometheus, selected: Sequence[str], monitor: str) -> List[Check]:
     """Each node's clock against the monitoring host's: the node read it while it was being scraped."""
     lead = prometheus.by("node", "node_time_seconds - timestamp(node_time_seconds)")
     took = prometheus.by("node", 'scrape_duration_seconds{job="node"}')
     checks = []
-    for node in judged:
+    for node in selected:
         if node not in lead:
             # the check of its target reports that it is not scraped
             continue

@@ -25,10 +25,10 @@ class Pair(NamedTuple):
 
 def run_pair(session: Session, label: str, place: Placement, wanted: Mapping[str, Any]) -> Pair:
     """The first job leaves marks; the second checks for them, and again after the first has ended."""
-    names = ["folder-a" + label, "folder-b" + label]
-    directory, private = str(wanted["folder"]), [str(path) for path in wanted["private"]]
+    names = ["directory-a" + label, "directory-b" + label]
+    directory, private = str(wanted["directory"]), [str(path) for path in wanted["private"]]
     holding = session.start(
-        names[0], place.options(), probe_jobs.argv("folders", session.token, "", directory, *private)
+        names[0], place.options(), probe_jobs.argv("directories", session.token, "", directory, *private)
     )
     holding.wait_for(probe.MARK, len(place.nodes), session.queue_timeout)
     lines = probe_jobs.parse(holding.text("out"))
@@ -37,7 +37,7 @@ def run_pair(session: Session, label: str, place: Placement, wanted: Mapping[str
         outcome = session.finish(names[0], holding)
         return Pair(Answers({}, {node: probe_jobs.trouble(outcome) for node in place.nodes}), Answers({}, {}))
     looking = session.start(
-        names[1], place.options(), probe_jobs.argv("folders", session.token, job, directory, *private)
+        names[1], place.options(), probe_jobs.argv("directories", session.token, job, directory, *private)
     )
     looking.wait_for(probe.MARK, len(place.nodes), session.queue_timeout)
     holding.release()

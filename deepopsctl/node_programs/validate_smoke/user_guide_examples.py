@@ -33,7 +33,7 @@ PRINTED = {"partition": "gpu", "cpus": "8", "memory": "32G", "time": "24:00:00"}
 
 
 class Place(NamedTuple):
-    """Where the examples run: a partition, its GPU nodes that answered, and options beside the printed ones."""
+    """Where the examples run: a partition, its GPU nodes that answered, and options in addition to the printed ones."""
 
     partition: Record
     nodes: List[Record]

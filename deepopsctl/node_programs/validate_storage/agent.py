@@ -30,7 +30,7 @@ class Agent:
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self._folders: List[str] = []
+        self._directories: List[str] = []
         self._held: Dict[str, children.Child] = {}
 
     def serve(self, source: Iterable[bytes]) -> None:
@@ -62,7 +62,7 @@ class Agent:
             order.get("with") or {}, dict((order.get("each") or {}).get(self.node) or {}, node=self.node)
         )
         if act == "mine":
-            self._folders = sorted({*self._folders, *parameters["directories"]})
+            self._directories = sorted({*self._directories, *parameters["directories"]})
             return {}
         if act == "release":
             held = self._held.pop(parameters["key"], None)
@@ -79,8 +79,8 @@ class Agent:
             signal.signal(number, signal.SIG_IGN)
         for held in self._held.values():
             held.end()
-        if self._folders:
-            children.attempt(lambda: operations.remove(self._folders), _LEAVING_S)
+        if self._directories:
+            children.attempt(lambda: operations.remove(self._directories), _LEAVING_S)
 
     def send(self, answer: Dict[str, Any]) -> None:
         """One line for whoever gave the order."""

@@ -29,7 +29,7 @@ _OPPOSITE = {"rw": "ro", "suid": "nosuid", "dev": "nodev", "exec": "noexec", "at
 # options with a value that NFS shows whenever they are in force
 _SHOWN_VALUES = {"nfs": frozenset(("vers", "rsize", "wsize", "nconnect", "sec", "timeo", "retrans", "proto"))}
 _SAME_KEY = {"nfsvers": "vers"}
-# what the client caches unless told otherwise (nfs(5)): seconds
+# what the client caches by default (nfs(5)): seconds
 ACDIRMAX = 60.0
 
 
@@ -77,7 +77,7 @@ def below(mounted: Sequence[Mounted], path: str) -> str:
 
 
 def wrong_mount(mount: Mounted, fstype: str, source: str) -> Optional[Difference]:
-    """The right type from the right place? A directory's own name is not in the kernel's table: see `same_folder`."""
+    """The right type from the right place? The kernel's table has no directory's own name: see `same_directory`."""
     if fstype not in ANY_TYPE and mount.type not in _KERNELS.get(fstype, (fstype,)):
         return Difference(
             mount.type, fstype, "it is a file system of type {}, from {}".format(mount.type, mount.source)
@@ -105,10 +105,10 @@ def _option_difference(option: str, shown: Mapping[str, str], type_name: str) ->
         other = _OPPOSITE.get(key, "")
         if other in shown:
             return Difference(other, option, "{} was asked for, {} is in force".format(option, other))
-        judged = key in _FLAGS or key in _BY_TYPE.get(type_name, ())
+        comparable = key in _FLAGS or key in _BY_TYPE.get(type_name, ())
         return (
             Difference("not " + key, key, "{} was asked for and is not in force".format(key))
-            if (judged and key not in shown)
+            if (comparable and key not in shown)
             else None
         )
     if key not in shown:

@@ -154,23 +154,23 @@ class _EntryChecks:
     def _as_user(self) -> None:
         """Root squash needs a directory of the user's; on hosts without jobs, the trial to write is made here."""
         entry, node = self.entry, self.node
-        judged = entry.type == "nfs" and not entry.served_here and not entry.read_only
-        if judged and entry.squash == "none":
+        has_squash = entry.type == "nfs" and not entry.served_here and not entry.read_only
+        if has_squash and entry.squash == "none":
             self.checks.append(skip(SQUASH, self.target, "root is root there as cluster.yml asks (squash: none)"))
-            judged = False
-        if entry.read_only or not (judged or node.writes):
+            has_squash = False
+        if entry.read_only or not (has_squash or node.writes):
             return
         if not node.user or pwd.getpwnam(node.user).pw_uid == 0:
-            for name in [SQUASH] * judged + [trials.WRITE] * node.writes:
+            for name in [SQUASH] * has_squash + [trials.WRITE] * node.writes:
                 self.checks.append(skip(name, self.target, "the suite runs as root here: it takes an ordinary user"))
             return
         directory, status, reason = self._make()
         if node.writes:
             self.add_check(trials.WRITE, status, "written" if directory else "nothing", "written", reason)
         try:
-            if directory and judged:
+            if directory and has_squash:
                 self._squash(directory)
-            elif judged:
+            elif has_squash:
                 self.checks.append(skip(SQUASH, self.target, "the user can write nothing here: " + reason))
         finally:
             if directory:

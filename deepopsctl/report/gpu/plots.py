@@ -199,7 +199,7 @@ def _marks(outliers: Sequence[Dot], scale: _Scale) -> Iterator[str]:
         # the worst comes first: a name is written where none stands yet
         free = start + length if named else free
         mark = tag("circle", hint(dot.name), cx=x, cy=_BASE - 6, r=4)
-        yield tag("g", mark, label, class_=f"odd {dot.status}")
+        yield tag("g", mark, label, class_=f"outlier {dot.status}")
 
 
 def _caption(text: str, values: Sequence[float], scale: _Scale) -> str:
@@ -261,7 +261,7 @@ def _curve(curve: Curve, sizes: Sequence[float], top: float, label: float, dashe
     if abs(label - y) > 1:
         parts.append(tag("line", x1=x + 4, x2=x + 11, y1=y, y2=label, class_="lead"))
     parts.append(words(name, x + 14, label + 3.5))
-    return tag("g", *parts, class_="curve odd" if curve.outlier else "curve")
+    return tag("g", *parts, class_="curve outlier" if curve.outlier else "curve")
 
 
 def _x(size: float, sizes: Sequence[float]) -> float:

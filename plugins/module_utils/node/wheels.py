@@ -11,7 +11,7 @@ import zipfile
 
 # what a program needs at run time, and the licences that go with it
 EXTRACTED = (".py", ".so", ".typed", "LICENSE", "METADATA")
-# written last beside files of one wheel: its hash
+# written last, next to the files of one wheel: its hash
 SHA256 = ".sha256"
 
 

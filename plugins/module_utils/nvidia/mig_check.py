@@ -22,7 +22,7 @@ def impossible(wanted, gpus):
 
 
 def misnumbered(wanted, gpus):
-    """[(GPU, message, hint)] where the driver gave slices other numbers than cluster.yml tells Slurm."""
+    """[(GPU, message, hint)] where the driver gave slices other numbers than cluster.yml declares to Slurm."""
     problems = []
     for request in wanted:
         gpu = gpus.get(request["minor"])

@@ -131,7 +131,7 @@ def unmount(step, unit, path):
     _worked, output = systemctl("stop", unit)
     if path in mount_table.mounted():
         raise InUseError("in use by %s" % (mount_table.users(path) or output or "the kernel"))
-    # never before: systemd takes away what is on top of an automount as well, also from those who use it
+    # never before: systemd also unmounts what is on top of an automount, for those who use it
     systemctl("stop", automount_of(unit))
     systemctl("reset-failed", unit)
     # what was mounted below it went with it

@@ -178,7 +178,7 @@ class Host:
         self.fstab = os.path.join(root, "etc/fstab")
         self.projects = os.path.join(root, "etc/projects")
         self.projid = os.path.join(root, "etc/projid")
-        self.ours = os.path.join(root, node_record.STATE.lstrip("/"), "owned", "storage.quota-limits.json")
+        self.limited_path = os.path.join(root, node_record.STATE.lstrip("/"), "owned", "storage.quota-limits.json")
         if table is None:
             with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
                 table = stream.read()
@@ -204,14 +204,14 @@ class Export:
 def read_limited(host):
     """{"point kind": numbers} that have limits by an earlier call."""
     try:
-        limited = json.loads(node_files.read(host.ours) or b"{}")
+        limited = json.loads(node_files.read(host.limited_path) or b"{}")
     except ValueError:
         return {}
     return limited if isinstance(limited, dict) else {}
 
 
 def write_limited(host, limited):
-    node_record.write_atomically(host.ours, json.dumps(limited, sort_keys=True).encode())
+    node_record.write_atomically(host.limited_path, json.dumps(limited, sort_keys=True).encode())
 
 
 def read_exports(exports, host):
@@ -351,7 +351,7 @@ def converge(exports, host, noted):
         limited[key] = set_limits(together, limited.get(key, []), noted)
     waiting = assign_projects(projects, noted)
     remove_obsolete_limits(limited, groups, host, noted)
-    if not noted.dry and (limited or os.path.exists(host.ours)):
+    if not noted.dry and (limited or os.path.exists(host.limited_path)):
         write_limited(host, limited)
     return ((host.projects, host.projid) if projects else ()), waiting
 

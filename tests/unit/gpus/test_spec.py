@@ -180,8 +180,8 @@ class TestRefused:
         [
             ('{type: a100, count: 1, cores: "0-3"}', "gpus.cores: AutoDetect finds cores itself"),
             ("{type: rtx4090, count: 1}", "gpus: AutoDetect calls this GPU nvidia_geforce_rtx_4090, not rtx4090"),
-            ("[{type: l40, count: 1}, {type: l40s, count: 1}]", "gpus[1]: AutoDetect can't tell l40s from l40"),
-            (MIXED_LAYOUT, "gpus: AutoDetect can't tell whole GPUs from slices"),
+            ("[{type: l40, count: 1}, {type: l40s, count: 1}]", "gpus[1]: AutoDetect can't distinguish l40s from l40"),
+            (MIXED_LAYOUT, "gpus: AutoDetect can't distinguish whole GPUs from slices"),
         ],
     )
     def test_what_slurm_would_find_by_itself_or_never_is_refused(self, gpus: str, found: str) -> None:

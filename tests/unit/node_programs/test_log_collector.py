@@ -17,7 +17,7 @@ import pytest
 
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority, Identity, new_authority
-from deepopsctl.node_programs.log_collector import tidy, tls_proxy
+from deepopsctl.node_programs.log_collector import cli, tidy, tls_proxy
 from deepopsctl.node_programs.log_collector.places import address_of, files_of
 from deepopsctl.node_programs.log_collector.tidy import DAY_S, Bounds, Journal, too_much
 
@@ -194,8 +194,8 @@ def test_each_node_has_an_address_of_its_own_and_keeps_it() -> None:
 
 
 @contextmanager
-def opened_door(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
-    """A door with a stand-in for the store behind it, which answers what it hears and notes from whom."""
+def opened_proxy(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
+    """A TLS proxy with a stand-in for the store behind it, which answers what it hears and notes from whom."""
     heard: list[str] = []
     paths = {name: str(tmp_path / name) for name in ("certificate", "key", "authority")}
     host = AUTHORITY.identify("ctl1", ["127.0.0.1"], validity.today())
@@ -235,7 +235,7 @@ def opened_door(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def said(port: int, identity: Identity | None, tmp_path: Path) -> bytes:
-    """What comes back through the door; b"" from one that closes it. One that does neither is an error of the test."""
+    """What comes back through the proxy; b"" where it closes. One that does neither is an error of the test."""
     tls = ssl.create_default_context(cadata=AUTHORITY.certificate)
     if identity:
         both = tmp_path / "both.pem"
@@ -251,7 +251,7 @@ def said(port: int, identity: Identity | None, tmp_path: Path) -> bytes:
 
 
 def test_a_node_with_a_certificate_is_let_in_under_its_own_address(tmp_path: Path) -> None:
-    with opened_door(tmp_path) as (port, heard):
+    with opened_proxy(tmp_path) as (port, heard):
         assert said(port, GPU01, tmp_path) == b"heard hello\n"
     assert heard == [address_of("gpu01")]
 
@@ -260,7 +260,7 @@ def test_a_node_with_a_certificate_is_let_in_under_its_own_address(tmp_path: Pat
 def test_whoever_has_no_certificate_of_the_cluster_stays_outside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], identity: Identity | None
 ) -> None:
-    with opened_door(tmp_path) as (port, heard):
+    with opened_proxy(tmp_path) as (port, heard):
         assert said(port, identity, tmp_path) == b""
         assert said(port, GPU01, tmp_path) == b"heard hello\n"
     assert len(heard) == 1
@@ -268,7 +268,7 @@ def test_whoever_has_no_certificate_of_the_cluster_stays_outside(
 
 
 def test_who_talks_no_tls_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with opened_door(tmp_path) as (port, heard):
+    with opened_proxy(tmp_path) as (port, heard):
         with socket.create_connection(("127.0.0.1", port)) as plain:
             plain.sendall(b"POST /upload HTTP/1.1\r\n\r\n")
             plain.recv(100)
@@ -278,7 +278,7 @@ def test_who_talks_no_tls_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_who_comes_and_says_nothing_is_in_nobodys_way(tmp_path: Path) -> None:
-    with opened_door(tmp_path) as (port, _), socket.create_connection(("127.0.0.1", port)):
+    with opened_proxy(tmp_path) as (port, _), socket.create_connection(("127.0.0.1", port)):
         assert said(port, GPU01, tmp_path) == b"heard hello\n"
 
 
@@ -286,7 +286,7 @@ def test_a_machine_that_left_the_cluster_is_refused_by_name_though_its_certifica
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpu09 = AUTHORITY.identify("gpu09", [], validity.today())
-    with opened_door(tmp_path) as (port, heard):
+    with opened_proxy(tmp_path) as (port, heard):
         assert said(port, gpu09, tmp_path) == b""
         (tmp_path / "members").write_text("gpu01\ngpu09\n", encoding="utf-8")
         assert said(port, gpu09, tmp_path) == b"heard hello\n"
@@ -300,7 +300,7 @@ def test_who_is_taken_out_while_it_sends_is_heard_no_more(tmp_path: Path) -> Non
     tls = ssl.create_default_context(cadata=AUTHORITY.certificate)
     tls.load_cert_chain(both)
     with (
-        opened_door(tmp_path) as (port, _),
+        opened_proxy(tmp_path) as (port, _),
         socket.create_connection(("127.0.0.1", port)) as plain,
         tls.wrap_socket(plain, server_hostname="127.0.0.1") as stream,
     ):
@@ -309,6 +309,16 @@ def test_who_is_taken_out_while_it_sends_is_heard_no_more(tmp_path: Path) -> Non
         (tmp_path / "members").write_text("ctl1\n", encoding="utf-8")
         stream.sendall(b"two\n")
         assert stream.recv(100) == b""
+
+
+@pytest.mark.parametrize("name", ["proxy", "door"])
+def test_the_unit_of_the_former_release_starts_the_proxy_too(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {f"--{option}={tmp_path / 'gone'}" for option in ("certificate", "key", "authority", "members")}
+
+    assert cli.main([name, *files, "--store=19531"]) == cli.FAILED
+    assert "No such file" in capsys.readouterr().err
 
 
 def test_without_the_list_of_machines_nobody_is_let_in(tmp_path: Path) -> None:

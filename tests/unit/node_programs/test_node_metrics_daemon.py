@@ -144,12 +144,14 @@ class TestTheDaemon:
 
 
 class TestTheProgram:
-    def test_ends_when_it_is_told_to_and_leaves_nothing(self, tmp_path: Path) -> None:
+    # "folder" is in the file that the former release wrote
+    @pytest.mark.parametrize("key", ["directory", "folder"])
+    def test_ends_when_it_is_told_to_and_leaves_nothing(self, tmp_path: Path, key: str) -> None:
         config = tmp_path / "nodemetrics.json"
         folder = tmp_path / "textfiles"
         folder.mkdir()
         jobs = {"cgroup": str(tmp_path), "map": str(tmp_path / "jobs"), "dcgm": str(tmp_path / "gpus")}
-        config.write_text(json.dumps({"folder": str(folder), "interval_s": 0.05, "collectors": {"jobs": jobs}}))
+        config.write_text(json.dumps({key: str(folder), "interval_s": 0.05, "collectors": {"jobs": jobs}}))
         program = [
             sys.executable,
             "-c",

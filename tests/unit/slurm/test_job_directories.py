@@ -67,7 +67,7 @@ class TestForm:
 
         variable = inventory["all"]["vars"]["slurm_job_directories"]
 
-        assert variable["folder"] == "/var/spool/slurm-jobs"
+        assert variable["directory"] == "/var/spool/slurm-jobs"
         assert from_inventory(variable) == cluster.job_directories
         assert from_inventory({}) is None
 

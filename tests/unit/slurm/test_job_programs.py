@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jinja2
 import pytest
+import yaml
 
 from tests.support.paths import ROOT
 
@@ -27,6 +28,15 @@ def render(name: str, **values: object) -> str:
         trim_blocks=True,
     )  # fmt: skip
     return environment.get_template(name).render(ansible_managed="Written by deepopsctl", **values)
+
+
+def render_with(values: dict[str, str], name: str) -> str:
+    """A template as the role fills it in from the inventory's variable."""
+    role = yaml.safe_load((TEMPLATES.parent / "vars/main.yml").read_text(encoding="utf-8"))
+    directory = jinja2.Template(role["__node_common_job_directory"]).render(node_common_job_directories=values)
+    return render(
+        name, node_common_job_directories=values, __node_common_job_directory=directory, inventory_hostname="gpu01"
+    )
 
 
 def program(path: Path, text: str) -> Path:
@@ -55,9 +65,8 @@ def jobs_path(tmp_path: Path) -> Path:
 
 
 def directories(tmp_path: Path, method: str) -> Path:
-    values = {"folder": str(tmp_path / "slurm-jobs"), "method": method}
-    text = render("job-directories.j2", node_common_job_directories=values, inventory_hostname="gpu01")
-    return program(tmp_path / "job-directories", text)
+    values = {"directory": str(tmp_path / "slurm-jobs"), "method": method}
+    return program(tmp_path / "job-directories", render_with(values, "job-directories.j2"))
 
 
 @pytest.fixture
@@ -66,8 +75,17 @@ def made(tmp_path: Path) -> Path:
 
 
 def of_task(tmp_path: Path, method: str) -> Path:
-    values = {"folder": str(tmp_path / "slurm-jobs"), "method": method}
-    return program(tmp_path / "of-task", render("job-directory-of-task.j2", node_common_job_directories=values))
+    values = {"directory": str(tmp_path / "slurm-jobs"), "method": method}
+    return program(tmp_path / "of-task", render_with(values, "job-directory-of-task.j2"))
+
+
+@pytest.mark.parametrize("name", ["job-directories.j2", "job-directory-of-task.j2"])
+def test_an_inventory_of_the_former_release_gives_the_same_program(name: str) -> None:
+    values = {"method": "prolog"}
+
+    assert render_with({**values, "folder": "/a/slurm-jobs"}, name) == render_with(
+        {**values, "directory": "/a/slurm-jobs"}, name
+    )
 
 
 @contextmanager

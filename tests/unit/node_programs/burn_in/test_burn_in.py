@@ -269,7 +269,7 @@ class TestFollowing:
         assert sum("--state=PENDING" in argv for argv in queue.commands) == 1
         (check,) = last["deepops"]["checks"]
         assert (check["target"], check["status"]) == ("gpu02", "skip")
-        text = "another job was quicker, or Slurm kept ours waiting; Slurm's reason: Resources"
+        text = "another job was quicker, or Slurm kept this one waiting; Slurm's reason: Resources"
         assert check["message"] == text
 
     def test_jobs_that_slurm_has_forgotten_have_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:

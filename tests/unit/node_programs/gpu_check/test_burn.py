@@ -105,11 +105,11 @@ class TestMemory:
     def test_a_test_that_does_not_see_the_planted_error_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
         memory = Memory(CHUNK, always)
         memory.step()
-        memory.prove()
+        memory.self_test()
         monkeypatch.setattr(memory, "verify", lambda number: None)
 
         with pytest.raises(WrongMemoryError, match="did not find the error"):
-            memory.prove()
+            memory.self_test()
 
     def test_a_node_without_room_is_left_alone(self) -> None:
         assert Memory(CHUNK, lambda: False).step() is False

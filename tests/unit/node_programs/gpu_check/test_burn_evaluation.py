@@ -95,7 +95,7 @@ class TestRates:
         found = judged(gpus=[burnt(0), burnt(1), burnt(2, bf16=rate(500.0))], expected=3)
 
         assert found["burn-gpu-rate", "gpu01/2"]["status"] == "warn"
-        assert "the odd one" in found["burn-gpu-rate", "gpu01/2"]["message"]
+        assert "an outlier" in found["burn-gpu-rate", "gpu01/2"]["message"]
         assert found["burn-gpu-rate", "gpu01/0"]["status"] == "pass"
 
     def test_a_short_load_says_nothing_about_heat(self) -> None:

@@ -247,7 +247,7 @@ class TestRates:
         checks = evaluate([result(gpus=[*(gpu(number + 4) for number in range(others)), slow])])
 
         assert named(checks, "gpu-memory-copy")["status"] == "warn"
-        assert "of this model (3000): the odd one" in named(checks, "gpu-memory-copy")["message"]
+        assert "of this model (3000): an outlier" in named(checks, "gpu-memory-copy")["message"]
         assert named(checks, "gpu-memory-copy", "gpu01/4")["status"] == "pass"
 
     def test_peers_are_found_on_other_nodes_too(self) -> None:

@@ -143,7 +143,7 @@ class TestLogs:
 
 class TestTheWholeSuite:
     def inputs(self, **changes: Any) -> Any:
-        given: dict[str, Any] = dict.fromkeys(("judged", "compute", "wanted", "queries"), ())
+        given: dict[str, Any] = dict.fromkeys(("selected", "compute", "wanted", "queries"), ())
         given |= {"rules": {}, "textfiles": {}, "route": alerting.Route("severity", "none", "nobody"), **changes}
         return suite.Inputs(cluster="hpc", monitor="ctl1", **given)
 

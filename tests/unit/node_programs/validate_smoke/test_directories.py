@@ -13,7 +13,7 @@ import pytest
 from deepopsctl.node_programs._slurm_jobs import probe, probe_jobs
 from deepopsctl.node_programs.validate_smoke import directories
 
-WANTED = {"folder": "/scratch/slurm-jobs", "private": ["/tmp", "/dev/shm"]}
+WANTED = {"directory": "/scratch/slurm-jobs", "private": ["/tmp", "/dev/shm"]}
 GOOD = {"own": "/tmp", "mode": "700", "owner": 1000, "user": 1000}
 
 
@@ -64,7 +64,7 @@ def test_without_the_second_look_nothing_is_said_to_have_gone() -> None:
 
 def test_the_job_reports_its_own_directory_and_removes_its_mark(tmp_path: Path) -> None:
     program = Path(probe.__file__).read_text(encoding="utf-8")
-    words = [sys.executable, "-I", "-c", program, "folders", "a-token", "", str(tmp_path)]
+    words = [sys.executable, "-I", "-c", program, "directories", "a-token", "", str(tmp_path)]
     done = subprocess.run(
         words, input="", capture_output=True, text=True, timeout=60, env={"SLURM_TMPDIR": str(tmp_path)}
     )
