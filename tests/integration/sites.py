@@ -32,8 +32,8 @@ components: [slurm]
 MODULE = """\
 from ansible.module_utils.basic import AnsibleModule
 
-module = AnsibleModule({"key": {"no_log": True}, "fail": {"type": "bool", "default": False}})
-found = {"deepops": {"checks": [1, 2]}, "deepops_warnings": ["the disk is old"]}
+module = AnsibleModule({"key": {"no_log": True}, "fail": {"type": "bool", "default": False}, "note": {}})
+found = {"deepops": {"checks": [1, 2], "note": module.params["note"]}, "deepops_warnings": ["the disk is old"]}
 if module.params["fail"]:
     module.fail_json(msg="the card is broken: %s" % module.params["key"], hint="change the card", **found)
 module.exit_json(changed=True, **found)

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from deepopsctl.content import components
-from tests.integration.test_node_state import collections_with_record_in
-from tests.support.local_ansible import Played, play
+from tests.support.local_ansible import Played, collections_with_record_in, play
 from tests.support.paths import ROOT
 
 ASK = "Compare the node with its last good deploy"

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_node_state import collections_with_record_in
-from tests.support.local_ansible import Played, environment, play
+from tests.support.local_ansible import Played, collections_with_record_in, environment, play
 
 SECRET = "correct-horse-battery-staple"
 OWNER = {"owner": pwd.getpwuid(os.getuid()).pw_name, "group": grp.getgrgid(os.getgid()).gr_name}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,43 @@ from deepopsctl.errors import ControlMachineError, ExitCode
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event, HostResult, TaskStarted
 from deepopsctl.run.lock import cluster_lock
-from deepopsctl.run.outcome import reduce
+from deepopsctl.run.outcome import Failure, RunOutcome, reduce
 from deepopsctl.run.runner import run, run_readonly
 from deepopsctl.status.cluster import TIMED_OUT
 from tests.integration.sites import MODULE, Site, make_site, make_unreachable, play
+
+# ctl1 fails in a module, n1 in a loop, n2 is not there
+TASKS = """
+- name: Long
+  command: seq 1000
+- name: Same
+  command: 'true'
+  changed_when: false
+- name: Skipped
+  debug: {msg: no}
+  when: inventory_hostname == 'nobody'
+- name: Secret
+  command: 'true'
+  no_log: true
+- name: Ignored
+  command: 'false'
+  ignore_errors: true
+- name: Try
+  block:
+    - name: Rescued
+      command: 'false'
+  rescue:
+    - name: Mend
+      debug: {msg: mended}
+- name: Card
+  deepopsctl.cluster.card:
+    key: hush
+    fail: "{{ inventory_hostname == 'ctl1' }}"
+    note: "{{ [colour, shape, deepops_cluster_dir, deepops_run_id, deepops_digest] }}"
+- name: Loop
+  command: "{{ item }}"
+  loop: ["true", "ls /no/a", "ls /no/b"]
+"""
 
 
 @pytest.fixture
@@ -22,78 +57,123 @@ def site(tmp_path: Path) -> Site:
     return make_site(tmp_path)
 
 
-def test_a_good_run_counts_what_each_host_did(site: Site) -> None:
-    outcome = site.run("- name: Fine\n  command: 'true'\n- name: Same\n  command: 'true'\n  changed_when: false\n")
-    assert outcome.exit_code == ExitCode.OK
-    assert {host: (t.ok, t.changed) for host, t in outcome.summary.hosts.items()} == {
-        "ctl1": (2, 1), "n1": (2, 1), "n2": (2, 1),
-    }  # fmt: skip
-    assert outcome.summary.failures == ()
-    assert outcome.summary.warnings == ()
+@dataclass(frozen=True)
+class Finished:
+    """A run on three nodes, with what its watcher saw, which failed at each event."""
+
+    site: Site
+    outcome: RunOutcome
+    seen: list[Event]
+
+    def failure(self, host: str) -> Failure:
+        (match,) = (failure for failure in self.outcome.summary.failures if failure.host == host)
+        return match
 
 
-def test_the_watcher_sees_every_host_task(site: Site) -> None:
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    site = make_site(tmp_path_factory.mktemp("finished"))
+    make_unreachable(site, "n2")
     seen: list[Event] = []
-    site.run("- name: Fine\n  debug: {msg: hello}\n", seen.append)
-    assert [e.task for e in seen if isinstance(e, TaskStarted)] == ["Fine"]
-    assert sorted(e.host for e in seen if isinstance(e, HostResult)) == ["ctl1", "n1", "n2"]
 
-
-def test_a_watcher_that_raises_does_not_disturb_the_run(site: Site) -> None:
-    def broken(event: Event) -> None:
+    def watch(event: Event) -> None:
+        seen.append(event)
         raise RuntimeError("watcher")
 
-    assert site.run("- name: Fine\n  debug: {msg: hello}\n", broken).ok
+    return Finished(site, site.run(TASKS, watch), seen)
 
 
-def test_a_failed_task_is_reported_with_host_component_task_and_the_programs_error(site: Site) -> None:
-    task = "- name: Look\n  command: ls /no/such/folder\n  when: inventory_hostname == 'n1'\n"
-    outcome = site.run(task)
-    assert outcome.exit_code == ExitCode.FAILED
-    (failure,) = outcome.summary.failures
-    assert (failure.host, failure.component, failure.task) == ("n1", "slurm", "Look")
-    assert "No such file or directory" in failure.message
-    assert outcome.summary.hosts["n1"].failed == 1
-    assert outcome.summary.hosts["ctl1"].skipped == 1
+def test_a_watcher_sees_every_host_task_and_one_that_raises_does_not_disturb(finished: Finished) -> None:
+    assert [event.task for event in finished.seen if isinstance(event, TaskStarted)] == [
+        "Long", "Same", "Skipped", "Secret", "Ignored", "Rescued", "Mend", "Card", "Loop",
+    ]  # fmt: skip
+    assert {event.host for event in finished.seen if isinstance(event, HostResult)} == {"ctl1", "n1", "n2"}
 
 
-def test_a_module_returns_a_hint_and_data(site: Site) -> None:
-    outcome = site.run(
-        "- name: Card\n  deepopsctl.cluster.card: {fail: \"{{ inventory_hostname == 'n2' }}\", key: hush}\n"
-    )
-    (failure,) = outcome.summary.failures
-    assert failure.hint == "change the card"
-    assert {result.host for result in outcome.summary.results} == {"ctl1", "n1", "n2"}
-    assert outcome.summary.results[0].data == {"checks": [1, 2]}
-    assert "n1: the disk is old" in outcome.summary.warnings
+def test_counting_events_gives_what_ansible_counts(finished: Finished) -> None:
+    totals = finished.outcome.summary.hosts
+    counted = reduce(event for event in finished.seen if isinstance(event, HostResult)).hosts
+    n1 = totals["n1"]
+
+    # that a failure is rescued is known from Ansible's own count alone
+    for host, mine in counted.items():
+        assert replace(mine, failed=mine.failed - totals[host].rescued, rescued=totals[host].rescued) == totals[host]
+    assert (n1.ok, n1.changed, n1.skipped, n1.failed, n1.ignored, n1.rescued) == (6, 4, 1, 1, 1, 1)
 
 
-def test_an_unreachable_host_is_set_aside_and_the_rest_is_done(site: Site) -> None:
-    make_unreachable(site, "n2")
-    outcome = site.run("- name: One\n  command: 'true'\n- name: Two\n  command: 'true'\n")
-    assert outcome.exit_code == ExitCode.UNREACHABLE
-    assert outcome.summary.unreachable == ("n2",)
-    assert outcome.summary.hosts["n1"].ok == 2
-    (failure,) = outcome.summary.failures
-    assert failure.message.endswith("Connection refused")
+def test_a_failure_weighs_more_than_an_unreachable_host(finished: Finished) -> None:
+    assert finished.outcome.exit_code == ExitCode.FAILED
+    assert [failure.unreachable for failure in finished.outcome.summary.failures] == [False, False, True]
+
+
+def test_a_failed_task_is_reported_with_its_component_and_the_items_that_failed(finished: Finished) -> None:
+    failure = finished.failure("n1")
+
+    assert (failure.component, failure.task) == ("slurm", "Loop")
+    assert [line.partition(":")[0] for line in failure.message.splitlines()] == ["ls /no/a", "ls /no/b"]
+    assert failure.message.count("No such file or directory") == 2
+
+
+def test_a_module_returns_a_hint_data_and_warnings(finished: Finished) -> None:
+    assert finished.failure("ctl1").hint == "change the card"
+    assert {result.host for result in finished.outcome.summary.results} == {"ctl1", "n1"}
+    assert finished.outcome.summary.results[0].data["checks"] == [1, 2]
+    assert "n1: the disk is old" in finished.outcome.summary.warnings
+
+
+def test_an_unreachable_host_is_named_with_the_reason_and_what_to_do(finished: Finished) -> None:
+    failure = finished.failure("n2")
+
+    assert finished.outcome.summary.unreachable == ("n2",)
     assert failure.message.startswith("ssh: connect to host 127.0.0.1")
+    assert failure.message.endswith("Connection refused")
     assert "sshd" in failure.hint
+
+
+def test_events_are_one_line_a_host_task_and_never_whole_results(finished: Finished) -> None:
+    lines = [json.loads(line) for line in finished.outcome.run_dir.events.read_text().splitlines()]
+    n1 = [line for line in lines if line["host"] == "n1"]
+
+    assert [line["status"] for line in n1][:3] == ["changed", "ok", "skipped"]
+    assert set(n1[0]) == {"host", "play", "task", "component", "status", "changed", "elapsed_s"}
+    assert "No such file" in n1[-1]["message"]
+
+
+def variables(outcome: RunOutcome) -> list[str]:
+    """What the module was told of variables."""
+    return ast.literal_eval(str(outcome.summary.results[0].data["note"]))  # type: ignore[no-any-return]  # a list, above
+
+
+def test_variables_of_the_user_win_over_those_of_the_site_and_these_over_the_products(finished: Finished) -> None:
+    site = finished.site
+    again = site.run(TASKS, limit="n1", user_vars=({"colour": "mine"},))
+    colour, shape, directory, run_id, digest = variables(finished.outcome)
+
+    assert (colour, shape, directory, run_id) == ("site", "product", str(site.directory.path), finished.outcome.run_id)
+    assert len(digest) == 64
+    assert variables(again)[0] == "mine"
+    assert variables(again)[4] != digest
 
 
 def test_a_node_that_is_lost_in_one_component_blocks_no_other_from_the_next(site: Site) -> None:
     make_unreachable(site, "n2")
     site.write_playbook("first", play("- name: One\n  command: 'true'\n"))
-    site.write_playbook("slurm", play("- name: Two\n  command: 'true'\n"))
+    site.write_playbook(
+        "slurm",
+        play("- name: Two\n  command: 'true'\n- name: B\n  fail: {msg: b}\n  when: inventory_hostname == 'ctl1'\n"),
+    )
 
     outcome = run(RunRequest(site.directory, "first", more=("slurm",), content=site.content), lambda event: None)
 
-    assert outcome.exit_code == ExitCode.UNREACHABLE
+    assert outcome.exit_code == ExitCode.FAILED
+    assert [(each.component, each.task) for each in outcome.summary.failures] == [("slurm", "B"), ("first", "One")]
     assert outcome.summary.unreachable == ("n2",)
     assert outcome.summary.hosts["n1"].ok == 2
     lines = [json.loads(line) for line in outcome.run_dir.events.read_text().splitlines()]
     assert {(line["component"], line["task"]) for line in lines if line["host"] == "n1"} == {
         ("first", "One"),
         ("slurm", "Two"),
+        ("slurm", "B"),
     }
     assert outcome.summary.warnings == ()
 
@@ -118,89 +198,11 @@ def test_unreachable_hosts_alone_end_in_4_too(site: Site) -> None:
     assert outcome.exit_code == ExitCode.UNREACHABLE
 
 
-def test_a_failure_weighs_more_than_an_unreachable_host(site: Site) -> None:
-    make_unreachable(site, "n2")
-    outcome = site.run("- name: One\n  command: 'false'\n")
-    assert outcome.exit_code == ExitCode.FAILED
-    assert [failure.unreachable for failure in outcome.summary.failures] == [False, False, True]
-
-
 def test_ignored_and_rescued_failures_are_no_failures(site: Site) -> None:
-    outcome = site.run(
-        """
-- name: Ignored
-  command: "false"
-  ignore_errors: true
-- name: Try
-  block:
-    - name: Rescued
-      command: "false"
-  rescue:
-    - name: Mend
-      debug: {msg: mended}
-"""
-    )
+    rescued = "- name: Try\n  block:\n    - name: Bad\n      command: 'false'\n  rescue:\n    - debug: {msg: x}\n"
+    outcome = site.run(f"- name: Ignored\n  command: 'false'\n  ignore_errors: true\n{rescued}", limit="n1")
     assert outcome.exit_code == ExitCode.OK
     assert outcome.summary.failures == ()
-    totals = outcome.summary.hosts["n1"]
-    assert (totals.failed, totals.ignored, totals.rescued) == (0, 1, 1)
-
-
-def test_only_the_failure_that_was_not_rescued_is_reported(site: Site) -> None:
-    outcome = site.run(
-        """
-- name: Try
-  block:
-    - name: Rescued
-      command: "false"
-  rescue:
-    - name: Mend
-      debug: {msg: mended}
-- name: Real
-  fail: {msg: this one counts}
-""",
-        limit="n1",
-    )
-    assert [(f.task, f.message) for f in outcome.summary.failures] == [("Real", "this one counts")]
-
-
-def test_a_loop_names_the_items_that_failed(site: Site) -> None:
-    loop = '- name: Loop\n  command: "{{ item }}"\n  loop: ["true", "ls /no/a", "ls /no/b"]\n'
-    outcome = site.run(loop, limit="n1")
-    (failure,) = outcome.summary.failures
-    assert [line.partition(":")[0] for line in failure.message.splitlines()] == ["ls /no/a", "ls /no/b"]
-    assert outcome.summary.hosts["n1"].failed == 1
-
-
-def test_counting_events_gives_what_ansible_counts(site: Site) -> None:
-    make_unreachable(site, "n2")
-    seen: list[Event] = []
-    tasks = """
-- name: Loop
-  command: "{{ item }}"
-  loop: ["true", "true"]
-- name: Skipped
-  debug: {msg: no}
-  when: inventory_hostname == 'nobody'
-- name: Secret
-  command: "true"
-  no_log: true
-- name: Ignored
-  command: "false"
-  ignore_errors: true
-- name: Last
-  fail: {msg: end}
-  when: inventory_hostname == 'n1'
-"""
-    outcome = site.run(tasks, seen.append)
-    assert reduce(e for e in seen if isinstance(e, HostResult)).hosts == outcome.summary.hosts
-
-
-def test_several_playbooks_run_in_order_and_name_their_component(site: Site) -> None:
-    site.write_playbook("first", play("- name: A\n  debug: {msg: a}"))
-    site.write_playbook("second", play("- name: B\n  fail: {msg: b}", hosts="n1"))
-    outcome = run(RunRequest(site.directory, "first", more=("second",), content=site.content), lambda event: None)
-    assert [(f.component, f.task) for f in outcome.summary.failures] == [("second", "B")]
 
 
 def test_a_playbook_that_ansible_cannot_read_is_a_failure_with_its_place(site: Site) -> None:
@@ -220,50 +222,17 @@ def test_a_wrong_vault_password_is_reported_as_that(site: Site) -> None:
         site.run("- name: One\n  debug: {msg: x}\n")
 
 
-def test_the_sites_variables_win_over_the_products(site: Site) -> None:
-    outcome = site.run("- name: Show\n  fail: {msg: '{{ colour }} {{ shape }}'}\n", limit="n1")
-    assert outcome.summary.failures[0].message == "site product"
-
-
-def test_the_users_variables_win_and_the_runs_own_are_there(site: Site) -> None:
-    show = "- name: Show\n  fail: {msg: '{{ colour }} {{ deepops_cluster_dir }} {{ deepops_run_id }}'}\n"
-    outcome = site.run(show, limit="n1", user_vars=({"colour": "mine"},))
-    expected = f"mine {site.directory.path} {outcome.run_id}"
-    assert outcome.summary.failures[0].message == expected
-
-
-def test_the_digest_follows_content_inputs_and_variables(site: Site) -> None:
-    show = "- name: Show\n  fail: {msg: 'd={{ deepops_digest }}'}\n"
-
-    def digest(**variables: int) -> str:
-        return site.run(show, limit="n1", user_vars=(variables,)).summary.failures[0].message
-
-    first = digest()
-    assert len(first) == 66
-    assert digest() == first
-    assert digest(a=1) != first
-    site.directory.settings.write_text(site.directory.settings.read_text() + "b: 2\n")
-    assert digest() != first
-
-
 def test_check_mode_changes_nothing_and_diff_shows_a_file_once(site: Site, tmp_path: Path) -> None:
     target = tmp_path / "written"
     copy = f"- name: Write\n  copy: {{content: 'new\\n', dest: '{target}'}}\n"
     site.write_playbook("slurm", play(copy))
-    done = site.command("deploy", "--check", "--diff")
+    # another batch system's variable must not disturb
+    done = site.command("deploy", "--check", "--diff", JOB_ID="array-7")
     assert done.returncode == ExitCode.OK
     assert not target.exists()
     assert done.stderr.count("+new") == 1
     assert "ctl1,n[1-2]:" in done.stderr
     assert "would change" in done.stderr
-
-
-def test_events_are_one_line_a_host_task_and_never_whole_results(site: Site) -> None:
-    outcome = site.run("- name: Long\n  command: seq 1000\n- name: Bad\n  command: 'false'\n", limit="n1")
-    lines = [json.loads(line) for line in outcome.run_dir.events.read_text().splitlines()]
-    assert [line["status"] for line in lines] == ["changed", "failed"]
-    assert set(lines[0]) == {"host", "play", "task", "component", "status", "changed", "elapsed_s"}
-    assert "non-zero return code" in lines[1]["message"]
 
 
 def test_a_result_of_many_nodes_is_not_lost(site: Site) -> None:
@@ -272,22 +241,15 @@ def test_a_result_of_many_nodes_is_not_lost(site: Site) -> None:
     (site.content / "plugins" / "modules" / "card.py").write_text(module)
     outcome = site.run("- name: Card\n  deepopsctl.cluster.card: {key: hush}\n", limit="n1")
     (result,) = outcome.summary.results
-    assert result.data == {"checks": ["x" * 2_000_000]}
+    assert result.data["checks"] == ["x" * 2_000_000]
 
 
 def test_only_the_newest_runs_are_stored(site: Site) -> None:
-    runs = [site.run("- name: Fine\n  debug: {msg: x}\n", limit="n1", keep_runs=2).run_dir.path for _ in range(3)]
-    assert [path.exists() for path in runs] == [False, True, True]
-
-
-def test_another_batch_systems_variables_do_not_disturb(site: Site) -> None:
-    site.write_playbook("slurm", play("- name: Fine\n  debug: {msg: x}\n"))
-    assert site.command("deploy", JOB_ID="array-7").returncode == ExitCode.OK
+    runs = [site.run("- name: Fine\n  debug: {msg: x}\n", limit="n1", keep_runs=1).run_dir.path for _ in range(2)]
+    assert [path.exists() for path in runs] == [False, True]
 
 
 def test_a_query_works_during_a_run_and_leaves_no_directory(site: Site) -> None:
-    site.run("- name: Fine\n  command: 'true'\n")
-    before = sorted(path.name for path in site.directory.runs.iterdir())
     site.write_playbook("slurm", play("- name: Card\n  deepopsctl.cluster.card: {key: hush}\n"))
 
     with cluster_lock(site.directory.runs, "deepopsctl deploy"):
@@ -298,7 +260,7 @@ def test_a_query_works_during_a_run_and_leaves_no_directory(site: Site) -> None:
     assert outcome.ok
     assert {result.host for result in outcome.summary.results} == {"ctl1", "n1", "n2"}
     assert not outcome.run_dir.path.exists()
-    assert sorted(path.name for path in site.directory.runs.iterdir()) == before
+    assert not [path.name for path in site.directory.runs.iterdir() if path.is_dir()]
 
 
 def test_a_task_that_hangs_is_recognised_by_ansibles_own_message(site: Site) -> None:

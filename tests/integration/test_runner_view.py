@@ -70,11 +70,6 @@ def test_a_terminal_gets_a_live_view_that_leaves_failures_and_the_summary(site: 
     assert "the [card] is broken" in last
 
 
-def test_no_color_is_honoured_on_a_terminal(site: Site) -> None:
-    coloured = [code for code in COLOUR.findall(on_a_terminal(site, NO_COLOR="1")) if re.search(r"[;\[][34]\dm", code)]
-    assert coloured == []
-
-
 def test_a_dumb_terminal_gets_plain_lines(site: Site) -> None:
     assert "slurm: Fine: 3 nodes ok, 3 changed" in on_a_terminal(site, TERM="dumb")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.node_modules import MODULE_UTILS
 from tests.support.paths import ROOT
 
 # Works wherever this Python does, whatever is on PATH.
@@ -110,3 +112,21 @@ def play(
     results = directory / "results.jsonl"
     lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
     return Played(done.returncode, done.stdout, tuple(TaskResult(**json.loads(line)) for line in lines))
+
+
+def collections_with_record_in(directory: Path, state: Path, variable: str = "") -> Path:
+    """The collection with a copy of module_utils whose one difference is where the node's record is stored.
+
+    With the name of an environment variable each value of it has a record of its own there.
+    """
+    content = directory / "content"
+    copied = content / "plugins" / "module_utils"
+    shutil.copytree(MODULE_UTILS, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    for part in ("action", "filter", "modules"):
+        (content / "plugins" / part).symlink_to(MODULE_UTILS.with_name(part))
+    module = copied / "node" / "record.py"
+    text = module.read_text(encoding="utf-8")
+    assert text.count('"/var/lib/deepopsctl"') == 1
+    where = f"{str(state)!r}" + (f' + "/" + os.environ[{variable!r}]' if variable else "")
+    module.write_text(text.replace('"/var/lib/deepopsctl"', where), encoding="utf-8")
+    return collections(directory / "own", content)

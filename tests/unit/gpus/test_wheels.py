@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import subprocess
-import sys
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -20,10 +17,9 @@ from deepopsctl.errors import DeepOpsError
 from deepopsctl.gpus import wheels
 from deepopsctl.gpus.wheels import Wheel, cache_directory, fetch
 from deepopsctl.node_programs.validate_gpu import inputs
-from tests.support.node_modules import COLLECTIONS
+from tests.support.node_modules import Call, FailedError, plugin
 from tests.support.paths import ROOT
 
-MODULE = ROOT / "plugins" / "modules" / "python_wheels.py"
 MEMBER = "nvidia/nccl/lib/libnccl.so.2"
 
 
@@ -43,19 +39,15 @@ def pinned(wheel: Path, member: str = MEMBER, digest: str = "") -> dict[str, Any
     return {"nccl": {"package": "nvidia-nccl", "version": "1.2", "files": [member], "wheels": wheels_by_architecture}}
 
 
-def keep(directory: Path, libraries: dict[str, Any], state: str = "present", **more: Any) -> dict[str, Any]:
-    """Call the module as Ansible does."""
-    arguments = {"ANSIBLE_MODULE_ARGS": {"state": state, "path": str(directory), "libraries": libraries, **more}}
-    start = (
-        f"import sys, runpy\nsys.path.append({str(COLLECTIONS)!r})\n"
-        f"runpy.run_path({str(MODULE)!r}, run_name='__main__')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", start], input=json.dumps(arguments), capture_output=True, text=True, check=False
-    )
-    assert done.stdout, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+def keep(
+    directory: Path, libraries: dict[str, Any], state: str = "present", *, check: bool = False, **more: Any
+) -> dict[str, Any]:
+    """Call the module."""
+    arguments = {"state": state, "path": str(directory), "libraries": libraries, **more}
+    try:
+        return Call(arguments, check=check).run(plugin("modules", "python_wheels"))
+    except FailedError as error:
+        return {"failed": True, **error.data}
 
 
 class TestOnTheNode:
@@ -104,7 +96,7 @@ class TestOnTheNode:
         assert keep(directory, pinned(wheel), "absent")["changed"] is False
 
     def test_check_mode_changes_nothing_and_says_what_would(self, tmp_path: Path, wheel: Path) -> None:
-        result = keep(tmp_path / "kept", pinned(wheel), _ansible_check_mode=True)
+        result = keep(tmp_path / "kept", pinned(wheel), check=True)
 
         assert (result["changed"], result["missing"]) == (True, ["nccl"])
         assert not (tmp_path / "kept").exists()
@@ -165,14 +157,8 @@ def test_both_libraries_are_pinned_for_both_machines() -> None:
 
 
 def test_the_action_brings_what_the_module_calls_missing() -> None:
-    spec = importlib.util.spec_from_file_location("python_wheels_action", ROOT / "plugins/action/python_wheels.py")
-    assert spec is not None
-    assert spec.loader is not None
-    action = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(action)
-
     with pytest.raises(DeepOpsError, match="no wheel of nvidia-nccl for riscv64"):
-        action.ActionModule._fetched({"package": "nvidia-nccl", "wheels": {}}, "riscv64")
+        plugin("action", "python_wheels").ActionModule._fetched({"package": "nvidia-nccl", "wheels": {}}, "riscv64")
 
 
 @pytest.mark.parametrize(

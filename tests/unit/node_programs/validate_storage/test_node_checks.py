@@ -280,11 +280,11 @@ class TestANode:
         monkeypatch.setattr(operations, "answers", lambda path: time.sleep(300) if "/one/" in path else {})
         entries = [entry(tmp_path / "one", options=("ro",)), entry(tmp_path / "two", options=("ro",))]
         node = node_checks.Node(
-            "gpu01", "nobody", 10, "abc", lambda: "".join(line(tmp_path / n) for n in ("one", "two")), {}, writes=False
+            "gpu01", "nobody", 3, "abc", lambda: "".join(line(tmp_path / n) for n in ("one", "two")), {}, writes=False
         )
 
         found = node.run_checks([entries[0], entries[1]._replace(name="two")])
 
         hung = [check for check in found.checks if check["target"] == "gpu01/data" and check["status"] == "fail"]
-        assert "no answer within 10 s: the file system hangs" in [check["message"] for check in hung]
+        assert "no answer within 3 s: the file system hangs" in [check["message"] for check in hung]
         assert list(found.seen) == ["two"]
