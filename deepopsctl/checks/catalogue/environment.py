@@ -6,6 +6,7 @@ from deepopsctl.checks.catalogue.entry import Entry
 
 SUITE = "environment"
 _PEOPLE = "People"
+_COMMANDS = "Commands"
 _DEPLOY = "`deepopsctl deploy environment` makes accounts and groups as people.yml declares them"
 
 ENVIRONMENT = {
@@ -20,5 +21,12 @@ ENVIRONMENT = {
         _PEOPLE, "groups", "Each person is in the declared groups on the node, and these have the declared ids.",
         _DEPLOY, "groups",
     ),
+    "environment-tools": Entry(
+        _COMMANDS, "commands", "Users find sq, seff, partition-stats and the tools of guides in their PATH.",
+        "`deepopsctl deploy environment` installs them",
+    ),
+    "environment-queue": Entry(
+        _COMMANDS, "sq", "`sq` and `partition-stats` answer a user.", "is slurmctld up? `deepopsctl validate smoke`",
+    ),
 }  # fmt: skip
-PER_NODE = frozenset({"environment-ids", "environment-groups"})
+PER_NODE = frozenset({"environment-ids", "environment-groups", "environment-tools", "environment-queue"})

@@ -21,13 +21,14 @@ _WANTED = re.compile(r"[0-9]{1,10}([_+][0-9]{1,10})?")
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="job-report", description=__doc__)
     parser.add_argument(
-        "job", metavar="JOBID", type=_wanted, help="123, of a job array 123_4, of a heterogeneous job 123+1"
+        "job", metavar="JOBID", type=job_number, help="123, of a job array 123_4, of a heterogeneous job 123+1"
     )
     parser.add_argument("--json", action="store_true", help="one object on stdout: seconds, bytes, cores")
     return parser
 
 
-def _wanted(text: str) -> str:
+def job_number(text: str) -> str:
+    """A job's number as people type it, for argparse."""
     if not _WANTED.fullmatch(text):
         raise argparse.ArgumentTypeError("{!r} is no job's number".format(text))
     return text

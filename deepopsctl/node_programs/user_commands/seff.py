@@ -1,0 +1,89 @@
+"""`seff JOBID`: the efficiency of a job in the lines that users and their scripts know; `job-report` shows more.
+
+The lines are those of Slurm's contribs/seff, which Debian does not package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Iterator, List, Optional
+
+from .._shared import slurm_output
+from ..job_report import asking, records
+from ..job_report.asking import Run, UnansweredError
+from ..job_report.cli import job_number
+from ..job_report.measures import Report, measure
+
+OK, UNKNOWN = 0, 1
+# monitoring installs it
+JOB_REPORT = "/usr/local/bin/job-report"
+_OWNER_FIELDS = ("Cluster", "Group")
+_UNITS = ("KB", "MB", "GB", "TB")
+
+
+def main(arguments: Optional[List[str]] = None, run: Run = asking.run_command) -> int:
+    """Run it; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="seff", description="CPU and memory efficiency of a job.")
+    parser.add_argument("job", metavar="JOBID", type=job_number, help="123, or 123_4 of a job array")
+    options = parser.parse_args(arguments)
+    try:
+        reports = [measure(job) for job in asking.jobs(options.job, run)]
+        owner = run(asking.sacct(_OWNER_FIELDS, "--allocations", "--jobs=" + options.job)) if reports else ""
+    except UnansweredError as error:
+        sys.stderr.write("error: {}\n".format(error))
+        return UNKNOWN
+    if not reports:
+        sys.stderr.write("Job not found.\n")
+        return UNKNOWN
+    cluster, _, group = owner.partition("\n")[0].partition(records.DELIMITER)
+    texts = ("\n".join(_lines(each, slurm_output.clean(cluster), slurm_output.clean(group))) for each in reports)
+    sys.stdout.write("\n\n".join(texts) + "\n")
+    return OK
+
+
+def _lines(report: Report, cluster: str, group: str) -> Iterator[str]:
+    job = report.job
+    yield "Job ID: {}".format(job.number)
+    if job.id != job.number:
+        yield "Array Job ID: {}".format(job.id)
+    yield "Cluster: {}".format(cluster)
+    yield "User/Group: {}/{}".format(job.user, group)
+    yield "State: {} (exit code {})".format(job.state, job.exit_code.partition(":")[0] or "0")
+    if not job.began:
+        yield "Efficiency not available for jobs in the {} state.".format(job.state)
+        return
+    if job.node_count > 1:
+        yield "Nodes: {}".format(job.node_count)
+        yield "Cores per node: {}".format(job.cpus // job.node_count)
+    else:
+        yield "Cores: {}".format(job.cpus)
+    walltime = job.elapsed * job.cpus
+    used = job.cpu_seconds or 0.0
+    yield "CPU Utilized: {}".format(clock(used))
+    yield "CPU Efficiency: {:.2f}% of {} core-walltime".format(100 * used / walltime, clock(walltime))
+    yield "Job Wall-clock time: {}".format(clock(job.elapsed))
+    memory, asked = (report.memory.used, report.memory.asked) if report.memory else (0.0, float(job.memory_asked or 0))
+    yield "Memory Utilized: {}".format(size(memory))
+    if asked:
+        yield "Memory Efficiency: {:.2f}% of {}".format(100 * memory / asked, size(asked))
+    if job.runs:
+        yield "WARNING: Efficiency statistics may be misleading for RUNNING jobs."
+    if os.path.exists(JOB_REPORT):
+        yield "More, with GPUs and advice: job-report {}".format(job.id)
+
+
+def clock(seconds: float) -> str:
+    """`02:05:00`, `1-02:05:00`."""
+    days, rest = divmod(int(seconds), 86_400)
+    text = "{:02d}:{:02d}:{:02d}".format(rest // 3600, rest % 3600 // 60, rest % 60)
+    return "{}-{}".format(days, text) if days else text
+
+
+def size(value: float) -> str:
+    """`1.21 GB`, in units of 1,024."""
+    value, unit = value / 1024, 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return "{:.2f} {}".format(value, _UNITS[unit])

@@ -1,0 +1,29 @@
+"""Whether users find the commands that guides name: in a login shell of an account without rights."""
+
+from __future__ import annotations
+
+from typing import List
+
+from .._shared import command
+from .._shared.checks import FAIL, PASS, Check
+from .checks import check
+
+TOOLS, ANSWERS = "environment-tools", "environment-queue"
+COMMANDS = ("sq", "seff", "partition-stats", "git", "git-lfs", "htop", "nano", "rsync", "tmux", "unzip", "vim")
+LIMIT_S = 60
+
+
+def run(node: str) -> List[Check]:
+    """One check for commands that are there, one for what Slurm answers them."""
+    missing = [name for name in COMMANDS if not _as_nobody("command -v " + name).ok]
+    status, message = (FAIL, "missing: " + ", ".join(missing)) if missing else (PASS, "")
+    tools = check(TOOLS, node, status, len(COMMANDS) - len(missing), len(COMMANDS), "commands", message)
+    answers = [_as_nobody(name) for name in ("sq", "partition-stats")]
+    failures = [answer.failure for answer in answers if not answer.ok]
+    queue = check(ANSWERS, node, FAIL if failures else PASS, "no answer" if failures else "answered", "answered",
+                  message="; ".join(failures))  # fmt: skip
+    return [tools, queue]
+
+
+def _as_nobody(script: str) -> command.Result:
+    return command.run(["runuser", "-u", "nobody", "--", "bash", "-lc", script], LIMIT_S)
