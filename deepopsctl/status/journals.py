@@ -30,10 +30,15 @@ _READ = f"""
 cd {DIRECTORY} && links=$(mktemp -d) && trap 'rm -r "$links"' EXIT && ln -s -t "$links" {{files}} &&
 journalctl --no-pager --quiet --directory="$links" "$@"
 """
-# in such a directory it does not notice new lines
+# In such a directory it does not notice new lines, so it gets the files that it can read; it reports the others.
 _FOLLOW = """
-files=$(ls -d {files} 2>/dev/null)
-test "$files" && exec journalctl --no-pager --quiet $(printf -- '--file=%s ' $files) "$@"
+for file in {files}; do
+    test -f "$file" || continue
+    if journalctl --quiet --file="$file" --lines=0 >/dev/null 2>&1; then set -- --file="$file" "$@"
+    else echo "$file is damaged, ignoring file" >&2; fi
+done
+case "${{1-}}" in --file=*) exec journalctl --no-pager --quiet "$@" ;; esac
+exit 1
 """
 
 

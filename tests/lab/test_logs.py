@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections.abc import Iterator
 from threading import Timer
 
 import pytest
@@ -69,24 +70,30 @@ def test_logs_reports_that_no_line_matches(monitored: MonitoredCluster) -> None:
     }  # fmt: skip
 
 
-def test_logs_reads_past_a_damaged_file(monitored: MonitoredCluster) -> None:
+@pytest.fixture
+def damaged_file(monitored: MonitoredCluster) -> Iterator[str]:
+    """One more file of gpu01's journal, which nothing can read."""
+    path = files_of("gpu01").replace("[.@]*", "@damaged.journal")
+    monitored.root("ctl1", f"head -c 8388608 /dev/zero > {path}")
+    yield path
+    monitored.root("ctl1", f"rm {path}")
+
+
+def test_logs_reads_past_a_damaged_file(monitored: MonitoredCluster, damaged_file: str) -> None:
     monitored.root("gpu01", "logger -t readable of another file")
     wait_for_lines(monitored, "-t readable", {"of another file"})
-    damaged = files_of("gpu01").replace("[.@]*", "@damaged.journal")
-    monitored.root("ctl1", f"head -c 8388608 /dev/zero > {damaged}")
-    try:
-        done = monitored.deepopsctl("logs", "gpu01", "--since", "-1h")
-    finally:
-        monitored.root("ctl1", f"rm {damaged}")
+
+    done = monitored.deepopsctl("logs", "gpu01", "--since", "-1h")
 
     assert "of another file" in done.stdout
-    assert "@damaged.journal corrupted, ignoring file" in done.stderr
+    assert f"{damaged_file.rpartition('/')[2]} corrupted, ignoring file" in done.stderr
 
 
-def test_new_lines_are_printed_as_they_come(monitored: MonitoredCluster) -> None:
+def test_new_lines_are_printed_as_they_come_past_a_damaged_file(monitored: MonitoredCluster, damaged_file: str) -> None:
     words = [DEEPOPSCTL, "-C", str(monitored.directory), "logs", "gpu01", "-f", "-n", "1"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as following:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
         assert following.stdout is not None
+        assert following.stderr is not None
         limit = Timer(monitored.patience_s, following.kill)
         limit.start()
         # the last line of before
@@ -95,6 +102,7 @@ def test_new_lines_are_printed_as_they_come(monitored: MonitoredCluster) -> None
         assert any("a new line" in line for line in iter(following.stdout.readline, ""))
         limit.cancel()
         following.send_signal(signal.SIGINT)
+        assert f"{damaged_file} is damaged, ignoring file" in following.stderr.read()
     assert following.returncode == 0
 
 

@@ -67,7 +67,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs.mkdir()
     for name in ("gpu02", "gpu04"):
         (collected / f"{Path(files_of(name)).name[:-5]}.journal").write_text(f"of {name}\n", "utf-8")
-    shown = '#!/bin/sh\necho "$@"; cat "${3#--file=}" 2>&- || (cd "${3#--directory=}" && cat *.journal; pwd)\n'
+    refuses = '#!/bin/sh\nfor word; do grep -qs -e damaged -- "${word#--file=}" && exit 1; done\n'
+    shown = refuses + 'echo "$@"; cat "${3#--file=}" 2>&- || (cd "${3#--directory=}" && cat *.journal; pwd)\n'
     (programs / "journalctl").write_text(shown, "utf-8")
     (programs / "journalctl").chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
@@ -94,6 +95,16 @@ def test_followed_are_the_files_themselves_that_there_are(tmp_path: Path, host: 
     (file,) = (path for path in host.iterdir() if path.read_text("utf-8") == "of gpu02\n")
     assert options == f"--no-pager --quiet --file={file} --follow"
     assert lines == ["of gpu02"]
+
+
+def test_following_ignores_a_damaged_file_and_names_it(tmp_path: Path, host: Path) -> None:
+    damaged = host / f"{Path(files_of('gpu03')).name[:-5]}@1.journal"
+    damaged.write_text("damaged", "utf-8")
+
+    done = run_there(tmp_path, host, Question(follow=True))
+
+    assert done.stdout.splitlines()[1:] == ["of gpu02"]
+    assert done.stderr == f"{damaged} is damaged, ignoring file\n"
 
 
 @pytest.mark.parametrize("follow", [False, True])
