@@ -42,7 +42,6 @@ version: {description: Grafana's version., type: str, returned: always}
 import base64
 import json
 import ssl
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -50,6 +49,7 @@ import urllib.request
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
+    command as node_command,
     errors as node_errors,
     record as node_record,
     services as node_services,
@@ -60,6 +60,7 @@ TIMEOUT_S = 20
 PARTIAL_CHAIN = 0x80000
 # of its package, for the settings and the database of the service
 RESET = ["grafana-cli", "admin", "reset-admin-password", "--password-from-stdin"]
+RESET_S = 120
 
 
 class Grafana:
@@ -127,20 +128,11 @@ def wait_until_healthy(grafana, unit, seconds):
 
 def set_password(password):
     """By Grafana's own program."""
-    try:
-        done = subprocess.run(
-            RESET,
-            input=password + "\n",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            timeout=120,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise node_errors.HintedError("cannot run grafana-cli: %s" % error, "is the package grafana whole?") from error
-    if done.returncode:
-        output = done.stdout.replace(password, "...").strip().splitlines()[-3:]
+    result = node_command.run_merged(RESET, RESET_S, stdin=password + "\n")
+    if result.status == node_command.MISSING:
+        raise node_errors.HintedError("cannot run grafana-cli: %s" % result.message, "is the package grafana whole?")
+    if not result.ok:
+        output = result.message.replace(password, "...").splitlines()[-3:]
         raise node_errors.HintedError(
             "grafana-cli can't set the administrator's password: %s" % " ".join(output),
             "was the user `admin` renamed or removed in Grafana? its user with the id 1 has to be there",

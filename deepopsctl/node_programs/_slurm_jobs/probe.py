@@ -90,6 +90,7 @@ def decode(credential: str) -> str:
     if not credential:
         return ""
     try:
+        # not _shared.command: a job gets the text of this file alone
         done = subprocess.run(
             ["unmunge"],
             check=False,

@@ -81,11 +81,6 @@ def _whole(value: Optional[float]) -> Optional[int]:
     return None if value is None else int(value)
 
 
-def is_summary(comment: str) -> bool:
-    """Whether a comment is a job summary, of any version."""
-    return _object(comment) is not None
-
-
 def read(comment: str) -> Optional[Summary]:
     """The summary; None if the comment is not a summary, or is damaged."""
     fields = _object(comment)

@@ -195,7 +195,6 @@ class TestTheSummary:
         given = Summary((NodeUse("gpu01", 2.5, 1e9),))
 
         assert summary.read(summary.write(given).replace('"', "`")) == given
-        assert summary.is_summary(summary.write(given).replace('"', "`"))
 
     def test_has_bounds_and_counts_what_goes_beyond(self) -> None:
         nodes = [NodeUse(f"gpu{number:04}", 99.99, 1e12) for number in range(1000)]
@@ -214,6 +213,7 @@ class TestTheSummary:
             "{",
             "[]",
             '{"a":1}',
+            "JS1:H4sIAAAA",
             '{"deepopsctl":1}',
             '{"deepopsctl":2,"nodes":[],"gpus":[]}',
             '{"deepopsctl":1,"nodes":[["n",NaN,1]],"gpus":[]}',
@@ -230,11 +230,6 @@ class TestTheSummary:
     )
     def test_that_is_none_is_none(self, comment: str) -> None:
         assert summary.read(comment) is None
-
-    def test_of_somebody_else_is_not_ours(self) -> None:
-        assert not summary.is_summary('{"a":1}')
-        assert not summary.is_summary("JS1:H4sIAAAA")
-        assert summary.is_summary('{"deepopsctl":2}')
 
 
 class TestTheCommand:
