@@ -69,7 +69,7 @@ class DriverPlan:
 def plan_driver(
     facts: Mapping[str, Any], platform: str, declared: Gpus | None, settings: Settings, catalogue: Mapping[str, Any]
 ) -> DriverPlan:
-    """The plan for a node; `facts` are the result of nvidia_info, `platform` is `Debian 13`."""
+    """The plan for a node; `facts` are node_info's result `nvidia`, `platform` is `Debian 13`."""
     source = settings.source
     if source == "auto":
         there = facts["loaded"]["version"] or facts["library"]

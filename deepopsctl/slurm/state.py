@@ -1,4 +1,4 @@
-"""The state of Slurm: typed, from the result of the module slurm_info."""
+"""The state of Slurm: typed, from the result of the module node_info."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class SlurmState:
 
 
 def parse_slurm_state(answer: Mapping[str, object]) -> SlurmState:
-    """The state from slurm_info's result `slurm`; unknown fields are ignored."""
+    """The state from node_info's result `slurm`; unknown fields are ignored."""
     nodes = [_node(entry) for entry in _entries(answer, "nodes")]
     versions, reserved = answer.get("versions"), answer.get("reserved")
     return SlurmState(

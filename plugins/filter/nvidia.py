@@ -30,8 +30,8 @@ def nvidia_refusals(names, hostvars):
     """{node: why it can't come back} from the results of `operate/gpu_check`."""
     refusals = {}
     for name in names:
-        result = hostvars[name].get("nvidia_gpu_check_result", {})
-        refusals[name] = result.get("differs", "its GPUs can't be compared: the node does not answer")
+        result = hostvars[name].get("gpu_check_result", {})
+        refusals[name] = result.get("gpu_differences", "its GPUs can't be compared: the node does not answer")
     return {name: why for name, why in refusals.items() if why}
 
 

@@ -1,29 +1,47 @@
 #!/usr/bin/python
-"""What a node is now, in one call: its last deploy compared with reality, its versions, and Slurm's own word."""
+"""What a node is now, in one call: its last deploy compared with it, its GPUs, and what Slurm reports."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_info
-short_description: Say what a node is, for C(deepopsctl status)
+short_description: Query a node's state, its GPUs, and Slurm
 description:
-  - Read-only. Compares the records of the last good deploy of every component with the node, as
-    M(deepopsctl.cluster.drift_check) does, and
-    names the versions.
-  - On the primary controller the same call asks Slurm, as M(deepopsctl.cluster.slurm_info) does - one task a node is
-    all a status costs.
+  - Read-only. Returns what the options ask for, and never fails for what it reads.
 options:
-  digest: {description: Hash of the desired state., type: str, required: true}
   components:
-    description: The components there are, each with the steps that should have a record with that digest.
+    description: >-
+      Components whose records of the last good deploy are compared with the node, as M(deepopsctl.cluster.drift_check)
+      does; each with the steps that should have a record with O(digest).
     type: list
     elements: dict
-    required: true
+    default: []
     suboptions:
       component: {description: Its name., type: str, required: true}
       steps: {description: None where the node gets nothing of it., type: list, elements: str, required: true}
-  slurm: {description: Whether to ask slurmctld here., type: bool, default: false}
-  slurm_timeout: {description: Seconds that a silent slurmctld is given., type: int, default: 30}
+  digest: {description: Hash of the desired state., type: str, default: ""}
+  slurm:
+    description:
+      - Whether to query slurmctld; for the primary controller. Slurm may hide other users' jobs without C(become).
+      - A slurmctld that does not answer, or is not installed yet, is an answer and no failure.
+    type: bool
+    default: false
+  slurm_wait: {description: Seconds to repeat the query of a slurmctld that refuses it., type: int, default: 0}
+  slurm_timeout: {description: Seconds to wait for a slurmctld that does not answer., type: int, default: 30}
+  node: {description: "The node's name in Slurm; for O(gpus) and O(driver_files).", type: str, default: ""}
+  gpus:
+    description:
+      - The node's GPUs as cluster.yml has them (filter nvidia_expected), to compare with the driver and slurmd. Where
+        there is no driver, as with simulated GPUs, the others are compared.
+      - C(slurmd -G) is not called, because it makes sockets and control groups next to those of the running slurmd
+        (seen with 24.11). What slurmd has registered is the same.
+    type: dict
+  driver_files:
+    description: Query NVIDIA devices, the driver, and what conflicts with one. These are deepopsctl's own files for it.
+    type: dict
+    suboptions:
+      source: {description: Its apt source; the result has only others., type: path, required: true}
+      preferences: {description: Its apt preferences; without them it manages no driver., type: path, required: true}
 author: deepopsctl (@deepopsctl)
 """
 
@@ -33,41 +51,92 @@ EXAMPLES = r"""
     digest: "{{ deepops_digest }}"
     components:
       - {component: slurm, steps: [common, slurmd]}
+
+- name: Query Slurm
+  deepopsctl.cluster.node_info: {slurm: true}
+
+- name: Compare the GPUs
+  deepopsctl.cluster.node_info:
+    gpus: "{{ slurm_nodes | deepopsctl.cluster.nvidia_expected(inventory_hostname) }}"
+    node: "{{ inventory_hostname }}"
 """
 
 RETURN = r"""
 deepops:
-  description: C(node), with the comparison by C(components) and C(versions), and C(slurm) where it was asked.
+  description:
+    - C(node), with the comparison by C(components) and C(versions), with O(components).
+    - C(slurm), with C(installed), C(controller_up), C(error), C(nodes), C(jobs), C(versions) and C(reserved), the nodes
+      that are reserved until they are tested, with O(slurm).
   type: dict
-  returned: always
+  returned: "with O(components) or O(slurm)"
+gpu_differences:
+  description: What disagrees on the GPUs, with all three values; empty where nothing does.
+  type: str
+  returned: "with O(gpus)"
+nvidia:
+  description: The devices and all that the choice of a driver needs.
+  type: dict
+  returned: "with O(driver_files)"
 """
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    apt_repository as node_apt_repository,
     drift as node_drift,
     platform as node_platform,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_query
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
+    facts as nvidia_facts,
+    gpu_check as nvidia_gpu_check,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    node_jobs as slurm_node_jobs,
+    query as slurm_query,
+)
+
+
+def compare(params):
+    """The records of the last deploy compared with the node, and its versions."""
+    compared = node_drift.compare(params["components"], params["digest"])
+    return {"components": compared, "versions": dict(node_platform.versions(), **slurm_query.installed_version())}
+
+
+def query_driver(files, node):
+    """NVIDIA devices, the driver, and what conflicts with one."""
+    idle = not slurm_node_jobs.why_busy(node)
+    sources = node_apt_repository.debian_sources("/etc/apt", files["source"])
+    return dict(nvidia_facts.facts(files["preferences"], idle), sources=sources)
 
 
 def main():
     component = {"component": {"required": True}, "steps": {"type": "list", "elements": "str", "required": True}}
+    files = {name: {"type": "path", "required": True} for name in ("source", "preferences")}
     module = AnsibleModule(
         argument_spec={
-            "digest": {"required": True},
-            "components": {"type": "list", "elements": "dict", "required": True, "options": component},
+            "components": {"type": "list", "elements": "dict", "default": [], "options": component},
+            "digest": {"default": ""},
             "slurm": {"type": "bool", "default": False},
+            "slurm_wait": {"type": "int", "default": 0},
             "slurm_timeout": {"type": "int", "default": slurm_query.COMMAND_TIMEOUT},
+            "node": {"default": ""},
+            "gpus": {"type": "dict"},
+            "driver_files": {"type": "dict", "options": files},
         },
         supports_check_mode=True,
     )
-    params = module.params
-    compared = node_drift.compare(params["components"], params["digest"])
-    versions = dict(node_platform.versions(), **slurm_query.installed_version())
-    answer = {"node": {"components": compared, "versions": versions}}
+    params, answers, more = module.params, {}, {}
+    if params["components"]:
+        answers["node"] = compare(params)
     if params["slurm"]:
-        answer["slurm"] = slurm_query.report(timeout=params["slurm_timeout"])
-    module.exit_json(changed=False, deepops=answer)
+        answers["slurm"] = slurm_query.report(params["slurm_wait"], params["slurm_timeout"])
+    if answers:
+        more["deepops"] = answers
+    if params["gpus"] is not None:
+        comparison = nvidia_gpu_check.Comparison(params["gpus"], params["node"])
+        more.update(gpu_differences=comparison.sentence(), deepops_warnings=comparison.warnings())
+    if params["driver_files"]:
+        more["nvidia"] = query_driver(params["driver_files"], params["node"])
+    module.exit_json(changed=False, **more)
 
 
 if __name__ == "__main__":

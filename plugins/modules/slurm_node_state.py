@@ -59,7 +59,7 @@ EXAMPLES = r"""
 RETURN = r"""
 deepops:
   description:
-    - On the controller, C(slurm) as M(deepopsctl.cluster.slurm_info) returns it.
+    - On the controller, C(slurm) as M(deepopsctl.cluster.node_info) returns it.
     - C(drain), for C(drained) and C(resumed), a list with C(name), C(action) and C(message) for each node.
   type: dict
   returned: without O(local)

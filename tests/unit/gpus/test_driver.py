@@ -17,7 +17,7 @@ HEADERS = {"installed": False, "available": True, "package": f"linux-headers-{KE
 
 
 def facts(gpus: int = 1, device: str = "0x2330", **more: object) -> dict[str, Any]:
-    """What nvidia_info says of a fresh machine with so many GPUs."""
+    """What node_info says of a fresh machine with so many GPUs."""
     return {
         "gpus": [{"address": f"0000:{number:02x}:00.0", "device": device} for number in range(gpus)],
         "nvswitches": 0,

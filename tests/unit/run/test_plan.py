@@ -35,7 +35,7 @@ JOBS = [
 
 
 def slurm(*, up: bool = True) -> dict[str, object]:
-    """slurm_info's answer."""
+    """node_info's answer."""
     nodes = [{"name": name, "state": "MIXED"} for name in ("gpu01", "gpu02", "gpu03")]
     return {"slurm": {"installed": True, "controller_up": up, "nodes": nodes, "jobs": JOBS if up else []}}
 

@@ -53,7 +53,7 @@ HARDWARE = {name: NodeHardware(8, 1, 1, 8, 1, 32768) for name in NAMES}
 
 
 def slurm(changes: Mapping[str, Mapping[str, object]] | None = None, jobs: list[object] | None = None) -> object:
-    """slurm_info's answer: idle nodes, with changes by name."""
+    """node_info's answer: idle nodes, with changes by name."""
     nodes = [{"name": name, **IDLE, **(changes or {}).get(name, {})} for name in GPUS]
     versions = {"slurm": "24.11.5", "slurmctld": "24.11.5"}
     return {"installed": True, "controller_up": True, "nodes": nodes, "jobs": jobs or [], "versions": versions}
