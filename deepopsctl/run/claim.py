@@ -1,6 +1,6 @@
 """Claim of the cluster on the first controller, so that one control machine works on a cluster at a time.
 
-The controller decides (plugins/module_utils/node/control_claim.py), in the first task of a run that has work to
+The controller decides (deepopsctl/node_programs/cluster_claim), in the first task of a run that has work to
 do.
 """
 
@@ -63,7 +63,7 @@ class Answer:
 
 
 def parse_answer(data: Mapping[str, object]) -> Answer | None:
-    """The answer in the result of cluster_claim; None in results of other modules."""
+    """The answer in a result of the node program cluster_claim; None in results of others."""
     answer = data.get("claim")
     if not isinstance(answer, Mapping):
         return None

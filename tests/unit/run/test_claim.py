@@ -13,6 +13,7 @@ import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.node_programs.cluster_claim import claim as control, main as program
 from deepopsctl.run.claim import (
     RELEASE,
     TASK,
@@ -27,10 +28,6 @@ from deepopsctl.run.claim import (
 )
 from deepopsctl.run.events import HostResult, Status
 from deepopsctl.run.lock import ClusterBusyError, cluster_lock
-from tests.support import node_modules as nodeside
-
-control = nodeside.load("node.control_claim")
-record = nodeside.load("node.record")
 
 OLD, NEW = ["node ctl1", "node gpu01", "partition gpu"], ["node ctl1", "node gpu01", "node gpu02", "partition gpu"]
 TEXT = """\
@@ -49,7 +46,7 @@ qos:
 @pytest.fixture(autouse=True)
 def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty state folder of a controller."""
-    monkeypatch.setattr(record, "STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(control, "STATE", str(tmp_path / "state"))
     return tmp_path / "state"
 
 
@@ -251,6 +248,43 @@ class TestTheAppliedClusterYml:
         control.release(mine, ["slurm", "nvidia"])
 
         assert control.components() == ["monitoring", "nvidia", "slurm"]
+
+
+class TestTheProgram:
+    def answer(self, state: str, *, check_mode: bool = False, **change: Any) -> dict[str, Any]:
+        claimed = asked("b", "mine", OLD, command="deepopsctl plan", **change)
+        return program.main({"state": state, "claim": claimed, "check_mode": check_mode})
+
+    def test_a_plan_names_what_a_deploy_would_be_blocked_by_and_changes_nothing(self, controller: Path) -> None:
+        run("a", "new")
+
+        answer = self.answer("taken", check_mode=True)["deepops"]
+
+        assert (answer["claim"]["state"], answer["claim"]["refused"]) == ("shown", "outdated")
+        assert [entry["message"] for entry in answer["blocked"]] == [answer["claim"]["message"]]
+        assert not (controller / "cluster" / "lock.json").exists()
+
+    def test_a_refusal_is_an_answer_and_no_failure(self) -> None:
+        run("a", "new")
+
+        answer = self.answer("taken")["deepops"]["claim"]
+
+        assert (answer["state"], answer["refused"]) == ("refused", "outdated")
+
+    def test_a_run_takes_and_releases_the_cluster(self, controller: Path) -> None:
+        assert self.answer("taken")["deepops"]["claim"]["state"] == "taken"
+        assert (controller / "cluster" / "lock.json").exists()
+
+        assert self.answer("released")["deepops"]["claim"]["state"] == "released"
+        assert not (controller / "cluster" / "lock.json").exists()
+
+    def test_a_record_that_cannot_be_written_fails_with_its_path(self, controller: Path) -> None:
+        controller.mkdir()
+        (controller / "cluster").touch()
+
+        assert self.answer("taken") == {
+            "failed": True, "msg": f"cannot write {controller}/cluster: File exists", "hint": "is its disk full?"
+        }  # fmt: skip
 
 
 class TestTheControlMachine:

@@ -12,31 +12,37 @@ import json
 import os
 import time
 import zlib
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
+from .._shared import atomic_file
 
+# what this node records of deploys; plugins/module_utils/node/record.py has the same
+STATE = "/var/lib/deepopsctl"
 # a holder on another control machine can't be asked: this long after its last sign of life it counts as dead
 STALE_S = 7200
 # earlier hashes of cluster.yml, clones of one directory, and earlier values of one part, that are remembered
 LINEAGE, CLONES, VALUES = 500, 100, 20
 SHOWN = 8
+# who asks, with which cluster.yml: deepopsctl/run/claim.py makes it
+Claim = Mapping[str, Any]
+Document = Dict[str, Any]
 
 
 class RefusedError(Exception):
     """This run must not go on; `reason` is `busy` or `outdated`."""
 
-    def __init__(self, reason, message, hint, holder=None):
+    def __init__(self, reason: str, message: str, hint: str, holder: Optional[Document] = None) -> None:
         super().__init__(message)
         self.reason = reason
         self.hint = hint
         self.holder = holder or {}
 
 
-def _directory():
-    return os.path.join(node_record.STATE, "cluster")
+def _directory() -> str:
+    return os.path.join(STATE, "cluster")
 
 
-def _read(name):
+def _read(name: str) -> Document:
     try:
         with open(os.path.join(_directory(), name), "rb") as stream:
             document = json.loads(stream.read())
@@ -45,12 +51,13 @@ def _read(name):
     return document if isinstance(document, dict) else {}
 
 
-def _write(name, document):
-    node_record.write_atomically(os.path.join(_directory(), name), json.dumps(document, sort_keys=True).encode())
+def _write(name: str, document: Document) -> None:
+    # a power cut leaves the old document or the new one
+    atomic_file.write_synced(os.path.join(_directory(), name), json.dumps(document, sort_keys=True), 0o600)
 
 
 @contextlib.contextmanager
-def _exclusive_lock():
+def _exclusive_lock() -> Iterator[None]:
     """Hold the lock of the record: concurrent claims are handled one after the other."""
     os.makedirs(_directory(), mode=0o700, exist_ok=True)
     handle = os.open(os.path.join(_directory(), ".guard"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -61,24 +68,28 @@ def _exclusive_lock():
         os.close(handle)
 
 
-def unpack(text):
+def unpack(text: str) -> Dict[str, str]:
     """The parts that the control machine packed, with hashes of their values: `node gpu01`, `partition gpu`."""
-    return json.loads(zlib.decompress(base64.b64decode(text))) if text else {}
+    parts: Dict[str, str] = json.loads(zlib.decompress(base64.b64decode(text))) if text else {}
+    return parts
 
 
-def inspect(claim, now=None):
+def inspect(claim: Claim, now: Optional[float] = None) -> Tuple[List[RefusedError], List[str]]:
     """(refusals, warnings) that a run with this claim would meet; nothing is changed."""
-    now = time.time() if now is None else now
-    refusals, warnings = [], []
-    for check in (lambda: _overdue(claim, now), lambda: _successor(claim, _read("applied.json"))):
-        try:
-            warnings += [text for text in [check()] if isinstance(text, str) and text]
-        except RefusedError as error:
-            refusals.append(error)
-    return refusals, warnings
+    refusals: List[RefusedError] = []
+    warning = ""
+    try:
+        warning = _overdue(claim, time.time() if now is None else now)
+    except RefusedError as error:
+        refusals.append(error)
+    try:
+        _successor(claim, _read("applied.json"))
+    except RefusedError as error:
+        refusals.append(error)
+    return refusals, [warning] if warning else []
 
 
-def acquire(claim, now=None):
+def acquire(claim: Claim, now: Optional[float] = None) -> List[str]:
     """Make the cluster this run's, and its cluster.yml the one that is applied; returns warnings."""
     now = time.time() if now is None else now
     with _exclusive_lock():
@@ -92,7 +103,7 @@ def acquire(claim, now=None):
     return [warning] if warning else []
 
 
-def note_clone(claim):
+def note_clone(claim: Claim) -> None:
     """Remember a clone that has the cluster.yml applied last: whatever it is edited to next follows that one."""
     with _exclusive_lock():
         applied = _read("applied.json")
@@ -100,7 +111,7 @@ def note_clone(claim):
             _write("applied.json", _successor(claim, applied))
 
 
-def release(claim, components, now=None):
+def release(claim: Claim, components: Sequence[str], now: Optional[float] = None) -> List[str]:
     """Release the cluster, and record what was deployed; returns warnings."""
     now = time.time() if now is None else now
     with _exclusive_lock():
@@ -116,15 +127,15 @@ def release(claim, components, now=None):
     return []
 
 
-def components():
+def components() -> List[str]:
     """What was deployed from any control machine, and what has left records on this node."""
-    directory = os.path.join(node_record.STATE, "records")
+    directory = os.path.join(STATE, "records")
     names = os.listdir(directory) if os.path.isdir(directory) else []
     recorded = {name.split(".")[0] for name in names if name.endswith(".json")}
     return sorted(recorded | set(_read("applied.json").get("components") or {}))
 
 
-def _overdue(claim, now):
+def _overdue(claim: Claim, now: float) -> str:
     """A warning where a dead holder is passed over; raises where one works."""
     holder = _read("lock.json")
     if not holder.get("token") or holder.get("id") == claim["id"] or holder["token"] in claim["dead"]:
@@ -147,7 +158,7 @@ def _overdue(claim, now):
     )
 
 
-def _successor(claim, applied):
+def _successor(claim: Claim, applied: Document) -> Document:
     """What is applied once this run has begun; raises where that would undo what another clone has applied."""
     tip, lineage = applied.get("tip") or {}, list(applied.get("lineage") or [])
     parts, former = unpack(claim["parts"]), dict(applied.get("former") or {})
@@ -155,7 +166,7 @@ def _successor(claim, applied):
     if tip.get("hash") == claim["hash"]:
         clones = [*(known for known in tip.get("clones") or [] if known != claim["id"]), claim["id"]][-CLONES:]
     elif tip and not _follows(claim, tip) and not claim["replace_newer"]:
-        _must_not_undo(tip, parts, former, claim["hash"] in lineage)
+        _must_not_undo(tip, parts, former, is_older=claim["hash"] in lineage)
     made = {
         "hash": claim["hash"],
         "parts": parts,
@@ -166,17 +177,18 @@ def _successor(claim, applied):
         made = dict(tip, clones=clones)
     for name, value in (tip.get("parts") or {}).items():
         if parts.get(name) != value:
-            former[name] = [known for known in former.get(name, []) if known != value][-VALUES:] + [value]
-    lineage = [known for known in lineage if known != claim["hash"]] + [claim["hash"]]
+            others = [known for known in former.get(name, []) if known != value]
+            former[name] = [*others[-VALUES:], value]
+    lineage = [*(known for known in lineage if known != claim["hash"]), claim["hash"]]
     return dict(applied, tip=made, former=former, lineage=lineage[-LINEAGE:])
 
 
-def _follows(claim, tip):
+def _follows(claim: Claim, tip: Document) -> bool:
     """Whether this clone had what was applied last before it was edited."""
     return claim["id"] in (tip.get("clones") or []) or tip.get("hash") in claim["seen"]
 
 
-def _must_not_undo(tip, parts, former, is_older):
+def _must_not_undo(tip: Document, parts: Mapping[str, str], former: Document, *, is_older: bool) -> None:
     applied_parts = tip.get("parts") or {}
     lost = sorted(set(applied_parts) - set(parts))
     # one that the cluster had, and has not any more
@@ -203,19 +215,19 @@ def _must_not_undo(tip, parts, former, is_older):
     )
 
 
-def _holder_description(holder):
+def _holder_description(holder: Document) -> str:
     """`deepopsctl deploy, started by alice on admin1 (pid 4711, in /srv/hpc) at ...`."""
     return "%s, started by %s on %s (pid %s, in %s) at %s" % tuple(
         holder.get(key, "?") for key in ("command", "user", "host", "pid", "directory", "since")
     )
 
 
-def _few(names):
+def _few(names: Sequence[str]) -> str:
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (" and %d more" % more if more > 0 else "")
 
 
-def _duration(seconds):
+def _duration(seconds: float) -> str:
     for size, word in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return "%d %s" % (seconds // size, word)
