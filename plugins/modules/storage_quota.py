@@ -54,101 +54,64 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    changes as node_changes,
-    command,
     errors as node_errors,
-    files as node_files,
-    packages_apt as node_packages,
     record as node_record,
-    services as node_services,
+    resources as node_resources,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota as storage_quota
 
-PACKAGES = ("quota", "rpcbind")
+# what node_resources.ensure_packages goes by
+PACKAGES = {
+    "packages": {"quota": "", "rpcbind": ""},
+    "archives": {},
+    "hint": "",
+    "hold_units": [],
+    "name_prefix": "",
+    "restart_on_upgrade": [],
+    "upstream": "",
+}
 DISTRIBUTIONS = "quotarpc.service"
 UNIT = "deepopsctl-rquotad.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
-# an emulated host under load was seen to take more than a minute
-PATIENCE_S = 180
 
 
-def systemctl(*words):
-    result = command.run_merged(["systemctl", *words], PATIENCE_S)
-    if not result.ok:
-        raise node_errors.HintedError(
-            "systemctl %s: %s" % (" ".join(words), result.message), "see `journalctl -u %s`" % UNIT
-        )
-
-
-def serve_rquota(params, noted):
+def serve_rquota(step):
     """Let other nodes ask for limits of users."""
-    install_missing(params["lock_wait"], noted)
-    content = params["rquotad"].encode("utf-8")
-    if not noted.dry and node_files.read(UNIT_FILE) != content:
-        # what is cut off before the restart is not forgotten
-        node_record.mark_pending(UNIT, UNIT_FILE)
-    changed = bool(node_files.ensure(noted, UNIT_FILE, content)) or node_record.is_pending(UNIT)
-    shown = node_services.show([DISTRIBUTIONS, UNIT])
-    theirs = node_services.is_active(shown[DISTRIBUTIONS]) or node_services.is_enabled(shown[DISTRIBUTIONS])
-    if theirs:
-        noted.did("unit", DISTRIBUTIONS, "stop")
-    running = shown[UNIT].get("ActiveState") == "active"
-    if changed or not running:
-        noted.did("unit", UNIT, "restart" if running else "start")
-    if noted.dry:
-        return
+    node_resources.ensure_packages(step)
+    content = step.wanted["rquotad"]
+    file = {"path": UNIT_FILE, "content": content, "mode": "0644", "owner": "root", "group": "root"}
+    unit = {"name": UNIT, "running": True, "restart_on": [UNIT_FILE], "port": None, "optional": False}
+    changed = node_resources.ensure_file(step, dict(file, block=None, secret_base64=None, validate=[]), [unit])
     # it came with the package, and starts its daemon only where /etc/fstab speaks of quotas
-    if theirs:
-        systemctl("disable", "--now", "--quiet", DISTRIBUTIONS)
-    if changed:
-        systemctl("daemon-reload")
-    if changed or not node_services.is_enabled(shown[UNIT]):
-        systemctl("enable", "--quiet", UNIT)
-    if changed or not running:
-        systemctl("restart", UNIT)
-    node_record.clear_pending(UNIT)
+    units = [{"name": DISTRIBUTIONS, "running": False}, unit]
+    node_resources.ensure_units(step, units, [UNIT_FILE] if changed else [], [UNIT])
 
 
-def install_missing(wait, noted):
-    present = node_packages.installed(list(PACKAGES))
-    names = [name for name in PACKAGES if name not in present]
-    for name in names:
-        noted.did("package", name, "install")
-    if noted.dry or not names:
-        return
-    try:
-        node_packages.install(names, wait)
-    except node_packages.PackageError as error:
-        raise node_errors.HintedError("cannot install %s: %s" % (" ".join(names), error), error.hint) from error
-
-
-def stop_rquota(noted):
-    """Take the unit away again."""
+def stop_rquota(step):
+    """Remove the unit; its packages stay."""
     if not os.path.exists(UNIT_FILE):
         return
-    noted.did("unit", UNIT, "stop")
-    if not noted.dry:
-        systemctl("disable", "--now", "--quiet", UNIT)
-    node_files.remove(noted, UNIT_FILE)
-    if not noted.dry:
-        systemctl("daemon-reload")
+    node_resources.ensure_units(step, [{"name": UNIT, "running": False}], [], [])
+    node_resources.ensure_absent(step, UNIT_FILE)
+    if not step.dry:
+        node_resources.run_systemctl(step, ["daemon-reload"], "")
         node_record.clear_pending(UNIT)
 
 
-def converge(module, noted):
+def converge(step):
     """Everything in its order; returns the directories that have to be made first."""
-    params = module.params
-    files, waiting = storage_quota.converge(params["exports"], storage_quota.Host(), noted)
-    if params["rquotad"]:
-        serve_rquota(params, noted)
+    wanted = step.wanted
+    files, waiting = storage_quota.converge(wanted["exports"], storage_quota.Host(), step.noted)
+    if wanted["rquotad"]:
+        serve_rquota(step)
     else:
-        stop_rquota(noted)
-    if not noted.dry:
-        # what waits is looked at again by the next deploy
-        digest = "" if waiting else params["digest"]
-        units = {UNIT: True} if params["rquotad"] else {}
-        files = [*files, *([UNIT_FILE] if params["rquotad"] else [])]
-        node_record.save(params["component"], params["step"], digest, node_record.items(files=files, units=units))
+        stop_rquota(step)
+    if waiting:
+        # looked at again by the next deploy
+        wanted["digest"] = ""
+    served = bool(wanted["rquotad"])
+    files = [*files, *([UNIT_FILE] if served else [])]
+    step.save_record(node_record.items(files=files, units={UNIT: True} if served else {}))
     return waiting
 
 
@@ -167,12 +130,12 @@ def main():
         host, exports = storage_quota.Host(), module.params["exports"]
         compared = {export["path"]: storage_quota.differences(export, host) for export in exports}
         module.exit_json(changed=False, differences=compared)
-    noted = node_changes.Noted(module.check_mode)
-    with node_errors.fail_on_error(module.fail_json, "quotas: %s"):
-        waiting = converge(module, noted)
+    step = node_resources.Step(module, {**module.params, **PACKAGES})
+    with node_errors.fail_on_error(step.fail, "quotas: %s"):
+        waiting = converge(step)
     for path in waiting:
         module.warn("%s does not exist: whoever gives a project its directory has to make it" % path)
-    module.exit_json(**noted.result(waiting=waiting))
+    module.exit_json(**step.noted.result(waiting=waiting))
 
 
 if __name__ == "__main__":
