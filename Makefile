@@ -12,7 +12,7 @@ WORDS := deepopsctl plugins roles playbooks group_vars inventory molecule script
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-thorough molecule lint sanity types docs unit mutation lab-tests test-vm test-vm-down bench bench-monitoring clean
+.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-all molecule lint sanity types docs unit mutation test-vm test-vm-down bench bench-monitoring clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -89,14 +89,11 @@ unit: tools-test venv ## The tests that need no lab and no virtual machine
 mutation: tools-test venv ## Break each guard of tests/guards.toml in a copy: a test has to notice
 	@$(BIN)/python scripts/mutate-guards
 
-lab-tests: tools tools-test venv ## The tests on real Slurm clusters in containers
-	$(BIN)/pytest -m lab tests
+test: tools tools-test venv ## What gates every change: lint, types, docs, unit and integration tests, a cluster's whole life
+	$(BIN)/python scripts/run-tests
 
-test: tools tools-test venv ## Everything but thorough tests, which it names at its end
-	$(BIN)/python scripts/run-tests --make lint types docs
-
-test-thorough: tools tools-test venv ## The tests that `make test` leaves out
-	$(BIN)/python scripts/run-tests -m thorough tests
+test-all: tools tools-test venv ## Every suite, hours; SUITES="cuda mig" for some. It writes the table of docs/testing.md
+	$(BIN)/python scripts/run-tests --all $(SUITES)
 
 test-vm: venv box ## Tests on virtual machines: two to three hours; STAGES="deploy reboot" for some, KEEP=1, OS=debian12
 	@KEEP="$(KEEP)" scripts/test-vm $(OS) $(STAGES)

@@ -6,14 +6,17 @@ import json
 import os
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from abc import ABC, abstractmethod
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -25,9 +28,14 @@ OPTIONS = ("-v", "--durations=40", "--durations-min=5")
 # a third of their weight
 LESS = 5
 PAUSE_S = 0.2
+# a failed run names no more than these in its last 20 lines, each no longer
+MANY = 5
+LONGEST = 300
+SOME_FAILED = 1
 TICKS = os.sysconf("SC_CLK_TCK")
 # as pytest's short summary names tests
 FAULT = re.compile(r"(FAILED|ERROR) \S")
+TOTAL = re.compile(r"^=+ .* in \d+\.\d\ds")
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|xfailed|xpassed|error)")
 
 
@@ -46,17 +54,21 @@ def always(_line: str) -> bool:
     return True
 
 
-class Run:
+class Run(ABC):
     """A program that runs in parallel with others; its output is buffered, except what is shown `at_once`."""
 
     def __init__(self, name: str, *argv: str, at_once: Callable[[str], bool] = never) -> None:
         self.name = name
+        self.platform = ""
         self.summary = ""
         self.started = time.monotonic()
         self.ended = 0.0
+        # because another one failed
+        self.stopped = False
         # with what it has started and waited for: machines are not among that
         self.cpu_s = 0.0
         self.faults: list[str] = []
+        self.counts: Mapping[str, int] = {}
         self._kept: list[str] = []
         self._at_once = at_once
         self._process = subprocess.Popen(
@@ -78,6 +90,8 @@ class Run:
             self.summary = line.strip() or self.summary
             if FAULT.match(line):
                 self.faults.append(line.strip())
+            if TOTAL.search(line):
+                self.counts = {word: int(number) for number, word in COUNT.findall(line)}
             if self._at_once(line):
                 print(line, end="", flush=True)
             else:
@@ -99,9 +113,9 @@ class Run:
         """Its exit status; waits for it."""
         return self._process.wait()
 
-    def failed(self) -> list[str]:
-        """Ids of its tests that failed."""
-        return []
+    @abstractmethod
+    def again(self) -> str:
+        """The command that runs only what failed."""
 
     def module_seconds(self) -> Mapping[str, float]:
         """How long each module took."""
@@ -118,10 +132,23 @@ class Run:
             os.killpg(self._process.pid, signal.SIGINT)
 
 
+class Make(Run):
+    """A target of the Makefile, with its variables."""
+
+    def __init__(self, name: str, *words: str) -> None:
+        self._words = words
+        super().__init__(name, "make", "--no-print-directory", *words)
+
+    def again(self) -> str:
+        """All of it."""
+        return shlex.join(["make", *self._words])
+
+
 class Tests(Run):
     """A run of pytest."""
 
     def __init__(self, name: str, *arguments: str, at_once: Callable[[str], bool] = never) -> None:
+        self._arguments = arguments
         self._cache = CACHE / name / "v" / "cache"
         for what in ("lastfailed", "module_seconds"):
             (self._cache / what).unlink(missing_ok=True)
@@ -133,9 +160,15 @@ class Tests(Run):
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
 
-    def failed(self) -> list[str]:
-        """As pytest's cache plugin stores them."""
-        return sorted(self._of_cache("lastfailed"))
+    def again(self) -> str:
+        """The tests that failed; their modules where tests build on each other, or are many."""
+        failed = sorted(self._of_cache("lastfailed"))
+        if len(failed) > MANY or any(test.startswith("tests/lab/") for test in failed):
+            failed = sorted({test.partition("::")[0] for test in failed})
+        if not 0 < len(failed) <= MANY:
+            return shlex.join([".venv/bin/pytest", *self._arguments])
+        marks = self._arguments[:2] if self._arguments[0] == "-m" else ()
+        return shlex.join([".venv/bin/pytest", *marks, *failed])
 
     def module_seconds(self) -> Mapping[str, float]:
         """As tests/conftest.py stores it."""
@@ -147,6 +180,53 @@ class Tests(Run):
         except (OSError, ValueError):
             return {}
         return durations
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A run that is to be: its name, the nodes it has, and its start."""
+
+    name: str
+    platform: str
+    start: Callable[[], Run]
+
+
+class Lanes:
+    """Suites of which some run at a time, one after the other in each lane."""
+
+    def __init__(self, runs: list[Run], count: int, suites: Sequence[Suite], *, less: bool = False) -> None:
+        self.waiting = deque(suites)
+        self._runs = runs
+        self._count = count
+        self._less = less
+        self._taken: list[Run] = []
+
+    def fill(self) -> None:
+        """Start what waits for a lane that has become free."""
+        while self.waiting and len([run for run in self._taken if not run.ended]) < self._count:
+            suite = self.waiting.popleft()
+            run = suite.start()
+            run.platform = suite.platform
+            if self._less:
+                run.give_way()
+            self._taken.append(run)
+            self._runs.append(run)
+
+    def go_on(self) -> bool:
+        """Whether anything runs or waits; each run that has ended meanwhile is shown."""
+        return bool([run for run in self._taken if run.goes_on()] or self.waiting)
+
+    def some_failed(self) -> bool:
+        """Whether one that has ended did."""
+        return any(run.ended and run.status() for run in self._taken)
+
+    def stop(self) -> None:
+        """Start no more, and end what runs."""
+        self.waiting.clear()
+        for run in self._taken:
+            if not run.ended and not run.stopped:
+                run.stopped = True
+                run.interrupt()
 
 
 def cpu_of_children() -> float:
@@ -168,10 +248,12 @@ def none_left() -> Iterator[list[Run]]:
             run.status()
 
 
-def under_way(runs: Sequence[Run]) -> bool:
-    """Whether any of them is, a moment later; each that has ended meanwhile is shown."""
+def under_way(*lanes: Lanes) -> bool:
+    """Whether anything runs or waits in any of them, a moment after free lanes were filled."""
+    for each in lanes:
+        each.fill()
     time.sleep(PAUSE_S)
-    return bool([run for run in runs if run.goes_on()])
+    return bool([each for each in lanes if each.go_on()])
 
 
 class Moment:
@@ -185,13 +267,13 @@ class Moment:
         self.busy = self.there - sum(ticks[3:5])
 
 
-def summaries(runs: Sequence[Run], moments: Sequence[Moment], left_out: Sequence[str]) -> None:
-    """Where the time went, when each run was, how it ended, what did not run, what failed, and last their sum."""
+def summaries(runs: Sequence[Run], moments: Sequence[Moment], left_out: Mapping[str, int]) -> int:
+    """Where the time went, how each run ended, what failed and how to run only that; the exit status of all."""
     seconds: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for run in runs:
         seconds.update(run.module_seconds())
-        counts.update({word: int(number) for number, word in COUNT.findall(run.summary)})
+        counts.update(run.counts)
     print("\nmodules by seconds, in all runs:\n")
     for module, module_seconds in seconds.most_common():
         print(f"{module_seconds:6.0f} {module}")
@@ -201,24 +283,32 @@ def summaries(runs: Sequence[Run], moments: Sequence[Moment], left_out: Sequence
         busy, there = other.busy - one.busy, max(1, other.there - one.there)
         span = f"{clock(one.time - start)} to {clock(other.time - start)}"
         print(f"{span} {100 * busy / there:.0f}% busy, {busy / TICKS:.0f} s of CPU")
+    if left_out:
+        counts["deselected"] = sum(left_out.values())
+        print(
+            f"\nleft out, {counts['deselected']} tests of labs and all virtual machines; `make test-all` runs them:\n"
+        )
+        for module, number in left_out.items():
+            print(f"{number:4} {module}")
     print("\nruns, with their CPU but for that of their machines:\n")
     for run in sorted(runs, key=lambda run: run.started):
         span = f"{clock(run.started - start)} to {clock(run.ended - start)}"
-        print(f"{span} {run.cpu_s:6.1f} s {run.name}: {run.summary.strip('= ')}")
-    if left_out:
-        print(f"\nleft out, {len(left_out)} thorough tests; `make test-thorough` runs them:\n")
-        print("\n".join(left_out))
-        counts["deselected"] = len(left_out)
-    bad = [run for run in runs if run.status()]
+        ending = "stopped, as another one failed" if run.stopped else run.summary.strip("= ")
+        print(f"{span} {run.cpu_s:6.1f} s {run.name}: {ending}")
+    bad = [run for run in runs if run.status() and not run.stopped]
     if bad:
         # the end of a log is what is read, and often all that is stored
         print("\nfailed:\n")
-        for run in bad:
-            print("\n".join(run.faults or [f"{run.name}: {run.summary.strip('= ')}"]))
+        lines = [line for run in bad for line in run.faults or [f"{run.name}: {run.summary.strip('= ')}"]]
+        more = [f"and {len(lines) - MANY} more, above"] if len(lines) > MANY else []
+        print("\n".join([line[:LONGEST] for line in lines[:MANY]] + more))
+        print("\nonly these again:\n")
+        print("\n".join(run.again() for run in bad))
     total = ", ".join(f"{number} {word}" for word, number in counts.items())
     whole = moments[-1].time - start
     # in pytest's form, for whatever reads it
     print(f"\n{f' {total} in {whole:.2f}s ({timedelta(seconds=int(whole))}) ':=^80}", flush=True)
+    return max((run.status() for run in bad), key=lambda status: status != SOME_FAILED, default=0)
 
 
 def clock(seconds: float) -> str:

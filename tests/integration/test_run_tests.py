@@ -1,4 +1,4 @@
-"""What `make test` makes of failures, and where it has which tests: only labs get a second try, and may fail in it."""
+"""Which tests `make test` runs and where, what it makes of failures, and the table that `make test-all` writes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,6 @@ from tests.support.paths import ROOT
 
 PASSES = "def test_it(): pass\n"
 FAILS = "def test_it(): assert False\n"
-FAILS_ONCE = """
-from pathlib import Path
-def test_it():
-    mark = Path(__file__).with_suffix(".tried")
-    tried = mark.exists()
-    mark.touch()
-    assert tried
-"""
-FAILED = "::test_it FAILED"
 # by these a make knows that another one started it, and calls itself make[1]
 OF_MAKE = ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")
 # passes only where the other one has started before this one's end
@@ -38,24 +29,31 @@ def test_it():
         time.sleep(0.1)
 """
 DIRECTORIES = ("integration", "integration/monitoring", "roles", "unit", "lab", "vm", "elsewhere")
+GATE = "every_change"
+
+
+def marked(text: str, *marks: str) -> str:
+    """A module all of whose tests have these marks."""
+    return f"import pytest\npytestmark = [{', '.join(f'pytest.mark.{mark}' for mark in marks)}]\n{text}"
+
+
 # every run of pytest finds something to do
-TESTS = dict.fromkeys([f"{directory}/test_it.py" for directory in DIRECTORIES], PASSES)
+TESTS = {f"{directory}/test_it.py": PASSES for directory in DIRECTORIES} | {"lab/test_it.py": marked(PASSES, GATE)}
+MAKEFILE = "lint types docs sanity mutation test-vm:\n\t@echo all is good\n"
 
 
-def marked(mark: str, text: str) -> str:
-    """A module all of whose tests have a mark."""
-    return f"import pytest\npytestmark = pytest.mark.{mark}\n{text}"
-
-
-def run(directory: Path, tests: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The script in a project of its own with these test files."""
-    for name in ("scripts/run-tests", "scripts/testruns.py", "tests/conftest.py"):
+def run(
+    directory: Path, tests: dict[str, str], *arguments: str, makefile: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """The script in a project of its own with these test files, and targets of the Makefile before those that pass."""
+    for name in ("scripts/run-tests", "scripts/testruns.py", "scripts/testpage.py", "tests/conftest.py"):
         (directory / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, directory / name)
     for name, text in (TESTS | tests).items():
         path = directory / "tests" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    (directory / "Makefile").write_text(makefile + MAKEFILE, encoding="utf-8")
     (directory / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n", encoding="utf-8")
     env = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     return subprocess.run(
@@ -68,41 +66,48 @@ def run(directory: Path, tests: dict[str, str], *arguments: str) -> subprocess.C
     )
 
 
-def test_tests_that_pass_run_once_whatever_their_place(tmp_path: Path) -> None:
-    both = "import pytest\ndef test_own(): pass\n@pytest.mark.shared_cluster\ndef test_shared(): pass\n"
+def ended(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The tests that ran, each as often as it did."""
+    return sorted(line.split()[0] for line in done.stdout.splitlines() if line.endswith("%]"))
+
+
+def test_the_gate_runs_each_of_its_tests_once_and_names_what_it_leaves_out(tmp_path: Path) -> None:
+    both = f"import pytest\n@pytest.mark.{GATE}\ndef test_own(): pass\n"
+    both += (
+        f"@pytest.mark.{GATE}\n@pytest.mark.shared_cluster\ndef test_shared(): pass\ndef test_other(): assert False\n"
+    )
     done = run(
         tmp_path,
         {
             "lab/test_both.py": both,
-            "lab/test_shared.py": marked("shared_cluster", PASSES),
-            "lab/test_battered.py": marked("battered_cluster", PASSES),
-            "lab/test_small.py": marked("without_slurm", PASSES),
+            "lab/test_battered.py": marked(PASSES, "battered_cluster", GATE),
+            "lab/test_long.py": marked(FAILS, "shared_cluster"),
+            "lab/test_small.py": marked(FAILS, "without_slurm"),
+            "vm/test_it.py": FAILS,
         },
     )
 
     assert done.returncode == 0, done.stdout
-    ended = [line.split()[0] for line in done.stdout.splitlines() if line.endswith("%]")]
-    names = {f"tests/lab/test_{name}.py::test_it" for name in ("shared", "battered", "small")}
-    names |= {f"tests/lab/test_both.py::test_{name}" for name in ("own", "shared")}
-    assert sorted(ended) == sorted(names | {f"tests/{name}::test_it" for name in TESTS})
-    assert "once more" not in done.stdout
-    assert done.stdout.rstrip().splitlines()[-1].startswith(f"{'=' * 9}")
-    assert f"{len(ended)} passed in" in done.stdout.rstrip().splitlines()[-1]
-    used = dict(re.findall(r"^ ?\d+:\d\d to .* (\d+\.\d) s (\S+): ", done.stdout, re.MULTILINE))
-    assert used
-    assert "0.0" not in used
+    names = {"lab/test_battered.py::test_it", "lab/test_both.py::test_own", "lab/test_both.py::test_shared"}
+    names |= {f"{name}::test_it" for name in TESTS if not name.startswith("vm/")}
+    assert ended(done) == sorted(f"tests/{name}" for name in names)
+    left_out = done.stdout.partition("left out, 3 tests of labs")[2].splitlines()[2:5]
+    assert left_out == [f"   1 tests/lab/test_{name}.py" for name in ("both", "long", "small")]
+    last = done.stdout.rstrip().splitlines()[-1]
+    assert last.startswith("=" * 9)
+    assert f"{len(names)} passed, 3 deselected in" in last
+    used = {name: s for s, name in re.findall(r"^ ?\d+:\d\d to .* (\d+\.\d) s (\S+): ", done.stdout, re.MULTILINE)}
+    assert {"lint", "unit", "cluster", "both"} <= used.keys()
+    assert used["unit"] != "0.0"
 
 
-def test_tests_run_in_parallel_small_labs_first_then_clusters_and_a_virtual_machine(tmp_path: Path) -> None:
+def test_all_that_gates_a_change_runs_in_parallel_with_two_labs(tmp_path: Path) -> None:
     # none of a circle ends before the next of it has started
-    circles = [
-        ("integration/test_it", "unit/test_it", "lab/test_small"),
-        ("lab/test_it", "lab/test_shared", "vm/test_it"),
-    ]
-    following = {one: other for circle in circles for one, other in zip(circle, (*circle[1:], circle[0]), strict=True)}
+    circle = ("integration/test_it", "unit/test_it", "lab/test_it", "lab/test_shared")
+    following = dict(zip(circle, (*circle[1:], circle[0]), strict=True))
     meetings = {f"{one}.py": MEETS.format(other) for one, other in following.items()}
-    for name, mark in {"lab/test_small.py": "without_slurm", "lab/test_shared.py": "shared_cluster"}.items():
-        meetings[name] = marked(mark, meetings[name])
+    meetings["lab/test_it.py"] = marked(meetings["lab/test_it.py"], GATE)
+    meetings["lab/test_shared.py"] = marked(meetings["lab/test_shared.py"], "shared_cluster", GATE)
     done = run(tmp_path, meetings)
 
     assert done.returncode == 0, done.stdout
@@ -119,23 +124,42 @@ def test_it():
     assert len(list(here.parent.glob("*.here"))) <= 2
     here.unlink()
 """
-    small = {f"lab/test_small{number}.py": marked("without_slurm", counts) for number in range(3)}
-    done = run(tmp_path, small | {f"lab/test_own{number}.py": counts for number in range(2)})
+    done = run(tmp_path, {f"lab/test_own{number}.py": marked(counts, GATE) for number in range(3)})
 
     assert done.returncode == 0, done.stdout
 
 
-def test_a_target_of_the_makefile_runs_in_parallel_and_its_failure_counts(tmp_path: Path) -> None:
-    (tmp_path / "Makefile").write_text("good:\n\t@echo all is good\nbad:\n\t@echo a fault; false\n")
+def test_a_failure_without_a_lab_ends_the_labs_and_the_other_checks_go_on(tmp_path: Path) -> None:
+    waits = """
+import time
+from pathlib import Path
+import pytest
+@pytest.fixture
+def lab():
+    Path(__file__).with_name("started").touch()
+    yield
+    Path(__file__).with_name("removed").touch()
+def test_it(lab): time.sleep(300)
+def test_other(): assert False
+"""
+    slow = "import time\ndef test_it(): time.sleep(3)\n"
+    tests = {"lab/test_it.py": marked(waits, GATE), "unit/test_it.py": slow}
+    done = run(
+        tmp_path, tests, makefile="bad:\n\t@until [ -e tests/lab/started ]; do sleep 0.1; done; false\nlint: bad\n"
+    )
 
-    good = run(tmp_path, {}, "--make", "good")
-    assert good.returncode == 0, good.stdout
-    assert "all is good" in good.stdout
-
-    bad = run(tmp_path, {}, "--make", "bad", "good")
-    assert bad.returncode != 0
-    assert "a fault" in bad.stdout
-    assert "tests/lab/test_it.py" not in bad.stdout
+    assert done.returncode != 0
+    assert (tmp_path / "tests" / "lab" / "removed").exists()
+    assert "it: stopped, as another one failed" in done.stdout
+    assert "tests/unit/test_it.py::test_it" in ended(done)
+    assert "tests/lab/test_it.py::test_other" not in done.stdout
+    assert done.stdout.rpartition("\nfailed:\n\n")[2].splitlines()[:5] == [
+        "lint: make: *** [Makefile:2: bad] Error 1",
+        "",
+        "only these again:",
+        "",
+        "make lint",
+    ]
 
 
 def test_tests_that_can_not_be_collected_fail_with_the_reason(tmp_path: Path) -> None:
@@ -145,88 +169,101 @@ def test_tests_that_can_not_be_collected_fail_with_the_reason(tmp_path: Path) ->
     assert "nothing_of_that_name" in done.stdout + done.stderr
 
 
-def test_thorough_tests_are_left_out_and_named_unless_they_are_asked_for(tmp_path: Path) -> None:
-    mixed = f"{marked('shared_cluster', FAILS_ONCE)}@pytest.mark.thorough\ndef test_long(): assert False\n"
-    tests = {"lab/test_mixed.py": mixed, "lab/test_long.py": marked("thorough", FAILS)}
-    done = run(tmp_path, tests)
-
-    # not at the second try either
-    assert done.returncode == 0, done.stdout
-    named = "tests/lab/test_long.py::test_it\ntests/lab/test_mixed.py::test_long\n"
-    assert f"left out, 2 thorough tests; `make test-thorough` runs them:\n\n{named}" in done.stdout
-    assert ", 2 deselected in" in done.stdout
-
-    asked = run(tmp_path, tests, "-m", "thorough", "tests")
-
-    assert asked.returncode == 1
-    assert "tests/lab/test_mixed.py::test_long FAILED" in asked.stdout
-
-
-def test_a_thorough_test_without_a_lab_runs_all_the_same(tmp_path: Path) -> None:
-    done = run(tmp_path, {"unit/test_it.py": marked("thorough", FAILS)})
+def test_the_last_lines_name_what_failed_and_the_command_that_runs_only_that(tmp_path: Path) -> None:
+    many = "".join(f"def test_{number}(): assert False\n" for number in range(30))
+    shared = marked(FAILS, "shared_cluster", GATE)
+    done = run(tmp_path, {"unit/test_it.py": FAILS, "integration/test_it.py": many, "lab/test_shared.py": shared})
 
     assert done.returncode == 1
+    last = done.stdout.splitlines()[-20:]
+    named = "\n".join(last).partition("failed:\n\n")[2].splitlines()
+    assert named[0].startswith("FAILED tests/integration/test_it.py::test_")
+    assert re.fullmatch(r"and 2\d more, above", named[5])
+    commands = {".venv/bin/pytest tests/integration/test_it.py", ".venv/bin/pytest tests/unit/test_it.py::test_it"}
+    assert commands <= {*named}
 
 
-def test_no_lab_is_made_where_something_else_failed(tmp_path: Path) -> None:
-    done = run(tmp_path, {"unit/test_it.py": FAILS})
+def test_a_lab_that_failed_is_the_result_and_has_the_command_for_its_module(tmp_path: Path) -> None:
+    done = run(
+        tmp_path, {"lab/test_shared.py": marked(FAILS, "shared_cluster", GATE), "lab/test_it.py": marked(FAILS, GATE)}
+    )
 
     assert done.returncode == 1
-    assert "tests/lab/test_it.py" not in done.stdout
-    assert done.stdout.rstrip().splitlines()[-1].startswith("===")
-
-
-def test_what_failed_is_named_at_the_very_end(tmp_path: Path) -> None:
-    (tmp_path / "Makefile").write_text("bad:\n\t@echo a fault; false\n")
-    done = run(tmp_path, {"unit/test_it.py": FAILS, "integration/test_it.py": FAILS}, "--make", "bad")
-
-    named = done.stdout.rpartition("\nfailed:\n\n")[2].splitlines()
-    assert [line.partition(" - ")[0] for line in named if line][:-1] == [
-        "bad: make: *** [Makefile:2: bad] Error 1",
-        "FAILED tests/integration/test_it.py::test_it",
-        "FAILED tests/unit/test_it.py::test_it",
+    assert len([line for line in done.stdout.splitlines() if "::test_it FAILED" in line]) == 2
+    commands = done.stdout.partition("only these again:\n\n")[2].splitlines()
+    any_shared = "(shared_cluster or monitored_cluster or battered_cluster)"
+    assert commands[:2] == [
+        f".venv/bin/pytest -m '{GATE} and {any_shared}' tests/lab/test_shared.py",
+        f".venv/bin/pytest -m '{GATE} and not {any_shared}' tests/lab/test_it.py",
     ]
 
 
-def test_modules_with_a_lab_that_failed_run_again_and_that_is_reported(tmp_path: Path) -> None:
-    modules = ["lab/test_it.py", "lab/test_small.py", "vm/test_it.py"]
-    others = {
-        "lab/test_small.py": marked("without_slurm", FAILS_ONCE),
-        # it ends after its namesake, and its output is not mixed up with the other's
-        "elsewhere/test_it.py": "import time\ndef test_it(): time.sleep(3)\n",
+PAGE = """# What was tested
+<!-- suites: written by `make test-all` -->
+| Suite |
+|---|
+| other | Debian 13 | 4 | 10 | 2026-01-01 | 00000000 | a computer |
+| gone | Debian 13 | 4 | 10 | 2026-01-01 | 00000000 | a computer |
+<!-- end of suites -->
+The end.
+"""
+
+
+def rows(page: Path) -> dict[str, list[str]]:
+    """The cells of the table below its header, by suite."""
+    lines = [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
+    return {cells[0]: cells[1:] for cells in lines[1:]}
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    """The table of a project under version control."""
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "docs" / "testing.md"
+    page.write_text(PAGE)
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (("init", "-q"), ("add", "docs"), (*who, "commit", "-q", "-m", "x")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    return page
+
+
+def test_a_suite_alone_updates_its_own_row(tmp_path: Path, page: Path) -> None:
+    labs = {"lab/test_it.py": PASSES + "def test_no(): assert False\n", "lab/test_other.py": PASSES}
+    done = run(tmp_path, labs, "--all", "it", "sanity")
+
+    assert done.returncode == 1, done.stdout
+    assert ended(done) == ["tests/lab/test_it.py::test_it", "tests/lab/test_it.py::test_no"]
+    table = rows(page)
+    assert list(table) == ["it", "other", "sanity"]
+    assert table["it"][:2] == ["Debian 13", "1, 1 failed"]
+    assert re.fullmatch(r"\d+ \d{4}-\d\d-\d\d [0-9a-f]{8} \d+ cores, \d+ GiB", " ".join(table["it"][2:]))
+    assert table["other"] == ["Debian 13", "4", "10", "2026-01-01", "00000000", "a computer"]
+    assert table["sanity"][1] == "yes"
+    assert page.read_text().startswith("# What was tested\n")
+    assert page.read_text().endswith("The end.\n")
+
+
+def test_every_suite_runs_what_the_gate_leaves_out_too(tmp_path: Path, page: Path) -> None:
+    on_sid = 'import pytest\n@pytest.mark.parametrize("os", ["sid"])\ndef test_it(os): pass\n'
+    tests = {
+        "lab/test_long.py": PASSES,
+        "lab/test_sid.py": on_sid,
+        "lab/test_shared.py": marked(PASSES, "shared_cluster"),
     }
-    done = run(tmp_path, dict.fromkeys(modules, FAILS_ONCE) | others)
+    done = run(tmp_path, tests, "--all")
 
     assert done.returncode == 0, done.stdout
-    named = "".join(f"    tests/{module}::test_it\n" for module in modules)
-    assert f"{named}once more, on fresh labs" in done.stdout, done.stdout
-    assert done.stdout.rstrip().splitlines()[-1].startswith("===")
+    table = rows(page)
+    assert {"shared", "long", "sid", "it", "unit", "integration", "sanity", "mutation", "qemu", "vm-debian12"} <= {
+        *table
+    }
+    assert table["sid"][0] == "Debian sid"
+    assert "tests/vm/test_it.py::test_it" in ended(done)
 
 
-def test_what_is_asked_for_is_one_run_and_has_a_second_try_too(tmp_path: Path) -> None:
-    done = run(tmp_path, {"lab/test_it.py": FAILS_ONCE}, "tests/unit", "tests/lab")
-
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.count("test session starts") == 2
-    assert "once more, on fresh labs" in done.stdout
-
-
-@pytest.mark.parametrize(
-    "tests",
-    [
-        {"lab/test_it.py": FAILS},
-        {"unit/test_it.py": FAILS_ONCE},
-        {"unit/test_it.py": FAILS_ONCE, "lab/test_it.py": FAILS_ONCE},
-        {"elsewhere/test_it.py": FAILS_ONCE, "lab/test_it.py": FAILS_ONCE},
-        {f"lab/test_{letter}.py": FAILS_ONCE for letter in "abcde"},
-    ],
-    ids=["a-fault-of-ours", "a-unit-test", "both", "not-a-lab", "many-labs"],
-)
-def test_nothing_else_is_forgiven(tmp_path: Path, tests: dict[str, str]) -> None:
-    # in one run, which is quicker: what becomes of its failures is the same
-    done = run(tmp_path, tests, "tests")
+def test_a_suite_that_there_is_not_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    done = run(tmp_path, {}, "--all", "cuba")
 
     assert done.returncode == 1
-    assert {f"tests/{name}" for name in tests} == {
-        line.partition("::")[0] for line in done.stdout.splitlines() if FAILED in line
-    }
+    assert "there is no suite cuba" in done.stderr
+    assert " it " in done.stderr

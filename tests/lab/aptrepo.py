@@ -132,5 +132,5 @@ def serve(cluster: LabCluster, node: str, root: Path) -> str:
     url = f"http://{address}:{PORT}"
     # it listens a moment later
     request = f"import urllib.request; urllib.request.urlopen('{url}/')"
-    cluster.root(node, f'for n in $(seq 600); do python3 -c "{request}" 2>/dev/null && exit 0; sleep 0.2; done; exit 1')
+    cluster.root(node, f'until python3 -c "{request}" 2>/dev/null; do sleep 0.2; done')
     return url

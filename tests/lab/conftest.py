@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.harness import NOT_POSSIBLE, PREFIX, LabCluster, SharedCluster, lab_down
-from tests.lab.monitored import MonitoredCluster, fresh_monitored
+from tests.lab.monitored import OPTIONAL, MonitoredCluster, fresh_monitored, monitor
 
 
 def pytest_configure() -> None:
@@ -48,7 +48,7 @@ def _of_which_cluster(item: pytest.Item) -> list[str]:
 def _age_of_the_shared_cluster(item: pytest.Item) -> int:
     """Its ages one after the other; tests without it are among those of its long middle age."""
     wanted = getattr(item, "fixturenames", ())
-    ages = {"bare": 0, "to_deploy": 1, "expendable": 3, "monitored_no_more": 3}
+    ages = {"bare": 0, "to_deploy": 1, "battered": 3, "expendable": 5, "monitored_no_more": 5, "monitored": 4}
     return next((age for fixture, age in ages.items() if fixture in wanted), 2)
 
 
@@ -62,9 +62,17 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
         cluster.discard()
 
 
+def one_cluster(request: pytest.FixtureRequest) -> bool:
+    """Whether these are the tests of `make test`: whatever cluster they have otherwise, there they share one."""
+    return str(request.config.option.markexpr).startswith("every_change")
+
+
 @pytest.fixture(scope="session")
-def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
+def second(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
     """Another one, for a second run of such tests in parallel with the first: what `battered` is about."""
+    if one_cluster(request):
+        yield request.getfixturevalue("shared")
+        return
     cluster = SharedCluster(f"{PREFIX}-battered", tmp_path_factory)
     try:
         yield cluster
@@ -121,13 +129,14 @@ def expendable(shared: SharedCluster) -> Iterator[LabCluster]:
 
 
 @pytest.fixture(scope="session")
-def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredCluster]:
+def monitored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredCluster]:
     """A controller and a node (and by one of the tests a second) with Slurm and monitoring, for all tests of that."""
+    if one_cluster(request):
+        yield monitor(request.getfixturevalue("shared").deployed())
+        return
     name = f"{PREFIX}-monitored"
     try:
-        # what is off unless a site wants it
-        on = "monitoring_job_summaries: true\nmonitoring_job_endings: true\n"
-        made = fresh_monitored(name, tmp_path_factory.mktemp(name), "--compute", "1", settings=on)
+        made = fresh_monitored(name, tmp_path_factory.mktemp(name), "--compute", "1", settings=OPTIONAL)
         made.deploy()
         yield made
     finally:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 Key = tuple[str, str]
 
 # waits for what the line before it has started
-POLL = "for i in $(seq 600); do {} && exit 0; sleep 0.1; done; exit 1"
+POLL = "until {}; do sleep 0.1; done"
 
 
 @dataclass(frozen=True)

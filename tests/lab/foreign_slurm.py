@@ -86,13 +86,13 @@ def build(cluster: LabCluster, addresses: Mapping[str, str], directory: Path) ->
         'echo "create database hand_acct; '
         "grant all on hand_acct.* to handmade@localhost identified by 'by-hand-0815'\""
         " | mariadb; systemctl enable -q slurmdbd slurmctld; systemctl start slurmdbd; "
-        "for i in $(seq 240); do sacctmgr -n show cluster >/dev/null 2>&1 && break; sleep 0.5; done;"
-        "systemctl start slurmctld; for i in $(seq 240); do scontrol ping | grep -q UP && break; sleep 0.5; done",
+        "until sacctmgr -n show cluster >/dev/null 2>&1; do sleep 0.2; done;"
+        "systemctl start slurmctld; until scontrol ping | grep -q UP; do sleep 0.2; done",
     )
     for node in addresses:
         if node != "ctl1":
             cluster.root(node, "systemctl enable -q slurmd; systemctl start slurmd")
-    cluster.root("ctl1", 'for i in $(seq 240); do [ "$(sinfo -h -o %T)" = idle ] && break; sleep 0.5; done; sinfo')
+    cluster.root("ctl1", 'until [ "$(sinfo -h -o %T)" = idle ]; do sleep 0.2; done')
     for name, text in files.items():
         (directory / name).write_text(text)
     (directory / "hosts").write_text(hosts)

@@ -18,6 +18,8 @@ from tests.lab.harness import SETTINGS, LabCluster, edit, fresh_cluster
 from tests.support.cluster import PATIENCE_S, wait_until
 
 PROMETHEUS, ALERTMANAGER = 9090, 9093
+# settings of what is off unless a site wants it
+OPTIONAL = "monitoring_job_summaries: true\nmonitoring_job_endings: true\n"
 
 
 @dataclass(frozen=True)
@@ -113,3 +115,12 @@ def fresh_monitored(
     made = fresh_cluster(name, directory, *options, "--gpus", "a100:2", "--monitoring", os=os)
     edit(made.directory / SETTINGS, "---\n", f"---\n{settings}")
     return MonitoredCluster(made.name, made.os, made.directory, made.node_list, made.password_file)
+
+
+def monitor(cluster: LabCluster) -> MonitoredCluster:
+    """The same cluster after a deploy that has switched monitoring on."""
+    settings = f"{OPTIONAL}grafana_enabled: false\nmonitoring_gpu_exporter: none\n"
+    edit(cluster.directory / SETTINGS, "monitoring_enabled: false\n", f"monitoring_enabled: true\n{settings}")
+    made = MonitoredCluster(cluster.name, cluster.os, cluster.directory, cluster.node_list, cluster.password_file)
+    made.deploy()
+    return made

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 COMPUTE = ("gpu01", "gpu02")
 CLUSTER = "CLUSTER"  # stands for the lab's name, which differs by Debian release
 # everything that reads slurm.conf is started again; the nodes fetch their copy from the controller
-RESTART = "systemctl restart slurmctld && for i in $(seq 600); do scontrol ping | grep -q UP && exit 0; sleep 0.2; done"
+RESTART = "systemctl restart slurmctld; until scontrol ping | grep -q UP; do sleep 0.2; done"
 
 
 Step = tuple[str, str, str]

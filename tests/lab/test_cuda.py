@@ -17,7 +17,7 @@ import pytest
 from tests.lab.aptrepo import ARCHITECTURE, Signer, Stub, build, serve, signers
 from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down
 
-pytestmark = [pytest.mark.without_slurm, pytest.mark.thorough]
+pytestmark = pytest.mark.without_slurm
 
 SOURCE = "/etc/apt/sources.list.d/deepopsctl-nvidia-cuda.sources"
 MODULES = "/opt/deepopsctl/modulefiles/cuda"

@@ -33,6 +33,7 @@ def cluster(battered: LabCluster) -> LabCluster:
     return battered
 
 
+@pytest.mark.every_change
 def test_a_node_that_dies_in_the_middle_is_set_aside_and_made_good_later(cluster: LabCluster) -> None:
     with running_job(cluster, "gpu01"):
         with in_the_middle_of_an_install(cluster, "gpu02") as deploy:
@@ -84,7 +85,7 @@ def test_a_node_that_could_not_confine_jobs_is_left_out_by_name_and_the_others_s
     assert hardware.read_text(encoding="utf-8") == before
 
 
-@pytest.mark.thorough
+@pytest.mark.every_change
 def test_a_connection_that_is_cut_in_the_middle_is_named_and_made_good_later(cluster: LabCluster) -> None:
     with running_job(cluster, "gpu01"):
         with in_the_middle_of_an_install(cluster, "gpu01") as deploy:
@@ -136,7 +137,7 @@ def test_ctrl_c_reports_what_is_undone_and_a_second_deploy_who_holds_the_lock(
         assert_heals(cluster)
 
 
-@pytest.mark.thorough
+@pytest.mark.every_change
 def test_a_deploy_that_was_killed_is_finished_by_the_next(cluster: LabCluster) -> None:
     # nothing that it could remember helps the next one
     cluster.root("ctl1", "rm -rf /var/lib/deepopsctl")
@@ -152,7 +153,6 @@ def test_a_deploy_that_was_killed_is_finished_by_the_next(cluster: LabCluster) -
         assert set(cluster.changed(cluster.deploy("--full")).values()) == {0}
 
 
-@pytest.mark.thorough
 def test_a_controller_that_is_down_ends_no_other_nodes_deploy(cluster: LabCluster) -> None:
     cluster.power_cut("ctl1")
     try:
@@ -194,7 +194,7 @@ UNLOCK = "rm -f /run/hold /run/reached; systemctl stop lock-holder; rm -f /tmp/l
 FILL = "apt-get clean; mount -t tmpfs -o size=16k full /var/cache/apt/archives"
 
 
-@pytest.mark.thorough
+@pytest.mark.every_change
 def test_deploy_waits_for_the_package_managers_lock_and_reports_its_holder_and_a_full_disk(
     cluster: LabCluster,
 ) -> None:
@@ -227,7 +227,6 @@ def test_deploy_waits_for_the_package_managers_lock_and_reports_its_holder_and_a
     assert_heals(cluster)
 
 
-@pytest.mark.thorough
 def test_a_full_disk_under_the_configuration_leaves_the_old_one_whole(cluster: LabCluster) -> None:
     before = cluster.root("ctl1", "sha256sum /etc/slurm/*.conf")
     fill = """mkdir /run/copy && cp -a /etc/slurm/. /run/copy/ && mount -t tmpfs -o size=64k,mode=755 full /etc/slurm
@@ -263,7 +262,7 @@ def job(battered: LabCluster) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("node", "unit", "works"),
     [
-        ("ctl1", "slurmctld", "scontrol ping | grep -q UP"),
+        pytest.param("ctl1", "slurmctld", "scontrol ping | grep -q UP", marks=pytest.mark.every_change),
         ("ctl1", "slurmdbd", "sacctmgr -n show cluster | grep -q ."),
         ("ctl1", "mariadb", "sacctmgr -n show cluster | grep -q ."),
         ("ctl1", "munge", "munge -n | unmunge | grep -q Success"),
@@ -285,6 +284,7 @@ def test_a_daemon_that_is_killed_comes_back_and_no_job_is_lost(
     wait_until("Slurm answers", lambda: cluster.job_state(job) == "RUNNING")
 
 
+@pytest.mark.every_change
 def test_the_running_job_ends_well_and_there_is_nothing_to_fix(cluster: LabCluster, job: int) -> None:
     cluster.root("gpu01", "touch /tmp/daemons-were-killed")
     wait_until("the accounting has it", lambda: accounted(cluster, job) == "COMPLETED 0:0")

@@ -198,7 +198,6 @@ def test_a_dashboard_and_a_password_that_were_changed_are_set_back_without_a_res
     assert site.started() == before
 
 
-@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_another_version_comes_when_it_is_asked_for(site: Site) -> None:
     site.set(version=NEW)
@@ -209,7 +208,6 @@ def test_another_version_comes_when_it_is_asked_for(site: Site) -> None:
     assert site.version() == NEW
 
 
-@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_switched_off_it_goes_with_all_that_came_with_it(site: Site) -> None:
     site.set(enabled=False)
@@ -225,7 +223,6 @@ def test_switched_off_it_goes_with_all_that_came_with_it(site: Site) -> None:
     assert site.root("systemctl list-units --failed --no-legend 'grafana*'") == ""
 
 
-@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_a_package_that_cannot_be_fetched_leaves_grafana_out(site: Site) -> None:
     site.set(version=NEW, package="http://127.0.0.1:9/grafana.deb", package_sha256="0" * 64)
@@ -238,7 +235,6 @@ def test_a_package_that_cannot_be_fetched_leaves_grafana_out(site: Site) -> None
     assert all(totals["failed"] == 0 for totals in done["hosts"].values())
 
 
-@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_a_file_replaces_the_repository(site: Site) -> None:
     file = site.archive(NEW)

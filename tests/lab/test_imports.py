@@ -132,7 +132,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.parametrize(
     "lab",
-    ["debian13", *(pytest.param(os, marks=pytest.mark.thorough) for os in ("debian12", "sid"))],
+    ["debian13", "debian12", "sid"],
     indirect=True,
 )
 def test_slurmctld_starts_on_every_import(lab: LabCluster, tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ class TestProlog:
             return cluster.root("gpu01", f'python3 -c "{has_steps}"')
 
         wait_until("no job runs", lambda: asked() == "False")
-        cluster.user("gpu01", "cp /usr/bin/sleep slurmstepd; nohup ./slurmstepd 600 >/dev/null 2>&1 &")
+        cluster.user("gpu01", "cp /usr/bin/sleep slurmstepd; nohup ./slurmstepd infinity >/dev/null 2>&1 &")
         try:
             wait_until("it runs", lambda: cluster.holds("gpu01", "pgrep -x slurmstepd"))
             assert asked() == "False"
@@ -251,7 +251,6 @@ class TestProlog:
             cluster.root("gpu01", f"rm {JOB_DIRECTORY} && mv {JOB_DIRECTORY}.away {JOB_DIRECTORY}")
             cluster.root("ctl1", "scontrol update nodename=gpu01 state=resume")
 
-    @pytest.mark.thorough
     def test_validate_fails_where_a_jobs_directory_is_open_or_stays(self, cluster: LabCluster) -> None:
         program = "/etc/slurm/deepops/job-directories"
         cluster.root("gpu01", f"sed -i 's/0o700/0o755/' {program}")

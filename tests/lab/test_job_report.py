@@ -86,6 +86,25 @@ def jobs(monitored: MonitoredCluster) -> Iterator[Jobs]:
     submitted.end()
 
 
+@pytest.mark.every_change
+def test_a_job_has_root_write_to_no_file_but_its_own(monitored: MonitoredCluster) -> None:
+    cluster = monitored
+    cluster.root("gpu01", "echo precious >/srv/of-root; rm -f ~ubuntu/stop-hostile ~ubuntu/hostile-*")
+    cluster.user("gpu01", f"cat > hostile.sh <<'END'\n{HOSTILE}END\nsbatch hostile.sh")
+    seen = f"grep -c '^deepops_job_memory_peak_bytes' {METRICS}"
+    wait_until("there is something to write", lambda: cluster.root("gpu01", seen, ok=False) == "2")
+    cluster.user("gpu01", "touch stop-hostile")
+    wait_until("both have ended", lambda: cluster.root("ctl1", "squeue -h") == "")
+
+    assert cluster.root("gpu01", "cat /srv/of-root; stat -c '%U %a' /srv/of-root").split() == [
+        "precious",
+        "root",
+        "644",
+    ]
+    assert "longer than" not in cluster.root("gpu01", "journalctl -b -t deepopsctl-epilog --no-pager")
+    cluster.root("gpu01", "rm -f /srv/of-root ~ubuntu/hostile-* ~ubuntu/stop-hostile")
+
+
 def test_each_gpu_of_the_node_has_its_own_job(jobs: Jobs) -> None:
     def measured_jobs() -> list[str]:
         # a job counts as running while its prolog still does
@@ -157,23 +176,6 @@ class TestAfterTheEnd:
         left = jobs.cluster.root("gpu01", "ls -A /run/deepops/jobs; cat /run/deepops/gpus/* 2>/dev/null; true").split()
 
         assert not {jobs.busy, jobs.idle} & set(left)
-
-    def test_a_job_has_root_write_to_no_file_but_its_own(self, jobs: Jobs) -> None:
-        cluster = jobs.cluster
-        cluster.root("gpu01", "echo precious >/srv/of-root; rm -f ~ubuntu/stop-hostile ~ubuntu/hostile-*")
-        cluster.user("gpu01", f"cat > hostile.sh <<'END'\n{HOSTILE}END\nsbatch hostile.sh")
-        seen = f"grep -c '^deepops_job_memory_peak_bytes' {METRICS}"
-        wait_until("there is something to write", lambda: cluster.root("gpu01", seen, ok=False) == "2")
-        cluster.user("gpu01", "touch stop-hostile")
-        wait_until("both have ended", lambda: cluster.root("ctl1", "squeue -h") == "")
-
-        assert cluster.root("gpu01", "cat /srv/of-root; stat -c '%U %a' /srv/of-root").split() == [
-            "precious",
-            "root",
-            "644",
-        ]
-        assert "longer than" not in cluster.root("gpu01", "journalctl -b -t deepopsctl-epilog --no-pager")
-        cluster.root("gpu01", "rm -f /srv/of-root ~ubuntu/hostile-* ~ubuntu/stop-hostile")
 
     def test_the_report_has_what_they_used(self, jobs: Jobs) -> None:
         busy, idle = jobs.report(jobs.busy), jobs.report(jobs.idle)

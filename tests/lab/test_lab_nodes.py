@@ -84,7 +84,7 @@ def traces(name: str, containers: Sequence[str] = ()) -> list[str]:
     return container_ids
 
 
-@pytest.fixture(scope="module", params=[pytest.param("debian12", marks=pytest.mark.thorough), "debian13"])
+@pytest.fixture(scope="module", params=["debian12", "debian13"])
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     name = f"nodes-{request.param}-{os.getpid()}"
     try:

@@ -127,7 +127,6 @@ def test_administrators_get_in_and_a_deploy_works_while_slurm_is_down(
     deployed.wait_until_idle()
 
 
-@pytest.mark.thorough
 def test_it_can_be_switched_off(deployed: LabCluster, people: dict[str, Person]) -> None:
     off = ("-e", "slurm_adopt_enabled=false", "-e", json.dumps({"slurm_login_limits": {}}))
     deployed.deploy(*off, "--limit", f"{NODE},ctl1")

@@ -147,7 +147,6 @@ OF_THE_LAB = ("--name", "--hostname", "--ip", "--mac", "--label", "--volume", "-
 SENDS = "/etc/deepopsctl/pki /etc/systemd/journal-upload.conf.d /etc/systemd/system/systemd-journal-upload.service.d"
 
 
-@pytest.mark.thorough
 def test_a_node_without_the_capability_to_mount_sends_its_journal_too(monitored: MonitoredCluster) -> None:
     """A container as people start it: systemd can't give units their own mounts there."""
     form = "{{json .Config.CreateCommand}}"

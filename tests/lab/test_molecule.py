@@ -15,7 +15,7 @@ from tests.lab.harness import PREFIX, lab_down
 from tests.support.paths import ROOT
 
 # a whole cluster; the same with monitoring, which has lab tests of its own; single roles in somebody's own playbook
-SCENARIOS = ("default", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("monitored", "roles")))
+SCENARIOS = ("default", "monitored", "roles")
 
 
 @pytest.mark.timeout(1800)

@@ -38,6 +38,7 @@ def loaded(cluster: MonitoredCluster) -> set[str]:
     return {group["file"].rpartition("/")[2] for group in groups}
 
 
+@pytest.mark.every_change
 def test_everything_that_listens_is_scraped(monitored: MonitoredCluster) -> None:
     monitored.wait_until_up()
 
@@ -53,6 +54,7 @@ def test_everything_that_listens_is_scraped(monitored: MonitoredCluster) -> None
     assert monitored.wait_for('node_systemd_unit_state{node="gpu01", name="slurmd.service", state="active"} == 1')
 
 
+@pytest.mark.every_change
 def test_a_second_deploy_changes_nothing(monitored: MonitoredCluster) -> None:
     assert deploy(monitored, "plan")["changes"] == []
     assert set(monitored.changed(monitored.deploy()).values()) == {0}
@@ -83,6 +85,7 @@ def test_exporters_listen_on_the_nodes_own_address_alone(monitored: MonitoredClu
         assert {place.rpartition(":")[0] for place in exporters} == {monitored.address(name)}
 
 
+@pytest.mark.every_change
 @pytest.mark.parametrize("port", [PROMETHEUS, ALERTMANAGER])
 def test_nobody_sees_a_page_without_the_password(monitored: MonitoredCluster, port: int) -> None:
     assert monitored.status(port) == 401
@@ -106,6 +109,7 @@ def test_the_data_of_prometheus_are_bounded_by_what_its_disk_has(monitored: Moni
     assert 0.3 * free < float(sample["value"][1]) < 0.7 * free
 
 
+@pytest.mark.every_change
 def test_the_password_is_nowhere_that_others_can_read(monitored: MonitoredCluster) -> None:
     password = monitored.password()
     search = f"grep -rlF -e '{password}' /etc /var/lib/prometheus /var/lib/deepopsctl; true"
@@ -148,7 +152,6 @@ def test_a_rule_that_was_changed_manually_is_restored_without_a_restart(monitore
     monitored.root("ctl1", f"rm {RULES}/mine.yml")
 
 
-@pytest.mark.thorough
 def test_switching_monitoring_off_removes_all_of_it_but_the_history(monitored_no_more: MonitoredCluster) -> None:
     cluster = monitored_no_more
     edit(cluster.directory / SETTINGS, "monitoring_enabled: true", "monitoring_enabled: false")

@@ -48,10 +48,7 @@ def unit_override(cluster: MonitoredCluster, node: str, unit: str, command: str)
 
 @pytest.mark.parametrize(
     "lasts",
-    [
-        pytest.param("exit 1", id="at once"),
-        pytest.param("sleep 4; exit 1", id="after a while", marks=pytest.mark.thorough),
-    ],
+    [pytest.param("exit 1", id="at once"), pytest.param("sleep 4; exit 1", id="after a while")],
 )
 def test_a_unit_that_systemd_starts_again_and_again_fails_its_node_with_its_last_words(
     monitored: MonitoredCluster, lasts: str

@@ -51,7 +51,7 @@ def busy(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
         wait_until(
             "the job runs", lambda: user(controller, "squeue -h -t R"), details=lambda: user(controller, "squeue")
         )
-        user(controller, "sbatch -w gpu01 --gres=gpu:2 --mem=100M --wrap 'sleep 60'")
+        user(controller, "sbatch -w gpu01 --gres=gpu:2 --mem=100M --wrap 'sleep infinity'")
         cluster.root(controller, "scontrol update nodename=gpu01 state=drain reason=trial")
         yield cluster
     finally:

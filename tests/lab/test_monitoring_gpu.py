@@ -94,7 +94,6 @@ def test_every_gpu_of_a_node_is_there_under_one_set_of_names(watched: MonitoredC
     assert watched.wait_for('gpu:xid:last{node="gpu01", gpu="2"} == 79')
 
 
-@pytest.mark.thorough
 def test_manual_changes_of_its_libraries_are_reverted(watched: MonitoredCluster) -> None:
     watched.root("gpu01", f"echo 'x = 1' >>{DIRECTORY}/nvitop/version.py")
 

@@ -11,8 +11,6 @@ from tests.lab.harness import PREFIX, SETTINGS, edit, lab_down, wait_until
 from tests.lab.monitored import MonitoredCluster, fresh_monitored
 from tests.lab.smoke import validate
 
-pytestmark = pytest.mark.thorough
-
 HOST, OTHERS = "login1", ("ctl1", "gpu01")
 
 

@@ -15,8 +15,6 @@ from tests.lab.monitored import Asked, MonitoredCluster, fresh_monitored
 from tests.lab.smoke import validate
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.thorough
-
 OURS = "/var/lib/prometheus/node-exporter/slurmmetrics.prom"
 SWITCH = "monitoring_slurm_native: true\n"
 # its systemd refuses cgroup v1, and v2 alongside v1 has no controllers
@@ -44,9 +42,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredClust
 @pytest.fixture
 def busy(cluster: MonitoredCluster) -> Iterator[MonitoredCluster]:
     """A job runs on one of two GPUs, another waits for both, and the node drains."""
-    job = cluster.submit("sleep 300", "--gres=gpu:a100:1", "--mem=10M")
+    job = cluster.submit("sleep infinity", "--gres=gpu:a100:1", "--mem=10M")
     cluster.wait_for_job(job, "RUNNING")
-    cluster.submit("sleep 300", "--gres=gpu:a100:2", "--mem=10M")
+    cluster.submit("sleep infinity", "--gres=gpu:a100:2", "--mem=10M")
     cluster.root("ctl1", "scontrol update nodename=ctl1 state=drain reason=trial")
     yield cluster
     cluster.root("ctl1", "scancel -u ubuntu; scontrol update nodename=ctl1 state=resume")

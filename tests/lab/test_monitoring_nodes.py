@@ -16,8 +16,6 @@ from tests.lab.monitored import ALERTMANAGER, MonitoredCluster
 from tests.lab.test_logs import KNOCK, wait_for_lines
 from tests.lab.test_monitoring import started
 
-pytestmark = pytest.mark.thorough
-
 MEMBERS = "/etc/deepopsctl/logs-members"
 ALL = ("ctl1", "gpu01", "gpu02", "gpu03")
 ALERTING = "prometheus-alertmanager.service"

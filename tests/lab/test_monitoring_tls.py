@@ -137,7 +137,6 @@ def with_gpus(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
         deploy(monitored)
 
 
-@pytest.mark.thorough
 def test_the_exporter_of_gpus_speaks_tls_as_well(with_gpus: MonitoredCluster) -> None:
     wait_for_schemes(with_gpus, asked_by("https", "gpu01/gpu"))
     assert with_gpus.wait_for('deepops_gpu_driver_up{node="gpu01"} == 0')
@@ -146,7 +145,6 @@ def test_the_exporter_of_gpus_speaks_tls_as_well(with_gpus: MonitoredCluster) ->
     assert answer(with_gpus, "gpu01", ("gpu01", GPU)) == "000"
 
 
-@pytest.mark.thorough
 def test_a_certificate_near_its_end_is_renewed_by_a_deploy_and_reloaded(with_gpus: MonitoredCluster) -> None:
     address = with_gpus.address("gpu01")
     made = validity.today() - timedelta(days=validity.LASTS_DAYS - 10)
@@ -170,7 +168,6 @@ def test_a_certificate_near_its_end_is_renewed_by_a_deploy_and_reloaded(with_gpu
     with_gpus.wait_until_up()
 
 
-@pytest.mark.thorough
 def test_nodes_and_prometheus_go_over_to_tls_together_and_a_node_that_was_down_later(
     monitored: MonitoredCluster,
 ) -> None:

@@ -42,7 +42,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         lab_down(name)
 
 
-@pytest.mark.thorough
 def test_a_node_whose_gpus_are_not_on_the_bus_is_left_alone(cluster: LabCluster) -> None:
     before = cluster.root("gpu01", WRITTEN)
 
@@ -140,7 +139,6 @@ def test_persistence_waits_for_a_kernel_module_and_nothing_fails(cluster: LabClu
     assert cluster.root("gpu01", "systemctl --failed --no-legend") == ""
 
 
-@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_the_gate_detects_an_edited_pin_and_deploy_restores_it(cluster: LabCluster) -> None:
     cluster.root("gpu01", "echo '# by hand' >> /etc/apt/preferences.d/deepopsctl-nvidia")
@@ -150,7 +148,6 @@ def test_the_gate_detects_an_edited_pin_and_deploy_restores_it(cluster: LabClust
     assert changes(deployed, "gpu01") == [("file", "/etc/apt/preferences.d/deepopsctl-nvidia", "write")]
 
 
-@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_a_driver_of_the_run_installer_is_refused_with_what_to_do(cluster: LabCluster) -> None:
     cluster.root("gpu01", "touch /usr/bin/nvidia-uninstall")

@@ -18,8 +18,6 @@ from tests.lab.faults import running_job
 from tests.lab.harness import LabCluster
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.thorough
-
 VERSIONS = ROOT / "group_vars" / "all" / "versions.yml"
 # what the old packages have that these lack goes with them
 STAND_IN = r"""set -e

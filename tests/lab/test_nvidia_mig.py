@@ -20,12 +20,10 @@ from tests.lab.aptrepo import ARCHITECTURE, Stub, build, serve, signers
 from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_down, wait_until
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.thorough
-
 STANDIN = ROOT / "tests" / "fakes" / "nvidia-smi"
 HOME = "/var/lib/standin-nvidia"
 UNIT = "deepopsctl-mig.service"
-LONG_JOB = "for i in $(seq 600); do sleep 1; done"
+LONG_JOB = "sleep infinity"
 WHOLE = "gpus: {type: a100, count: 2}"
 CUT = 'gpus: {type: a100, count: 2, mig: [{"1g.5gb": [7, 8, 9, 10, 11, 12, 13]}, {"3g.20gb": [1], "2g.10gb": [3]}]}'
 WISHES = {("mig", "GPU 0: 7 x 1g.5gb", "set"), ("mig", "GPU 1: 3g.20gb + 2g.10gb", "set")}

@@ -22,8 +22,6 @@ from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, wait_
 from tests.lab.nvidia_stubs import MODULE, STANDIN, Mirrors, driver, mirrors, pci_bus, site, write
 from tests.support.cluster import repeating
 
-pytestmark = pytest.mark.thorough
-
 OLD, NEW = "580.95.05", "595.45.04"
 GPUS = {"0000:17:00.0": "0x20b0", "0000:1f:00.0": "0x20b0"}
 VERSION = "/sys/module/nvidia/version"

@@ -28,8 +28,6 @@ from tests.lab.nvidia_stubs import (
     write,
 )
 
-pytestmark = pytest.mark.thorough
-
 # what the site's mirror had when the driver came, and what it has later
 THEN = [*driver("580.95.05"), *driver("595.45.04"), subnet_manager()]
 NOW = [*driver("580.126.09"), *driver("595.58.03")]

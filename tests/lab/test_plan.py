@@ -12,7 +12,7 @@ import pytest
 
 from tests.lab.harness import SETTINGS, SLURM_CONFIG, LabCluster, edit
 
-LONG_JOB = "for i in $(seq 600); do sleep 1; done"
+LONG_JOB = "sleep infinity"
 Done = tuple[str, str, str, str]
 
 
@@ -64,6 +64,7 @@ def units(document: dict[str, Any]) -> set[Done]:
     return {change for change in done_by(document) if change[1] == "unit"}
 
 
+@pytest.mark.every_change
 def test_the_first_deploy_on_bare_nodes_does_what_was_planned(to_deploy: LabCluster) -> None:
     planned = plan(to_deploy)
     assert to_deploy.root("gpu01", "ls /etc/munge /var/lib/deepopsctl /etc/slurm", ok=False).count("No such file") == 3
@@ -118,7 +119,6 @@ def test_what_would_end_jobs_is_blocked_beforehand_and_refused_with_nothing_chan
     assert cluster.root("ctl1", "cat /etc/slurm/slurm.conf /etc/chrony/conf.d/deepopsctl.conf") == before
 
 
-@pytest.mark.thorough
 def test_a_key_that_slurmd_reads_at_its_start_restarts_it_under_the_job(cluster: LabCluster, job: int) -> None:
     more = SLURM_CONFIG.replace("}", ", LaunchParameters: 'use_interactive_step,test_exec'}")
     edit(cluster.directory / SETTINGS, SLURM_CONFIG, more)
@@ -137,7 +137,6 @@ def test_a_key_that_slurmd_reads_at_its_start_restarts_it_under_the_job(cluster:
     cluster.user("ctl1", f"scancel {job}")
 
 
-@pytest.mark.thorough
 def test_manual_changes_are_planned_and_fixed(cluster: LabCluster) -> None:
     cluster.root("gpu01", "echo '# edited' >> /etc/default/slurmd; systemctl stop munge")
 

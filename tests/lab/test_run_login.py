@@ -93,7 +93,6 @@ def test_sudo_that_asks_needs_its_password(cluster: LabCluster) -> None:
     assert "refused" in summary["failures"][0]["hint"]
 
 
-@pytest.mark.thorough
 def test_another_user_wins_over_cluster_yml(cluster: LabCluster) -> None:
     # not over the connections that are open already: those are ubuntu's
     code, summary = deploy(cluster, "-u", "nobody")
@@ -125,7 +124,6 @@ def test_a_node_without_ssh_is_set_aside_with_what_to_do(cluster: LabCluster) ->
         cluster.root("cn01", "systemctl start ssh")
 
 
-@pytest.mark.thorough
 def test_a_changed_host_key_is_refused_with_what_to_do(cluster: LabCluster) -> None:
     renew = "rm /etc/ssh/ssh_host_*; ssh-keygen -A; systemctl restart ssh; pkill -f [s]shd- || true"
     cluster.root("cn01", renew)

@@ -101,7 +101,6 @@ def test_neither_the_old_secrets_nor_the_new_are_printed_or_readable_anywhere(
     assert cluster.root("ctl1", owners).splitlines() == ["munge:munge 400", "slurm:slurm 600"]
 
 
-@pytest.mark.thorough
 def test_a_node_that_fails_restores_the_old_key_on_all_others(cluster: LabCluster) -> None:
     before = keys(cluster)
 
@@ -115,7 +114,6 @@ def test_a_node_that_fails_restores_the_old_key_on_all_others(cluster: LabCluste
     assert_heals(cluster)
 
 
-@pytest.mark.thorough
 def test_a_node_that_is_off_is_left_out_only_where_that_was_asked_for(cluster: LabCluster) -> None:
     before = keys(cluster)
     (old,) = before

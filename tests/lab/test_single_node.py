@@ -67,6 +67,6 @@ def test_the_smoke_suite_passes_and_skips_what_one_node_cannot_test(single_node:
     assert "fewer than two nodes" in skipped["guide-two-nodes"]
 
 
-@pytest.mark.parametrize("options", [(), pytest.param(("--full",), marks=pytest.mark.thorough)], ids=["gate", "full"])
+@pytest.mark.parametrize("options", [(), ("--full",)], ids=["gate", "full"])
 def test_another_deploy_changes_nothing(single_node: LabCluster, options: tuple[str, ...]) -> None:
     assert single_node.changed(single_node.deploy(*options)) == {"ctl1": 0}

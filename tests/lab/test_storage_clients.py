@@ -278,7 +278,6 @@ def test_no_secret_is_in_a_log_or_a_report(cluster: LabCluster) -> None:
         assert not any(secret in text for secret in VAULT.values()), path
 
 
-@pytest.mark.thorough
 def test_a_second_run_holds_again_what_was_let_go_and_changes_nothing_else(
     cluster: LabCluster, entries: dict[str, dict[str, Any]]
 ) -> None:

@@ -97,7 +97,6 @@ def test_idle_nodes_are_loaded_and_a_node_with_a_job_is_left_alone(careful: LabC
     assert leftovers(careful) == ""
 
 
-@pytest.mark.thorough
 def test_a_node_whose_load_is_cancelled_gets_no_pass_and_the_others_go_on(careful: LabCluster) -> None:
     with started(careful, "--duration", "20s") as process:
         wait_until("both nodes are under load", lambda: set(running(careful)) == set(NODES) or process.poll())
@@ -112,7 +111,6 @@ def test_a_node_whose_load_is_cancelled_gets_no_pass_and_the_others_go_on(carefu
     assert leftovers(careful) == ""
 
 
-@pytest.mark.thorough
 def test_ctrl_c_ends_the_jobs_and_leaves_nothing(careful: LabCluster) -> None:
     with started(careful, "--duration", "1h") as process:
         wait_until("both nodes are under load", lambda: set(running(careful)) == set(NODES) or process.poll())

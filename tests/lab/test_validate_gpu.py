@@ -187,7 +187,6 @@ class TestWithStandIns:
         assert gone.returncode == 0
         assert not any(cluster.holds(node, f"test -e {KEPT}") for node in COMPUTE)
 
-    @pytest.mark.thorough
     def test_without_constrained_devices_isolation_fails_by_file_and_by_driver(self, cluster: LabCluster) -> None:
         with damaged(cluster, *conf_steps(cgroup=("s/^ConstrainDevices=.*/ConstrainDevices=no/",))):
             result = validate(cluster)

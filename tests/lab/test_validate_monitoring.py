@@ -49,7 +49,6 @@ def test_a_cluster_that_is_watched_passes_and_nothing_is_left(monitored: Monitor
     assert not any(monitored.password().encode() in content for content in runs)
 
 
-@pytest.mark.thorough
 def test_what_has_stopped_is_named_and_nothing_else(impatient: MonitoredCluster) -> None:
     units = "prometheus-node-exporter systemd-journal-upload"
     with damaged(

@@ -18,7 +18,7 @@ from tests.lab.smoke import REPORTED, assert_reported, damaged, leftovers, remov
 from tests.lab.smoke_faults import COMPUTE, DAMAGES, Damage, both, conf_steps
 from tests.support.paths import ROOT
 
-LONG_JOB, QUIET = "sleep 600", ("--mem=100M", "--time=20", "--output=/dev/null")
+LONG_JOB, QUIET = "sleep infinity", ("--mem=100M", "--time=20", "--output=/dev/null")
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,7 @@ def limited(battered: LabCluster) -> LabCluster:
     return battered
 
 
+@pytest.mark.every_change
 def test_a_healthy_cluster_passes_every_check(limited: LabCluster, tmp_path: Path) -> None:
     junit, html = tmp_path / "smoke.xml", tmp_path / "smoke.html"
 
@@ -86,7 +87,6 @@ def test_nodes_that_differ_from_what_was_declared_are_named(limited: LabCluster,
     assert result.checks["node-gpus", "gpu01"]["expected"] == "a100:4"
 
 
-@pytest.mark.thorough
 def test_jobs_that_slurm_would_hold_for_ever_are_a_warning(limited: LabCluster) -> None:
     with damaged(limited, *conf_steps(slurm=("s/^EnforcePartLimits=.*/EnforcePartLimits=NO/",))):
         result = validate(limited)
@@ -96,7 +96,6 @@ def test_jobs_that_slurm_would_hold_for_ever_are_a_warning(limited: LabCluster) 
     assert "EnforcePartLimits" in result.message("over-ask-time", "gpu")
 
 
-@pytest.mark.thorough
 def test_without_cgroups_one_warning_says_that_jobs_are_not_confined(limited: LabCluster) -> None:
     fallback = (
         "s,^ProctrackType=.*,ProctrackType=proctrack/linuxproc,",
@@ -112,7 +111,6 @@ def test_without_cgroups_one_warning_says_that_jobs_are_not_confined(limited: La
         assert {result.checks[key]["status"] for key in both(name)} == {"skip"}
 
 
-@pytest.mark.thorough
 def test_a_node_that_ssh_does_not_reach_ends_in_exit_code_4(limited: LabCluster) -> None:
     stop = "systemctl stop ssh.socket ssh 2>/dev/null; pkill -x sshd; pkill -f '^sshd'; exit 0"
     with damaged(limited, ("gpu02", stop, "systemctl start ssh")):
@@ -151,7 +149,6 @@ def test_a_full_cluster_is_skipped_and_its_jobs_run_on(limited: LabCluster) -> N
     assert leftovers(limited) == ""
 
 
-@pytest.mark.thorough
 def test_nodes_with_one_free_gpu_are_tested_with_that_one(limited: LabCluster) -> None:
     job = limited.submit(LONG_JOB, "--nodelist=gpu01,gpu02", "--gpus-per-node=1", *QUIET)
     limited.wait_for_job(job, "RUNNING")
@@ -179,7 +176,6 @@ def test_a_validation_that_is_cut_off_leaves_nothing_behind(limited: LabCluster)
     limited.wait_until_idle()
 
 
-@pytest.mark.thorough
 def test_plain_ansible_playbook_runs_the_suite_as_well(limited: LabCluster) -> None:
     root, cluster = ROOT, limited.directory
     inventories = ["-i", "inventory/product/hosts.yml", "-i", str(cluster / "inventory/hosts.yml")]

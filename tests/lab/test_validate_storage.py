@@ -112,7 +112,6 @@ def test_a_slow_node_and_one_where_it_is_not_mounted_are_named(stored: LabCluste
     assert leftovers(stored) == ""
 
 
-@pytest.mark.thorough
 def test_a_validation_that_is_cut_off_leaves_nothing_behind(stored: LabCluster) -> None:
     done = stored.deepopsctl("validate", "storage", "--timeout", "6", ok=False)
 
