@@ -50,7 +50,9 @@ def test_every_input_counts_for_the_digest(tmp_path: Path) -> None:
     seen.add(desired_digest(content, cluster, [{"slurm_config": {"MaxArraySize": 7}}]))
     (content / "roles" / "main.yml").write_text("b", encoding="utf-8")
     seen.add(desired_digest(content, cluster, []))
-    (cluster / "cluster.yml").write_text("c", encoding="utf-8")
-    seen.add(desired_digest(content, cluster, []))
+    for part in ("cluster.yml", "people.yml", "inventory/group_vars/all.yml", "inventory/host_vars/gpu01.yml"):
+        (cluster / part).parent.mkdir(parents=True, exist_ok=True)
+        (cluster / part).write_text("c", encoding="utf-8")
+        seen.add(desired_digest(content, cluster, []))
 
-    assert len(seen) == 4
+    assert len(seen) == 7
