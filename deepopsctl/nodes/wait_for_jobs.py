@@ -82,9 +82,9 @@ class NodeDrain:
 
     def _late(self, jobs: Sequence[SlurmJob]) -> StoppedError:
         reason = f"{job_words(jobs)} still there" if jobs else "the controller did not answer"
+        waited = "" if self.options.force else f" after {self.options.timeout_s} s"
         return StoppedError(
-            f"nothing was {self.verb}d: {reason} after {self.options.timeout_s} s; "
-            f"{fold(self.names)} stays drained, so that no new job starts",
+            f"nothing was {self.verb}d: {reason}{waited}; {fold(self.names)} stays drained, so that no new job starts",
             f"run the command again to go on waiting; {self._back}",
             ExitCode.TIMEOUT,
         )

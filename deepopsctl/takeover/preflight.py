@@ -20,9 +20,9 @@ Fault = tuple[str, str, str]
 
 
 def find_problems(
-    cluster: Cluster, controller: str, primary: NodeFacts, facts: Mapping[str, NodeFacts]
+    cluster: Cluster, controller: str, primary: NodeFacts, facts: Mapping[str, NodeFacts], *, directory_lost: bool
 ) -> Iterator[Fault]:
-    """Every problem; `primary` are the controller's facts."""
+    """Every problem; `primary` is the controller. After `directory_lost`, deepopsctl's own Slurm is adopted."""
     if "slurmctld" not in primary.daemons:
         yield controller, "no slurmctld runs there", "start it, or deploy directly if there is nothing to keep"
         return
@@ -32,7 +32,7 @@ def find_problems(
     if not primary.secrets.get("munge_key"):
         yield controller, "its munge key was not read", "see /etc/munge/munge.key there, then run `takeover` again"
     mine = sorted(name for name, node in facts.items() if node.deployed)
-    if mine:
+    if mine and not directory_lost:
         yield fold(mine), "was deployed by deepopsctl already", "there is nothing to take over: `deepopsctl deploy`"
     yield from _config_faults(cluster, controller, primary.config)
     yield from _program_faults(facts)

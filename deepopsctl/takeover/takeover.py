@@ -53,16 +53,21 @@ class Takeover:
         }
 
 
-def plan_takeover(cluster: Cluster, facts: Mapping[str, NodeFacts]) -> Takeover:
-    """What will be adopted; raises an InputError with all problems that prevent it."""
+def plan_takeover(cluster: Cluster, facts: Mapping[str, NodeFacts], stored_munge_key: str = "") -> Takeover:
+    """What will be adopted; raises an InputError with all problems that prevent it.
+
+    A Slurm of deepopsctl's own is adopted if the vault has another munge key: its cluster directory was lost.
+    """
     controller = cluster.controllers[0].name
     primary = facts.get(controller, NodeFacts())
-    problems = [Problem(*fault) for fault in find_problems(cluster, controller, primary, facts)]
+    lost = primary.deployed and stored_munge_key not in ("", primary.secrets.get("munge_key"))
+    problems = [Problem(*fault) for fault in find_problems(cluster, controller, primary, facts, directory_lost=lost)]
     if problems:
         raise InputError(problems)
     accounting = facts.get(cluster.with_role(Role.DBD)[0].name, NodeFacts())
     return Takeover(
-        settings=_settings(primary, accounting),
+        # deepopsctl's own values are its defaults, and what a site had set is compared by `deploy --check --diff`
+        settings={} if lost else _settings(primary, accounting),
         secrets=_secrets(primary, accounting),
         hardware=_hardware(cluster, primary, facts),
         facts=tuple(_facts(primary, accounting, facts)),

@@ -190,11 +190,14 @@ def test_another_host_replaces_a_node_of_the_same_name(cluster: LabCluster, job:
     assert cluster.job_state(job) == "RUNNING"
 
 
-def test_a_dead_node_is_removed_with_a_warning(cluster: LabCluster) -> None:
+def test_a_dead_node_is_removed_with_a_warning_and_its_jobs_end(cluster: LabCluster) -> None:
+    job = cluster.user("ctl1", "sbatch --parsable -w gpu02 --mem=100M --wrap 'sleep 3000'")
+    cluster.wait_for_job(int(job), "RUNNING")
     podman("stop", "--time", "0", f"{cluster.name}-gpu02")
 
-    report = verb(cluster, "remove", "gpu02", "--yes")
+    report = verb(cluster, "remove", "gpu02", "--yes", "--force")
 
+    assert cluster.job_state(int(job)).startswith("CANCELLED")
     assert any("gpu02 did not answer" in warning for warning in report["warnings"])
     assert cluster.root("ctl1", "sinfo -h -N -o %N").split() == ["gpu01"]
 

@@ -31,6 +31,7 @@ def takeover(settings: Settings, /, *, check: bool, as_json: bool, **options: An
     from deepopsctl.cli.output import emit_json, info
     from deepopsctl.cli.views.run import failure_lines
     from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.secrets import read
     from deepopsctl.takeover.preflight import read_facts
     from deepopsctl.takeover.takeover import apply, plan_takeover
 
@@ -44,7 +45,8 @@ def takeover(settings: Settings, /, *, check: bool, as_json: bool, **options: An
         info(line)
     if cluster.controllers[0].name not in facts:
         return int(outcome.exit_code) or 1
-    result = plan_takeover(cluster, facts)
+    stored = read(directory.secrets, directory.vault_password)
+    result = plan_takeover(cluster, facts, stored.get("munge_key", ""))
     written = () if check else apply(directory, result)
     _show(result, written, directory, check=check)
     if as_json:

@@ -222,7 +222,8 @@ def take_out(names, reason, cancel_jobs):
 
 def _cancel_jobs(names):
     """Cancel the jobs on the nodes, and wait for a moment until they have ended; what is left is not failed for."""
-    jobs = jobs_on(require_state(), names)
+    state = require_state()
+    jobs = jobs_on(state, names)
     if not jobs:
         return []
     run("scancel", *sorted({job["id"] for job in jobs}))
@@ -230,5 +231,18 @@ def _cancel_jobs(names):
     deadline = time.monotonic() + 2 * PATIENCE_S
     while jobs and time.monotonic() < deadline:
         time.sleep(0.5)
-        jobs = jobs_on(require_state(), names)
+        state = require_state()
+        jobs = jobs_on(state, names)
+        silent = without_slurmd(state, jobs, names)
+        if silent:
+            # on a drained node that is off, slurmctld waits for ever for a job's end; on one that is down, it ends it
+            run("scontrol", "update", "nodename=" + ",".join(silent), "state=down", "reason=deepopsctl: no answer")
+            changes += changes_of(silent, "down")
     return changes
+
+
+def without_slurmd(state, jobs, names):
+    """The nodes among `names` that do not answer slurmctld, and whose cancelled jobs wait for that."""
+    waiting = {name for job in jobs if job["state"] == "COMPLETING" for name in job["nodes"]}
+    nodes = known_nodes(state, waiting & set(names))
+    return sorted(name for name, node in nodes.items() if SILENT.search(node["state"]) and "DOWN" not in node["state"])

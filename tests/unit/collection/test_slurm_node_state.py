@@ -121,6 +121,26 @@ def test_only_jobs_that_hold_one_of_the_nodes_count() -> None:
     assert [job["id"] for job in service.jobs_on({"jobs": jobs}, ["gpu03"])] == ["1", "4"]
 
 
+@pytest.mark.parametrize(
+    ("node_state", "job_state", "nodes"),
+    [
+        ("IDLE*+DRAIN", "COMPLETING", ["gpu01"]),
+        # it answers: the end of its job is a matter of seconds
+        ("MIXED+DRAIN", "COMPLETING", []),
+        # slurmctld tries to end it first
+        ("MIXED*+DRAIN", "RUNNING", []),
+        ("DOWN*+DRAIN", "COMPLETING", []),
+    ],
+)
+def test_a_silent_node_whose_cancelled_jobs_do_not_end_is_set_down(
+    node_state: str, job_state: str, nodes: list[str]
+) -> None:
+    asked = {"nodes": [node(node_state)]}
+    jobs = [{"id": "1", "state": job_state, "nodes": ["gpu01", "gpu02"]}]
+
+    assert service.without_slurmd(asked, jobs, ["gpu01"]) == nodes
+
+
 def test_a_node_on_trial_may_be_reserved() -> None:
     assert state.node_state("gpu03", {"State": "IDLE+RESERVED"}, reserved=True)["status"] == "pass"
     assert state.node_state("gpu03", {"State": "IDLE+DRAIN+RESERVED"}, reserved=True)["status"] == "fail"

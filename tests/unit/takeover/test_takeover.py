@@ -91,6 +91,17 @@ def test_what_running_jobs_lean_on_is_kept() -> None:
     assert found.warnings == ()
 
 
+def test_secrets_of_a_cluster_whose_directory_was_lost_are_adopted_and_nothing_else() -> None:
+    deployed = {name: replace(node, deployed=True) for name, node in FOUND.items()}
+
+    taken = plan_takeover(cluster(), deployed, "bmV3")
+
+    assert taken.secrets == {"munge_key": "b2xk", "slurm_dbd_password": "by-hand"}
+    assert taken.settings == {}
+    with pytest.raises(InputError, match="deployed by deepopsctl already"):
+        plan_takeover(cluster(), deployed, "b2xk")
+
+
 def test_several_kinds_of_gpus_agree_in_any_order() -> None:
     several = cluster(gpus=("a40:1", "l40s:1"))
     node = {**GPU_NODE, "gres": "gpu:l40s:1(S:0),gpu:a40:1(S:0)"}
