@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.runner import run
+from tests.support.ports import free_port
 
 SPEC = """\
 schema: 1
@@ -111,15 +111,8 @@ def make_unreachable(site: Site, host: str) -> None:
     """Make a node one that nobody answers for."""
     directory = site.directory.inventory_dir / "host_vars"
     directory.mkdir(exist_ok=True)
-    text = f"ansible_connection: ssh\nansible_host: 127.0.0.1\nansible_port: {closed_port()}\n"
+    text = f"ansible_connection: ssh\nansible_host: 127.0.0.1\nansible_port: {free_port()}\n"
     (directory / f"{host}.yml").write_text(text)
-
-
-def closed_port() -> int:
-    """A port of this host on which nothing listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def play(tasks: str, hosts: str = "slurm_cluster") -> str:

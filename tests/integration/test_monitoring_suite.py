@@ -15,6 +15,7 @@ import pytest
 from deepopsctl.node_programs.validate_monitoring import alerting, dashboards, rules, suite, targets, web
 from tests.integration.monitoring import servers
 from tests.support.cluster import wait_until
+from tests.support.ports import free_port
 
 AWAY_S = 90.0
 ROUTE = alerting.Route("severity", "none", "nobody")
@@ -86,7 +87,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
         exporters = {
             "n1": n1.address,
             "n2": n2.address,
-            "n3": f"127.0.0.1:{servers.free_port()}",
+            "n3": f"127.0.0.1:{free_port()}",
             "n4": n4.address,
         }
         alertmanager = started.enter_context(

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.data.driver_samples import facts
 from tests.roles.content import load, role_calls, steps_of
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
-from tests.unit.gpus.test_driver import facts
 
 PRESENT = facts(2, loaded={"version": "550.163.01", "open": True}, library="550.163.01")
 BOTH = ["12.8", "13.0"]

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.data.driver_samples import facts
 from tests.roles.content import load
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
-from tests.unit.gpus.test_driver import facts
 
 GOLDEN = Path(__file__).parent / "nvidia_golden"
 WRITE = bool(os.environ.get("DEEPOPSCTL_WRITE_GOLDEN"))

@@ -17,7 +17,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority, new_authority
-from tests.integration.monitoring.servers import free_port
+from tests.support.ports import free_port
 
 USER, PASSWORD = "hpc", "opensesame"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import resource
-import socket
 import ssl
 import subprocess
 import threading
@@ -20,18 +19,11 @@ from types import TracebackType
 
 from tests.integration.monitoring.promapi import login
 from tests.support.cluster import wait_until
+from tests.support.ports import free_port
 
 USER, PASSWORD = "admin", "opensesame"
 # of PASSWORD, with the least rounds that bcrypt knows
 _HASH = "$2b$04$abcdefghijklmnopqrstuuFuhxWRTXIsURoluSTZ1N4tYaWGn9oOi"
-
-
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 class Server:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import shutil
 import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,30 +15,12 @@ from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import new_authority
 from deepopsctl.monitoring import targets
 from deepopsctl.monitoring.monitored_node import MonitoredNode
+from tests.integration.monitoring.exporters import Asked
 from tests.support.cluster import wait_until
 from tests.support.monitoring_roles import exporter_files, prometheus_config
+from tests.support.ports import listens
 
 EXPORTER = shutil.which("prometheus-node-exporter") or "prometheus-node-exporter"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """An exporter that runs, and the files of its node."""
-
-    port: int
-    directory: Path
-
-    def answer(self, shown: Path | None = None) -> int:
-        """The HTTP status for somebody who trusts this cluster's authority and shows a certificate, or none."""
-        context = ssl.create_default_context(cafile=str(self.directory / "authority.crt"))
-        if shown:
-            context.load_cert_chain(shown / "node.crt", shown / "node.key")
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=60)
-        try:
-            connection.request("GET", "/metrics")
-            return connection.getresponse().status
-        finally:
-            connection.close()
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +39,6 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
             yield Asked(port, directory)
         finally:
             exporter.kill()
-
-
-def listens(port: int) -> bool:
-    """Whether anybody does at a port of loopback."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_a_node_of_the_cluster_is_answered(asked: Asked) -> None:

@@ -23,12 +23,13 @@ from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import new_authority
 from deepopsctl.gpus.wheels import cache_directory, fetch_for
 from deepopsctl.node_programs import gpu_metrics
+from tests.integration.monitoring.exporters import Asked
 from tests.integration.monitoring.replay import TEXTS
-from tests.integration.monitoring.test_exporter_tls import Asked, listens
 from tests.support.cluster import wait_until
 from tests.support.monitoring_roles import GPU01, exporter_files
 from tests.support.node_modules import load
 from tests.support.paths import FAKES, ROOT
+from tests.support.ports import listens
 from tests.support.role_templates import render
 
 node_wheels = load("node.wheels")

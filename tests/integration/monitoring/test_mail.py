@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deepopsctl.monitoring.alert_routing import Wanted
 from tests.integration.monitoring import mail
-from tests.integration.monitoring.test_alertmanager import SOON, Alertmanager, alertmanager
+from tests.integration.monitoring.alertmanager import SOON, Alertmanager, alertmanager
 from tests.support.cluster import wait_until
 
 OPS = {"ops": {"email": ["ops@example.com", "night@example.com"]}}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,18 +20,12 @@ from tests.integration.monitoring.promapi import Prometheus
 from tests.integration.monitoring.replay import MadeUpGpus, serving
 from tests.support.cluster import wait_until
 from tests.support.paths import ROOT
+from tests.support.ports import free_port
 
 RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
 WRITTEN = Path(__file__).with_name("cluster")
 CLUSTER = "hpc-1"
 ALERT = {"alert": "Trial", "expr": "vector(1)", "labels": {"severity": "info"}}
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def target(node: str, port: int) -> dict[str, object]:

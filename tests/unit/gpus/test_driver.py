@@ -9,34 +9,10 @@ import yaml
 
 from deepopsctl.gpus.driver import DriverPlan, Settings, plan_driver
 from deepopsctl.model.cluster import Gpus
+from tests.data.driver_samples import HEADERS, KERNEL, facts
 from tests.support.paths import ROOT
 
 CATALOGUE = yaml.safe_load((ROOT / "group_vars/all/versions.yml").read_text(encoding="utf-8"))["deepops_nvidia_drivers"]
-KERNEL = "6.12.57+deb13-amd64"
-HEADERS = {"installed": False, "available": True, "package": f"linux-headers-{KERNEL}", "meta": "linux-headers-amd64"}
-
-
-def facts(gpus: int = 1, device: str = "0x2330", **more: object) -> dict[str, Any]:
-    """What node_info says of a fresh machine with so many GPUs."""
-    return {
-        "gpus": [{"address": f"0000:{number:02x}:00.0", "device": device} for number in range(gpus)],
-        "nvswitches": 0,
-        "loaded": {"version": "", "open": False},
-        "library": "",
-        "kernel": KERNEL,
-        "headers": HEADERS,
-        "architecture": "x86_64",
-        "container": False,
-        "dgx": False,
-        "managed": False,
-        "idle": True,
-        "nouveau": False,
-        "run_installer": "",
-        "secure_boot": False,
-        "mok_enrolled": False,
-        "sources": [],
-        **more,
-    }
 
 
 def plan(

@@ -33,7 +33,7 @@ from deepopsctl.validation.stored import past_facts
 from tests.data import gpu_report_samples as samples
 from tests.data.gpu_check_samples import gpu, result
 from tests.data.report_samples import small
-from tests.unit.report.test_report import page
+from tests.support.html_page import page
 
 EVIL = "<script>alert('x')</script> & \"q\""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -24,6 +23,7 @@ from deepopsctl.report.model import document
 from deepopsctl.report.table import summary_line, table
 from tests.data.gpu_check_samples import result as gpu_result
 from tests.data.report_samples import facts, failed, healthy_node, large, passed, skipped, small
+from tests.support.html_page import page
 from tests.support.paths import ROOT
 
 EVIL = "<script>alert('x')</script> & \"q\" \x1b[31m\x00 ü 日"
@@ -243,34 +243,6 @@ class TestSkipped:
         assert len(found) > 1
         assert " ".join(" ".join(found).split()).endswith(self.REASON)
         assert max(map(len, found)) <= 80
-
-
-class _Page(HTMLParser):
-    """Collects what would be fetched, and whether tags are balanced."""
-
-    VOID = frozenset({"meta", "col", "br", "link", "img"})
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fetched: list[str] = []
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.fetched += [value or "" for name, value in attrs if name in ("src", "href")]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag, f"{tag} closes nothing"
-
-
-def page(text: str) -> _Page:
-    found = _Page()
-    found.feed(text)
-    assert found.open == []
-    return found
 
 
 class TestHtml:

@@ -13,10 +13,9 @@ from deepopsctl.model.storage import Mount
 from deepopsctl.storage.health_check import CONFIG, PROGRAM, node_files, with_health_check
 from deepopsctl.storage.node_plan import Export, exports_of, uses_rdma
 from deepopsctl.storage.systemd_units import SLURMD_DROP_IN
+from tests.data.storage_samples import ADDRESSES, WHOLE, mounts, plan
 from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT
-from tests.unit.storage.test_node_plan import ADDRESSES, mounts, plan
-from tests.unit.storage.test_spec import WHOLE
 
 nfs_holders = nodeside.load("storage.nfs_exports")
 nfs_lines = nodeside.load("storage.nfs_exports")

@@ -24,7 +24,7 @@ from deepopsctl.storage.node_plan import (
 )
 from deepopsctl.storage.systemd_units import escape, slurmd_drop_in
 from deepopsctl.storage.writer import from_variable, variable
-from tests.unit.storage.test_spec import HEAD, WHOLE
+from tests.data.storage_samples import ADDRESSES, HEAD, WHOLE, mounts, plan
 
 LUSTRE = (
     HEAD
@@ -34,17 +34,6 @@ LUSTRE = (
 """
     % ("0" * 64)
 )
-ADDRESSES = {"ctl1": "192.0.2.1", "gpu1": "192.0.2.11", "login1": ""}
-DEBIAN13 = Platform("Debian 13", "6.12.57+deb13-amd64")
-
-
-def mounts(text: str = WHOLE) -> tuple[Mount, ...]:
-    """As a role has them."""
-    return from_variable(variable(parse_spec(text, "cluster.yml").storage))
-
-
-def plan(host: str, text: str = WHOLE) -> NodePlan:
-    return plan_node(mounts(text), host, ADDRESSES, DEBIAN13)
 
 
 def setting(text: str, key: str) -> str:

@@ -11,55 +11,12 @@ import pytest
 
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.errors import InputError
-from deepopsctl.model.storage import Mount
 from deepopsctl.node_programs.scratch_purge.settings import from_object
 from deepopsctl.storage.purge import files, purge_of, purges_on
 from deepopsctl.storage.quota import Limits, QuotaType, number_of, quota_of, served
 from deepopsctl.storage.values import parse_count, parse_size, parse_time
-from deepopsctl.storage.writer import from_variable, storage_lines, variable
-
-HEAD = """\
-schema: 1
-nodes:
-  - {names: ctl1, addresses: 192.0.2.1, roles: [controller]}
-  - {names: nfs1, addresses: 192.0.2.2, roles: [nfs_server]}
-  - {names: "gpu[1-2]", roles: [compute]}
-partitions: [{name: gpu, nodes: "gpu[1-2]"}]
-storage:
-"""
-HOME = """\
-  - name: home
-    type: nfs
-    source: nfs1:/srv/home
-    path: /home
-    quota:
-      default: {space: 50G, space_soft: 45G, files: 500k}
-      users: {alice: {space: 2T}}
-"""
-PROJECT = """\
-  - name: project
-    type: nfs
-    source: nfs1:/srv/project
-    path: /project
-    quota:
-      kind: project
-      default: {space: 1T}
-      grace: 2w
-      projects: {def-prof: {}, prof-b: {path: rrg/prof-b, id: 4242, space: 10T, files: 5M}}
-"""
-SCRATCH = """\
-  - name: scratch
-    type: nfs
-    source: "192.0.2.99:/scratch"
-    path: /scratch
-    quota: {kind: user}
-    purge: {age: 60d, mode: delete, warn: 14d, mail: hpc.example.com, exclude: ["*.keep", shared/data]}
-"""
-
-
-def read(text: str) -> tuple[Mount, ...]:
-    """As a role has them."""
-    return from_variable(variable(parse_spec(HEAD + text, "cluster.yml").storage))
+from deepopsctl.storage.writer import storage_lines
+from tests.data.storage_samples import HOME, PROJECT, SCRATCH, SERVED, read
 
 
 def faults(text: str) -> list[str]:
@@ -135,9 +92,9 @@ def test_a_server_is_told_its_own_exports_in_the_order_of_setquota() -> None:
 
 
 def test_cluster_yml_is_written_as_it_was_read() -> None:
-    spec = parse_spec(HEAD + HOME + PROJECT + SCRATCH, "cluster.yml")
+    spec = parse_spec(SERVED + HOME + PROJECT + SCRATCH, "cluster.yml")
     again = parse_spec(
-        HEAD.replace("storage:\n", "") + "\n".join(storage_lines(spec.storage, declared=True)), "cluster.yml"
+        SERVED.replace("storage:\n", "") + "\n".join(storage_lines(spec.storage, declared=True)), "cluster.yml"
     )
 
     assert again.storage == spec.storage

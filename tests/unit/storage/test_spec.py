@@ -11,25 +11,7 @@ from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.model.storage import Mount
-
-HEAD = """\
-schema: 1
-nodes:
-  - {names: ctl1, addresses: "192.0.2.1", roles: [controller]}
-  - {names: "gpu[1-3]", addresses: "192.0.2.[11-13]", roles: [compute]}
-  - {names: login1, addresses: "192.0.2.2", roles: [login]}
-storage:
-"""
-WHOLE = (
-    HEAD
-    + """\
-  - {name: home, type: nfs, source: "ctl1:/srv/home", path: /home, required: true, options: [ro], nfs: {nconnect: 4}}
-  - {name: data, type: nfs, source: "filer.example.com:/vol/1", path: /data, nodes: "compute,login1", automount: true,
-     automount_idle: 10m}
-  - {name: disk, type: local, source: LABEL=disk, path: /scratch, nodes: "gpu[1-2]", user_writable: /scratch/tmp}
-  - {name: fast, type: tmpfs, path: /data/fast, nodes: compute, tmpfs: {size: 16G}}
-"""
-)
+from tests.data.storage_samples import HEAD, WHOLE
 
 
 def mounts(text: str) -> dict[str, Mount]:

@@ -11,7 +11,7 @@ import pytest
 
 from deepopsctl.model.storage import NodeFile
 from deepopsctl.storage.user_tools import node_files, packages, timers
-from tests.unit.storage.test_quota import HOME, PROJECT, SCRATCH, read
+from tests.data.storage_samples import HOME, PROJECT, SCRATCH, read
 
 PYTHON = "/usr/bin/python3"
 
