@@ -48,7 +48,7 @@ NOT_YET = MappingProxyType({
     "fail-over of controllers": "failover|_ha$",
     "Node Health Check": "nhc|health_check",
     "containers in jobs": "enroot|pyxis|apptainer|singularity",
-    "software for users": "lmod|modules|spack|easybuild|environment",
+    "software for users": "lmod|modules|spack|easybuild",
 })  # fmt: skip
 
 
