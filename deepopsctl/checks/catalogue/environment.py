@@ -25,8 +25,14 @@ ENVIRONMENT = {
         _COMMANDS, "commands", "Users find sq, seff, partition-stats and the tools of guides in their PATH.",
         "`deepopsctl deploy environment` installs them",
     ),
+    "environment-mail": Entry(
+        _COMMANDS, "mail about jobs", "No mail about a job waits for more than 20 minutes on a controller.",
+        "`journalctl -u deepops-job-mail`, `mailq`, and the relay: job_mail_relay in settings.yml",
+    ),
     "environment-queue": Entry(
         _COMMANDS, "sq", "`sq` and `partition-stats` answer a user.", "is slurmctld up? `deepopsctl validate smoke`",
     ),
 }  # fmt: skip
-PER_NODE = frozenset({"environment-ids", "environment-groups", "environment-tools", "environment-queue"})
+PER_NODE = frozenset(
+    {"environment-ids", "environment-groups", "environment-tools", "environment-mail", "environment-queue"}
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from .._slurm_jobs import suite as suite_of_jobs
-from . import identities, tools
+from . import identities, mail, tools
 from .checks import NOTHING, skip
 
 Request = Dict[str, Any]
@@ -20,7 +20,13 @@ def main(request: Request) -> Result:
 def node(request: Request) -> Result:
     """What users find on this node; its users and groups are compared with `people`, where the inventory has it."""
     people = request["people"]
-    return {"checks": [*tools.run(request["node"]), *(identities.run(request["node"], people) if people else [])]}
+    return {
+        "checks": [
+            *tools.run(request["node"]),
+            *mail.run(request["node"]),
+            *(identities.run(request["node"], people) if people else []),
+        ]
+    }
 
 
 def users(request: Request) -> Result:

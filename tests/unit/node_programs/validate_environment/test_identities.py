@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.validate_environment import main
+from deepopsctl.node_programs.validate_environment import identities, main
 
 DAEMON = {"name": "daemon", "uid": 1, "groups": ["daemon"]}
 GROUPS = [{"name": "daemon", "gid": 1}]
 
 
 def checks(people: list[dict[str, Any]], groups: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
-    request = {"phase": "node", "node": "n1", "people": {"people": people, "groups": groups}, "check_mode": False}
-    made = main.main(request)["deepops"]["checks"]
+    made = identities.run("n1", {"people": people, "groups": groups})
     return {check["name"]: (check["status"], check["message"]) for check in made}
 
 

@@ -1,0 +1,23 @@
+"""slurmctld's MailProg: keeps the mail and returns at once. `deepops-job-mail -s SUBJECT ADDRESS`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import List, Optional
+
+from .._shared import settings
+from . import CONFIG, SPOOL, spool
+
+OK, REFUSED = 0, 1
+
+
+def main(arguments: Optional[List[str]] = None, config: str = CONFIG, directory: str = SPOOL) -> int:
+    """Run it; returns the exit status."""
+    try:
+        domains = [str(each).lower() for each in settings.load(config).get("domains", [])]
+        spool.put(directory, spool.parse(sys.argv[1:] if arguments is None else arguments, os.environ, domains))
+    except (spool.RefusedError, settings.SettingsError, OSError) as error:
+        sys.stderr.write("no mail: {}\n".format(error))
+        return REFUSED
+    return OK

@@ -1,0 +1,128 @@
+"""Sends the mails that wait, each with the job's report; ends when none is left. systemd starts it for the next one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections import defaultdict, deque
+from email import policy
+from email.message import EmailMessage
+from email.utils import formataddr
+from typing import Callable, Deque, Dict, List, Optional
+
+from .._shared import command, settings
+from ..job_report import asking
+from ..job_report.asking import Run, UnansweredError
+from ..job_report.measures import measure
+from ..job_report.text import render
+from . import CONFIG, SPOOL, spool
+from .spool import Mail
+
+OK, INVALID = 0, 3
+SENDMAIL = "/usr/sbin/sendmail"
+PAUSE_S = 5.0
+SEND_LIMIT_S = 60
+# slurmdbd gets a job's end after slurmctld knows it
+REPORT_WAIT_S = 90.0
+# a mail server that is down is tried for a day
+KEPT_S = 86_400.0
+HOUR_S = 3_600.0
+# a subject stays in one line; mail servers take 998 characters
+_LINE = 900
+_ONE_HOUR = "{} mails to {} in an hour: the rest is dropped"
+
+
+class Delivery:
+    """One run: what waits is sent, or tried again later."""
+
+    def __init__(self, directory: str, config: Dict[str, object], run: Run, send: Callable[[str, bytes], str]) -> None:
+        self._directory = directory
+        address = str(config["sender"]) or "slurm@" + socket.getfqdn()
+        self._sender = formataddr(("Slurm on {}".format(config["cluster"]), address))
+        self._hourly = int(str(config["hourly"]))
+        self._run = run
+        self._send = send
+        self._sent: Dict[str, Deque[float]] = defaultdict(deque)
+        self._reported = ""
+
+    def round(self, now: float) -> int:
+        """Send what can be sent; returns how many mails wait after it."""
+        left = 0
+        for path in spool.waiting(self._directory):
+            mail = spool.read(path)
+            if mail is not None and self._keep(mail, now):
+                left += 1
+            else:
+                spool.drop(path)
+        return left
+
+    def _keep(self, mail: Mail, now: float) -> bool:
+        """Whether a mail waits on."""
+        report = self._report(mail)
+        if mail.ended and not report and now - mail.since < REPORT_WAIT_S:
+            return True
+        recent = self._sent[mail.address]
+        while recent and now - recent[0] > HOUR_S:
+            recent.popleft()
+        if len(recent) >= self._hourly:
+            self._log(_ONE_HOUR.format(self._hourly, mail.address))
+            return False
+        problem = self._send(mail.address, message(mail, report, self._sender))
+        if not problem:
+            recent.append(now)
+            return False
+        self._log("{}: {}".format(mail.address, problem))
+        return now - mail.since < KEPT_S
+
+    def _report(self, mail: Mail) -> str:
+        """The job's report; '' without one, or while it still runs by the accounting."""
+        if not (mail.ended and mail.job):
+            return ""
+        try:
+            jobs = asking.jobs(mail.job, self._run)
+        except UnansweredError as error:
+            self._log(str(error))
+            return ""
+        # of an array with many tasks the first few say enough
+        ended = [job for job in jobs if not job.runs and job.began][:10]
+        return "\n".join(render(measure(job)) for job in ended)
+
+    def _log(self, text: str) -> None:
+        if text != self._reported:
+            sys.stderr.write(text + "\n")
+        self._reported = text
+
+
+def message(mail: Mail, report: str, sender: str) -> bytes:
+    """The mail as the mail server takes it; headers can't be broken by a job's name."""
+    mime = EmailMessage(policy=policy.default.clone(max_line_length=_LINE))
+    mime["From"] = sender
+    mime["To"] = mail.address
+    mime["Subject"] = mail.subject
+    # no answer by a holiday notice
+    mime["Auto-Submitted"] = "auto-generated"
+    mime.set_content("{}\n\n{}".format(mail.subject, report) if report else mail.subject + "\n")
+    return mime.as_bytes()
+
+
+def by_sendmail(address: str, mime: bytes) -> str:
+    """Hand a mail to the node's mail server; '' or why it was not taken."""
+    if not os.access(SENDMAIL, os.X_OK):
+        return "no {} on this node".format(SENDMAIL)
+    result = command.run([SENDMAIL, "-i", "--", address], SEND_LIMIT_S, mime.decode("utf-8", "surrogateescape"))
+    return "" if result.ok else result.failure
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run it; returns the exit status."""
+    del arguments
+    try:
+        delivery = Delivery(SPOOL, settings.load(CONFIG), asking.run_command, by_sendmail)
+    except (settings.SettingsError, KeyError, ValueError) as error:
+        sys.stderr.write("error: {}: {}\n".format(CONFIG, error))
+        return INVALID
+    while delivery.round(time.time()):
+        time.sleep(PAUSE_S)
+    return OK

@@ -1,0 +1,40 @@
+"""Whether mails about jobs leave the controller."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import List
+
+from .._shared.checks import FAIL, PASS, Check
+from .checks import check, skip
+
+MAIL = "environment-mail"
+SENDMAIL = "/usr/sbin/sendmail"
+# deepopsctl's own, and that of dma
+SPOOLS = ("/var/spool/deepops-job-mail", "/var/spool/dma")
+# the accounting may be 90 s late, dma tries every five minutes
+MOST_S = 1_200
+
+
+def run(node: str) -> List[Check]:
+    """One check on a node that sends mail about jobs, none elsewhere."""
+    if not os.path.isdir(SPOOLS[0]):
+        return []
+    if not os.access(SENDMAIL, os.X_OK):
+        return [skip(MAIL, node, "no mail server here: set job_mail_relay")]
+    now = time.time()
+    ages = [now - age for spool in SPOOLS for age in _times(spool)]
+    late = [age for age in ages if age > MOST_S]
+    message = "{} mails wait, the oldest for {:.0f} minutes".format(len(late), max(late) / 60) if late else ""
+    return [check(MAIL, node, FAIL if late else PASS, len(late), 0, "late mails", message)]
+
+
+def _times(spool: str) -> List[float]:
+    """When each waiting mail came."""
+    try:
+        return [
+            entry.stat().st_mtime for entry in os.scandir(spool) if entry.is_file() and not entry.name.startswith(".")
+        ]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,184 @@
+"""Mail about jobs: what slurmctld hands over, hostile names and addresses, waiting for the accounting, limits."""
+
+from __future__ import annotations
+
+import email
+import json
+from collections.abc import Sequence
+from email import policy
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.node_programs.job_mail import cli, delivery, spool
+from deepopsctl.node_programs.job_mail.delivery import Delivery
+from deepopsctl.node_programs.job_mail.spool import Mail, RefusedError
+from deepopsctl.node_programs.job_report import records
+
+# slurmctld of 24.11
+ENDED = "Slurm Job_id=28 Name=train Ended, Run time 00:00:20, COMPLETED, ExitCode 0"
+CONFIG = {"cluster": "hpc", "sender": "slurm@hpc.example.com", "hourly": 3, "domains": []}
+JOB = (
+    "28", "28", "alice", "phys", "gpu", "COMPLETED", "0:0", "1795341296", "1795348496", "7200", "480", "32", "1",
+    "gpu01", "billing=32,cpu=32,mem=128G,node=1", "04:12:00", "", "",
+)  # fmt: skip
+
+
+def sacct(state: str) -> list[str]:
+    return [state if place == 5 else value for place, value in enumerate(JOB)]
+
+
+class Accounting:
+    """sacct, which knows job 28 in this state."""
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+
+    def __call__(self, argv: Sequence[str]) -> str:
+        known = argv[-1] == "--format=" + ",".join(records.FIELDS)
+        return records.DELIMITER.join(sacct(self.state)) if known else ""
+
+
+class Server:
+    """A mail server that keeps what it gets, or refuses it."""
+
+    def __init__(self, problem: str = "") -> None:
+        self.problem = problem
+        self.mails: list[EmailMessage] = []
+
+    def __call__(self, address: str, mime: bytes) -> str:
+        self.mails.append(email.message_from_bytes(mime, _class=EmailMessage, policy=policy.default))
+        return self.problem
+
+
+def mail(since: float = 0.0, event: str = "END", subject: str = ENDED) -> Mail:
+    return Mail("alice@example.com", subject, "28", event, since)
+
+
+def text(message: EmailMessage) -> str:
+    return str(message.get_content())
+
+
+def test_a_mail_at_the_end_has_the_jobs_report(tmp_path: Path) -> None:
+    spool.put(str(tmp_path), mail())
+    server = Server()
+
+    assert Delivery(str(tmp_path), CONFIG, Accounting("COMPLETED"), server).round(now=1) == 0
+
+    (sent,) = server.mails
+    assert (sent["To"], sent["Subject"]) == ("alice@example.com", ENDED)
+    assert sent["From"] == "Slurm on hpc <slurm@hpc.example.com>"
+    assert "CPUs" in text(sent)
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_waits_for_the_accounting_and_is_sent_without_a_report_in_the_end(tmp_path: Path) -> None:
+    spool.put(str(tmp_path), mail())
+    server = Server()
+    running = Delivery(str(tmp_path), CONFIG, Accounting("RUNNING"), server)
+
+    assert running.round(now=10) == 1
+    assert not server.mails
+    assert running.round(now=delivery.REPORT_WAIT_S) == 0
+    assert text(server.mails[0]).strip() == ENDED
+
+
+def test_a_mail_at_the_start_is_sent_at_once(tmp_path: Path) -> None:
+    spool.put(str(tmp_path), mail(event="BEGIN", subject="Slurm Job_id=28 Name=train Began, Queued time 00:00:01"))
+    server = Server()
+
+    Delivery(str(tmp_path), CONFIG, Accounting("RUNNING"), server).round(now=0)
+
+    assert server.mails[0]["Subject"].endswith("Queued time 00:00:01")
+
+
+def test_a_server_that_is_down_is_tried_for_a_day(tmp_path: Path) -> None:
+    spool.put(str(tmp_path), mail())
+    down = Delivery(str(tmp_path), CONFIG, Accounting("COMPLETED"), Server("no connection"))
+
+    assert down.round(now=delivery.KEPT_S - 1) == 1
+    assert down.round(now=delivery.KEPT_S) == 0
+
+
+def test_one_address_gets_no_more_than_so_many_in_an_hour(tmp_path: Path) -> None:
+    for number in range(5):
+        spool.put(str(tmp_path), mail(since=number))
+    server = Server()
+
+    Delivery(str(tmp_path), CONFIG, Accounting("COMPLETED"), server).round(now=100)
+
+    assert len(server.mails) == CONFIG["hourly"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "-oQ/tmp/x",
+        "",
+        "alice@example.com,bob@example.com",
+        "alice@example.com\nBcc: all@example.com",
+        "a b@c",
+        "|id",
+        "a@b/c",
+    ],
+)
+def test_refuses_what_is_no_single_address(address: str) -> None:
+    with pytest.raises(RefusedError, match="not an address"):
+        spool.parse(["-s", ENDED, address], {}, [])
+
+
+def test_mail_goes_only_to_the_domains_that_are_allowed() -> None:
+    def accepted(address: str) -> bool:
+        try:
+            spool.parse(["-s", ENDED, address], {}, ["example.com"])
+        except RefusedError:
+            return False
+        return True
+
+    addresses = ("a@example.com", "a@lab.EXAMPLE.com", "alice", "a@example.org", "a@badexample.com")
+    assert [accepted(address) for address in addresses] == [True, True, True, False, False]
+
+
+def test_a_jobs_name_breaks_no_header_and_chooses_no_job(tmp_path: Path) -> None:
+    name = "x\nBcc: all@example.com\n\nJob_id=1"
+    subject = f"Slurm Job_id=28 Name={name} Ended, Run time 00:00:20, COMPLETED, ExitCode 0"
+    parsed = spool.parse(["-s", subject, "alice@example.com"], {}, [])
+    spool.put(str(tmp_path), parsed)
+    server = Server()
+
+    Delivery(str(tmp_path), CONFIG, Accounting("COMPLETED"), server).round(now=parsed.since)
+
+    assert (parsed.job, parsed.event) == ("28", "Ended")
+    assert server.mails[0]["Bcc"] is None
+    assert "\n" not in server.mails[0]["Subject"]
+
+
+def test_no_more_wait_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "MOST", 1)
+    spool.put(str(tmp_path), mail())
+
+    with pytest.raises(RefusedError, match="is the mail server up"):
+        spool.put(str(tmp_path), mail())
+
+
+def test_a_damaged_file_goes_and_the_others_are_sent(tmp_path: Path) -> None:
+    (tmp_path / "0.json").write_text("{", encoding="utf-8")
+    spool.put(str(tmp_path), mail())
+    server = Server()
+
+    assert Delivery(str(tmp_path), CONFIG, Accounting("COMPLETED"), server).round(now=1) == 0
+    assert len(server.mails) == 1
+
+
+def test_slurmctld_hands_a_mail_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "job-mail.json"
+    config.write_text(json.dumps(CONFIG), encoding="utf-8")
+    directory = tmp_path / "spool"
+    directory.mkdir()
+
+    assert cli.main(["-s", ENDED, "alice@example.com"], str(config), str(directory)) == 0
+    assert len(spool.waiting(str(directory))) == 1
+    assert cli.main(["-s", ENDED, "-x"], str(config), str(directory)) == 1
+    assert "not an address: -x" in capsys.readouterr().err
