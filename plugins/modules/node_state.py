@@ -187,6 +187,23 @@ options:
       reload_on: {description: The same for a reload., type: list, elements: str, default: []}
       port: {description: Port it must listen on afterwards., type: int}
       optional: {description: May be kept from starting by a condition of its own., type: bool, default: false}
+  databases:
+    description: Databases of the MariaDB on the node, which runs once the I(units) do.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name: {description: Its name., type: str, required: true}
+      user: {description: The user at localhost who has all rights on it., type: str, required: true}
+      password: {description: The user's password., type: str, required: true}
+  database_logins:
+    description:
+      - Users of that MariaDB who log in as the system account of the same name, without a password and without rights
+        to any data; the server's counters and settings are for everybody who may log in. For an I(owned) step. A user
+        that somebody else created is left unchanged. Where MariaDB does not answer, the next deploy tries again.
+    type: list
+    elements: str
+    default: []
   probes:
     description: Read-only commands to run at the end; their output is returned.
     type: dict
@@ -234,6 +251,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     errors as node_errors,
     kernel as node_kernel,
+    mariadb as node_mariadb,
     record as node_record,
     removal as node_removal,
     resources as node_resources,
@@ -387,6 +405,17 @@ def arguments():
                 "remove": {"type": "bool", "default": False},
             },
         },
+        "databases": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "name": {"required": True},
+                "user": {"required": True},
+                "password": {"required": True, "no_log": True},
+            },
+        },
+        "database_logins": {"type": "list", "elements": "str", "default": []},
         "probes": {"type": "dict", "default": {}},
     }
 
@@ -404,6 +433,10 @@ def converge(step):
     removed = ownership.remove_files() if ownership and not wanted["keep_obsolete"] else []
     new_units = [name for name, facts in known.items() if facts.get("LoadState") == "not-found"]
     node_resources.ensure_units(step, wanted["units"], changed + removed, new_units)
+    for database in wanted["databases"]:
+        node_mariadb.ensure_database(step, database)
+    if ownership:
+        node_mariadb.ensure_logins(step)
     # after the units that need it and are stopped
     for backup in wanted["backups"]:
         node_backups.remove(step, backup)

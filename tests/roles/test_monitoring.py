@@ -52,7 +52,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         [calls[role] for role in ROLES],
         {host: {**CLUSTER, **OF_HOSTS.get(host, {})} for host in hosts},
         GROUPS,
-        modules=("node_state", "apt_source", "grafana_admin", "mariadb_user"),
+        modules=("node_state", "apt_source", "grafana_admin"),
     )
 
 

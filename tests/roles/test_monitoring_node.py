@@ -70,9 +70,7 @@ NODES = {
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """All of them, in one run of Ansible."""
-    return record(
-        tmp_path_factory.mktemp("nodes"), [{"role": "monitoring_node"}], NODES, modules=("node_state", "mariadb_user")
-    )
+    return record(tmp_path_factory.mktemp("nodes"), [{"role": "monitoring_node"}], NODES)
 
 
 def asked(recorded: Recorded, host: str) -> Asked:
@@ -400,9 +398,8 @@ def test_a_site_sets_for_how_long_and_how_much_of_journals_is_stored(recorded: R
 
 
 def test_mariadbs_exporter_logs_in_by_the_socket_and_the_role_makes_its_user(recorded: Recorded) -> None:
-    (login,) = (call.arguments for call in recorded.asked["ctl1"] if "state" in call.arguments)
-
-    assert (login["user"], login["state"]) == ("prometheus", "present")
+    assert asked(recorded, "ctl1").arguments["database_logins"] == ["prometheus"]
     assert "socket = /run/mysqld/mysqld.sock" in text(recorded, "ctl1", "/etc/prometheus/deepops-mysqld.cnf")
-    assert not [call for call in recorded.asked["gpu01"] if "state" in call.arguments]
-    assert [call.arguments["state"] for call in recorded.asked["unwanted"] if "state" in call.arguments] == ["absent"]
+    assert asked(recorded, "gpu01").arguments["database_logins"] == []
+    # an owned step without it removes it
+    assert "database_logins" not in asked(recorded, "unwanted").arguments

@@ -33,7 +33,7 @@ class Written:
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     roles = [{"role": name} for name in ("monitoring_node", "prometheus", "alertmanager")]
     hosts = {"ctl1": {**CTL1, **prometheus(), **alertmanager()}}
-    recorded = record(tmp_path_factory.mktemp("play"), roles, hosts, modules=("node_state", "mariadb_user"))
+    recorded = record(tmp_path_factory.mktemp("play"), roles, hosts)
     files = [file for step in ("node", "prometheus", "alertmanager") for file in recorded.step("ctl1", step).files]
     directory, paths = tmp_path_factory.mktemp("root"), {}
     for file in files:
