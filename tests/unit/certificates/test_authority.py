@@ -113,6 +113,11 @@ def test_a_machine_is_named_by_its_name_and_its_addresses_each_once() -> None:
     assert names.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address(text) for text in ADDRESSES[:2]]
 
 
+def test_no_machine_has_the_key_of_another() -> None:
+    authority = Authority(SECRET)
+    assert authority.identify("gpu01", [], TODAY).key != authority.identify("gpu02", [], TODAY).key
+
+
 def test_both_ends_know_each_other_by_the_authority(tmp_path: Path) -> None:
     authority = Authority(SECRET)
     server = context(ssl.PROTOCOL_TLS_SERVER, authority, authority.identify("ctl1", ["192.0.2.1"], TODAY), tmp_path)

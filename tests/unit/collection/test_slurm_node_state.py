@@ -26,8 +26,26 @@ def action(wanted: str, state: str, reason: str = "", user: str = "") -> tuple[s
 
 def test_a_node_in_service_is_drained_with_our_prefix() -> None:
     assert drain_reason("  new\n fan ") == OURS
+    assert drain_reason('a "new" fan"').endswith("a 'new' fan'")
     assert action("drain", "IDLE") == ("drain", OURS)
     assert action("drain", "DOWN*", "Not responding", "slurm") == ("drain", OURS)
+
+
+def test_a_plan_changes_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, ...]] = []
+
+    def run(*argv: str) -> tuple[bool, str]:
+        ran.append(argv)
+        return True, ""
+
+    monkeypatch.setattr(service, "require_state", lambda _patience: [])
+    monkeypatch.setattr(service, "known_nodes", lambda _state, _names: {"gpu01": node("IDLE", "", "")})
+    monkeypatch.setattr(service.slurm_query, "run", run)
+
+    decided = service.drain_or_resume("drain", ["gpu01"], OURS, {}, dry=True)
+    assert (decided[0][0]["action"], ran) == ("drain", [])
+    assert service.drain_or_resume("drain", ["gpu01"], OURS, {}, dry=False) == decided
+    assert ran == [("scontrol", "update", "nodename=gpu01", "state=drain", "reason=" + OURS)]
 
 
 def test_draining_twice_does_nothing() -> None:

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -366,6 +367,24 @@ def run_beside(image: Path, point: Path, program: str) -> subprocess.CompletedPr
     if done.returncode == 77:
         pytest.skip(f"it can't be mounted on a loop device here: {done.stderr.strip()}")
     return done
+
+
+def test_a_project_is_marked_through_no_link_and_within_its_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/file").touch()
+    (tmp_path / "link").symlink_to("project")
+    monkeypatch.setattr(kernel, "set_project", lambda *_handle, **_flags: 1)
+
+    with pytest.raises(NotADirectoryError):
+        kernel.assign_project(tmp_path / "link", 77)
+    assert kernel.assign_project(tmp_path / "project", 77) == 2
+    # what is mounted below has another device
+    stat = os.stat
+    with monkeypatch.context() as patched:
+        patched.setattr(kernel.os, "fstat", lambda handle: SimpleNamespace(st_dev=0, st_mode=stat(handle).st_mode))
+        assert kernel.assign_project(tmp_path / "project", 77) == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mkfs.ext4"), reason="only root mounts")

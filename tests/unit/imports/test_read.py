@@ -14,6 +14,7 @@ from deepopsctl.imports.detect import Form, detect
 from deepopsctl.imports.read import draft_text, read_nodes
 from deepopsctl.model.cluster import Gpus, Role
 from deepopsctl.text.problems import Problems
+from deepopsctl.text.source import MAX_BYTES
 
 HOSTS = """\
 127.0.0.1 localhost
@@ -255,6 +256,13 @@ def test_refuses_what_is_no_text(data: bytes, fault: str) -> None:
     with pytest.raises(InputError) as caught:
         problems.raise_if_any()
     assert str(caught.value) == fault
+
+
+def test_refuses_a_file_that_is_larger_than_any_node_list() -> None:
+    problems = Problems()
+    read_nodes(None, io.BytesIO(b"#" * (MAX_BYTES + 1)), problems)
+    with pytest.raises(InputError, match="stdin: is larger than 32 MiB"):
+        problems.raise_if_any()
 
 
 def test_counts_lines_as_an_editor_does() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.errors import InputError
-from deepopsctl.run.workspace import RunDir, Workspace
+from deepopsctl.run.workspace import RunDir, Workspace, private_file
 
 
 def make_run(workspace: Workspace, name: str) -> RunDir:
@@ -102,3 +102,12 @@ def test_a_broken_document_reads_as_empty(workspace: Workspace, text: str) -> No
     run.summary.write_text(text)
     assert run.read(run.summary) == {}
     assert run.read(run.path / "absent") == {}
+
+
+def test_a_private_file_is_written_through_no_link(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "output").symlink_to("victim")
+
+    with pytest.raises(OSError, match="symbolic links"):
+        private_file(tmp_path / "output")
+    assert (tmp_path / "victim").read_text() == "precious"

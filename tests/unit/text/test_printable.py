@@ -8,7 +8,7 @@ import click
 import pytest
 
 from deepopsctl.cli.output import emit_json, info
-from deepopsctl.run.events import HostResult, parse
+from deepopsctl.run.events import HostResult, Notice, parse
 from deepopsctl.text.printable import coloured, printable
 
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\rb\x9b31m\u202ec\udcff"
@@ -22,6 +22,10 @@ def test_nothing_that_a_terminal_obeys_is_passed_on() -> None:
 def test_nothing_in_a_nodes_answer_is_passed_on_either() -> None:
     answer = {"res": {"msg": HOSTILE, "failed": True, "deepops": {"name\x1b": [HOSTILE, 7, None]}}}
     event = parse({"event": "runner_on_failed", "event_data": {"host": "n1", "task": "t", **answer}})
+
+    notice = parse({"event": "warning", "stdout": HOSTILE})
+    assert isinstance(notice, Notice)
+    assert notice.text == "a?[2J?]0;t?b?31m?c?"
 
     assert isinstance(event, HostResult)
     assert event.message == printable(HOSTILE)

@@ -255,9 +255,13 @@ class TestTheProgram:
         assert "# TYPE deepops_alertdrain_held_back gauge\ndeepops_alertdrain_held_back 0\n" in text
         assert "# TYPE deepops_alertdrain_drains_total counter\n" in text
 
-    @pytest.mark.parametrize("more", [{"limits": 1}, {"url": "file:///etc/passwd"}])
-    def test_a_configuration_that_makes_no_sense_is_refused(self, tmp_path: Path, more: dict[str, object]) -> None:
-        with pytest.raises(SettingsError):
+    @pytest.mark.parametrize(
+        ("more", "fault"), [({"limits": 1}, "unknown keys"), ({"url": "file:///etc/passwd"}, "no address of http")]
+    )
+    def test_a_configuration_that_makes_no_sense_is_refused(
+        self, tmp_path: Path, more: dict[str, object], fault: str
+    ) -> None:
+        with pytest.raises(SettingsError, match=fault):
             load(str(settings(tmp_path, **more)))
         assert cli.main(["--config", str(tmp_path / "alertdrain.json")]) == cli.INVALID
 

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -297,6 +298,17 @@ def test_only_the_projects_of_a_user_are_shown(tmp_path: Path) -> None:
         assert [row.who for row in rows] == ["group", "mine"]
 
 
+def test_a_project_that_may_not_be_looked_at_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_path: str) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(sources, "os", SimpleNamespace(stat=refused, statvfs=refused))
+
+    (row,) = ask(FileSystem("project", "/p", "nfs", "project", (Project("x", "/p/x"),)), ALICE)
+
+    assert row.who == "all users"
+
+
 # --- all of them, whatever happens
 
 
@@ -317,13 +329,13 @@ def test_asks_all_and_keeps_their_order() -> None:
 def test_one_that_hangs_is_left_behind_with_the_tools_it_started() -> None:
     def hangs(where: FileSystem) -> list[Row]:
         if where is DEAD:
-            command.run(["sh", "-c", "sleep 7777 & wait"])
+            command.run(["sh", "-c", "sleep 14.77 & wait"])
         return answered(where)
 
     rows = ask_all([DEAD, HOME], hangs, 2, "alice")
 
     assert [row.problem for row in rows] == ["no answer in 2 s", ""]
-    left = subprocess.run(["pgrep", "--full", "--exact", "sleep 7777"], capture_output=True, text=True)
+    left = subprocess.run(["pgrep", "--full", "--exact", "sleep 14.77"], capture_output=True, text=True)
     assert left.stdout == ""
 
 

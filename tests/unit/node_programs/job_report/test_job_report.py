@@ -104,7 +104,11 @@ class TestSacct:
         name = "x" + records.DELIMITER + "y\n" + line(JobID="4712", User="root") + "\x1b[31m"
         other = line(JobID="4712", JobIDRaw="4712", User="root")
         (found,) = jobs(
-            "4711", Slurm(sacct=line() + other + line(User="root"), names=f"4711{records.DELIMITER}{name}\n")
+            "4711",
+            Slurm(
+                sacct=line() + other + line(User="root"),
+                names=f"4711{records.DELIMITER}{name}\n4711{records.DELIMITER}z\n",
+            ),
         )
 
         assert found.user == "alice"

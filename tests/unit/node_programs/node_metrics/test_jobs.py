@@ -136,6 +136,8 @@ class TestTheJobMap:
         assert jobmap.load(self.folders(tmp_path)[0]) == {
             "12": Job("12", "alice", "phys", "gpu", "sEKNKTV3WPV500", (Gpu("0", "GPU-a"), Gpu("2", "")))
         }
+        # Slurm may hide from others who has which job
+        assert (tmp_path / "jobs").stat().st_mode & 0o777 == 0o700
 
     def test_has_a_file_of_each_gpu_for_dcgm_with_all_its_jobs(self, tmp_path: Path) -> None:
         self.begin(tmp_path)

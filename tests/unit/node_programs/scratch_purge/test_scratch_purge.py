@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.node_programs._shared.settings import SettingsError
-from deepopsctl.node_programs.scratch_purge import cli, deleting, records, walk
+from deepopsctl.node_programs.scratch_purge import cli, deleting, records, tree, walk
 from deepopsctl.node_programs.scratch_purge.ageing import Ages
 from deepopsctl.node_programs.scratch_purge.excluding import Excluded
 from deepopsctl.node_programs.scratch_purge.records import Record, quoted
@@ -133,7 +133,7 @@ def test_mode_list_never_deletes(root: Path) -> None:
 
 
 def test_deletes_exactly_what_it_lists(root: Path) -> None:
-    for number in range(300):
+    for number in range(1200):
         path = make(root / f"user{number % 7}/{number % 13}/file{number}")
         if number % 3 == 0:
             young(path)
@@ -532,6 +532,26 @@ def test_a_folder_moved_out_of_the_tree_while_it_is_open_is_left_alone(root: Pat
 
     assert [outcome.why_kept for outcome in outcomes] == ["", "moved out of its directory"]
     assert (tmp_path / "taken/work/two").exists()
+
+
+def test_a_folder_replaced_between_a_look_at_it_and_its_opening_is_not_entered(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "precious/one")
+    make(root / "alice/work/one")
+    opened = tree._open_directory
+
+    def attack(name: bytes, within: int | None) -> int:
+        if name == b"work":
+            (root / "alice/work").rename(root / "alice/away")
+            (tmp_path / "precious").rename(root / "alice/work")
+        return opened(name, within)
+
+    monkeypatch.setattr(tree, "_open_directory", attack)
+    with OpenPath(str(root), 1000) as way:
+        way.enter(b"alice")
+        with pytest.raises(tree.NotEnteredError, match="replaced meanwhile"):
+            way.enter(b"work")
 
 
 def test_another_file_of_the_name_is_left_alone(root: Path) -> None:
