@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from deepopsctl.environment import values
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.model.people import Group, People, Person, accounts_of
+from deepopsctl.model.people import FIRST_ID, Group, People, Person, accounts_of
 from deepopsctl.text.problems import Problems, RefusedError
 from deepopsctl.text.sections import GroupSection, PeopleFile, PersonSection, SectionReader, dotted
 from deepopsctl.text.source import check_markers, read_source
@@ -30,7 +30,11 @@ def parse_people(text: str, where: str, cluster: Cluster) -> People:
     """The people that the text of a people.yml describes; `where` names it in messages."""
     problems = Problems()
     check_markers(text, where, problems)
-    document = parse_yaml(text, where, problems)
+    return read_people(parse_yaml(text, where, problems), where, cluster, problems)
+
+
+def read_people(document: Document | None, where: str, cluster: Cluster, problems: Problems) -> People:
+    """The people of a parsed document; an InputError reports everything wrong with it."""
     if document is not None and not isinstance(document.value, dict):
         problems.add(f"{where}:1", "no people.yml: keys are expected", "start with `schema: 1` and `people:`")
         document = None
@@ -52,13 +56,14 @@ class _Reader(SectionReader):
     def read(self) -> People:
         content = self.document.value
         whole = content if isinstance(content, dict) else {}
-        self.fit(PeopleFile, {key: item for key, item in whole.items() if item is not None}, ())
+        top = self.fit(PeopleFile, {key: item for key, item in whole.items() if item is not None}, ())
+        first = self.value(("first_id",), values.parse_id, top.first_id, FIRST_ID) if top and top.first_id else FIRST_ID
         groups = list(self._groups(_items(whole.get("groups"))))
         known = {group.name for group in groups}
         people = list(self._people(_items(whole.get("people")), known))
         self._check_accounts(groups)
         self._check_users(people)
-        return People(tuple(groups), tuple(people))
+        return People(tuple(groups), tuple(people), first)
 
     def _groups(self, items: Sequence[object]) -> Iterator[Group]:
         for index, item in enumerate(items):

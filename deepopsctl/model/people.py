@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 # Each group has an account for jobs with GPUs and one for jobs without, below its own.
 PARTS = ("cpu", "gpu")
+FIRST_ID = 60_001
 # limits that let no job in, of an account and of a user in one, by the columns of sacctmgr
 CLOSED_ACCOUNT: Mapping[str, str] = MappingProxyType({"GrpSubmit": "0"})
 CLOSED_USER: Mapping[str, str] = MappingProxyType({"MaxSubmit": "0"})
@@ -55,6 +56,8 @@ class People:
 
     groups: tuple[Group, ...] = ()
     people: tuple[Person, ...] = ()
+    # new people and groups get ids from this one up
+    first_id: int = FIRST_ID
 
     def variable(self) -> dict[str, object]:
         """The inventory variable `environment_people`: what nodes and Slurm need, without empty values."""

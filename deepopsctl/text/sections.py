@@ -201,6 +201,7 @@ class PeopleFile(Section):
     """The whole people.yml."""
 
     schema_: Literal["1"] = Field(alias="schema")
+    first_id: str = ""
     groups: list[object] = []
     people: list[object] = []
 

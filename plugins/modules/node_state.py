@@ -25,6 +25,31 @@ options:
       name: {description: Name of the user and its group., type: str, required: true}
       uid: {description: The user's id., type: int, required: true}
       gid: {description: "The group's id, if it is created; 0 is the user's own.", type: int, default: 0}
+  people:
+    description:
+      - The cluster's users and their groups, with keys, expiry and homes. The node's files are replaced once for all of
+        them. An account with the same name and id is adopted; where an id or a name is somebody else's, nothing is
+        changed. Nobody is removed, who is no longer declared is expired.
+    type: dict
+    suboptions:
+      people:
+        description: "Each with C(name), C(uid), C(groups), and C(full_name), C(keys), C(shell), C(expires)."
+        type: list
+        elements: dict
+        required: true
+      groups: {description: Each with C(name) and C(gid)., type: list, elements: dict, required: true}
+      home: {description: Where homes are for users., type: path, default: /home}
+      homes_in: {description: Where this node makes homes that are missing; empty for nowhere., type: str, default: ""}
+      homes_mounted: {description: Whether something must be mounted there., type: bool, default: false}
+      name_left:
+        description: Whether a warning names who is no longer declared.
+        type: bool
+        default: true
+      authorized_keys_files:
+        description: Where sshd looks for keys besides those of people.yml.
+        type: list
+        elements: str
+        default: []
   packages:
     description: Packages that must be installed; names, or each with its version. C(2.6-*) is any revision of 2.6,
       an empty version is any.
@@ -238,6 +263,11 @@ changes:
   returned: always
 packages: {description: Installed version of each package., type: dict, returned: always}
 probes: {description: Output of each probe that ended well., type: dict, returned: always}
+people_left:
+  description: Names that were declared once and are no longer, expired.
+  type: list
+  elements: str
+  returned: "with O(people)"
 failed_probes: {description: Why each of the others did not., type: dict, returned: always}
 """
 
@@ -252,6 +282,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     kernel as node_kernel,
     mariadb as node_mariadb,
+    people as node_people,
     record as node_record,
     removal as node_removal,
     resources as node_resources,
@@ -370,6 +401,18 @@ def arguments():
                 "gid": {"type": "int", "default": 0},
             },
         },
+        "people": {
+            "type": "dict",
+            "options": {
+                "people": {"type": "list", "elements": "dict", "required": True},
+                "groups": {"type": "list", "elements": "dict", "required": True},
+                "home": {"type": "path", "default": "/home"},
+                "homes_in": {"default": ""},
+                "homes_mounted": {"type": "bool", "default": False},
+                "name_left": {"type": "bool", "default": True},
+                "authorized_keys_files": {"type": "list", "elements": "str", "default": []},
+            },
+        },
         "lock_wait": {"type": "int", "default": 300},
         "upstream": {"default": ""},
         "archives": {"type": "dict", "default": {}},
@@ -452,6 +495,8 @@ def install(step):
         node_backups.save(step, backup)
     for account in step.wanted["accounts"]:
         node_accounts.ensure_account(step, account)
+    if step.wanted["people"]:
+        node_people.ensure_people(step, step.wanted["people"])
     return node_resources.ensure_packages(step)
 
 
@@ -497,6 +542,7 @@ def forget(step):
 def main():
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
     wanted = {**module.params, "packages": node_resources.versions_of(module.params["packages"])}
+    node_people.add_files(wanted)
     # parent directories are readable for everybody, whatever root's umask
     os.umask(0o022)
     step = node_resources.Step(module, wanted)
@@ -504,7 +550,10 @@ def main():
     with node_errors.fail_on_error(step.fail):
         packages = converge(step)
     outputs, failed = run_probes(wanted["probes"])
-    module.exit_json(**step.noted.result(actions=step.actions, packages=packages, probes=outputs, failed_probes=failed))
+    results = {"packages": packages, "probes": outputs, "failed_probes": failed}
+    if wanted["people"]:
+        results["people_left"] = node_people.left_behind(wanted["people"], step.owned)
+    module.exit_json(**step.noted.result(actions=step.actions, **results))
 
 
 if __name__ == "__main__":

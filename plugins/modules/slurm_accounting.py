@@ -30,6 +30,19 @@ options:
     description: QOS, accounts and users with their settings, as the inventory carries them (C(slurm_policy)).
     type: dict
     default: {}
+  others:
+    description: Accounts and users in the form of I(policy), declared elsewhere. No warning names them.
+    type: dict
+    default: {}
+  name_undeclared:
+    description: Whether warnings name what nobody declares.
+    type: bool
+    default: true
+  closed_users:
+    description: Users who may submit no more jobs; a warning names the jobs that they still have.
+    type: list
+    elements: str
+    default: []
   only_names:
     description: Only add QOS that are missing, without limits; slurmctld needs those of its partitions.
     type: bool
@@ -61,6 +74,7 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command as node_command,
     errors as node_errors,
     record as node_record,
 )
@@ -141,12 +155,29 @@ def apply(sacctmgr, cluster, wanted, changes, present, owned):
     """Make the changes, and read the database again."""
     # settings of an interrupted call are managed, too
     save_owned(wanted, owned)
-    sacctmgr.apply(changes, cluster)
+    # the first account of a new user is the default by itself: mostly nothing is left of these
+    later = [change for change in changes if change[0] == "users" and change[2]]
+    sacctmgr.apply([change for change in changes if change not in later], cluster)
     left = slurm_accounting_diff.difference(wanted, sacctmgr.state(cluster), owned)
+    if later and left:
+        sacctmgr.apply(left, cluster)
+        left = slurm_accounting_diff.difference(wanted, sacctmgr.state(cluster), owned)
     if left:
         rows = [slurm_accounting_diff.row(change, present) for change in left]
         message = "Slurm has not applied: %s" % "; ".join(slurm_accounting_diff.sentence(row) for row in rows)
         raise AccountingError(message, "try it with sacctmgr on the controller")
+
+
+def jobs_of(names):
+    """A warning for jobs of users who may submit no more; they are left alone."""
+    if not names:
+        return []
+    answer = node_command.run(["squeue", "--noheader", "--user=" + ",".join(names), "--format=%u %A %T"], 60)
+    rows = [line.split() for line in answer.output.splitlines()]
+    texts = ["%s: job %s, %s" % tuple(row) for row in rows if len(row) == 3]
+    if not texts:
+        return []
+    return ["jobs of users who have expired go on: %s" % slurm_accounting_diff.some(texts, "; ")]
 
 
 def converge(module, sacctmgr, wanted, bare):
@@ -158,6 +189,8 @@ def converge(module, sacctmgr, wanted, bare):
     if dry:
         # the call with only_names, earlier in the same run, would have added them
         present = dict(present, qos=dict({name: {} for name in wanted["qos"]}, **present["qos"]))
+    closed = {name.lower() for name in module.params["closed_users"]}
+    slurm_accounting_diff.close_users(wanted, present, closed)
     problem = slurm_accounting_diff.missing_account(wanted, present)
     if problem:
         raise AccountingError(problem, "declare it under `accounts:` in cluster.yml, or in slurm_accounts")
@@ -172,8 +205,11 @@ def converge(module, sacctmgr, wanted, bare):
             for object_type, settings in owned.items()
         }
         save_owned(wanted, obsolete)
-    notes = slurm_accounting_diff.notes(wanted, present, owned) if module.params["policy"] else []
-    return result(changes, present, slurm_accounting_diff.undeclared(wanted, present), notes)
+    others = slurm_accounting.desired_state([], [], module.params["others"])["associations"]
+    named = module.params["policy"] and module.params["name_undeclared"]
+    notes = slurm_accounting_diff.notes(wanted, present, owned, others) if named else []
+    notes += [] if bare else jobs_of(module.params["closed_users"])
+    return result(changes, present, slurm_accounting_diff.undeclared(wanted, present, others), notes)
 
 
 def main():
@@ -188,6 +224,9 @@ def main():
                 "options": {"name": {"required": True}, "account": {"required": True}},
             },
             "policy": {"type": "dict", "default": {}},
+            "others": {"type": "dict", "default": {}},
+            "name_undeclared": {"type": "bool", "default": True},
+            "closed_users": {"type": "list", "elements": "str", "default": []},
             "only_names": {"type": "bool", "default": False},
             "slurm_conf": {"default": ""},
         },

@@ -21,6 +21,24 @@ ENVIRONMENT = {
         _PEOPLE, "groups", "Each person is in the declared groups on the node, and these have the declared ids.",
         _DEPLOY, "groups",
     ),
+    "environment-keys": Entry(
+        _PEOPLE, "keys", "sshd reads the keys of people.yml, and has those of each person.", _DEPLOY, "keys",
+    ),
+    "environment-expiry": Entry(
+        _PEOPLE, "expiry", "Each account expires on the declared day.", _DEPLOY, "expiry",
+    ),
+    "environment-homes": Entry(
+        _PEOPLE, "homes", "Each person has a home on the node, and owns it.",
+        "is the file system mounted? `deepopsctl deploy storage environment` mounts it, and makes homes", "homes",
+    ),
+    "environment-accounts": Entry(
+        _PEOPLE, "Slurm accounts", "Each person may charge the accounts of the declared groups; expired ones may not.",
+        _DEPLOY,
+    ),
+    "environment-job": Entry(
+        _PEOPLE, "a user's job", "A job of one of the people, with the default account, has the same ids on its node.",
+        "`sacctmgr show association user=NAME` and `id NAME` on both nodes show what differs",
+    ),
     "environment-tools": Entry(
         _COMMANDS, "commands", "Users find sq, seff, partition-stats and the tools of guides in their PATH.",
         "`deepopsctl deploy environment` installs them",
@@ -33,6 +51,7 @@ ENVIRONMENT = {
         _COMMANDS, "sq", "`sq` and `partition-stats` answer a user.", "is slurmctld up? `deepopsctl validate smoke`",
     ),
 }  # fmt: skip
-PER_NODE = frozenset(
-    {"environment-ids", "environment-groups", "environment-tools", "environment-mail", "environment-queue"}
-)
+PER_NODE = frozenset({
+    "environment-ids", "environment-groups", "environment-keys", "environment-expiry", "environment-homes",
+    "environment-tools", "environment-mail", "environment-queue",
+})  # fmt: skip

@@ -21,12 +21,13 @@ def run(node: str, people: Mapping[str, Sequence[Entry]]) -> List[Check]:
     group_ids = {group["name"]: int(group["gid"]) for group in people["groups"]}
     declared = people["people"]
     return [
-        _result(USERS, node, len(declared), [text for person in declared for text in _id_differences(person)]),
-        _result(GROUPS, node, len(declared), list(_group_differences(declared, group_ids))),
+        summary(USERS, node, len(declared), [text for person in declared for text in _id_differences(person)]),
+        summary(GROUPS, node, len(declared), list(_group_differences(declared, group_ids))),
     ]
 
 
-def _result(name: str, node: str, count: int, differences: Sequence[str]) -> Check:
+def summary(name: str, node: str, count: int, differences: Sequence[str]) -> Check:
+    """One check about everybody, which names the first few differences."""
     if not differences:
         return check(name, node, PASS, count, count, "people")
     more = len(differences) - MOST_NAMED

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from .._shared import identities as ids
 from .._slurm_jobs import suite as suite_of_jobs
-from . import identities, mail, tools
+from . import charged, identities, logins, mail, tools
 from .checks import NOTHING, skip
 
 Request = Dict[str, Any]
@@ -13,20 +14,19 @@ Result = Dict[str, Any]
 
 
 def main(request: Request) -> Result:
-    """One phase of the suite."""
+    """One phase of the suite; `conflicts` is a deploy's question before it changes anything."""
+    if request["phase"] == "conflicts":
+        return {"conflicts": ids.conflicts(request["people"]["people"], request["people"]["groups"])}
     return suite_of_jobs.run(request, node if request["phase"] == "node" else users)
 
 
 def node(request: Request) -> Result:
-    """What users find on this node; its users and groups are compared with `people`, where the inventory has it."""
-    people = request["people"]
-    return {
-        "checks": [
-            *tools.run(request["node"]),
-            *mail.run(request["node"]),
-            *(identities.run(request["node"], people) if people else []),
-        ]
-    }
+    """What users find on this node; people are compared with `people`, where the inventory has it."""
+    name, people = request["node"], request["people"]
+    checks = [*tools.run(name), *mail.run(name)]
+    if people:
+        checks += [*identities.run(name, people), *logins.run(name, people["people"])]
+    return {"checks": checks}
 
 
 def users(request: Request) -> Result:
@@ -34,4 +34,4 @@ def users(request: Request) -> Result:
     if not request["people"]:
         text = "the cluster directory has no people.yml: nothing to test"
         return {"checks": [skip(NOTHING, request["cluster"], text)]}
-    return {"checks": []}
+    return {"checks": charged.run(request)}

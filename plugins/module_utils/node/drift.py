@@ -5,6 +5,7 @@ from __future__ import annotations
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     ownership as node_ownership,
     packages_apt as node_packages,
+    people as node_people,
     record as node_record,
     services as node_services,
 )
@@ -40,6 +41,7 @@ def _differences(items, now):
     wanted = items.get("held")
     free = sorted(set(wanted) - now["held"]) if wanted else []
     differences += ["package %s is held no more" % name for name in free]
+    differences += node_people.differences(items.get("people"))
     return differences + unit_differences(items["units"], now["units"], items.get("ports", {}))
 
 

@@ -8,7 +8,7 @@ import os
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
 
-TYPES = ("packages", "files", "units", "directories", "logins")
+TYPES = ("packages", "files", "units", "directories", "logins", "people", "adopted", "groups")
 
 
 def _path(component, step):
@@ -16,7 +16,7 @@ def _path(component, step):
 
 
 def load(component, step):
-    """{packages, files, units, directories, logins}: names and paths that deepopsctl manages."""
+    """Names and paths that deepopsctl manages, by TYPES; `adopted` are people who had an account before."""
     try:
         with open(_path(component, step), "rb") as stream:
             saved = json.loads(stream.read())

@@ -47,9 +47,17 @@ def missing_account(wanted, present):
     return ""
 
 
-def undeclared(wanted, present):
-    """{kind: names} of what is there and not declared: a site's own, left alone."""
-    declared_keys = {key.lower() for key in wanted["associations"]}
+def close_users(wanted, present, names):
+    """Let these users submit no more jobs, wherever they have an association."""
+    for key in present["associations"]:
+        if key.partition("/")[2] in names:
+            # an association that is declared is spelt as declared
+            wanted["associations"].setdefault(key, {})["MaxSubmit"] = "0"
+
+
+def undeclared(wanted, present, others=()):
+    """{kind: names} of what is there and not declared, in `others` neither: a site's own, left alone."""
+    declared_keys = {key.lower() for key in [*wanted["associations"], *others]}
     undeclared = [key.partition("/") for key in present["associations"] if key not in declared_keys]
     declared = {key.partition("/")[2] for key in declared_keys}
     return {
@@ -167,11 +175,11 @@ def sentence(row):
     return "%s %s %s%s" % ({"add": "added", "modify": "modified"}[row["action"]], noun, row["name"], detail)
 
 
-def notes(wanted, present, owned):
-    """What a person should know of what is not declared: it is left alone."""
+def notes(wanted, present, owned, others=()):
+    """What a person should know of what is not declared, in `others` neither: it is left alone."""
     sentences = [
         "Slurm has %s that cluster.yml does not declare, left alone: %s" % (noun, some(names))
-        for noun, names in zip(("QOS", "accounts", "users"), undeclared(wanted, present).values())
+        for noun, names in zip(("QOS", "accounts", "users"), undeclared(wanted, present, others).values())
         if names
     ]
     limits = manual_limits(wanted, present, owned)

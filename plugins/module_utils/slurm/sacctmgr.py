@@ -42,6 +42,8 @@ class Sacctmgr:
             result = self.run("show", *words)
             if result.ok:
                 return result.output.strip()
+            if result.status == node_command.MISSING:
+                raise AccountingError("Slurm is not installed here", "deploy it first: `deepopsctl deploy slurm`")
             if time.monotonic() > deadline:
                 message = "sacctmgr show %s: %s" % (words[0], result.message)
                 raise AccountingError(message, "see `journalctl -u slurmdbd` on the accounting host")

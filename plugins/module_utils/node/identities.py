@@ -1,0 +1,66 @@
+"""Names and ids of users and groups, as this node's name service answers; a directory service counts, too."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+Entry = Mapping[str, Any]
+_Answer = Callable[[Any], Optional[Any]]
+
+
+def conflicts(people: Sequence[Entry], groups: Sequence[Entry]) -> List[str]:
+    """Sentences for names and ids of people.yml that are somebody else's here."""
+    users = [(str(person["name"]), int(person["uid"])) for person in people]
+    # everybody has a group of the same name and id
+    all_groups = [*users, *((str(group["name"]), int(group["gid"])) for group in groups)]
+    local_users = {entry.pw_name: entry.pw_uid for entry in pwd.getpwall()}
+    local_groups = {entry.gr_name: entry.gr_gid for entry in grp.getgrall()}
+    connecting = (os.environ.get("SUDO_USER", ""), "root")
+    return [
+        *("{} is the user that deepopsctl connects as".format(name) for name, _uid in users if name in connecting),
+        *_differences("user", users, local_users, uid_of, _user_with),
+        *_differences("group", all_groups, local_groups, gid_of, _group_with),
+    ]
+
+
+def _differences(
+    noun: str, wanted: Sequence[Tuple[str, int]], local: Dict[str, int], id_of: _Answer, name_of: _Answer
+) -> Iterator[str]:
+    owners = {number: name for name, number in local.items()}
+    for name, number in wanted:
+        actual = local[name] if name in local else id_of(name)
+        if actual not in (None, number):
+            yield "the {} {} has the id {} here, {} in people.yml".format(noun, name, actual, number)
+        owner = owners[number] if number in owners else name_of(number)
+        if owner not in (None, name):
+            yield "the id {} of the {} {} is that of {} here".format(number, noun, name, owner)
+
+
+def uid_of(name: str) -> Optional[int]:
+    """A user's id; None for nobody."""
+    with contextlib.suppress(KeyError):
+        return pwd.getpwnam(name).pw_uid
+    return None
+
+
+def gid_of(name: str) -> Optional[int]:
+    """A group's id; None for none."""
+    with contextlib.suppress(KeyError):
+        return grp.getgrnam(name).gr_gid
+    return None
+
+
+def _user_with(number: int) -> Optional[str]:
+    with contextlib.suppress(KeyError):
+        return pwd.getpwuid(number).pw_name
+    return None
+
+
+def _group_with(number: int) -> Optional[str]:
+    with contextlib.suppress(KeyError):
+        return grp.getgrgid(number).gr_name
+    return None

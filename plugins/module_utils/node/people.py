@@ -1,0 +1,369 @@
+"""The users of a cluster and their groups, in the node's own files: all of them in one change, whatever their number.
+
+useradd would write every file once for each user. Here they are read, changed and replaced once, with the lock that
+useradd, passwd and systemd-sysusers take, too. Nobody is ever removed: who is no longer declared is expired.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import os
+import re
+import shutil
+import time
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command as node_command,
+    files as node_files,
+    identities as node_identities,
+)
+
+ETC = "/etc"
+SKELETON = "/etc/skel"
+KEYS = "/etc/ssh/deepopsctl/keys"
+SSHD = "/etc/ssh/sshd_config.d/40-deepopsctl-people.conf"
+SSHD_CONFIG = "/etc/ssh/sshd_config"
+SSH_UNIT = "ssh.service"
+_INCLUDE = re.compile(rb"^\s*include\s+/etc/ssh/sshd_config\.d/\*\.conf", re.MULTILINE | re.IGNORECASE)
+_PLACE = re.compile(r"[A-Za-z0-9%/._-]+")
+# the modes of new files; those that are there keep theirs
+FILES = {"passwd": 0o644, "group": 0o644, "shadow": 0o640, "gshadow": 0o640, "subuid": 0o644, "subgid": 0o644}
+# the places of fields in lines of passwd, group, gshadow and shadow
+UID, GID, GECOS, HOME, SHELL, MEMBERS, GSHADOW_MEMBERS, EXPIRY = 2, 3, 4, 5, 6, 3, 3, 7
+# so many fields has a line; others (`+` of NIS, comments) stay as they are
+WIDTH = {"passwd": 7, "group": 4, "shadow": 9, "gshadow": 4, "subuid": 3, "subgid": 3}
+# long ago: an account that is no longer declared
+CLOSED = "1"
+EPOCH = datetime.date(1970, 1, 1)
+# subordinate ids, for containers of the user's own: above what useradd gives, 65,536 for each uid of FIRST_UID and up
+FIRST_UID, SUB_START, SUB_COUNT = 60000, 671088640, 65536
+LOCK_S = 60
+MOST_NAMED = 5
+
+
+class Tables:
+    """The node's files as lines; `index` leads from a name to its fields."""
+
+    def __init__(self):
+        self.lines, self.index = {}, {}
+        for name in FILES:
+            text = (node_files.read(os.path.join(ETC, name)) or b"").decode("utf-8", "surrogateescape")
+            self.lines[name] = [line.split(":") for line in text.splitlines()]
+            self.index[name] = {}
+            for fields in self.lines[name]:
+                if len(fields) == WIDTH[name] and not fields[0].startswith(("#", "+", "-")):
+                    self.index[name].setdefault(fields[0], fields)
+        self.before = {name: self.text(name) for name in FILES}
+
+    def text(self, name):
+        return "".join("%s\n" % ":".join(fields) for fields in self.lines[name])
+
+    def add(self, name, *fields):
+        row = list(fields)
+        self.lines[name].append(row)
+        self.index[name][row[0]] = row
+
+    def changed(self):
+        return [name for name in FILES if self.text(name) != self.before[name]]
+
+    def write(self):
+        """Replace the files that changed; groups first, so that no user has one that is not there."""
+        for name in ("group", "gshadow", "passwd", "shadow", "subuid", "subgid"):
+            if self.text(name) == self.before[name]:
+                continue
+            path = os.path.realpath(os.path.join(ETC, name))
+            ids, mode = (0, 0), FILES[name]
+            with contextlib.suppress(OSError):
+                status = os.stat(path)
+                ids, mode = (status.st_uid, status.st_gid), status.st_mode & 0o7777
+                # as useradd leaves one
+                shutil.copy2(path, path + "-")
+            node_files.write(path, self.text(name).encode("utf-8", "surrogateescape"), ids, mode, [])
+
+
+def add_files(wanted):
+    """Add what `people` wants of files to those of the step: a file of keys for each person, and sshd's setting."""
+    people = wanted["people"]
+    if not people:
+        return
+    keys = [person for person in people["people"] if person.get("keys")]
+    wanted["directories"] = [{"path": path, "owner": "root", "group": "root", "mode": "0755"}
+                             for path in (os.path.dirname(KEYS), KEYS)] + wanted["directories"]  # fmt: skip
+    wanted["files"] = [
+        *(
+            _file(os.path.join(KEYS, person["name"]), "".join("%s\n" % key for key in person["keys"]))
+            for person in keys
+        ),
+        _file(SSHD, "AuthorizedKeysFile %s %s/%%u\n" % (" ".join(people["authorized_keys_files"]), KEYS)),
+        *wanted["files"],
+    ]
+    wanted["units"] = [
+        {"name": SSH_UNIT, "running": True, "restart_on": [], "reload_on": [SSHD], "port": None, "optional": False},
+        *wanted["units"],
+    ]
+
+
+def _file(path, content):
+    return {"path": path, "content": node_files.HEADER + content, "secret_base64": None, "block": None,
+            "owner": "root", "group": "root", "mode": "0644", "validate": []}  # fmt: skip
+
+
+def ensure_people(step, people):
+    """Everybody with groups, expiry and home; refused as a whole where an id or a name is somebody else's."""
+    owned = step.owned
+    check_sshd(step, people["authorized_keys_files"])
+    with _locked() if not step.dry else contextlib.nullcontext():
+        tables = Tables()
+        conflicts = node_identities.conflicts(people["people"], people["groups"])
+        conflicts += expiry_conflicts(tables, people, owned)
+        if conflicts:
+            more = len(conflicts) - MOST_NAMED
+            shown = "; ".join(conflicts[:MOST_NAMED]) + ("; and %d more" % more if more > 0 else "")
+            step.fail(shown, "give the person or group another name or id in people.yml, or correct the node's account")
+        present = set(tables.index["passwd"])
+        known = set(owned["people"])
+        for person in people["people"]:
+            # an account that was there before is adopted: its shell and home stay
+            if person["name"] not in known and person["name"] in present:
+                owned["adopted"].append(person["name"])
+        owned["people"] = sorted(known | {person["name"] for person in people["people"]})
+        owned["groups"] = sorted({*owned["groups"], *(group["name"] for group in people["groups"])})
+        step.save_owned()
+        change(tables, people, owned, step.did)
+        if tables.changed() and not step.dry:
+            tables.write()
+    if people["homes_in"]:
+        ensure_homes(step, people, tables)
+    left = left_behind(people, owned)
+    if left and people["name_left"]:
+        step.module.warn("no longer in people.yml, account expired, files left as they are: %s" % ", ".join(left))
+    step.record["people"] = facts([group["name"] for group in people["groups"]], owned["people"], tables)
+
+
+def left_behind(people, owned):
+    """Who is no longer declared; everything of theirs is still on the node."""
+    return sorted(set(owned["people"]) - {person["name"] for person in people["people"]})
+
+
+def check_sshd(step, kept):
+    """Refuse to hide a place of keys that this node's sshd reads and the setting does not have."""
+    if not _INCLUDE.search(node_files.read(SSHD_CONFIG) or b""):
+        step.fail("%s does not include sshd_config.d/*.conf" % SSHD_CONFIG, "add that line of the distribution's again")
+    wrong = [place for place in kept if not _PLACE.fullmatch(place)]
+    if wrong:
+        step.fail("people_authorized_keys_files: %r is no path" % wrong[0], "write it like .ssh/authorized_keys")
+    output = node_command.run(["sshd", "-T"]).output
+    lines = [line.split()[1:] for line in output.splitlines() if line.startswith("authorizedkeysfile ")]
+    places = [place for line in lines for place in line if place not in ("none", KEYS + "/%u")]
+    lost = [place for place in places if place not in kept]
+    if lost:
+        step.fail(
+            "sshd reads keys from %s here, which it would no longer do" % ", ".join(lost),
+            "add it to people_authorized_keys_files: [%s]" % ", ".join([*kept, *lost]),
+        )
+
+
+def expiry_conflicts(tables, people, owned):
+    """Sentences for accounts that are about to be adopted and would be opened by that."""
+    sentences = []
+    for person in people["people"]:
+        shadow = tables.index["shadow"].get(person["name"])
+        if person["name"] in owned["people"] or shadow is None or not shadow[EXPIRY]:
+            continue
+        if shadow[EXPIRY] != expiry(person.get("expires", "")):
+            day = (EPOCH + datetime.timedelta(days=int(shadow[EXPIRY]))).isoformat()
+            sentences.append(
+                "%s expires on %s here, %s in people.yml" % (person["name"], day, person.get("expires") or "never")
+            )
+    return sentences
+
+
+def expiry(day):
+    """A date as shadow(5) has it: days since 1970; '' for never."""
+    return str((datetime.date(*map(int, day.split("-"))) - EPOCH).days) if day else ""
+
+
+def change(tables, people, owned, did):
+    """Change the tables to what is declared; `did` hears of each change."""
+    for group in people["groups"]:
+        if group["name"] not in tables.index["group"] and node_identities.gid_of(group["name"]) is None:
+            tables.add("group", group["name"], "x", str(group["gid"]), "")
+            tables.add("gshadow", group["name"], "!", "", "")
+            did("created the group %s" % group["name"], "group", group["name"], "add", detail="id %s" % group["gid"])
+    for person in people["people"]:
+        if person["name"] in tables.index["passwd"]:
+            _update(tables, person, owned, did)
+        elif node_identities.uid_of(person["name"]) is None:
+            _create(tables, person, people["home"], did)
+    declared = {person["name"] for person in people["people"]}
+    for name in owned["people"]:
+        if name not in declared:
+            _set_expiry(tables, name, CLOSED, did)
+    _set_members(tables, people, owned, did)
+
+
+def _create(tables, person, home, did):
+    name, uid = person["name"], str(person["uid"])
+    if name not in tables.index["group"]:
+        tables.add("group", name, "x", uid, "")
+        tables.add("gshadow", name, "!", "", "")
+    gecos, shell = person.get("full_name", ""), person.get("shell") or "/bin/bash"
+    tables.add("passwd", name, "x", uid, uid, gecos, os.path.join(home, name), shell)
+    today = (datetime.date.today() - EPOCH).days
+    tables.add("shadow", name, "*", str(today), "0", "99999", "7", "", expiry(person.get("expires", "")), "")
+    start = SUB_START + (int(uid) - FIRST_UID) * SUB_COUNT
+    for table in ("subuid", "subgid") if int(uid) >= FIRST_UID else ():
+        if name not in tables.index[table]:
+            tables.add(table, name, str(start), str(SUB_COUNT))
+    did("created the user %s" % name, "account", name, "add", detail="id %s" % uid)
+
+
+def _update(tables, person, owned, did):
+    name, fields = person["name"], tables.index["passwd"][person["name"]]
+    if name not in owned["adopted"]:
+        gecos, shell = person.get("full_name", ""), person.get("shell") or "/bin/bash"
+        if [fields[GECOS], fields[SHELL]] != [gecos, shell]:
+            fields[GECOS], fields[SHELL] = gecos, shell
+            did("set name and shell of %s" % name, "account", name, "modify", detail="%s, %s" % (gecos, shell))
+    _set_expiry(tables, name, expiry(person.get("expires", "")), did)
+
+
+def _set_expiry(tables, name, days, did):
+    shadow = tables.index["shadow"].get(name)
+    if shadow is None or shadow[EXPIRY] == days:
+        return
+    shadow[EXPIRY] = days
+    if days == CLOSED:
+        text = "closed"
+    else:
+        text = "expires %s" % (EPOCH + datetime.timedelta(days=int(days))).isoformat() if days else "expires never"
+    did("%s %s" % (name, text), "account", name, "modify", detail=text)
+
+
+def _set_members(tables, people, owned, did):
+    """Of managed groups, managed people are members as declared; other members are a site's own."""
+    declared = {name: set() for name in owned["groups"]}
+    for person in people["people"]:
+        for name in person["groups"]:
+            declared.setdefault(name, set()).add(person["name"])
+    managed = set(owned["people"])
+    for name, members in declared.items():
+        for table in ("group", "gshadow"):
+            fields = tables.index[table].get(name)
+            if fields is None:
+                continue
+            now = [member for member in fields[-1].split(",") if member]
+            wanted = [member for member in now if member not in managed or member in members]
+            wanted += sorted(members - set(now))
+            if wanted == now:
+                continue
+            fields[-1] = ",".join(wanted)
+            if table == "group":
+                gone, new = sorted(set(now) - set(wanted)), sorted(set(wanted) - set(now))
+                detail = ", ".join(["+%s" % each for each in new] + ["-%s" % each for each in gone])
+                did("set the members of %s: %s" % (name, detail), "group", name, "modify", detail=detail)
+
+
+def facts(groups, names, tables=None):
+    """What the gate compares: the groups that it is about, and of each person ids, expiry and which of these."""
+    tables = tables or Tables()
+    members = {}
+    for group in groups:
+        for name in tables.index["group"].get(group, [""])[-1].split(","):
+            members.setdefault(name, []).append(group)
+    return {
+        "groups": {group: tables.index["group"].get(group, ["", "", ""])[2] for group in groups},
+        "people": {name: _facts_of(name, tables, members.get(name, [])) for name in names},
+    }
+
+
+def _facts_of(name, tables, groups):
+    fields, shadow = tables.index["passwd"].get(name), tables.index["shadow"].get(name)
+    if fields is None:
+        return ""
+    expires = shadow[EXPIRY] if shadow else ""
+    return ":".join([fields[UID], fields[GID], fields[SHELL], expires, ",".join(sorted(groups))])
+
+
+def differences(recorded):
+    """Sentences for what is no longer as it was recorded."""
+    if not recorded:
+        return []
+    now = facts(list(recorded["groups"]), list(recorded["people"]))
+    sentences = [
+        "the group %s was changed" % name for name, gid in recorded["groups"].items() if now["groups"][name] != gid
+    ]
+    changed = [name for name, text in recorded["people"].items() if now["people"][name] != text]
+    if len(changed) > MOST_NAMED:
+        return [*sentences, "the accounts of %d people were changed" % len(changed)]
+    return [*sentences, *("the account %s was changed" % name for name in changed)]
+
+
+@contextlib.contextmanager
+def _locked():
+    """The lock of lckpwdf(3)."""
+    descriptor = os.open(os.path.join(ETC, ".pwd.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        until = time.monotonic() + LOCK_S
+        while True:
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def ensure_homes(step, people, tables):
+    """Make the homes that are not there; one that is there stays as it is."""
+    base = people["homes_in"]
+    if people["homes_mounted"] and not os.path.ismount(base):
+        step.module.warn("%s is not mounted here: no home was made" % base)
+        return
+    missing = [person for person in people["people"] if _has_no_home(person["name"], people, tables)]
+    if not missing:
+        return
+    for person in missing:
+        step.did("created the home of %s" % person["name"], "directory", os.path.join(base, person["name"]), "set")
+    if step.dry:
+        return
+    if not os.path.isdir(base):
+        os.makedirs(base, mode=0o755)
+    status = os.stat(base)
+    if status.st_uid != 0 or status.st_mode & 0o022:
+        step.fail("%s can be written by others than root: no home is made there" % base, "chown root and chmod 755 it")
+    for person in missing:
+        try:
+            make_home(base, person["name"], int(person["uid"]))
+        except PermissionError:
+            step.module.warn("root may not make homes in %s (root is squashed?): make them on its server" % base)
+            return
+
+
+def _has_no_home(name, people, tables):
+    """Whether a home is missing here; an adopted account may have its home elsewhere."""
+    fields = tables.index["passwd"].get(name)
+    home = os.path.join(people["home"], name)
+    return (fields is None or fields[HOME] == home) and not os.path.lexists(os.path.join(people["homes_in"], name))
+
+
+def make_home(base, name, uid):
+    """A copy of the skeleton, complete before anybody sees it: until then nobody but root gets in."""
+    temporary = os.path.join(base, ".deepopsctl-%s" % name)
+    if os.path.lexists(temporary):
+        shutil.rmtree(temporary)
+    os.mkdir(temporary, 0o700)
+    if os.path.isdir(SKELETON):
+        shutil.copytree(SKELETON, temporary, symlinks=True, dirs_exist_ok=True)
+    os.chmod(temporary, 0o700)
+    for directory, directories, files in os.walk(temporary):
+        for each in directories + files:
+            os.chown(os.path.join(directory, each), uid, uid, follow_symlinks=False)
+    os.chown(temporary, uid, uid)
+    os.rename(temporary, os.path.join(base, name))
