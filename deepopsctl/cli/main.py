@@ -34,6 +34,7 @@ COMMANDS = MappingProxyType({
     "status": "Show nodes, jobs, components, versions, drift and the last runs.",
     "usage": "Show what accounts used and their shares, in reference GPU units.",
     "logs": "Show collected node logs.",
+    "people": "Add, list and expire users of people.yml.",
     "node": "Add, remove, replace, drain or resume nodes.",
     "secrets": "Rotate the cluster's keys and passwords while jobs run.",
     "runs": "Show earlier runs.",
