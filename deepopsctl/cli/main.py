@@ -33,6 +33,7 @@ COMMANDS = MappingProxyType({
     "validate": "Run validation jobs through Slurm.",
     "status": "Show nodes, jobs, components, versions, drift and the last runs.",
     "usage": "Show what accounts used and their shares, in reference GPU units.",
+    "docs": "Write the user guide of this cluster.",
     "logs": "Show collected node logs.",
     "people": "Add, list and expire users of people.yml.",
     "node": "Add, remove, replace, drain or resume nodes.",

@@ -1,0 +1,55 @@
+"""`deepopsctl docs`: documents of this cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import json_option
+
+MARKDOWN, HTML = "user-guide.md", "user-guide.html"
+
+
+@click.group()
+def docs() -> None:
+    """Write documents about this cluster."""
+
+
+@docs.command()
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("docs"),
+    show_default=True,
+    metavar="DIR",
+    help="Where to; a relative path counts from the cluster directory.",
+)
+@json_option
+@click.pass_obj
+def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
+    """Write the user guide of this cluster: user-guide.md and user-guide.html.
+
+    Made from cluster.yml, people.yml and hardware.yml: names, partitions, limits, file systems, examples. Nodes are
+    not asked.
+    """
+    from deepopsctl.cli.output import SCHEMA, emit_json, info
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.environment.user_guide import render_html, render_markdown
+    from deepopsctl.files import write_atomic
+    from deepopsctl.slurm.hardware import load_hardware
+
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    markdown = render_markdown(cluster, load_hardware(directory.hardware))
+    place = directory.path / output
+    place.mkdir(parents=True, exist_ok=True)
+    written = {place / MARKDOWN: markdown, place / HTML: render_html(cluster, markdown)}
+    for path, text in written.items():
+        write_atomic(path, text, 0o644)
+    if as_json:
+        emit_json({"schema": SCHEMA, "command": "docs users", "ok": True, "files": [str(path) for path in written]})
+    else:
+        info("\n".join(f"written: {path}" for path in written))
+    return 0

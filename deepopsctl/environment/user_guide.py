@@ -1,0 +1,168 @@
+"""The user guide of one site: its names, partitions, limits and file systems, and examples with these values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from deepopsctl.gpus.gres import gres_counts, gres_value
+from deepopsctl.gpus.reference_units import units_of
+from deepopsctl.model.cluster import Cluster, Node, Partition, Role
+from deepopsctl.model.people import People, accounts_of
+from deepopsctl.model.storage import Mount, StorageType
+from deepopsctl.slurm.hardware import NodeHardware
+from deepopsctl.storage.purge import purge_of
+from deepopsctl.storage.quota import Limits, quota_of
+from deepopsctl.text.node_sets import fold_in_order
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_GIB = 1 << 30
+_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Identical nodes: how many, and what a job can have of one of them (memory in GiB; 0 for not detected yet)."""
+
+    count: int
+    gpus: str
+    cpus: int
+    memory_gib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """One file system: its mount point, where it is mounted, the limits of a user, and when files are deleted."""
+
+    path: str
+    where: str
+    limits: str
+    purge: str
+
+
+def render_markdown(cluster: Cluster, hardware: Mapping[str, NodeHardware]) -> str:
+    """The guide as Markdown."""
+    partition = _default(cluster)
+    gpu_types = _gpu_types(cluster, partition) or _gpu_types(cluster)
+    with_environment = cluster.components is not None and "environment" in cluster.components
+    return (
+        _templates()
+        .get_template("user-guide.md.j2")
+        .render(
+            cluster=cluster,
+            ssh=_ssh_config(cluster),
+            login_nodes=[node.name for node in _login_nodes(cluster)],
+            partitions=[(each, list(_nodes(cluster, each, hardware))) for each in cluster.partitions],
+            partition=partition,
+            gpu_type=gpu_types[0] if gpu_types else "",
+            gpu_partition=next((one for one in cluster.partitions if gpu_types and _gpu_types(cluster, one)), None),
+            units=_units(cluster),
+            limits=[(qos.name, qos.limits) for qos in cluster.policy.qos if qos.limits],
+            accounts=_accounts(cluster, cluster.people),
+            spaces=[_space(cluster, mount) for mount in cluster.storage if mount.type is not StorageType.TMPFS],
+            environment=with_environment,
+            monitoring=cluster.components is not None and "monitoring" in cluster.components,
+        )
+    )
+
+
+def render_html(cluster: Cluster, markdown: str) -> str:
+    """The guide as one self-contained page."""
+    from markdown_it import MarkdownIt
+
+    # cluster.yml's texts are no HTML
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    return _templates().get_template("user-guide.html.j2").render(name=cluster.name, content=parser.render(markdown))
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import DictLoader, Environment, StrictUndefined
+
+    directory = files(__package__) / "templates"
+    texts = {each.name: each.read_text(encoding="utf-8") for each in directory.iterdir() if each.name.endswith(".j2")}
+    return Environment(
+        loader=DictLoader(texts), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True, autoescape=False,  # noqa: S701 - names are checked, and the Markdown parser escapes
+    )  # fmt: skip
+
+
+def _login_nodes(cluster: Cluster) -> tuple[Node, ...]:
+    return cluster.with_role(Role.LOGIN) or cluster.controllers[:1]
+
+
+def _ssh_config(cluster: Cluster) -> str:
+    """Login nodes by address, compute nodes by the pattern of their names: the login node resolves those."""
+    login_nodes = _login_nodes(cluster)
+    lines = []
+    for node in login_nodes:
+        port, jump = node.port or cluster.access.port, cluster.access.jump_host
+        options = {"HostName": node.address, "Port": str(port or ""), "ProxyJump": jump, "User": "YOUR-NAME"}
+        lines += [f"Host {node.name}", *(f"  {key} {value}" for key, value in options.items() if value), ""]
+    patterns = dict.fromkeys(re.sub("[0-9]", "?", node.name) for node in cluster.compute if node not in login_nodes)
+    if patterns:
+        lines += [f"Host {' '.join(patterns)}", f"  ProxyJump {login_nodes[0].name}", "  User YOUR-NAME"]
+    return "\n".join(lines).strip()
+
+
+def _default(cluster: Cluster) -> Partition:
+    return next((each for each in cluster.partitions if each.default), cluster.partitions[0])
+
+
+def _members(cluster: Cluster, partition: Partition) -> Iterator[Node]:
+    names = frozenset(partition.nodes)
+    return (node for node in cluster.compute if node.name in names)
+
+
+def _gpu_types(cluster: Cluster, partition: Partition | None = None) -> list[str]:
+    nodes = cluster.compute if partition is None else _members(cluster, partition)
+    types = {name: None for node in nodes if node.gpus for name in gres_counts(node.gpus)}
+    return [name for name in types if name]
+
+
+def _nodes(cluster: Cluster, partition: Partition, hardware: Mapping[str, NodeHardware]) -> Iterator[Nodes]:
+    groups: dict[tuple[str, int, int], int] = {}
+    for node in _members(cluster, partition):
+        known = hardware.get(node.name)
+        gpus = gres_value(node.gpus).replace("gpu:", "") if node.gpus else ""
+        shape = (gpus, known.cpus if known else 0, known.memory_mb // 1024 if known else 0)
+        groups[shape] = groups.get(shape, 0) + 1
+    for (gpus, cpus, memory), count in groups.items():
+        yield Nodes(count, gpus, cpus, memory)
+
+
+def _units(cluster: Cluster) -> list[tuple[str, str]]:
+    billing = cluster.policy.billing
+    return [] if billing is None else [(name, f"{units_of(name, billing.gpus):.4g}") for name in _gpu_types(cluster)]
+
+
+def _accounts(cluster: Cluster, people: People | None) -> list[str]:
+    """Accounts that jobs are charged to; the people of a site are nobody's business."""
+    charged = {user.account for user in cluster.policy.all_users()}
+    declared = [account.name for account in cluster.policy.accounts if account.name in charged]
+    of_groups = [name for group in (people.groups if people else ()) for name in list(accounts_of(group.name))[1:]]
+    return declared + of_groups
+
+
+def _space(cluster: Cluster, mount: Mount) -> Space:
+    everywhere = {node.name for node in cluster.nodes} - {mount.server} <= set(mount.nodes)
+    where = "all nodes" if everywhere else fold_in_order(list(mount.nodes))
+    quota, purge = quota_of(mount), purge_of(mount)
+    deletes = purge is not None and purge.settings["mode"] == "delete"
+    return Space(
+        path=mount.path,
+        where=where,
+        limits=_limits(quota.default) if quota else "",
+        purge=f"unused for {int(str(purge.settings['age'])) // _DAY} days" if purge and deletes else "",
+    )
+
+
+def _limits(limits: Limits) -> str:
+    parts = [f"{limits.space / _GIB:g} GiB" if limits.space else "", f"{limits.files:,} files" if limits.files else ""]
+    return ", ".join(filter(None, parts))

@@ -1,0 +1,108 @@
+"""The user guide of a site: what cluster.yml says, and nothing that it does not."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.cli.main import run
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.environment.user_guide import render_html, render_markdown
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.slurm.hardware import NodeHardware
+
+SPEC = """\
+schema: 1
+cluster: {name: uni}
+nodes:
+  - {names: ctl1, addresses: 192.0.2.1, roles: [controller]}
+  - {names: "login[1-2]", addresses: "192.0.2.[3-4]", roles: [login]}
+  - {names: "cpu[01-02]", addresses: "192.0.2.[11-12]", roles: [compute]}
+  - {names: "h[01-06]", addresses: "192.0.2.[41-46]", roles: [compute], gpus: {type: h100, count: 8}}
+partitions:
+  - {name: cpu, nodes: "cpu[01-02]", default: true}
+  - {name: gpu, nodes: "h[01-06]", max_time: "2-00:00:00"}
+components: [slurm, environment]
+billing: {}
+job_directories: {}
+qos: [{name: normal, limits: {MaxJobsPerUser: 100}}]
+accounts: [{name: science}, {name: physics, parent: science, users: [alice]}]
+storage:
+  - {name: home, type: nfs, source: "ctl1:/srv/home", path: /home, quota: {default: {space: 50G, files: 500k}}}
+  - {name: scratch, type: nfs, source: "filer.example.com:/s", path: /scratch, purge: {age: 60d, mode: delete}}
+"""
+BARE = """\
+schema: 1
+nodes:
+  - {names: one, addresses: 192.0.2.1, roles: [controller, compute]}
+"""
+
+
+def guide(spec: str) -> str:
+    return render_markdown(parse_spec(spec, "cluster.yml"), {})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "$ ssh login1",
+        "Host cpu?? h??",
+        "| `cpu` (default) | 2 | - | no limit |",
+        "| `gpu` | 6 | h100:8 | 2-00:00:00 |",
+        "#SBATCH --partition=gpu",
+        "#SBATCH --gpus-per-node=h100:1",
+        "#SBATCH --account=physics",
+        "| `normal` | MaxJobsPU=100 |",
+        "| `/home` | all nodes | 50 GiB, 500,000 files |  |",
+        "| `/scratch` | all nodes |  | unused for 60 days |",
+        "| `sq` | your jobs |",
+    ],
+)
+def test_the_guide_has_the_sites_own_values(line: str) -> None:
+    assert line in guide(SPEC).splitlines()
+
+
+def test_what_a_gpu_costs_is_there_with_billing_only() -> None:
+    assert "`h100` 12.15" in guide(SPEC)
+    assert "RGU" not in guide(SPEC.replace("billing: {}\n", ""))
+
+
+def test_a_bare_cluster_has_a_guide_without_what_it_lacks() -> None:
+    text = guide(BARE)
+
+    assert "$ ssh one" in text
+    assert not [word for word in ("h100", "--account", "SLURM_TMPDIR", "partition-stats", "| QOS |") if word in text]
+
+
+def test_detected_hardware_is_in_the_table_of_partitions() -> None:
+    hardware = dict.fromkeys(("cpu01", "cpu02"), NodeHardware(64, 1, 2, 32, 1, 262_144))
+    text = render_markdown(parse_spec(SPEC, "cluster.yml"), hardware)
+
+    assert "| `cpu` (default) | 2 | - | 64 | 256 GiB | no limit |" in text.splitlines()
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen.append(tag)
+
+
+def test_the_page_has_tables_and_no_markup_of_anybody_else() -> None:
+    cluster: Cluster = parse_spec(SPEC, "cluster.yml")
+    tags = _Tags()
+    tags.feed(render_html(cluster, guide(SPEC) + "\n<script>alert(1)</script>\n"))
+
+    assert tags.seen.count("table") == 4
+    assert "script" not in tags.seen
+
+
+def test_the_command_writes_both_files(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yml").write_text(SPEC, encoding="utf-8")
+
+    assert run(["-C", str(tmp_path), "docs", "users"]) == 0
+    assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["user-guide.html", "user-guide.md"]
