@@ -26,7 +26,7 @@ from tests.support.paths import ROOT
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 _LINE = re.compile(
-    r"^ *(?:\w+\$ |\$ )?(?P<line>(?:DEEPOPSCTL_\w+=\S+ )?deepopsctl (?!with |turns |does ).*)$", re.MULTILINE
+    r"^ *(?:\w+\$ |\$ )?(?P<line>(?:DEEPOPSCTL_\w+=\S+ )?deepopsctl (?!with |turns |does )(?:.*\\\n)*.*)$", re.MULTILINE
 )
 _INDENTED = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
 _INLINE = re.compile(r"(?<!`)`(?P<line>deepopsctl [^`]+)`(?!`)")
@@ -82,7 +82,7 @@ def place(page: Path, text: str, position: int) -> str:
 
 def words_of(line: str) -> list[str]:
     """The words of the first command of a line, as a shell makes them, without `deepopsctl`."""
-    lexer = shlex.shlex(line.replace("\n", " "), posix=True, punctuation_chars="|;>&()")
+    lexer = shlex.shlex(line.replace("\\\n", " ").replace("\n", " "), posix=True, punctuation_chars="|;>&()")
     lexer.commenters, lexer.whitespace_split = "#", True
     words = list(lexer)
     end = next((index for index, word in enumerate(words) if re.fullmatch(r"[|;>&()]+", word)), len(words))
