@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,10 @@ class Played:
         """The one result of a task."""
         (match,) = (result for result in self.results if result.task == task)
         return match
+
+    def on(self, host: str) -> Played:
+        """The part of one host; the status is that of all."""
+        return replace(self, results=tuple(result for result in self.results if result.host == host))
 
 
 def environment(directory: Path, content: Path = ROOT) -> dict[str, str]:

@@ -54,10 +54,6 @@ def test_only_a_node_with_gpus_gets_device_files() -> None:
     assert not any("device" in option for option in argv(CTL1))
 
 
-def test_the_image_comes_last() -> None:
-    assert argv(GPU01)[-1] == "localhost/image:tag"
-
-
 def inspected(state: str, address: str) -> dict[str, object]:
     return {
         "Id": "4f2a",

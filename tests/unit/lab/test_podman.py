@@ -42,12 +42,9 @@ def modern() -> PodmanHost:
     return recorded("podman_info_crun_v2.json")
 
 
-def test_reads_podman_4_on_a_hybrid_machine(hybrid: PodmanHost) -> None:
-    assert hybrid == PodmanHost(version=(4, 3), runtime="runc", cgroups="v1", rootless=False)
-
-
-def test_reads_podman_5_on_a_cgroup_v2_machine(modern: PodmanHost) -> None:
+def test_reads_what_podman_4_and_5_say_of_their_machines(hybrid: PodmanHost, modern: PodmanHost) -> None:
     assert modern == PodmanHost(version=(5, 4), runtime="crun", cgroups="v2", rootless=False)
+    assert hybrid == PodmanHost(version=(4, 3), runtime="runc", cgroups="v1", rootless=False)
 
 
 def test_info_without_the_expected_fields_is_an_error_that_names_the_field() -> None:
@@ -58,9 +55,6 @@ def test_info_without_the_expected_fields_is_an_error_that_names_the_field() -> 
 def test_podmans_own_runtime_is_used_where_it_serves(hybrid: PodmanHost, modern: PodmanHost) -> None:
     assert decide(hybrid, ROOT, runc_installed=True).global_options == ()
     assert decide(modern, ROOT, runc_installed=False).global_options == ()
-
-
-def test_runc_is_chosen_over_crun_on_cgroup_v1(hybrid: PodmanHost) -> None:
     with_crun = replace(hybrid, runtime="crun")
     assert decide(with_crun, ROOT, runc_installed=True).global_options == ("--runtime=runc",)
 
@@ -104,21 +98,21 @@ def test_nodes_have_fuse_where_this_machine_has_it(hybrid: PodmanHost) -> None:
     assert "--device=/dev/fuse" not in decide(hybrid, ROOT, runc_installed=True).run_options
 
 
-def test_a_process_that_may_raise_its_limits_leaves_podmans_own(hybrid: PodmanHost) -> None:
-    assert not any("ulimit" in option for option in decide(hybrid, ROOT, runc_installed=True).run_options)
-
-
-def test_a_process_that_may_not_asks_for_no_more_than_it_has(hybrid: PodmanHost) -> None:
-    options = decide(hybrid, CONFINED, runc_installed=True).run_options
-    assert "--ulimit=nofile=20000:20000" in options
-    assert "--ulimit=nproc=32768:32768" in options
-
-
-def test_unlimited_is_asked_for_as_podmans_own_ceiling(hybrid: PodmanHost) -> None:
-    own = OwnProcess(nofile=-1, nproc=4096, capabilities=0)
+@pytest.mark.parametrize(
+    ("own", "limits"),
+    [
+        # it may raise its limits: podman's own
+        (ROOT, []),
+        (CONFINED, ["--ulimit=nofile=20000:20000", "--ulimit=nproc=32768:32768"]),
+        # unlimited: podman's own ceiling
+        (OwnProcess(-1, 4096, 0), ["--ulimit=nofile=1048576:1048576", "--ulimit=nproc=4096:4096"]),
+    ],
+)
+def test_a_process_asks_for_no_higher_limits_than_it_may_have(
+    hybrid: PodmanHost, own: OwnProcess, limits: list[str]
+) -> None:
     options = decide(hybrid, own, runc_installed=True).run_options
-    assert "--ulimit=nofile=1048576:1048576" in options
-    assert "--ulimit=nproc=4096:4096" in options
+    assert [option for option in options if "ulimit" in option] == limits
 
 
 def test_only_capabilities_this_process_has_are_handed_on(hybrid: PodmanHost) -> None:
@@ -133,11 +127,8 @@ def test_effective_capabilities_are_read_from_proc() -> None:
     assert OwnProcess(0, 0, parse_capabilities(status)).may(21)
 
 
-def test_as_many_nodes_as_inotify_allows_are_let_through() -> None:
-    check_room(32, inotify_instances=128)
-
-
 def test_more_nodes_than_inotify_allows_are_refused_with_the_command_to_type() -> None:
+    check_room(32, inotify_instances=128)
     with pytest.raises(ControlMachineError, match="enough for 32") as caught:
         check_room(33, inotify_instances=128)
     assert "sysctl -w fs.inotify.max_user_instances=1024" in caught.value.hint

@@ -9,12 +9,6 @@ def ended(host: str, task: str, status: Status, at: float = 0.0, message: str = 
     return HostResult(host, "slurm", "Nodes", task, status, 1.0, at=at, changed=changed, message=message)
 
 
-def test_nothing_happened() -> None:
-    summary = reduce([])
-    assert summary.hosts == {}
-    assert summary.as_object() == {"hosts": {}, "failures": [], "slowest": [], "warnings": [], "changes": []}
-
-
 def test_ok_includes_changed_and_ignored_as_in_ansible() -> None:
     statuses = [Status.OK, Status.CHANGED, Status.IGNORED, Status.SKIPPED]
     summary = reduce(ended("a", f"t{index}", status) for index, status in enumerate(statuses))

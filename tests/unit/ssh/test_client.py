@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from deepopsctl.ssh.client import Failure, last_words, read_answer
+from deepopsctl.ssh.client import Failure, last_words, read_answer, read_route
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
@@ -62,3 +64,17 @@ def test_explains_connections_that_are_dropped_at_once() -> None:
 )
 def test_quotes_the_last_line_that_says_something(errors: str, words: str) -> None:
     assert last_words(errors) == words
+
+
+def test_a_route_knows_whether_there_is_a_key_to_try(tmp_path: Path) -> None:
+    key = tmp_path / "id_ed25519"
+    output = f"user ada\nhostname gpu01\nport 2222\nidentityfile {key}\nidentityfile /nonexistent\n"
+    assert not read_route(output, {}).keys
+    assert read_route(output, {"SSH_AUTH_SOCK": "/run/agent"}).keys
+    key.touch()
+    route = read_route(output, {})
+    assert (route.user, route.host, route.port, route.direct, route.keys) == ("ada", "gpu01", 2222, True, True)
+
+
+def test_a_route_through_a_persons_own_jump_host_is_not_direct() -> None:
+    assert not read_route("user ada\nhostname gpu01\nport 22\nproxyjump bastion\n", {}).direct

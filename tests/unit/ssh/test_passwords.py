@@ -3,12 +3,13 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from deepopsctl.ssh.passwords import AskPass
+from deepopsctl.errors import InputError
+from deepopsctl.ssh.passwords import AskPass, read_password
 
 SECRET = r"it's a \backslash $HOME `id` ü"
 
@@ -93,3 +94,40 @@ def test_a_helper_whose_writer_was_killed_gives_up(tmp_path: Path) -> None:
 
     assert asked.returncode != 0
     assert asked.stdout == ""
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        file = tmp_path / "password"
+        file.write_text(text)
+        file.chmod(0o600)
+        return file
+
+    return write
+
+
+def test_reads_the_first_line_of_a_password_file(secret: Callable[[str], Path]) -> None:
+    assert read_password(secret(" with blanks and ü \r\nsecond line\n")) == " with blanks and ü "
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\nsecond line\n"])
+def test_refuses_a_password_file_without_a_password(secret: Callable[[str], Path], text: str) -> None:
+    with pytest.raises(InputError, match="no password"):
+        read_password(secret(text))
+
+
+def test_refuses_a_password_file_that_others_can_read(secret: Callable[[str], Path]) -> None:
+    file = secret("secret\n")
+    file.chmod(0o640)
+    with pytest.raises(InputError) as caught:
+        read_password(file)
+    assert caught.value.hint == f"chmod 600 {file}"
+
+
+def test_takes_a_password_from_a_pipe(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"secret\n")
+    os.close(writing)
+    assert read_password(Path(f"/dev/fd/{reading}")) == "secret"
+    os.close(reading)

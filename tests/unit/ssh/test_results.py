@@ -1,12 +1,24 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from deepopsctl.errors import ExitCode
 from deepopsctl.ssh import results
 from deepopsctl.ssh.client import Answer, Failure
 from deepopsctl.ssh.remote_scripts import Report
-from deepopsctl.ssh.results import Facts, NodeResult, SetupResult, Status, Sudo
+from deepopsctl.ssh.results import (
+    Facts,
+    NodeResult,
+    SetupResult,
+    Status,
+    Sudo,
+    hints,
+    result_object,
+    summary_line,
+    table_lines,
+)
 
 FACTS = Facts("gpu01", "ubuntu", "", frozenset({"gpu02"}))
 
@@ -93,3 +105,43 @@ def test_the_exit_code_follows_from_the_nodes(statuses: list[Status], code: Exit
 
 def test_an_unreachable_jump_host_counts_as_well() -> None:
     assert SetupResult((), NodeResult("bastion", Status.UNREACHABLE)).exit_code is ExitCode.UNREACHABLE
+
+
+RESULT = SetupResult(
+    (
+        NodeResult("ctl1", Status.READY, changed=True, sudo=Sudo.PASSWORDLESS, message="key installed"),
+        NodeResult("gpu01", Status.UNREACHABLE, message="no route to host", hint="is it on?"),
+        NodeResult("gpu02", Status.READY, changed=True, sudo=Sudo.PASSWORDLESS, message="key installed"),
+        NodeResult("gpu03", Status.UNREACHABLE, message="no route to host", hint="is it on?"),
+    )
+)
+
+
+def test_the_table_folds_nodes_with_the_same_news_and_puts_failures_last() -> None:
+    assert table_lines(RESULT) == [
+        "NODES       STATUS       SUDO          NOTE",
+        "ctl1,gpu02  ready        passwordless  key installed",
+        "gpu[01,03]  unreachable  -             no route to host",
+    ]
+
+
+def test_a_hint_is_said_once_for_all_its_nodes() -> None:
+    assert hints(RESULT) == ["gpu[01,03]: is it on?"]
+
+
+def test_the_verdict_counts() -> None:
+    assert summary_line(RESULT) == "2 ready, 2 unreachable; 2 changed"
+
+
+def test_the_json_object_names_every_node() -> None:
+    document = result_object(RESULT)
+    assert (document["schema"], document["command"], document["ok"]) == (1, "ssh setup", False)
+    assert json.loads(json.dumps(document))["nodes"][1] == {
+        "name": "gpu01",
+        "ok": False,
+        "changed": False,
+        "status": "unreachable",
+        "sudo": "",
+        "message": "no route to host",
+        "hint": "is it on?",
+    }

@@ -60,14 +60,6 @@ def test_results_are_judged_beside_the_checks_of_the_jobs(tmp_path: Path) -> Non
     assert told == ()
 
 
-def test_they_are_kept_in_the_runs_folder_as_gpucheck_prints_them(tmp_path: Path) -> None:
-    validated(tmp_path, "20261121-120000-validate", result("gpu01"))
-
-    kept = json.loads((tmp_path / "runs/20261121-120000-validate/gpu.json").read_text())
-    assert (kept["schema"], kept["command"]) == (1, "gpucheck")
-    assert [entry["node"] for entry in kept["results"]] == ["gpu01"]
-
-
 def test_a_gpu_that_lost_speed_since_an_earlier_run_is_named(tmp_path: Path) -> None:
     validated(tmp_path, "20261121-120000-validate", result("gpu01"))
     slow = [gpu(index, measured=measured(copy=2690.0 if index == 5 else 3000.0)) for index in range(8)]
@@ -167,31 +159,15 @@ class TestNodesTogether:
 
 
 class TestFollowing:
-    def test_a_card_that_got_slower_says_since_when(self, directory: ClusterDir) -> None:
-        look(directory, copying(3060, FIRST))
-
-        checks, _ = look(directory, copying(2693, SECOND))
-
-        assert said(checks).startswith(
-            "warn: gpu01 GPU 3 (NVIDIA H100 80GB HBM3, serial 1650000000003): down 12% since"
-        )
-        assert "down 12% since 2026-11-03" in said(checks)
-
     def test_a_card_that_stays_slow_is_told_again_and_never_becomes_the_measure(self, directory: ClusterDir) -> None:
         for gb_s, when in ((3060, FIRST), (2693, SECOND)):
             look(directory, copying(gb_s, when))
 
         checks, _ = look(directory, copying(2693, THIRD))
 
-        assert "down 12% since 2026-11-03" in said(checks)
-
-    def test_a_slow_decline_is_found_though_no_single_step_is(self, directory: ClusterDir) -> None:
-        for gb_s, when in ((3300, FIRST), (3150, SECOND), (3000, THIRD)):
-            checks, _ = look(directory, copying(gb_s, when))
-            assert said(checks).startswith("pass")
-
-        checks, _ = look(directory, copying(2900, FOURTH))
-
+        assert said(checks).startswith(
+            "warn: gpu01 GPU 3 (NVIDIA H100 80GB HBM3, serial 1650000000003): down 12% since"
+        )
         assert "down 12% since 2026-11-03" in said(checks)
 
     def test_steps_that_each_look_well_do_not_move_the_measure(self, directory: ClusterDir) -> None:
