@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".pytest_cache"
 # where the time goes, for whoever is asked to make it less
-OPTIONS = ("-v", "--durations=40", "--durations-min=5")
+OPTIONS = ("--durations=40", "--durations-min=5")
 # a third of their weight
 LESS = 5
 PAUSE_S = 0.2
@@ -153,7 +153,9 @@ class Tests(Run):
         for what in ("lastfailed", "module_seconds"):
             (self._cache / what).unlink(missing_ok=True)
         pytest_argv = (sys.executable, "-u", "-m", "pytest", "-o", f"cache_dir={CACHE / name}")
-        super().__init__(name, *pytest_argv, *OPTIONS, *arguments, at_once=at_once)
+        # of thousands of tests nobody reads a line each
+        verbose = () if at_once is never else ("-v",)
+        super().__init__(name, *pytest_argv, *verbose, *OPTIONS, *arguments, at_once=at_once)
 
     def interrupt(self) -> None:
         """The same for pytest alone: it needs the processes it started to remove its labs."""
