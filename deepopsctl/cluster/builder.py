@@ -10,6 +10,7 @@ from deepopsctl.gpus.gres import gres_counts
 from deepopsctl.gpus.nvlink import NvlinkDraft
 from deepopsctl.gpus.reference_units import units_of
 from deepopsctl.model.cluster import Access, Cluster, Gpus, JobDirectories, Node, Partition, Role
+from deepopsctl.model.spaces import Space
 from deepopsctl.policy.builder import Place, PolicyDraft
 from deepopsctl.storage.builder import ClusterNodes, StorageDraft
 from deepopsctl.text.node_sets import expand, fold_in_order, pair, shorten
@@ -79,6 +80,7 @@ class Draft:
         self.access = Access(user="")
         self.policy = PolicyDraft()
         self.storage = StorageDraft()
+        self.spaces: tuple[Space, ...] = ()
         self.job_directories: JobDirectories | None = None
         self.nvlink = NvlinkDraft()
         self.components: tuple[str, ...] | None = None
@@ -186,6 +188,7 @@ class Draft:
             protected=self.protected,
             storage=storage,
             manages_storage=self.storage.declared or bool(storage),
+            spaces=self.spaces,
             job_directories=self.job_directories,
             nvlink_domains=domains,
             components=self.components,

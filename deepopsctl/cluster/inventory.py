@@ -102,6 +102,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
         **({"slurm_policy": policy} if policy else {}),
         **({} if cluster.nvlink_domains is None else {"nvlink_domains": nvlink_variable(cluster.nvlink_domains)}),
         **({"storage_mounts": storage_variable(cluster.storage)} if cluster.manages_storage else {}),
+        **({"environment_spaces": [space.variable() for space in cluster.spaces]} if cluster.spaces else {}),
         **({"environment_people": cluster.people.variable()} if cluster.people else {}),
         **({"slurm_job_directories": cluster.job_directories.variable()} if cluster.job_directories else {}),
     }

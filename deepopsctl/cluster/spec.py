@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deepopsctl.cluster.builder import Draft, NodeEntry, PartitionEntry
 from deepopsctl.content import components
+from deepopsctl.environment.spaces import read_spaces
 from deepopsctl.gpus import spec
 from deepopsctl.model.cluster import Access, Cluster, Gpus, JobDirectories, Partition
 from deepopsctl.model.storage import NETWORKED
@@ -105,6 +106,7 @@ class _Reader(SectionReader):
             self._partition(self.fit(PartitionSection, item, ("partitions", index)), ("partitions", index))
         PolicyReader(self, self.draft.policy).read(whole)
         StorageReader(self, self.draft.storage).read(whole)
+        self.draft.spaces = read_spaces(self, whole, [entry.mount for entry in self.draft.storage.entries])
         if "job_directories" in whole:
             self._job_directories(self.fit(JobDirectoriesSection, whole["job_directories"], ("job_directories",)))
         self.draft.nvlink.read(self, whole)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from deepopsctl.environment.spaces import space_lines
 from deepopsctl.gpus.notation import as_written
 from deepopsctl.gpus.nvlink import domain_lines
 from deepopsctl.model.cluster import Cluster, Node, Partition, Role
@@ -37,6 +38,7 @@ def render_spec(cluster: Cluster) -> str:
         lines += ["", _COMPONENTS, f"components: {flow(list(cluster.components))}"]
     lines += policy_lines(cluster.policy)
     lines += storage_lines(cluster.storage, declared=cluster.manages_storage)
+    lines += space_lines(cluster.spaces)
     if cluster.job_directories:
         lines += ["", f"job_directories: {flow(cluster.job_directories.written())}"]
     lines += domain_lines(cluster.nvlink_domains)

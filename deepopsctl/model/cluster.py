@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from deepopsctl.model.people import People
 from deepopsctl.model.policy import Policy
+from deepopsctl.model.spaces import Space
 from deepopsctl.model.storage import Mount
 
 
@@ -163,6 +164,7 @@ class Cluster:
     storage: tuple[Mount, ...] = ()
     # deepopsctl manages the mounts, even if none are declared (any more)
     manages_storage: bool = False
+    spaces: tuple[Space, ...] = ()
     job_directories: JobDirectories | None = None
     # what a deploy without names deploys, in the order of site.yml; None where cluster.yml does not list it
     components: tuple[str, ...] | None = None
@@ -180,8 +182,8 @@ class Cluster:
 
     @property
     def has_environment(self) -> bool:
-        """Whether the nodes get the environment of users: cluster.yml lists the component, or there are people."""
-        return self.people is not None or "environment" in (self.components or ())
+        """Whether the nodes get the environment of users: cluster.yml lists it or has spaces, or there are people."""
+        return self.people is not None or bool(self.spaces) or "environment" in (self.components or ())
 
     @property
     def controllers(self) -> tuple[Node, ...]:

@@ -163,6 +163,13 @@ class StorageSection(Section):
     user_writable: str = ""
 
 
+class SpaceSection(Section):
+    """One of `spaces`."""
+
+    storage: str
+    by: str = ""
+
+
 class JobDirectoriesSection(Section):
     """`job_directories`."""
 
@@ -220,6 +227,7 @@ class ClusterFile(Section):
     preemption: object = None
     billing: object = None
     storage: list[object] = []
+    spaces: object = None
     job_directories: object = None
     components: list[str] | None = None
     nvlink_domains: list[object] = []

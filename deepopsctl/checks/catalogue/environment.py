@@ -7,6 +7,7 @@ from deepopsctl.checks.catalogue.entry import Entry
 SUITE = "environment"
 _PEOPLE = "People"
 _COMMANDS = "Commands"
+_FILES = "Files"
 _DEPLOY = "`deepopsctl deploy environment` makes accounts and groups as people.yml declares them"
 
 ENVIRONMENT = {
@@ -50,8 +51,12 @@ ENVIRONMENT = {
     "environment-queue": Entry(
         _COMMANDS, "sq", "`sq` and `partition-stats` answer a user.", "is slurmctld up? `deepopsctl validate smoke`",
     ),
+    "environment-spaces": Entry(
+        _FILES, "spaces", "A person's login shell has the variables and links of spaces, and can write there.",
+        "`deepopsctl deploy storage environment` mounts the file systems and makes the directories", "spaces",
+    ),
 }  # fmt: skip
 PER_NODE = frozenset({
     "environment-ids", "environment-groups", "environment-keys", "environment-expiry", "environment-homes",
-    "environment-tools", "environment-mail", "environment-queue",
+    "environment-tools", "environment-mail", "environment-queue", "environment-spaces",
 })  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any, Dict
 
 from .._shared import identities as ids
 from .._slurm_jobs import suite as suite_of_jobs
-from . import charged, identities, logins, mail, tools
+from . import charged, identities, logins, mail, spaces, tools
 from .checks import NOTHING, skip
 
 Request = Dict[str, Any]
@@ -26,6 +26,7 @@ def node(request: Request) -> Result:
     checks = [*tools.run(name), *mail.run(name)]
     if people:
         checks += [*identities.run(name, people), *logins.run(name, people["people"])]
+        checks += spaces.run(name, people["people"], request.get("spaces", ()))
     return {"checks": checks}
 
 

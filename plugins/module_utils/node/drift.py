@@ -38,6 +38,10 @@ def _differences(items, now):
     for path, facts in items["directories"].items():
         if node_record.directory_facts(path) != facts:
             differences.append("%s has another owner or mode, or is gone" % path)
+    for path, ids in items.get("made", {}).items():
+        # a user's own, whose mode may change
+        if (node_record.directory_facts(path) or [])[:2] != ids:
+            differences.append("%s is gone, or belongs to somebody else" % path)
     wanted = items.get("held")
     free = sorted(set(wanted) - now["held"]) if wanted else []
     differences += ["package %s is held no more" % name for name in free]

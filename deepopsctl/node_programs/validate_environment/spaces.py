@@ -1,0 +1,88 @@
+"""Whether a person finds their directories: variables, links and a file written, in a login shell of theirs."""
+
+from __future__ import annotations
+
+import pwd
+import shlex
+import time
+from typing import Any, Iterator, List, Mapping, Sequence
+
+from .._shared import command
+from .._shared.checks import FAIL, PASS, Check, one_line
+from .checks import check, skip
+
+SPACES = "environment-spaces"
+LIMIT_S = 60
+_MARK = "deepopsctl-space"
+# prints NAME, whether a file could be written there, and whether the link leads there; then the value
+_TRY = """\
+value=${{{variable}-}}
+written=no linked=none
+if file=$(mktemp "$value/.deepopsctl-XXXXXX" 2>/dev/null); then written=yes; rm -f -- "$file"; fi
+if [ -n {link} ]; then linked=no; [ ! "$value" -ef "$HOME"/{link} ] || linked=yes; fi
+printf '%s %s %s %s %s\\n' {mark} {variable} "$written" "$linked" "$value"
+"""
+
+Entry = Mapping[str, Any]
+
+
+def run(node: str, people: Sequence[Entry], spaces: Sequence[Entry]) -> List[Check]:
+    """One check, as the first person whose account is open; none where the node has no spaces."""
+    person = first_active(people)
+    if not spaces or person is None:
+        return []
+    name = person["name"]
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return [skip(SPACES, node, "there is no user {} on this node".format(name))]
+    result = command.run(["runuser", "-l", name, "-s", "/bin/bash", "-c", script(person, spaces)], LIMIT_S)
+    if not result.ok:
+        return [check(SPACES, node, FAIL, "no answer", "{} spaces".format(len(spaces)), message=result.failure)]
+    return [evaluate(node, person, spaces, result.output)]
+
+
+def first_active(people: Sequence[Entry]) -> Any:
+    """The first person whose account has not expired; None without one."""
+    today = time.strftime("%Y-%m-%d")
+    return next((each for each in people if not each.get("expires") or each["expires"] > today), None)
+
+
+def script(person: Entry, spaces: Sequence[Entry]) -> str:
+    """What is run as the person."""
+    return "".join(
+        _TRY.format(variable=each["variable"], link=shlex.quote(_link(person, each)), mark=_MARK) for each in spaces
+    )
+
+
+def _link(person: Entry, space: Entry) -> str:
+    if not space["link"] or space["by"] == "user":
+        return str(space["link"])
+    return "{}/{}".format(space["link"], person["groups"][0])
+
+
+def evaluate(node: str, person: Entry, spaces: Sequence[Entry], output: str) -> Check:
+    """The check, from what the script printed."""
+    answers = {}
+    for line in output.splitlines():
+        mark, _, rest = line.partition(" ")
+        if mark == _MARK and rest.count(" ") >= 3:
+            variable, *words = rest.split(" ", 3)
+            answers[variable] = words
+    faults = [fault for each in spaces for fault in _faults(person, each, answers.get(each["variable"]))]
+    wrong = {fault.partition(":")[0] for fault in faults}
+    measured = "{} of {} spaces".format(len(spaces) - len(wrong), len(spaces))
+    message = one_line("as {}: {}".format(person["name"], "; ".join(faults))) if faults else ""
+    return check(SPACES, node, FAIL if faults else PASS, measured, "{} spaces".format(len(spaces)), message=message)
+
+
+def _faults(person: Entry, space: Entry, answer: Any) -> Iterator[str]:
+    variable = "$" + space["variable"]
+    if answer is None or not answer[2]:
+        yield "{}: not set".format(variable)
+        return
+    written, linked, value = answer
+    if written != "yes":
+        yield "{}: {} can't be written to".format(variable, value)
+    if linked == "no":
+        yield "{}: ~/{} does not lead there".format(variable, _link(person, space))

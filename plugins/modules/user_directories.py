@@ -1,0 +1,192 @@
+#!/usr/bin/python
+"""Directories of users and groups in the file systems that a node serves."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: user_directories
+short_description: Make a directory for each user or group
+description:
+  - Makes what is missing, a user's as USER:USER 0700, a group's as root:GROUP 2770. What is there stays as it is,
+    owner and mode too, and nothing is ever removed.
+  - Users own what is in these directories, and where everybody may write, also names in the spaces themselves. So no
+    link is followed. A name that somebody else has is reported, and left alone.
+extends_documentation_fragment: deepopsctl.cluster.recorded
+options:
+  spaces:
+    description: Where directories are made.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path: {description: The directory that they are in., type: str, required: true}
+      by: {description: Whose they are., type: str, choices: [user, group], required: true}
+      mounted: {description: Whether a file system must be mounted there., type: bool, default: false}
+  people: {description: Users with C(name) and C(uid)., type: list, elements: dict, required: true}
+  groups: {description: Groups with C(name) and C(gid)., type: list, elements: dict, required: true}
+author: deepopsctl (@deepopsctl)
+"""
+
+EXAMPLES = r"""
+- name: Make directories of users
+  deepopsctl.cluster.user_directories:
+    spaces:
+      - {path: /srv/scratch, by: user}
+    people:
+      - {name: alice, uid: 60010}
+    groups: []
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+conflicts: {description: Names that something else has., type: list, elements: str, returned: always}
+"""
+
+import os
+import stat
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_errors,
+    files as node_files,
+    record as node_record,
+)
+
+OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MOST_NAMED = 5
+OPTIONS = {
+    "spaces": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "path": {"required": True},
+            "by": {"required": True, "choices": ["user", "group"]},
+            "mounted": {"type": "bool", "default": False},
+        },
+    },
+    "people": {"type": "list", "elements": "dict", "required": True},
+    "groups": {"type": "list", "elements": "dict", "required": True},
+}
+
+
+def wanted(space, params):
+    """(name, uid, gid, mode) of each directory of a space."""
+    if space["by"] == "user":
+        return [(each["name"], int(each["uid"]), int(each["uid"]), 0o700) for each in params["people"]]
+    return [(each["name"], 0, int(each["gid"]), 0o2770) for each in params["groups"]]
+
+
+def open_space(path):
+    """The space itself: root's, and no place where others could rename what root makes."""
+    link = node_files.users_link(path)
+    if link:
+        raise node_errors.HintedError("%s is a user's link: nothing is made there" % link, "remove it")
+    handle = os.open(os.path.realpath(path), OPEN)
+    status = os.fstat(handle)
+    if status.st_uid == 0 and (not status.st_mode & 0o022 or status.st_mode & stat.S_ISVTX):
+        return handle
+    os.close(handle)
+    raise node_errors.HintedError(
+        "%s can be changed by others than root: no directories are made there" % path,
+        "chown root:root and chmod 755 it (1777 where everybody may write)",
+    )
+
+
+def owner_of(handle, name):
+    """(uid, gid) of a directory, () where the name is missing, None where it is something else."""
+    try:
+        status = os.stat(name, dir_fd=handle, follow_symlinks=False)
+    except FileNotFoundError:
+        return ()
+    return (status.st_uid, status.st_gid) if stat.S_ISDIR(status.st_mode) else None
+
+
+def is_unfinished(handle, name):
+    """Whether a directory is what a run that was cut off leaves: root's and empty."""
+    status = os.stat(name, dir_fd=handle, follow_symlinks=False)
+    if not stat.S_ISDIR(status.st_mode) or (status.st_uid, status.st_gid) != (0, 0):
+        return False
+    inner = os.open(name, OPEN, dir_fd=handle)
+    try:
+        return not os.listdir(inner)
+    finally:
+        os.close(inner)
+
+
+def make(handle, name, uid, gid, mode):
+    """The directory, root's own until it has its mode."""
+    if owner_of(handle, name) == ():
+        os.mkdir(name, 0o700, dir_fd=handle)
+    inner = os.open(name, OPEN, dir_fd=handle)
+    try:
+        if os.fstat(inner).st_uid != 0:
+            raise node_errors.HintedError("%s was replaced while it was made" % name, "deploy again")
+        # the mode is last: a change of owner takes the setgid bit away
+        os.fchown(inner, uid, gid)
+        os.fchmod(inner, mode)
+    finally:
+        os.close(inner)
+
+
+def ensure(noted, path, directories):
+    """Make the missing ones of a space; returns (those that are as they should be, conflicts)."""
+    made, conflicts = {}, []
+    if noted.dry and not os.path.isdir(path):
+        for name, uid, gid, mode in directories:
+            noted.did("directory", os.path.join(path, name), "set", detail="%d:%d %04o" % (uid, gid, mode))
+        return made, conflicts
+    handle = open_space(path)
+    try:
+        for name, uid, gid, mode in directories:
+            full = os.path.join(path, name)
+            owner = owner_of(handle, name)
+            if owner == () or (owner == (0, 0) and is_unfinished(handle, name)):
+                noted.did("directory", full, "set", detail="%d:%d %04o" % (uid, gid, mode))
+                if not noted.dry:
+                    make(handle, name, uid, gid, mode)
+            elif owner != (uid, gid):
+                conflicts.append("%s %s" % (full, "is no directory" if owner is None else "belongs to %d:%d" % owner))
+            made[full] = [uid, gid]
+    finally:
+        os.close(handle)
+    return made, conflicts
+
+
+def converge(module, noted):
+    """All spaces; returns (what there is now, conflicts)."""
+    made, conflicts = {}, []
+    for space in module.params["spaces"]:
+        if space["mounted"] and not os.path.ismount(space["path"]):
+            conflicts.append("%s is not mounted: no directory was made there" % space["path"])
+            continue
+        try:
+            of_space, others = ensure(noted, space["path"], wanted(space, module.params))
+        except PermissionError:
+            conflicts.append("root may not make directories in %s (root is squashed?)" % space["path"])
+            continue
+        made.update(of_space)
+        conflicts += others
+    return made, conflicts
+
+
+def main():
+    module = AnsibleModule(argument_spec={**node_record.STEP, **OPTIONS}, supports_check_mode=True)
+    noted = node_changes.Noted(module.check_mode)
+    with node_errors.fail_on_error(module.fail_json, "directories of users: %s"):
+        made, conflicts = converge(module, noted)
+    for sentence in conflicts[:MOST_NAMED]:
+        module.warn(sentence)
+    if len(conflicts) > MOST_NAMED:
+        module.warn("%d more directories of users have conflicts" % (len(conflicts) - MOST_NAMED))
+    if not module.check_mode:
+        # what is not settled is compared again by the next deploy
+        digest = "" if conflicts else module.params["digest"]
+        items = {**node_record.items(), "made": made}
+        node_record.save(module.params["component"], module.params["step"], digest, items)
+    module.exit_json(**noted.result(conflicts=conflicts))
+
+
+if __name__ == "__main__":
+    main()

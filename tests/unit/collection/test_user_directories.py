@@ -1,0 +1,141 @@
+"""Directories of users and groups: made once, never followed into what a user has put there."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import node_modules as nodeside
+
+directories = nodeside.plugin("modules", "user_directories")
+record = nodeside.load("node.record")
+drift = nodeside.load("node.drift")
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives directories away")
+
+PEOPLE = [{"name": "alice", "uid": 60010, "groups": ["def-curie"]}, {"name": "bob", "uid": 60011}]
+GROUPS = [{"name": "def-curie", "gid": 60001}]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(record, "STATE", str(tmp_path / "state"))
+    umask = os.umask(0o077)
+    yield
+    os.umask(umask)
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Path:
+    path = tmp_path / "space"
+    path.mkdir()
+    path.chmod(0o755)
+    return path
+
+
+def make(space: Path, by: str = "user", *, check: bool = False, mounted: bool = False) -> dict[str, Any]:
+    params = {"spaces": [{"path": str(space), "by": by, "mounted": mounted}], "people": PEOPLE, "groups": GROUPS,
+              "component": "environment", "step": "user_spaces", "digest": "d"}  # fmt: skip
+    return nodeside.Call(params, check=check).run(directories)
+
+
+def facts(path: Path) -> tuple[int, int, int]:
+    status = path.lstat()
+    return status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)
+
+
+def test_every_user_gets_a_directory_of_their_own_and_a_second_call_changes_nothing(space: Path) -> None:
+    first, second = make(space), make(space)
+
+    assert facts(space / "alice") == (60010, 60010, 0o700)
+    assert facts(space / "bob") == (60011, 60011, 0o700)
+    assert (first["changed"], second["changed"]) == (True, False)
+
+
+def test_a_directory_of_a_group_is_roots_and_hands_its_group_on(space: Path) -> None:
+    make(space, "group")
+
+    assert facts(space / "def-curie") == (0, 60001, 0o2770)
+    assert [path.name for path in space.iterdir()] == ["def-curie"]
+
+
+def test_check_mode_announces_what_a_run_makes(space: Path) -> None:
+    checked = make(space, check=True)
+
+    assert list(space.iterdir()) == []
+    assert checked["changes"] == make(space)["changes"]
+
+
+def test_the_mode_that_a_user_has_set_and_what_is_inside_stay(space: Path) -> None:
+    make(space)
+    (space / "alice").chmod(0o755)
+    (space / "alice" / "data").write_text("x")
+
+    assert not make(space)["changed"]
+    assert facts(space / "alice") == (60010, 60010, 0o755)
+
+
+def test_a_link_in_place_of_a_directory_is_reported_and_not_followed(space: Path, tmp_path: Path) -> None:
+    space.chmod(0o1777)
+    victim = tmp_path / "victim"
+    victim.mkdir(0o755)
+    (space / "alice").symlink_to(victim)
+
+    result = make(space)
+
+    assert result["conflicts"] == [f"{space}/alice is no directory"]
+    assert facts(victim)[:2] == (0, 0)
+    assert (space / "alice").is_symlink()
+    assert facts(space / "bob") == (60011, 60011, 0o700)
+
+
+def test_a_directory_of_somebody_else_is_left_alone_and_looked_at_by_the_next_deploy(space: Path) -> None:
+    (space / "alice").mkdir()
+    os.chown(space / "alice", 60011, 60011)
+
+    assert make(space)["conflicts"] == [f"{space}/alice belongs to 60011:60011"]
+    assert facts(space / "alice")[0] == 60011
+    assert record.load("environment", "user_spaces") is None
+
+
+def test_what_a_cut_off_run_left_is_finished_and_roots_own_data_is_not_given_away(space: Path) -> None:
+    (space / "alice").mkdir()
+    (space / "bob").mkdir()
+    (space / "bob" / "backup").write_text("root's")
+
+    result = make(space)
+
+    assert facts(space / "alice") == (60010, 60010, 0o700)
+    assert result["conflicts"] == [f"{space}/bob belongs to 0:0"]
+
+
+@pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o755, 60011)])
+def test_nothing_is_made_where_others_could_rename_it(space: Path, mode: int, owner: int) -> None:
+    space.chmod(mode)
+    os.chown(space, owner, owner)
+
+    with pytest.raises(nodeside.FailedError, match="can be changed by others than root"):
+        make(space)
+    assert list(space.iterdir()) == []
+
+
+def test_nothing_is_made_in_an_empty_mount_point(space: Path) -> None:
+    result = make(space, mounted=True)
+
+    assert result["conflicts"] == [f"{space} is not mounted: no directory was made there"]
+    assert list(space.iterdir()) == []
+
+
+def test_the_gate_reports_a_directory_that_is_gone_but_not_a_changed_mode(space: Path) -> None:
+    make(space)
+    (space / "alice").chmod(0o755)
+    (space / "bob").rmdir()
+
+    assert drift.differences(record.load("environment", "user_spaces")) == [
+        f"{space}/bob is gone, or belongs to somebody else"
+    ]

@@ -1,0 +1,63 @@
+"""What a person finds of spaces on one node: the script in a shell of this machine, and what is made of its answers."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.node_programs.validate_environment import spaces
+
+ALICE = {"name": "alice", "uid": 60010, "groups": ["def-curie"]}
+SCRATCH = {"name": "scratch", "path": "/scratch", "by": "user", "variable": "SCRATCH", "link": "scratch"}
+PROJECT = {"name": "project", "path": "/project", "by": "group", "variable": "PROJECT", "link": "projects"}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path / "home"
+    for path in (tmp_path / "s", tmp_path / "p", home / "projects"):
+        path.mkdir(parents=True)
+    (home / "scratch").symlink_to(tmp_path / "s")
+    (home / "projects" / "def-curie").symlink_to(tmp_path / "p")
+    return home
+
+
+def tried(home: Path, **changed: str) -> tuple[str, str]:
+    variables = {"SCRATCH": str(home.parent / "s"), "PROJECT": str(home.parent / "p"), **changed}
+    argv = ["bash", "-c", spaces.script(ALICE, [SCRATCH, PROJECT])]
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), **variables}
+    output = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True).stdout
+    made = spaces.evaluate("n1", ALICE, [SCRATCH, PROJECT], "motd\n" + output)
+    return made["status"], made["message"]
+
+
+def test_a_person_who_has_everything_passes(home: Path) -> None:
+    assert tried(home) == ("pass", "")
+    assert list((home.parent / "s").iterdir()) == []
+
+
+def test_a_missing_variable_fails(home: Path) -> None:
+    assert tried(home, PROJECT="") == ("fail", "as alice: $PROJECT: not set")
+
+
+def test_a_directory_that_is_not_there_fails(home: Path) -> None:
+    status, message = tried(home, SCRATCH="/nowhere/alice")
+
+    assert (status, message.startswith("as alice: $SCRATCH: /nowhere/alice can't be written to")) == ("fail", True)
+
+
+def test_a_link_that_leads_elsewhere_fails(home: Path) -> None:
+    (home / "scratch").unlink()
+    (home / "scratch").symlink_to("/usr")
+
+    assert tried(home) == ("fail", "as alice: $SCRATCH: ~/scratch does not lead there")
+
+
+def test_a_shell_that_prints_nothing_fails() -> None:
+    assert spaces.evaluate("n1", ALICE, [SCRATCH], "")["message"] == "as alice: $SCRATCH: not set"
+
+
+def test_people_whose_account_has_expired_are_not_asked() -> None:
+    assert spaces.first_active([{**ALICE, "expires": "2020-01-01"}, {**ALICE, "name": "bob"}])["name"] == "bob"
