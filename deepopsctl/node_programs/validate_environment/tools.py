@@ -9,7 +9,22 @@ from .._shared.checks import FAIL, PASS, Check
 from .checks import check
 
 TOOLS, ANSWERS = "environment-tools", "environment-queue"
-COMMANDS = ("sq", "seff", "partition-stats", "git", "git-lfs", "htop", "nano", "rsync", "tmux", "unzip", "vim")
+COMMANDS = (
+    "sq",
+    "seff",
+    "partition-stats",
+    "stage-in",
+    "stage-out",
+    "git",
+    "git-lfs",
+    "htop",
+    "nano",
+    "rsync",
+    "tmux",
+    "unzip",
+    "vim",
+    "zstd",
+)
 LIMIT_S = 60
 
 

@@ -1,0 +1,68 @@
+"""The job that a command runs in: its directory, and the same command on each of its nodes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import List, Mapping, Optional, Sequence
+
+# given to the command on each node: it has to do its own part only
+HERE = "--this-node"
+_FIRST_SPECIAL_STEP = 0xFFFFFFF0
+
+
+class StagingError(Exception):
+    """Nothing can be staged; the message has the reason and what to do."""
+
+
+def directory(variables: Mapping[str, str]) -> str:
+    """The job's own directory on this node."""
+    path = variables.get("SLURM_TMPDIR", "")
+    if not variables.get("SLURM_JOB_ID"):
+        raise StagingError("this is no job: use it in a batch script or after salloc")
+    if not path:
+        raise StagingError("SLURM_TMPDIR is not set: your cluster has no directories for jobs; name one with --to")
+    return path
+
+
+def has_other_nodes(variables: Mapping[str, str]) -> bool:
+    """Whether this is the script of a job with several nodes, which has to call the others; a step of it has not."""
+    step = variables.get("SLURM_STEP_ID", "")
+    # the script's own step, or that of an interactive shell, has no number, or one of these
+    in_step = step.isdigit() and int(step) < _FIRST_SPECIAL_STEP
+    return variables.get("SLURM_JOB_NUM_NODES", "1") not in ("", "1") and not in_step
+
+
+def on_each_node(program: str, arguments: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Run the command once on each node of the job; the exit status is the highest."""
+    argv = ["srun", "--nodes=" + variables["SLURM_JOB_NUM_NODES"], "--ntasks=" + variables["SLURM_JOB_NUM_NODES"],
+            "--ntasks-per-node=1", "--cpus-per-task=1", "--overlap", "--input=none", "--label", "--mpi=none",
+            "--chdir=" + os.getcwd(), program, HERE, *arguments]  # fmt: skip
+    # what the job asked for its own tasks does not hold for these
+    own = {
+        key: value
+        for key, value in variables.items()
+        if not key.startswith(("SLURM_CPU", "SLURM_NTASKS", "SLURM_TASKS"))
+    }
+    return run(argv, own)
+
+
+def run(argv: Sequence[str], variables: Optional[Mapping[str, str]] = None) -> int:
+    """Run a tool whose output is the user's; returns its exit status."""
+    try:
+        return subprocess.run(list(argv), env=None if variables is None else dict(variables), check=False).returncode
+    except OSError as error:
+        raise StagingError("{}: {}".format(argv[0], error.strerror)) from error
+
+
+def report(program: str, error: Exception) -> int:
+    """Print why it failed, with the node: the output of all nodes is in one file."""
+    sys.stderr.write("{}: {}: {}\n".format(program, os.uname().nodename, error))
+    return 1
+
+
+def words(error: OSError) -> str:
+    """An error of a file as a sentence."""
+    names: List[str] = [str(error.filename)] if error.filename else []
+    return ": ".join([*names, str(error.strerror)])

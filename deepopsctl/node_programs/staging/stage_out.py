@@ -1,0 +1,117 @@
+"""`stage-out`: results are copied from $SLURM_TMPDIR to $SCRATCH, and have their names only when they are complete."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import sys
+from functools import partial
+from typing import Callable, List, Mapping, Optional, Sequence, Tuple
+
+from . import job
+from .job import StagingError
+from .stage_in import TAR
+
+PROGRAM = "stage-out"
+_NEW, _OLD = ".stage-out-new-", ".stage-out-old-"
+
+
+def main(arguments: Optional[List[str]] = None, variables: Optional[Mapping[str, str]] = None) -> int:
+    """Run it; returns the exit status."""
+    given = sys.argv[1:] if arguments is None else arguments
+    environment = os.environ if variables is None else variables
+    options = _parser().parse_args(given)
+    try:
+        if not options.this_node and job.has_other_nodes(environment):
+            return job.on_each_node(sys.argv[0], given, environment)
+        target = _target(options.to, environment)
+        if options.this_node:
+            # each node has results of its own
+            target = os.path.join(target, os.uname().nodename.partition(".")[0])
+        results = [_split(os.path.join(job.directory(environment), path)) for path in options.result]
+        os.makedirs(target, mode=0o700, exist_ok=True)
+        if options.pack:
+            _place(target, options.pack, partial(_pack, results))
+        else:
+            for directory, name in results:
+                _place(target, name, partial(_copy, os.path.join(directory, name)))
+    except StagingError as error:
+        return job.report(PROGRAM, error)
+    except OSError as error:
+        return job.report(PROGRAM, StagingError(job.words(error)))
+    sys.stdout.write("results are in {}\n".format(target))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Copy results of a job to scratch. With several nodes each has a directory of its name there.",
+    )
+    parser.add_argument(
+        "result", nargs="+", metavar="FILE", help="file or directory; a relative name is in $SLURM_TMPDIR"
+    )
+    parser.add_argument("--to", metavar="DIRECTORY", help="where to (default: $SCRATCH/JOBID)")
+    parser.add_argument("--pack", metavar="NAME", type=_archive, help="as one archive, such as results.tar.zst")
+    parser.add_argument(job.HERE, action="store_true", help="only this node's")
+    return parser
+
+
+def _archive(name: str) -> str:
+    if not name.endswith(TAR) or "/" in name:
+        raise argparse.ArgumentTypeError("name a file that ends with one of {}".format(" ".join(TAR)))
+    return name
+
+
+def _target(to: Optional[str], variables: Mapping[str, str]) -> str:
+    if to:
+        return to
+    if not variables.get("SCRATCH"):
+        raise StagingError("SCRATCH is not set: name a directory with --to")
+    return os.path.join(variables["SCRATCH"], variables.get("SLURM_JOB_ID", ""))
+
+
+def _split(path: str) -> Tuple[str, str]:
+    os.stat(path)
+    directory, name = os.path.split(os.path.abspath(path))
+    return directory, name
+
+
+def _place(target: str, name: str, write: Callable[[str], None]) -> None:
+    """Write under another name, then rename; what has the name is replaced, and lost only after that."""
+    new, old, final = (os.path.join(target, each + name) for each in (_NEW, _OLD, ""))
+    for leftover in (new, old):
+        _remove(leftover)
+    write(new)
+    if os.path.isdir(final) and not os.path.islink(final):
+        # a directory can't be replaced in one step
+        os.rename(final, old)
+    os.rename(new, final)
+    _remove(old)
+
+
+def _copy(path: str, new: str) -> None:
+    # no owner and no group: in a project's directory new files belong to the project
+    _check(
+        path, job.run(["cp", "--recursive", "--no-dereference", "--preserve=mode,links,timestamps", "--", path, new])
+    )
+
+
+def _pack(results: Sequence[Tuple[str, str]], new: str) -> None:
+    files = [word for directory, name in results for word in ("--directory=" + directory, "./" + name)]
+    _check(new, job.run(["tar", "--create", "--auto-compress", "--file=" + new, *files]))
+
+
+def _check(path: str, status: int) -> None:
+    if status:
+        raise StagingError("{}: not copied (exit status {})".format(path, status))
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)

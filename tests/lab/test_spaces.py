@@ -1,0 +1,146 @@
+"""Where users keep files: directories, variables and links for people, at a login and in real jobs; all is reverted.
+
+The kernel below a lab has no NFS: each node has file systems of its own, and makes directories there.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.lab.harness import LabCluster, edit
+
+SPACES = """
+storage:
+  - {name: scratch, type: local, source: /srv/scratch, path: /scratch}
+  - {name: project, type: local, source: /srv/project, path: /project}
+spaces: {scratch: {storage: scratch}, project: {storage: project}}
+job_directories: {method: prolog}
+"""
+PEOPLE = """\
+schema: 1
+groups:
+  - {name: def-curie, gid: 60001}
+people:
+  - {name: alice, uid: 60010, groups: [def-curie]}
+"""
+NODES = ("ctl1", "gpu01", "gpu02")
+# who was there before is adopted
+ACCOUNTS = """
+mkdir -p /srv/scratch /srv/project
+groupadd -g 60001 def-curie; useradd -m -u 60010 -U -G def-curie -s /bin/bash alice
+"""
+COMPONENTS = ("storage", "slurm", "environment")
+
+
+def run(cluster: LabCluster, verb: str, *arguments: str) -> dict[str, Any]:
+    """plan or deploy, parsed."""
+    document: dict[str, Any] = json.loads(cluster.deepopsctl(verb, *COMPONENTS, "--json", *arguments).stdout)
+    return document
+
+
+def changes(document: dict[str, Any]) -> set[tuple[str, str, str, str]]:
+    """Host, type, name and action of what the environment changes."""
+    mine = [entry for entry in document["changes"] if entry["component"] == "environment"]
+    return {(entry["host"], entry["kind"], entry["name"], entry["action"]) for entry in mine}
+
+
+@pytest.fixture(scope="module")
+def deploys(battered: LabCluster) -> Iterator[dict[str, dict[str, Any]]]:
+    """The changes that plan listed, those of the first deploy, and of a second one; all is removed at the end."""
+    for name in NODES:
+        battered.root(name, ACCOUNTS)
+    battered.root("ctl1", "sacctmgr -i add user alice account=default")
+    spec = battered.directory / "cluster.yml"
+    before = spec.read_text(encoding="utf-8")
+    spec.write_text(before + SPACES, encoding="utf-8")
+    (battered.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
+    run(battered, "deploy")
+    yield {name: run(battered, verb) for name, verb in (("plan", "plan"), ("second", "deploy"))}
+    (battered.directory / "people.yml").unlink()
+    spec.write_text(f"{before}storage: []\n", encoding="utf-8")
+    battered.deepopsctl("deploy", "storage", "slurm")
+    spec.write_text(before, encoding="utf-8")
+    for name in NODES:
+        battered.root(name, "userdel -r alice; groupdel def-curie; rm -rf /srv/scratch /srv/project", ok=False)
+
+
+@pytest.fixture(scope="module")
+def cluster(battered: LabCluster, deploys: dict[str, dict[str, Any]]) -> LabCluster:
+    """The cluster with spaces."""
+    assert deploys
+    return battered
+
+
+def alice(cluster: LabCluster, node: str, script: str) -> str:
+    """What a script prints in a login shell of alice's."""
+    return cluster.root(node, f"su - alice -c {shlex.quote(script)}")
+
+
+def spaces_checks(cluster: LabCluster) -> dict[str, tuple[str, str]]:
+    """Status and message of the check of spaces, by node."""
+    done = cluster.deepopsctl("validate", "environment", "--json", ok=False)
+    found = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "environment-spaces"]
+    return {check["target"]: (check["status"], check["message"]) for check in found}
+
+
+def test_a_second_deploy_changes_nothing(deploys: dict[str, dict[str, Any]]) -> None:
+    assert changes(deploys["plan"]) == set()
+    assert changes(deploys["second"]) == set()
+
+
+def test_people_find_directories_variables_and_links_on_every_node(cluster: LabCluster) -> None:
+    stat = "stat -c '%U:%G %a' /scratch/alice /project/def-curie"
+
+    for node in NODES:
+        assert cluster.root(node, stat).splitlines() == ["alice:alice 700", "root:def-curie 2770"]
+        shown = alice(cluster, node, "echo $SCRATCH $PROJECT; readlink -f scratch projects/def-curie")
+        assert shown.split() == ["/scratch/alice", "/project/def-curie"] * 2
+    assert spaces_checks(cluster) == dict.fromkeys(NODES, ("pass", ""))
+
+
+def test_a_job_that_inherits_nothing_has_the_variables(cluster: LabCluster) -> None:
+    script = "srun --export=NONE -w gpu01 sh -c 'echo $SCRATCH $PROJECT; [ $TMPDIR = $SLURM_TMPDIR ] && echo same'"
+
+    assert alice(cluster, "ctl1", script).split() == ["/scratch/alice", "/project/def-curie", "same"]
+
+
+def test_a_directory_that_is_gone_is_noticed_and_made_again(cluster: LabCluster) -> None:
+    cluster.root("gpu01", "rmdir /scratch/alice")
+
+    status, message = spaces_checks(cluster)["gpu01"]
+    made = changes(run(cluster, "deploy"))
+
+    faults = "$SCRATCH: /scratch/alice can't be written to; $SCRATCH: ~/scratch does not lead there"
+    assert (status, message) == ("fail", f"as alice: {faults}")
+    assert made == {("gpu01", "directory", "/scratch/alice", "set")}
+
+
+def test_a_link_that_a_user_has_in_place_of_a_directory_is_not_followed(cluster: LabCluster) -> None:
+    cluster.root("gpu02", "rmdir /scratch/alice; chmod 1777 /srv/scratch; mkdir -m 755 /srv/victim")
+    alice(cluster, "gpu02", "ln -s /srv/victim /scratch/alice")
+
+    document = run(cluster, "deploy")
+    again = run(cluster, "deploy")
+
+    assert cluster.root("gpu02", "stat -c %U /srv/victim; readlink /scratch/alice").split() == ["root", "/srv/victim"]
+    warning = "/scratch/alice is no directory"
+    assert all(any(warning in text for text in map(str, each["warnings"])) for each in (document, again))
+    cluster.root("gpu02", "rm /scratch/alice; rmdir /srv/victim; chmod 755 /srv/scratch")
+    assert ("gpu02", "directory", "/scratch/alice", "set") in changes(run(cluster, "deploy"))
+
+
+def test_the_link_of_a_group_goes_with_the_membership_and_the_data_stays(cluster: LabCluster) -> None:
+    people = cluster.directory / "people.yml"
+    edit(people, "gid: 60001}", "gid: 60001}\n  - {name: def-noether, gid: 60002}")
+    edit(people, "groups: [def-curie]", "groups: [def-noether]")
+    run(cluster, "deploy")
+
+    assert alice(cluster, "gpu01", "ls projects; echo $PROJECT").split() == ["def-noether", "/project/def-noether"]
+    assert cluster.holds("gpu01", "test -d /project/def-curie")
+    edit(people, "groups: [def-noether]", "groups: [def-curie]")
+    run(cluster, "deploy")

@@ -1,0 +1,175 @@
+"""stage-in and stage-out as a job calls them, with real archives; a stand-in for srun shows how nodes are called."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.node_programs.staging import stage_in, stage_out
+
+DAY = 86400
+PACKED = ["data.tar", "data.tar.gz", "data.tar.bz2", "data.tar.xz", "data.tar.zst", "data.ZIP"]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Mapping[str, str]:
+    for name in ("own", "scratch"):
+        (tmp_path / name).mkdir()
+    return {"SLURM_JOB_ID": "7", "SLURM_TMPDIR": str(tmp_path / "own"), "SCRATCH": str(tmp_path / "scratch")}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A directory with an old file, a program and a link."""
+    path = tmp_path / "data"
+    path.mkdir()
+    (path / "old").write_text("x")
+    os.utime(path / "old", (time.time() - 90 * DAY,) * 2)
+    (path / "run").write_text("#!/bin/sh\n")
+    (path / "run").chmod(0o755)
+    (path / "link").symlink_to("old")
+    return path
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_archives_are_unpacked_with_the_time_of_now(name: str, data: Path, job: Mapping[str, str]) -> None:
+    archive = data.parent / name
+    argv = ["zip", "-qry", archive, "data"] if name.endswith("ZIP") else ["tar", "-caf", archive, "data"]
+    subprocess.run(argv, cwd=data.parent, check=True)
+
+    assert stage_in.main([str(archive)], job) == 0
+
+    unpacked = Path(job["SLURM_TMPDIR"], "data")
+    assert (unpacked / "old").stat().st_mtime > time.time() - DAY
+    assert os.access(unpacked / "run", os.X_OK)
+    assert (unpacked / "link").is_symlink()
+
+
+def test_anything_else_is_copied_and_archives_too_where_that_is_asked_for(data: Path, job: Mapping[str, str]) -> None:
+    archive = data.parent / "a.tar"
+    archive.write_bytes(b"no archive")
+
+    assert stage_in.main(["--copy", str(archive), f"{data}/"], job) == 0
+
+    assert (Path(job["SLURM_TMPDIR"]) / "a.tar").read_bytes() == b"no archive"
+    assert (Path(job["SLURM_TMPDIR"]) / "data" / "link").is_symlink()
+
+
+def test_an_archive_that_is_cut_off_fails(
+    data: Path, job: Mapping[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive = data.parent / "data.tar.gz"
+    subprocess.run(["tar", "-caf", archive, "data"], cwd=data.parent, check=True)
+    archive.write_bytes(archive.read_bytes()[:-20])
+
+    assert stage_in.main([str(archive)], job) == 1
+    assert f"{archive}: not complete (exit status 2)" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"), [("SLURM_JOB_ID", "this is no job"), ("SLURM_TMPDIR", "SLURM_TMPDIR is not set")]
+)
+def test_stage_in_reports_what_it_needs(
+    missing: str, message: str, job: Mapping[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert stage_in.main(["/etc/hostname"], {**job, missing: ""}) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_missing_file_fails_by_name(job: Mapping[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert stage_in.main(["/nowhere/x.tar"], job) == 1
+    assert "/nowhere/x.tar: No such file or directory" in capsys.readouterr().err
+
+
+def results(job: Mapping[str, str], text: str) -> Path:
+    path = Path(job["SLURM_TMPDIR"], "results")
+    path.mkdir(exist_ok=True)
+    (path / "loss").write_text(text)
+    return Path(job["SCRATCH"], "7")
+
+
+def test_results_go_to_scratch_and_a_second_call_replaces_them(job: Mapping[str, str]) -> None:
+    out = results(job, "1")
+    assert stage_out.main(["results"], job) == 0
+    results(job, "2")
+    (out / "results" / "gone").touch()
+
+    assert stage_out.main(["results"], job) == 0
+
+    assert [path.name for path in out.iterdir()] == ["results"]
+    assert {path.name: path.read_text() for path in (out / "results").iterdir()} == {"loss": "2"}
+
+
+def test_results_that_are_not_complete_leave_the_former_ones(job: Mapping[str, str], tmp_path: Path) -> None:
+    out = results(job, "1")
+    stage_out.main(["results"], job)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "cp").write_text('#!/bin/sh\nmkdir -p "$6"\nexit 1\n')
+    (tools / "cp").chmod(0o755)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+        assert stage_out.main(["results"], job) == 1
+
+    assert (out / "results" / "loss").read_text() == "1"
+    assert stage_out.main(["results"], job) == 0
+    assert [path.name for path in out.iterdir()] == ["results"]
+
+
+def test_a_link_in_place_of_results_is_not_followed(job: Mapping[str, str], tmp_path: Path) -> None:
+    out = results(job, "1")
+    out.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (out / "results").symlink_to(tmp_path / "elsewhere")
+
+    assert stage_out.main(["results"], job) == 1
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_results_can_be_one_archive(job: Mapping[str, str]) -> None:
+    out = results(job, "1")
+
+    assert stage_out.main(["--pack", "all.tar.gz", "results"], job) == 0
+
+    listed = subprocess.run(["tar", "-tf", out / "all.tar.gz"], capture_output=True, text=True, check=True)
+    assert listed.stdout.split() == ["./results/", "./results/loss"]
+
+
+def test_results_without_a_place_to_go_to_fail(job: Mapping[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    results(job, "1")
+
+    assert stage_out.main(["results"], {**job, "SCRATCH": ""}) == 1
+    assert "SCRATCH is not set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", ["", "4294967290"])
+def test_a_job_with_several_nodes_calls_each_once(step: str, job: Mapping[str, str], tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "srun").write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/called\nexit 3\n')
+    (tools / "srun").chmod(0o755)
+    several = {**job, "SLURM_JOB_NUM_NODES": "4", "SLURM_STEP_ID": step}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+        patch.setattr("sys.argv", ["/usr/local/bin/stage-in"])
+        assert stage_in.main(["a b.tar"], {**several, "PATH": os.environ["PATH"]}) == 3
+
+    called = (tmp_path / "called").read_text()
+    assert called.startswith("--nodes=4 --ntasks=4 --ntasks-per-node=1 ")
+    assert called.endswith("/usr/local/bin/stage-in --this-node a b.tar\n")
+
+
+def test_each_node_of_several_has_results_of_its_own(job: Mapping[str, str]) -> None:
+    out = results(job, "1")
+
+    assert stage_out.main(["--this-node", "results"], {**job, "SLURM_JOB_NUM_NODES": "2", "SLURM_STEP_ID": "1"}) == 0
+
+    node = os.uname().nodename.partition(".")[0]
+    assert (out / node / "results" / "loss").read_text() == "1"
