@@ -42,6 +42,7 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 conflicts: {description: Names that something else has., type: list, elements: str, returned: always}
 """
 
+import contextlib
 import os
 import stat
 
@@ -52,6 +53,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     files as node_files,
     record as node_record,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table
 
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_NAMED = 5
@@ -133,17 +135,13 @@ def make(handle, name, uid, gid, mode):
 def ensure(noted, path, directories):
     """Make the missing ones of a space; returns (those that are as they should be, conflicts)."""
     made, conflicts = {}, []
-    if noted.dry and not os.path.isdir(path):
-        for name, uid, gid, mode in directories:
-            noted.did("directory", os.path.join(path, name), "set", detail="%d:%d %04o" % (uid, gid, mode))
-        return made, conflicts
     handle = open_space(path)
     try:
         for name, uid, gid, mode in directories:
             full = os.path.join(path, name)
             owner = owner_of(handle, name)
             if owner == () or (owner == (0, 0) and is_unfinished(handle, name)):
-                noted.did("directory", full, "set", detail="%d:%d %04o" % (uid, gid, mode))
+                announce(noted, path, [(name, uid, gid, mode)])
                 if not noted.dry:
                     make(handle, name, uid, gid, mode)
             elif owner != (uid, gid):
@@ -154,15 +152,33 @@ def ensure(noted, path, directories):
     return made, conflicts
 
 
+def is_mounted(path):
+    """Whether something is mounted there; what is mounted at its first use is used."""
+    with contextlib.suppress(OSError):
+        os.statvfs(path)
+    return path in mount_table.mounted()
+
+
+def announce(noted, path, directories):
+    """All of them, where there is nothing to compare with yet."""
+    for name, uid, gid, mode in directories:
+        noted.did("directory", os.path.join(path, name), "set", detail="%d:%d %04o" % (uid, gid, mode))
+
+
 def converge(module, noted):
     """All spaces; returns (what there is now, conflicts)."""
     made, conflicts = {}, []
     for space in module.params["spaces"]:
-        if space["mounted"] and not os.path.ismount(space["path"]):
-            conflicts.append("%s is not mounted: no directory was made there" % space["path"])
+        directories = wanted(space, module.params)
+        if (space["mounted"] and not is_mounted(space["path"])) or not os.path.isdir(space["path"]):
+            if noted.dry:
+                # storage is mounted before these are made
+                announce(noted, space["path"], directories)
+            else:
+                conflicts.append("%s is not mounted: no directory was made there" % space["path"])
             continue
         try:
-            of_space, others = ensure(noted, space["path"], wanted(space, module.params))
+            of_space, others = ensure(noted, space["path"], directories)
         except PermissionError:
             conflicts.append("root may not make directories in %s (root is squashed?)" % space["path"])
             continue

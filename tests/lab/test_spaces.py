@@ -32,7 +32,8 @@ NODES = ("ctl1", "gpu01", "gpu02")
 # who was there before is adopted
 ACCOUNTS = """
 mkdir -p /srv/scratch /srv/project
-groupadd -g 60001 def-curie; useradd -m -u 60010 -U -G def-curie -s /bin/bash alice
+groupadd -g 60001 def-curie; groupadd -g 60010 alice
+useradd -m -u 60010 -g alice -G def-curie -s /bin/bash alice
 """
 COMPONENTS = ("storage", "slurm", "environment")
 

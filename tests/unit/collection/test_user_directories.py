@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,26 @@ def test_nothing_is_made_in_an_empty_mount_point(space: Path) -> None:
 
     assert result["conflicts"] == [f"{space} is not mounted: no directory was made there"]
     assert list(space.iterdir()) == []
+
+
+def test_a_directory_that_is_bound_there_is_mounted(space: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir(0o755)
+    if subprocess.run(["mount", "--bind", source, space], capture_output=True).returncode:
+        pytest.skip("no mounts can be made here")
+    try:
+        assert make(space, mounted=True)["conflicts"] == []
+    finally:
+        subprocess.run(["umount", space], check=True)
+
+    assert sorted(path.name for path in source.iterdir()) == ["alice", "bob"]
+
+
+def test_check_mode_announces_what_is_made_once_it_is_mounted(space: Path) -> None:
+    result = make(space, mounted=True, check=True)
+
+    assert [change["name"] for change in result["changes"]] == [f"{space}/alice", f"{space}/bob"]
+    assert result["conflicts"] == []
 
 
 def test_the_gate_reports_a_directory_that_is_gone_but_not_a_changed_mode(space: Path) -> None:
