@@ -39,7 +39,7 @@ def data(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", PACKED)
 def test_archives_are_unpacked_with_the_time_of_now(name: str, data: Path, job: Mapping[str, str]) -> None:
     archive = data.parent / name
-    argv = ["zip", "-qry", archive, "data"] if name.endswith("ZIP") else ["tar", "-caf", archive, "data"]
+    argv = ["zip", "-qry", name, "data"] if name.endswith("ZIP") else ["tar", "-caf", name, "data"]
     subprocess.run(argv, cwd=data.parent, check=True)
 
     assert stage_in.main([str(archive)], job) == 0
