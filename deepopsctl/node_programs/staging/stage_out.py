@@ -20,12 +20,12 @@ _NEW, _OLD = ".stage-out-new-", ".stage-out-old-"
 
 def main(arguments: Optional[List[str]] = None, variables: Optional[Mapping[str, str]] = None) -> int:
     """Run it; returns the exit status."""
-    given = sys.argv[1:] if arguments is None else arguments
+    words = sys.argv[1:] if arguments is None else arguments
     environment = os.environ if variables is None else variables
-    options = _parser().parse_args(given)
+    options = _parser().parse_args(words)
     try:
         if not options.this_node and job.has_other_nodes(environment):
-            return job.on_each_node(sys.argv[0], given, environment)
+            return job.on_each_node(sys.argv[0], words, environment)
         target = _target(options.to, environment)
         if options.this_node:
             # each node has results of its own
