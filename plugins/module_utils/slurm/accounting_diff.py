@@ -84,24 +84,53 @@ def manual_limits(wanted, present, owned):
 
 
 def commands(changes, cluster):
-    """[(changes, words of sacctmgr)]: one call for each change, and one for all users added with identical settings."""
-    first, last, identical = [], [], {}
+    """[(changes, words of sacctmgr)]: one call for each change, and one for what is added with identical settings."""
+    first, identical, new_accounts, of_users = [], {}, {}, {}
     for change in changes:
         object_type, key, new, values = change
         account, _slash, user = key.partition("/")
         if object_type == "associations" and user and new:
             identical.setdefault((account,) + tuple(options(object_type, values)), []).append((change, user))
+        elif object_type == "associations" and new and tuple(options(object_type, values)) in new_accounts:
+            # where the first of them is: parents come before their children
+            some, argv = new_accounts[tuple(options(object_type, values))]
+            some.append(change)
+            argv[2] += "," + key
+        elif object_type == "users":
+            of_users.setdefault(tuple(options(object_type, values)), []).append(change)
         else:
-            # a user's default account has to be there first
-            (last if object_type == "users" else first).append(([change], command(change, cluster)))
-    added = []
+            first.append(([change], command(change, cluster)))
+            if object_type == "associations" and new:
+                new_accounts[tuple(options(object_type, values))] = first[-1]
+    # a user's default account has to be there first
+    return first + _added_users(identical, cluster) + _modified_users(of_users, cluster)
+
+
+def _modified_users(identical, cluster):
+    """One call for up to 100 users who get the same."""
+    calls = []
+    for words, members in identical.items():
+        for start in range(0, len(members), 100):
+            some = members[start : start + 100]
+            where = ["name=" + ",".join(key for _type, key, _new, _values in some), "cluster=" + cluster]
+            calls.append((some, ["modify", "user", "where"] + where + ["set"] + list(words)))
+    return calls
+
+
+def _added_users(identical, cluster):
+    """One call for the same users with the same settings in several accounts, for up to 100 users at once."""
+    together = {}
     for (account, *words), members in identical.items():
         for start in range(0, len(members), 100):
             some = members[start : start + 100]
-            names = ",".join(user for _change, user in some)
-            argv = ["add", "user", names, "account=" + account, "cluster=" + cluster] + words
-            added.append(([change for change, _user in some], argv))
-    return first + added + last
+            key = (",".join(user for _change, user in some), tuple(words))
+            accounts, changes = together.setdefault(key, ([], []))
+            accounts.append(account)
+            changes.extend(change for change, _user in some)
+    return [
+        (changes, ["add", "user", names, "account=" + ",".join(accounts), "cluster=" + cluster] + list(words))
+        for (names, words), (accounts, changes) in together.items()
+    ]
 
 
 def command(change, cluster):
@@ -111,8 +140,6 @@ def command(change, cluster):
     words = options(object_type, values)
     if object_type == "qos":
         return ["add", "qos", key] + words if new else ["modify", "qos", "where", "name=" + key, "set"] + words
-    if object_type == "users":
-        return ["modify", "user", "where", "name=" + key, "cluster=" + cluster, "set"] + words
     if new:
         return ["add", "account", key, "cluster=" + cluster] + words
     whom = ["user", "where", "name=" + user, "account=" + account] if user else ["account", "where", "name=" + account]

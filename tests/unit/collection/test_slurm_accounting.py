@@ -149,6 +149,26 @@ class TestDifference:
         assert {"alice", "bob", "carol"} <= set(slurm_policy_diff.undeclared(wish, recorded(release))["users"])
 
     @each_release
+    def test_what_is_declared_elsewhere_is_not_named(self, release: str) -> None:
+        nothing = slurm_policy.desired_state([], [], {})
+
+        named = slurm_policy_diff.undeclared(nothing, recorded(release), ["phys", "kid"])["accounts"]
+
+        assert not {"phys", "kid"} & set(named)
+        assert "sub" in named
+
+    @each_release
+    def test_a_closed_user_submits_nothing_in_any_account(self, release: str) -> None:
+        wish, present = slurm_policy.desired_state([], [], {}), recorded(release)
+        mine = [key for key in present["associations"] if key.endswith("/alice")]
+        assert mine
+
+        slurm_policy_diff.close_users(wish, present, {"alice"})
+
+        changes = [(key, change) for _kind, key, _new, change in difference(wish, present)]
+        assert changes == [(key, {"MaxSubmit": "0"}) for key in mine]
+
+    @each_release
     def test_a_limit_set_by_hand_on_something_declared_is_told_and_stays(self, release: str) -> None:
         wish = wanted("associations", "phys", MaxWall="2-0")
 
@@ -168,13 +188,32 @@ class TestCommands:
         assert self.words(wish) == ["add qos high Priority=9 GrpTRES=cpu=4,gres/gpu=2 MaxWallDurationPerJob=1440"]
 
     def test_users_who_are_added_alike_share_a_call(self) -> None:
-        wish: State = {"qos": {}, "users": {"a": {"DefaultAccount": "x"}}, "associations": {"x/a": {}, "x/b": {}}}
+        default = {"DefaultAccount": "x"}
+        wish: State = {"qos": {}, "users": {"a": default, "b": default}, "associations": {"x/a": {}, "x/b": {}}}
         wish["associations"]["x/c"] = {"MaxJobs": "2"}
 
         assert self.words(wish) == [
             "add user a,b account=x cluster=hpc",
             "add user c account=x cluster=hpc MaxJobs=2",
-            "modify user where name=a cluster=hpc set DefaultAccount=x",
+            "modify user where name=a,b cluster=hpc set DefaultAccount=x",
+        ]
+
+    def test_the_same_users_in_several_accounts_share_a_call_and_so_do_accounts_of_one_parent(self) -> None:
+        parts: dict[str, dict[str, str]] = {"lab_cpu": {"ParentName": "lab"}, "lab_gpu": {"ParentName": "lab"}}
+        people: dict[str, dict[str, str]] = {
+            f"{account}/{name}": {} for account in ("lab", "lab_cpu", "lab_gpu") for name in "ab"
+        }
+        wish: State = {
+            "qos": {},
+            "users": {},
+            "associations": {"lab": {}, **parts, "other": {}, **people, "other/a": {}},
+        }
+
+        assert self.words(wish) == [
+            "add account lab,other cluster=hpc",
+            "add account lab_cpu,lab_gpu cluster=hpc Parent=lab",
+            "add user a,b account=lab,lab_cpu,lab_gpu cluster=hpc",
+            "add user a account=other cluster=hpc",
         ]
 
     def test_a_limit_of_a_user_is_modified_in_its_account_and_cluster_alone(self) -> None:
