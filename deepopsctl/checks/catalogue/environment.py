@@ -38,7 +38,7 @@ ENVIRONMENT = {
     ),
     "environment-job": Entry(
         _PEOPLE, "a user's job", "A job of one of the people, with the default account, has the same ids on its node.",
-        "`sacctmgr show association user=NAME` and `id NAME` on both nodes show what differs",
+        "see the message; `id NAME` on both nodes and `sacctmgr show association user=NAME` show what they know",
     ),
     "environment-tools": Entry(
         _COMMANDS, "commands", "Users find sq, seff, partition-stats and the tools of guides in their PATH.",

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from deepopsctl.cli.components import choose
 from deepopsctl.cli.main import cli
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.content import content_dir
 from deepopsctl.environment import edit
 from deepopsctl.environment.people import parse_people
 from deepopsctl.errors import InputError
@@ -168,6 +170,15 @@ class TestCommands:
         assert (alice["uid"], alice["keys"], alice["expires"], alice["active"]) == (60002, [KEY], "2026-01-31", False)
         assert "expired 2026-01-31" in self.run(directory, "list")
         assert "environment_people" in directory.hosts.read_text()
+
+    def test_people_whom_no_deploy_reaches_are_a_warning(
+        self, directory: ClusterDir, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        directory.spec.write_text(f"{CLUSTER}components: [slurm]\n")
+        self.run(directory, "add-group", "def-curie")
+
+        assert choose((), directory.cluster(), content_dir()) == ("slurm",)
+        assert "there is a people.yml, but `components:` does not list environment" in capsys.readouterr().err
 
     def test_a_refused_change_leaves_the_file_alone(self, directory: ClusterDir) -> None:
         self.run(directory, "add-group", "def-curie")

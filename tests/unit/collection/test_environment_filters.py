@@ -1,0 +1,57 @@
+"""The filters of the component environment, as playbooks call them."""
+
+from __future__ import annotations
+
+import runpy
+from typing import Any
+
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.storage.writer import variable
+from tests.support.paths import ROOT
+
+FILTERS: dict[str, Any] = runpy.run_path(str(ROOT / "plugins" / "filter" / "environment.py"))[
+    "FilterModule"
+]().filters()
+SPEC = """\
+schema: 1
+nodes: [{names: ctl1, roles: [controller]}, {names: n1, roles: [compute]}]
+storage: [{name: home, type: nfs, source: "ctl1:/srv/home", path: /home}]
+"""
+PEOPLE: dict[str, Any] = {
+    "groups": [{"name": "def-x", "gid": 60001}],
+    "people": [
+        {"name": "alice", "uid": 60010, "groups": ["def-x"], "expires": "2020-01-01"},
+        {"name": "bob", "uid": 60011, "groups": ["def-x"]},
+    ],
+}
+
+
+def test_homes_are_where_the_inventory_says_that_the_server_has_them() -> None:
+    entries = variable(parse_spec(SPEC, "cluster.yml").storage)
+
+    assert FILTERS["environment_homes"](entries, "ctl1", "/home", ["ctl1"]) == {
+        "directory": "/srv/home",
+        "mounted": False,
+    }
+    assert FILTERS["environment_homes"](entries, "n1", "/home", ["ctl1"])["directory"] == ""
+
+
+def test_without_people_the_policy_is_as_it_is_and_nobody_has_expired() -> None:
+    assert FILTERS["environment_policy"]({"qos": []}, {}) == {"qos": []}
+    assert FILTERS["environment_expired"]({}) == []
+
+
+def test_somebody_whose_day_has_passed_has_expired() -> None:
+    limits = {user["name"]: user["settings"] for user in FILTERS["environment_policy"]({}, PEOPLE)["users"]}
+
+    assert FILTERS["environment_expired"](PEOPLE) == ["alice"]
+    assert limits == {"alice": {"MaxSubmit": "0"}, "bob": {}}
+
+
+def test_conflicts_of_all_nodes_are_one_text_that_names_the_first_few() -> None:
+    hostvars = {f"n{number}": {"deepops_people_conflicts": {"conflicts": ["x"]}} for number in range(7)}
+
+    assert FILTERS["environment_conflicts"]([*hostvars, "silent"], hostvars | {"silent": {}}) == (
+        "n0: x; n1: x; n2: x; n3: x; n4: x; and 2 more"
+    )
+    assert FILTERS["environment_conflicts"](["silent"], {"silent": {}}) == ""
