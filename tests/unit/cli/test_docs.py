@@ -43,6 +43,8 @@ nodes:
 # no file of a cluster directory: playbooks, roles, hardware.yml, Vagrant's sizes, a part of an entry
 OTHER_YAML = re.compile(r"^- name: |^- \{names: .*boards:|^slurm_controller: \{memory_mb|^archives:", re.MULTILINE)
 CLUSTER_KEYS = {field.alias or name for name, field in ClusterFile.model_fields.items()}
+# files that a reader has, and that a command opens when it is parsed
+READERS_FILES = ("alice.pub",)
 # names of secrets are a site's; they are in no list of settings
 SECRET_NAMES = frozenset({"storage_secrets", "monitoring_alert_secrets"})
 
@@ -117,7 +119,12 @@ def test_the_pages_have_commands_and_yaml() -> None:
 
 
 @pytest.mark.parametrize("example", LINES, ids=lambda example: example.where)
-def test_a_command_on_a_page_is_one_that_the_program_takes(example: Example) -> None:
+def test_a_command_on_a_page_is_one_that_the_program_takes(
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in READERS_FILES:
+        (tmp_path / name).touch()
     try:
         parse(words_of(example.text))
     except click.ClickException as error:
