@@ -11,7 +11,7 @@ from pathlib import Path
 from deepopsctl import __version__
 from deepopsctl.files import write_atomic
 
-CONTENT = ("playbooks", "roles", "plugins", "group_vars")
+CONTENT = ("playbooks", "roles", "plugins", "group_vars", "examples")
 # hardware.yml is handled separately: a deploy may write it, which is no change of the desired state
 CLUSTER = ("cluster.yml", "people.yml", "inventory/group_vars", "inventory/host_vars")
 IGNORED = frozenset({"__pycache__", "molecule", ".git"})

@@ -19,7 +19,7 @@ import pytest
 from tests.support.local_ansible import environment
 from tests.support.paths import ROOT
 
-CONTENT = ("playbooks", "roles", "group_vars", "plugins", "meta")
+CONTENT = ("playbooks", "roles", "group_vars", "plugins", "meta", "examples")
 BUILD_INPUTS = ("LICENSE", "README.md", "pyproject.toml", "deepopsctl", *CONTENT)
 PLACE = "deepopsctl/_content/ansible_collections/deepopsctl/cluster"
 

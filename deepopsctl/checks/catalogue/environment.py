@@ -8,7 +8,9 @@ SUITE = "environment"
 _PEOPLE = "People"
 _COMMANDS = "Commands"
 _FILES = "Files"
+_EXAMPLES = "Example jobs"
 _DEPLOY = "`deepopsctl deploy environment` makes accounts and groups as people.yml declares them"
+_OUTPUT = "the message has the end of the job's output: submit the example yourself"
 
 ENVIRONMENT = {
     "environment-people": Entry(
@@ -54,6 +56,29 @@ ENVIRONMENT = {
     "environment-spaces": Entry(
         _FILES, "spaces", "A person's login shell has the variables and links of spaces, and can write there.",
         "`deepopsctl deploy storage environment` mounts the file systems and makes the directories", "spaces",
+    ),
+    "environment-serial": Entry(
+        _EXAMPLES, "serial", "serial.sh runs on one core.", _OUTPUT,
+    ),
+    "environment-multi-core": Entry(
+        _EXAMPLES, "several cores", "multi-core.sh and its step have the cores that they ask for.", _OUTPUT,
+    ),
+    "environment-gpu": Entry(
+        _EXAMPLES, "GPU", "gpu.sh has one GPU.", "`deepopsctl validate smoke` has more about GPUs of jobs",
+    ),
+    "environment-array": Entry(
+        _EXAMPLES, "array", "Each task of array.sh ran, with its own parameter.", _OUTPUT,
+    ),
+    "environment-chain": Entry(
+        _EXAMPLES, "chain", "The second job of chain.sh ran after the first, on its data.", _OUTPUT,
+    ),
+    "environment-checkpoint": Entry(
+        _EXAMPLES, "checkpoint", "checkpoint.sh got its signal, was requeued and went on from its checkpoint.",
+        "may jobs be requeued, and do users read what jobs write in their homes? `scontrol show job`, slurmctld's log",
+    ),
+    "environment-farming": Entry(
+        _EXAMPLES, "many cases", "farming.sh ran all its cases by GNU parallel, and its log has them.",
+        "`deepopsctl deploy environment` installs GNU parallel",
     ),
 }  # fmt: skip
 PER_NODE = frozenset({

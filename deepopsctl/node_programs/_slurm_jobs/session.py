@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import threading
 import time
@@ -175,7 +176,7 @@ class Session:
     ) -> None:
         self.token, self.user, self.suite = token, user, suite
         self.queue_timeout, self.run_timeout, self.reservation = queue_timeout, run_timeout, reservation
-        self._common = ["--comment=" + COMMENT.format(suite), "--time={}".format(minutes)]
+        self.common = ["--comment=" + COMMENT.format(suite), "--time={}".format(minutes)]
         self._ids: List[str] = []
 
     def name(self, what: str) -> str:
@@ -189,7 +190,7 @@ class Session:
 
     def start(self, what: str, options: Sequence[str], argv: Sequence[str]) -> Running:
         """Start an srun and hand it back running."""
-        own = ["--job-name=" + self.name(what), *self._common, "--chdir=/", "--mpi=none"]
+        own = ["--job-name=" + self.name(what), *self.common, "--chdir=/", "--mpi=none"]
         return Running(["srun", *own, *options, *argv], self.environment())
 
     def srun(self, what: str, options: Sequence[str], argv: Sequence[str]) -> Outcome:
@@ -225,12 +226,20 @@ class Session:
     def sbatch(self, what: str, options: Sequence[str], script: str) -> command.Result:
         """Submit a batch script; its answer's `output` is the job id."""
         # the session's first: of options given twice the last one counts
-        own = ["--job-name=" + self.name(what), *self._common] if what else self._common[:1]
+        own = ["--job-name=" + self.name(what), *self.common] if what else self.common[:1]
         answer = command.run(["sbatch", "--parsable", *own, *options], 15, script, self.environment())
         identifier = answer.output.strip().split(";")[0]
         if answer.ok and identifier:
             self._ids.append(identifier)
         return answer._replace(output=identifier)
+
+    def submit(self, argv: Sequence[str]) -> Tuple[command.Result, List[str]]:
+        """Run what a user types to submit batch scripts; the numbers that it prints are the ids of their jobs."""
+        answer = command.run(argv, 30, "", self.environment())
+        # not those in the name of a cluster: 12;cluster2
+        identifiers = re.findall(r"(?<![\w;])\d+", answer.output)
+        self._ids += identifiers
+        return answer, identifiers
 
     def wait(self, identifiers: Sequence[str]) -> Dict[str, Tuple[str, str]]:
         """Wait until these batch jobs, with all tasks, have left the queue; (state, reason) of those that have not."""

@@ -1,4 +1,8 @@
-"""What `node_program` starts as root: `node` on every node with the environment, `users` on the first controller."""
+"""What `node_program` starts.
+
+As root `node` on every node with the environment, `users` on the first controller; `examples` on a submit host as the
+connecting user.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ from typing import Any, Dict
 
 from .._shared import identities as ids
 from .._slurm_jobs import suite as suite_of_jobs
-from . import charged, identities, logins, mail, spaces, tools
-from .checks import NOTHING, skip
+from .._slurm_jobs.snapshot import read_snapshot
+from . import charged, examples, identities, logins, mail, spaces, tools
+from .checks import NOTHING, SUITE, skip
 
 Request = Dict[str, Any]
 Result = Dict[str, Any]
@@ -17,7 +22,7 @@ def main(request: Request) -> Result:
     """One phase of the suite; `conflicts` is a deploy's question before it changes anything."""
     if request["phase"] == "conflicts":
         return {"conflicts": ids.conflicts(request["people"]["people"], request["people"]["groups"])}
-    return suite_of_jobs.run(request, node if request["phase"] == "node" else users)
+    return suite_of_jobs.run(request, PHASES[request["phase"]])
 
 
 def node(request: Request) -> Result:
@@ -36,3 +41,14 @@ def users(request: Request) -> Result:
         text = "the cluster directory has no people.yml: nothing to test"
         return {"checks": [skip(NOTHING, request["cluster"], text)]}
     return {"checks": charged.run(request)}
+
+
+def jobs(request: Request) -> Result:
+    """The examples for users, each as a job."""
+    session = suite_of_jobs.session(request, SUITE, float(request["run_timeout"]), minutes=5)
+    return {
+        "checks": examples.run(request["cluster"], request["examples"], request["tested"], session, read_snapshot())
+    }
+
+
+PHASES = {"node": node, "users": users, "examples": jobs}

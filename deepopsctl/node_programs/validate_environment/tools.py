@@ -19,6 +19,7 @@ COMMANDS = (
     "git-lfs",
     "htop",
     "nano",
+    "parallel",
     "rsync",
     "tmux",
     "unzip",

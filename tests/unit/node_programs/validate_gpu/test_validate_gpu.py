@@ -402,4 +402,4 @@ def test_jobs_are_named_after_their_suite_and_limited() -> None:
     made = session.Session("gpu", "abc", "ubuntu", 20, 300, 7)
 
     assert made.name("all-gpu01") == "deepopsctl-gpu-abc-all-gpu01"
-    assert made._common == ["--comment=deepopsctl validate gpu: short, cancelled at its end", "--time=7"]
+    assert made.common == ["--comment=deepopsctl validate gpu: short, cancelled at its end", "--time=7"]
