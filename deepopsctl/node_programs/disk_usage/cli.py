@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import List, Optional, Sequence
 
 from .._shared.settings import SettingsError
+from . import members
 from .apart import ask_all
 from .rows import CONFIG, Row, load
 from .sources import Person, ask
@@ -23,6 +24,8 @@ OK, INCOMPLETE, USAGE, INVALID = 0, 1, 2, 3
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="diskusage_report", description=__doc__)
     parser.add_argument("--user", help="another user (for root)")
+    parser.add_argument("--per_user", action="store_true", help="also what each member of your groups has in theirs")
+    parser.add_argument("--all_users", action="store_true", help="the same, with members who have little")
     parser.add_argument("--json", action="store_true", help="one object on stdout, sizes in bytes")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="how long a file system may take to answer")
     parser.add_argument("--config", default=CONFIG, help="what is mounted (default: %(default)s)")
@@ -38,9 +41,17 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except (SettingsError, KeyError) as error:
         sys.stderr.write("error: {}\n".format(error.args[0]))
         return INVALID
-    rows = ask_all(config.file_systems, lambda each: ask(each, person), options.limit or config.limit_s, person.name)
-    now = int(time.time())
-    sys.stdout.write(_document(rows, person) if options.json else render(rows, now))
+    limit = options.limit or config.limit_s
+    rows = ask_all(config.file_systems, lambda each: ask(each, person), limit, person.name)
+    per_user = options.per_user or options.all_users
+    others = (
+        ask_all(config.file_systems, lambda each: members.read(each, person), limit, person.name) if per_user else []
+    )
+    if options.json:
+        sys.stdout.write(_document([*rows, *others], person))
+    else:
+        sys.stdout.write(render(rows, int(time.time())))
+        sys.stdout.write(members.render(others, everybody=options.all_users) if per_user else "")
     return INCOMPLETE if any(row.problem for row in rows) else OK
 
 

@@ -1,0 +1,104 @@
+"""What each member of a group has in the group's directory, from the results of the nightly count."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import json
+import os
+import pwd
+import stat
+import time
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+from .rows import Amount, FileSystem, Row, Usage
+from .sources import Person
+from .table import count, size
+
+RESULTS = ".stats"
+MEMBER = "member"
+# who has less is left out unless everybody is asked for
+FEW_FILES, LITTLE_SPACE = 100_000, 1 << 30
+_LARGEST = 4 << 20
+_HEAD = ("User", "# of files", "Space")
+
+
+def read(where: FileSystem, person: Person, owner: int = 0) -> List[Row]:
+    """A row for each user in each of the person's groups; a result counts only where it is root's."""
+    rows: List[Row] = []
+    try:
+        directory = os.open(os.path.join(where.path, RESULTS), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        # most file systems have none
+        return rows
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, directory)
+        if not _is_roots(os.fstat(directory), owner):
+            return rows
+        for group in _names(person):
+            result = _result(directory, group + ".json", owner)
+            rows += [_row(where, group, each, result) for each in result.get("users", ())]
+    return rows
+
+
+def _is_roots(status: os.stat_result, owner: int) -> bool:
+    return status.st_uid == owner and not status.st_mode & 0o022
+
+
+def _names(person: Person) -> Iterator[str]:
+    for gid in sorted(set(person.groups)):
+        with contextlib.suppress(KeyError):
+            yield grp.getgrgid(gid).gr_name
+
+
+def _result(directory: int, name: str, owner: int) -> Dict[str, Any]:
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+    except OSError:
+        return {}
+    with os.fdopen(handle, "rb") as stream:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or not _is_roots(status, owner) or status.st_size > _LARGEST:
+            return {}
+        return dict(json.loads(stream.read()))
+
+
+def _row(where: FileSystem, group: str, entry: Dict[str, int], result: Dict[str, Any]) -> Row:
+    usage = Usage(Amount(int(entry["bytes"])), Amount(int(entry["files"])))
+    source = time.strftime("%Y-%m-%d %H:%M", time.localtime(int(result["finished"])))
+    return Row(where.name, os.path.join(where.path, group), MEMBER, _user(int(entry["uid"])), source, usage)
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def render(rows: Sequence[Row], *, everybody: bool) -> str:
+    """A table for each group, with the time of the count."""
+    tables: Dict[Tuple[str, str], List[Row]] = {}
+    for row in rows:
+        if not row.problem:
+            tables.setdefault((row.path, row.source), []).append(row)
+    if not tables:
+        return "\nPer user: nothing was counted in your groups' directories yet\n"
+    return "".join(_table(path, when, of_group, everybody=everybody) for (path, when), of_group in tables.items())
+
+
+def _table(path: str, when: str, rows: Sequence[Row], *, everybody: bool) -> str:
+    shown = [row for row in rows if everybody or _is_much(row)]
+    lines = [_HEAD, *((row.who, count(row.usage.files.used), size(row.usage.space.used)) for row in shown)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+    text = ["", "{}, counted {}".format(path, when)]
+    text += [
+        "  ".join([line[0].ljust(widths[0]), line[1].rjust(widths[1]), line[2].rjust(widths[2])]) for line in lines
+    ]
+    if len(shown) < len(rows):
+        text.append("{} with less than 100k files and 1 GiB: --all_users shows them".format(len(rows) - len(shown)))
+    return "\n".join(text) + "\n"
+
+
+def _is_much(row: Row) -> bool:
+    return (row.usage.files.used or 0) > FEW_FILES or (row.usage.space.used or 0) > LITTLE_SPACE

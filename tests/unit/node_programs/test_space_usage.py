@@ -1,0 +1,148 @@
+"""The nightly count of what members of groups have, and how `diskusage_report --per_user` reads it."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.node_programs.disk_usage import members
+from deepopsctl.node_programs.disk_usage.rows import FileSystem
+from deepopsctl.node_programs.disk_usage.sources import Person
+from deepopsctl.node_programs.space_usage import cli
+
+ROOTS_GROUP = grp.getgrgid(os.getgid()).gr_name
+ME = os.geteuid()
+as_root = pytest.mark.skipif(ME != 0, reason="only root gives files away")
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Path:
+    (tmp_path / "space" / ROOTS_GROUP / "deep").mkdir(parents=True)
+    return tmp_path / "space"
+
+
+def counted(space: Path) -> int:
+    config = space.parent / "config.json"
+    config.write_text(json.dumps({"spaces": [{"path": str(space), "groups": {ROOTS_GROUP: os.getgid()}}]}))
+    return cli.main(["--config", str(config)])
+
+
+def users(space: Path) -> dict[int, int]:
+    """Number of files by user, as the result has it."""
+    result = json.loads((space / ".stats" / f"{ROOTS_GROUP}.json").read_text())
+    return {entry["uid"]: entry["files"] for entry in result["users"]}
+
+
+def rows(space: Path) -> list[tuple[str, str, int | None]]:
+    person = Person("me", ME, [os.getgid()])
+    found = members.read(FileSystem("project", str(space), "nfs"), person, owner=ME)
+    return [(row.path, row.who, row.usage.files.used) for row in found]
+
+
+@as_root
+def test_files_count_for_their_owners_and_a_file_with_two_names_once(space: Path) -> None:
+    for name, uid in (("a", 60010), ("b", 60010), ("deep/c", 60011)):
+        (space / ROOTS_GROUP / name).write_text("x")
+        os.chown(space / ROOTS_GROUP / name, uid, uid)
+    os.link(space / ROOTS_GROUP / "a", space / ROOTS_GROUP / "deep" / "a2")
+
+    assert counted(space) == cli.OK
+    assert users(space) == {60010: 2, 60011: 1}
+
+
+def test_links_lead_the_count_nowhere(space: Path, tmp_path: Path) -> None:
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "file").write_text("x")
+    (space / ROOTS_GROUP / "link").symlink_to(tmp_path / "big")
+
+    assert counted(space) == cli.OK
+    assert users(space) == {ME: 1}
+
+
+def test_a_link_in_place_of_a_groups_directory_is_refused(space: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (space / ROOTS_GROUP).rename(space / "elsewhere")
+    (space / ROOTS_GROUP).symlink_to("elsewhere")
+
+    assert counted(space) == cli.PROBLEMS
+    assert "a link, or not a directory" in capsys.readouterr().err
+
+
+def test_results_are_not_written_through_a_link(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "victim").mkdir()
+    (space / ".stats").symlink_to(tmp_path / "victim")
+
+    assert counted(space) == cli.PROBLEMS
+    assert list((tmp_path / "victim").iterdir()) == []
+    assert f"{space}/{ROOTS_GROUP}: " in capsys.readouterr().err
+
+
+@as_root
+def test_results_are_not_written_where_a_user_could_change_them(
+    space: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (space / ".stats").mkdir()
+    os.chown(space / ".stats", 60010, 60010)
+
+    assert counted(space) == cli.PROBLEMS
+    assert "is not root's" in capsys.readouterr().err
+
+
+def test_a_result_is_for_the_group_to_read(space: Path) -> None:
+    counted(space)
+    status = (space / ".stats" / f"{ROOTS_GROUP}.json").stat()
+
+    assert (stat.S_IMODE(status.st_mode), status.st_gid) == (0o640, os.getgid())
+    assert stat.S_IMODE((space / ".stats").stat().st_mode) == 0o755
+
+
+def test_members_of_a_group_see_its_result(space: Path) -> None:
+    (space / ROOTS_GROUP / "file").write_text("x")
+    counted(space)
+
+    ((path, who, files),) = rows(space)
+
+    assert (path, files) == (f"{space}/{ROOTS_GROUP}", 1)
+    assert who == members._user(ME)
+
+
+@pytest.mark.parametrize("forge", ["link", "mode", pytest.param("owner", marks=as_root)])
+def test_a_result_that_may_be_somebody_elses_is_not_shown(forge: str, space: Path, tmp_path: Path) -> None:
+    (space / ROOTS_GROUP / "file").write_text("x")
+    counted(space)
+    result = space / ".stats" / f"{ROOTS_GROUP}.json"
+    if forge == "link":
+        result.rename(tmp_path / "forged")
+        result.symlink_to(tmp_path / "forged")
+    elif forge == "mode":
+        result.chmod(0o666)
+    else:
+        os.chown(result, 60010, -1)
+
+    assert rows(space) == []
+
+
+def test_members_with_little_are_counted_below_the_table() -> None:
+    row = members._row(
+        FileSystem("project", "/project", "nfs"), "def-curie", {"uid": 4242421, "files": 3, "bytes": 5}, {"finished": 0}
+    )
+    much = members._row(
+        FileSystem("project", "/project", "nfs"), "def-curie", {"uid": 4242422, "files": 120_000, "bytes": 2 << 30},
+        {"finished": 0},
+    )  # fmt: skip
+
+    shown = members.render([row, much], everybody=False).splitlines()
+
+    assert shown[1].startswith("/project/def-curie, counted 19")
+    assert [line.split() for line in shown[2:4]] == [
+        ["User", "#", "of", "files", "Space"],
+        ["4242422", "120k", "2", "GiB"],
+    ]
+    assert shown[4] == "1 with less than 100k files and 1 GiB: --all_users shows them"
+    assert "4242421  " in members.render([row, much], everybody=True)
