@@ -12,15 +12,16 @@ import json
 import socket
 import subprocess
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster
+from deepopsctl.model.people import People
 from deepopsctl.run.events import HostResult, Status
 from deepopsctl.run.lock import ClusterBusyError, Holder, is_held, token_of
 
@@ -101,8 +102,8 @@ def claim(directory: ClusterDir, cluster: Cluster, command: str, options: Mappin
         "pid": holder.pid,
         "command": holder.command,
         "since": holder.since,
-        "hash": _blob(directory.spec),
-        "seen": [_first_line(directory.runs / _SEEN), *_versions(directory.spec)],
+        "hash": _version(directory),
+        "seen": [_first_line(directory.runs / _SEEN), *_versions(directory)],
         "parts": pack(_parts(cluster)),
         "dead": [],
         "break_lock": False,
@@ -112,8 +113,8 @@ def claim(directory: ClusterDir, cluster: Cluster, command: str, options: Mappin
 
 
 def record_applied(directory: ClusterDir) -> None:
-    """Record that this cluster.yml is deployed: later edits of it are known to be newer."""
-    write_atomic(directory.runs / _SEEN, _blob(directory.spec) + "\n", 0o600)
+    """Record that this cluster.yml and people.yml are deployed: later edits of them are known to be newer."""
+    write_atomic(directory.runs / _SEEN, _version(directory) + "\n", 0o600)
 
 
 def pack(parts: Mapping[str, str]) -> str:
@@ -151,11 +152,11 @@ def _first_line(path: Path) -> str:
 
 
 def _parts(cluster: Cluster) -> dict[str, str]:
-    """The parts that an older cluster.yml could lack or revert, each with a short hash of its values."""
-    policy = cluster.policy
+    """The parts that an older cluster.yml or people.yml could lack or revert, each with a short hash of its values."""
+    policy, people = cluster.policy, cluster.people or People()
     groups: tuple[tuple[str, tuple[Named, ...]], ...] = (
         ("node", cluster.nodes), ("partition", cluster.partitions), ("storage", cluster.storage),
-        ("QOS", policy.qos), ("account", policy.accounts),
+        ("QOS", policy.qos), ("account", policy.accounts), ("group", people.groups), ("person", people.people),
     )  # fmt: skip
     return {f"{type_name} {part.name}": _hash(repr(part))[:8] for type_name, parts in groups for part in parts}
 
@@ -164,22 +165,51 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _version(directory: ClusterDir) -> str:
+    """What identifies cluster.yml and people.yml as they are now."""
+    return _identify(_blob(directory.spec), _blob(directory.people))
+
+
+def _identify(spec: str, people: str) -> str:
+    """What identifies two blobs; without a people.yml that of cluster.yml alone."""
+    return _hash(f"{spec} {people}") if people else spec
+
+
 def _blob(path: Path) -> str:
-    """The git blob hash of a file, to be compared with its history."""
-    content = path.read_bytes()
+    """The git blob hash of a file, to be compared with its history; '' where there is none."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return ""
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def _versions(path: Path) -> list[str]:
-    """The blob hashes of a file in its git history, newest first; none outside a repository."""
-    words = ["git", "log", f"--max-count={VERSIONS}", "--format=", "--raw", "--no-abbrev", "--", path.name]
+def _versions(directory: ClusterDir) -> list[str]:
+    """The versions in the git history of the directory, newest first; none outside a repository."""
+    names = (directory.spec.name, directory.people.name)
+    words = ["git", "log", f"--max-count={VERSIONS}", "--format=%x01", "--raw", "--no-abbrev", "--no-renames"]
     try:
-        done = subprocess.run(words, cwd=path.parent, capture_output=True, text=True, timeout=GIT_S, check=False)
+        done = subprocess.run(
+            [*words, "--", *names], cwd=directory.path, capture_output=True, text=True, timeout=GIT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return []
-    # `:100644 100644 OLD NEW M	cluster.yml`
-    pairs = (line.split()[2:4] for line in done.stdout.splitlines() if line.startswith(":"))
-    return list(dict.fromkeys(blob for old, new in pairs for blob in (new, old) if blob.strip("0")))
+    commits = [_changes(commit.splitlines()) for commit in done.stdout.split("\1")]
+    # a file is after a commit what the next later change found there
+    files = {name: next((new for changes in commits for path, _, new in changes if path == name), "") for name in names}
+    versions = [tuple(files.values())]
+    for changes in commits:
+        files |= {path: old for path, old, _ in changes}
+        versions.append(tuple(files.values()))
+    return list(dict.fromkeys(_identify(spec, people) for spec, people in versions if spec))
+
+
+def _changes(lines: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Name, old and new blob of each file that a commit changed; '' for no file."""
+    # `:100644 100644 OLD NEW M	hpc/cluster.yml`
+    rows = [line.split("\t", 1) for line in lines if line.startswith(":")]
+    changes = [(PurePosixPath(path).name, *facts.split()[2:4]) for facts, path in rows]
+    return [(name, old if old.strip("0") else "", new if new.strip("0") else "") for name, old, new in changes]
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.model.people import Group, People, Person
 from deepopsctl.node_programs.cluster_claim import claim as control, main as program
 from deepopsctl.run.claim import (
     RELEASE,
@@ -323,6 +325,36 @@ class TestTheControlMachine:
 
         assert mine["hash"] not in hashes
         assert mine["seen"] == [hashes[2], *reversed(hashes)]
+
+    def test_people_yml_is_part_of_what_is_known(self, directory: ClusterDir) -> None:
+        def git(*words: str) -> None:
+            name = ("-c", "user.name=alice", "-c", "user.email=alice@example.com")
+            subprocess.run(["git", *name, *words], cwd=directory.path, check=True, capture_output=True)
+
+        git("init", "--quiet")
+        hashes = []
+        for file, text in (
+            (directory.spec, TEXT), (directory.people, "schema: 1\n"), (directory.spec, f"{TEXT}# 2\n"),
+            (directory.people, "schema: 1\n# 3\n"),
+        ):  # fmt: skip
+            file.write_text(text)
+            git("add", file.name)
+            git("commit", "--quiet", "--message", file.name)
+            hashes.append(self.made(directory)["hash"])
+        record_applied(directory)
+        directory.people.write_text("schema: 1\n# being edited\n")
+
+        mine = self.made(directory)
+
+        assert len({*hashes, mine["hash"]}) == 5
+        assert mine["seen"] == [hashes[3], *reversed(hashes)]
+
+    def test_the_controller_knows_people_as_parts(self, directory: ClusterDir) -> None:
+        people = People((Group("def-x", 60001),), (Person("alice", 60002, ("def-x",)),))
+
+        mine = claim(directory, replace(parse_spec(TEXT, "cluster.yml"), people=people), "deploy", {})
+
+        assert [*control.unpack(str(mine["parts"]))][-2:] == ["group def-x", "person alice"]
 
     def test_two_copies_of_a_directory_are_two(self, directory: ClusterDir, tmp_path: Path) -> None:
         other = tmp_path / "copy"
