@@ -58,6 +58,17 @@ def test_each_component_is_compared_with_its_own_records(asked: list[list[str]])
     assert (found["nvidia"]["wanted"], found["nvidia"]["deployed"]) == (True, False)
 
 
+def test_a_unit_that_still_has_to_restart_is_named(asked: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    record("slurm", "common", units={"munge.service": True})
+    node_record.mark_pending("munge.service", "/etc/munge/munge.key")
+    running = {"ActiveState": "active", "UnitFileState": "enabled"}
+    monkeypatch.setattr(node_units, "show", lambda names: dict.fromkeys(names, running))
+
+    found = node_drift.compare(wanted(slurm=["common"]), DIGEST)
+
+    assert found["slurm"]["differences"] == ["munge.service still has to restart"]
+
+
 def test_dpkg_and_systemd_are_asked_once_whatever_the_number_of_records(asked: list[list[str]]) -> None:
     record("slurm", "common", packages={"munge": "1"}, units={"munge.service": True})
     record("slurm", "slurmd", packages={"slurmd": "2", "munge": "1"}, units={"slurmd.service": True})
