@@ -29,12 +29,6 @@ people:
   - {name: alice, uid: 60010, groups: [def-curie]}
 """
 NODES = ("ctl1", "gpu01", "gpu02")
-# who was there before is adopted
-ACCOUNTS = """
-mkdir -p /srv/scratch /srv/project
-groupadd -g 60001 def-curie; groupadd -g 60010 alice
-useradd -m -u 60010 -g alice -G def-curie -s /bin/bash alice
-"""
 COMPONENTS = ("storage", "slurm", "environment")
 
 
@@ -54,8 +48,7 @@ def changes(document: dict[str, Any]) -> set[tuple[str, str, str, str]]:
 def deploys(battered: LabCluster) -> Iterator[dict[str, dict[str, Any]]]:
     """The changes that plan listed, those of the first deploy, and of a second one; all is removed at the end."""
     for name in NODES:
-        battered.root(name, ACCOUNTS)
-    battered.root("ctl1", "sacctmgr -i add user alice account=default")
+        battered.root(name, "mkdir -p /srv/scratch /srv/project")
     spec = battered.directory / "cluster.yml"
     before = spec.read_text(encoding="utf-8")
     spec.write_text(before + SPACES, encoding="utf-8")
@@ -67,7 +60,11 @@ def deploys(battered: LabCluster) -> Iterator[dict[str, dict[str, Any]]]:
     battered.deepopsctl("deploy", "storage", "slurm")
     spec.write_text(before, encoding="utf-8")
     for name in NODES:
-        battered.root(name, "userdel -r alice; groupdel def-curie; rm -rf /srv/scratch /srv/project", ok=False)
+        battered.root(
+            name,
+            "userdel -r alice; groupdel def-curie; groupdel def-noether; rm -rf /srv/scratch /srv/project",
+            ok=False,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -105,13 +102,42 @@ def test_people_find_directories_variables_and_links_on_every_node(cluster: LabC
 
 
 def test_a_job_that_inherits_nothing_has_the_variables(cluster: LabCluster) -> None:
-    script = "srun --export=NONE -w gpu01 sh -c 'echo $SCRATCH $PROJECT; [ $TMPDIR = $SLURM_TMPDIR ] && echo same'"
+    script = "srun --export=NONE -w gpu01 /bin/sh -c 'echo $SCRATCH $PROJECT; [ $TMPDIR = $SLURM_TMPDIR ] && echo same'"
 
     assert alice(cluster, "ctl1", script).split() == ["/scratch/alice", "/project/def-curie", "same"]
 
 
+STAGING = """#!/bin/bash
+stage-in ~/data.tar.gz || exit 1
+srun sh -c 'mkdir $SLURM_TMPDIR/results && cat $SLURM_TMPDIR/data/* >$SLURM_TMPDIR/results/$(hostname)'
+stage-out results
+"""
+
+
+def test_an_archive_is_unpacked_on_each_node_of_a_job_and_results_come_back(cluster: LabCluster) -> None:
+    for node in ("gpu01", "gpu02"):
+        alice(cluster, node, "mkdir data; echo 42 >data/answer; tar -czf data.tar.gz data")
+    script = f"cat >job.sh <<'E'\n{STAGING}E\nsbatch --parsable --wait --nodes=2 --chdir=/ job.sh"
+
+    job = alice(cluster, "ctl1", script)
+
+    for node in ("gpu01", "gpu02"):
+        assert cluster.root(node, f"cat /scratch/alice/{job}/{node}/results/{node}") == "42"
+
+
+def test_members_see_who_has_how_much(cluster: LabCluster) -> None:
+    alice(cluster, "gpu01", "echo x >$PROJECT/file; ln -s /etc $PROJECT/link")
+    cluster.root("gpu01", "systemctl start deepops-space-usage.service")
+
+    shown = alice(cluster, "gpu01", "diskusage_report --all_users")
+
+    assert "/project/def-curie, counted 20" in shown
+    assert shown.splitlines()[-1].split()[:2] == ["alice", "2"]
+    assert not cluster.holds("gpu01", "su -s /bin/sh nobody -c 'cat /project/.stats/def-curie.json'")
+
+
 def test_a_directory_that_is_gone_is_noticed_and_made_again(cluster: LabCluster) -> None:
-    cluster.root("gpu01", "rmdir /scratch/alice")
+    cluster.root("gpu01", "rm -r /scratch/alice")
 
     status, message = spaces_checks(cluster)["gpu01"]
     made = changes(run(cluster, "deploy"))
@@ -122,7 +148,7 @@ def test_a_directory_that_is_gone_is_noticed_and_made_again(cluster: LabCluster)
 
 
 def test_a_link_that_a_user_has_in_place_of_a_directory_is_not_followed(cluster: LabCluster) -> None:
-    cluster.root("gpu02", "rmdir /scratch/alice; chmod 1777 /srv/scratch; mkdir -m 755 /srv/victim")
+    cluster.root("gpu02", "rm -r /scratch/alice; chmod 1777 /srv/scratch; mkdir -m 755 /srv/victim")
     alice(cluster, "gpu02", "ln -s /srv/victim /scratch/alice")
 
     document = run(cluster, "deploy")

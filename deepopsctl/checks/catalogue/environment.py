@@ -72,6 +72,9 @@ ENVIRONMENT = {
     "environment-chain": Entry(
         _EXAMPLES, "chain", "The second job of chain.sh ran after the first, on its data.", _OUTPUT,
     ),
+    "environment-staging": Entry(
+        _EXAMPLES, "staging", "staging.sh had an archive on the node's own disk, and its result came back.", _OUTPUT,
+    ),
     "environment-checkpoint": Entry(
         _EXAMPLES, "checkpoint", "checkpoint.sh got its signal, was requeued and went on from its checkpoint.",
         "may jobs be requeued, and do users read what jobs write in their homes? `scontrol show job`, slurmctld's log",

@@ -264,6 +264,11 @@ def _checkpoint(texts: Texts, jobs: Sequence[str]) -> Tuple[str, bool]:
     return "{} starts, step {}".format(len(starts), (saved or ["0"])[-1]), continued and done and len(starts) > 1
 
 
+def _staging(texts: Texts, _jobs: Sequence[str]) -> Tuple[str, bool]:
+    lines = _value(texts.get("staging-result.txt", ""), r"lines: (\d+)")
+    return "{} lines".format(lines or "no"), lines == str(LINES)
+
+
 def _farming(texts: Texts, jobs: Sequence[str]) -> Tuple[str, bool]:
     cases = [line.split("\t") for line in texts.get("farming.log", "").splitlines()[1:]]
     # Seq Host Starttime JobRuntime Send Receive Exitval Signal Command
@@ -287,6 +292,7 @@ EXAMPLES = (
     Example("environment-multi-core", "multi-core.sh", "{0} cores, {0} parts".format(CORES), _multi_core, cores=CORES),
     Example("environment-serial", "serial.sh", SUM, _serial),
     Example("environment-farming", "farming.sh", "{} cases".format(CASES), _farming, cores=CORES),
+    Example("environment-staging", "staging.sh", "{} lines".format(LINES), _staging),
     Example("environment-array", "array.sh", "tasks 1, 2, 3", _array, options=("--array=1-{}".format(TASKS),)),
     Example("environment-chain", "chain.sh", "{0} lines written, {0} read".format(LINES), _chain, is_job=False),
     Example("environment-gpu", "gpu.sh", "1 GPU", _gpu, gpus=1),
