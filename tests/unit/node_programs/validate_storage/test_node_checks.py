@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -149,12 +150,9 @@ def line(path: Path) -> str:
 
 
 @pytest.fixture
-def open_folder(tmp_path: Path) -> Path:
-    """A folder in which everybody may write, as the export of a server may be."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    made = tmp_path / "export"
-    made.mkdir()
+def open_folder() -> Path:
+    """A folder in which everybody may write, as the export of a server may be; pytest closes its own to others."""
+    made = Path(tempfile.mkdtemp())
     made.chmod(0o1777)
     return made
 
