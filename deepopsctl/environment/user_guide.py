@@ -13,6 +13,7 @@ from deepopsctl.gpus.gres import gres_counts, gres_value
 from deepopsctl.gpus.reference_units import units_of
 from deepopsctl.model.cluster import Cluster, Node, Partition, Role
 from deepopsctl.model.people import People, accounts_of
+from deepopsctl.model.spaces import NAMES, Owner
 from deepopsctl.model.storage import Mount, StorageType
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.storage.purge import purge_of
@@ -38,9 +39,10 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """One file system: its mount point, where it is mounted, the limits of a user, and when files are deleted."""
+    """One file system: a user's directory, its variable, where it is mounted, limits, and when files are deleted."""
 
     path: str
+    variable: str
     where: str
     limits: str
     purge: str
@@ -155,8 +157,10 @@ def _space(cluster: Cluster, mount: Mount) -> Space:
     where = "all nodes" if everywhere else fold_in_order(list(mount.nodes))
     quota, purge = quota_of(mount), purge_of(mount)
     deletes = purge is not None and purge.settings["mode"] == "delete"
+    space = next((each for each in cluster.spaces if each.storage == mount.name and each.name != "home"), None)
     return Space(
-        path=mount.path,
+        path=f"{mount.path}/{'GROUP' if space.by is Owner.GROUP else 'YOUR-NAME'}" if space else mount.path,
+        variable=NAMES[space.name].variable if space else "",
         where=where,
         limits=_limits(quota.default) if quota else "",
         purge=f"unused for {int(str(purge.settings['age'])) // _DAY} days" if purge and deletes else "",

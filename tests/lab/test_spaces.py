@@ -117,7 +117,7 @@ stage-out results
 def test_an_archive_is_unpacked_on_each_node_of_a_job_and_results_come_back(cluster: LabCluster) -> None:
     for node in ("gpu01", "gpu02"):
         alice(cluster, node, "mkdir data; echo 42 >data/answer; tar -czf data.tar.gz data")
-    script = f"cat >job.sh <<'E'\n{STAGING}E\nsbatch --parsable --wait --nodes=2 --chdir=/ job.sh"
+    script = f"cat >job.sh <<'E'\n{STAGING}E\nsbatch --parsable --wait --nodes=2 --chdir=/tmp job.sh"
 
     job = alice(cluster, "ctl1", script)
 

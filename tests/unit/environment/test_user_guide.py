@@ -32,6 +32,7 @@ accounts: [{name: science}, {name: physics, parent: science, users: [alice]}]
 storage:
   - {name: home, type: nfs, source: "ctl1:/srv/home", path: /home, quota: {default: {space: 50G, files: 500k}}}
   - {name: scratch, type: nfs, source: "filer.example.com:/s", path: /scratch, purge: {age: 60d, mode: delete}}
+spaces: {home: {storage: home}, scratch: {storage: scratch}}
 """
 BARE = """\
 schema: 1
@@ -56,7 +57,7 @@ def guide(spec: str) -> str:
         "#SBATCH --account=physics",
         "| `normal` | MaxJobsPU=100 |",
         "| `/home` | all nodes | 50 GiB, 500,000 files |  |",
-        "| `/scratch` | all nodes |  | unused for 60 days |",
+        "| `/scratch/YOUR-NAME`, `$SCRATCH` | all nodes |  | unused for 60 days |",
         "| `sq` | your jobs |",
     ],
 )
