@@ -130,6 +130,7 @@ options:
             other form.
         type: str
       block: {description: Text of a managed block; the rest of the file is kept., type: str}
+      where_present: {description: Whether it is left out where there is no such file., type: bool, default: false}
       owner: {description: Owner., type: str, default: root}
       group: {description: Group., type: str, default: root}
       mode: {description: Octal mode as a string., type: str, default: "0644"}
@@ -147,6 +148,7 @@ options:
       vars: {description: More variables for this template., type: dict, default: {}}
       secret: {description: Whether the content is shown in no log and no diff., type: bool, default: false}
       block: {description: Whether it is a managed block and the rest of the file is kept., type: bool, default: false}
+      where_present: {description: Whether it is left out where there is no such file., type: bool, default: false}
       owner: {description: Owner., type: str, default: root}
       group: {description: Group., type: str, default: root}
       mode: {description: Octal mode as a string., type: str, default: "0644"}
@@ -333,6 +335,7 @@ def resource_arguments():
                 content={},
                 secret_base64={"no_log": True},
                 block={},
+                where_present={"type": "bool", "default": False},
                 mode={"default": "0644"},
                 validate={"type": "list", "elements": "str", "default": []},
             ),
@@ -369,6 +372,7 @@ def template_arguments():
             vars={"type": "dict", "default": {}},
             secret={"type": "bool", "default": False},
             block={"type": "bool", "default": False},
+            where_present={"type": "bool", "default": False},
             validate={"type": "list", "elements": "str", "default": []},
         ),
     }

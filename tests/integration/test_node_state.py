@@ -186,6 +186,9 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
     directories = [{"path": f"{directory}/own/{name}", **mine} for name in ("kept", "gone")]
     both: dict[str, Any] = {"directories": directories, "files": [present, gone]}
 
+    block = {"block": "ours", "mode": "0600", "where_present": True, **mine}
+    blocks = [{"path": f"{directory}/etc/{name}", **block} for name in ("shellrc", "absentrc")]
+
     def gate_of_owned(name: str, steps: tuple[str, ...]) -> dict[str, Any]:
         arguments = {"component": "owned", "digest": "d1", "steps": list(steps)}
         return {"name": name, "deepopsctl.cluster.drift_check": arguments}
@@ -205,6 +208,11 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
         owned("none"),
         owned("none again"),
         owned("empty, for the gate", step="empty", record_empty=True),
+        edit("a site's own file", content="theirs\n", dest=f"{directory}/etc/shellrc", mode="0600"),
+        owned("block", step="block", files=blocks),
+        gate_of_owned("gate, block", steps=("block",)),
+        owned("no block, in check mode", check=True, step="block"),
+        owned("no block", step="block"),
         owned("for later", step="later", files=[{**present, "path": f"{directory}/own/later"}]),
         owned("later, in check mode", check=True, step="later", keep_obsolete=True),
         owned("later", step="later", keep_obsolete=True),
@@ -406,6 +414,18 @@ class TestOwned:
     def test_it_goes_once_and_leaves_no_record(self, node: Node) -> None:
         assert not node["none again"].changed
         assert node.reasons("gate, nothing left") == []
+
+    def test_of_a_file_of_somebody_elses_only_the_block_goes(self, node: Node) -> None:
+        shellrc = node.directory / "etc" / "shellrc"
+
+        assert node.actions("block") == ["wrote etc/shellrc"]
+        assert node.changes("no block") == [("file", str(shellrc), "write")]
+        assert node.changes("no block, in check mode") == node.changes("no block")
+        assert (shellrc.read_text(), stat.S_IMODE(shellrc.stat().st_mode)) == ("theirs\n", 0o600)
+
+    def test_a_file_that_only_a_present_one_gets_is_not_made(self, node: Node) -> None:
+        assert node.reasons("gate, block") == []
+        assert not (node.directory / "etc" / "absentrc").exists()
 
     @pytest.mark.parametrize("run", ["things", "fewer", "none"])
     def test_check_mode_reports_the_same_and_removes_nothing(self, node: Node, run: str) -> None:

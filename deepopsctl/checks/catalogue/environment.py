@@ -8,6 +8,7 @@ SUITE = "environment"
 _PEOPLE = "People"
 _COMMANDS = "Commands"
 _FILES = "Files"
+_MODULES = "Modules"
 _EXAMPLES = "Example jobs"
 _DEPLOY = "`deepopsctl deploy environment` makes accounts and groups as people.yml declares them"
 _OUTPUT = "the message has the end of the job's output: submit the example yourself"
@@ -53,6 +54,18 @@ ENVIRONMENT = {
     "environment-queue": Entry(
         _COMMANDS, "sq", "`sq` and `partition-stats` answer a user.", "is slurmctld up? `deepopsctl validate smoke`",
     ),
+    "environment-modules": Entry(
+        _MODULES, "modules", "`module avail` lists a module for each software of `modules_software`.",
+        "`deepopsctl deploy environment` installs software and modules",
+    ),
+    "environment-module-shells": Entry(
+        _MODULES, "shells", "`module load` works in a login shell, another interactive one, a script, and zsh.",
+        "`deepopsctl deploy environment` installs the module system; does a file of the site's own replace `module`?",
+    ),
+    "environment-module-jobs": Entry(
+        _MODULES, "jobs", "`module load` works in a batch job with `--export=NONE`, and in its step.",
+        "has every compute node /etc/profile.d/deepopsctl-modules.sh? `deepopsctl deploy environment`",
+    ),
     "environment-spaces": Entry(
         _FILES, "spaces", "A person's login shell has the variables and links of spaces, and can write there.",
         "`deepopsctl deploy storage environment` mounts the file systems and makes the directories", "spaces",
@@ -87,4 +100,5 @@ ENVIRONMENT = {
 PER_NODE = frozenset({
     "environment-ids", "environment-groups", "environment-keys", "environment-expiry", "environment-homes",
     "environment-tools", "environment-mail", "environment-queue", "environment-spaces",
+    "environment-modules", "environment-module-shells",
 })  # fmt: skip

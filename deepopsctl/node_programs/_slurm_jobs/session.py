@@ -205,8 +205,15 @@ class Session:
         running.release()
         return self.finish(what, running)
 
+    def start_batch(self, what: str, options: Sequence[str], script: str) -> Running:
+        """Submit a batch script and hand back the sbatch that waits for it: it exits as the job does."""
+        own = ["--job-name=" + self.name(what), *self.common]
+        running = Running(["sbatch", "--wait", *own, *options], self.environment())
+        running.send(script)
+        return running
+
     def finish(self, what: str, running: Running) -> Outcome:
-        """Wait for a started srun: not longer in the queue than allowed, not longer running than allowed."""
+        """Wait for a started srun or sbatch: not longer in the queue than allowed, not longer running than allowed."""
         began = time.monotonic()
         waited, state, reason = 0.0, "ended", ""
         code = running.ended(POLL_INTERVAL_S)

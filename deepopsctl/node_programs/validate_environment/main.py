@@ -11,7 +11,7 @@ from typing import Any, Dict
 from .._shared import identities as ids
 from .._slurm_jobs import suite as suite_of_jobs
 from .._slurm_jobs.snapshot import read_snapshot
-from . import charged, examples, identities, logins, mail, spaces, tools
+from . import charged, examples, identities, logins, mail, modules, spaces, tools
 from .checks import NOTHING, SUITE, skip
 
 Request = Dict[str, Any]
@@ -28,7 +28,9 @@ def main(request: Request) -> Result:
 def node(request: Request) -> Result:
     """What users find on this node; people are compared with `people`, where the inventory has it."""
     name, people = request["node"], request["people"]
+    software = request.get("modules", ())
     checks = [*tools.run(name), *mail.run(name)]
+    checks += modules.run(name, software, modules.shells()) if software else []
     if people:
         checks += [*identities.run(name, people), *logins.run(name, people["people"])]
         checks += spaces.run(name, people["people"], request.get("spaces", ()))
@@ -44,11 +46,11 @@ def users(request: Request) -> Result:
 
 
 def jobs(request: Request) -> Result:
-    """The examples for users, each as a job."""
+    """The examples for users, each as a job, and one that loads a module."""
     session = suite_of_jobs.session(request, SUITE, float(request["run_timeout"]), minutes=5)
-    return {
-        "checks": examples.run(request["cluster"], request["examples"], request["tested"], session, read_snapshot())
-    }
+    cluster, tested, software = request["cluster"], request["tested"], request.get("modules", ())
+    checks = examples.run(cluster, request["examples"], tested, session, read_snapshot())
+    return {"checks": checks + (modules.run_job(cluster, session, software) if software else [])}
 
 
 PHASES = {"node": node, "users": users, "examples": jobs}

@@ -17,6 +17,8 @@ MANAGED = b"# Written by deepopsctl"
 _OVERWRITTEN = "; the next deploy overwrites changes made here.\n"
 HEADER = MANAGED.decode() + _OVERWRITTEN
 HEADER_FROM_CLUSTER = MANAGED.decode() + " from cluster.yml" + _OVERWRITTEN
+# of the block that is ours in a file of somebody else's
+MARKER = "deepopsctl"
 
 
 class FileRefusedError(Exception):
@@ -134,17 +136,39 @@ def users_link(path):
 
 def with_block(current, block, marker):
     """A text with the managed block put in, or replaced where it stands."""
-    begin, end = "# BEGIN %s" % marker, "# END %s" % marker
     # only at line feeds: whatever else is in the other lines stays as it is
     lines = (current or b"").decode("utf-8", "surrogateescape").split("\n")
     if not lines[-1]:
         lines.pop()
-    if begin in lines and end in lines[lines.index(begin) :]:
-        first = lines.index(begin)
-        last = lines.index(end, first)
-        lines[first : last + 1] = []
-    else:
-        # first, so that our lines win over a 127.0.1.1 that an installer left for the node's own name
-        first = 0
-    lines[first:first] = [begin] + block.splitlines() + [end]
+    # first, so that our lines win over a 127.0.1.1 that an installer left for the node's own name
+    first, last = _block_in(lines, marker) or (0, 0)
+    lines[first:last] = ["# BEGIN %s" % marker] + block.splitlines() + ["# END %s" % marker]
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
+
+
+def without_block(current, marker):
+    """A text without the managed block; as it is where it has none."""
+    lines = current.decode("utf-8", "surrogateescape").split("\n")
+    first, last = _block_in(lines, marker) or (0, 0)
+    return "\n".join(lines[:first] + lines[last:]).encode("utf-8", "surrogateescape")
+
+
+def _block_in(lines, marker):
+    """Where the first whole block begins, and what comes after it; None without one."""
+    begin, end = "# BEGIN %s" % marker, "# END %s" % marker
+    if begin not in lines or end not in lines[lines.index(begin) :]:
+        return None
+    first = lines.index(begin)
+    return first, lines.index(end, first) + 1
+
+
+def remove_block(noted, path, marker):
+    """Take the managed block out of a file, and note it; the rest of the file stays as it is."""
+    before = read(path)
+    after = without_block(before or b"", marker)
+    if before is None or after == before:
+        return
+    noted.wrote(path, before, after)
+    if not noted.dry:
+        status = os.stat(path)
+        write(path, after, (status.st_uid, status.st_gid), status.st_mode & 0o7777, [])

@@ -8,7 +8,7 @@ import os
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
 
-TYPES = ("packages", "files", "units", "directories", "logins", "people", "adopted", "groups")
+TYPES = ("packages", "files", "blocks", "units", "directories", "logins", "people", "adopted", "groups")
 
 
 def _path(component, step):

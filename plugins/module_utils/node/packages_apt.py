@@ -148,6 +148,13 @@ def remove(names, lock_wait=LOCK_WAIT_S):
     _checked(["purge"] + list(names), time.monotonic() + lock_wait)
 
 
+def with_configuration_only(names):
+    """Those that are removed, and whose files in /etc are still there."""
+    query = ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n"]
+    shown = output(query + list(names)).splitlines() if names else []
+    return [line.split()[0] for line in shown if line.endswith(" config-files")]
+
+
 def removable_with(names):
     """The named packages with what came for them alone; [] where somebody's own package needs one.
 

@@ -29,8 +29,10 @@ class Ownership:
         self.names = {
             "packages": list(wanted["packages"]),
             "units": [unit["name"] for unit in wanted["units"]],
-            "files": [file["path"] for file in wanted["files"]]
+            "files": [file["path"] for file in wanted["files"] if file["block"] is None]
             + [node_kernel.load_file(module["name"]) for module in wanted["kernel_modules"] if module["loaded"]],
+            # of these files only a part is ours
+            "blocks": [file["path"] for file in wanted["files"] if file["block"] is not None],
             "directories": [directory["path"] for directory in wanted["directories"]],
         }
         # removed drop-ins that say more than what a unit starts after
@@ -44,6 +46,7 @@ class Ownership:
             "packages": [name for name in self.names["packages"] if name not in present],
             "units": [name for name in self.names["units"] if shown[name].get("LoadState") == "not-found"],
             "files": self.names["files"],
+            "blocks": self.names["blocks"],
             "directories": [path for path in self.names["directories"] if not os.path.isdir(path)],
         }
         for type_name, names in new.items():
@@ -60,8 +63,10 @@ class Ownership:
         return [name for name in self.owned[type_name] if name not in self.names[type_name]]
 
     def remove_files(self):
-        """Stop obsolete units and remove obsolete files; returns the paths of the removed files."""
+        """Stop obsolete units and remove obsolete files and blocks; returns the paths of the removed files."""
         stop(self.noted, self.obsolete("units"))
+        for path in self.obsolete("blocks"):
+            node_files.remove_block(self.noted, path, node_files.MARKER)
         files = self.obsolete("files")
         self.dropins = [path for path in files if path.startswith(UNIT_DIRECTORY) and not is_ordering(path)]
         return [path for path in files if node_files.remove(self.noted, path)]
@@ -119,6 +124,11 @@ def stop(noted, names):
 def remove_packages(noted, obsolete, warn, lock_wait):
     """Purge packages and their dependencies; none where another package needs one. Raises PackageError."""
     present = node_packages.installed(obsolete)
+    # one that a package of this step has just replaced left its configuration
+    for name in node_packages.with_configuration_only(obsolete):
+        noted.did("package", name, "remove")
+        if not noted.dry:
+            node_packages.remove([name], lock_wait)
     if not present:
         return
     names = " ".join(sorted(present))

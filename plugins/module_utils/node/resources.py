@@ -21,7 +21,6 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     system_directories as node_system_directories,
 )
 
-MARKER = "deepopsctl"
 UNIT_DIRECTORY = "/etc/systemd/system/"
 CONTAINER = "/run/systemd/container"
 # Debian's packages give slurmd's directory to this account, and slurmd runs as root
@@ -228,7 +227,7 @@ def make_directory(step, path, ids, mode):
 
 def desired_content(step, wanted):
     if wanted["block"] is not None:
-        return node_files.with_block(node_files.read(wanted["path"]), wanted["block"], MARKER)
+        return node_files.with_block(node_files.read(wanted["path"]), wanted["block"], node_files.MARKER)
     if wanted["secret_base64"] is not None:
         try:
             return base64.b64decode(wanted["secret_base64"].strip(), validate=True)
@@ -238,7 +237,12 @@ def desired_content(step, wanted):
 
 
 def ensure_file(step, wanted, units):
-    path, mode, content = wanted["path"], int(wanted["mode"], 8), desired_content(step, wanted)
+    path, mode = wanted["path"], int(wanted["mode"], 8)
+    if wanted.get("where_present") and not os.path.exists(path):
+        # once the file is there the record differs, and the next deploy looks again
+        step.record["files"][path] = None
+        return False
+    content = desired_content(step, wanted)
     ids = node_files.owner_ids(wanted["owner"], wanted["group"])
     if ids is None and not step.dry:
         step.fail("%s: user %s or group %s does not exist" % (path, wanted["owner"], wanted["group"]))

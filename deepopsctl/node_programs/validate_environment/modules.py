@@ -1,0 +1,73 @@
+"""Whether `module` works in the shells of users on a node, and in jobs."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Dict, List, Mapping, Sequence
+
+from .._shared import command
+from .._shared.checks import FAIL, PASS, Check
+from .._slurm_jobs.session import Session
+from .checks import check
+
+LISTED, SHELLS, JOBS = "environment-modules", "environment-module-shells", "environment-module-jobs"
+START = "/etc/profile.d/deepopsctl-modules.sh"
+LIMIT_S = 60
+# nothing that whoever connected has set; `bash -ic` is a shell in tmux or in an editor
+BARE = ("env", "-i", "HOME=/nonexistent", "PATH=/usr/bin:/bin")
+_BASH: Mapping[str, Sequence[str]] = {
+    "a login shell": ("bash", "-lc"),
+    "another interactive shell": ("bash", "-ic"),
+    "a script": ("env", "BASH_ENV=" + START, "bash", "-c"),
+}
+_ZSH: Mapping[str, Sequence[str]] = {"zsh": ("zsh", "-c")}
+# What a job exits with; the job prints nothing, as no directory need be on all nodes.
+_STAGES = {11: "`module load` in the script", 12: "the loaded command", 13: "`module load` in a step (srun bash -c)"}
+
+
+def shells() -> Dict[str, Sequence[str]]:
+    """The shells of this node that `module` has to work in, each as nobody, in an environment of its own."""
+    commands = {**_BASH, **(_ZSH if shutil.which("zsh") else {})}
+    return {name: ("runuser", "-u", "nobody", "--", *BARE, *argv) for name, argv in commands.items()}
+
+
+def run(node: str, software: Sequence[str], started: Mapping[str, Sequence[str]]) -> List[Check]:
+    """One check for the modules that are listed, one for all shells; `started` runs a text each."""
+    login = next(iter(started.values()))
+    answer = command.run([*login, "module -t avail 2>&1"], LIMIT_S)
+    listed = {line.split("/")[0] for line in answer.output.splitlines()}
+    missing = [name for name in software if name not in listed]
+    message = "not listed: {}; {}".format(", ".join(missing), answer.message[-200:]) if missing or not answer.ok else ""
+    trial = loading(software)
+    failures = [
+        "{}: {}".format(name, result.failure)
+        for name, result in ((name, command.run([*argv, trial], LIMIT_S)) for name, argv in started.items())
+        if not result.ok
+    ]
+    shown = len(started) - len(failures)
+    return [
+        check(LISTED, node, FAIL if message else PASS, len(software) - len(missing), len(software), "modules", message),
+        check(SHELLS, node, FAIL if failures else PASS, shown, len(started), "shells", "; ".join(failures)),
+    ]
+
+
+def loading(software: Sequence[str]) -> str:
+    """A command that loads a module and needs it."""
+    return "module load python && python --version" if "python" in software else "module -t avail"
+
+
+def run_job(cluster: str, session: Session, software: Sequence[str]) -> List[Check]:
+    """One check: a batch job that gets nothing from who submits it, and its step."""
+    load, _and, use = loading(software).partition(" && ")
+    step = 'srun --ntasks=1 bash -c "{}"'.format(loading(software))
+    # as in the guides of sites whose users say NONE: without it the step would have no PATH
+    step = "unset SLURM_EXPORT_ENV; " + step
+    lines = ["#!/bin/bash", load + " || exit 11", (use or "true") + " || exit 12", step + " || exit 13"]
+    options = ["--export=NONE", "--output=/dev/null", "--ntasks=1", "--chdir=/"]
+    running = session.start_batch("modules", options, "\n".join(lines) + "\n")
+    outcome = session.finish("modules", running)
+    if outcome.busy:
+        return [check(JOBS, cluster, "skip", "not started", "loaded", message=outcome.why)]
+    if outcome.ended and outcome.rc == 0:
+        return [check(JOBS, cluster, PASS, "loaded", "loaded")]
+    return [check(JOBS, cluster, FAIL, _STAGES.get(outcome.rc, "failed"), "loaded", message=outcome.why)]
