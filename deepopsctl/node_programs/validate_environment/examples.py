@@ -23,6 +23,8 @@ from .checks import check, skip
 SIGNAL, STEPS = ("--time=1", "--signal=B:USR1@25"), 40
 TASKS, CASES, CORES = 3, 20, 2
 SUM, LINES = "500000500000", 1000
+# a requeued job waits two minutes, or until its owner says otherwise; slurmd refuses it in the second in which it ended
+RESTART_S = 3
 MOST_NODES, POLL_S = 4, 0.5
 MARK = "DEEPOPS-FILES "
 # on a node: what the jobs have left in their directory, and the end of it; homes may be shared
@@ -64,9 +66,10 @@ class Example(NamedTuple):
             return ["bash", path, *options]
         return ["sbatch", "--parsable", *options, *self.options, path, *self.arguments]
 
-    def fits(self, node: Record) -> bool:
-        """Whether its jobs need not wait on the node."""
-        return _free_cores(node) >= self.cores and placement.free_gpus(node) >= self.gpus
+    def fits(self, node: Record, partition: Record) -> bool:
+        """Whether its jobs need not wait on the node, and are not refused."""
+        most = slurm_output.number(partition, "MaxCPUsPerNode") or self.cores
+        return min(_free_cores(node), most) >= self.cores and placement.free_gpus(node) >= self.gpus
 
 
 class Submitted(NamedTuple):
@@ -114,7 +117,7 @@ class _Jobs:
         self, cluster: str, examples: str, session: Session, snapshot: SlurmSnapshot, places: Dict[str, Placement]
     ) -> None:
         self._cluster, self._examples, self._session = cluster, examples, session
-        self._nodes, self._places = snapshot.nodes, places
+        self._snapshot, self._places = snapshot, places
         self._directory = os.path.join(os.path.expanduser("~"), session.name("examples"))
 
     def run(self, examples: Sequence[Example]) -> List[Check]:
@@ -135,6 +138,9 @@ class _Jobs:
         texts = {name: text for files in fetched for name, text in files.items()}
         return checks + [self._evaluate(each, texts, left) for each in submitted]
 
+    def _partition(self, node: str) -> Record:
+        return self._snapshot.partitions[self._places[node].partition]
+
     def _make_directory(self, node: str) -> str:
         """Why there is none; '' where it was made."""
         argv = ["mkdir", "-p", "-m", "700", self._directory]
@@ -150,9 +156,9 @@ class _Jobs:
     def _submit(self, examples: Sequence[Example], nodes: Sequence[str]) -> Tuple[List[Submitted], List[Check]]:
         submitted, checks = [], []
         for number, example in enumerate(examples):
-            fitting = [node for node in nodes if example.fits(self._nodes[node])]
+            fitting = [node for node in nodes if example.fits(self._snapshot.nodes[node], self._partition(node))]
             if not fitting:
-                checks.append(skip(example.name, self._cluster, "busy: no node has its cores and GPUs free"))
+                checks.append(skip(example.name, self._cluster, "no node has its cores and GPUs free"))
                 continue
             node = fitting[number % len(fitting)]
             options = [*self._session.common, *self._places[node].options(example.gpus), "--chdir=" + self._directory]
@@ -168,19 +174,23 @@ class _Jobs:
         """Until all have left the queue; (state, reason) of those that have not in time, which are cancelled."""
         began = moved = time.monotonic()
         left: Dict[str, Tuple[str, str]] = {}
+        since: Dict[str, float] = {}
         while jobs:
             answer = slurm.ask(["squeue", "--noheader", "--jobs=" + ",".join(jobs), "--format=%F|%T|%r"])
             rows = [line.split("|") for line in answer.output.splitlines() if line.count("|") == 2]
-            left = {job: (state, reason) for job, state, reason in rows if state != "COMPLETING"}
+            # also those that are completing: a requeued job is, before it is pending again
+            left = {job: (state, reason) for job, state, reason in rows}
             # the controller forgets jobs, and then says so
             if not left and (answer.ok or "Invalid job id" in answer.errors):
                 break
             now = time.monotonic()
-            for job in [job for job, (_state, reason) in left.items() if reason == "BeginTime"]:
-                # requeued jobs wait for two minutes, or until their owner says otherwise
-                slurm.ask(["scontrol", "update", "JobId=" + job, "StartTime=now"])
-                moved = now
-            if any(state != "PENDING" for state, _reason in left.values()):
+            requeued = [job for job, (_state, reason) in left.items() if reason == "BeginTime"]
+            for job in requeued:
+                if now - since.setdefault(job, now) >= RESTART_S:
+                    # at once, which also makes the scheduler run: it would come by within a minute
+                    slurm.ask(["scontrol", "update", "JobId=" + job, "StartTime=now"])
+                    del since[job]
+            if requeued or any(state != "PENDING" for state, _reason in left.values()):
                 moved = now
             if now - began > self._session.run_timeout or now - moved > self._session.queue_timeout:
                 self._session.cancel(sorted(left))
