@@ -19,6 +19,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     files as node_files,
     identities as node_identities,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table
 
 ETC = "/etc"
 SKELETON = "/etc/skel"
@@ -323,7 +324,7 @@ def _locked():
 def ensure_homes(step, people, tables):
     """Make the homes that are not there; one that is there stays as it is."""
     base = people["homes_in"]
-    if people["homes_mounted"] and not os.path.ismount(base):
+    if people["homes_mounted"] and base not in mount_table.mounted():
         step.module.warn("%s is not mounted here: no home was made" % base)
         return
     missing = [person for person in people["people"] if _has_no_home(person["name"], people, tables)]
