@@ -48,7 +48,7 @@ NOT_YET = MappingProxyType({
     "fail-over of controllers": "failover|_ha$",
     "Node Health Check": "nhc|health_check",
     "containers in jobs": "enroot|pyxis|apptainer|singularity",
-    "software for users": "lmod|modules|spack|easybuild",
+    "compilers and MPI of one's own": "spack|easybuild|hpcsdk",
 })  # fmt: skip
 
 
@@ -93,8 +93,10 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     ((r"slurm_install_(enroot|pyxis)|slurm_pyxis.*|pyxis.*|enroot_.*|singularity_.*|slurm_cluster_install_singularity"
      r"|docker_.*|.*container_registry.*|.*docker_cache|nginx_.*|golang_.*|bind_paths|ngc_.*|nvidia_docker.*"),
      _not_yet("containers in jobs"), ""),
-    ((r"slurm_install_(lmod|hpcsdk)|hpcsdk_.*|sm_.*|spack_.*|easybuild.*|openmpi_.*|slurm_cluster_install_openmpi"
-     r"|pmix_.*|hwloc_.*|lmod_.*"), _not_yet("software for users"), ""),
+    (r"slurm_install_lmod|lmod_.*|sm_module.*", "modules have their own settings",
+     "`deploy environment`; modules_system and modules_paths in settings.yml"),
+    ((r"slurm_install_hpcsdk|hpcsdk_.*|sm_.*|spack_.*|easybuild.*|openmpi_.*|slurm_cluster_install_openmpi"
+     r"|pmix_.*|hwloc_.*"), _not_yet("compilers and MPI of one's own"), ""),
     (r"slurm_enable_rsyslog.*|rsyslog_.*", "journals go to the monitoring host by systemd's own programs",
      "monitoring_logs in settings.yml"),
     (r"(deepops_disable_cloud_init|hosts_.*|dns_.*)", "names are put into a block of /etc/hosts of their own", ""),

@@ -24,7 +24,8 @@ SETTINGS = "inventory/group_vars/all/settings.yml"
 
 # follow from cluster.yml and other settings: no site's to set
 WORKED_OUT = {
-    *("ansible_managed", "environment_packages", "monitoring_host", "monitoring_secrets", "monitoring_settings"),
+    *("ansible_managed", "monitoring_host", "monitoring_secrets", "monitoring_settings"),
+    *("environment_packages", "environment_module_packages", "environment_module_versions"),
     *("slurm_compute_hosts", "slurm_controller_hosts", "slurm_dbd_host", "slurm_packages"),
 }
 
