@@ -1,0 +1,152 @@
+"""People of people.yml on real nodes: their logins, ids and jobs, until they expire. The cluster is left as it was."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.harness import PATIENCE_S, LabCluster, edit, wait_until
+
+NODES = ("ctl1", "gpu01", "gpu02")
+COMPONENT = "environment"
+
+
+@dataclass(frozen=True)
+class Site:
+    """The cluster with its people, and the key of ada."""
+
+    cluster: LabCluster
+    key: Path
+    address: str
+
+    def people(self, *words: str) -> str:
+        return self.cluster.deepopsctl("people", *words).stdout
+
+    def deploy(self, *options: str, ok: bool = True) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(
+            self.cluster.deepopsctl("deploy", COMPONENT, "--json", *options, ok=ok).stdout
+        )
+        return document
+
+    def failed_checks(self) -> list[str]:
+        """The checks of `validate environment` about people that fail, with their targets."""
+        document = json.loads(self.cluster.deepopsctl("validate", COMPONENT, "--json", ok=False).stdout)
+        return [f"{check['name']} {check['target']}" for check in document["checks"] if check["status"] == "fail"]
+
+    def ssh(self, script: str) -> tuple[int, str]:
+        """The exit code and output of a command that ada runs on the controller over SSH."""
+        options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes")
+        words = [word for option in options for word in ("-o", option)]
+        argv = ["ssh", "-i", str(self.key), *words, f"ada@{self.address}", script]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
+        return done.returncode, (done.stdout + done.stderr).strip()
+
+
+@pytest.fixture(scope="module")
+def site(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Two people in one group, deployed."""
+    key = tmp_path_factory.mktemp("people") / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    site = Site(deployed, key, deployed.root("ctl1", "hostname -I").split()[0])
+    spec = deployed.directory / "cluster.yml"
+    before = spec.read_text(encoding="utf-8")
+    try:
+        edit(spec, "components: [slurm]", "components: [slurm, environment]")
+        site.people("add-group", "def-lab")
+        site.people("add", "ada", "--group", "def-lab", "--key", str(key.with_suffix(".pub")))
+        site.people("add", "bea", "--group", "def-lab")
+        site.deploy()
+        yield site
+    finally:
+        spec.write_text(before, encoding="utf-8")
+        (deployed.directory / "people.yml").unlink(missing_ok=True)
+        deployed.root("ctl1", "scancel --user=ada", ok=False)
+        deployed.root("ctl1", "sacctmgr -i delete user ada,bea", ok=False)
+        deployed.root("ctl1", "sacctmgr -i delete account def-lab_cpu,def-lab_gpu,def-lab", ok=False)
+        for node in NODES:
+            deployed.root(node, "userdel --remove ada; userdel --remove bea; groupdel def-lab", ok=False)
+            deployed.root(node, "rm -rf /etc/ssh/deepopsctl /etc/ssh/sshd_config.d/40-deepopsctl-people.conf", ok=False)
+            deployed.root(node, "rm -f /var/lib/deepopsctl/*/environment.people.json; systemctl reload ssh", ok=False)
+        deployed.deploy()
+
+
+def test_everything_that_is_validated_is_so_on_every_node(site: Site) -> None:
+    assert site.failed_checks() == []
+    assert len({site.cluster.root(node, "id ada") for node in NODES}) == 1
+
+
+def test_a_key_of_people_yml_opens_the_login_and_the_home_is_there(site: Site) -> None:
+    assert site.ssh("id -un; pwd; stat -c %a .") == (0, "ada\n/home/ada\n700")
+
+
+def test_a_second_deploy_changes_nothing(site: Site) -> None:
+    assert set(site.cluster.changed(site.deploy()).values()) == {0}
+
+
+def test_a_key_that_somebody_removed_comes_back(site: Site) -> None:
+    site.cluster.root("gpu01", "rm /etc/ssh/deepopsctl/keys/ada")
+    assert site.failed_checks() == ["environment-keys gpu01"]
+
+    changed = site.cluster.changed(site.deploy())
+
+    assert (changed["gpu01"], changed["gpu02"]) == (1, 0)
+    assert site.failed_checks() == []
+
+
+def test_an_id_that_is_somebody_elses_changes_nothing_on_any_node(site: Site) -> None:
+    people = site.cluster.directory / "people.yml"
+    before = people.read_text(encoding="utf-8")
+    site.cluster.root("gpu02", "useradd --uid 60700 cleo")
+    try:
+        site.people("add", "cleo", "--group", "def-lab", "--uid", "60701")
+
+        failure = site.deploy(ok=False)["failures"][0]["message"]
+
+        assert "gpu02: the user cleo has the id 60700 here, 60701 in people.yml" in failure
+        assert not site.cluster.holds("ctl1", "id cleo")
+        assert not site.cluster.holds("gpu01", "id cleo")
+    finally:
+        people.write_text(before, encoding="utf-8")
+        site.cluster.root("gpu02", "userdel cleo")
+
+
+def test_who_expires_keeps_the_job_and_loses_login_and_submission(site: Site) -> None:
+    code, job = site.ssh("sbatch --parsable --wrap 'sleep infinity'")
+    assert code == 0, job
+    wait_until("the job runs", lambda: "R" in site.cluster.root("ctl1", f"squeue --noheader --jobs={job} --format=%t"))
+    site.people("expire", "ada")
+
+    warnings = site.deploy()["warnings"]
+
+    assert [text for text in warnings if f"ada: job {job}, RUNNING" in text]
+    code, text = site.ssh("true")
+    assert code == 255
+    assert "Your account has expired" in text
+    refused = site.cluster.root("ctl1", "runuser -u ada -- sbatch --chdir=/tmp --wrap true", ok=False)
+    assert "AssocMaxSubmitJobLimit" in refused
+    assert site.cluster.root("ctl1", f"squeue --noheader --jobs={job} --format=%t") == "R"
+    # the suite goes on with bea's job
+    assert site.failed_checks() == []
+    assert set(site.cluster.changed(site.deploy()).values()) == {0}
+
+
+def test_who_is_removed_from_the_file_expires_and_is_named(site: Site) -> None:
+    people = site.cluster.directory / "people.yml"
+    lines = people.read_text(encoding="utf-8").splitlines(keepends=True)
+    people.write_text("".join(line for line in lines if "name: bea" not in line), encoding="utf-8")
+
+    warnings = site.deploy()["warnings"]
+
+    named = "no longer in people.yml, account expired, files left as they are: bea"
+    assert [text for text in warnings if named in text] == [f"ctl1: {named}"]
+    assert [site.cluster.root(node, "id -u bea; getent shadow bea | cut -d: -f8").split()[1] for node in NODES] == [
+        "1"
+    ] * 3
+    accounts = site.cluster.root("ctl1", "sacctmgr -nP show assoc user=bea format=maxsubmitjobs wopl")
+    assert set(accounts.split()) == {"0"}
