@@ -85,13 +85,13 @@ def render_html(cluster: Cluster, markdown: str) -> str:
 
 @cache
 def _templates() -> Environment:
-    from jinja2 import DictLoader, Environment, StrictUndefined
+    from jinja2 import DictLoader, Environment, StrictUndefined, select_autoescape
 
     directory = files(__package__) / "templates"
     texts = {each.name: each.read_text(encoding="utf-8") for each in directory.iterdir() if each.name.endswith(".j2")}
     return Environment(
         loader=DictLoader(texts), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True, autoescape=False,  # noqa: S701 - names are checked, and the Markdown parser escapes
+        keep_trailing_newline=True, autoescape=select_autoescape(["html.j2"], default=False),
     )  # fmt: skip
 
 

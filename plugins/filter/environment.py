@@ -3,9 +3,8 @@
 from datetime import datetime, timezone
 
 from deepopsctl.environment import accounts, homes
+from deepopsctl.node_programs._shared import identities
 from deepopsctl.storage import writer
-
-_MOST_NAMED = 5
 
 
 def environment_homes(entries, host, home, first_choice):
@@ -28,8 +27,7 @@ def environment_conflicts(names, hostvars):
     """What nodes refuse as one text, with the node in front of each; '' for nothing."""
     results = ((name, hostvars[name].get("deepops_people_conflicts") or {}) for name in names)
     listed = [f"{name}: {sentence}" for name, result in results for sentence in result.get("conflicts", ())]
-    more = len(listed) - _MOST_NAMED
-    return "; ".join([*listed[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+    return identities.first_few(listed)
 
 
 def _today():

@@ -61,9 +61,9 @@ def _lines(report: Report, cluster: str, group: str) -> Iterator[str]:
         yield "Cores: {}".format(job.cpus)
     walltime = job.elapsed * job.cpus
     used = job.cpu_seconds or 0.0
-    yield "CPU Utilized: {}".format(clock(used))
-    yield "CPU Efficiency: {:.2f}% of {} core-walltime".format(100 * used / walltime, clock(walltime))
-    yield "Job Wall-clock time: {}".format(clock(job.elapsed))
+    yield "CPU Utilized: {}".format(slurm_output.duration(int(used)))
+    yield "CPU Efficiency: {:.2f}% of {} core-walltime".format(100 * used / walltime, slurm_output.duration(walltime))
+    yield "Job Wall-clock time: {}".format(slurm_output.duration(job.elapsed))
     memory, asked = (report.memory.used, report.memory.asked) if report.memory else (0.0, float(job.memory_asked or 0))
     yield "Memory Utilized: {}".format(size(memory))
     if asked:
@@ -72,13 +72,6 @@ def _lines(report: Report, cluster: str, group: str) -> Iterator[str]:
         yield "WARNING: Efficiency statistics may be misleading for RUNNING jobs."
     if os.path.exists(JOB_REPORT):
         yield "More, with GPUs and advice: job-report {}".format(job.id)
-
-
-def clock(seconds: float) -> str:
-    """`02:05:00`, `1-02:05:00`."""
-    days, rest = divmod(int(seconds), 86_400)
-    text = "{:02d}:{:02d}:{:02d}".format(rest // 3600, rest % 3600 // 60, rest % 60)
-    return "{}-{}".format(days, text) if days else text
 
 
 def size(value: float) -> str:

@@ -7,11 +7,11 @@ import os
 import pwd
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
+from .._shared import identities
 from .._shared.checks import FAIL, PASS, Check
 from .checks import check
 
 USERS, GROUPS = "environment-ids", "environment-groups"
-MOST_NAMED = 5
 
 Entry = Mapping[str, Any]
 
@@ -30,9 +30,8 @@ def summary(name: str, node: str, count: int, differences: Sequence[str]) -> Che
     """One check about everybody, which names the first few differences."""
     if not differences:
         return check(name, node, PASS, count, count, "people")
-    more = len(differences) - MOST_NAMED
-    shown = [*differences[:MOST_NAMED], *(["and {} more".format(more)] if more > 0 else [])]
-    return check(name, node, FAIL, "{} differences".format(len(differences)), "none", message="; ".join(shown))
+    shown = identities.first_few(differences)
+    return check(name, node, FAIL, "{} differences".format(len(differences)), "none", message=shown)
 
 
 def _id_differences(person: Entry) -> Iterator[str]:

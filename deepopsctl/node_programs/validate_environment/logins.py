@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import pwd
 import stat
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
-from .._shared import command
+from .._shared import command, identities
 from .._shared.checks import FAIL, Check
 from .checks import check
 from .identities import summary
@@ -16,7 +15,6 @@ from .identities import summary
 KEYS, EXPIRY, HOMES = "environment-keys", "environment-expiry", "environment-homes"
 KEYS_DIRECTORY = "/etc/ssh/deepopsctl/keys"
 SHADOW, EXPIRY_FIELD = "/etc/shadow", 7
-EPOCH = datetime.date(1970, 1, 1)
 
 Entry = Mapping[str, Any]
 
@@ -61,7 +59,7 @@ def _expiry_days() -> Dict[str, str]:
 def _expiry_differences(people: Sequence[Entry], days: Mapping[str, str]) -> Iterator[str]:
     for person in people:
         day = person.get("expires", "")
-        wanted = str((datetime.date(*map(int, day.split("-"))) - EPOCH).days) if day else ""
+        wanted = identities.expiry(day)
         # somebody of a directory service has no line here
         if days.get(person["name"], wanted) != wanted:
             yield "{} expires on another day than {}".format(person["name"], day or "never")

@@ -27,11 +27,16 @@ COMMANDS = (
     "zstd",
 )
 LIMIT_S = 60
+_MARK = "deepopsctl-missing: "
+_SEARCH = 'for name in {}; do command -v "$name" >/dev/null || echo "' + _MARK + '$name"; done'
 
 
 def run(node: str) -> List[Check]:
     """One check for commands that are there, one for what Slurm answers them."""
-    missing = [name for name in COMMANDS if not _as_nobody("command -v " + name).ok]
+    # in one shell: each login shell reads all of /etc/profile.d
+    search = _as_nobody(_SEARCH.format(" ".join(COMMANDS)))
+    lines = search.output.splitlines()
+    missing = [name for name in COMMANDS if not search.ok or _MARK + name in lines]
     status, message = (FAIL, "missing: " + ", ".join(missing)) if missing else (PASS, "")
     tools = check(TOOLS, node, status, len(COMMANDS) - len(missing), len(COMMANDS), "commands", message)
     answers = [_as_nobody(name) for name in ("sq", "partition-stats")]

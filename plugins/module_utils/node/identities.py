@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import grp
 import os
 import pwd
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 Entry = Mapping[str, Any]
+# of a list of sentences, so many are shown
+MOST_NAMED = 5
+EPOCH = datetime.date(1970, 1, 1)
 _Answer = Callable[[Any], Optional[Any]]
+
+
+def first_few(sentences: Sequence[str]) -> str:
+    """The first of them in one text, and how many there are more."""
+    more = len(sentences) - MOST_NAMED
+    return "; ".join([*sentences[:MOST_NAMED], *(["and {} more".format(more)] if more > 0 else [])])
+
+
+def expiry(day: str) -> str:
+    """A date as shadow(5) has it: days since 1970; '' for never."""
+    return str((datetime.date(*map(int, day.split("-"))) - EPOCH).days) if day else ""
 
 
 def conflicts(people: Sequence[Entry], groups: Sequence[Entry]) -> List[str]:

@@ -37,11 +37,9 @@ UID, GID, GECOS, HOME, SHELL, MEMBERS, GSHADOW_MEMBERS, EXPIRY = 2, 3, 4, 5, 6, 
 WIDTH = {"passwd": 7, "group": 4, "shadow": 9, "gshadow": 4, "subuid": 3, "subgid": 3}
 # long ago: an account that is no longer declared
 CLOSED = "1"
-EPOCH = datetime.date(1970, 1, 1)
 # subordinate ids, for containers of the user's own: above what useradd gives, 65,536 for each uid of FIRST_UID and up
 FIRST_UID, SUB_START, SUB_COUNT = 60000, 671088640, 65536
 LOCK_S = 60
-MOST_NAMED = 5
 
 
 class Tables:
@@ -120,9 +118,10 @@ def ensure_people(step, people):
         conflicts = node_identities.conflicts(people["people"], people["groups"])
         conflicts += expiry_conflicts(tables, people, owned)
         if conflicts:
-            more = len(conflicts) - MOST_NAMED
-            shown = "; ".join(conflicts[:MOST_NAMED]) + ("; and %d more" % more if more > 0 else "")
-            step.fail(shown, "give the person or group another name or id in people.yml, or correct the node's account")
+            step.fail(
+                node_identities.first_few(conflicts),
+                "give the person or group another name or id in people.yml, or correct the node's account",
+            )
         present = set(tables.index["passwd"])
         known = set(owned["people"])
         for person in people["people"]:
@@ -173,17 +172,12 @@ def expiry_conflicts(tables, people, owned):
         shadow = tables.index["shadow"].get(person["name"])
         if person["name"] in owned["people"] or shadow is None or not shadow[EXPIRY]:
             continue
-        if shadow[EXPIRY] != expiry(person.get("expires", "")):
-            day = (EPOCH + datetime.timedelta(days=int(shadow[EXPIRY]))).isoformat()
+        if shadow[EXPIRY] != node_identities.expiry(person.get("expires", "")):
+            day = (node_identities.EPOCH + datetime.timedelta(days=int(shadow[EXPIRY]))).isoformat()
             sentences.append(
                 "%s expires on %s here, %s in people.yml" % (person["name"], day, person.get("expires") or "never")
             )
     return sentences
-
-
-def expiry(day):
-    """A date as shadow(5) has it: days since 1970; '' for never."""
-    return str((datetime.date(*map(int, day.split("-"))) - EPOCH).days) if day else ""
 
 
 def change(tables, people, owned, did):
@@ -212,8 +206,10 @@ def _create(tables, person, home, did):
         tables.add("gshadow", name, "!", "", "")
     gecos, shell = person.get("full_name", ""), person.get("shell") or "/bin/bash"
     tables.add("passwd", name, "x", uid, uid, gecos, os.path.join(home, name), shell)
-    today = (datetime.date.today() - EPOCH).days
-    tables.add("shadow", name, "*", str(today), "0", "99999", "7", "", expiry(person.get("expires", "")), "")
+    today = (datetime.date.today() - node_identities.EPOCH).days
+    tables.add(
+        "shadow", name, "*", str(today), "0", "99999", "7", "", node_identities.expiry(person.get("expires", "")), ""
+    )
     start = SUB_START + (int(uid) - FIRST_UID) * SUB_COUNT
     for table in ("subuid", "subgid") if int(uid) >= FIRST_UID else ():
         if name not in tables.index[table]:
@@ -228,7 +224,7 @@ def _update(tables, person, owned, did):
         if [fields[GECOS], fields[SHELL]] != [gecos, shell]:
             fields[GECOS], fields[SHELL] = gecos, shell
             did("set name and shell of %s" % name, "account", name, "modify", detail="%s, %s" % (gecos, shell))
-    _set_expiry(tables, name, expiry(person.get("expires", "")), did)
+    _set_expiry(tables, name, node_identities.expiry(person.get("expires", "")), did)
 
 
 def _set_expiry(tables, name, days, did):
@@ -239,7 +235,11 @@ def _set_expiry(tables, name, days, did):
     if days == CLOSED:
         text = "closed"
     else:
-        text = "expires %s" % (EPOCH + datetime.timedelta(days=int(days))).isoformat() if days else "expires never"
+        text = (
+            "expires %s" % (node_identities.EPOCH + datetime.timedelta(days=int(days))).isoformat()
+            if days
+            else "expires never"
+        )
     did("%s %s" % (name, text), "account", name, "modify", detail=text)
 
 
@@ -297,7 +297,7 @@ def differences(recorded):
         "the group %s was changed" % name for name, gid in recorded["groups"].items() if now["groups"][name] != gid
     ]
     changed = [name for name, text in recorded["people"].items() if now["people"][name] != text]
-    if len(changed) > MOST_NAMED:
+    if len(changed) > node_identities.MOST_NAMED:
         return [*sentences, "the accounts of %d people were changed" % len(changed)]
     return [*sentences, *("the account %s was changed" % name for name in changed)]
 

@@ -168,8 +168,13 @@ def minutes(text: str) -> Optional[int]:
 
 def clock(total: int) -> str:
     """Minutes in the form Slurm prints: `2-00:00:00`."""
-    days, rest = divmod(total, 1440)
-    text = "{:02d}:{:02d}:00".format(*divmod(rest, 60))
+    return duration(total * 60)
+
+
+def duration(total: int) -> str:
+    """Seconds in the same form."""
+    days, rest = divmod(total, 86_400)
+    text = "{:02d}:{:02d}:{:02d}".format(rest // 3600, rest % 3600 // 60, rest % 60)
     return "{}-{}".format(days, text) if days else text
 
 
