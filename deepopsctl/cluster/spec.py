@@ -124,6 +124,7 @@ class _Reader(SectionReader):
             port=self.value(("cluster", "port"), values.parse_port, section.port, 0),
             key=self.value(("cluster", "key"), values.check_key, section.key, ""),
             jump_host=self.value(("cluster", "jump_host"), values.check_jump_host, section.jump_host, ""),
+            login_name=self.value(("cluster", "login_name"), values.check_login_name, section.login_name, ""),
         )
 
     def _components(self, names: Sequence[str]) -> None:

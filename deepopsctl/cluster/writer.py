@@ -78,6 +78,7 @@ def _cluster_section(cluster: Cluster) -> dict[str, object]:
         "port": access.port,
         "key": access.key,
         "jump_host": access.jump_host,
+        "login_name": access.login_name,
         "protected": cluster.protected,
     }
     return {key: value for key, value in values.items() if value}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from deepopsctl.gpus.gres import gres_counts, gres_value
 from deepopsctl.gpus.reference_units import units_of
 from deepopsctl.model.cluster import Cluster, Node, Partition, Role
-from deepopsctl.model.people import People, accounts_of
+from deepopsctl.model.people import People
 from deepopsctl.model.spaces import NAMES, Owner
 from deepopsctl.model.storage import Mount, StorageType
 from deepopsctl.slurm.hardware import NodeHardware
@@ -48,8 +47,8 @@ class Space:
     purge: str
 
 
-def render_markdown(cluster: Cluster, hardware: Mapping[str, NodeHardware]) -> str:
-    """The guide as Markdown."""
+def render_markdown(cluster: Cluster, hardware: Mapping[str, NodeHardware], ssh: str) -> str:
+    """The guide as Markdown; `ssh` is a configuration for its users."""
     partition = _default(cluster)
     gpu_types = _gpu_types(cluster, partition) or _gpu_types(cluster)
     with_environment = cluster.components is not None and "environment" in cluster.components
@@ -58,7 +57,9 @@ def render_markdown(cluster: Cluster, hardware: Mapping[str, NodeHardware]) -> s
         .get_template("user-guide.md.j2")
         .render(
             cluster=cluster,
-            ssh=_ssh_config(cluster),
+            ssh=ssh.strip(),
+            login=cluster.access.login_name or _login_nodes(cluster)[0].name,
+            gateway=cluster.name if cluster.access.login_name else _login_nodes(cluster)[0].name,
             login_nodes=[node.name for node in _login_nodes(cluster)],
             partitions=[(each, list(_nodes(cluster, each, hardware))) for each in cluster.partitions],
             partition=partition,
@@ -99,20 +100,6 @@ def _login_nodes(cluster: Cluster) -> tuple[Node, ...]:
     return cluster.with_role(Role.LOGIN) or cluster.controllers[:1]
 
 
-def _ssh_config(cluster: Cluster) -> str:
-    """Login nodes by address, compute nodes by the pattern of their names: the login node resolves those."""
-    login_nodes = _login_nodes(cluster)
-    lines = []
-    for node in login_nodes:
-        port, jump = node.port or cluster.access.port, cluster.access.jump_host
-        options = {"HostName": node.address, "Port": str(port or ""), "ProxyJump": jump, "User": "YOUR-NAME"}
-        lines += [f"Host {node.name}", *(f"  {key} {value}" for key, value in options.items() if value), ""]
-    patterns = dict.fromkeys(re.sub("[0-9]", "?", node.name) for node in cluster.compute if node not in login_nodes)
-    if patterns:
-        lines += [f"Host {' '.join(patterns)}", f"  ProxyJump {login_nodes[0].name}", "  User YOUR-NAME"]
-    return "\n".join(lines).strip()
-
-
 def _default(cluster: Cluster) -> Partition:
     return next((each for each in cluster.partitions if each.default), cluster.partitions[0])
 
@@ -148,8 +135,7 @@ def _accounts(cluster: Cluster, people: People | None) -> list[str]:
     """Accounts that jobs are charged to; the people of a site are nobody's business."""
     charged = {user.account for user in cluster.policy.all_users()}
     declared = [account.name for account in cluster.policy.accounts if account.name in charged]
-    of_groups = [name for group in (people.groups if people else ()) for name in list(accounts_of(group.name))[1:]]
-    return declared + of_groups
+    return declared + [group.name for group in (people.groups if people else ())]
 
 
 def _space(cluster: Cluster, mount: Mount) -> Space:

@@ -112,6 +112,8 @@ class Access:
     port: int = 0
     key: str = ""
     jump_host: str = ""
+    # what users type for any of the login nodes: a name in DNS or a load balancer
+    login_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

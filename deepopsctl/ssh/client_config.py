@@ -7,9 +7,10 @@ for each node.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from fnmatch import fnmatchcase
 
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.ssh.client import last_words
@@ -17,6 +18,23 @@ from deepopsctl.ssh.host_keys import KnownHosts, host_label
 from deepopsctl.ssh.remote_scripts import Report, controller_script
 from deepopsctl.ssh.results import NodeResult, Status
 from deepopsctl.ssh.session import Session, key_login
+
+_USERS_HEAD = """\
+# SSH to the nodes of the cluster "{name}", made by `deepopsctl ssh config`.
+# Save it as ~/.ssh/{name}.config and begin ~/.ssh/config with: Include {name}.config
+# So that ssh asks no questions, save what `deepopsctl ssh config --known-hosts` prints as ~/.ssh/{name}.known_hosts.
+"""
+_USERS_RECIPES = """\
+# A shell on a compute node where you have a job, and in that job: ssh NODE, or for your newest job: ssh {job}
+# VS Code: install "Remote - SSH", start a job (sbatch, salloc), then "Connect to Host": {job}
+# Jupyter: start it in a job with --no-browser --port=8888, then: ssh -L 8888:localhost:8888 {job}
+# Copy files: rsync -a DIR {gateway}:
+"""
+# %% is a percent sign to ssh. The first host of the newest running job; without one ssh ends with the message.
+_TO_NEWEST_JOB = (
+    "node=$(ssh {gateway} 'squeue --me --states=RUNNING --sort=-S --noheader --format=%%B' | head -n 1); "
+    'test -n "$node" || {{ echo "you have no running job" >&2; exit 1; }}; exec ssh -W "$node:{port}" {gateway}'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +50,54 @@ class HostEntry:
         return "\n".join(lines) + "\n"
 
 
-def users_config(cluster: Cluster, known_hosts: Path, user: str = "") -> str:
-    """The users' ~/.ssh/config section: login nodes directly, other nodes through the first of them."""
+def users_config(cluster: Cluster, user: str = "") -> str:
+    """The users' ~/.ssh/config section: login nodes directly, other nodes through them, and recipes as comments."""
     login_nodes = cluster.with_role(Role.LOGIN) or cluster.controllers[:1]
-    entries = [_users_entry(cluster, node, _jump(cluster, node, login_nodes), user) for node in cluster.nodes]
-    return (
-        f'# SSH to the nodes of the cluster "{cluster.name}", made by `deepopsctl ssh config`.\n'
-        f"# Save it as ~/.ssh/{cluster.name}.config and begin ~/.ssh/config with: Include {cluster.name}.config\n"
-        f"# So that ssh asks no questions, copy {known_hosts}\n"
-        f"# to ~/.ssh/{cluster.name}.known_hosts: it has the nodes' host keys.\n"
-        + "".join("\n" + entry.render() for entry in entries)
-    )
+    gateway = cluster.name if cluster.access.login_name else login_nodes[0].name
+    common = (*((("User", user),) if user else ()), ("UserKnownHostsFile", _known_hosts(cluster)))
+    jump = (("ProxyJump", cluster.access.jump_host),) if cluster.access.jump_host else ()
+    entries = [HostEntry((node.name,), (*_where(cluster, node), *jump, *common)) for node in login_nodes]
+    if cluster.access.login_name:
+        port = (("Port", str(cluster.access.port)),) if cluster.access.port else ()
+        options = (("HostName", cluster.access.login_name), *port, *jump, *common)
+        entries.insert(0, HostEntry((cluster.name, cluster.access.login_name), options))
+    # the login node resolves their names
+    behind: dict[int, list[str]] = {}
+    for node in cluster.nodes:
+        if node not in login_nodes:
+            behind.setdefault(port_of(cluster, node), []).append(node.name)
+    for number, names in behind.items():
+        port = (("Port", str(number)),) if number else ()
+        # a pattern can't tell nodes with another port apart
+        patterns = names if len(behind) > 1 else _name_patterns(names, [node.name for node in login_nodes])
+        entries.append(HostEntry(tuple(patterns), (*port, ("ProxyJump", gateway), *common)))
+    job = job_alias(cluster)
+    head = _USERS_HEAD.format(name=cluster.name)
+    recipes = _USERS_RECIPES.format(job=job, gateway=gateway)
+    number = next((port_of(cluster, node) for node in cluster.compute), 0) or 22
+    newest = HostEntry((job,), (("ProxyCommand", _TO_NEWEST_JOB.format(gateway=gateway, port=number)), *common))
+    return "\n".join([head, *(entry.render() for entry in [*entries, newest]), recipes])
+
+
+def users_known_hosts(cluster: Cluster, pins: KnownHosts) -> str:
+    """The users' known_hosts: pinned keys of all nodes, by their names, and by what stands for several of them."""
+    login_nodes = cluster.with_role(Role.LOGIN) or cluster.controllers[:1]
+    lines = []
+    for node in cluster.nodes:
+        port = port_of(cluster, node)
+        labels = [host_label(name, port) for name in (node.name, node.address) if name]
+        keys = sorted({key for label in labels for key in pins.keys(label)})
+        if node in login_nodes and cluster.access.login_name:
+            labels.append(host_label(cluster.access.login_name, cluster.access.port))
+        if Role.COMPUTE in node.roles:
+            labels.append(job_alias(cluster))
+        lines += [f"{','.join(dict.fromkeys(labels))} {key.type} {key.blob}\n" for key in keys]
+    return "".join(lines)
+
+
+def job_alias(cluster: Cluster) -> str:
+    """What users type for the node of their newest running job."""
+    return f"{cluster.name}-job"
 
 
 def controller_config(cluster: Cluster, base: str) -> str:
@@ -118,16 +173,14 @@ def set_up_controller_access(session: Session, cluster: Cluster, names: Iterable
     return ControllerAccess(changed, missed)
 
 
-def _users_entry(cluster: Cluster, node: Node, jump: str, user: str) -> HostEntry:
-    known = f"~/.ssh/known_hosts ~/.ssh/{cluster.name}.known_hosts"
-    options = [*_where(cluster, node)]
-    options += [("User", user)] if user else []
-    options += [("ProxyJump", jump)] if jump else []
-    return HostEntry((node.name,), (*options, ("UserKnownHostsFile", known)))
+def _known_hosts(cluster: Cluster) -> str:
+    return f"~/.ssh/known_hosts ~/.ssh/{cluster.name}.known_hosts"
 
 
-def _jump(cluster: Cluster, node: Node, login_nodes: tuple[Node, ...]) -> str:
-    return cluster.access.jump_host if node in login_nodes else login_nodes[0].name
+def _name_patterns(names: Iterable[str], others: Iterable[str]) -> list[str]:
+    """`gpu??` for gpu01 to gpu99; without the `others`, which must not jump to themselves."""
+    patterns = list(dict.fromkeys(re.sub("[0-9]", "?", name) for name in names))
+    return patterns + [f"!{other}" for other in others if any(fnmatchcase(other, pattern) for pattern in patterns)]
 
 
 def _patterns(node: Node) -> tuple[str, ...]:

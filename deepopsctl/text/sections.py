@@ -40,6 +40,7 @@ class ClusterSection(Section):
     port: str = ""
     key: str = ""
     jump_host: str = ""
+    login_name: str = ""
     protected: Boolean = False
 
 

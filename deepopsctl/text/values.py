@@ -202,6 +202,13 @@ def check_jump_host(text: str) -> str:
     return text
 
 
+def check_login_name(text: str) -> str:
+    """A host name or address that stands for all login nodes."""
+    if text and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:-]{0,252}", text):
+        raise RefusedError(f"{shorten(text)!r} is no host name", "write it like login.hpc.example.com")
+    return text
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """A hint that names the nearest known word, or all of them."""
     words = list(known)

@@ -39,10 +39,12 @@ def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
     from deepopsctl.environment.user_guide import render_html, render_markdown
     from deepopsctl.files import write_atomic
     from deepopsctl.slurm.hardware import load_hardware
+    from deepopsctl.ssh.client_config import users_config
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
-    markdown = render_markdown(cluster, load_hardware(directory.hardware))
+    ssh = users_config(cluster, "YOUR-NAME")
+    markdown = render_markdown(cluster, load_hardware(directory.hardware), ssh)
     place = directory.path / output
     place.mkdir(parents=True, exist_ok=True)
     written = {place / MARKDOWN: markdown, place / HTML: render_html(cluster, markdown)}

@@ -107,15 +107,18 @@ def setup(
     callback=login_name,
     help="The login name on the cluster.  [default: the local one]",
 )
+@click.option("--known-hosts", is_flag=True, help="Print the nodes' host keys for ~/.ssh/CLUSTER.known_hosts instead.")
 @json_option
 @click.pass_obj
-def config(settings: Settings, *, user: str, as_json: bool) -> None:
+def config(settings: Settings, *, user: str, known_hosts: bool, as_json: bool) -> None:
     """Print an ~/.ssh/config section for the cluster's users: login nodes directly, other nodes through them."""
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.ssh.client_config import users_config
+    from deepopsctl.ssh.client_config import users_config, users_known_hosts
+    from deepopsctl.ssh.host_keys import KnownHosts
 
     directory = ClusterDir.open(settings.directory)
-    text = users_config(directory.cluster(), directory.known_hosts, user)
+    cluster = directory.cluster()
+    text = users_known_hosts(cluster, KnownHosts(directory.known_hosts)) if known_hosts else users_config(cluster, user)
     if as_json:
         emit_json({"schema": SCHEMA, "command": "ssh config", "ok": True, "config": text})
     else:

@@ -42,14 +42,15 @@ nodes:
 
 
 def guide(spec: str) -> str:
-    return render_markdown(parse_spec(spec, "cluster.yml"), {})
+    return render_markdown(parse_spec(spec, "cluster.yml"), {}, "Host login1")
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "$ ssh login1",
-        "Host cpu?? h??",
+        "$ ssh YOUR-NAME@login1",
+        "Host login1",
+        "$ ssh -L 8888:localhost:8888 uni-job",
         "| `cpu` (default) | 2 | - | no limit |",
         "| `gpu` | 6 | h100:8 | 2-00:00:00 |",
         "#SBATCH --partition=gpu",
@@ -73,13 +74,13 @@ def test_what_a_gpu_costs_is_there_with_billing_only() -> None:
 def test_a_bare_cluster_has_a_guide_without_what_it_lacks() -> None:
     text = guide(BARE)
 
-    assert "$ ssh one" in text
+    assert "$ ssh YOUR-NAME@one" in text
     assert not [word for word in ("h100", "--account", "SLURM_TMPDIR", "partition-stats", "| QOS |") if word in text]
 
 
 def test_detected_hardware_is_in_the_table_of_partitions() -> None:
     hardware = dict.fromkeys(("cpu01", "cpu02"), NodeHardware(64, 1, 2, 32, 1, 262_144))
-    text = render_markdown(parse_spec(SPEC, "cluster.yml"), hardware)
+    text = render_markdown(parse_spec(SPEC, "cluster.yml"), hardware, "")
 
     assert "| `cpu` (default) | 2 | - | 64 | 256 GiB | no limit |" in text.splitlines()
 
