@@ -204,6 +204,20 @@ class TestGate:
 
         assert self.expected(*groups) == set().union(*(steps_of(role) for role in (*everywhere, *roles)))
 
+    @pytest.mark.parametrize("role", [role for role in ROLES if steps_of(role)])
+    def test_it_expects_each_step_that_a_role_records(self, role: str) -> None:
+        component = load(f"roles/{role}/meta/steps.yml")["component"]
+        # a filter adds the one of clients, on nodes that have some
+        expressions = load("group_vars/all/main.yml") | load(f"group_vars/all/{component}.yml")
+        named = re.findall(r"\w+", str(expressions[f"deepops_{component}_steps"]))
+
+        assert steps_of(role) - {"clients"} <= set(named)
+
+    def test_it_knows_the_components_in_their_order(self) -> None:
+        imported = [Path(play["ansible.builtin.import_playbook"]).stem for play in load("playbooks/site.yml")]
+
+        assert list(load("group_vars/all/main.yml")["deepops_steps"]) == imported
+
 
 def test_ansible_lint_allows_the_collection_and_nothing_else() -> None:
     settings = load(".ansible-lint")
