@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from deepopsctl.environment.homes import made_in
 from deepopsctl.model.spaces import NAMES, Owner, Space
-from deepopsctl.model.storage import NETWORKED, Mount, StorageType
+from deepopsctl.model.storage import Mount, StorageType
 from deepopsctl.storage.nfs import split_source
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import SectionReader, SpaceSection, dotted
@@ -98,22 +99,14 @@ def spaces_made_on(
 ) -> list[dict[str, object]]:
     """Where a node makes the directories of users and groups: path, by, and whether something must be mounted there.
 
-    A server of the cluster makes them in its own directory. Of what somebody else serves, the first of `first_choice`
-    that mounts it does, of what each node has for itself every node. Homes are made with their users.
+    Homes are made with their users.
     """
-    result: list[dict[str, object]] = []
-    for space, mount in _with_mount(spaces, mounts):
-        if space["name"] == "home":
-            continue
-        if mount.server:
-            maker, path = mount.server, split_source(mount.source)[1]
-        elif mount.type in NETWORKED or mount.settings.get("shared"):
-            maker, path = next((name for name in (*first_choice, *mount.nodes) if name in mount.nodes), ""), mount.path
-        else:
-            maker, path = host if host in mount.nodes else "", mount.path
-        if maker == host:
-            result.append({"path": path, "by": space["by"], "mounted": not mount.server})
-    return result
+    made = [
+        (made_in(mount, host, first_choice), space, mount)
+        for space, mount in _with_mount(spaces, mounts)
+        if space["name"] != "home"
+    ]
+    return [{"path": path, "by": space["by"], "mounted": not mount.server} for path, space, mount in made if path]
 
 
 def _with_mount(

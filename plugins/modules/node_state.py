@@ -40,7 +40,7 @@ options:
       groups: {description: Each with C(name) and C(gid)., type: list, elements: dict, required: true}
       home: {description: Where homes are for users., type: path, default: /home}
       homes_in: {description: Where this node makes homes that are missing; empty for nowhere., type: str, default: ""}
-      homes_mounted: {description: Whether something must be mounted there., type: bool, default: false}
+      homes_mounted: {description: The mount point that they need; empty for none., type: str, default: ""}
       name_left:
         description: Whether a warning names who is no longer declared.
         type: bool
@@ -412,7 +412,7 @@ def arguments():
                 "groups": {"type": "list", "elements": "dict", "required": True},
                 "home": {"type": "path", "default": "/home"},
                 "homes_in": {"default": ""},
-                "homes_mounted": {"type": "bool", "default": False},
+                "homes_mounted": {"default": ""},
                 "name_left": {"type": "bool", "default": True},
                 "authorized_keys_files": {"type": "list", "elements": "str", "default": []},
             },

@@ -51,6 +51,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
     errors as node_errors,
     files as node_files,
+    identities as node_identities,
     record as node_record,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table
@@ -134,21 +135,29 @@ def make(handle, name, uid, gid, mode):
 
 def ensure(noted, path, directories):
     """Make the missing ones of a space; returns (those that are as they should be, conflicts)."""
-    made, conflicts = {}, []
+    made, conflicts, refused = {}, [], []
     handle = open_space(path)
     try:
         for name, uid, gid, mode in directories:
             full = os.path.join(path, name)
             owner = owner_of(handle, name)
             if owner == () or (owner == (0, 0) and is_unfinished(handle, name)):
+                try:
+                    if not noted.dry:
+                        make(handle, name, uid, gid, mode)
+                except PermissionError:
+                    refused.append(name)
+                    continue
                 announce(noted, path, [(name, uid, gid, mode)])
-                if not noted.dry:
-                    make(handle, name, uid, gid, mode)
             elif owner != (uid, gid):
                 conflicts.append("%s %s" % (full, "is no directory" if owner is None else "belongs to %d:%d" % owner))
             made[full] = [uid, gid]
     finally:
         os.close(handle)
+    if refused:
+        names = node_identities.first_few(refused)
+        sentence = "root may not make directories in %s (root is squashed?): make on its server: %s"
+        conflicts.append(sentence % (path, names))
     return made, conflicts
 
 
@@ -177,11 +186,7 @@ def converge(module, noted):
             else:
                 conflicts.append("%s is not mounted: no directory was made there" % space["path"])
             continue
-        try:
-            of_space, others = ensure(noted, space["path"], directories)
-        except PermissionError:
-            conflicts.append("root may not make directories in %s (root is squashed?)" % space["path"])
-            continue
+        of_space, others = ensure(noted, space["path"], directories)
         made.update(of_space)
         conflicts += others
     return made, conflicts

@@ -323,28 +323,36 @@ def _locked():
 
 def ensure_homes(step, people, tables):
     """Make the homes that are not there; one that is there stays as it is."""
-    base = people["homes_in"]
-    if people["homes_mounted"] and base not in mount_table.mounted():
-        step.module.warn("%s is not mounted here: no home was made" % base)
+    base, point = people["homes_in"], people["homes_mounted"]
+    if point and point not in mount_table.mounted():
+        step.module.warn("%s is not mounted here: no home was made" % point)
+        step.wanted["digest"] = ""
         return
     missing = [person for person in people["people"] if _has_no_home(person["name"], people, tables)]
     if not missing:
         return
+    if not step.dry:
+        make_homes(step, base, missing)
     for person in missing:
         step.did("created the home of %s" % person["name"], "directory", os.path.join(base, person["name"]), "set")
-    if step.dry:
-        return
-    if not os.path.isdir(base):
-        os.makedirs(base, mode=0o755)
-    status = os.stat(base)
-    if status.st_uid != 0 or status.st_mode & 0o022:
+
+
+def make_homes(step, base, missing):
+    """Make all of them, and take out of the list whose can't be made: the next deploy tries again."""
+    status = os.stat(base) if os.path.isdir(base) else None
+    if status and (status.st_uid != 0 or status.st_mode & 0o022):
         step.fail("%s can be written by others than root: no home is made there" % base, "chown root and chmod 755 it")
-    for person in missing:
+    refused = []
+    for person in list(missing):
         try:
             make_home(base, person["name"], int(person["uid"]))
         except PermissionError:
-            step.module.warn("root may not make homes in %s (root is squashed?): make them on its server" % base)
-            return
+            refused.append(person["name"])
+            missing.remove(person)
+    if refused:
+        names = node_identities.first_few(refused)
+        step.module.warn("root may not make homes in %s (root is squashed?): make on its server: %s" % (base, names))
+        step.wanted["digest"] = ""
 
 
 def _has_no_home(name, people, tables):
@@ -356,6 +364,7 @@ def _has_no_home(name, people, tables):
 
 def make_home(base, name, uid):
     """A copy of the skeleton, complete before anybody sees it: until then nobody but root gets in."""
+    os.makedirs(base, mode=0o755, exist_ok=True)
     temporary = os.path.join(base, ".deepopsctl-%s" % name)
     if os.path.lexists(temporary):
         shutil.rmtree(temporary)

@@ -45,6 +45,7 @@ class Step:
         self.owned = owned or {"people": [], "adopted": [], "groups": []}
         self.done: list[str] = []
         self.record: dict[str, Any] = {}
+        self.wanted = {"digest": "d"}
 
     def did(self, sentence: str, *_names: str, **_more: str) -> None:
         self.done.append(sentence)
@@ -72,9 +73,14 @@ def etc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
+def refuse(*_words: object, **_options: object) -> None:
+    """What a file server that squashes root does."""
+    raise PermissionError
+
+
 def deploy(*people: dict[str, Any], step: Step | None = None, **more: Any) -> Step:
     step = step or Step()
-    wanted = {"people": list(people), "groups": GROUPS, "home": "/home", "homes_in": "", "homes_mounted": False,
+    wanted = {"people": list(people), "groups": GROUPS, "home": "/home", "homes_in": "", "homes_mounted": "",
               "name_left": True, "authorized_keys_files": [".ssh/authorized_keys"], **more}  # fmt: skip
     node_people.ensure_people(step, wanted)
     return step
@@ -266,10 +272,26 @@ class TestHomes:
         assert list(home.iterdir()) == []
 
     def test_none_is_made_where_its_file_system_is_not_mounted(self, etc: Path, home: Path) -> None:
-        step = deploy(ALICE, homes_in=str(home), homes_mounted=True)
+        step = deploy(ALICE, homes_in=str(home), homes_mounted=str(home))
 
         assert list(home.iterdir()) == []
         assert step.module.warnings == [f"{home} is not mounted here: no home was made"]
+        # the next deploy tries again
+        assert step.wanted["digest"] == ""
+
+    def test_where_root_is_squashed_the_missing_ones_are_named_and_nothing_is_reported_as_made(
+        self, etc: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (home / "bob").mkdir()
+        monkeypatch.setattr(node_people, "make_home", refuse)
+
+        step = deploy(ALICE, BOB, homes_in=str(home))
+
+        assert step.module.warnings == [
+            f"root may not make homes in {home} (root is squashed?): make on its server: alice"
+        ]
+        assert not [sentence for sentence in step.done if "home" in sentence]
+        assert step.wanted["digest"] == ""
 
     def test_a_directory_that_others_can_write_to_is_refused(self, etc: Path, home: Path) -> None:
         home.chmod(0o777)

@@ -125,6 +125,17 @@ def test_nothing_is_made_where_others_could_rename_it(space: Path, mode: int, ow
     assert list(space.iterdir()) == []
 
 
+def test_where_root_is_squashed_the_missing_ones_are_named(space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_words: object, **_options: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(directories.os, "mkdir", refuse)
+    result = make(space)
+
+    sentence = f"root may not make directories in {space} (root is squashed?): make on its server: alice; bob"
+    assert (result["changed"], result["conflicts"]) == (False, [sentence])
+
+
 def test_nothing_is_made_in_an_empty_mount_point(space: Path) -> None:
     result = make(space, mounted=True)
 

@@ -48,7 +48,7 @@ class TestHomes:
     def test_of_a_server_elsewhere_the_first_login_node_makes_them_while_it_is_mounted(self) -> None:
         entry = '  - {name: home, type: nfs, source: "filer.example.com:/vol", path: /home}\n'
 
-        assert homes(entry) == {"login1": Homes("/home", mounted=True)}
+        assert homes(entry) == {"login1": Homes("/home", mounted="/home")}
 
     def test_a_node_that_does_not_mount_it_has_local_homes(self) -> None:
         entry = '  - {name: home, type: nfs, source: "ctl1:/srv/home", path: /home, nodes: "n[1-2],ctl1"}\n'
@@ -58,7 +58,17 @@ class TestHomes:
     def test_a_local_disk_is_each_nodes_own(self) -> None:
         entry = '  - {name: disk, type: local, source: LABEL=home, path: /home, nodes: "n[1-2]"}\n'
 
-        assert homes(entry)["n1"] == Homes("/home", mounted=True)
+        assert homes(entry)["n1"] == Homes("/home", mounted="/home")
+
+    def test_homes_below_a_mount_point_need_what_is_mounted_there(self) -> None:
+        entry = '  - {name: shared, type: glusterfs, source: "192.0.2.9:/vol", path: /shared}\n'
+
+        assert homes(entry, "/shared/home") == {"login1": Homes("/shared/home", mounted="/shared")}
+
+    def test_where_only_compute_nodes_mount_it_the_first_of_them_makes_them(self) -> None:
+        entry = '  - {name: home, type: nfs, source: "filer:/vol", path: /home, nodes: "n[1-2]"}\n'
+
+        assert homes(entry) == {"ctl1": Homes("/home"), "login1": Homes("/home"), "n1": Homes("/home", "/home")}
 
 
 class TestAccounts:
