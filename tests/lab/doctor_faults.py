@@ -98,7 +98,7 @@ NOT_HERE = {
     "clock-offset": "containers have this host's clock",
     "time-service": "containers have this host's clock",
     "kernel": "containers have this host's kernel",
-    "repositories": "tests/lab/test_monitoring_converged.py cuts one off",
+    "repositories": "tests/lab/test_storage_clients.py cuts one off",
     "gpu-driver": "there is no NVIDIA driver",
     "gpu-modules": "a container has its host's kernel",
     "gpu-model": "there is no NVIDIA driver",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import DEEPOPSCTL, PATIENCE_S, DrivenCluster, command, wait_until
+from tests.support.cluster import DEEPOPSCTL, PATIENCE_S, DrivenCluster, actions, changes, command, wait_until
 
 __all__ = [
     "DEEPOPSCTL",
@@ -24,6 +24,8 @@ __all__ = [
     "SLURM_CONFIG",
     "LabCluster",
     "SharedCluster",
+    "actions",
+    "changes",
     "command",
     "edit",
     "fresh_cluster",

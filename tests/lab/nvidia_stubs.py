@@ -119,6 +119,14 @@ def write(cluster: LabCluster, node: str, path: str, content: str, mode: str = "
     cluster.root(node, f"mkdir -p $(dirname {path}) && echo {text} | base64 -d > {path} && chmod {mode} {path}")
 
 
+def installed(cluster: LabCluster, node: str, *names: str) -> list[str]:
+    """`name version` of those of the packages that are installed."""
+    form = "--showformat '${db:Status-Status} ${Package} ${Version}\\n'"
+    shown = cluster.root(node, f"dpkg-query --show {form} {' '.join(names)} 2>/dev/null || true")
+    # in whatever order dpkg has them
+    return sorted(line.partition(" ")[2] for line in shown.splitlines() if line.startswith("installed "))
+
+
 def pci_bus(gpus: Mapping[str, str], switches: Iterable[str] = ()) -> str:
     """A shell script that makes /srv/pci: GPUs by {address: device id}, and NVSwitches."""
     entries = [(address, "0x030200", device) for address, device in gpus.items()]

@@ -38,11 +38,6 @@ REASON = "deepopsctl: alert NodeUnitFailed"
 UNIT = "deepops-trial"
 
 
-def deploy(cluster: MonitoredCluster) -> None:
-    """Of monitoring alone, which is all that changes."""
-    cluster.deepopsctl("deploy", "monitoring")
-
-
 @pytest.fixture(scope="module")
 def cluster(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
     """With drain by alert on, and a receiver on the controller; all of it gone at the end."""
@@ -57,13 +52,13 @@ def cluster(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
     hook = {"hook": {"webhook": {"url": f"http://{address}:{PORT}/"}}}
     before = settings.read_text(encoding="utf-8")
     settings.write_text(before + yaml.safe_dump({**WANTED, "monitoring_alert_receivers": hook}), encoding="utf-8")
-    deploy(monitored)
+    monitored.parsed("deploy", "monitoring")
     try:
         yield monitored
     finally:
         settings.write_text(before, encoding="utf-8")
         monitored.root("gpu01", f"systemctl reset-failed {UNIT}; systemctl start prometheus-node-exporter", ok=False)
-        deploy(monitored)
+        monitored.parsed("deploy", "monitoring")
         monitored.root("ctl1", f"systemctl stop webhook; rm -f /run/webhook.py {MESSAGES}", ok=False)
         monitored.root("ctl1", "scontrol update nodename=gpu01 state=undrain", ok=False)
 

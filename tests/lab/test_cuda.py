@@ -6,7 +6,6 @@ packages have NVIDIA's names and layout, and a compiler that only prints its ver
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.lab.aptrepo import ARCHITECTURE, Signer, Stub, build, serve, signers
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down
+from tests.lab.harness import PREFIX, LabCluster, actions, fresh_cluster, lab_down
+from tests.lab.nvidia_stubs import site
 
 pytestmark = pytest.mark.without_slurm
 
@@ -92,23 +92,6 @@ def make_mirror(root: Path, signer: Signer, forger: Signer) -> None:
     (root / "container" / "gpgkey").write_bytes(signer.public)
 
 
-def run(cluster: LabCluster, *arguments: str, ok: bool = True) -> dict[str, Any]:
-    """A command with --json, parsed."""
-    document: dict[str, Any] = json.loads(cluster.deepopsctl(*arguments, "--json", ok=ok).stdout)
-    return document
-
-
-def changes(document: dict[str, Any], host: str) -> set[tuple[str, str, str]]:
-    """Type, name and action of what changes on a host."""
-    return {(entry["kind"], entry["name"], entry["action"]) for entry in document["changes"] if entry["host"] == host}
-
-
-def setting(cluster: LabCluster, **values: object) -> None:
-    """Write what a site sets, over what was set before."""
-    path = cluster.directory / "inventory" / "group_vars" / "all" / "cuda.yml"
-    path.write_text("".join(f"{name}: {json.dumps(value)}\n" for name, value in values.items()), encoding="utf-8")
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A controller, a node with simulated GPUs and Lmod, a login node with Environment Modules; nothing deployed."""
@@ -153,10 +136,10 @@ def test_a_foreign_key_and_a_forged_signature_are_refused_and_leave_the_nodes_as
     # what comes from elsewhere would be installed all the same
     cuda = {name: value for name, value in cuda_settings.items() if not name.startswith("nvidia_container")}
 
-    setting(cluster, **{**cuda, "cuda_key_fingerprint": ""})
-    foreign = run(cluster, "deploy", "nvidia", ok=False)
-    setting(cluster, **{**cuda, "nvidia_driver_repository_url": f"{mirror.url}/forged"})
-    forged = run(cluster, "deploy", "nvidia", "--limit", LOGIN, ok=False)
+    site(cluster, {**cuda, "cuda_key_fingerprint": ""})
+    foreign = cluster.parsed("deploy", "nvidia", ok=False)
+    site(cluster, {**cuda, "nvidia_driver_repository_url": f"{mirror.url}/forged"})
+    forged = cluster.parsed("deploy", "nvidia", "--limit", LOGIN, ok=False)
 
     # a node that fails blocks no other
     assert [failure["host"] for failure in foreign["failures"]] == [COMPUTE, LOGIN]
@@ -171,12 +154,12 @@ def test_a_foreign_key_and_a_forged_signature_are_refused_and_leave_the_nodes_as
 @pytest.fixture(scope="module")
 def deploys(cluster: LabCluster, cuda_settings: dict[str, object]) -> dict[str, dict[str, Any]]:
     """What plan predicted, what the first deploy did, and a rerun of each type."""
-    setting(cluster, **cuda_settings)
+    site(cluster, cuda_settings)
     return {
-        "plan": run(cluster, "plan", "nvidia"),
-        "first": run(cluster, "deploy", "nvidia"),
-        "full": run(cluster, "deploy", "nvidia", "--full"),
-        "again": run(cluster, "deploy", "nvidia"),
+        "plan": cluster.parsed("plan", "nvidia"),
+        "first": cluster.parsed("deploy", "nvidia"),
+        "full": cluster.parsed("deploy", "nvidia", "--full"),
+        "again": cluster.parsed("deploy", "nvidia"),
     }
 
 
@@ -190,9 +173,9 @@ def test_plan_predicts_the_deploy_and_the_controller_is_only_claimed(deploys: di
     }
 
     for host in (COMPUTE, LOGIN):
-        assert on_login <= changes(deploys["plan"], host)
-        assert changes(deploys["plan"], host) == changes(deploys["first"], host)
-    assert ("package", "nvidia-container-toolkit", "install") in changes(deploys["first"], COMPUTE)
+        assert on_login <= actions(deploys["plan"], host)
+        assert actions(deploys["plan"], host) == actions(deploys["first"], host)
+    assert ("package", "nvidia-container-toolkit", "install") in actions(deploys["first"], COMPUTE)
     counts = deploys["first"]["hosts"].pop(CONTROL)
     assert (counts["ok"], counts["changed"]) == (1, 0)
     assert set(deploys["first"]["hosts"]) == {COMPUTE, LOGIN}
@@ -256,18 +239,18 @@ def test_an_edited_module_file_is_restored_and_toolkits_off_the_list_are_removed
 ) -> None:
     cluster.root(COMPUTE, f"echo 'setenv CUDA_HOME /elsewhere' >> {MODULES}/13.0")
     cluster.root(COMPUTE, f"rm {MODULES}/.version")
-    deployed = run(cluster, "deploy", "nvidia")
+    deployed = cluster.parsed("deploy", "nvidia")
     nvcc = cluster.root(COMPUTE, "ls -l /usr/local/cuda-13.0/bin/nvcc")
-    setting(cluster, **{**cuda_settings, "cuda_toolkits": ["13.0"], "cuda_login_nodes": False})
-    planned = run(cluster, "plan", "nvidia", "--limit", LOGIN)
-    removed = run(cluster, "deploy", "nvidia")
+    site(cluster, {**cuda_settings, "cuda_toolkits": ["13.0"], "cuda_login_nodes": False})
+    planned = cluster.parsed("plan", "nvidia", "--limit", LOGIN)
+    removed = cluster.parsed("deploy", "nvidia")
 
-    assert changes(deployed, COMPUTE) == {
+    assert actions(deployed, COMPUTE) == {
         ("file", f"{MODULES}/13.0", "write"),
         ("file", f"{MODULES}/.version", "write"),
     }
-    assert changes(planned, LOGIN) == changes(removed, LOGIN)
-    assert changes(removed, COMPUTE) == {
+    assert actions(planned, LOGIN) == actions(removed, LOGIN)
+    assert actions(removed, COMPUTE) == {
         ("package", "cuda-toolkit-12-8", "remove"),
         ("file", f"{MODULES}/12.6", "remove"),
         ("file", f"{MODULES}/12.8", "remove"),
@@ -284,9 +267,9 @@ def test_an_edited_module_file_is_restored_and_toolkits_off_the_list_are_removed
 def test_a_toolkit_that_nobody_has_is_refused_with_what_there_is(
     cluster: LabCluster, cuda_settings: dict[str, object]
 ) -> None:
-    setting(cluster, **{**cuda_settings, "cuda_toolkits": ["13.7"]})
+    site(cluster, {**cuda_settings, "cuda_toolkits": ["13.7"]})
 
-    refused = run(cluster, "deploy", "nvidia", "--limit", LOGIN, ok=False)
+    refused = cluster.parsed("deploy", "nvidia", "--limit", LOGIN, ok=False)
 
     (failure,) = refused["failures"]
     assert "Unable to locate package cuda-toolkit-13-7" in failure["message"]

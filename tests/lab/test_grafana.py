@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.monitoring.queries import dashboards
 from tests.lab import aptrepo
 from tests.lab.grafana_standin import grafana
-from tests.lab.harness import SETTINGS
+from tests.lab.harness import SETTINGS, actions
 from tests.lab.monitored import MonitoredCluster
 
 OLD, NEW = "13.2.2", "13.2.3"
@@ -39,9 +38,7 @@ class Site:
         return self._run("plan", *options, ok=True)
 
     def _run(self, command: str, *options: str, ok: bool) -> dict[str, Any]:
-        done = self.cluster.deepopsctl(command, "monitoring", "--json", *options, ok=ok)
-        document: dict[str, Any] = json.loads(done.stdout)
-        return document
+        return self.cluster.parsed(command, "monitoring", *options, ok=ok)
 
     def set(self, **settings: object) -> None:
         """Write these settings in place of earlier ones of Grafana."""
@@ -116,8 +113,7 @@ def deploys(site: Site) -> dict[str, dict[str, Any]]:
 
 
 def of_grafana(document: dict[str, Any]) -> set[tuple[str, str, str]]:
-    changes = {(entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
-    return {entry for entry in changes if "grafana" in entry[1].lower() or "dashboards" in entry[1]}
+    return {entry for entry in actions(document) if "grafana" in entry[1].lower() or "dashboards" in entry[1]}
 
 
 def test_plan_predicts_what_the_deploy_does(deploys: dict[str, dict[str, Any]]) -> None:
@@ -138,20 +134,6 @@ def test_it_lets_its_administrator_in_and_nobody_else(site: Site) -> None:
     assert json.loads(site.asks("/api/health"))["database"] == "ok"
     assert site.asks("/api/user") == "401"
     assert json.loads(site.asks("/api/user", PASSWORD)) == {"login": "admin"}
-
-
-@pytest.mark.usefixtures("deploys")
-def test_it_listens_on_the_management_address_alone(site: Site) -> None:
-    address = site.root("hostname -I").split()[0]
-
-    assert site.root("ss -Hltn 'sport = :3000' | awk '{print $4}'") == f"{address}:3000"
-
-
-@pytest.mark.usefixtures("deploys")
-def test_every_dashboard_is_in_its_providers_directory(site: Site) -> None:
-    served = json.loads(site.asks("/api/search", PASSWORD))
-
-    assert sorted(entry["uid"] for entry in served) == sorted(dashboard["uid"] for dashboard in dashboards())
 
 
 @pytest.mark.usefixtures("deploys")
@@ -221,18 +203,6 @@ def test_switched_off_it_goes_with_all_that_came_with_it(site: Site) -> None:
     assert [line for line in left.splitlines() if "No such file" not in line] == []
     assert site.root("systemctl is-active grafana-server || true") == "inactive"
     assert site.root("systemctl list-units --failed --no-legend 'grafana*'") == ""
-
-
-@pytest.mark.usefixtures("deploys")
-def test_a_package_that_cannot_be_fetched_leaves_grafana_out(site: Site) -> None:
-    site.set(version=NEW, package="http://127.0.0.1:9/grafana.deb", package_sha256="0" * 64)
-
-    done = site.deploy(ok=False)
-
-    (failure,) = done["failures"]
-    assert "cannot fetch http://127.0.0.1:9/grafana.deb" in failure["message"]
-    assert "grafana_enabled: false" in failure["hint"]
-    assert all(totals["failed"] == 0 for totals in done["hosts"].values())
 
 
 @pytest.mark.usefixtures("deploys")

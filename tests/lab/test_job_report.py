@@ -186,12 +186,6 @@ class TestAfterTheEnd:
         assert busy["cpu"]["used"] > 10 * idle["cpu"]["used"]
         assert "Memory" in jobs.cluster.user("gpu01", f"job-report {jobs.busy}")
 
-    def test_the_password_by_which_it_asks_prometheus_is_roots_alone(self, jobs: Jobs) -> None:
-        path = "/etc/deepopsctl/job-summaries.json"
-
-        assert jobs.cluster.root("ctl1", f"stat -c '%a %U %G' {path}") == "600 root root"
-        assert "Permission denied" in jobs.cluster.user("ctl1", f"cat {path}", ok=False)
-
     def test_a_summary_is_saved_and_no_comment_of_others_is_lost(self, jobs: Jobs) -> None:
         wait_until(
             "the summary is saved",

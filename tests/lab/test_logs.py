@@ -60,16 +60,6 @@ def test_logs_can_be_selected_by_node_and_unit(monitored: MonitoredCluster) -> N
     }
 
 
-def test_logs_reports_that_no_line_matches(monitored: MonitoredCluster) -> None:
-    asked = ("logs", "ctl1,gpu01", "-u", "no-such-unit")
-    none = monitored.deepopsctl(*asked)
-
-    assert (none.stdout, none.stderr) == ("", "ctl1 has no such log entries of ctl1,gpu01\n")
-    assert json.loads(monitored.deepopsctl(*asked, "--json").stdout) == {
-        "schema": 1, "command": "logs", "ok": True, "collected_on": "ctl1", "lines": [],
-    }  # fmt: skip
-
-
 @pytest.fixture
 def damaged_file(monitored: MonitoredCluster) -> Iterator[str]:
     """One more file of gpu01's journal, which nothing can read."""
@@ -230,11 +220,3 @@ def test_a_clock_that_jumps_ahead_by_years_removes_nothing(monitored: MonitoredC
         assert "closed" not in done
 
     wait_for_lines(monitored, "-t kept", {"before the jump"})
-
-
-def test_until_when_certificates_are_good_is_known(monitored: MonitoredCluster) -> None:
-    for name in ("authority", "node"):
-        path = f"/etc/deepopsctl/pki/{name}.crt"
-        assert monitored.wait_for(
-            f'deepops_certificate_expires_seconds{{node="gpu01", path="{path}"}} > time() + 250 * 86400'
-        )

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
 
 import pytest
 
-from tests.lab.harness import SETTINGS, edit, wait_until
+from tests.lab.harness import SETTINGS, changes, edit, wait_until
 from tests.lab.monitored import ALERTMANAGER, PROMETHEUS, MonitoredCluster
 
 SERVERS = ("prometheus.service", "prometheus-alertmanager.service")
 RULES = "/etc/prometheus/rules"
-
-
-def deploy(cluster: MonitoredCluster, verb: str = "deploy") -> dict[str, Any]:
-    """plan or deploy of monitoring, parsed."""
-    document: dict[str, Any] = json.loads(cluster.deepopsctl(verb, "monitoring", "--json").stdout)
-    return document
-
-
-def changes(document: dict[str, Any]) -> set[tuple[str, str, str, str]]:
-    """Host, type, name and action of everything that changes."""
-    return {(entry["host"], entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
 
 
 def started(cluster: MonitoredCluster) -> list[str]:
@@ -56,7 +44,7 @@ def test_everything_that_listens_is_scraped(monitored: MonitoredCluster) -> None
 
 @pytest.mark.every_change
 def test_a_second_deploy_changes_nothing(monitored: MonitoredCluster) -> None:
-    assert deploy(monitored, "plan")["changes"] == []
+    assert monitored.parsed("plan", "monitoring")["changes"] == []
     assert set(monitored.changed(monitored.deploy()).values()) == {0}
     # checked in full, too
     assert set(monitored.changed(monitored.deploy("--full")).values()) == {0}
@@ -93,22 +81,6 @@ def test_nobody_sees_a_page_without_the_password(monitored: MonitoredCluster, po
     assert monitored.status(port, password=monitored.password()) == 200
 
 
-def test_root_of_the_monitoring_host_silences_by_amtool_and_nobody_else(monitored: MonitoredCluster) -> None:
-    made = monitored.root("ctl1", "amtool silence add node=nobody --duration=10m --comment=reboot")
-
-    assert made in monitored.root("ctl1", "amtool silence query")
-    assert not monitored.holds("ctl1", "runuser -u nobody -- amtool silence query")
-    monitored.root("ctl1", f"amtool silence expire {made}")
-
-
-def test_the_data_of_prometheus_are_bounded_by_what_its_disk_has(monitored: MonitoredCluster) -> None:
-    (sample,) = monitored.wait_for("prometheus_tsdb_retention_limit_bytes")
-    free = int(monitored.root("ctl1", "df -B1 --output=avail /var/lib/prometheus | tail -n 1"))
-
-    # others write there meanwhile, too
-    assert 0.3 * free < float(sample["value"][1]) < 0.7 * free
-
-
 @pytest.mark.every_change
 def test_the_password_is_nowhere_that_others_can_read(monitored: MonitoredCluster) -> None:
     password = monitored.password()
@@ -139,7 +111,7 @@ def test_a_rule_that_was_changed_manually_is_restored_without_a_restart(monitore
     before = started(monitored)
     monitored.root("ctl1", f"echo 'groups: []' >{RULES}/{rules[0]}; echo 'groups: []' >{RULES}/mine.yml")
 
-    done = changes(deploy(monitored))
+    done = changes(monitored.parsed("deploy", "monitoring"))
 
     assert done == {
         ("ctl1", "file", f"{RULES}/{rules[0]}", "write"),
@@ -155,10 +127,10 @@ def test_a_rule_that_was_changed_manually_is_restored_without_a_restart(monitore
 def test_switching_monitoring_off_removes_all_of_it_but_the_history(monitored_no_more: MonitoredCluster) -> None:
     cluster = monitored_no_more
     edit(cluster.directory / SETTINGS, "monitoring_enabled: true", "monitoring_enabled: false")
-    planned = changes(deploy(cluster, "plan"))
+    planned = changes(cluster.parsed("plan", "monitoring"))
 
-    assert changes(deploy(cluster)) == planned
-    assert deploy(cluster)["changes"] == []
+    assert changes(cluster.parsed("deploy", "monitoring")) == planned
+    assert cluster.parsed("deploy", "monitoring")["changes"] == []
     for name in ("ctl1", "gpu01"):
         units = "/etc/systemd/system/*prometheus* /etc/systemd/system/deepops-* /usr/local/lib/deepopsctl/nvitop-*"
         left = f"dpkg-query -W -f '${{Package}}\\n' 'prometheus*'; ls -d {units}"

@@ -11,13 +11,8 @@ import pytest
 
 from deepopsctl.errors import ExitCode
 from deepopsctl.monitoring import ports
-from tests.lab.harness import SETTINGS, edit, wait_until
+from tests.lab.harness import wait_until
 from tests.lab.monitored import MonitoredCluster
-
-NO_GRAFANA = "grafana_enabled: false\n"
-# a port that nobody listens at
-NOWHERE = "http://127.0.0.1:9"
-NO_WAY = f"grafana_repository_url: {NOWHERE}\ngrafana_key_url: {NOWHERE}/gpg.key\n"
 
 
 def deploy(cluster: MonitoredCluster, code: ExitCode = ExitCode.OK) -> dict[str, Any]:
@@ -94,45 +89,3 @@ def test_a_deploy_ends_when_prometheus_scrapes_what_it_has_put_right(monitored: 
     # the files were put right, and the deploy has waited for the next scrape
     assert monitored.down() == {}
     assert {change["host"] for change in done["changes"]} == {"gpu01"}
-
-
-@pytest.fixture
-def without_a_way(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
-    """Grafana is wanted, its repository cannot be reached, and there is something else to do."""
-    settings = monitored.directory / SETTINGS
-    before = settings.read_text(encoding="utf-8")
-    edit(settings, NO_GRAFANA, f"grafana_enabled: true\n{NO_WAY}monitoring_certificates: [/etc/ssl/certs/x.pem]\n")
-    try:
-        yield monitored
-    finally:
-        settings.write_text(before, encoding="utf-8")
-        deploy(monitored)
-
-
-def test_a_repository_that_cannot_be_reached_is_reported_before_and_stops_nothing(
-    without_a_way: MonitoredCluster,
-) -> None:
-    looked = json.loads(without_a_way.deepopsctl("doctor", "--json", ok=False).stdout)
-    repositories = {check["target"]: check for check in looked["checks"] if check["name"] == "repositories"}
-    assert repositories["ctl1"]["status"] == "warn"
-    assert NOWHERE in repositories["ctl1"]["message"]
-    assert "Grafana will be left out" in repositories["ctl1"]["message"]
-    assert repositories["gpu01"]["status"] == "pass"
-
-    planned = without_a_way.deepopsctl("plan", "monitoring", "--json", ok=False)
-    assert planned.returncode == ExitCode.FAILED
-    (blocked,) = json.loads(planned.stdout)["blocked"]
-    assert (blocked["host"], NOWHERE in blocked["message"]) == ("ctl1", True)
-    assert "grafana_enabled: false" in blocked["hint"]
-
-    done = deploy(without_a_way, ExitCode.FAILED)
-
-    (failure,) = done["failures"]
-    assert failure["host"] == "ctl1"
-    assert f"cannot fetch {NOWHERE}/gpg.key" in failure["message"]
-    assert "grafana_enabled: false" in failure["hint"]
-    assert all(totals["failed"] == 0 for totals in done["hosts"].values())
-    config = without_a_way.root("gpu01", "cat /etc/deepopsctl/nodemetrics.json")
-    assert "/etc/ssl/certs/x.pem" in config
-    again = deploy(without_a_way, ExitCode.FAILED)
-    assert (again["changes"], len(again["failures"])) == ([], 1)

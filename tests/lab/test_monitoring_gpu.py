@@ -6,15 +6,13 @@ The stand-in (tests/fakes/nvml_metrics.c) has the name of NVIDIA's library: four
 from __future__ import annotations
 
 import base64
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.lab.harness import PATIENCE_S, SETTINGS, edit, wait_until
+from tests.lab.harness import PATIENCE_S, SETTINGS, edit
 from tests.lab.monitored import MonitoredCluster
 from tests.support.paths import FAKES
 
@@ -25,12 +23,6 @@ LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
 NONE = "monitoring_gpu_exporter: none"
 # the state of the stand-in: which errors it simulates
 DRIVER_STATE = "/run/stand-in-nvml"
-
-
-def deploy(cluster: MonitoredCluster) -> dict[str, Any]:
-    """Deploy monitoring, parsed."""
-    document: dict[str, Any] = json.loads(cluster.deepopsctl("deploy", "monitoring", "--json").stdout)
-    return document
 
 
 def gpus(cluster: MonitoredCluster, promql: str) -> set[str]:
@@ -45,11 +37,11 @@ def watched(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
     before = settings.read_text(encoding="utf-8")
     edit(settings, NONE, "monitoring_gpu_exporter: auto")
     try:
-        deploy(monitored)
+        monitored.parsed("deploy", "monitoring")
         yield monitored
     finally:
         settings.write_text(before, encoding="utf-8")
-        deploy(monitored)
+        monitored.parsed("deploy", "monitoring")
 
 
 @pytest.fixture
@@ -92,25 +84,3 @@ def test_every_gpu_of_a_node_is_there_under_one_set_of_names(watched: MonitoredC
 
     watched.root("gpu01", f"echo 2 79 >{DRIVER_STATE}/xid")
     assert watched.wait_for('gpu:xid:last{node="gpu01", gpu="2"} == 79')
-
-
-def test_manual_changes_of_its_libraries_are_reverted(watched: MonitoredCluster) -> None:
-    watched.root("gpu01", f"echo 'x = 1' >>{DIRECTORY}/nvitop/version.py")
-
-    done = deploy(watched)
-
-    assert [(entry["host"], entry["name"]) for entry in done["changes"]] == [("gpu01", DIRECTORY)]
-    assert deploy(watched)["changes"] == []
-    state = f"systemctl is-active {UNIT}"
-    wait_until("it runs", lambda: watched.root("gpu01", state, ok=False) == "active")
-
-
-def test_it_goes_with_its_setting(watched: MonitoredCluster) -> None:
-    edit(watched.directory / SETTINGS, "monitoring_gpu_exporter: auto", NONE)
-
-    done = deploy(watched)
-
-    mine = {(entry["name"], entry["action"]) for entry in done["changes"] if entry["host"] == "gpu01"}
-    assert mine >= {(UNIT, "stop"), (DIRECTORY, "remove")}
-    assert deploy(watched)["changes"] == []
-    assert not watched.holds("gpu01", f"systemctl cat {UNIT} || ls {DIRECTORY} || ss -Hltn 'sport = 9401' | grep .")

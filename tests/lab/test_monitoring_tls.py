@@ -5,10 +5,8 @@ Who is accepted as a node's exporter, and what it may export: tests/integration/
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -44,12 +42,6 @@ except OSError:
     print("000")
 """
 PLACES = ((OF_LOGS[1], OF_LOGS[1].replace(".crt", ".key")), (CERTIFICATE, KEY))
-
-
-def deploy(cluster: MonitoredCluster) -> dict[str, Any]:
-    """Deploy monitoring, parsed."""
-    document: dict[str, Any] = json.loads(cluster.deepopsctl("deploy", "monitoring", "--json").stdout)
-    return document
 
 
 def schemes(cluster: MonitoredCluster) -> dict[str, str]:
@@ -129,12 +121,12 @@ def with_gpus(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
     settings = monitored.directory / SETTINGS
     before = settings.read_text(encoding="utf-8")
     edit(settings, NO_GPUS, GPUS)
-    deploy(monitored)
+    monitored.parsed("deploy", "monitoring")
     try:
         yield monitored
     finally:
         settings.write_text(before, encoding="utf-8")
-        deploy(monitored)
+        monitored.parsed("deploy", "monitoring")
 
 
 def test_the_exporter_of_gpus_speaks_tls_as_well(with_gpus: MonitoredCluster) -> None:
@@ -157,7 +149,7 @@ def test_a_certificate_near_its_end_is_renewed_by_a_deploy_and_reloaded(with_gpu
     ends = f'deepops_certificate_expires_seconds{{node="gpu01", path="{OF_LOGS[1]}"}} - time()'
     assert with_gpus.wait_for(f"{ends} < {validity.LASTS_DAYS - validity.PERIOD_DAYS} * 86400")
 
-    done = deploy(with_gpus)
+    done = with_gpus.parsed("deploy", "monitoring")
 
     written = {change["name"] for change in done["changes"] if change["host"] == "gpu01" and change["kind"] == "file"}
     assert written == {path for pair in PLACES for path in pair}
@@ -174,7 +166,7 @@ def test_nodes_and_prometheus_go_over_to_tls_together_and_a_node_that_was_down_l
     settings = monitored.directory / SETTINGS
     before = settings.read_text(encoding="utf-8")
     edit(settings, "---\n", f"---\n{OFF}")
-    deploy(monitored)
+    monitored.parsed("deploy", "monitoring")
     wait_for_schemes(monitored, asked_by("http"))
     assert monitored.root("gpu01", "ls /etc/prometheus/deepops-tls 2>/dev/null; true") == ""
 
@@ -191,6 +183,6 @@ def test_nodes_and_prometheus_go_over_to_tls_together_and_a_node_that_was_down_l
     monitored.deepopsctl("deploy", "monitoring", "--limit", "gpu01")
     wait_for_schemes(monitored, partly)
 
-    deploy(monitored)
+    monitored.parsed("deploy", "monitoring")
     wait_for_schemes(monitored, asked_by("https"))
-    assert deploy(monitored)["changes"] == []
+    assert monitored.parsed("deploy", "monitoring")["changes"] == []

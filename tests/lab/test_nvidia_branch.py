@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.lab.faults import running_job
-from tests.lab.harness import LabCluster
+from tests.lab.harness import LabCluster, actions
 from tests.support.paths import ROOT
 
 VERSIONS = ROOT / "group_vars" / "all" / "versions.yml"
@@ -56,9 +56,7 @@ class Driver:
     def run(self, verb: str, branch: str, *settings: str, ok: bool = True) -> dict[str, Any]:
         """`deploy nvidia` or `plan nvidia` for a branch."""
         words = [word for setting in (f"nvidia_driver_branch={branch}", *settings) for word in ("-e", setting)]
-        done = self.cluster.deepopsctl(verb, "nvidia", "--json", *self._options, *words, ok=ok)
-        document: dict[str, Any] = json.loads(done.stdout)
-        return document
+        return self.cluster.parsed(verb, "nvidia", *self._options, *words, ok=ok)
 
     @property
     def branches(self) -> set[str]:
@@ -70,11 +68,6 @@ class Driver:
     def state(self) -> str:
         """Slurm's state and reason of the node."""
         return self.cluster.root("ctl1", "sinfo -h -n gpu01 -o '%T %E'")
-
-
-def done_by(document: dict[str, Any]) -> set[tuple[str, str, str]]:
-    """Type, name and action of each change."""
-    return {(entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +107,7 @@ def test_deploy_drains_waits_no_longer_than_it_may_and_goes_on_where_it_stopped(
     planned = driver.run("plan", "551", "nvidia_driver_drain=true")
     late = driver.run("deploy", "551", "nvidia_driver_drain=true", "nvidia_driver_drain_wait=1", ok=False)
 
-    assert {("node", "gpu01", "drain"), ("package", "nvidia-smi", "exchange")} <= done_by(planned)
+    assert {("node", "gpu01", "drain"), ("package", "nvidia-smi", "exchange")} <= actions(planned)
     assert f"jobs {job} still run here; the node stays drained" in late["failures"][0]["message"]
     assert driver.branches == {"550"}
     assert driver.state == "draining deepopsctl: the driver; deploy ends this"
@@ -126,7 +119,7 @@ def test_deploy_drains_waits_no_longer_than_it_may_and_goes_on_where_it_stopped(
         ("package", "nvidia-smi", "exchange"),
         ("hold", "libcuda1", "hold"),
         ("node", "gpu01", "resume"),
-    } <= done_by(made)
+    } <= actions(made)
     assert driver.branches == {"551"}
     assert "libcuda1" in cluster.root("gpu01", "apt-mark showhold").split()
     assert driver.state.startswith("idle")

@@ -7,9 +7,8 @@ for and when; nothing here was asked of a GPU, and nothing came from NVIDIA.
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ import pytest
 import yaml
 
 from tests.lab.aptrepo import ARCHITECTURE, Stub, build, serve, signers
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_down, wait_until
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, actions, edit, fresh_cluster, lab_down, wait_until
+from tests.lab.nvidia_stubs import STANDIN, installed, site as site_settings, write
 from tests.support.paths import ROOT
 
-STANDIN = ROOT / "tests" / "fakes" / "nvidia-smi"
 HOME = "/var/lib/standin-nvidia"
 UNIT = "deepopsctl-mig.service"
 LONG_JOB = "sleep infinity"
@@ -86,9 +85,8 @@ def mirror(cluster: LabCluster, root: Path) -> dict[str, str]:
     arch = {"amd64": "x86_64", "arm64": "sbsa"}[ARCHITECTURE]
     directory = root / "debian13" / arch
     with signers(1) as (signer,):
-        old = Stub("datacenter-gpu-manager", "1:3.3.9")
         exporters = [exporter("4.8.3-1"), exporter("4.9.0-1")]
-        build(directory, "NVIDIA CUDA", [*dcgm("1:4.6.0-1"), *dcgm("1:4.7.0-1"), old, *exporters], signer)
+        build(directory, "NVIDIA CUDA", [*dcgm("1:4.6.0-1"), *dcgm("1:4.7.0-1"), *exporters], signer)
         (directory / "8793F200.pub").write_bytes(signer.public)
         # NVIDIA has no repository of it: the site's own
         copies = [Stub(name, version) for name in ("libgdrapi", "gdrdrv-dkms") for version in ("2.6-1", "2.7-1")]
@@ -104,44 +102,9 @@ def mirror(cluster: LabCluster, root: Path) -> dict[str, str]:
         }
 
 
-def setting(cluster: LabCluster, values: Mapping[str, object]) -> None:
-    """Write what a site sets, over what was set before."""
-    path = cluster.directory / "inventory" / "group_vars" / "all" / "dcgm.yml"
-    path.write_text("".join(f"{name}: {json.dumps(value)}\n" for name, value in values.items()), encoding="utf-8")
-
-
-def write(cluster: LabCluster, path: str, content: str, mode: str = "0644") -> None:
-    """A file on the GPU node."""
-    text = base64.b64encode(content.encode()).decode()
-    cluster.root("gpu01", f"mkdir -p $(dirname {path}) && echo {text} | base64 -d > {path} && chmod {mode} {path}")
-
-
-def declare(cluster: LabCluster, old: str, new: str) -> None:
-    """Another layout in cluster.yml."""
-    spec = cluster.directory / "cluster.yml"
-    text = spec.read_text(encoding="utf-8")
-    assert old in text
-    spec.write_text(text.replace(old, new), encoding="utf-8")
-
-
-def run(cluster: LabCluster, verb: str, *arguments: str, ok: bool = True, component: str = "nvidia") -> dict[str, Any]:
-    """plan or deploy of a component, parsed."""
-    done = cluster.deepopsctl(verb, component, "--json", *arguments, ok=ok)
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
-
-
-def changes(document: dict[str, Any], component: str = "nvidia") -> set[tuple[str, str, str]]:
+def of_gpus(document: dict[str, Any], component: str = "nvidia") -> set[tuple[str, str, str]]:
     """Type, name and action of what changes on the GPU node."""
-    mine = [entry for entry in document["changes"] if entry["component"] == component and entry["host"] == "gpu01"]
-    return {(entry["kind"], entry["name"], entry["action"]) for entry in mine}
-
-
-def versions(cluster: LabCluster, *names: str) -> list[str]:
-    """`name version` of those of the packages that are installed; dpkg has them in any order."""
-    form = "--showformat '${db:Status-Status} ${Package} ${Version}\\n'"
-    shown = cluster.root("gpu01", f"dpkg-query --show {form} {' '.join(names)} 2>/dev/null || true")
-    return sorted(line.partition(" ")[2] for line in shown.splitlines() if line.startswith("installed "))
+    return actions(document, "gpu01", component)
 
 
 def asked(cluster: LabCluster) -> list[str]:
@@ -175,8 +138,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     name = f"{PREFIX}-mig"
     try:
         made = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "1", "--gpus", "a100:2")
-        write(made, "/usr/bin/nvidia-smi", STANDIN.read_text(encoding="utf-8"), "0755")
-        write(made, f"{HOME}/settings.json", json.dumps({"blockers": ["nvidia-dcgm.service"]}))
+        write(made, "gpu01", "/usr/bin/nvidia-smi", STANDIN.read_text(encoding="utf-8"), "0755")
+        write(made, "gpu01", f"{HOME}/settings.json", json.dumps({"blockers": ["nvidia-dcgm.service"]}))
         made.root("gpu01", f"touch {LIBRARY}")
         yield made
     finally:
@@ -192,9 +155,9 @@ def site(bare: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 @pytest.fixture(scope="module")
 def deploys(bare: LabCluster, site: dict[str, object]) -> dict[str, dict[str, Any]]:
     """What plan predicted of DCGM, what the deploy of all components did, and what plan lists for another version."""
-    setting(bare, site)
-    planned = run(bare, "plan")
-    first = json.loads(bare.deepopsctl("deploy", "--json").stdout)
+    site_settings(bare, site)
+    planned = bare.parsed("plan", "nvidia")
+    first = bare.parsed("deploy")
     return {"plan": planned, "first": first}
 
 
@@ -209,7 +172,7 @@ def test_dcgm_comes_in_its_one_version_and_for_the_drivers_cuda(
 ) -> None:
     shown = cluster.root("gpu01", "dpkg-query --show 'datacenter-gpu-manager*'; systemctl is-active nvidia-dcgm")
 
-    assert changes(deploys["first"]) == changes(deploys["plan"]) >= {("unit", "nvidia-dcgm.service", "start")}
+    assert of_gpus(deploys["first"]) == of_gpus(deploys["plan"]) >= {("unit", "nvidia-dcgm.service", "start")}
     assert shown.split() == [
         *(word for suffix in DCGM for word in (f"datacenter-gpu-manager-4{suffix}", "1:4.6.0-1")),
         "active",
@@ -231,25 +194,25 @@ def test_the_host_engine_answers_root_and_no_user(cluster: LabCluster) -> None:
 def test_gdrcopys_library_comes_in_its_one_version_and_goes_with_the_setting(
     cluster: LabCluster, site: dict[str, object]
 ) -> None:
-    setting(cluster, {**site, "nvidia_gdrcopy": True})
+    site_settings(cluster, {**site, "nvidia_gdrcopy": True})
 
-    planned = run(cluster, "plan")
-    done = run(cluster, "deploy")
-    full = run(cluster, "deploy", "--full")
+    planned = cluster.parsed("plan", "nvidia")
+    done = cluster.parsed("deploy", "nvidia")
+    full = cluster.parsed("deploy", "nvidia", "--full")
 
-    assert changes(done) == changes(planned) >= {("package", "libgdrapi", "install")}
+    assert of_gpus(done) == of_gpus(planned) >= {("package", "libgdrapi", "install")}
     assert full["hosts"]["gpu01"]["changed"] == 0
     # a container has its host's kernel: no module of it
-    assert versions(cluster, "libgdrapi", "gdrdrv-dkms") == ["libgdrapi 2.6-1"]
+    assert installed(cluster, "gpu01", "libgdrapi", "gdrdrv-dkms") == ["libgdrapi 2.6-1"]
     assert "2.7-1" in cluster.root("gpu01", "apt-cache madison libgdrapi")
     assert "2.7-1" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
 
-    setting(cluster, {**site, "nvidia_gdrcopy": False})
-    run(cluster, "deploy")
-    again = run(cluster, "deploy", "--full")
+    site_settings(cluster, {**site, "nvidia_gdrcopy": False})
+    cluster.parsed("deploy", "nvidia")
+    again = cluster.parsed("deploy", "nvidia", "--full")
 
     assert again["hosts"]["gpu01"]["changed"] == 0
-    assert versions(cluster, "libgdrapi", "gdrdrv-dkms") == []
+    assert installed(cluster, "gpu01", "libgdrapi", "gdrdrv-dkms") == []
     # a key without a source that names it is trusted for nothing
     assert cluster.root("gpu01", "find /etc -name '*gdr*' -not -path '*/keyrings/*'") == ""
 
@@ -257,15 +220,15 @@ def test_gdrcopys_library_comes_in_its_one_version_and_goes_with_the_setting(
 def test_dcgm_exporter_comes_in_the_version_that_goes_with_dcgm(cluster: LabCluster) -> None:
     edit(cluster.directory / SETTINGS, "monitoring_enabled: false", MONITORED)
 
-    planned = run(cluster, "plan", component="monitoring")
-    first = run(cluster, "deploy", component="monitoring")
-    full = run(cluster, "deploy", "--full", component="monitoring")
+    planned = cluster.parsed("plan", "monitoring")
+    first = cluster.parsed("deploy", "monitoring")
+    full = cluster.parsed("deploy", "monitoring", "--full")
 
     mine = ("package", DCGM_EXPORTER, "install")
-    assert {mine, ("unit", EXPORTER_UNIT, "start")} <= changes(first, "monitoring")
-    assert mine in changes(planned, "monitoring")
+    assert {mine, ("unit", EXPORTER_UNIT, "start")} <= of_gpus(first, "monitoring")
+    assert mine in of_gpus(planned, "monitoring")
     assert {host: counts["changed"] for host, counts in full["hosts"].items()} == {"ctl1": 0, "gpu01": 0}
-    assert versions(cluster, DCGM_EXPORTER) == [f"{DCGM_EXPORTER} 4.8.3-1"]
+    assert installed(cluster, "gpu01", DCGM_EXPORTER) == [f"{DCGM_EXPORTER} 4.8.3-1"]
     # 4.9.0 is there as well, and apt must not choose it on its own
     assert "4.9.0-1" in cluster.root("gpu01", f"apt-cache madison {DCGM_EXPORTER}")
     assert "4.9.0-1" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
@@ -279,14 +242,14 @@ def test_dcgm_exporter_comes_in_the_version_that_goes_with_dcgm(cluster: LabClus
 def test_another_version_of_dcgm_comes_as_planned_and_restarts_it(cluster: LabCluster, site: dict[str, object]) -> None:
     before = cluster.root("gpu01", "systemctl show nvidia-dcgm -p InvocationID")
     catalogue = yaml.safe_load((ROOT / "group_vars" / "all" / "versions.yml").read_text(encoding="utf-8"))
-    setting(cluster, {**site, "deepops_dcgm": {**catalogue["deepops_dcgm"], "version": "1:4.7.0-1"}})
+    site_settings(cluster, {**site, "deepops_dcgm": {**catalogue["deepops_dcgm"], "version": "1:4.7.0-1"}})
 
-    planned = run(cluster, "plan")
-    done = run(cluster, "deploy")
+    planned = cluster.parsed("plan", "nvidia")
+    done = cluster.parsed("deploy", "nvidia")
 
     assert (
-        changes(done)
-        == changes(planned)
+        of_gpus(done)
+        == of_gpus(planned)
         >= {
             ("package", "datacenter-gpu-manager-4-core", "upgrade"),
             ("unit", "nvidia-dcgm.service", "restart"),
@@ -304,39 +267,30 @@ def test_dcgm_exporter_follows_to_the_version_of_the_pair_and_goes_with_monitori
     before = cluster.root("gpu01", f"systemctl show {EXPORTER_UNIT} -p InvocationID")
 
     # half of a pair is none
-    setting(cluster, {**lone, "monitoring_gpu_exporter": "dcgm"})
-    (failure,) = run(cluster, "deploy", ok=False, component="monitoring")["failures"]
+    site_settings(cluster, {**lone, "monitoring_gpu_exporter": "dcgm"})
+    (failure,) = cluster.parsed("deploy", "monitoring", ok=False)["failures"]
     assert "DCGM exporter 4.8.3-1 is made for DCGM 4.6.0, and this one is 4.7.0" in failure["message"]
-    assert versions(cluster, DCGM_EXPORTER) == [f"{DCGM_EXPORTER} 4.8.3-1"]
+    assert installed(cluster, "gpu01", DCGM_EXPORTER) == [f"{DCGM_EXPORTER} 4.8.3-1"]
 
     pair = {**newer, "exporter": {**newer["exporter"], "version": "4.9.0-1", "dcgm": "4.7.0"}}
-    setting(cluster, {**site, "deepops_dcgm": pair})
-    planned = run(cluster, "plan", component="monitoring")
-    done = run(cluster, "deploy", component="monitoring")
+    site_settings(cluster, {**site, "deepops_dcgm": pair})
+    planned = cluster.parsed("plan", "monitoring")
+    done = cluster.parsed("deploy", "monitoring")
 
     wanted = {("package", DCGM_EXPORTER, "upgrade"), ("unit", EXPORTER_UNIT, "restart")}
-    assert changes(done, "monitoring") == changes(planned, "monitoring") >= wanted
-    assert versions(cluster, DCGM_EXPORTER) == [f"{DCGM_EXPORTER} 4.9.0-1"]
+    assert of_gpus(done, "monitoring") == of_gpus(planned, "monitoring") >= wanted
+    assert installed(cluster, "gpu01", DCGM_EXPORTER) == [f"{DCGM_EXPORTER} 4.9.0-1"]
     assert "--remote-hostengine-info=unix:///run/nvidia-dcgm/nv-hostengine" in asked(cluster)
     assert cluster.root("gpu01", f"systemctl show {EXPORTER_UNIT} -p InvocationID") != before
 
     edit(cluster.directory / SETTINGS, MONITORED, "monitoring_enabled: false")
-    run(cluster, "deploy", component="monitoring")
-    again = run(cluster, "deploy", "--full", component="monitoring")
+    cluster.parsed("deploy", "monitoring")
+    again = cluster.parsed("deploy", "monitoring", "--full")
     assert {counts["changed"] for counts in again["hosts"].values()} <= {0}
     query = f"(dpkg-query --show {DCGM_EXPORTER}; systemctl cat {EXPORTER_UNIT}; ls /etc/deepopsctl/dcgm*)"
     assert cluster.root("gpu01", f"{query} 2>/dev/null; true") == ""
     # DCGM itself is wanted without it
     assert cluster.root("gpu01", "systemctl is-active nvidia-dcgm") == "active"
-
-
-def test_the_dcgm_of_before_is_refused_with_what_to_do(cluster: LabCluster) -> None:
-    cluster.root("gpu01", "apt-get --quiet --yes install datacenter-gpu-manager 2>&1")
-
-    (failure,) = run(cluster, "deploy", "--full", ok=False)["failures"]
-
-    assert "datacenter-gpu-manager 1:3.3.9 is installed" in failure["message"]
-    cluster.root("gpu01", "apt-get --quiet --yes purge datacenter-gpu-manager 2>&1")
 
 
 def test_whole_gpus_that_are_to_be_whole_are_left_alone(cluster: LabCluster) -> None:
@@ -348,12 +302,12 @@ def test_nothing_is_cut_under_a_job(cluster: LabCluster) -> None:
     cluster.wait_until_idle()
     job = cluster.submit(LONG_JOB, "--gpus=1", "--mem=100M")
     cluster.wait_for_job(job, "RUNNING")
-    declare(cluster, WHOLE, CUT)
+    edit(cluster.directory / "cluster.yml", WHOLE, CUT)
 
-    planned = run(cluster, "plan", ok=False)
-    refused = run(cluster, "deploy", ok=False)
+    planned = cluster.parsed("plan", "nvidia", ok=False)
+    refused = cluster.parsed("deploy", "nvidia", ok=False)
 
-    assert changes(planned) >= WISHES
+    assert of_gpus(planned) >= WISHES
     (failure,) = refused["failures"]
     assert failure["message"] == "the MIG slices of GPU 0, 1 on gpu01 have to change, and jobs run on it"
     assert "deepopsctl node drain gpu01" in failure["hint"]
@@ -363,7 +317,7 @@ def test_nothing_is_cut_under_a_job(cluster: LabCluster) -> None:
     cluster.root("ctl1", f"scancel {job}")
     cluster.wait_until_idle()
     # nor where a job may start at any time
-    (failure,) = run(cluster, "deploy", ok=False)["failures"]
+    (failure,) = cluster.parsed("deploy", "nvidia", ok=False)["failures"]
     assert failure["message"].endswith("and Slurm may start jobs on it")
     assert orders(cluster) == 0
 
@@ -371,12 +325,12 @@ def test_nothing_is_cut_under_a_job(cluster: LabCluster) -> None:
 def test_a_drained_node_is_cut_as_planned_and_a_second_run_changes_nothing(cluster: LabCluster) -> None:
     drain(cluster)
     dcgm = cluster.root("gpu01", "systemctl show nvidia-dcgm -p InvocationID")
-    planned = run(cluster, "plan")
+    planned = cluster.parsed("plan", "nvidia")
 
-    first = run(cluster, "deploy")
-    full = run(cluster, "deploy", "--full")
+    first = cluster.parsed("deploy", "nvidia")
+    full = cluster.parsed("deploy", "nvidia", "--full")
 
-    assert changes(first) == changes(planned) >= WISHES
+    assert of_gpus(first) == of_gpus(planned) >= WISHES
     assert slices(cluster) == SLICES
     assert full["hosts"]["gpu01"]["changed"] == 0
     # what held the GPUs open let go of them, and is back
@@ -410,17 +364,21 @@ def test_the_slices_are_there_again_after_a_restart_before_slurmd_starts(cluster
     assert slices(cluster) == SLICES
     assert cluster.root("gpu01", "systemctl --failed --no-legend") == ""
     # the one question to the node finds everything in its place
-    again = run(cluster, "deploy")["hosts"]["gpu01"]
+    again = cluster.parsed("deploy", "nvidia")["hosts"]["gpu01"]
     assert (again["changed"], again["ok"] < 5) == (0, True)
 
 
 def test_gpus_become_whole_again_and_nothing_is_left_for_the_next_start(cluster: LabCluster) -> None:
     drain(cluster)
-    declare(cluster, CUT, WHOLE)
+    edit(cluster.directory / "cluster.yml", CUT, WHOLE)
 
-    done = run(cluster, "deploy")
+    done = cluster.parsed("deploy", "nvidia")
 
-    assert changes(done) >= {("mig", "GPU 0: whole", "set"), ("mig", "GPU 1: whole", "set"), ("unit", UNIT, "stop")}
+    assert of_gpus(done) >= {
+        ("mig", "GPU 0: whole", "set"),
+        ("mig", "GPU 1: whole", "set"),
+        ("unit", UNIT, "stop"),
+    }
     assert slices(cluster) == []
     assert cluster.holds("gpu01", f"test ! -e /etc/systemd/system/{UNIT} -a ! -e /etc/deepopsctl/mig.json")
 
@@ -428,10 +386,10 @@ def test_gpus_become_whole_again_and_nothing_is_left_for_the_next_start(cluster:
 def test_dcgm_goes_when_it_is_no_longer_wanted_with_all_that_came_for_it(
     cluster: LabCluster, site: dict[str, object]
 ) -> None:
-    setting(cluster, {**site, "nvidia_dcgm": False})
+    site_settings(cluster, {**site, "nvidia_dcgm": False})
 
-    run(cluster, "deploy")
-    again = run(cluster, "deploy", "--full")
+    cluster.parsed("deploy", "nvidia")
+    again = cluster.parsed("deploy", "nvidia", "--full")
 
     assert again["hosts"]["gpu01"]["changed"] == 0
     query = "(dpkg-query --show 'datacenter-gpu-manager*'; systemctl cat nvidia-dcgm; find /etc -type f -name '*dcgm*')"

@@ -8,7 +8,6 @@ kernel module was loaded or unloaded.
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.lab.faults import deploying, running_job
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, wait_until
+from tests.lab.harness import PREFIX, LabCluster, actions, fresh_cluster, lab_down, wait_until
 from tests.lab.nvidia_stubs import MODULE, STANDIN, Mirrors, driver, mirrors, pci_bus, site, write
 from tests.support.cluster import repeating
 
@@ -64,8 +63,7 @@ class Gpus(LabCluster):
 
     def planned(self, *arguments: str) -> dict[str, Any]:
         """`plan nvidia`, parsed; it may end badly."""
-        document: dict[str, Any] = json.loads(self.deepopsctl("plan", "nvidia", "--json", *arguments, ok=False).stdout)
-        return document
+        return self.parsed("plan", "nvidia", *arguments, ok=False)
 
     def starts(self) -> int:
         """How often the node has started."""
@@ -82,11 +80,6 @@ class Gpus(LabCluster):
     def slurm(self) -> str:
         """Slurm's state of the node, and the reason."""
         return self.root("ctl1", "sinfo -h -n gpu01 -o '%T %E'")
-
-
-def done_by(document: dict[str, Any]) -> set[tuple[str, str, str]]:
-    """Type, name and action of each change."""
-    return {(entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
 
 
 @contextmanager
@@ -155,7 +148,7 @@ def test_plan_predicts_the_reboot_that_deploy_may_do_and_it_is_done_once(bare: G
     full = bare.deploy("--full")
 
     assert (planned["ok"], planned["blocked"]) == (True, [])
-    assert ("task", "Reboot the idle node", "change") in done_by(planned) & done_by(done)
+    assert ("task", "Reboot the idle node", "change") in actions(planned) & actions(done)
     assert bare.starts() == 2
     assert bare.kernel() == OLD
     assert bare.holds("gpu01", "test ! -e /sys/module/nouveau")
@@ -221,7 +214,7 @@ def test_another_branch_whose_modules_are_in_use_waits_for_jobs_reboots_once_and
         code, document, output = deploy.end()
 
     assert code == 0, output
-    assert done_by(document) >= {
+    assert actions(document) >= {
         ("node", "gpu01", "drain"),
         ("package", "libcuda1", "exchange"),
         ("task", "Reboot the idle node", "change"),
@@ -260,7 +253,7 @@ def test_a_gpu_that_does_not_come_back_keeps_the_node_drained_until_it_does(clus
     cluster.root("gpu01", f"rm {SETTINGS}")
     deployed = cluster.deploy()
 
-    assert ("node", "gpu01", "resume") in done_by(deployed)
+    assert ("node", "gpu01", "resume") in actions(deployed)
     assert cluster.starts() == before + 1
     cluster.wait_until_idle()
 

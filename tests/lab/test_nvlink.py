@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from tests.lab.faults import running_job
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_down, wait_until
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, actions, changes, edit, fresh_cluster, lab_down, wait_until
 from tests.lab.nvidia_stubs import (
     STANDIN,
     Mirrors,
     driver,
+    installed,
     mirrors,
     pci_bus,
     simulated_host,
@@ -56,32 +57,12 @@ cd {CHANNELS} && for n in *; do echo "$(hostname) $n $(stat -c %t $n)"; done
 MAJOR = "slurm_config: {SwitchParameters: imex_dev_major=4}"
 
 
-def run(cluster: LabCluster, verb: str, *arguments: str, ok: bool = True) -> dict[str, Any]:
-    """plan or deploy, parsed."""
-    document: dict[str, Any] = json.loads(cluster.deepopsctl(verb, *arguments, "--json", ok=ok).stdout)
-    return document
-
-
-def changes(document: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+def known_changes(document: dict[str, Any]) -> set[tuple[str, str, str, str]]:
     """Host, type, name and action of what changes.
 
     Which libraries are held is known when they are there; and a unit is enabled by its package, or by us after it.
     """
-    mine = [entry for entry in document["changes"] if entry["kind"] != "hold" and entry["action"] != "enable"]
-    return sorted((entry["host"], entry["kind"], entry["name"], entry["action"]) for entry in mine)
-
-
-def of(document: dict[str, Any], host: str) -> set[tuple[str, str, str]]:
-    """Type, name and action of what changes on a host."""
-    return {(type_name, name, action) for node, type_name, name, action in changes(document) if node == host}
-
-
-def versions(cluster: LabCluster, node: str, *names: str) -> list[str]:
-    """`name version` of those of the packages that are installed."""
-    form = "--showformat '${db:Status-Status} ${Package} ${Version}\\n'"
-    shown = cluster.root(node, f"dpkg-query --show {form} {' '.join(names)} 2>/dev/null || true")
-    # in whatever order dpkg has them
-    return sorted(line.partition(" ")[2] for line in shown.splitlines() if line.startswith("installed "))
+    return {entry for entry in changes(document) if entry[1] != "hold" and entry[3] != "enable"}
 
 
 def state(cluster: LabCluster, node: str, unit: str) -> list[str]:
@@ -162,9 +143,9 @@ def mirror(bare: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Mirror
 def first(bare: LabCluster, mirror: Mirrors) -> dict[str, dict[str, Any]]:
     """What plan predicted of the drivers, what the deploy did, and what a second one."""
     site(bare, mirror.settings("site"))
-    planned = run(bare, "plan", "nvidia")
-    done = run(bare, "deploy", "nvidia")
-    return {"plan": planned, "done": done, "again": run(bare, "deploy", "nvidia", "--full")}
+    planned = bare.parsed("plan", "nvidia")
+    done = bare.parsed("deploy", "nvidia")
+    return {"plan": planned, "done": done, "again": bare.parsed("deploy", "nvidia", "--full")}
 
 
 @pytest.fixture(scope="module")
@@ -184,20 +165,20 @@ def cluster(aged: LabCluster) -> LabCluster:
     for node in PRODUCTS:
         # hwloc, and so slurmd, asks the kernel more of what a driver lists than a container can answer, and crashes
         aged.root(node, "rmdir /run/machine/driver/nvidia/gpus/*")
-    run(aged, "deploy")
+    aged.parsed("deploy")
     return aged
 
 
 def test_plan_predicts_the_drivers_and_the_second_deploy_changes_nothing(first: dict[str, dict[str, Any]]) -> None:
-    assert changes(first["done"]) == changes(first["plan"])
+    assert known_changes(first["done"]) == known_changes(first["plan"])
     assert {counts["changed"] for counts in first["again"]["hosts"].values()} == {0}
 
 
 def test_a_node_with_nvswitches_on_its_bus_has_the_fabric_manager_of_its_driver(
     bare: LabCluster, first: dict[str, dict[str, Any]]
 ) -> None:
-    assert of(first["plan"], HGX) >= {("package", "nvidia-fabricmanager", "install"), ("unit", FABRIC, "start")}
-    assert versions(bare, HGX, "nvidia-fabricmanager", "nvidia-driver-cuda", "nvlsm") == [
+    assert actions(first["plan"], HGX) >= {("package", "nvidia-fabricmanager", "install"), ("unit", FABRIC, "start")}
+    assert installed(bare, HGX, "nvidia-fabricmanager", "nvidia-driver-cuda", "nvlsm") == [
         f"nvidia-driver-cuda {DRIVER}",
         f"nvidia-fabricmanager {DRIVER}",
     ]
@@ -206,7 +187,7 @@ def test_a_node_with_nvswitches_on_its_bus_has_the_fabric_manager_of_its_driver(
 
 
 def test_a_board_whose_nvswitches_are_hidden_has_the_subnet_manager_as_well(bare: LabCluster, first: object) -> None:
-    there = versions(bare, BOARD, "nvidia-fabricmanager", "nvlsm", "infiniband-diags")
+    there = installed(bare, BOARD, "nvidia-fabricmanager", "nvlsm", "infiniband-diags")
 
     assert [row.split()[0] for row in there] == ["infiniband-diags", "nvidia-fabricmanager", "nvlsm"], first
     assert there[1:] == [f"nvidia-fabricmanager {DRIVER}", "nvlsm 2025.10.11-1"]
@@ -221,18 +202,18 @@ def test_a_board_whose_nvswitches_are_hidden_has_the_subnet_manager_as_well(bare
 @pytest.mark.parametrize("node", RACK)
 def test_a_node_without_nvswitches_has_neither(bare: LabCluster, first: object, node: str) -> None:
     assert first
-    assert versions(bare, node, "nvidia-fabricmanager", "nvlsm", "infiniband-diags", "nvidia-imex") == []
+    assert installed(bare, node, "nvidia-fabricmanager", "nvlsm", "infiniband-diags", "nvidia-imex") == []
     assert bare.holds(node, f"! systemctl cat {FABRIC}")
 
 
 def test_a_fabric_manager_that_went_comes_back_in_the_version_of_the_driver(aged: LabCluster) -> None:
     aged.root(BOARD, "apt-get -qq -y --allow-change-held-packages purge nvidia-fabricmanager nvlsm 2>&1")
 
-    planned = run(aged, "plan", "nvidia")
-    done = run(aged, "deploy", "nvidia")
+    planned = aged.parsed("plan", "nvidia")
+    done = aged.parsed("deploy", "nvidia")
 
-    assert changes(done) == changes(planned)
-    there = versions(aged, BOARD, "nvidia-fabricmanager", "nvlsm", "nvidia-driver-cuda")
+    assert known_changes(done) == known_changes(planned)
+    there = installed(aged, BOARD, "nvidia-fabricmanager", "nvlsm", "nvidia-driver-cuda")
     # a newer one is in the mirror, and would not talk to this driver
     assert there == [f"nvidia-driver-cuda {DRIVER}", f"nvidia-fabricmanager {DRIVER}", "nvlsm 2025.10.11-1"]
     assert state(aged, BOARD, FABRIC) == ["active", "enabled"]
@@ -243,20 +224,25 @@ def test_a_fabric_manager_that_went_comes_back_in_the_version_of_the_driver(aged
 def joined(cluster: LabCluster) -> dict[str, dict[str, Any]]:
     """Two nodes become an NVLink domain: what plan lists, what deploy does, and a second one of each."""
     domains(cluster, DOMAIN)
-    planned = run(cluster, "plan")
-    done = run(cluster, "deploy")
-    return {"plan": planned, "done": done, "again": run(cluster, "deploy"), "full": run(cluster, "deploy", "--full")}
+    planned = cluster.parsed("plan")
+    done = cluster.parsed("deploy")
+    return {
+        "plan": planned,
+        "done": done,
+        "again": cluster.parsed("deploy"),
+        "full": cluster.parsed("deploy", "--full"),
+    }
 
 
 def test_a_domain_comes_as_planned_and_a_second_deploy_changes_nothing(joined: dict[str, dict[str, Any]]) -> None:
-    assert changes(joined["done"]) == changes(joined["plan"])
+    assert known_changes(joined["done"]) == known_changes(joined["plan"])
     for node in RACK:
-        assert of(joined["plan"], node) >= {
+        assert actions(joined["plan"], node) >= {
             ("package", "nvidia-imex", "install"),
             ("file", NODES, "write"),
             ("unit", IMEX, "start"),
         }
-    assert not {BOARD, HGX} & {host for host, *_ in changes(joined["plan"])}
+    assert not {BOARD, HGX} & {host for host, *_ in known_changes(joined["plan"])}
     for again in (joined["again"], joined["full"]):
         assert {counts["changed"] for counts in again["hosts"].values()} == {0}
 
@@ -265,7 +251,7 @@ def test_a_domain_comes_as_planned_and_a_second_deploy_changes_nothing(joined: d
 def test_imex_is_of_the_drivers_version_and_knows_the_same_nodes_everywhere(cluster: LabCluster) -> None:
     wanted = peers(cluster, *RACK)
     for node in RACK:
-        assert versions(cluster, node, "nvidia-imex", "nvidia-driver-cuda") == [
+        assert installed(cluster, node, "nvidia-imex", "nvidia-driver-cuda") == [
             f"nvidia-driver-cuda {DRIVER}",
             f"nvidia-imex {DRIVER}",
         ]
@@ -273,7 +259,7 @@ def test_imex_is_of_the_drivers_version_and_knows_the_same_nodes_everywhere(clus
         assert cluster.root(node, f"cat {NODES}") == wanted == cluster.root(node, "cat /run/imex-knows")
         assert "nvidia-imex" in cluster.root(node, "apt-mark showhold").split()
         assert IMEX in cluster.root(node, "systemctl show slurmd -p After --value").split()
-    assert versions(cluster, BOARD, "nvidia-imex") == []
+    assert installed(cluster, BOARD, "nvidia-imex") == []
     assert FABRIC in cluster.root(BOARD, "systemctl show slurmd -p After --value").split()
 
 
@@ -322,8 +308,8 @@ def test_the_nodes_of_a_domain_do_not_change_under_a_job(cluster: LabCluster) ->
     before = {node: started(cluster, node) for node in RACK}
     domains(cluster, PARTED)
     with running_job(cluster, "gpu01") as job:
-        planned = run(cluster, "plan", "nvidia", ok=False)
-        refused = run(cluster, "deploy", "nvidia", ok=False)
+        planned = cluster.parsed("plan", "nvidia", ok=False)
+        refused = cluster.parsed("deploy", "nvidia", ok=False)
         assert cluster.job_state(job) == "RUNNING"
 
     messages = {entry["host"]: entry["message"] for entry in refused["failures"]}
@@ -344,13 +330,13 @@ def test_on_drained_nodes_they_change_as_planned_and_imex_restarts(cluster: LabC
     domains(cluster, PARTED)
     drain(cluster, *RACK)
 
-    planned = run(cluster, "plan")
-    done = run(cluster, "deploy")
-    again = run(cluster, "deploy", "--full")
+    planned = cluster.parsed("plan")
+    done = cluster.parsed("deploy")
+    again = cluster.parsed("deploy", "--full")
 
-    assert changes(done) == changes(planned)
+    assert known_changes(done) == known_changes(planned)
     for node in RACK:
-        assert of(done, node) >= {("unit", IMEX, "stop"), ("file", NODES, "write"), ("unit", IMEX, "start")}
+        assert actions(done, node) >= {("unit", IMEX, "stop"), ("file", NODES, "write"), ("unit", IMEX, "start")}
         assert cluster.root(node, "cat /run/imex-knows") == peers(cluster, node)
         assert started(cluster, node) != before[node]
     assert {counts["changed"] for counts in again["hosts"].values()} == {0}
@@ -361,19 +347,19 @@ def test_what_came_for_a_domain_goes_with_it(cluster: LabCluster, joined: dict[s
     drain(cluster, *RACK)
     domains(cluster, "")
 
-    planned = run(cluster, "plan")
-    done = run(cluster, "deploy")
-    again = run(cluster, "deploy", "--full")
+    planned = cluster.parsed("plan")
+    done = cluster.parsed("deploy")
+    again = cluster.parsed("deploy", "--full")
 
-    assert changes(done) == changes(planned)
+    assert known_changes(done) == known_changes(planned)
     assert {counts["changed"] for counts in again["hosts"].values()} == {0}
     for node in RACK:
-        assert of(done, node) >= {
+        assert actions(done, node) >= {
             ("unit", IMEX, "stop"),
             ("file", NODES, "remove"),
             ("package", "nvidia-imex", "remove"),
         }, joined["done"]
-        assert versions(cluster, node, "nvidia-imex", "nvidia-driver-cuda") == [f"nvidia-driver-cuda {DRIVER}"]
+        assert installed(cluster, node, "nvidia-imex", "nvidia-driver-cuda") == [f"nvidia-driver-cuda {DRIVER}"]
         assert cluster.root(node, "find /etc -name '*imex*'") == ""
         assert cluster.holds(node, f"! systemctl cat {IMEX}")
     shown = cluster.root("ctl1", "scontrol show config; scontrol --oneliner show node gpu01")

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import SETTINGS, SLURM_CONFIG, LabCluster, edit
+from tests.lab.harness import SETTINGS, SLURM_CONFIG, LabCluster, changes, edit
 
 LONG_JOB = "sleep infinity"
-Done = tuple[str, str, str, str]
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +53,9 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in [*paths, *([memory] if memory.exists() else [])]}
 
 
-def done_by(document: dict[str, Any]) -> set[Done]:
-    """Host, type, name and action of each change."""
-    return {(entry["host"], entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
-
-
-def units(document: dict[str, Any]) -> set[Done]:
+def units(document: dict[str, Any]) -> set[tuple[str, str, str, str]]:
     """Changes of services alone."""
-    return {change for change in done_by(document) if change[1] == "unit"}
+    return {change for change in changes(document) if change[1] == "unit"}
 
 
 @pytest.mark.every_change
@@ -71,9 +65,9 @@ def test_the_first_deploy_on_bare_nodes_does_what_was_planned(to_deploy: LabClus
 
     summary = to_deploy.deploy()
 
-    assert done_by(planned) == done_by(summary)
-    assert ("gpu01", "unit", "slurmd.service", "start") in done_by(planned)
-    assert ("ctl1", "database", "slurm_acct_db", "create") in done_by(planned)
+    assert changes(planned) == changes(summary)
+    assert ("gpu01", "unit", "slurmd.service", "start") in changes(planned)
+    assert ("ctl1", "database", "slurm_acct_db", "create") in changes(planned)
     # the node lines were foreseen, too
     conf = next(entry["diff"] for entry in planned["changes"] if entry["name"] == "/etc/slurm/slurm.conf")
     node_line = re.search(r"^NodeName=.*$", to_deploy.root("ctl1", "cat /etc/slurm/slurm.conf"), re.MULTILINE)
@@ -95,7 +89,7 @@ def test_a_changed_partition_is_reconfigured_under_a_job_that_is_named(cluster: 
     planned = plan(cluster, "--exit-code", code=1)
     summary = cluster.deploy()
 
-    assert done_by(planned) == done_by(summary)
+    assert changes(planned) == changes(summary)
     assert units(planned) == {("ctl1", "unit", "slurmctld.service", "reconfigure")}
     (key,) = (entry for entry in planned["changes"] if entry["kind"] == "key")
     assert (key["name"], key["policy"]) == ("PartitionName=gpu MaxTime", "reconfigure")
@@ -126,7 +120,7 @@ def test_a_key_that_slurmd_reads_at_its_start_restarts_it_under_the_job(cluster:
     planned = plan(cluster)
     summary = cluster.deploy()
 
-    assert done_by(planned) == done_by(summary)
+    assert changes(planned) == changes(summary)
     assert units(planned) == {
         ("ctl1", "unit", "slurmctld.service", "restart"),
         ("gpu01", "unit", "slurmd.service", "restart"),
@@ -143,8 +137,8 @@ def test_manual_changes_are_planned_and_fixed(cluster: LabCluster) -> None:
     planned = plan(cluster)
     summary = cluster.deploy()
 
-    assert done_by(planned) == done_by(summary)
-    assert done_by(planned) == {
+    assert changes(planned) == changes(summary)
+    assert changes(planned) == {
         ("gpu01", "file", "/etc/default/slurmd", "write"),
         ("gpu01", "unit", "munge.service", "start"),
         ("gpu01", "unit", "slurmd.service", "restart"),

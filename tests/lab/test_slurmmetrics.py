@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.data.slurm_metrics_samples import names, samples
+from tests.data.slurm_metrics_samples import samples
 from tests.lab.harness import wait_until
 from tests.lab.hostile import NAMES, waiting_jobs
 from tests.lab.monitored import MonitoredCluster
@@ -72,21 +72,6 @@ def test_no_name_of_a_job_forges_a_sample_or_a_line_of_its_report(monitored: Mon
         assert report.startswith(f"Job {number}  ")
         assert report.count("Job ") == 1
         assert report.replace("\n", "").isprintable()
-
-
-def test_no_stale_metrics_are_exported_when_slurm_is_down(monitored: MonitoredCluster) -> None:
-    monitored.root("ctl1", "systemctl stop slurmctld")
-    try:
-        metrics = fresh_metrics(monitored)
-        assert names(metrics) == {"deepops_slurm_up", "deepops_slurm_collect_seconds", "deepops_slurmdbd_up"}
-        assert samples(metrics)["deepops_slurm_up"] == 0
-        assert samples(metrics)["deepops_slurmdbd_up"] == 1
-        journal = monitored.root("ctl1", f"journalctl --quiet --output=cat --unit={UNIT} --lines=3")
-        assert "sdiag: slurm_get_statistics: Unable to contact slurm controller" in journal
-    finally:
-        monitored.root("ctl1", "systemctl start slurmctld")
-    wait_until("Slurm answers", lambda: "idle" in monitored.root("ctl1", "sinfo --noheader --format=%T", ok=False))
-    assert samples(fresh_metrics(monitored))["deepops_slurm_up"] == 1
 
 
 def test_the_program_reaches_nothing_but_slurms_answers(monitored: MonitoredCluster) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import LabCluster, edit
+from tests.lab.harness import LabCluster, changes, edit
 
 SPACES = """
 storage:
@@ -32,18 +32,6 @@ NODES = ("ctl1", "gpu01", "gpu02")
 COMPONENTS = ("storage", "slurm", "environment")
 
 
-def run(cluster: LabCluster, verb: str, *arguments: str) -> dict[str, Any]:
-    """plan or deploy, parsed."""
-    document: dict[str, Any] = json.loads(cluster.deepopsctl(verb, *COMPONENTS, "--json", *arguments).stdout)
-    return document
-
-
-def changes(document: dict[str, Any]) -> set[tuple[str, str, str, str]]:
-    """Host, type, name and action of what the environment changes."""
-    mine = [entry for entry in document["changes"] if entry["component"] == "environment"]
-    return {(entry["host"], entry["kind"], entry["name"], entry["action"]) for entry in mine}
-
-
 @pytest.fixture(scope="module")
 def deploys(battered: LabCluster) -> Iterator[dict[str, dict[str, Any]]]:
     """The changes that plan listed, those of the first deploy, and of a second one; all is removed at the end."""
@@ -53,8 +41,8 @@ def deploys(battered: LabCluster) -> Iterator[dict[str, dict[str, Any]]]:
     before = spec.read_text(encoding="utf-8")
     spec.write_text(before + SPACES, encoding="utf-8")
     (battered.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
-    run(battered, "deploy")
-    yield {name: run(battered, verb) for name, verb in (("plan", "plan"), ("second", "deploy"))}
+    battered.parsed("deploy", *COMPONENTS)
+    yield {name: battered.parsed(verb, *COMPONENTS) for name, verb in (("plan", "plan"), ("second", "deploy"))}
     (battered.directory / "people.yml").unlink()
     spec.write_text(f"{before}storage: []\n", encoding="utf-8")
     battered.deepopsctl("deploy", "storage", "slurm")
@@ -87,8 +75,8 @@ def spaces_checks(cluster: LabCluster) -> dict[str, tuple[str, str]]:
 
 
 def test_a_second_deploy_changes_nothing(deploys: dict[str, dict[str, Any]]) -> None:
-    assert changes(deploys["plan"]) == set()
-    assert changes(deploys["second"]) == set()
+    assert changes(deploys["plan"], "environment") == set()
+    assert changes(deploys["second"], "environment") == set()
 
 
 def test_people_find_directories_variables_and_links_on_every_node(cluster: LabCluster) -> None:
@@ -140,7 +128,7 @@ def test_a_directory_that_is_gone_is_noticed_and_made_again(cluster: LabCluster)
     cluster.root("gpu01", "rm -r /scratch/alice")
 
     status, message = spaces_checks(cluster)["gpu01"]
-    made = changes(run(cluster, "deploy"))
+    made = changes(cluster.parsed("deploy", *COMPONENTS), "environment")
 
     faults = "$SCRATCH: /scratch/alice can't be written to; $SCRATCH: ~/scratch does not lead there"
     assert (status, message) == ("fail", f"as alice: {faults}")
@@ -151,23 +139,25 @@ def test_a_link_that_a_user_has_in_place_of_a_directory_is_not_followed(cluster:
     cluster.root("gpu02", "rm -r /scratch/alice; chmod 1777 /srv/scratch; mkdir -m 755 /srv/victim")
     alice(cluster, "gpu02", "ln -s /srv/victim /scratch/alice")
 
-    document = run(cluster, "deploy")
-    again = run(cluster, "deploy")
+    document = cluster.parsed("deploy", *COMPONENTS)
+    again = cluster.parsed("deploy", *COMPONENTS)
 
     assert cluster.root("gpu02", "stat -c %U /srv/victim; readlink /scratch/alice").split() == ["root", "/srv/victim"]
     warning = "/scratch/alice is no directory"
     assert all(any(warning in text for text in map(str, each["warnings"])) for each in (document, again))
     cluster.root("gpu02", "rm /scratch/alice; rmdir /srv/victim; chmod 755 /srv/scratch")
-    assert ("gpu02", "directory", "/scratch/alice", "set") in changes(run(cluster, "deploy"))
+    assert ("gpu02", "directory", "/scratch/alice", "set") in changes(
+        cluster.parsed("deploy", *COMPONENTS), "environment"
+    )
 
 
 def test_the_link_of_a_group_goes_with_the_membership_and_the_data_stays(cluster: LabCluster) -> None:
     people = cluster.directory / "people.yml"
     edit(people, "gid: 60001}", "gid: 60001}\n  - {name: def-noether, gid: 60002}")
     edit(people, "groups: [def-curie]", "groups: [def-noether]")
-    run(cluster, "deploy")
+    cluster.parsed("deploy", *COMPONENTS)
 
     assert alice(cluster, "gpu01", "ls projects; echo $PROJECT").split() == ["def-noether", "/project/def-noether"]
     assert cluster.holds("gpu01", "test -d /project/def-curie")
     edit(people, "groups: [def-noether]", "groups: [def-curie]")
-    run(cluster, "deploy")
+    cluster.parsed("deploy", *COMPONENTS)

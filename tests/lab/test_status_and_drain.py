@@ -238,20 +238,3 @@ def test_nodes_that_others_drained_are_left_alone(cluster: LabCluster) -> None:
     finally:
         cluster.root("ctl1", "scontrol update nodename=gpu01,gpu02 state=resume")
         cluster.wait_until_idle()
-
-
-def test_a_cluster_without_slurm_has_a_status_too(bare: LabCluster, tmp_path: Path) -> None:
-    # without the runs of the tests before
-    directory = tmp_path / "copy"
-    shutil.copytree(bare.directory, directory, ignore=shutil.ignore_patterns("runs"))
-    (directory / "runs").mkdir(mode=0o700)
-
-    code, document = status(bare, directory)
-
-    assert code == 0
-    assert set(by_name(document, "deploy").values()) == {"not deployed"}
-    assert document["slurm"] == {"installed": False, "up": False, "error": "scontrol is not installed", "jobs": {}} | {
-        "jobs": {"running": 0, "pending": 0}
-    }
-    assert [entry["message"] for entry in document["findings"]] == ["nothing is deployed yet"]
-    assert document["last_run"] == document["last_validation"] == {}

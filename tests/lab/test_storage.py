@@ -5,13 +5,12 @@ Only local directories and memory: the kernel below a lab has neither NFS nor au
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.lab.harness import SETTINGS, SLURM_CONFIG, LabCluster, edit, wait_until
+from tests.lab.harness import SETTINGS, SLURM_CONFIG, LabCluster, changes, edit, wait_until
 
 STORAGE = """
 storage:
@@ -21,26 +20,10 @@ storage:
 # quicker than a site would have it, and with a program of the site's own
 CHECKS = "HealthCheckInterval: 1, HealthCheckProgram: /usr/local/bin/site-check"
 SITE_CHECK = "#!/bin/sh\\necho >>/run/site-checks\\n"
+COMPONENTS = ("storage", "slurm")
 LOST = "deepopsctl: storage disk is not mounted at /disk"
 UNITS = "/etc/systemd/system"
 WAIT_JOB = "until [ -e /run/end-of-storage-job ]; do sleep 0.2; done"
-
-
-def run(cluster: LabCluster, verb: str, *arguments: str) -> dict[str, Any]:
-    """plan or deploy of storage and Slurm, parsed."""
-    document: dict[str, Any] = json.loads(cluster.deepopsctl(verb, "storage", "slurm", "--json", *arguments).stdout)
-    return document
-
-
-def changes(document: dict[str, Any]) -> set[tuple[str, str, str, str]]:
-    """Host, type, name and action of what storage changes."""
-    mine = [entry for entry in document["changes"] if entry["component"] == "storage"]
-    return {(entry["host"], entry["kind"], entry["name"], entry["action"]) for entry in mine}
-
-
-def declare(cluster: LabCluster, old: str, new: str) -> None:
-    """Edit cluster.yml."""
-    edit(cluster.directory / "cluster.yml", old, new)
 
 
 def node(cluster: LabCluster, name: str = "gpu01") -> str:
@@ -69,10 +52,10 @@ def deploys(battered: LabCluster) -> Iterator[dict[str, dict[str, Any]]]:
     before = {path: path.read_text(encoding="utf-8") for path in (spec, settings)}
     spec.write_text(before[spec] + STORAGE, encoding="utf-8")
     edit(settings, SLURM_CONFIG, SLURM_CONFIG.replace("}", f", {CHECKS}}}"))
-    yield {name: run(battered, verb) for name, verb in (("plan", "plan"), ("first", "deploy"), ("second", "deploy"))}
+    yield battered.plan_and_deploy_twice(*COMPONENTS)
     for path, text in before.items():
         path.write_text(text, encoding="utf-8")
-    run(battered, "deploy")
+    battered.parsed("deploy", *COMPONENTS)
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +74,8 @@ def test_everything_is_mounted_where_it_was_wanted(cluster: LabCluster) -> None:
 
 
 def test_a_plan_tells_it_beforehand_and_a_second_deploy_changes_nothing(deploys: dict[str, dict[str, Any]]) -> None:
-    assert changes(deploys["first"]) == changes(deploys["plan"])
-    assert ("gpu01", "mount", "/disk", "mount") in changes(deploys["plan"])
+    assert changes(deploys["first"], "storage") == changes(deploys["plan"], "storage")
+    assert ("gpu01", "mount", "/disk", "mount") in changes(deploys["plan"], "storage")
     assert deploys["second"]["changes"] == []
 
 
@@ -110,7 +93,7 @@ def test_a_node_without_its_storage_gets_no_jobs_until_it_is_back(cluster: LabCl
     assert not cluster.holds("gpu01", "mountpoint -q /disk")
 
     # the gate sees it
-    assert ("gpu01", "mount", "/disk", "mount") in changes(run(cluster, "deploy"))
+    assert ("gpu01", "mount", "/disk", "mount") in changes(cluster.parsed("deploy", *COMPONENTS), "storage")
     cluster.wait_for_job(stuck, "COMPLETED")
 
 
@@ -125,27 +108,13 @@ def test_a_mount_that_failed_is_tried_again(cluster: LabCluster) -> None:
     assert cluster.holds("gpu01", "mountpoint -q /disk")
 
 
-def test_a_drain_of_somebody_elses_is_not_ended(cluster: LabCluster) -> None:
-    cluster.root("ctl1", "scontrol update nodename=gpu01 state=drain reason='a dying fan'")
-    try:
-        cluster.root("gpu01", "umount /disk")
-        wait_for_checks(cluster)
-        assert "Reason=a dying fan [" in node(cluster)
-        cluster.root("gpu01", "systemctl start disk.mount")
-        wait_for_checks(cluster)
-        assert "DRAIN" in node(cluster)
-    finally:
-        cluster.root("ctl1", "scontrol update nodename=gpu01 state=resume")
-        cluster.wait_until_idle()
-
-
 def test_a_mount_stays_under_a_job_and_changes_what_the_kernel_can_change(cluster: LabCluster) -> None:
     job = cluster.submit(WAIT_JOB, "--nodelist=gpu01")
     cluster.wait_for_job(job, "RUNNING")
-    declare(cluster, "source: /srv/disk", "source: /srv/other")
-    declare(cluster, "size: 32M", "size: 48M")
+    edit(cluster.directory / "cluster.yml", "source: /srv/disk", "source: /srv/other")
+    edit(cluster.directory / "cluster.yml", "size: 32M", "size: 48M")
 
-    first = run(cluster, "deploy")
+    first = cluster.parsed("deploy", *COMPONENTS)
 
     assert any("storage disk stays as it is: jobs run on it" in warning for warning in first["warnings"])
     assert cluster.holds("gpu01", "findmnt -n -o SOURCE /disk | grep -q /srv/disk")
@@ -158,7 +127,7 @@ def test_a_mount_stays_under_a_job_and_changes_what_the_kernel_can_change(cluste
     cluster.wait_for_job(job, "COMPLETED")
     cluster.wait_until_idle()
 
-    assert ("gpu01", "mount", "/disk", "remount") in changes(run(cluster, "deploy"))
+    assert ("gpu01", "mount", "/disk", "remount") in changes(cluster.parsed("deploy", *COMPONENTS), "storage")
     assert cluster.holds("gpu01", "findmnt -n -o SOURCE /disk | grep -q /srv/other")
     cluster.wait_until_idle()
 
@@ -179,9 +148,9 @@ def test_what_came_by_an_entry_goes_with_it(cluster: LabCluster) -> None:
     declared = spec.read_text(encoding="utf-8")
     spec.write_text(declared.partition("storage:")[0] + "storage: []\n", encoding="utf-8")
 
-    done = run(cluster, "deploy")
+    done = cluster.parsed("deploy", *COMPONENTS)
 
-    assert changes(done) >= {("gpu02", "mount", "/disk", "remove"), ("ctl1", "mount", "/fast", "remove")}
+    assert changes(done, "storage") >= {("gpu02", "mount", "/disk", "remove"), ("ctl1", "mount", "/fast", "remove")}
     left = f"ls {UNITS}/disk.mount {UNITS}/fast.mount {UNITS}/slurmd.service.d/deepopsctl-storage.conf"
     for name in ("ctl1", "gpu01", "gpu02"):
         assert cluster.root(name, f"{left} 2>/dev/null; findmnt -n -l -o TARGET | grep -E '^/(disk|fast)$'; true") == ""

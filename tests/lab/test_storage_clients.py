@@ -158,8 +158,7 @@ def declare(cluster: LabCluster, entries: dict[str, dict[str, Any]], **secrets: 
 
 
 def deploy(cluster: LabCluster, ok: bool = True) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(cluster.deepopsctl("deploy", "storage", "--json", ok=ok).stdout)
-    return document
+    return cluster.parsed("deploy", "storage", ok=ok)
 
 
 def refusal(cluster: LabCluster, entry: dict[str, Any], others: dict[str, dict[str, Any]], **changes: object) -> str:
@@ -203,7 +202,7 @@ def test_a_client_that_cannot_be_fetched_costs_its_own_mounts_alone(
     # doctor asks at no address that a node has a source of
     cluster.root(NODE, "rm -f /etc/apt/sources.list.d/deepopsctl-storage-lustre.sources /etc/apt/keyrings/deepopsctl-*")
 
-    checks = json.loads(cluster.deepopsctl("doctor", "--json", ok=False).stdout)["checks"]
+    checks = cluster.parsed("doctor", ok=False)["checks"]
     repositories = {check["target"]: check for check in checks if check["name"] == "repositories"}
     assert "lustre with scratch will be left out" in repositories[NODE]["message"]
     assert repositories[OTHER]["status"] == "pass"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import LabCluster, edit
+from tests.lab.harness import LabCluster, changes, edit
 from tests.support.cluster import wait_until
 
 STORAGE = """
@@ -31,12 +31,6 @@ LATER = (
     "sys.path.insert(0, '/usr/local/lib/deepopsctl/scratch_purge'); from node_programs.scratch_purge.cli import main; "
     "sys.exit(main(['scratch', *sys.argv[1:]]))"
 )
-OURS = "find /usr/local /etc/systemd /etc/deepopsctl -type f | grep purge"
-
-
-def run(cluster: LabCluster, verb: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(cluster.deepopsctl(verb, "storage", "--json").stdout)
-    return document
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +40,11 @@ def deploys(battered: LabCluster) -> Iterator[dict[str, dict[str, Any]]]:
     before = spec.read_text(encoding="utf-8")
     # whatever tests before this left
     spec.write_text(before + "storage: []\n", encoding="utf-8")
-    run(battered, "deploy")
+    battered.parsed("deploy", "storage")
     spec.write_text(before + STORAGE + PURGE, encoding="utf-8")
-    yield {name: run(battered, verb) for name, verb in (("plan", "plan"), ("first", "deploy"), ("second", "deploy"))}
+    yield battered.plan_and_deploy_twice("storage")
     spec.write_text(before + "storage: []\n", encoding="utf-8")
-    run(battered, "deploy")
+    battered.parsed("deploy", "storage")
     spec.write_text(before, encoding="utf-8")
 
 
@@ -61,11 +55,8 @@ def cluster(battered: LabCluster, deploys: dict[str, dict[str, Any]]) -> LabClus
 
 
 def test_a_plan_tells_it_beforehand_and_a_second_deploy_changes_nothing(deploys: dict[str, dict[str, Any]]) -> None:
-    def storage_changes(name: str) -> set[tuple[str, ...]]:
-        return {tuple(entry[key] for key in ("host", "kind", "name", "action")) for entry in deploys[name]["changes"]}
-
-    assert storage_changes("first") == storage_changes("plan")
-    assert ("ctl1", "unit", "deepops-purge-scratch.timer", "start") in storage_changes("plan")
+    assert changes(deploys["first"]) == changes(deploys["plan"])
+    assert ("ctl1", "unit", "deepops-purge-scratch.timer", "start") in changes(deploys["plan"])
     assert deploys["second"]["changes"] == []
 
 
@@ -111,7 +102,7 @@ def test_users_are_notified_by_a_list_and_once_by_mail(cluster: LabCluster) -> N
     install = "apt-get -qq update && apt-get -qq install --yes --no-install-recommends dma"
     cluster.root("ctl1", f"export DEBIAN_FRONTEND=noninteractive; {install} >/dev/null 2>&1")
     edit(cluster.directory / "cluster.yml", PURGE, TELLING)
-    run(cluster, "deploy")
+    cluster.parsed("deploy", "storage")
     cluster.user("gpu01", "mkdir -p /scratch/me && touch '/scratch/me/of today'")
     name = cluster.user("gpu01", "id --user --name")
     box = f"/var/mail/{name}"
@@ -154,13 +145,3 @@ def test_scratch_that_is_not_mounted_is_not_purged(cluster: LabCluster) -> None:
         assert cluster.holds("ctl1", "test -e /scratch/hidden/file")
     finally:
         cluster.root("ctl1", "rm -r /scratch/hidden; systemctl start scratch.mount")
-
-
-def test_everything_goes_with_the_setting(cluster: LabCluster) -> None:
-    assert cluster.holds("ctl1", OURS)
-    edit(cluster.directory / "cluster.yml", PURGE, "")
-
-    run(cluster, "deploy")
-
-    assert not cluster.holds("ctl1", OURS)
-    assert cluster.holds("ctl1", "test -x /usr/local/bin/diskusage_report")

@@ -245,11 +245,3 @@ def changes(cluster: LabCluster, run: str) -> dict[str, int]:
     """Hosts that a run changed something on."""
     hosts = json.loads((cluster.directory / "runs" / run / "summary.json").read_text())["hosts"]
     return {host: counts["changed"] for host, counts in hosts.items() if counts["changed"]}
-
-
-def test_nodes_without_gpus_are_skipped_with_the_reason(cluster: LabCluster) -> None:
-    result = validate(cluster, "--limit", "ctl1")
-
-    assert result.code == 0, result.shown
-    assert list(result.checks) == [("gpu-nodes", cluster.name)]
-    assert result.status("gpu-nodes") == {cluster.name: "skip"}

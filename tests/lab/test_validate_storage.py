@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.harness import SETTINGS, LabCluster, edit, wait_until
+from tests.lab.harness import SETTINGS, LabCluster, edit
 from tests.lab.smoke import Result, damaged, validate
 
 # quick and small: how fast is nothing to learn here
@@ -22,15 +22,6 @@ TOGETHER = ("storage-visible", "storage-names", "storage-rename", "storage-lock"
 RATES = ("storage-write-rate", "storage-read-rate", "storage-metadata-rate")
 # another directory than the one that was declared, at the same place
 OTHER = "mkdir -p -m 1777 /srv/other && chmod 1777 /srv/other && mount --bind /srv/other /shared"
-# as slow as no disk is: found in the place of fio itself
-SLOW = """cat > /usr/local/bin/fio <<'END'
-#!/bin/sh
-how=read
-case "$*" in *--rw=write*) how=write;; esac
-for word; do case $word in --filename=*) [ $how = read ] || head -c 2M /dev/zero > "${word#*=}";; esac; done
-echo "{\\"jobs\\": [{\\"job_runtime\\": 1000, \\"$how\\": {\\"io_bytes\\": 1048, \\"runtime\\": 1000}}]}"
-END
-chmod +x /usr/local/bin/fio"""
 
 
 @pytest.fixture(scope="module")
@@ -81,40 +72,17 @@ def test_another_directory_and_options_that_are_not_in_effect_are_reported(store
         ("gpu02", OTHER, "umount /shared && rm -rf /srv/other"),
         ("gpu01", "mount -o remount,suid /fast", "mount -o remount,nosuid /fast"),
         ("gpu01", "mount -o remount,bind,rw /apps", "mount -o remount,bind,ro /apps"),
-    )
-    with damaged(stored, *steps):
-        result = try_options(stored)
-
-    assert result.code == 1, result.shown
-    wanted = {(MOUNTED, "gpu02/shared"), (WRITE, "gpu02/shared"), (OPTIONS, "gpu01/fast"), (OPTIONS, "gpu01/apps")}
-    assert result.failed() == {*wanted, (WRITE, "gpu01/apps")}, result.shown
-    assert result.message(MOUNTED, "gpu02/shared") == "another directory is mounted at /shared"
-    assert result.message(OPTIONS, "gpu01/fast") == "nosuid was asked for and is not in force"
-    assert result.message(WRITE, "gpu01/apps") == "it should be read-only"
-    assert leftovers(stored) == ""
-
-
-def test_a_slow_node_and_one_where_it_is_not_mounted_are_named(stored: LabCluster) -> None:
-    steps = (
-        ("gpu01", SLOW, "rm /usr/local/bin/fio"),
         ("gpu02", "systemctl stop fast.mount", "systemctl start fast.mount"),
     )
     with damaged(stored, *steps):
         result = try_options(stored)
 
     assert result.code == 1, result.shown
-    assert (MOUNTED, "gpu02/fast") in result.failed(), result.shown
-    assert result.checks["storage-write-rate", "gpu01/shared"]["status"] == "warn", result.shown
-    assert "gpu01 writes at 0% of what the other does" in result.message("storage-write-rate", "gpu01/shared")
+    wanted = {(MOUNTED, "gpu02/shared"), (WRITE, "gpu02/shared"), (OPTIONS, "gpu01/fast"), (OPTIONS, "gpu01/apps")}
+    assert result.failed() == {*wanted, (WRITE, "gpu01/apps"), (MOUNTED, "gpu02/fast")}, result.shown
+    assert result.message(MOUNTED, "gpu02/shared") == "another directory is mounted at /shared"
+    assert result.message(OPTIONS, "gpu01/fast") == "nosuid was asked for and is not in force"
     assert "nothing is mounted at /fast" in result.message(MOUNTED, "gpu02/fast")
     assert result.checks[WRITE, "gpu02/fast"]["status"] == "skip"
-    assert result.checks[WRITE, "gpu01/fast"]["status"] == "pass"
+    assert result.message(WRITE, "gpu01/apps") == "it should be read-only"
     assert leftovers(stored) == ""
-
-
-def test_a_validation_that_is_cut_off_leaves_nothing_behind(stored: LabCluster) -> None:
-    done = stored.deepopsctl("validate", "storage", "--timeout", "6", ok=False)
-
-    assert done.returncode == 124, done.stderr
-    wait_until("nothing of the suite is left", lambda: not leftovers(stored), details=lambda: leftovers(stored))
-    stored.wait_until_idle()

@@ -60,6 +60,20 @@ def wait_until(
         pause_s = min(1.3 * pause_s, longest_s)
 
 
+def changes(document: Mapping[str, Any], component: str = "") -> set[tuple[str, str, str, str]]:
+    """Host, type, name and action of what a plan lists or a deploy did, or of one component's part."""
+    return {
+        (entry["host"], entry["kind"], entry["name"], entry["action"])
+        for entry in document["changes"]
+        if component in ("", entry["component"])
+    }
+
+
+def actions(document: Mapping[str, Any], host: str = "", component: str = "") -> set[tuple[str, str, str]]:
+    """Type, name and action of the same, on all hosts or on one."""
+    return {change[1:] for change in changes(document, component) if host in ("", change[0])}
+
+
 @dataclass(frozen=True)
 class DrivenCluster(ABC):
     """A cluster directory and its nodes, whatever these are: containers, virtual machines."""
@@ -102,9 +116,19 @@ class DrivenCluster(ABC):
 
     def deploy(self, *arguments: str, ok: bool = True) -> dict[str, Any]:
         """`deploy --json` of the cluster's components, parsed."""
-        done = self.deepopsctl("deploy", *self.components, "--json", *arguments, ok=ok)
-        document: dict[str, Any] = json.loads(done.stdout)
+        return self.parsed("deploy", *self.components, *arguments, ok=ok)
+
+    def parsed(self, *words: str, ok: bool = True) -> dict[str, Any]:
+        """A command with --json, parsed."""
+        document: dict[str, Any] = json.loads(self.deepopsctl(*words, "--json", ok=ok).stdout)
         return document
+
+    def plan_and_deploy_twice(self, *components: str) -> dict[str, dict[str, Any]]:
+        """What `plan` lists, what the first deploy does, and what a second one."""
+        return {
+            name: self.parsed(verb, *components)
+            for name, verb in (("plan", "plan"), ("first", "deploy"), ("second", "deploy"))
+        }
 
     def changed(self, summary: Mapping[str, Any]) -> dict[str, int]:
         """Changed tasks by host."""

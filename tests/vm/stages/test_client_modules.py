@@ -92,12 +92,7 @@ def deployed(cluster: VmCluster, tmp_path_factory: pytest.TempPathFactory) -> di
     entry["source"] = cluster.addresses[CONTROLLER]
     path = cluster.directory / "cluster.yml"
     path.write_text(path.read_text(encoding="utf-8") + f"\nstorage: {json.dumps([entry])}\n", encoding="utf-8")
-    return deploy(cluster)
-
-
-def deploy(cluster: VmCluster) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(cluster.deepopsctl("deploy", "storage", "--json").stdout)
-    return document
+    return cluster.parsed("deploy", "storage")
 
 
 @pytest.mark.usefixtures("deployed")
@@ -113,7 +108,7 @@ def test_the_module_is_compiled_for_the_kernel_that_runs_and_mounted(cluster: Vm
 
 @pytest.mark.usefixtures("deployed")
 def test_the_next_deploy_changes_nothing(cluster: VmCluster) -> None:
-    assert set(cluster.changed(deploy(cluster)).values()) == {0}
+    assert set(cluster.changed(cluster.parsed("deploy", "storage")).values()) == {0}
 
 
 @pytest.mark.usefixtures("deployed")
@@ -122,7 +117,7 @@ def test_all_of_it_goes_with_its_entry(cluster: VmCluster) -> None:
     text = path.read_text(encoding="utf-8").partition("\nstorage: ")[0]
     path.write_text(f"{text}\nstorage: []\n", encoding="utf-8")
 
-    deploy(cluster)
+    cluster.parsed("deploy", "storage")
 
     assert not cluster.holds(NODE, "findmnt /work")
     left = cluster.root(NODE, "apt-mark showhold; dkms status; ls /etc/beegfs 2>/dev/null || true")
