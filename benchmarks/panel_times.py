@@ -11,6 +11,7 @@ import yaml
 
 from benchmarks.measured_prometheus import RULES, Prometheus
 from deepopsctl.monitoring import queries
+from tests.support.opened_dashboards import as_opened
 
 STEP_S = 15
 # all are asked so often, one after the other, and the cheapest counts: what Prometheus has to clear away after some
@@ -42,7 +43,7 @@ def of_panels(prometheus: Prometheus, until: float, minutes: float) -> list[Cost
         path, when = ("query", now) if asked.at_once else ("query_range", span)
         return _asked(prometheus, asked.dashboard, asked.panel, path, asked.text, when)
 
-    opened = [asked for dashboard in queries.dashboards() for asked in queries.as_opened(prometheus, dashboard)]
+    opened = [asked for dashboard in queries.dashboards() for asked in as_opened(prometheus, dashboard)]
     return _cheapest([[once(asked) for asked in opened] for _ in range(TIMES)])
 
 

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
@@ -21,9 +21,6 @@ from deepopsctl.content import content_dir
 # Grafana's own variables, for the last hour
 TIMES: Mapping[str, str] = {"__rate_interval": "1m", "__interval": "15s", "__range": "1h"}
 ANYTHING = ".+"
-# Of a variable with one value: series to take an example from that all panels have data for.
-_EXAMPLES: Mapping[str, str] = {"jobid": 'job:gpu_utilization:ratio{cluster=~"$cluster", user=~"$user"}'}
-
 _OFFERED = re.compile(r"label_values\((.*), (\w+)\)")
 # where nothing matches, Grafana shows 0; with that a query could never be empty
 _ELSE_ZERO = " or vector(0)"
@@ -62,26 +59,6 @@ class Asked:
     at_once: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Empty:
-    """A query that has nothing to show, or that Prometheus refuses with these words."""
-
-    asked: Asked
-    message: str = ""
-
-
-class Source(Protocol):
-    """The queries to Prometheus."""
-
-    def count(self, text: str) -> int:
-        """The number of series that a query gives; a ValueError in Prometheus' words where it refuses it."""
-        ...
-
-    def label_values(self, selector: str, label: str) -> list[str]:
-        """The values of a label in the series of a selector."""
-        ...
-
-
 @cache
 def dashboards() -> tuple[Mapping[str, Any], ...]:
     """The dashboards as Grafana reads them."""
@@ -113,24 +90,9 @@ def for_cluster(cluster: str, have: Container[Needs]) -> list[Asked]:
     queries = []
     for dashboard in dashboards():
         values = {variable["name"]: str(variable.get("allValue") or ANYTHING) for variable in variables(dashboard)}
-        values["cluster"] = _literal(cluster)
-        queries += [*_offers(dashboard, values), *_panels(dashboard, values)]
+        values["cluster"] = literal(cluster)
+        queries += [*_offers(dashboard, values), *panel_queries(dashboard, values)]
     return [asked for asked in queries if asked.needs is None or asked.needs in have]
-
-
-def empty_in(source: Source) -> list[Empty]:
-    """Queries without data with Grafana's default variables, whatever they need."""
-    results: list[Empty] = []
-    for dashboard in dashboards():
-        values, without = _choices(source, dashboard)
-        results += [Empty(asked, "no values") for asked in without]
-        results += [empty for asked in _panels(dashboard, values) if (empty := _empty(source, asked))]
-    return results
-
-
-def as_opened(source: Source, dashboard: Mapping[str, Any]) -> list[Asked]:
-    """Queries of a dashboard's panels when it is opened."""
-    return list(_panels(dashboard, _choices(source, dashboard)[0]))
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
@@ -146,39 +108,12 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text)
 
 
-def _choices(source: Source, dashboard: Mapping[str, Any]) -> tuple[dict[str, str], list[Asked]]:
-    """Values of its variables, chosen one after the other; and those that offer none."""
-    values: dict[str, str] = {}
-    without = []
-    for variable in variables(dashboard):
-        offered = source.label_values(fill(_selector(variable), values), variable["name"])
-        without += [] if offered else [_offer(dashboard, variable, values)]
-        values[variable["name"]] = _chosen(variable, offered, source, values)
-    return values, without
-
-
-def _empty(source: Source, asked: Asked) -> Empty | None:
-    try:
-        return None if source.count(asked.text) else Empty(asked)
-    except ValueError as error:
-        return Empty(asked, str(error))
-
-
-def _chosen(variable: Mapping[str, Any], offered: list[str], source: Source, values: Mapping[str, str]) -> str:
-    """`All` as Grafana writes it, or the most relevant value."""
-    name = variable["name"]
-    if variable["includeAll"]:
-        return str(variable.get("allValue") or "|".join(_literal(value) for value in offered))
-    examples = source.label_values(fill(_EXAMPLES[name], values), name) if name in _EXAMPLES else []
-    return _literal((examples or offered or [""])[0])
-
-
-def _literal(value: str) -> str:
+def literal(value: str) -> str:
     """A value in a pattern, in PromQL's quotes."""
     return re.escape(value).replace("\\", "\\\\")
 
 
-def _selector(variable: Mapping[str, Any]) -> str:
+def selector(variable: Mapping[str, Any]) -> str:
     """The series whose label of the variable's name has its values."""
     text, name = variable["query"]["query"], variable["name"]
     match = _OFFERED.fullmatch(text)
@@ -189,16 +124,18 @@ def _selector(variable: Mapping[str, Any]) -> str:
 
 def _offers(dashboard: Mapping[str, Any], values: Mapping[str, str]) -> Iterator[Asked]:
     for variable in variables(dashboard):
-        yield _offer(dashboard, variable, values)
+        yield offered_by(dashboard, variable, values)
 
 
-def _offer(dashboard: Mapping[str, Any], variable: Mapping[str, Any], values: Mapping[str, str]) -> Asked:
+def offered_by(dashboard: Mapping[str, Any], variable: Mapping[str, Any], values: Mapping[str, str]) -> Asked:
+    """The query for the values of a variable."""
     what = f"variable {variable['name']}"
-    text = f"group by ({variable['name']}) ({fill(_selector(variable), values)})"
+    text = f"group by ({variable['name']}) ({fill(selector(variable), values)})"
     return Asked(dashboard["title"], what, text, _needs(dashboard, what))
 
 
-def _panels(dashboard: Mapping[str, Any], values: Mapping[str, str]) -> Iterator[Asked]:
+def panel_queries(dashboard: Mapping[str, Any], values: Mapping[str, str]) -> Iterator[Asked]:
+    """The queries of its panels."""
     for panel in panels(dashboard):
         for target in panel["targets"]:
             yield Asked(

@@ -93,7 +93,7 @@ class MonitoredCluster(LabCluster):
 
 
 class Asked:
-    """The cluster's Prometheus as a Source of deepopsctl.monitoring.queries."""
+    """The cluster's Prometheus as a Source of tests/support/opened_dashboards.py."""
 
     def __init__(self, cluster: MonitoredCluster) -> None:
         self._cluster = cluster

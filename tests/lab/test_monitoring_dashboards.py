@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from deepopsctl.monitoring.queries import empty_in
 from tests.integration.monitoring.replay import TEXTS
 from tests.lab.harness import wait_until
 from tests.lab.monitored import Asked, MonitoredCluster
+from tests.support.opened_dashboards import empty_in
 
 TARGETS = "/etc/prometheus/targets/deepops.yml"
 RULE = "/etc/prometheus/rules/trial.yml"

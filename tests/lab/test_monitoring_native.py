@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from deepopsctl.monitoring.queries import as_opened, dashboards
+from deepopsctl.monitoring.queries import dashboards
 from deepopsctl.slurm.native_metrics import PAGES
 from tests.lab.harness import PREFIX, SETTINGS, edit, lab_down, wait_until
 from tests.lab.monitored import Asked, MonitoredCluster, fresh_monitored
 from tests.lab.smoke import validate
+from tests.support.opened_dashboards import as_opened
 from tests.support.paths import ROOT
 
 OURS = "/var/lib/prometheus/node-exporter/slurmmetrics.prom"

@@ -18,7 +18,7 @@ def login(user: str, password: str) -> dict[str, str]:
 
 
 class Prometheus:
-    """A Prometheus by its address, with a password where it wants one; a Source of deepopsctl.monitoring.queries."""
+    """A Prometheus by its address, with a password where it wants one; a Source of opened dashboards."""
 
     def __init__(self, url: str, user: str = "", password: str = "") -> None:
         self._url = url

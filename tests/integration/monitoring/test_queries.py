@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.monitoring.queries import Asked, Needs, empty_in, for_cluster
+from deepopsctl.monitoring.queries import Asked, Needs, for_cluster
 from tests.integration.monitoring.promapi import Prometheus
 from tests.integration.monitoring.replay import MadeUpGpus, serving
 from tests.support.cluster import wait_until
+from tests.support.opened_dashboards import empty_in
 from tests.support.paths import ROOT
 from tests.support.ports import free_port
 
