@@ -167,13 +167,6 @@ def test_other(): assert False
     ]
 
 
-def test_tests_that_can_not_be_collected_fail_with_the_reason(tmp_path: Path) -> None:
-    done = run(tmp_path, {"lab/test_it.py": "import nothing_of_that_name\n"})
-
-    assert done.returncode not in (0, 5)
-    assert "nothing_of_that_name" in done.stdout + done.stderr
-
-
 def test_the_last_lines_name_what_failed_and_the_command_that_runs_only_that(tmp_path: Path) -> None:
     many = "".join(f"def test_{number}(): assert False\n" for number in range(30))
     shared = marked(FAILS, "shared_cluster", GATE)
@@ -186,21 +179,6 @@ def test_the_last_lines_name_what_failed_and_the_command_that_runs_only_that(tmp
     assert re.fullmatch(r"and 2\d more, above", named[5])
     commands = {".venv/bin/pytest tests/integration/test_it.py", ".venv/bin/pytest tests/unit/test_it.py::test_it"}
     assert commands <= {*named}
-
-
-def test_a_lab_that_failed_is_the_result_and_has_the_command_for_its_module(tmp_path: Path) -> None:
-    done = run(
-        tmp_path, {"lab/test_shared.py": marked(FAILS, "shared_cluster", GATE), "lab/test_it.py": marked(FAILS, GATE)}
-    )
-
-    assert done.returncode == 1
-    assert len([line for line in done.stdout.splitlines() if "::test_it FAILED" in line]) == 2
-    commands = done.stdout.partition("only these again:\n\n")[2].splitlines()
-    any_shared = "(shared_cluster or monitored_cluster or battered_cluster)"
-    assert commands[:2] == [
-        f".venv/bin/pytest -m '{GATE} and {any_shared}' tests/lab/test_shared.py",
-        f".venv/bin/pytest -m '{GATE} and not {any_shared}' tests/lab/test_it.py",
-    ]
 
 
 PAGE = """# What was tested
@@ -264,11 +242,3 @@ def test_every_suite_runs_what_the_gate_leaves_out_too(tmp_path: Path, page: Pat
     }
     assert table["sid"][0] == "Debian sid"
     assert shown("vm/test_it.py") in ended(done)
-
-
-def test_a_suite_that_there_is_not_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
-    done = run(tmp_path, {}, "--all", "cuba")
-
-    assert done.returncode == 1
-    assert "there is no suite cuba" in done.stderr
-    assert " it " in done.stderr

@@ -101,11 +101,6 @@ def test_counting_events_gives_what_ansible_counts(finished: Finished) -> None:
     assert (n1.ok, n1.changed, n1.skipped, n1.failed, n1.ignored, n1.rescued) == (6, 4, 1, 1, 1, 1)
 
 
-def test_a_failure_weighs_more_than_an_unreachable_host(finished: Finished) -> None:
-    assert finished.outcome.exit_code == ExitCode.FAILED
-    assert [failure.unreachable for failure in finished.outcome.summary.failures] == [False, False, True]
-
-
 def test_a_failed_task_is_reported_with_its_component_and_the_items_that_failed(finished: Finished) -> None:
     failure = finished.failure("n1")
 
@@ -190,19 +185,6 @@ def test_the_timeout_for_a_node_that_is_down_is_shorter_than_that_for_sudo_on_a_
     site.run("- name: One\n  command: 'true'\n", limit="n2")
     assert "ConnectTimeout=60" in Path(f"{shown}.words").read_text()
     assert "connecttimeout 10" in shown.read_text().splitlines()
-
-
-def test_unreachable_hosts_alone_end_in_4_too(site: Site) -> None:
-    make_unreachable(site, "n2")
-    outcome = site.run("- name: One\n  command: 'true'\n", limit="n2")
-    assert outcome.exit_code == ExitCode.UNREACHABLE
-
-
-def test_ignored_and_rescued_failures_are_no_failures(site: Site) -> None:
-    rescued = "- name: Try\n  block:\n    - name: Bad\n      command: 'false'\n  rescue:\n    - debug: {msg: x}\n"
-    outcome = site.run(f"- name: Ignored\n  command: 'false'\n  ignore_errors: true\n{rescued}", limit="n1")
-    assert outcome.exit_code == ExitCode.OK
-    assert outcome.summary.failures == ()
 
 
 def test_a_playbook_that_ansible_cannot_read_is_a_failure_with_its_place(site: Site) -> None:

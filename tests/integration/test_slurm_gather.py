@@ -200,18 +200,12 @@ class TestStore:
             "gpus": [],
         }
 
-    def test_an_unchanged_cluster_is_not_stored_again(self, stories: Stories) -> None:
-        assert not stories["again"].changed
-
     def test_the_line_of_a_node_that_is_down_stays_and_a_new_one_gets_its_own(self, stories: Stories) -> None:
         hardware = stories.hardware("grown")
 
         assert stories["later"].changed
         assert hardware["gpu02"] == STORED
         assert hardware["gpu03"].cpus == 32
-
-    def test_a_stored_line_is_not_overwritten_by_a_new_report(self, stories: Stories) -> None:
-        assert stories.hardware("grown")["gpu01"] == STORED
 
     def test_gpus_are_stored_where_the_driver_finds_what_cluster_yml_declares(self, stories: Stories) -> None:
         hardware = stories.hardware("drivers")
@@ -292,9 +286,6 @@ class TestConfinement:
     def test_a_site_that_asks_for_none_has_all_its_nodes(self, stories: Stories) -> None:
         assert stories.warnings("no confinement asked for") == []
         assert stories.hardware("asked")["ro1"].cgroup == "none"
-
-    def test_a_node_that_is_down_does_not_change_it(self, stories: Stories) -> None:
-        assert stories.facts("absent node")["slurm_confinement"] == "v2"
 
     def test_a_node_whose_hierarchy_changed_is_stored_again(self, stories: Stories) -> None:
         assert stories["changed cgroups"].changed

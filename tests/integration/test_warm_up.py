@@ -76,17 +76,9 @@ def test_our_filters_are_loaded_with_what_they_import(warm: dict[str, Any]) -> N
     assert "deepopsctl.slurm.conf" in warm["loaded"]
 
 
-def test_our_action_is_loaded(warm: dict[str, Any]) -> None:
-    assert warm["action"] == ["ansible_collections.deepopsctl.cluster.plugins.action.node_state"]
-
-
 @pytest.mark.parametrize("plugin", ["action.normal", "connection.ssh", "shell.sh", "become.sudo", "lookup.template"])
 def test_the_plugins_of_every_task_are_loaded(warm: dict[str, Any], plugin: str) -> None:
     assert f"ansible.plugins.{plugin}" in warm["loaded"]
-
-
-def test_what_ansible_sends_with_every_module_is_parsed(warm: dict[str, Any]) -> None:
-    assert warm["parsed"] > 40
 
 
 def test_what_the_gate_imports_is_parsed_and_no_more(warm: dict[str, Any]) -> None:

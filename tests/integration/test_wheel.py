@@ -159,12 +159,6 @@ class TestFiles:
 
 
 class TestInstalled:
-    def test_its_content_is_its_own(self, installed: Installed) -> None:
-        content = installed.content()
-
-        assert content.is_relative_to(installed.environment)
-        assert content.parts[-3:] == ("ansible_collections", "deepopsctl", "cluster")
-
     def test_init_makes_a_cluster_that_its_own_playbooks_load(self, installed: Installed) -> None:
         node_options = ["--controller", "ctl1=192.0.2.1", "--compute", "gpu[01-02]=192.0.2.[11-12]", "--gpus", "h100:8"]
         printed = installed.run("deepopsctl", "init", "cluster", "--json", *node_options)

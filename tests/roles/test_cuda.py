@@ -124,19 +124,6 @@ def test_a_node_gets_packages_module_files_and_a_way_to_see_them(played: Played)
     ]
 
 
-def test_a_driver_that_is_too_old_is_reported_in_the_plan(played: Played) -> None:
-    (problem,) = of(played, "Plan", "gpu-present")["problems"]
-
-    assert problem.startswith("CUDA 13.0 needs driver 580 or later, this node's is 550.163.01: take 13.0 out")
-
-
-def test_debians_toolkit_goes_with_debians_driver_alone(played: Played) -> None:
-    assert of(played, "Plan", "gpu-distro")["packages"] == {"nvidia-cuda-toolkit": ""}
-    assert of(played, "Plan", "gpu-distro")["problems"] == []
-    (problem,) = of(played, "Plan", "gpu-mixed")["problems"]
-    assert problem.startswith("Debian 13's toolkit brings its own driver's libraries (550), this node's driver is 580:")
-
-
 def test_login_nodes_get_none_where_that_is_set(played: Played) -> None:
     assert of(played, "Plan", "login")["packages"] == of(played, "Plan", "gpu-repository")["packages"]
     off = of(played, "Plan", "login-off")

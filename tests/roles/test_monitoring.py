@@ -12,7 +12,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from deepopsctl.certificates.authority import new_authority
 from tests.roles.content import load, role_calls, steps_of
-from tests.support.recorded_roles import Asked, Recorded, content, record
+from tests.support.recorded_roles import Asked, Recorded, record
 
 SERVERS = ("prometheus", "alertmanager", "grafana")
 ROLES = ("monitoring_node", *SERVERS)
@@ -71,14 +71,6 @@ def test_a_compute_node_gets_its_gpus_in_slurms_order(recorded: Recorded, host: 
     assert settings["collectors"]["jobs"]["gpus"] == gpus
 
 
-def test_every_node_gets_an_exporter_on_its_own_address(recorded: Recorded) -> None:
-    for host, address in (("ctl1", "192.0.2.1"), ("gpu01", "192.0.2.11"), ("gpu02", "192.0.2.12")):
-        asked = node(recorded, host)
-
-        assert "prometheus-node-exporter" in asked.packages
-        assert any(f"--web.listen-address={address}:9100" in text for text in asked.texts().values())
-
-
 def test_only_the_database_is_watched_by_its_own_exporter(recorded: Recorded) -> None:
     having = [
         host for host in ("ctl1", "gpu01", "gpu02") if "prometheus-mysqld-exporter" in node(recorded, host).packages
@@ -127,13 +119,6 @@ def test_grafana_has_prometheus_scrape_interval(recorded: Recorded) -> None:
     sources = recorded.step("ctl1", "grafana").texts()["/etc/grafana/provisioning/datasources/deepopsctl.yaml"]
 
     assert f'timeInterval: "{load("roles/prometheus/defaults/main.yml")["prometheus_scrape_interval"]}"' in sources
-
-
-def test_the_password_is_in_no_content_that_is_shown(recorded: Recorded) -> None:
-    files = [file for asked in recorded.asked["ctl1"] for file in asked.files]
-
-    assert not [file["path"] for file in files if CLUSTER["monitoring_web_password"] in str(file)]
-    assert [file["path"] for file in files if CLUSTER["monitoring_web_password"] in content(file)]
 
 
 def expected(host: str, **variables: object) -> list[str]:

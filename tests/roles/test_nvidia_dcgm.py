@@ -15,10 +15,6 @@ ROLE = ROOT / "roles" / "nvidia_dcgm"
 # name -> the role's parameters in the playbook
 CASES: dict[str, dict[str, Any]] = {
     "hgx": {"platform": "Debian 13", "driver": "580", "gpus": {"type": "h100", "count": 8}},
-    "old": {"platform": "Ubuntu 24.04", "driver": "580.95.05", "gpus": {"type": "v100", "count": 4}},
-    "unwanted": {"platform": "Debian 13", "driver": "580", "wanted": False},
-    "unknown": {"platform": "Debian 11", "driver": "580"},
-    "bare": {"platform": "Debian 11", "driver": ""},
 }
 
 
@@ -77,20 +73,3 @@ def test_an_hgx_node_gets_all_packages_of_one_version_from_the_mirror(played: Pl
     assert "deepopsctl-mig.service" in planned["unit.conf"]
     # where its clients connect to it, and no port
     assert f"--domain-socket {SOCKET}\n" in planned["unit.conf"]
-
-
-def test_volta_gets_packages_for_cuda_12(played: Played) -> None:
-    assert "datacenter-gpu-manager-4-cuda12" in of(played, "old")["plan"]["packages"]
-
-
-@pytest.mark.parametrize("case", ["unwanted", "bare"])
-def test_where_there_is_nothing_to_do_nothing_is_in_the_way(played: Played, case: str) -> None:
-    plan = of(played, case)["plan"]
-
-    assert (plan["packages"], plan["problems"]) == ({}, [])
-
-
-def test_a_platform_without_a_repository_is_a_sentence(played: Played) -> None:
-    assert of(played, "unknown")["plan"]["problems"] == [
-        "NVIDIA packages no DCGM for Debian 11: set nvidia_dcgm: false for this node"
-    ]

@@ -90,11 +90,6 @@ def test_every_role_is_in_a_scenario() -> None:
     assert sorted(set(ROLES) - covered - named) == []
 
 
-def test_a_scenario_without_monitoring_counts_for_no_role_of_it() -> None:
-    assert "prometheus" not in roles_of("default")
-    assert "prometheus" in roles_of("monitored")
-
-
 @each_cluster
 def test_a_scenario_converges_by_the_products_own_playbook(scenario: str) -> None:
     assert SITE in applied(step_playbook(scenario, "converge"))

@@ -34,11 +34,6 @@ def test_components_come_in_the_order_of_site_yml(tmp_path: Path) -> None:
     assert components(content) == ("zulu", "alpha")
 
 
-def test_a_playbook_may_be_in_a_folder(tmp_path: Path) -> None:
-    content = make_content(tmp_path, "[]\n", "validate/smoke")
-    assert playbook("validate/smoke", content) == tmp_path / "playbooks" / "validate" / "smoke.yml"
-
-
 def test_a_missing_playbook_is_a_fault_of_the_installation(tmp_path: Path) -> None:
     with pytest.raises(ControlMachineError, match=r"nope\.yml does not exist"):
         playbook("nope", make_content(tmp_path, "[]\n"))

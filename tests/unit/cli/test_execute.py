@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 import pytest
 
-from deepopsctl.cli.output import table
 from deepopsctl.cli.variables import parse_extra_vars
 from deepopsctl.cli.views.run import failure_lines, node_table, report_lines
 from deepopsctl.cluster.directory import ClusterDir
@@ -53,10 +52,6 @@ def test_a_thousand_different_nodes_fit_into_few_rows() -> None:
     assert len(node_table(hosts)) == 3
 
 
-def test_no_nodes_make_no_table() -> None:
-    assert node_table([]) == []
-
-
 def test_the_same_failure_on_several_nodes_is_shown_once() -> None:
     other = Failure("gpu02", BROKEN.component, BROKEN.task, BROKEN.message, BROKEN.hint)
     assert plain(failure_lines([BROKEN, other, GONE])) == [
@@ -82,10 +77,6 @@ def test_many_unreachable_nodes_are_one_message_though_each_has_its_own_address(
         "    hint: is it up?",
     ]
     assert "    Connection to 10.0.1.11 port 22 timed out" in plain(failure_lines([gone(11)]))
-
-
-def test_a_failure_of_ansible_itself_has_no_node() -> None:
-    assert plain(failure_lines([Failure("", "", "", "odd playbook", "")])) == ["failed: ansible", "    odd playbook"]
 
 
 def test_a_run_that_reached_nobody_does_not_say_that_it_was_done() -> None:
@@ -217,7 +208,3 @@ def test_a_file_that_holds_no_variables_is_refused(text: str, tmp_path: Path) ->
     (tmp_path / "vars.yml").write_text(text)
     with pytest.raises(InputError, match=r"vars\.yml"):
         parse_extra_vars([f"@{tmp_path}/vars.yml"], content_dir())
-
-
-def test_columns_are_aligned_numbers_to_the_right() -> None:
-    assert table(("a", "b"), [("xx", "1"), ("y", "10")], right=[1]) == ["a    b", "xx   1", "y   10"]

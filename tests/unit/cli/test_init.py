@@ -147,20 +147,6 @@ def test_settings_of_a_node_list_are_where_the_clusters_own_begin() -> None:
     assert not (directory.path / "import-report.md").exists()
 
 
-def test_settings_are_an_explained_empty_file() -> None:
-    text = init().settings.read_text()
-    assert yaml.safe_load(text) is None
-    assert "slurm_config" in text
-
-
-def test_prints_who_is_in_which_group(capsys: pytest.CaptureFixture[str]) -> None:
-    init()
-    captured = capsys.readouterr()
-    assert "slurm_compute         2  gpu[1-2]" in captured.out
-    assert captured.err.splitlines()[0] == f"cluster hpc: 3 nodes in {Path('hpc').resolve()}"
-    assert captured.err.splitlines()[1].startswith("next: deepopsctl -C ")
-
-
 def test_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
     init("--json")
     assert json.loads(capsys.readouterr().out) == {
@@ -309,24 +295,6 @@ def test_says_why_a_folder_cannot_be_made(capsys: pytest.CaptureFixture[str]) ->
     Path("file").write_text("")
     assert run(["init", "file/hpc", *MACHINES]) == ExitCode.INVALID_INPUT
     assert "error: file/hpc: can't be written: " in capsys.readouterr().err
-
-
-def test_makes_the_folders_above() -> None:
-    assert run(["init", "clusters/site/hpc", *MACHINES]) == ExitCode.OK
-    assert ClusterDir.open(Path("clusters/site/hpc")).cluster().name == "hpc"
-
-
-def test_names_what_was_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("hosts").write_text("192.0.2.1 ctl1\n192.0.2.9 printer1\n192.0.2.8 printer2\n")
-    init("--from", "hosts")
-    assert capsys.readouterr().err.splitlines()[0] == "left out, because no option names them: printer[1-2]"
-
-
-def test_reads_a_node_list_from_standard_input() -> None:
-    command = [str(SCRIPT), "init", "hpc", "--from", "-", "--controller", "ctl1"]
-    done = subprocess.run(command, input=b"ctl1\nn[1-2]\n", capture_output=True, check=False)
-    assert done.returncode == ExitCode.OK, done.stderr
-    assert [node.name for node in ClusterDir.open(Path("hpc")).cluster().nodes] == ["ctl1", "n1", "n2"]
 
 
 def test_inventory_follows_cluster_yml(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.cli import main
-from deepopsctl.cli.main import COMMANDS, Settings, cli
+from deepopsctl.cli.main import COMMANDS, cli
 from deepopsctl.cluster.create import create_cluster
-from deepopsctl.content import tags
 from deepopsctl.errors import ControlMachineError, ExitCode, InputError, Problem
 from tests.data.doctor_samples import cluster
 
@@ -112,11 +111,6 @@ def test_a_tag_that_no_task_has_is_refused(
 )  # fmt: skip
 def test_numbers_without_end_and_names_that_are_none_are_refused(words: list[str]) -> None:
     assert main.run(words) == ExitCode.USAGE
-
-
-def test_the_tags_of_tasks_are_known() -> None:
-    assert tags(("slurm", "storage")) == tuple(dict.fromkeys(tags(("slurm", "storage"))))
-    assert {"slurm", "slurmd", "node_common", "nfs_server"} <= set(tags(("slurm", "storage")))
 
 
 def test_usage_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,10 +250,6 @@ def test_a_reader_that_has_enough_is_no_error(failing: list[BaseException]) -> N
         process.stdout.close()
         assert process.stderr is not None
         assert process.stderr.read() == ""
-
-
-def test_settings_know_their_own_content_by_default() -> None:
-    assert Settings(Path(), 0).content is None
 
 
 def test_no_colour_where_the_environment_asks_for_none(tmp_path: Path) -> None:

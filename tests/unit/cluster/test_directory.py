@@ -8,7 +8,6 @@ import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import render_inventory
-from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.errors import InputError
 
 TEXT = "schema: 1\nnodes:\n  - {names: ctl1, roles: [controller]}\n  - {names: n1, roles: [compute]}\n"
@@ -18,11 +17,6 @@ TEXT = "schema: 1\nnodes:\n  - {names: ctl1, roles: [controller]}\n  - {names: n
 def directory(tmp_path: Path) -> ClusterDir:
     (tmp_path / "cluster.yml").write_text(TEXT)
     return ClusterDir.open(tmp_path)
-
-
-def test_opens_by_an_absolute_path(directory: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(directory.path)
-    assert ClusterDir.open(Path()).path == directory.path.resolve()
 
 
 def test_refuses_a_folder_without_cluster_yml_and_says_what_to_do(tmp_path: Path) -> None:
@@ -68,10 +62,3 @@ def test_mends_an_inventory_that_was_edited_by_hand(directory: ClusterDir) -> No
     directory.hosts.write_text("all:\n")
     assert directory.refresh_inventory(cluster)
     assert directory.hosts.read_text() == render_inventory(cluster)
-
-
-def test_replaces_the_inventory_whole_and_leaves_no_other_file(directory: ClusterDir) -> None:
-    directory.refresh_inventory(directory.cluster())
-    directory.refresh_inventory(parse_spec(TEXT + "  - {names: n2, roles: [compute]}\n", "cluster.yml"))
-    assert "n2:" in directory.hosts.read_text()
-    assert [path.name for path in directory.inventory_dir.iterdir()] == ["hosts.yml"]

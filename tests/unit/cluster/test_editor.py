@@ -191,12 +191,6 @@ def test_a_file_without_a_last_line_end_can_be_edited() -> None:
     assert remove_nodes(more, ["gpu01"]).endswith("count: 2}}")
 
 
-def test_names_written_one_by_one_stay_so() -> None:
-    text = BLOCK.replace("gpu[01-02]", "gpu01,gpu02")
-
-    assert "names: gpu01,gpu02,gpu03 " in add_nodes(text, newcomer("gpu03"))
-
-
 def test_a_value_that_needs_quotes_gets_them() -> None:
     text = "schema: 1\nnodes:\n- {names: ctl1, roles: [controller]}\n- {names: gpu01, roles: [compute]}\n"
 

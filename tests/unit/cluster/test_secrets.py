@@ -39,10 +39,6 @@ def test_a_multi_line_value_and_an_empty_one_are_replaced() -> None:
     assert yaml.safe_load(text) == {"a": "new", "b": "word", "c": 1}
 
 
-def test_taking_out_what_is_not_there_changes_nothing() -> None:
-    assert with_values(TEXT, {"other": None}) == TEXT
-
-
 @pytest.mark.parametrize("text", ["munge_key: b2xk\n", None])
 def test_a_vault_that_is_missing_or_open_is_refused_before_anything_is_written(
     tmp_path: Path, text: str | None

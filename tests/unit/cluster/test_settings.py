@@ -219,11 +219,6 @@ class TestNames:
             (f"{SETTINGS}:3", "did you mean monitoring_enabled?"),
         ]
 
-    def test_one_of_the_command_line_as_well(self, directory: ClusterDir) -> None:
-        (problem,) = misspelt_settings(directory, content_dir(), ["grafana_enable", "ours"])
-
-        assert (problem.where, problem.hint) == ("-e", "did you mean grafana_enabled?")
-
     def test_every_setting_of_the_reference_is_known(self) -> None:
         assert documented() <= known_names(content_dir())
 

@@ -67,26 +67,9 @@ def test_reads_everything_a_cluster_file_may_say() -> None:
     assert cluster.nodes[4].address == ""
 
 
-def test_reads_partitions_without_yamls_surprises() -> None:
-    first, second = parse_spec(GOOD, "cluster.yml").partitions
-    assert (first.default, first.max_time, first.options) == (True, "2-00:00:00", {"OverSubscribe": "NO"})
-    assert second.nodes == ("gpu01", "gpu02", "cpu1")
-
-
 def test_an_unquoted_time_is_not_taken_for_a_number_in_base_sixty() -> None:
     cluster = parse_spec(partitions("{name: p, nodes: n1, max_time: 1:30:00}"), "cluster.yml")
     assert cluster.partitions[0].max_time == "1:30:00"
-
-
-def test_what_is_written_reads_back_as_the_same_cluster() -> None:
-    cluster = parse_spec(GOOD, "cluster.yml")
-    assert parse_spec(render_spec(cluster), "cluster.yml") == cluster
-
-
-def test_machines_without_addresses_are_written_and_read_back() -> None:
-    cluster = parse_spec(nodes('{names: "n[2-9]", roles: [compute]}', "{names: m1, roles: [compute]}"), "cluster.yml")
-    assert '  - {names: "n[2-9],m1", roles: [compute]}' in render_spec(cluster).splitlines()
-    assert parse_spec(render_spec(cluster), "cluster.yml") == cluster
 
 
 def test_functions_nobody_names_fall_to_the_first_controller() -> None:

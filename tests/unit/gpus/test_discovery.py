@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.errors import InputError
-from deepopsctl.gpus.discovery import DetectedGpu, as_stored, complete, fits, from_stored, parse_detected
+from deepopsctl.gpus.discovery import DetectedGpu, complete, fits, parse_detected
 from deepopsctl.gpus.notation import default_files
 from deepopsctl.model.cluster import GpuGroup, Gpus
 from deepopsctl.slurm.conf import NodeSet, gres_lines, node_lines
@@ -125,12 +125,6 @@ class TestStore:
         assert '[{"model": "NVIDIA H100 80GB HBM3", "count": 4, "cores": "0-55"}, ' in path.read_text()
         assert path.read_text().count("names:") == 3
 
-    def test_a_file_of_before_has_no_gpus(self, tmp_path: Path) -> None:
-        path = tmp_path / "hardware.yml"
-        path.write_text(dump_hardware({"gpu01": NodeHardware(4, 1, 1, 4, 1, 8000)}))
-        assert "gpus" not in path.read_text().replace("GPUs", "").partition("nodes:")[2]
-        assert load_hardware(path)["gpu01"].gpus == ()
-
     def test_templates_get_it_as_plain_data(self) -> None:
         assert NodeHardware.from_facts(self.NODE.as_facts()) == self.NODE
 
@@ -143,11 +137,6 @@ class TestStore:
         path.write_text(line.replace("cgroup: v2", f"cgroup: v2, gpus: {gpus}"))
         with pytest.raises(InputError, match="gpus is a list of"):
             load_hardware(path)
-
-    def test_equal_gpus_are_one_entry(self) -> None:
-        detected = (DetectedGpu("a"), DetectedGpu("a"), DetectedGpu("b", "0-3"))
-        assert as_stored(detected) == [{"model": "a", "count": 2}, {"model": "b", "count": 1, "cores": "0-3"}]
-        assert from_stored(as_stored(detected)) == detected
 
 
 def lines(gpus: Gpus, *nodes: NodeHardware, **options: str) -> list[str]:

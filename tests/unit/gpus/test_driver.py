@@ -60,11 +60,6 @@ class TestSource:
         assert "linux-modules-nvidia-580-server-open-aws" in made.packages
         assert not any("headers" in name for name in made.packages)
 
-    def test_dgx_os_is_looked_at_only(self) -> None:
-        on = facts(dgx=True, loaded={"version": "580.95.05", "open": True})
-
-        assert plan(on=on) == DriverPlan("present", source="present")
-
     def test_a_golden_image_without_its_driver_is_an_error(self) -> None:
         assert problem(plan(source="present")) == (
             "nvidia_driver_source expects a driver that deepopsctl did not install, but none is loaded"
@@ -104,13 +99,6 @@ class TestDevices:
 
         assert made.state == "install"
         assert "nvidia-kernel-open-dkms" in made.packages
-        assert not made.loads
-
-    def test_a_container_gets_no_kernel_modules_and_no_headers(self) -> None:
-        made = plan(on=facts(container=True), source="distro")
-
-        assert made.modules == "none"
-        assert made.packages == ("libcuda1", "nvidia-smi", "nvidia-persistenced")
         assert not made.loads
 
 
@@ -174,9 +162,6 @@ class TestFabric:
 
         assert problem(made).endswith("need NVIDIA's subnet manager, which Ubuntu 24.04 does not package")
 
-    def test_a_pcie_machine_has_none(self) -> None:
-        assert plan(count=8).units == ("nvidia-persistenced.service",)
-
     def test_debian_has_none_to_give(self) -> None:
         made = plan(on=facts(8, nvswitches=4), source="distro")
 
@@ -205,12 +190,6 @@ class TestObstacles:
         made = plan(on=facts(headers={**HEADERS, "available": False}))
 
         assert problem(made) == f"the package sources have no headers for the running kernel {KERNEL}"
-
-    def test_headers_that_are_there_need_no_package(self) -> None:
-        made = plan(on=facts(headers={"installed": True, "available": False, "package": "", "meta": ""}))
-
-        assert made.problems == ()
-        assert not any("headers" in name for name in made.packages)
 
     def test_a_driver_of_the_run_installer(self) -> None:
         made = plan(source="repository", on=facts(run_installer="/usr/bin/nvidia-uninstall", library="590.44.01"))

@@ -43,13 +43,6 @@ def test_volta_gets_those_for_cuda_12_with_any_driver() -> None:
     assert "datacenter-gpu-manager-4-cuda12" in plan("580", from_inventory({"count": 4, "kinds": groups})).packages
 
 
-def test_without_the_proprietary_module_its_packages_are_left_out() -> None:
-    assert list(plan(request=DcgmRequest(wanted=True, proprietary=False)).packages) == [
-        "datacenter-gpu-manager-4-core",
-        "datacenter-gpu-manager-4-cuda13",
-    ]
-
-
 def test_nothing_is_installed_where_it_is_not_wanted_or_no_driver_is() -> None:
     assert plan(request=DcgmRequest(wanted=False), old="1:3.3.9") == DcgmPlan()
     assert plan(driver="") == DcgmPlan()

@@ -97,12 +97,6 @@ class TestRead:
 
         assert from_inventory(entry["gpus"]) == first.compute[0].gpus
 
-    @pytest.mark.parametrize("written", [WRITTEN["plain"], WRITTEN["untyped"]])
-    def test_plain_gpus_look_in_the_inventory_as_they_always_did(self, written: str) -> None:
-        (entry,) = build_inventory(cluster(written))["all"]["vars"]["slurm_nodes"]  # type: ignore[index]  # plain data, nested
-
-        assert set(entry["gpus"]) == {"type", "count"}
-
 
 class TestRefused:
     @pytest.mark.parametrize(
@@ -163,12 +157,6 @@ class TestRefused:
     def test_slices_that_cannot_be_are_refused(self, gpus: str, found: str) -> None:
         assert faults(gpus) == [f"gpus.mig: {found}"]
 
-    def test_a_profile_that_is_nearly_right_is_suggested(self) -> None:
-        with pytest.raises(InputError) as caught:
-            cluster('{type: a100, count: 4, mig: {"1g.5gp": 7}}')
-
-        assert caught.value.problems[0].hint == "did you mean 1g.5gb?"
-
     def test_slices_need_numbered_files_and_have_no_links(self) -> None:
         assert faults('{type: a100, count: 1, mig: {"1g.5gb": [7]}, files: /dev/gpu, links: ["-1"]}') == [
             "gpus.files: slices need /dev/nvidiaN",
@@ -223,11 +211,6 @@ class TestSlurm:
         assert lines[1] == f"NodeName=n1 Name=gpu Type=a100_3g.20gb MultipleFiles=/dev/nvidia1,{caps}"
         assert len(lines) == 4
 
-    def test_what_slurm_detects_is_not_said_again(self) -> None:
-        assert conf("{type: b200, count: 8}, autodetect: nvml") == (
-            "gpu:b200:8", ["NodeName=n1 AutoDetect=nvml"], ["b200"],
-        )  # fmt: skip
-
     def test_detected_slices_are_called_by_their_profile(self) -> None:
         # AutoDetect's own name ends in it (`nvidia_a100-sxm4-40gb_1g.5gb`), with or without media engines
         assert conf(NVML)[0] == "gpu:1g.5gb:7"
@@ -248,6 +231,3 @@ class TestFiles:
 
     def test_the_order_of_files_is_kept(self) -> None:
         assert fold_files(["/dev/nvidia1", "/dev/nvidia0", "/dev/nvidia2"]) == "/dev/nvidia[1,0,2]"
-
-    def test_files_without_a_common_name_stay_apart(self) -> None:
-        assert fold_files(["/dev/a", "/dev/nvidia0"]) == "/dev/a,/dev/nvidia0"

@@ -107,29 +107,11 @@ def test_nfs_that_cannot_come_along_is_named(tmp_path: Path, variables: str, nam
     assert result.cluster.storage == ()
 
 
-def test_two_groups_are_enough() -> None:
-    cluster = read(MINIMAL).finish()
-
-    assert len(cluster.compute) == 16
-    assert cluster.compute[-1].name == "gpu16"
-    assert cluster.partitions[0].nodes[0] == "gpu01"
-
-
-def test_groups_in_underscores_are_the_same_groups() -> None:
-    assert read("[slurm_master]\nm1\n[slurm_node]\nn1\n").finish().controllers[0].name == "m1"
-
-
 def test_a_full_name_is_shortened_and_becomes_the_address() -> None:
     draft = read("[slurm-master]\nm1.example.com\n[slurm-node]\nn1 ansible_host=192.0.2.5 ansible_port=2222\n")
 
     assert draft.nodes["m1"].address == "m1.example.com"
     assert (draft.nodes["n1"].address, draft.nodes["n1"].port) == ("192.0.2.5", 2222)
-
-
-def test_a_controller_may_be_a_compute_node() -> None:
-    (node,) = read("[slurm-master]\ndgx1\n[slurm-node]\ndgx1\n").finish().nodes
-
-    assert node.roles == {Role.CONTROLLER, Role.COMPUTE}
 
 
 def test_a_machine_of_the_cluster_that_is_nothing_else_is_a_login_node() -> None:

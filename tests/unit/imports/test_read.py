@@ -113,10 +113,6 @@ def test_reports_every_faulty_line_of_a_hostlist() -> None:
     ]
 
 
-def test_reads_a_hosts_file_without_the_lines_every_machine_has() -> None:
-    assert names_and_addresses(HOSTS) == [("ctl1", "192.0.2.1"), ("gpu01", "192.0.2.11"), ("gpu02", "2001:db8::12")]
-
-
 def test_reports_every_faulty_line_of_a_hosts_file() -> None:
     assert faults("192.0.2.1 ctl1\nctl2 192.0.2.2\n192.0.2.3\n192.0.2.4 ctl1\n192.0.2.5 a-\n") == [
         "nodes:2 'ctl2' is no IP address",
@@ -225,17 +221,6 @@ def test_refuses_unknown_columns_and_suggests_the_nearest() -> None:
 
 def test_refuses_a_table_without_names() -> None:
     assert faults("address,role\n192.0.2.1,compute\n") == ["nodes:1 no column `name`"]
-
-
-def test_reads_a_cluster_file() -> None:
-    text = "schema: 1\ncluster: {name: hpc}\nnodes: [{names: ctl1, roles: [controller]}]\n"
-    assert read(text).name == "hpc"
-    assert names_and_addresses(text) == [("ctl1", "")]
-
-
-def test_reads_standard_input() -> None:
-    draft = read_nodes(None, io.BytesIO(b"ctl1\n"), Problems())
-    assert list(draft.nodes) == ["ctl1"]
 
 
 @pytest.mark.parametrize(

@@ -117,15 +117,6 @@ def test_reports_the_faults_of_options_and_file_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_gives_gpus_to_all_compute_nodes() -> None:
-    assert gpus(cluster(gpus=("h100:8",))) == {"ctl1": None, "n1": Gpus("h100", 8), "n2": Gpus("h100", 8)}
-
-
-def test_gives_named_nodes_their_own_gpus() -> None:
-    by_node = gpus(cluster(gpus=("h100:8", "n2:a100:4")))
-    assert (by_node["n1"], by_node["n2"]) == (Gpus("h100", 8), Gpus("a100", 4))
-
-
 def test_what_is_said_of_a_node_several_times_are_several_kinds() -> None:
     made = cluster(gpus=("a40:2", "l40s:2", "n2:h100:4"))
     assert {node.name: describe_gpus(node.gpus) for node in made.nodes if node.gpus} == {

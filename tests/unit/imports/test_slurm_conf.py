@@ -291,13 +291,6 @@ def test_a_value_that_not_every_slurm_takes_is_translated_or_left_out(line: str,
     assert config(f"{line}\n") == carried
 
 
-def test_every_key_that_is_left_out_is_named_with_what_to_do() -> None:
-    draft = read(f"{HEAD}PriorityTeir=3\nHealthCheckTimeout=9\nPrologSlurmctld=/x\nJobSubmitPlugins=lua\n{TAIL}")
-
-    assert left(draft) == ["PriorityTeir", "HealthCheckTimeout", "PrologSlurmctld", "JobSubmitPlugins=lua"]
-    assert all(note.reason and note.hint for note in draft.carryover.not_carried)
-
-
 @pytest.mark.parametrize(
     ("line", "name"),
     [
@@ -327,12 +320,6 @@ def test_the_old_priority_of_a_partition_becomes_both_of_todays() -> None:
     assert left(draft) == []
 
 
-def test_what_took_the_place_of_a_removed_key_is_named() -> None:
-    draft = read(f"{HEAD}AccountingStoreJobComment=YES\n{TAIL}")
-
-    assert [note.hint for note in draft.carryover.not_carried] == ["AccountingStoreFlags: job_comment is its name now"]
-
-
 def test_the_nodes_own_features_win_over_those_of_a_default_line() -> None:
     draft = read(f"{HEAD}NodeName=DEFAULT Features=all Procs=4\nNodeName=a1 Feature=mine\nNodeName=b1\n")
 
@@ -351,13 +338,6 @@ def test_of_two_default_partitions_the_last_is() -> None:
 
     assert [partition.default for partition in draft.finish().partitions] == [False, False, True]
     assert "Default" in [note.name for note in draft.carryover.to_check]
-
-
-def test_a_backup_controller_is_named() -> None:
-    draft = read("SlurmctldHost=c1\nSlurmctldHost=c2\nNodeName=n1\n")
-
-    assert left(draft) == ["backup controller c2"]
-    assert draft.nodes["c2"].roles == {Role.CONTROLLER}
 
 
 def test_full_names_and_underscores_are_names_of_nodes() -> None:

@@ -69,10 +69,6 @@ def test_a_container_is_read_from_podman_inspect() -> None:
     assert container.runs
 
 
-def test_a_stopped_container_does_not_run() -> None:
-    assert not parse_container(inspected("exited", "")).runs
-
-
 def test_a_container_without_our_labels_is_an_error_that_names_the_label() -> None:
     with pytest.raises(PodmanError, match=r"deepopsctl\.lab"):
         parse_container({"Id": "1", "Config": {"Labels": {}}, "NetworkSettings": {}, "State": {"Status": "running"}})

@@ -38,10 +38,6 @@ def test_an_unknown_system_is_refused_with_those_there_are() -> None:
     assert "debian12, debian13, sid" in caught.value.hint
 
 
-def test_the_package_lists_stay_in_the_image() -> None:
-    assert "--skip=cleanup/apt" in argv(DEBIAN13)
-
-
 def test_only_sid_takes_an_index_past_its_date() -> None:
     past_date = '--aptopt=Acquire::Check-Valid-Until "false"'
     assert [name for name in SUITES if past_date in argv(Recipe.for_os(name))] == ["sid"]

@@ -57,11 +57,6 @@ def test_every_node_of_the_largest_lab_has_an_address_of_its_own() -> None:
     assert all(address in NETWORK for address in addresses)
 
 
-def test_a_larger_lab_has_the_same_first_nodes() -> None:
-    small, large = LabRequest("lab", compute=2, login=0), LabRequest("lab", compute=3, login=0)
-    assert set(plan_nodes(small)) < set(plan_nodes(large))
-
-
 def test_nodes_added_later_stand_with_their_kind() -> None:
     first = plan_nodes(LabRequest("lab", compute=1, login=1))
     later = plan_nodes(LabRequest("lab", compute=2, login=1))
@@ -91,11 +86,6 @@ def test_what_a_running_lab_cannot_become_is_said_in_one_go() -> None:
     assert [problem.where for problem in problems] == ["--os", "--gpus", "--single", "--sudo-password"]
     assert "h100:2" in problems[1].message
     assert all("lab down --name lab" in problem.hint for problem in problems)
-
-
-def test_a_request_that_leaves_things_open_contradicts_nothing() -> None:
-    request = LabRequest("lab", compute=3, login=0)
-    assert contradictions(request, os="sid", gpus=H100, sudo_asks=True, single=False) == ()
 
 
 def test_a_lab_is_watched_only_where_that_was_asked_for() -> None:

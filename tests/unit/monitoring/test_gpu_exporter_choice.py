@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deepopsctl.monitoring.gpu_exporter_choice import Exporter, ExporterPlan, plan_exporter
+from deepopsctl.monitoring.gpu_exporter_choice import Exporter, plan_exporter
 from deepopsctl.node_programs.gpu_metrics import cli
 from tests.support.paths import ROOT
 
@@ -35,11 +35,6 @@ def test_the_exporter_follows_from_the_settings(
     plan = plan_exporter(wish, dcgm, has_gpus=True, has_dcgm=has_dcgm)
 
     assert (plan.exporter, plan.problems) == (exporter, ())
-
-
-@pytest.mark.parametrize("wish", ["auto", "dcgm", "nvitop", "none"])
-def test_a_node_without_gpus_has_no_exporter(wish: str) -> None:
-    assert plan_exporter(wish, DCGM, has_gpus=False, has_dcgm=True) == ExporterPlan(Exporter.NONE)
 
 
 def test_the_package_comes_in_the_version_that_goes_with_dcgm() -> None:

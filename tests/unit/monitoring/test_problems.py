@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from deepopsctl.monitoring import alert_rules
 from deepopsctl.monitoring.monitored_node import MonitoredNode
-from deepopsctl.monitoring.problems import alerts, problems
+from deepopsctl.monitoring.problems import problems
 
 SETTINGS: dict[str, object] = {
     "exporter_tls": True,
@@ -60,10 +59,6 @@ def test_what_needs_tls_is_refused_without(more: dict[str, object], message: str
     assert problems(with_settings(**more)) == []
 
 
-def test_a_node_without_tls_for_a_while_is_no_problem() -> None:
-    assert problems(with_settings(exporter_in_clear=True, private_data="jobs")) == []
-
-
 @pytest.mark.parametrize(("switch", "other"), [("exporter_tls", "logs"), ("logs", "exporter_tls")])
 def test_a_vault_without_an_authority_is_a_problem_with_what_to_do(switch: str, other: str) -> None:
     (problem,) = problems(replace(with_settings(drain=False, **{switch: True, other: False}), secrets={}))
@@ -90,10 +85,3 @@ def test_settings_that_would_resume_for_missing_data_are_refused(more: dict[str,
     assert message in found[0]
     # the program runs on the first controller alone
     assert problems(replace(with_settings(**more), name="ctl2")) == []
-
-
-def test_a_site_may_wait_for_less_where_missing_data_is_reported_sooner() -> None:
-    blind = [alert.name for text in alerts().values() for alert in alert_rules.read(text) if alert.blinds]
-    changes = {name: {"for": "10s"} for name in blind}
-
-    assert problems(with_settings(alerts=changes, drain_resume_after=70)) == []

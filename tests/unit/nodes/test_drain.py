@@ -73,12 +73,6 @@ def test_refused_nodes_are_failures_with_what_to_do_and_the_run_remembers(tmp_pa
     assert json.loads((tmp_path / "summary.json").read_text())["verdict"] == "failed"
 
 
-def test_a_run_that_came_to_nothing_has_no_nodes(tmp_path: Path) -> None:
-    outcome = RunOutcome(RunDir(tmp_path), "node-drain", RunSummary({}, (), (), (), ()), 1.0, 4)
-
-    assert read_drain_result(outcome, DrainAction.DRAIN).document()["nodes"] == []
-
-
 @pytest.mark.parametrize("reason", ["new fan", "{{ lookup('pipe', 'id') }}", "ä \" ' | [x]"])
 def test_a_reason_reaches_ansible_in_a_form_that_is_no_template(tmp_path: Path, reason: str) -> None:
     request = drain_request(BASE, DrainAction.DRAIN, ["gpu01"], reason)

@@ -209,10 +209,6 @@ def console(confirmed: str = "", *, yes: bool = True) -> Console:
     return Console(ClusterDir(Path()), Passwords("", None, None), 0, yes, confirmed=confirmed)
 
 
-def test_yes_answers_the_question_of_a_cluster_that_is_not_protected() -> None:
-    console().confirm("remove gpu01 from hpc?", CLUSTER)
-
-
 def test_yes_does_not_answer_for_a_protected_cluster_but_its_name_does() -> None:
     with pytest.raises(click.UsageError, match="give --confirm hpc"):
         console().confirm("remove gpu01 from hpc?", PROTECTED)

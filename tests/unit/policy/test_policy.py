@@ -212,19 +212,6 @@ def test_a_site_that_keeps_its_qos_by_sacctmgr_may_name_them_in_partitions() -> 
     assert parse_spec(text, "cluster.yml").partitions[0].options["QOS"] == "fast"
 
 
-def test_tells_everything_at_once_in_the_order_of_lines() -> None:
-    messages = faults(
-        "qos:",
-        "  - {name: a, priority: x}",
-        "  - {name: b, limits: {MaxWall: soon, MaxJob: 3}}",
-        "accounts:",
-        "  - {name: c, parent: nobody, qos: [a, none]}",
-    )
-    assert [line.partition(" ")[0] for line in messages] == [
-        f"cluster.yml:{number}" for number in (6, 7, 7, 9, 9)
-    ]  # fmt: skip
-
-
 def test_does_not_call_missing_what_a_faulty_entry_would_have_declared() -> None:
     messages = faults("qos: [{nam: fast}]", "accounts: [{name: a, qos: [fast]}]")
     assert [line.partition(": ")[0] for line in messages] == ["cluster.yml:5 qos[0].name", "cluster.yml:5 qos[0].nam"]

@@ -12,7 +12,7 @@ import pytest
 from deepopsctl.checks.catalogue.environment import ENVIRONMENT
 from deepopsctl.checks.catalogue.gpu import BURNIN, GPU
 from deepopsctl.checks.catalogue.monitoring import MONITORING
-from deepopsctl.checks.catalogue.smoke import CATALOGUE, GROUPS, PER_NODE, catalogue_of, entry
+from deepopsctl.checks.catalogue.smoke import CATALOGUE, PER_NODE, catalogue_of, entry
 from deepopsctl.checks.catalogue.storage import STORAGE
 from deepopsctl.checks.check import Check, Status
 from deepopsctl.node_programs.gpu_check.evaluation import evaluate
@@ -34,16 +34,6 @@ def parse(text: str) -> ET.Element:
 
 
 class TestFolding:
-    def test_equal_nodes_are_one_row(self) -> None:
-        rows = fold_checks([passed("services", f"gpu{n:03d}", "slurmd active", "slurmd active") for n in range(1, 501)])
-
-        assert [(row.where, row.measured) for row in rows] == [("gpu[001-500]", "slurmd active")]
-
-    def test_another_outcome_is_another_row_the_worst_first(self) -> None:
-        rows = fold_checks([passed("services", "gpu01"), failed("services", "gpu02", "none", "munge", "munge is dead")])
-
-        assert [(row.where, row.status) for row in rows] == [("gpu02", Status.FAIL), ("gpu01", Status.PASS)]
-
     def test_two_different_failures_are_two_rows(self) -> None:
         checks = [failed("node-state", node, "down", "idle", f"reason: {node} {why}") for node, why in
                   (("gpu01", "fan"), ("gpu02", "fan"), ("gpu03", "disk"))]  # fmt: skip
@@ -64,15 +54,6 @@ class TestFolding:
         rows = fold_checks([passed("node-answers", node, node, node) for node in ("gpu01", "gpu02")])
 
         assert [(row.where, row.measured) for row in rows] == [("gpu[01-02]", "its own name")]
-
-    def test_a_name_that_is_no_node_set_is_shown_as_it_is(self) -> None:
-        assert fold_checks([passed("partition", "gpu*all")])[0].where
-
-    def test_a_check_that_the_catalogue_does_not_know_is_still_reported(self) -> None:
-        row = fold_checks([passed("dcgm-level-2", "gpu01")])[0]
-
-        assert row.entry.group == "Other"
-        assert row.entry.title == "dcgm level 2"
 
 
 class TestCatalogue:
@@ -99,10 +80,6 @@ class TestCatalogue:
 
         assert sorted(made - set(catalogue_of("gpu"))) == []
         assert [name for name in GPU if f"`{name}`" not in page] == []
-
-    def test_groups_keep_the_order_of_the_catalogue(self) -> None:
-        assert GROUPS[0] == "Nodes"
-        assert len(GROUPS) == len(set(GROUPS))
 
 
 class TestTable:
@@ -255,12 +232,6 @@ class TestHtml:
         assert "url(" not in text
         assert "@import" not in text
         assert "script" not in found.tags
-
-    def test_it_says_how_to_look_in_light_in_the_dark_and_on_paper(self) -> None:
-        text = render_html(small())
-
-        assert "prefers-color-scheme: dark" in text
-        assert "@media print" in text
 
     def test_what_nodes_say_is_escaped(self) -> None:
         checks = [failed("clock", "gpu01", EVIL, EVIL, EVIL), passed("partition", "<b>p</b>", EVIL)]

@@ -90,10 +90,6 @@ class TestTheLock:
         assert "--break-lock" in caught.value.hint
         assert (caught.value.reason, caught.value.holder["token"]) == ("busy", "a-run")
 
-    def test_who_has_ended_is_in_nobody_s_way(self) -> None:
-        run("a")
-        run("b")
-
     def test_one_run_may_claim_for_each_of_its_components_and_keeps_its_beginning(self, controller: Path) -> None:
         control.acquire(asked("a"), now=1000)
         control.acquire(asked("a", since="later"), now=1060)
@@ -174,12 +170,6 @@ class TestTheAppliedClusterYml:
 
         assert "it would undo changes of node gpu01" in str(error)
 
-    def test_a_clone_that_was_edited_apart_is_told_what_it_would_bring_back(self) -> None:
-        run("a", "new")
-        run("a", "old")
-
-        assert "it would bring back node gpu02" in str(refused("b", "mine", [*NEW, "node gpu09"]))
-
     def test_a_clone_that_has_all_of_it_and_more_goes_on(self) -> None:
         run("a", "new")
         run("b", "more", [*NEW, "node gpu03"])
@@ -235,10 +225,6 @@ class TestTheAppliedClusterYml:
 
         assert [refusal.reason for refusal in refusals] == ["busy", "outdated"]
         assert (controller / "cluster" / "lock.json").exists()
-
-    def test_a_new_controller_knows_nothing_and_asks_nothing(self, controller: Path) -> None:
-        assert control.inspect(asked("b", "old")) == ([], [])
-        assert not controller.exists()
 
     def test_what_is_deployed_is_what_runs_noted_and_what_left_records(self, controller: Path) -> None:
         (controller / "records").mkdir(parents=True)
@@ -305,26 +291,6 @@ class TestTheControlMachine:
         assert mine.keys() == {*asked("a"), "controller"}
         assert [*control.unpack(mine["parts"])] == ["node ctl1", "node gpu01", "partition gpu", "QOS long"]
         assert json.loads(json.dumps(mine)) == mine
-
-    def test_a_directory_knows_what_it_saw_applied_and_what_its_git_history_has(self, directory: ClusterDir) -> None:
-        def git(*words: str) -> None:
-            name = ("-c", "user.name=alice", "-c", "user.email=alice@example.com")
-            subprocess.run(["git", *name, *words], cwd=directory.path, check=True, capture_output=True)
-
-        git("init", "--quiet")
-        hashes = []
-        for number in range(3):
-            directory.spec.write_text(f"{TEXT}# {number}\n")
-            git("add", "cluster.yml")
-            git("commit", "--quiet", "--message", str(number))
-            hashes.append(self.made(directory)["hash"])
-        record_applied(directory)
-        directory.spec.write_text(f"{TEXT}# being edited\n")
-
-        mine = self.made(directory)
-
-        assert mine["hash"] not in hashes
-        assert mine["seen"] == [hashes[2], *reversed(hashes)]
 
     def test_people_yml_is_part_of_what_is_known(self, directory: ClusterDir) -> None:
         def git(*words: str) -> None:

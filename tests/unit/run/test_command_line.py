@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.cluster.inventory import GROUPS
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.run.command_line import (
     PlaybookTracker,
@@ -113,12 +112,6 @@ def test_the_files_are_there_and_for_the_owner_only(tmp_path: Path) -> None:
     assert (private / "collections/ansible_collections/deepopsctl/cluster").readlink() == Path("/content")
     files = [path for path in private.rglob("*") if path.is_file()]
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
-
-
-def test_the_products_inventory_names_every_group(tmp_path: Path) -> None:
-    write_inputs(request(tmp_path), {}, Path("/content"), tmp_path / "private")
-    stub = json.loads((tmp_path / "private" / "inventory" / "hosts.yml").read_text())
-    assert set(stub["all"]["children"]["slurm_cluster"]["children"]) == set(GROUPS)
 
 
 def test_ssh_understands_the_arguments_for_any_path(tmp_path: Path) -> None:

@@ -78,15 +78,3 @@ def test_an_ansible_that_is_left_over_is_waited_for(tmp_path: Path, monkeypatch:
         process.wait()
         with cluster_lock(tmp_path, "deepopsctl deploy"):
             pass
-
-
-def test_a_failure_inside_lets_go(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), cluster_lock(tmp_path, "deepopsctl deploy"):
-        raise ZeroDivisionError
-    with cluster_lock(tmp_path, "deepopsctl deploy"):
-        pass
-
-
-def test_the_lock_of_another_folder_does_not_matter(tmp_path: Path) -> None:
-    with cluster_lock(tmp_path / "a", "deepopsctl deploy"), cluster_lock(tmp_path / "b", "deepopsctl deploy"):
-        assert is_held_by(tmp_path / "b", os.getpid())

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from deepopsctl.run.events import Event, HostResult, Notice, Recap, Status, TaskStarted, Totals
-from deepopsctl.run.outcome import TaskResult, reduce
+from deepopsctl.run.outcome import reduce
 
 
 def ended(host: str, task: str, status: Status, at: float = 0.0, message: str = "") -> HostResult:
@@ -28,10 +28,6 @@ def test_rescued_failures_are_dropped_and_the_last_ones_stay() -> None:
         Recap({"a": Totals(failed=1, rescued=1), "b": Totals(ok=4, rescued=1)}),
     ]
     assert [(failure.host, failure.task) for failure in reduce(events).failures] == [("a", "real")]
-
-
-def test_without_a_recap_every_failure_counts() -> None:
-    assert len(reduce([ended("a", "t", Status.FAILED)]).failures) == 1
 
 
 def test_failures_come_before_unreachable_hosts_and_in_order_of_time() -> None:
@@ -75,11 +71,6 @@ def test_warnings_are_said_once_and_empty_groups_of_ours_are_none() -> None:
         Notice("warning", "[WARNING]: Could not match supplied host pattern, ignoring: deepops_slurm_todo"),
     ]
     assert reduce(events).warnings == ("odd thing", "old way")
-
-
-def test_data_of_modules_is_collected() -> None:
-    event = HostResult("a", "slurm", "", "Check", Status.OK, 1.0, data=({"checks": []},))
-    assert reduce([event]).results == (TaskResult("a", "Check", {"checks": []}),)
 
 
 def test_what_a_module_leaves_out_is_a_failure_and_no_warning_of_a_host_that_goes_on() -> None:

@@ -90,11 +90,6 @@ class TestWeights:
 
 
 class TestNodeLines:
-    def test_nodes_with_equal_hardware_share_one_folded_line(self) -> None:
-        lines = node_lines(nodes("gpu[01-04]"), dict.fromkeys(("gpu01", "gpu02", "gpu03", "gpu04"), SMALL), {}, 0)
-
-        assert [fields(line)["NodeName"] for line in lines] == ["gpu[01-04]"]
-
     def test_a_node_with_other_hardware_gets_a_line_of_its_own(self) -> None:
         hardware = {"n1": SMALL, "n2": LARGE, "n3": SMALL}
 
@@ -249,9 +244,6 @@ class TestPartitions:
 
     def test_a_partition_without_a_single_known_node_is_left_out(self) -> None:
         assert partition_lines([{"name": "p", "nodes": "n[1-2]"}], {"n3": SMALL}, 0) == []
-
-    def test_a_partition_lists_only_known_nodes(self) -> None:
-        assert only_partition_line({"n2": SMALL, "n3": SMALL}, nodes="n[1-3]")["Nodes"] == "n[2-3]"
 
     def test_options_of_the_wrong_form_are_refused_by_the_partitions_name(self) -> None:
         with pytest.raises(TypeError, match="slurm_partitions: p"):

@@ -99,10 +99,6 @@ def test_writing_a_key_in_another_case_is_no_change() -> None:
     assert effect_of("ClusterName=hpc\n", "clustername=hpc\n") == (Effect.NONE, [])
 
 
-def test_changed_keys_are_named_as_the_file_writes_them() -> None:
-    assert effect_of("proctracktype=a\nMaxJobCount=1\n", "ProctrackType=b\n")[1] == ["MaxJobCount", "ProctrackType"]
-
-
 def test_every_node_line_counts() -> None:
     conf = "NodeName=n1 CPUs=1\nNodeName=n2 CPUs=1\n"
 
@@ -165,11 +161,6 @@ class TestGeneration:
         assert changed != CONF
 
         assert slurmd_generation(changed, self.CGROUP) == slurmd_generation(CONF, self.CGROUP)
-
-    def test_it_does_not_depend_on_the_order_of_the_keys(self) -> None:
-        assert slurmd_generation("TaskPlugin=a\nProctrackType=b\n", "") == slurmd_generation(
-            "ProctrackType=b\nTaskPlugin=a\n", ""
-        )
 
 
 @pytest.mark.parametrize("effect", [effect for effect in Effect if effect not in (Effect.NONE, Effect.RECONFIGURE)])

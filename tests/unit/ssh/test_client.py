@@ -48,11 +48,6 @@ def test_a_command_that_fails_is_no_failed_login() -> None:
     assert (answer.failure, answer.output) == (Failure.COMMAND, "@deepopsctl error no home")
 
 
-def test_explains_connections_that_are_dropped_at_once() -> None:
-    answer = read_answer(255, "", "kex_exchange_identification: read: Connection reset by peer\r\n")
-    assert "after failed logins" in answer.reason
-
-
 @pytest.mark.parametrize(
     ("errors", "words"),
     [

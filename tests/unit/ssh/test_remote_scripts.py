@@ -50,13 +50,6 @@ def test_installs_a_key_whatever_the_login_shell(home: Path, shell: str) -> None
     assert "key" in report.all("changed")
 
 
-def test_a_second_run_changes_nothing(home: Path) -> None:
-    run(work_script([KEY, OTHER]), home)
-    report = run(work_script([KEY, OTHER]), home)
-    assert report.all("changed") == ()
-    assert authorized(home) == [KEY, OTHER]
-
-
 def test_modes_are_what_sshd_asks_for(home: Path) -> None:
     folder = home / ".ssh"
     folder.mkdir(mode=0o755)

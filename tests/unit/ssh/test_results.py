@@ -27,12 +27,6 @@ def report(*lines: str) -> Report:
     return Report.read("".join(f"@deepopsctl {line}\n" for line in lines))
 
 
-def test_a_node_where_nothing_was_to_be_done_is_unchanged() -> None:
-    assert results.worked(FACTS, report("host gpu01", "sudo passwordless")) == NodeResult(
-        "gpu01", Status.READY, sudo=Sudo.PASSWORDLESS
-    )
-
-
 def test_says_what_was_done() -> None:
     result = results.worked(Facts("gpu01", "ubuntu", "host key pinned"), report("changed key", "sudo passwordless"))
     assert result.changed
@@ -60,10 +54,6 @@ def test_a_machine_that_calls_itself_by_another_nodes_name_is_said() -> None:
     result = results.worked(FACTS, report("host gpu02.example.com", "sudo passwordless"))
     assert result.ok
     assert "its hostname is gpu02" in result.message
-
-
-def test_a_hostname_that_is_no_nodes_is_left_to_the_deployment() -> None:
-    assert results.worked(FACTS, report("host debian", "sudo passwordless")).message == ""
 
 
 def test_a_script_that_stopped_tells_why() -> None:

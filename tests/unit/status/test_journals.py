@@ -176,10 +176,6 @@ def test_a_message_is_text_however_journalctl_writes_it(given: object, message: 
     assert (line["message"], line["unit"], line["priority"]) == (message, "", None)
 
 
-def test_nothing_makes_no_lines() -> None:
-    assert lines_of(b"") == []
-
-
 @pytest.mark.parametrize(("text", "code"), [("", 0), ("a\nb\n", 0), ("", 255), ("half", 1)])
 def test_what_is_printed_is_passed_on_and_known_to_be_there(text: str, code: int) -> None:
     out = io.BytesIO()

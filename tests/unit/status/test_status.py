@@ -272,13 +272,6 @@ class TestComponents:
         }
         assert document["nodes"][0]["differences"] == ["/etc/x was removed"]
 
-    def test_one_that_is_deployed_nowhere_is_the_site_s_choice(self) -> None:
-        found = status(outcome({name: self.beside(nvidia=NEVER) for name in GPUS}))
-
-        assert (found.exit_code, found.findings) == (ExitCode.OK, ())
-        assert {node.deploy for node in found.nodes} == {Deploy.IN_STEP}
-        assert ("nvidia", "not deployed", "gpu[01-04]") in component_rows(found)
-
     def test_a_list_in_cluster_yml_is_compared_with_what_is_deployed(self) -> None:
         listed = replace(CLUSTER, components=("nvidia", "slurm"))
         here = {name: self.beside(nvidia=NEVER, monitoring=NEVER, storage=IN_STEP) for name in GPUS}

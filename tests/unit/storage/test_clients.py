@@ -110,13 +110,6 @@ def test_lustre_is_built_by_dkms_or_comes_for_exactly_this_kernel() -> None:
     assert not matched.builds
 
 
-def test_the_mount_of_lustre_is_its_source_and_nothing_hidden() -> None:
-    found = needs(LUSTRE, UBUNTU)
-
-    assert (found.what, found.fstype, found.options) == ("192.0.2.51@o2ib:192.0.2.52@o2ib:/fs", "lustre", ("flock",))
-    assert found.problems == ()
-
-
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
@@ -368,10 +361,6 @@ def test_a_site_may_take_what_nobody_has_tested() -> None:
     entry = LUSTRE.replace("2.17.0", "2.18.0, untested: true")
 
     assert needs(entry, DEBIAN).problems == ()
-
-
-def test_a_site_may_not_take_what_is_no_version() -> None:
-    assert faults(LUSTRE.replace("2.17.0", "new, untested: true")) == ["lustre.version: 'new' is no version"]
 
 
 def test_every_series_of_the_table_has_rows_and_every_row_fits_itself() -> None:

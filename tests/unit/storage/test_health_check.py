@@ -11,8 +11,7 @@ import pytest
 
 from deepopsctl.model.storage import Mount
 from deepopsctl.storage.health_check import CONFIG, PROGRAM, node_files, with_health_check
-from deepopsctl.storage.node_plan import Export, exports_of, uses_rdma
-from deepopsctl.storage.systemd_units import SLURMD_DROP_IN
+from deepopsctl.storage.node_plan import exports_of, uses_rdma
 from tests.data.storage_samples import ADDRESSES, WHOLE, mounts, plan
 from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT
@@ -119,12 +118,6 @@ class TestHealthCheck:
         assert '"program": "/usr/sbin/nhc"' in files[CONFIG]
         assert files[PROGRAM] == "program"
 
-    def test_every_compute_node_has_the_program_and_waits_only_for_its_own(self) -> None:
-        narrowed = mounts(WHOLE.replace("path: /home,", "path: /home, nodes: gpu1,"))
-
-        assert {file.path for file in node_files(narrowed, "gpu1", {}, "")} == {CONFIG, PROGRAM, SLURMD_DROP_IN}
-        assert {file.path for file in node_files(narrowed, "gpu2", {}, "")} == {CONFIG, PROGRAM}
-
     @pytest.fixture
     def check(self) -> Any:
         loader = SourceFileLoader("nodecheck_program", str(CHECK))
@@ -172,14 +165,6 @@ class TestHealthCheck:
 
 
 class TestServing:
-    def test_an_export_is_for_the_addresses_of_those_that_mount_it(self) -> None:
-        line = "/srv/home " + " ".join(
-            f"{client}(rw,sync,no_subtree_check,root_squash)" for client in ("192.0.2.11", "gpu2", "gpu3", "login1")
-        )
-
-        assert exports_of(mounts(), "ctl1", ADDRESSES) == (Export("/srv/home", line),)
-        assert exports_of(mounts(), "gpu1", ADDRESSES) == ()
-
     def test_what_two_entries_mount_is_exported_once_to_all_of_them(self) -> None:
         text = WHOLE.replace("path: /home,", "path: /home, nodes: gpu1,") + (
             '  - {name: again, type: nfs, source: "ctl1:/srv/home", path: /again, nodes: "gpu1,gpu2"}\n'

@@ -221,10 +221,6 @@ def test_a_server_without_a_mount_of_its_own_has_its_quota_judged_and_nothing_el
     assert [entry["nodes"] for entry in wanted_on(home, ["ctl1", "gpu01", "gpu02"], NODES_AT)] == [["gpu01", "gpu02"]]
 
 
-def test_a_machine_without_storage_expects_nothing(tmp_path: Path) -> None:
-    assert expected_on(declared(tmp_path)[2:], "ctl1", NODES_AT) == []
-
-
 def test_the_suite_gets_every_entry_once_for_all_that_have_it_alike(tmp_path: Path) -> None:
     wanted = wanted_on(declared(tmp_path), ["ctl1", "gpu01", "gpu02"], NODES_AT)
 

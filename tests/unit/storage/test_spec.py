@@ -63,10 +63,6 @@ def test_roles_read_every_key_of_every_mount() -> None:
     }  # fmt: skip
 
 
-def test_a_cluster_without_storage_has_no_such_variable() -> None:
-    assert variable(parse_spec(HEAD.replace("storage:\n", ""), "cluster.yml")) is None
-
-
 def test_an_empty_list_says_that_nothing_is_to_be_mounted_any_more() -> None:
     cluster = parse_spec(HEAD.replace("storage:\n", "storage: []\n"), "cluster.yml")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.model.storage import NodeFile
-from deepopsctl.storage.user_tools import node_files, packages, timers
+from deepopsctl.storage.user_tools import node_files, timers
 from tests.data.storage_samples import HOME, PROJECT, SCRATCH, read
 
 PYTHON = "/usr/bin/python3"
@@ -66,16 +66,6 @@ def test_one_machine_has_the_purge_and_its_timer() -> None:
     assert "/usr/local/sbin/deepops-purge" in texts("ctl1")
     assert timers(mounts, "ctl1") == ["deepops-purge-scratch.timer"]
     assert timers(mounts, "gpu1") == []
-
-
-def test_a_machine_without_storage_gets_nothing() -> None:
-    assert texts("nfs1", HOME) == {}
-    assert packages(read(HOME), "nfs1") == {}
-
-
-def test_quota_is_installed_where_exports_count_by_users() -> None:
-    assert packages(read(HOME), "gpu1") == {"quota": ""}
-    assert packages(read(PROJECT), "gpu1") == {}
 
 
 @pytest.mark.skipif(not Path(PYTHON).exists(), reason="no Python of the system")

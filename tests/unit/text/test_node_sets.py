@@ -166,12 +166,6 @@ def test_folded_pairs_keep_every_pair_in_order(seed: int) -> None:
     assert all(text.count(",") < 4 for entry in entries for text in entry)
 
 
-def test_folds_ten_thousand_names_of_a_machine_room() -> None:
-    names = [f"rack{rack:02d}n{node:03d}" for rack in range(100) for node in range(100)]
-    assert fold(names).startswith("rack00n[000-099],rack01n[000-099],")
-    assert fold_in_order(names) == fold(names)
-
-
 def test_pairs_names_with_addresses_in_the_order_written() -> None:
     assert pair("n[1-2]", "10.0.0.9,10.0.0.5") == (("n1", "10.0.0.9"), ("n2", "10.0.0.5"))
 

@@ -16,16 +16,6 @@ class TestSettings:
         assert text.startswith("# explained\n---\n# slurm_x: 1\n")
         assert yaml.safe_load(text) == {"slurm_config": {"A": "b", "C": None}, "n": 1}
 
-    def test_comments_order_and_other_values_of_an_edited_file_stay(self) -> None:
-        text = with_settings(
-            "# top\n---\nslurm_config:\n  statesavelocation: /a  # old\n  Other: 1\nmine: [1]\n",
-            {"slurm_config": {"StateSaveLocation": "/b"}, "slurm_taken_over": True},
-        )
-
-        assert text == (
-            "# top\n---\nslurm_config:\n  statesavelocation: /b  # old\n  Other: 1\nmine: [1]\nslurm_taken_over: true\n"
-        )
-
     def test_what_is_there_already_changes_nothing(self) -> None:
         text = "a:   {b: c}   # as I like it\n"
 

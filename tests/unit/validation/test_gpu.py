@@ -21,7 +21,7 @@ from deepopsctl.node_programs.gpu_check.rates import METRICS
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult
 from deepopsctl.run.workspace import RunDir
-from deepopsctl.validation.gpu import RUN_FILE, cards_by_node, earlier_results, save_results, with_gpus
+from deepopsctl.validation.gpu import RUN_FILE, earlier_results, save_results, with_gpus
 from deepopsctl.validation.result import Validation, examine, exit_code_of
 from tests.data.gpu_check_samples import Result, gpu, measured, result, without_driver
 
@@ -86,11 +86,6 @@ def test_a_run_without_gpu_results_is_left_as_it_is(tmp_path: Path) -> None:
     assert [check.name for check in validation.facts.checks] == ["gpu-job"]
     assert told == ()
     assert not (tmp_path / "runs/20261121-120000-validate/gpu.json").exists()
-
-
-def test_slices_that_are_declared_as_gpus_count_no_cards() -> None:
-    assert cards_by_node(cluster()) == {"gpu01": 8, "gpu02": 8}
-    assert cards_by_node(cluster(14, "1g.10gb")) == {}
 
 
 def test_a_cluster_without_gpus_is_neither_a_failure_nor_silent() -> None:
@@ -194,14 +189,6 @@ class TestFollowing:
 
         assert "since 2026-11-10" in said(checks)
 
-    def test_the_day_named_is_the_last_on_which_the_card_was_well(self, directory: ClusterDir) -> None:
-        for gb_s, when in ((3060, FIRST), (3050, SECOND)):
-            look(directory, copying(gb_s, when))
-
-        checks, _ = look(directory, copying(2693, THIRD))
-
-        assert "since 2026-11-10" in said(checks)
-
     def test_a_card_is_followed_to_another_node(self, directory: ClusterDir) -> None:
         look(directory, copying(3060, FIRST))
 
@@ -209,13 +196,6 @@ class TestFollowing:
 
         assert said(checks).startswith("warn: gpu09 GPU 0 ")
         assert "down 12% since 2026-11-03" in said(checks)
-
-    def test_a_new_card_in_the_same_place_has_no_past(self, directory: ClusterDir) -> None:
-        look(directory, copying(3060, FIRST))
-
-        checks, _ = look(directory, result(gpus=[gpu(3, uuid="GPU-B", measured=measured(copy=2693))], when=SECOND))
-
-        assert "since" not in said(checks)
 
     def test_every_rate_is_kept_and_read_back_as_it_was(self, directory: ClusterDir) -> None:
         whole = {**measured(), "bf16_gemm": {"status": "measured", "bf16_gemm_tflop_s": 700.0}}
@@ -242,14 +222,6 @@ class TestKeeping:
 
         assert read_results(kept) == [copying(3060, FIRST)]
         assert kept.stat().st_mode & 0o777 == 0o600
-
-    def test_the_history_has_one_line_a_card(self, directory: ClusterDir) -> None:
-        look(directory, result(when=FIRST))
-
-        lines = directory.gpu_history.read_text().splitlines()
-
-        assert [json.loads(line).get("index") for line in lines] == [None, *range(8)]
-        assert lines[1:] == sorted(lines[1:])
 
     def test_a_lab_whose_gpus_are_simulated_leaves_no_history(self, directory: ClusterDir) -> None:
         look(directory, result("gpu01", [], versions={}, group={}, problem="no driver"))
@@ -306,14 +278,6 @@ class TestDamage:
 
         assert "since 2026-11-03" in said(checks)
         assert earlier_results(directory).warnings == ()
-
-    def test_a_card_whose_line_was_deleted_begins_anew(self, directory: ClusterDir) -> None:
-        look(directory, copying(3060, FIRST))
-        directory.gpu_history.write_text(directory.gpu_history.read_text().splitlines()[0] + "\n")
-
-        checks, _ = look(directory, copying(2693, SECOND))
-
-        assert "since" not in said(checks)
 
     def test_a_full_disk_is_a_note_and_no_end_of_the_validation(
         self, directory: ClusterDir, monkeypatch: pytest.MonkeyPatch
