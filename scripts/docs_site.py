@@ -1,0 +1,37 @@
+"""MkDocs hooks: links into the repository lead to its pages, and tables fit a narrow screen."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Any
+
+_LINK = re.compile(r"\]\((?P<target>(?:\.\./)+[^)#\s]*)")
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+_HEADER = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
+_ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+
+
+def on_page_markdown(markdown: str, *, page: Any, config: Any, **_unused: Any) -> str:
+    """Replace each relative link that leaves docs/ by an address; MkDocs calls it once a page."""
+
+    def address(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), match["target"]))
+        return match[0] if path.startswith("docs/") else f"]({config.repo_url}/blob/main/{path}"
+
+    return _LINK.sub(address, markdown)
+
+
+def on_page_content(html: str, **_unused: Any) -> str:
+    """Give each cell its column's header, which stylesheets show where cells stand below each other."""
+    return _TABLE.sub(lambda match: _labelled(match[0]), html)
+
+
+def _labelled(table: str) -> str:
+    headers = [re.sub(r"<[^>]+>", "", header).strip().replace('"', "&quot;") for header in _HEADER.findall(table)]
+
+    def row(match: re.Match[str]) -> str:
+        columns = iter(headers)
+        return re.sub(r"<td", lambda _cell: f'<td data-label="{next(columns, "")}"', match[0])
+
+    return _ROW.sub(row, table)
