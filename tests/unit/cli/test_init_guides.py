@@ -16,11 +16,11 @@ PAGES = ROOT / "docs" / "migrate"
 
 
 def shown(guide: str, command: str) -> list[str]:
-    """The lines that a guide shows below a command, without the folder that is everybody's own."""
+    """The lines that a guide shows below a command, without the directory that is everybody's own and gaps (`...`)."""
     text = (PAGES / guide).read_text()
     match = re.search(rf"^\$ deepopsctl {re.escape(command)}\n(.*?)(?:^\$|^```)", text, re.DOTALL | re.MULTILINE)
     assert match, f"{guide} does not show {command}"
-    return [line for line in match[1].splitlines() if "/home/ada" not in line]
+    return [line for line in match[1].splitlines() if "/home/ada" not in line and line.strip() != "..."]
 
 
 def printed(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
