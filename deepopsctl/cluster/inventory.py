@@ -30,6 +30,9 @@ STORAGE_GROUP = "storage_nodes"
 # Nodes with the environment of users: all of them, if the cluster has it.
 ENVIRONMENT_GROUP = "environment_nodes"
 
+# Nodes that ask a directory service for users: all of them, if people.yml declares one.
+DIRECTORY_GROUP = "directory_nodes"
+
 # Nodes with GPUs in cluster.yml: only these get a driver.
 GPU_GROUP = "nvidia_gpu"
 
@@ -54,6 +57,7 @@ def build_inventory(cluster: Cluster) -> dict[str, object]:
     everybody = tuple(node.name for node in cluster.nodes)
     members[STORAGE_GROUP] = everybody if cluster.manages_storage else ()
     members[ENVIRONMENT_GROUP] = everybody if cluster.has_environment else ()
+    members[DIRECTORY_GROUP] = everybody if cluster.people and cluster.people.directory else ()
     children = {group: {"hosts": dict.fromkeys(names)} for group, names in members.items()}
     variables = _access_variables(cluster)
     hosts: dict[str, dict[str, object] | None] = {node.name: _host_variables(node) for node in cluster.nodes}
@@ -95,6 +99,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
     """Variables about the whole cluster, folded."""
     addressed = [node for node in cluster.nodes if node.address]
     policy = cluster.policy.variable()
+    directory = cluster.people.directory if cluster.people else None
     return {
         "deepops_addresses": [{"names": names, "addresses": text} for names, text in address_pieces(addressed)],
         "slurm_nodes": _slurm_nodes(cluster),
@@ -104,6 +109,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
         **({"storage_mounts": storage_variable(cluster.storage)} if cluster.manages_storage else {}),
         **({"environment_spaces": [space.variable() for space in cluster.spaces]} if cluster.spaces else {}),
         **({"environment_people": cluster.people.variable()} if cluster.people else {}),
+        **({"environment_directory": directory.variable()} if directory else {}),
         **({"slurm_job_directories": cluster.job_directories.variable()} if cluster.job_directories else {}),
     }
 

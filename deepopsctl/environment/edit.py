@@ -135,7 +135,8 @@ def _with_id(entry: Mapping[str, object], section: str, people: People, taken: s
     if not taken:
         taken.update(group.gid for group in people.groups)
         taken.update(person.uid for person in people.people)
-    number = str(entry.get(key) or "") or str(_next_id(taken, people.first_id))
+    avoided = people.directory.ids if people.directory else range(0)
+    number = str(entry.get(key) or "") or str(_next_id(taken, people.first_id, avoided))
     if number.isdecimal():
         taken.add(int(number))
     others = {name: value for name, value in entry.items() if name not in ("name", key)}
@@ -177,9 +178,9 @@ def _lost() -> DeepOpsError:
     return DeepOpsError(message, "make the edit manually, then run `deepopsctl inventory`")
 
 
-def _next_id(taken: set[int], first: int) -> int:
+def _next_id(taken: set[int], first: int, avoided: range = range(0)) -> int:
     try:
-        return values.next_id(taken, first)
+        return values.next_id(taken, first, avoided)
     except RefusedError as refusal:
         raise InputError.single(NAME, refusal.message, refusal.hint) from refusal
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from deepopsctl.environment import values
+from deepopsctl.environment.directory import read_authority, read_directory
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.model.people import FIRST_ID, Group, People, Person, accounts_of
 from deepopsctl.text.problems import Problems, RefusedError
@@ -23,7 +25,11 @@ def load_people(path: pathlib.Path, cluster: Cluster) -> People:
     problems = Problems()
     text = read_source(path, path.name, problems)
     problems.raise_if_any()
-    return parse_people(text or "", path.name, cluster)
+    people = parse_people(text or "", path.name, cluster)
+    if people.directory is None:
+        return people
+    authority = read_authority(path.parent, people.directory.ca)
+    return replace(people, directory=replace(people.directory, ca_text=authority))
 
 
 def parse_people(text: str, where: str, cluster: Cluster) -> People:
@@ -61,9 +67,14 @@ class _Reader(SectionReader):
         groups = list(self._groups(_items(whole.get("groups"))))
         known = {group.name for group in groups}
         people = list(self._people(_items(whole.get("people")), known))
-        self._check_accounts(groups)
+        for group in groups:
+            self._check_account(group.name, self.seen[group.name])
         self._check_users(people)
-        return People(tuple(groups), tuple(people), first)
+        numbers = {number: path for number, path in self.seen.items() if isinstance(number, int)}
+        directory = read_directory(self, whole.get("directory"), numbers)
+        for index, entry in enumerate(directory.accounts if directory else ()):
+            self._check_account(entry.account, ("directory", "accounts", index))
+        return People(tuple(groups), tuple(people), first, directory)
 
     def _groups(self, items: Sequence[object]) -> Iterator[Group]:
         for index, item in enumerate(items):
@@ -137,13 +148,12 @@ class _Reader(SectionReader):
             elif name in person.groups[:index]:
                 self._refuse((*path, "groups", index), f"{name} is listed twice", "list every group once")
 
-    def _check_accounts(self, groups: Sequence[Group]) -> None:
+    def _check_account(self, name: str, path: Path) -> None:
         declared = {account.name.lower() for account in self.cluster.policy.accounts}
-        for group in groups:
-            both = [name for name in accounts_of(group.name) if name in declared]
-            if both:
-                message = f"the account {both[0]} is declared in cluster.yml as well (`accounts:`)"
-                self._refuse(self.seen[group.name], message, "declare it in one of the two files")
+        both = [account for account in accounts_of(name) if account in declared]
+        if both:
+            message = f"the account {both[0]} is declared in cluster.yml as well (`accounts:`)"
+            self._refuse(path, message, "declare it in one of the two files")
 
     def _check_users(self, people: Sequence[Person]) -> None:
         defaults = {user.name: user.account for user in self.cluster.policy.all_users() if user.default}

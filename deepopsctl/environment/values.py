@@ -69,10 +69,10 @@ def parse_id(text: str) -> int:
     return number
 
 
-def next_id(taken: frozenset[int] | set[int], first: int) -> int:
-    """The lowest id from `first` on that can be given to somebody."""
+def next_id(taken: frozenset[int] | set[int], first: int, avoided: range = range(0)) -> int:
+    """The lowest id from `first` on that can be given to somebody; none of `avoided`."""
     for number in range(first, LAST_ID + 1):
-        if number not in taken and number not in _TAKEN:
+        if number not in taken and number not in _TAKEN and number not in avoided:
             return number
     raise RefusedError(f"there is no free id between {first} and {LAST_ID}", "give one with --uid or --gid")
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
 
+from deepopsctl.model.directory import Directory
+
 # Each group has an account for jobs with GPUs and one for jobs without, below its own.
 PARTS = ("cpu", "gpu")
 FIRST_ID = 60_001
@@ -58,6 +60,7 @@ class People:
     people: tuple[Person, ...] = ()
     # new people and groups get ids from this one up
     first_id: int = FIRST_ID
+    directory: Directory | None = None
 
     def variable(self) -> dict[str, object]:
         """The inventory variable `environment_people`: what nodes and Slurm need, without empty values."""

@@ -205,11 +205,36 @@ class PersonSection(Section):
     sponsor: str = ""
 
 
+class DirectoryAccountSection(Section):
+    """One of `accounts` of `directory` of people.yml."""
+
+    group: str
+    account: str
+    shares: str = ""
+
+
+class DirectorySection(Section):
+    """`directory` of people.yml."""
+
+    servers: list[str] = Field(min_length=1)
+    base: str
+    ca: str
+    schema_: str = Field("", alias="schema")
+    bind_dn: str = ""
+    ids: str = ""
+    access_filter: str = ""
+    access_groups: list[str] = []
+    ssh_keys: Boolean = False
+    passwords: Boolean = False
+    accounts: list[DirectoryAccountSection] = []
+
+
 class PeopleFile(Section):
     """The whole people.yml."""
 
     schema_: Literal["1"] = Field(alias="schema")
     first_id: str = ""
+    directory: object = None
     groups: list[object] = []
     people: list[object] = []
 

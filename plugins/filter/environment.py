@@ -2,7 +2,7 @@
 
 from datetime import datetime, timezone
 
-from deepopsctl.environment import accounts, homes
+from deepopsctl.environment import accounts, directory as directory_service, homes
 from deepopsctl.node_programs._shared import identities
 from deepopsctl.storage import writer
 
@@ -23,11 +23,32 @@ def environment_expired(people):
     return accounts.expired(people, _today()) if people else []
 
 
-def environment_conflicts(names, hostvars):
+def environment_conflicts(names, hostvars, variable="deepops_people_conflicts"):
     """What nodes refuse as one text, with the node in front of each; '' for nothing."""
-    results = ((name, hostvars[name].get("deepops_people_conflicts") or {}) for name in names)
+    results = ((name, hostvars[name].get(variable) or {}) for name in names)
     listed = [f"{name}: {sentence}" for name, result in results for sentence in result.get("conflicts", ())]
     return identities.first_few(listed)
+
+
+def environment_with_members(people, directory, answer):
+    """The people and groups of people.yml, with the accounts that follow the directory and their members."""
+    return directory_service.with_members(people, directory, answer or {}) if directory else people
+
+
+def environment_followed(directory, answer):
+    """The accounts in which nobody else than members of the directory's groups may submit jobs."""
+    return directory_service.followed(directory, answer or {}) if directory else []
+
+
+def environment_with_listed(policy, directory, answer):
+    """The policy of cluster.yml, with everybody whom a group of the directory lists as a user of its accounts."""
+    listed = directory_service.listed(directory, answer or {}) if directory else []
+    return {**policy, "users": [*policy.get("users", ()), *listed]}
+
+
+def environment_directory_accounts(directory):
+    """All accounts that follow the directory."""
+    return directory_service.account_names(directory) if directory else []
 
 
 def _today():
@@ -43,6 +64,10 @@ class FilterModule:
         return {
             "environment_conflicts": environment_conflicts,
             "environment_homes": environment_homes,
+            "environment_with_members": environment_with_members,
+            "environment_followed": environment_followed,
+            "environment_with_listed": environment_with_listed,
+            "environment_directory_accounts": environment_directory_accounts,
             "environment_policy": environment_policy,
             "environment_expired": environment_expired,
         }

@@ -43,6 +43,18 @@ options:
     type: list
     elements: str
     default: []
+  followed_accounts:
+    description:
+      - Accounts in which nobody may submit jobs but who is declared there, in I(policy) or I(others). All others in
+        them are closed, not removed.
+    type: list
+    elements: str
+    default: []
+  directory_accounts:
+    description: Accounts of a directory service. No warning names them, nor users in them.
+    type: list
+    elements: str
+    default: []
   only_names:
     description: Only add QOS that are missing, without limits; slurmctld needs those of its partitions.
     type: bool
@@ -177,7 +189,7 @@ def jobs_of(names):
     texts = ["%s: job %s, %s" % tuple(row) for row in rows if len(row) == 3]
     if not texts:
         return []
-    return ["jobs of users who have expired go on: %s" % slurm_accounting_diff.some(texts, "; ")]
+    return ["jobs of users who may submit no more go on: %s" % slurm_accounting_diff.some(texts, "; ")]
 
 
 def converge(module, sacctmgr, wanted, bare):
@@ -191,6 +203,8 @@ def converge(module, sacctmgr, wanted, bare):
         present = dict(present, qos=dict({name: {} for name in wanted["qos"]}, **present["qos"]))
     closed = {name.lower() for name in module.params["closed_users"]}
     slurm_accounting_diff.close_users(wanted, present, closed)
+    others = slurm_accounting.desired_state([], [], module.params["others"])["associations"]
+    left = slurm_accounting_diff.close_left(wanted, present, module.params["followed_accounts"], others)
     problem = slurm_accounting_diff.missing_account(wanted, present)
     if problem:
         raise AccountingError(problem, "declare it under `accounts:` in cluster.yml, or in slurm_accounts")
@@ -205,11 +219,11 @@ def converge(module, sacctmgr, wanted, bare):
             for object_type, settings in owned.items()
         }
         save_owned(wanted, obsolete)
-    others = slurm_accounting.desired_state([], [], module.params["others"])["associations"]
+    elsewhere = [*others, *slurm_accounting_diff.within(present, module.params["directory_accounts"])]
     named = module.params["policy"] and module.params["name_undeclared"]
-    notes = slurm_accounting_diff.notes(wanted, present, owned, others) if named else []
-    notes += [] if bare else jobs_of(module.params["closed_users"])
-    return result(changes, present, slurm_accounting_diff.undeclared(wanted, present, others), notes)
+    notes = slurm_accounting_diff.notes(wanted, present, owned, elsewhere) if named else []
+    notes += [] if bare else jobs_of([*module.params["closed_users"], *left])
+    return result(changes, present, slurm_accounting_diff.undeclared(wanted, present, elsewhere), notes)
 
 
 def main():
@@ -227,6 +241,8 @@ def main():
             "others": {"type": "dict", "default": {}},
             "name_undeclared": {"type": "bool", "default": True},
             "closed_users": {"type": "list", "elements": "str", "default": []},
+            "followed_accounts": {"type": "list", "elements": "str", "default": []},
+            "directory_accounts": {"type": "list", "elements": "str", "default": []},
             "only_names": {"type": "bool", "default": False},
             "slurm_conf": {"default": ""},
         },

@@ -22,7 +22,11 @@ options:
       path: {description: The directory that they are in., type: str, required: true}
       by: {description: Whose they are., type: str, choices: [user, group], required: true}
       mounted: {description: Whether a file system must be mounted there., type: bool, default: false}
-  people: {description: Users with C(name) and C(uid)., type: list, elements: dict, required: true}
+  people:
+    description: Users with C(name) and C(uid), and C(gid) where it is another number.
+    type: list
+    elements: dict
+    required: true
   groups: {description: Groups with C(name) and C(gid)., type: list, elements: dict, required: true}
 author: deepopsctl (@deepopsctl)
 """
@@ -77,7 +81,7 @@ OPTIONS = {
 def wanted(space, params):
     """(name, uid, gid, mode) of each directory of a space."""
     if space["by"] == "user":
-        return [(each["name"], int(each["uid"]), int(each["uid"]), 0o700) for each in params["people"]]
+        return [(each["name"], int(each["uid"]), int(each.get("gid", each["uid"])), 0o700) for each in params["people"]]
     return [(each["name"], 0, int(each["gid"]), 0o2770) for each in params["groups"]]
 
 

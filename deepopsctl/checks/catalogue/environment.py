@@ -47,6 +47,18 @@ ENVIRONMENT = {
         _COMMANDS, "commands", "Users find sq, seff, partition-stats and the tools of guides in their PATH.",
         "`deepopsctl deploy environment` installs them",
     ),
+    "environment-directory": Entry(
+        _PEOPLE, "directory service", "The servers of the directory service answer by TLS with the declared authority.",
+        "compare `ca` and `servers` of people.yml with `openssl s_client -connect SERVER:636`",
+    ),
+    "environment-directory-lookup": Entry(
+        _PEOPLE, "directory's groups", "The node finds each group that `directory` of people.yml names.",
+        "`journalctl -u sssd`: may bind_dn read the group, and is its id within `ids`?",
+    ),
+    "environment-directory-ids": Entry(
+        _PEOPLE, "directory's ids", "Neither people.yml nor the node's own files have a name or id of the directory.",
+        "give people.yml, or the node's account, another name or id",
+    ),
     "environment-mail": Entry(
         _COMMANDS, "mail about jobs", "No mail about a job waits for more than 20 minutes on a controller.",
         "`journalctl -u deepops-job-mail`, `mailq`, and the relay: job_mail_relay in settings.yml",
@@ -99,6 +111,7 @@ ENVIRONMENT = {
 }  # fmt: skip
 PER_NODE = frozenset({
     "environment-ids", "environment-groups", "environment-keys", "environment-expiry", "environment-homes",
+    "environment-directory", "environment-directory-lookup", "environment-directory-ids",
     "environment-tools", "environment-mail", "environment-queue", "environment-spaces",
     "environment-modules", "environment-module-shells",
 })  # fmt: skip

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import json_option
+from deepopsctl.cli.options import connection_options, json_option
 
 if TYPE_CHECKING:
     from datetime import date
@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.model.cluster import Cluster
     from deepopsctl.model.people import People, Person
+    from deepopsctl.status.directory_members import Member
 
+NAME = "people.yml"
+# what depends on the day and on the directory service
+ACCOUNTS_PLAYBOOK = "operate/people-accounts"
 _file = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 @click.group()
 def people() -> None:
-    """Add, list and expire users of people.yml; `deploy environment` applies it."""
+    """Add, list and expire users; `deploy environment` applies people.yml, `people sync` what changed since."""
 
 
 @people.command()
@@ -113,21 +117,56 @@ def import_people(settings: Settings, /, table: Path, *, create_groups: bool) ->
     _edit(settings, change, f"added the users of {table.name}")
 
 
+@people.command()
+@click.option("--check", is_flag=True, help="Show what would change; change nothing.")
+@connection_options
+@json_option
+@click.pass_obj
+def sync(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
+    """Apply who has expired, joined or left since the last deploy.
+
+    Slurm accounts follow people.yml and the groups of the directory service; members of these get homes.
+    """
+    from deepopsctl.cli.execute import run_and_report, run_request
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.errors import InputError
+
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    if cluster.people is None:
+        raise InputError.single("people.yml", "is not there", "deepopsctl people add-group, then people add")
+    directory.refresh_inventory(cluster)
+    fields = {"command": "people-sync", "component": "people", "check": options["check"]}
+    request = run_request(settings, directory, options, (ACCOUNTS_PLAYBOOK,), **fields)
+    return run_and_report(request, None, verbosity=settings.verbosity, as_json=as_json)
+
+
 @people.command("list")
 @json_option
 @click.pass_obj
-def list_people(settings: Settings, /, *, as_json: bool) -> None:
-    """List the users of people.yml."""
-    from deepopsctl.cli.output import SCHEMA, emit_json, info, show, table
+def list_people(settings: Settings, /, *, as_json: bool) -> int:
+    """List the users of people.yml, and those of its directory service that the first controller knows."""
+    from deepopsctl.cli.output import SCHEMA, emit_json, info, show, show_warning, table
     from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.errors import ExitCode, Problem, UnreachableError
+    from deepopsctl.status.directory_members import directory_members
 
-    everybody = ClusterDir.open(settings.directory).cluster().people
+    directory: ClusterDir = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    everybody, code = cluster.people, ExitCode.OK
+    members: tuple[Member, ...] = ()
+    try:
+        members = directory_members(directory, cluster)
+    except UnreachableError as error:
+        show_warning(Problem("directory service", error.message, error.hint))
+        code = error.exit_code
     if as_json:
-        emit_json({"schema": SCHEMA, "command": "people list", "ok": True, **_document(everybody, _today())})
-        return
-    if everybody is None or not everybody.people:
+        document = _document(everybody, members, _today())
+        emit_json({"schema": SCHEMA, "command": "people list", "ok": code == ExitCode.OK, **document})
+        return code
+    if everybody is None or not (everybody.people or everybody.directory):
         info("there is nobody in people.yml yet: deepopsctl people add-group, then people add")
-        return
+        return code
     today = _today()
     rows = [
         (
@@ -136,17 +175,20 @@ def list_people(settings: Settings, /, *, as_json: bool) -> None:
             ",".join(person.groups),
             str(len(person.keys)),
             _state(person, today),
+            NAME,
             person.full_name,
         )
         for person in everybody.people
     ]
-    for line in table(("name", "uid", "groups", "keys", "state", "full name"), rows, right=(1, 3)):
+    rows += [(each.name, str(each.uid), ",".join(each.accounts), "", "", "directory", "") for each in members]
+    for line in table(("name", "uid", "groups", "keys", "state", "from", "full name"), rows, right=(1, 3)):
         show(line)
+    return code
 
 
-def _document(people: People | None, today: date) -> dict[str, object]:
+def _document(people: People | None, members: Sequence[Member], today: date) -> dict[str, object]:
     if people is None:
-        return {"groups": [], "people": []}
+        return {"groups": [], "people": [], "directory": []}
     return {
         "groups": [
             {"name": group.name, "gid": group.gid, "pi": group.pi, "start": _text(group.start), "end": _text(group.end),
@@ -159,6 +201,7 @@ def _document(people: People | None, today: date) -> dict[str, object]:
              "expires": _text(person.expires), "sponsor": person.sponsor, "active": person.is_active(today)}
             for person in people.people
         ],
+        "directory": [{"name": each.name, "uid": each.uid, "accounts": list(each.accounts)} for each in members],
     }  # fmt: skip
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import pwd
 from typing import Any, Dict, List, Mapping, Sequence
 
-from .._shared import hangup
+from .._shared import hangup, identities
 from .._shared.checks import FAIL, PASS, Check, one_line
 from .._slurm_jobs import slurm
 from .._slurm_jobs.session import Session
@@ -24,16 +23,11 @@ Entry = Mapping[str, Any]
 def run(request: Mapping[str, Any]) -> List[Check]:
     """The accounts of everybody, then a job of the first person who may submit one."""
     cluster, people = request["cluster"], request["people"]
-    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    today = identities.today()
     return [
         accounts(cluster, people["people"], today),
         job(cluster, people, today, float(request["queue_timeout"]), request["reservation"]),
     ]
-
-
-def is_over(entry: Entry, key: str, today: str) -> bool:
-    """Whether that day of an entry has come."""
-    return bool(entry.get(key)) and str(entry[key]) <= today
 
 
 def accounts(cluster: str, people: Sequence[Entry], today: str) -> Check:
@@ -57,7 +51,7 @@ def accounts(cluster: str, people: Sequence[Entry], today: str) -> Check:
     limits = {(account, user): limit for account, user, limit in rows if user}
     differences = []
     for person in people:
-        closed = is_over(person, "expires", today)
+        closed = identities.is_over(person, "expires", today)
         keys = [(group + part, person["name"]) for group in person["groups"] for part in PARTS]
         missing = [account for account, user in keys if (account, user) not in limits]
         opened = [account for account, user in keys if closed and limits.get((account, user), "0") != "0"]
@@ -71,11 +65,14 @@ def accounts(cluster: str, people: Sequence[Entry], today: str) -> Check:
 def job(cluster: str, people: Mapping[str, Sequence[Entry]], today: str, queue_s: float, reservation: str) -> Check:
     """A job of somebody's, with the default account: it has the same ids on the compute node."""
     is_open = {
-        group["name"]: not is_over(group, "end", today) and (not group.get("start") or is_over(group, "start", today))
+        group["name"]: not identities.is_over(group, "end", today)
+        and (not group.get("start") or identities.is_over(group, "start", today))
         for group in people["groups"]
     }
     able = [
-        person for person in people["people"] if not is_over(person, "expires", today) and is_open[person["groups"][0]]
+        person
+        for person in people["people"]
+        if not identities.is_over(person, "expires", today) and is_open[person["groups"][0]]
     ]
     if not able:
         return skip(JOB, cluster, "nobody in people.yml may submit jobs today")

@@ -6,12 +6,12 @@ connecting user.
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 from .._shared import identities as ids
 from .._slurm_jobs import suite as suite_of_jobs
 from .._slurm_jobs.snapshot import read_snapshot
-from . import charged, examples, identities, logins, mail, modules, spaces, tools
+from . import charged, directory, examples, identities, logins, mail, modules, spaces, tools
 from .checks import NOTHING, SUITE, skip
 
 Request = Dict[str, Any]
@@ -19,9 +19,9 @@ Result = Dict[str, Any]
 
 
 def main(request: Request) -> Result:
-    """One phase of the suite; `conflicts` is a deploy's question before it changes anything."""
-    if request["phase"] == "conflicts":
-        return {"conflicts": ids.conflicts(request["people"]["people"], request["people"]["groups"])}
+    """One phase of the suite, or one of the questions of a deploy (QUESTIONS)."""
+    if request["phase"] in QUESTIONS:
+        return QUESTIONS[request["phase"]](request)
     return suite_of_jobs.run(request, PHASES[request["phase"]])
 
 
@@ -31,6 +31,8 @@ def node(request: Request) -> Result:
     software = request.get("modules", ())
     checks = [*tools.run(name), *mail.run(name)]
     checks += modules.run(name, software, modules.shells()) if software else []
+    if request.get("directory"):
+        checks += directory.run(name, request["directory"], people)
     if people:
         checks += [*identities.run(name, people), *logins.run(name, people["people"])]
         checks += spaces.run(name, people["people"], request.get("spaces", ()))
@@ -53,4 +55,16 @@ def jobs(request: Request) -> Result:
     return {"checks": checks + (modules.run_job(cluster, session, software) if software else [])}
 
 
+def conflicts(request: Request) -> Result:
+    """Names and ids of people.yml that are somebody else's here, or in the directory service."""
+    people, service = request["people"], request["directory"]
+    both = directory.conflicts(people) if service and directory.wait(service["groups"]) else []
+    return {"conflicts": [*ids.conflicts(people["people"], people["groups"]), *both]}
+
+
+QUESTIONS: Dict[str, Callable[[Request], Result]] = {
+    "conflicts": conflicts,
+    "before_directory": lambda request: {"conflicts": directory.before(request["directory"])},
+    "members": lambda request: directory.members(request["groups"]),
+}
 PHASES = {"node": node, "users": users, "examples": jobs}

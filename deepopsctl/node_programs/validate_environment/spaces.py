@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pwd
 import shlex
-import time
 from typing import Any, Iterator, List, Mapping, Sequence
 
-from .._shared import command
+from .._shared import command, identities
 from .._shared.checks import FAIL, PASS, Check, one_line
 from .checks import check, skip
 
@@ -44,8 +43,8 @@ def run(node: str, people: Sequence[Entry], spaces: Sequence[Entry]) -> List[Che
 
 def first_active(people: Sequence[Entry]) -> Any:
     """The first person whose account has not expired; None without one."""
-    today = time.strftime("%Y-%m-%d")
-    return next((each for each in people if not each.get("expires") or each["expires"] > today), None)
+    today = identities.today()
+    return next((each for each in people if not identities.is_over(each, "expires", today)), None)
 
 
 def script(person: Entry, spaces: Sequence[Entry]) -> str:

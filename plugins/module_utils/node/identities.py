@@ -27,6 +27,16 @@ def expiry(day: str) -> str:
     return str((datetime.date(*map(int, day.split("-"))) - EPOCH).days) if day else ""
 
 
+def today() -> str:
+    """The day by which accounts expire, as shadow(5) counts them: in UTC."""
+    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+
+
+def is_over(entry: Entry, key: str, day: str) -> bool:
+    """Whether that day of an entry has come."""
+    return bool(entry.get(key)) and str(entry[key]) <= day
+
+
 def conflicts(people: Sequence[Entry], groups: Sequence[Entry]) -> List[str]:
     """Sentences for names and ids of people.yml that are somebody else's here."""
     users = [(str(person["name"]), int(person["uid"])) for person in people]

@@ -16,6 +16,7 @@ import time
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
+    errors as node_errors,
     files as node_files,
     identities as node_identities,
 )
@@ -331,28 +332,32 @@ def ensure_homes(step, people, tables):
     missing = [person for person in people["people"] if _has_no_home(person["name"], people, tables)]
     if not missing:
         return
-    if not step.dry:
-        make_homes(step, base, missing)
-    for person in missing:
+    made = missing if step.dry else make_homes(base, missing, step.module.warn)
+    if len(made) < len(missing):
+        # the next deploy tries again
+        step.wanted["digest"] = ""
+    for person in made:
         step.did("created the home of %s" % person["name"], "directory", os.path.join(base, person["name"]), "set")
 
 
-def make_homes(step, base, missing):
-    """Make all of them, and take out of the list whose can't be made: the next deploy tries again."""
+def make_homes(base, people, warn):
+    """Make homes for these people; returns those whose home could be made. Refused where others than root may write."""
     status = os.stat(base) if os.path.isdir(base) else None
     if status and (status.st_uid != 0 or status.st_mode & 0o022):
-        step.fail("%s can be written by others than root: no home is made there" % base, "chown root and chmod 755 it")
-    refused = []
-    for person in list(missing):
+        message = "%s can be written by others than root: no home is made there" % base
+        raise node_errors.HintedError(message, "chown root and chmod 755 it")
+    made, refused = [], []
+    for person in people:
+        uid = int(person["uid"])
         try:
-            make_home(base, person["name"], int(person["uid"]))
+            make_home(base, person["name"], uid, int(person.get("gid", uid)))
+            made.append(person)
         except PermissionError:
             refused.append(person["name"])
-            missing.remove(person)
     if refused:
         names = node_identities.first_few(refused)
-        step.module.warn("root may not make homes in %s (root is squashed?): make on its server: %s" % (base, names))
-        step.wanted["digest"] = ""
+        warn("root may not make homes in %s (root is squashed?): make on its server: %s" % (base, names))
+    return made
 
 
 def _has_no_home(name, people, tables):
@@ -362,7 +367,7 @@ def _has_no_home(name, people, tables):
     return (fields is None or fields[HOME] == home) and not os.path.lexists(os.path.join(people["homes_in"], name))
 
 
-def make_home(base, name, uid):
+def make_home(base, name, uid, gid):
     """A copy of the skeleton, complete before anybody sees it: until then nobody but root gets in."""
     os.makedirs(base, mode=0o755, exist_ok=True)
     temporary = os.path.join(base, ".deepopsctl-%s" % name)
@@ -374,6 +379,6 @@ def make_home(base, name, uid):
     os.chmod(temporary, 0o700)
     for directory, directories, files in os.walk(temporary):
         for each in directories + files:
-            os.chown(os.path.join(directory, each), uid, uid, follow_symlinks=False)
-    os.chown(temporary, uid, uid)
+            os.chown(os.path.join(directory, each), uid, gid, follow_symlinks=False)
+    os.chown(temporary, uid, gid)
     os.rename(temporary, os.path.join(base, name))

@@ -55,6 +55,25 @@ def close_users(wanted, present, names):
             wanted["associations"].setdefault(key, {})["MaxSubmit"] = "0"
 
 
+def close_left(wanted, present, accounts, others):
+    """Let nobody submit jobs in these accounts but who is declared there; returns the names of who has left."""
+    declared = {key.lower() for key in [*wanted["associations"], *others]}
+    left = [
+        key for key in within(present, accounts) if key not in declared and key.partition("/")[2] not in ("", "root")
+    ]
+    for key in left:
+        wanted["associations"][key] = {"MaxSubmit": "0"}
+    # the jobs of who is open elsewhere are no matter of this account alone
+    still = {key.lower().partition("/")[2] for key in wanted["associations"] if key not in left}
+    return sorted({key.partition("/")[2] for key in left} - still)
+
+
+def within(present, accounts):
+    """The associations of these accounts and of users in them."""
+    names = {name.lower() for name in accounts}
+    return [key for key in present["associations"] if key.partition("/")[0] in names]
+
+
 def undeclared(wanted, present, others=()):
     """{kind: names} of what is there and not declared, in `others` neither: a site's own, left alone."""
     declared_keys = {key.lower() for key in [*wanted["associations"], *others]}

@@ -154,7 +154,7 @@ def test_yaml_on_a_page_is_valid_in_the_file_that_it_is_for(
     example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = yaml.safe_load(example.text)
-    if "people" in document:
+    if {"people", "directory"} & set(document):
         parse_people(example.text, example.where, parse_spec(CLUSTER, "cluster.yml"))
     elif set(document) <= CLUSTER_KEYS:
         parse_spec(in_a_cluster(document), example.where)

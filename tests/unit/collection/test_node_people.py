@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import node_modules as nodeside
 
+node_errors = nodeside.load("node.errors")
 node_people = nodeside.load("node.people")
 node_files = nodeside.load("node.files")
 node_identities = nodeside.load("node.identities")
@@ -296,7 +297,7 @@ class TestHomes:
     def test_a_directory_that_others_can_write_to_is_refused(self, etc: Path, home: Path) -> None:
         home.chmod(0o777)
 
-        with pytest.raises(FailedError, match="can be written by others than root"):
+        with pytest.raises(node_errors.HintedError, match="can be written by others than root"):
             deploy(ALICE, homes_in=str(home))
 
 

@@ -168,6 +168,19 @@ class TestDifference:
         changes = [(key, change) for _kind, key, _new, change in difference(wish, present)]
         assert changes == [(key, {"MaxSubmit": "0"}) for key in mine]
 
+    def test_who_is_declared_nowhere_is_closed_in_an_account_that_follows_a_group(self) -> None:
+        policy = {"users": [{"name": "grace", "account": "def-a", "settings": {}}]}
+        wish = slurm_policy.desired_state([], [], policy)
+        keys = ("def-a", "def-a/grace", "def-a/lise", "def-a/listed", "def-a/root", "def-b/lise")
+        present = {"qos": {}, "users": {}, "associations": {key: {} for key in keys}}
+
+        left = slurm_policy_diff.close_left(wish, present, ["def-a"], {"def-a/listed": {}})
+
+        assert left == ["lise"]
+        assert [(key, change) for _kind, key, _new, change in difference(wish, present)] == [
+            ("def-a/lise", {"MaxSubmit": "0"})
+        ]
+
     @each_release
     def test_a_limit_set_by_hand_on_something_declared_is_told_and_stays(self, release: str) -> None:
         wish = wanted("associations", "phys", MaxWall="2-0")

@@ -1,0 +1,62 @@
+"""Who of a directory service is a user of the cluster, as the first controller answers."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.errors import UnreachableError
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.ssh.node_command import command_on
+
+_PATIENCE_S = 60
+# so many names go into one call
+_BATCH = 1000
+# what getent returns where it does not have all of the names
+_NOT_ALL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A user of the directory, with the Slurm accounts that follow from the groups."""
+
+    name: str
+    uid: int
+    accounts: tuple[str, ...]
+
+
+def directory_members(directory: ClusterDir, cluster: Cluster) -> tuple[Member, ...]:
+    """The members of the groups that people.yml names; an UnreachableError where the controller does not answer."""
+    service = cluster.people.directory if cluster.people else None
+    if service is None:
+        return ()
+    groups = {row[0]: row[3].split(",") for row in _getent(directory, cluster, "group", service.groups())}
+    names = sorted({name for members in groups.values() for name in members if name})
+    ids = {row[0]: int(row[2]) for row in _getent(directory, cluster, "passwd", names)}
+    return tuple(
+        Member(name, uid, tuple(entry.account for entry in service.accounts if name in groups.get(entry.group, ())))
+        for name, uid in sorted(ids.items())
+    )
+
+
+def _getent(directory: ClusterDir, cluster: Cluster, database: str, keys: Sequence[str]) -> Iterator[list[str]]:
+    for start in range(0, len(keys), _BATCH):
+        yield from _answers(directory, cluster, database, keys[start : start + _BATCH])
+
+
+def _answers(directory: ClusterDir, cluster: Cluster, database: str, keys: Sequence[str]) -> Iterator[list[str]]:
+    controller = cluster.controllers[0]
+    argv = command_on(directory, cluster, controller, ["getent", "-s", "sss", database, "--", *keys])
+    try:
+        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_PATIENCE_S)
+    except subprocess.TimeoutExpired as error:
+        raise UnreachableError(f"{controller.name} does not answer", "is its SSSD running?") from error
+    if done.returncode not in (0, _NOT_ALL):
+        words = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+        raise UnreachableError(f"{controller.name}: {words}", "`deepopsctl doctor` says more")
+    for line in done.stdout.splitlines():
+        fields = line.split(":")
+        if len(fields) > 3 and fields[2].isdecimal():
+            yield fields
