@@ -138,7 +138,8 @@ def sync(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
     directory.refresh_inventory(cluster)
     fields = {"command": "people-sync", "component": "people", "check": options["check"]}
     request = run_request(settings, directory, options, (ACCOUNTS_PLAYBOOK,), **fields)
-    return run_and_report(request, None, verbosity=settings.verbosity, as_json=as_json)
+    everybody = tuple(node.name for node in cluster.nodes)
+    return run_and_report(request, everybody, verbosity=settings.verbosity, as_json=as_json)
 
 
 @people.command("list")

@@ -5,6 +5,7 @@ Only what `getent -s sss` answers is the directory's: other names are in the nod
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import ssl
@@ -18,6 +19,8 @@ from .checks import check
 TLS, LOOKUP, IDS = "environment-directory", "environment-directory-lookup", "environment-directory-ids"
 AUTHORITY = "/etc/sssd/deepopsctl-ca.pem"
 CONFIG, OURS = "/etc/sssd/sssd.conf", "deepopsctl"
+# where SSSD takes questions of the name service
+SOCKET = "/var/lib/sss/pipes/nss"
 KEYS_COMMAND = "/usr/bin/sss_ssh_authorizedkeys"
 ANSWER_S = 60
 CONNECT_S = 10
@@ -51,6 +54,9 @@ def before(directory: Entry) -> List[str]:
 
 def wait(groups: Sequence[str]) -> bool:
     """Wait for an answer about one of its groups: SSSD has none in its first seconds. Returns whether there was one."""
+    if not os.path.exists(SOCKET):
+        # a plan before the first deploy
+        return False
     until = time.monotonic() + SETTLED_S
     while not any(_entries("group", groups)):
         if time.monotonic() > until:
@@ -80,7 +86,8 @@ def _both(noun: str, database: str, known: Mapping[str, int]) -> Iterator[str]:
 
 def members(groups: Sequence[str]) -> Dict[str, Any]:
     """The members of groups, as fresh as they can be had, and those of them who are users of the directory."""
-    wait(groups)
+    if not wait(groups) and not os.path.exists(SOCKET):
+        return {"groups": [], "people": []}
     for name in groups:
         # an expired entry is asked for again, and answered from the cache where the directory is away
         command.run(["sss_cache", "--group=" + name], ANSWER_S)
@@ -101,6 +108,20 @@ def members(groups: Sequence[str]) -> Dict[str, Any]:
         ],
         "people": people,
         "deepops_warnings": list(_unanswered(groups, listed, resolved)),
+    }
+
+
+def with_members(people: Entry, directory: Entry) -> Dict[str, Any]:
+    """people.yml's people and groups, with the members of the directory's groups and the accounts that follow these."""
+    answer = members(directory["groups"])
+    names = {group["name"]: group["members"] for group in answer["groups"]}
+    mine: Dict[str, List[str]] = {person["name"]: [] for person in answer["people"]}
+    for entry in directory["accounts"]:
+        for name in names.get(entry["group"], ()):
+            mine.get(name, []).append(entry["account"])
+    return {
+        "people": [*people["people"], *({"name": name, "groups": groups} for name, groups in mine.items() if groups)],
+        "groups": [*people["groups"], *({"name": entry["account"]} for entry in directory["accounts"])],
     }
 
 

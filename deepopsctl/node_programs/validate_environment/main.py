@@ -44,7 +44,9 @@ def users(request: Request) -> Result:
     if not request["people"]:
         text = "the cluster directory has no people.yml: nothing to test"
         return {"checks": [skip(NOTHING, request["cluster"], text)]}
-    return {"checks": charged.run(request)}
+    service = request["directory"]
+    people = directory.with_members(request["people"], service) if service else request["people"]
+    return {"checks": charged.run({**request, "people": people})}
 
 
 def jobs(request: Request) -> Result:

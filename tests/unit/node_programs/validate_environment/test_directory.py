@@ -39,6 +39,7 @@ for key; do grep -E "^($key:|[^:]*:[^:]*:$key:)" "$database"; done
     for name, text in (("getent", script), ("sss_cache", "#!/bin/sh\n")):
         (tools / name).write_text(text)
         (tools / name).chmod(0o755)
+    monkeypatch.setattr(directory, "SOCKET", str(tools))
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
 
 
@@ -56,6 +57,16 @@ def test_members_are_those_whom_the_directory_knows() -> None:
     assert missing.endswith("nowhere")
     assert empty.endswith("empty")
     assert skipped.endswith("../etc; Guest; gone")
+
+
+@pytest.mark.usefixtures("service")
+def test_the_accounts_of_members_are_compared_with_slurm() -> None:
+    groups = {"groups": ["docs", "curie-lab"], "accounts": [{"group": "curie-lab", "account": "def-curie"}]}
+
+    people = directory.with_members({"people": [], "groups": []}, groups)
+
+    # lise may log in, and charges nothing
+    assert people == {"people": [{"name": "grace", "groups": ["def-curie"]}], "groups": [{"name": "def-curie"}]}
 
 
 @pytest.mark.usefixtures("service")
