@@ -172,7 +172,7 @@ class TestDifference:
         policy = {"users": [{"name": "grace", "account": "def-a", "settings": {}}]}
         wish = slurm_policy.desired_state([], [], policy)
         keys = ("def-a", "def-a/grace", "def-a/lise", "def-a/listed", "def-a/root", "def-b/lise")
-        present = {"qos": {}, "users": {}, "associations": {key: {} for key in keys}}
+        present: State = {"qos": {}, "users": {}, "associations": {key: {} for key in keys}}
 
         left = slurm_policy_diff.close_left(wish, present, ["def-a"], {"def-a/listed": {}})
 
