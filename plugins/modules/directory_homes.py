@@ -12,7 +12,7 @@ description:
 options:
   people: {description: "Users with C(name), C(uid) and C(gid).", type: list, elements: dict, required: true}
   homes_in: {description: Where this node makes homes that are missing; empty for nowhere., type: str, default: ""}
-  homes_mounted: {description: Whether something must be mounted there., type: bool, default: false}
+  homes_mounted: {description: The mount point that they need; empty for none., type: str, default: ""}
 author: deepopsctl (@deepopsctl)
 """
 
@@ -52,9 +52,9 @@ def is_known(person):
 
 
 def ensure_homes(module, noted, people):
-    base = module.params["homes_in"]
-    if module.params["homes_mounted"] and base not in mount_table.mounted():
-        module.warn("%s is not mounted here: no home was made" % base)
+    base, point = module.params["homes_in"], module.params["homes_mounted"]
+    if point and point not in mount_table.mounted():
+        module.warn("%s is not mounted here: no home was made" % point)
         return
     missing = [person for person in people if not os.path.lexists(os.path.join(base, person["name"]))]
     made = missing if module.check_mode else node_people.make_homes(base, missing, module.warn)
@@ -66,7 +66,7 @@ def main():
     options = {
         "people": {"type": "list", "elements": "dict", "required": True},
         "homes_in": {"default": ""},
-        "homes_mounted": {"type": "bool", "default": False},
+        "homes_mounted": {"default": ""},
     }
     module = AnsibleModule(argument_spec=options, supports_check_mode=True)
     noted = node_changes.Noted(module.check_mode)
