@@ -21,36 +21,27 @@ OURS = "deepopsctl-nvidia-cuda.sources"
 
 class TestNamedElsewhere:
     @pytest.fixture
-    def folder(self, tmp_path: Path) -> Path:
+    def directory(self, tmp_path: Path) -> Path:
         (tmp_path / "sources.list.d").mkdir()
         return tmp_path
 
-    def found(self, folder: Path, name: str, text: str) -> str:
-        (folder / name).write_text(text, encoding="utf-8")
-        path: str = apt_source.named_elsewhere(URI, str(folder / "sources.list.d" / OURS), str(folder))
-        return path.removeprefix(f"{folder}/")
+    def found(self, directory: Path, name: str, text: str) -> str:
+        (directory / name).write_text(text, encoding="utf-8")
+        path: str = apt_source.named_elsewhere(URI, str(directory / "sources.list.d" / OURS), str(directory))
+        return path.removeprefix(f"{directory}/")
 
     @pytest.mark.parametrize(
-        "line",
+        ("name", "text"),
         [
-            f"deb {URI} /",
-            f"deb [signed-by=/usr/share/keyrings/cuda-archive-keyring.gpg] {URI.rstrip('/')} /",
-            f"# NVIDIA's own\ndeb [arch=amd64 trusted=no] {URI.replace('https', 'http')} / # here",
+            ("sources.list", f"deb {URI} /\n"),
+            ("sources.list", f"deb [signed-by=/usr/share/keyrings/cuda.gpg] {URI.rstrip('/')} /\n"),
+            ("sources.list", f"# NVIDIA's own\ndeb [arch=amd64] {URI.replace('https', 'http')} / # here\n"),
+            ("sources.list.d/cuda.sources", f"Types: deb\nURIs:\n https://example.com/a\n {URI}\nSuites: /\n"),
+            ("sources.list.d/cuda.sources", f"URIs: https://a\nSuites: a\n\nTypes: deb\nURIs: {URI}\nSuites: /\n"),
         ],
     )
-    def test_in_the_one_line_form(self, folder: Path, line: str) -> None:
-        assert self.found(folder, "sources.list", f"{line}\n") == "sources.list"
-
-    @pytest.mark.parametrize(
-        "stanza",
-        [
-            f"Types: deb\nURIs: {URI}\nSuites: /\n",
-            f"Types: deb\nURIs:\n https://example.com/a\n {URI}\nSuites: /\n",
-            f"Types: deb\nURIs: https://example.com/a\nSuites: a\n\nTypes: deb\nURIs: {URI}\nSuites: /\n",
-        ],
-    )
-    def test_in_the_deb822_form(self, folder: Path, stanza: str) -> None:
-        assert self.found(folder, "sources.list.d/cuda.sources", stanza) == "sources.list.d/cuda.sources"
+    def test_in_either_form(self, directory: Path, name: str, text: str) -> None:
+        assert self.found(directory, name, text) == name
 
     @pytest.mark.parametrize(
         ("name", "text"),
@@ -63,8 +54,8 @@ class TestNamedElsewhere:
             (f"sources.list.d/{OURS}", f"Types: deb\nURIs: {URI}\nSuites: /\n"),
         ],
     )
-    def test_what_apt_does_not_read_as_this_source_is_none(self, folder: Path, name: str, text: str) -> None:
-        assert self.found(folder, name, text) == ""
+    def test_what_apt_does_not_read_as_this_source_is_none(self, directory: Path, name: str, text: str) -> None:
+        assert self.found(directory, name, text) == ""
 
 
 DEB822 = """\
@@ -185,16 +176,13 @@ class TestOwned:
     def state(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(node_record, "STATE", str(tmp_path))
 
-    def test_nothing_is_ours_until_it_is_remembered(self) -> None:
+    def test_nothing_is_managed_until_it_is_recorded(self, tmp_path: Path) -> None:
         assert node_owned.load("nvidia", "cuda") == NOTHING
         node_owned.save("nvidia", "cuda", {**NOTHING, "packages": ["a"], "files": ["/b"]})
         assert node_owned.load("nvidia", "cuda") == {**NOTHING, "packages": ["a"], "files": ["/b"]}
         assert node_owned.load("nvidia", "container") == NOTHING
-
-    def test_a_record_of_before_has_no_more_than_it_says(self, tmp_path: Path) -> None:
-        (tmp_path / "owned").mkdir()
+        # a record of an earlier release has no more than it says
         (tmp_path / "owned" / "nvidia.cuda.json").write_text('{"packages": ["a"], "files": []}', encoding="utf-8")
-
         assert node_owned.load("nvidia", "cuda") == {**NOTHING, "packages": ["a"]}
         assert node_owned.owns_anything("nvidia")
         assert not node_owned.owns_anything("storage")
@@ -230,28 +218,32 @@ case "$*" in
 esac
 """
 
-    def removable(self, folder: Path, monkeypatch: pytest.MonkeyPatch, more: str = ":", chosen: str = "") -> list[str]:
+    def removable(
+        self, directory: Path, monkeypatch: pytest.MonkeyPatch, more: str = ":", chosen: str = ""
+    ) -> list[str]:
         for name, text in {
             "apt-get": self.APT_GET.format(more=more),
             "apt-mark": f"#!/bin/sh\necho {chosen}\n",
         }.items():
-            (folder / name).write_text(text, encoding="utf-8")
-            (folder / name).chmod(0o755)
-        monkeypatch.setenv("PATH", str(folder), prepend=":")
+            (directory / name).write_text(text, encoding="utf-8")
+            (directory / name).chmod(0o755)
+        monkeypatch.setenv("PATH", str(directory), prepend=":")
         found: list[str] = node_packages.removable_with(["toolkit"])
         return found
 
-    def test_what_came_with_it_goes_and_what_apt_would_remove_anyway_stays(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("more", "chosen", "goes"),
+        [
+            # what apt would remove anyway stays
+            (":", "toolkit", ["toolkit", "compiler"]),
+            # nothing goes where a package that somebody chose would
+            ("echo 'Remv their-program [1]'", "toolkit their-program", []),
+        ],
+    )
+    def test_what_came_with_it_goes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, chosen: str, goes: list[str]
     ) -> None:
-        assert self.removable(tmp_path, monkeypatch, chosen="toolkit") == ["toolkit", "compiler"]
-
-    def test_nothing_goes_where_a_package_that_somebody_chose_would(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        more = "echo 'Remv their-program [1]'"
-
-        assert self.removable(tmp_path, monkeypatch, more, chosen="toolkit their-program") == []
+        assert self.removable(tmp_path, monkeypatch, more, chosen) == goes
 
     def test_an_apt_that_refuses_is_an_error_and_not_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+
+import pytest
 
 from tests.support.paths import ROOT
 
@@ -16,13 +17,6 @@ def pytest_says(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
-def test_it_refuses_to_run_without_a_cluster() -> None:
-    done = pytest_says(SUITE)
-
-    assert done.returncode == 4
-    assert "--cluster DIR" in done.stderr
-
-
 def test_it_takes_no_part_in_a_run_of_all_tests() -> None:
     # its own tests only: collecting all others takes long
     beside = [f"--ignore=tests/{path.name}" for path in (ROOT / "tests").iterdir() if path.name != "testinfra"]
@@ -32,11 +26,14 @@ def test_it_takes_no_part_in_a_run_of_all_tests() -> None:
     assert "no tests collected" in done.stdout
 
 
-def test_it_names_a_folder_that_is_no_cluster(tmp_path: Path) -> None:
-    done = pytest_says(SUITE, "--cluster", str(tmp_path))
+@pytest.mark.parametrize(
+    ("options", "message"), [([], "--cluster DIR"), (["--cluster", "/usr"], "is no cluster directory")]
+)
+def test_it_refuses_to_run_without_a_cluster(options: list[str], message: str) -> None:
+    done = pytest_says(SUITE, *options)
 
     assert done.returncode == 4
-    assert "is no cluster directory" in done.stderr
+    assert message in done.stderr
 
 
 def test_it_has_tests_for_every_node_of_a_cluster() -> None:

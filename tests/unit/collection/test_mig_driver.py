@@ -101,8 +101,7 @@ class TestReading:
             ],
             1: [["3g.40gb", 1, []]],
         }
-
-    def test_the_list_of_compute_instances_of_older_drivers_is_read_too(self) -> None:
+        # as older drivers list them
         assert driver.slices_in(LGI, OLD_LCI)[1] == [["3g.40gb", 1, ["3g.40gb"]]]
 
     def test_a_slice_in_parts_or_without_a_compute_instance_is_not_what_anybody_asked_for(self) -> None:
@@ -115,27 +114,22 @@ class TestReading:
         ]
         assert driver.names({"slices": slices[1]}) == ["3g.40gb (without a compute instance)"]
 
-    def test_layouts_are_said_with_large_slices_first(self) -> None:
-        assert driver.slices_text(["1g.5gb", "1g.5gb", "3g.20gb"]) == "3g.20gb + 2 x 1g.5gb"
-        assert driver.slices_text(["1g.10gb"] * 7) == "7 x 1g.10gb"
-        assert driver.slices_text([]) == "whole"
-
 
 class Machine:
     """A node whose nvidia-smi is the stand-in."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
 
     def set(self, **settings: Any) -> None:
         """What the stand-in is like."""
-        (self.folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+        (self.directory / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
 
     @property
     def calls(self) -> list[str]:
         """Commands that changed something."""
-        lines = (self.folder / "calls.log").read_text(encoding="utf-8").splitlines()
+        lines = (self.directory / "calls.log").read_text(encoding="utf-8").splitlines()
         return [line for line in lines if not any(word in line for word in ("-q", "-lgi", "-lci", "--query"))]
 
     def smi(self, *words: str) -> str:
@@ -218,23 +212,18 @@ class TestChanging:
         assert machine.calls == before
 
     def test_another_layout_clears_the_gpu_first_and_leaves_the_mode_on(self, machine: Machine) -> None:
-        apply(wish(0, *SEVEN))
+        apply(wish(0, *SEVEN), wish(1, "7g.40gb"))
         before = len(machine.calls)
 
-        assert apply(wish(0, "3g.20gb", "3g.20gb")) == []
+        assert apply(wish(0, "3g.20gb", "3g.20gb"), wish(1, "7g.40gb")) == []
 
-        assert machine.now()[0] == "2 x 3g.20gb"
+        assert machine.now() == {0: "2 x 3g.20gb", 1: "7g.40gb"}
         verbs = [line.split("00.0 ")[1] for line in machine.calls[before:]]
         assert verbs == ["-dci", "-dgi", "-cgi 3g.20gb,3g.20gb -C"]
-
-    def test_a_gpu_becomes_whole_again(self, machine: Machine) -> None:
-        apply(wish(0, *SEVEN), wish(1, "7g.40gb"))
-
         assert apply(wish(0), wish(1, "7g.40gb")) == []
-
         assert machine.now() == {0: "whole", 1: "7g.40gb"}
 
-    def test_slices_without_compute_instances_are_made_anew(self, machine: Machine) -> None:
+    def test_slices_without_compute_instances_are_made_again(self, machine: Machine) -> None:
         apply(wish(0, "3g.20gb"))
         machine.smi("mig", "-i", "00000000:17:00.0", "-dci")
         assert machine.now()[0] == "3g.20gb (without a compute instance)"
@@ -264,9 +253,9 @@ class TestChanging:
     def test_the_next_start_does_what_the_reset_could_not(self, machine: Machine) -> None:
         machine.set(reset=False)
         apply(wish(0, "3g.20gb"))
-        addresses = json.loads((machine.folder / "mode.json").read_text(encoding="utf-8"))
+        addresses = json.loads((machine.directory / "mode.json").read_text(encoding="utf-8"))
         after = {address: [pending, pending] for address, (_, pending) in addresses.items()}
-        (machine.folder / "mode.json").write_text(json.dumps(after), encoding="utf-8")
+        (machine.directory / "mode.json").write_text(json.dumps(after), encoding="utf-8")
 
         status, said = driver.boot([wish(0, "3g.20gb")])
 
@@ -282,28 +271,26 @@ class TestChanging:
         assert machine.now()[0] == "whole"
 
 
-class TestSteps:
-    @pytest.fixture
-    def proc(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        monkeypatch.setattr(driver, "PROC", str(tmp_path))
-        process(tmp_path, "/usr/sbin/slurmstepd\0infinity\0")
-        return tmp_path
+@pytest.mark.parametrize(
+    ("command", "more", "counts"),
+    [
+        ("slurmstepd: [12.batch]\0", {}, True),
+        ("/usr/sbin/slurmstepd\0", {}, True),
+        ("", {}, True),
+        # what holds the place of steps
+        ("/usr/sbin/slurmstepd\0infinity\0", {}, False),
+        # a user's process calls itself so; sudo, waiting for a password
+        ("slurmstepd: [12.batch]\0", {"uid": 1000}, False),
+        ("slurmstepd: [12.batch]\0", {"mode": 0o4755}, False),
+    ],
+)
+def test_roots_slurmstepd_is_a_step_whatever_it_calls_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, more: dict[str, int], counts: bool
+) -> None:
+    monkeypatch.setattr(driver, "PROC", str(tmp_path))
+    process(tmp_path, command, **more)
 
-    def test_the_process_that_holds_the_place_of_steps_is_none(self, proc: Path) -> None:
-        assert not driver.has_steps()
-
-    @pytest.mark.parametrize("command", ["slurmstepd: [12.batch]\0", "/usr/sbin/slurmstepd\0", ""])
-    def test_one_of_a_job_is_whatever_it_calls_itself(self, proc: Path, command: str) -> None:
-        process(proc, command)
-
-        assert driver.has_steps()
-
-    def test_a_users_process_is_none_by_whatever_name_and_rights(self, proc: Path) -> None:
-        process(proc, "slurmstepd: [12.batch]\0", uid=1000)
-        # sudo, waiting for a password
-        process(proc, "slurmstepd: [12.batch]\0", mode=0o4755)
-
-        assert not driver.has_steps()
+    assert driver.has_steps() is counts
 
 
 class TestJudging:
@@ -332,11 +319,6 @@ class TestJudging:
         assert hint == 'write mig: {"3g.20gb": [1], "1g.5gb": [7, 8]} for this GPU in cluster.yml, then deploy again'
         right = {**wanted, "numbers": {"3g.20gb": [1], "1g.5gb": [8, 7]}}
         assert judging.misnumbered([right], driver.read()) == []
-
-    def test_a_hint_that_gpus_share_is_said_once(self) -> None:
-        problems = [(0, "a", "see"), (1, "b", "see"), (2, "c", "other")]
-
-        assert judging.sentences(problems) == "GPU 0: a; GPU 1: b (see); GPU 2: c (other)"
 
 
 class TestSilence:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
-import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT
 
 MODULES = sorted((ROOT / "plugins" / "modules").glob("*.py"))
@@ -34,11 +33,7 @@ def asked_by(argument_spec: Mapping[str, Any], **_more: object) -> None:
 
 def arguments_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """(documented, asked for)."""
-    spec = importlib.util.spec_from_file_location(f"module_{path.stem}", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = nodeside.plugin("modules", path.stem)
     if not hasattr(module, "main"):
         return yaml.safe_load(module.DOCUMENTATION)["options"], arguments_of_action(path.stem)
     monkeypatch.setattr(module, "AnsibleModule", asked_by, raising=False)
@@ -54,21 +49,14 @@ def arguments_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Mapping[s
 
 def fragment(name: str) -> str:
     """The text of a documentation fragment of ours."""
-    module = importlib.import_module(
-        f"ansible_collections.deepopsctl.cluster.plugins.doc_fragments.{name.rpartition('.')[2]}"
-    )
+    module = nodeside.plugin("doc_fragments", name.rpartition(".")[2])
     text: str = module.ModuleDocFragment.DOCUMENTATION
     return text
 
 
 def arguments_of_action(name: str) -> Mapping[str, Any]:
     """What an action plugin takes that does a module's whole work."""
-    spec = importlib.util.spec_from_file_location(f"action_{name}", ROOT / "plugins" / "action" / f"{name}.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    arguments: Mapping[str, Any] = module.ARGUMENTS
+    arguments: Mapping[str, Any] = nodeside.plugin("action", name).ARGUMENTS
     return arguments
 
 

@@ -12,7 +12,9 @@ import pytest
 from tests.support.node_modules import PACKAGE
 from tests.support.paths import ROOT
 
-SOURCES = sorted(path for folder in ("modules", "module_utils") for path in (ROOT / "plugins" / folder).rglob("*.py"))
+SOURCES = sorted(
+    path for directory in ("modules", "module_utils") for path in (ROOT / "plugins" / directory).rglob("*.py")
+)
 
 
 def imported(tree: ast.Module, package: str) -> dict[str, ModuleType]:

@@ -4,31 +4,13 @@ from __future__ import annotations
 
 import os
 import pwd
-from typing import Any
 
 import pytest
 
 from tests.support import node_modules as nodeside
+from tests.support.node_modules import FailedError, Step
 
 accounts = nodeside.load("node.accounts")
-
-
-class FailedError(Exception):
-    """What a module would fail with."""
-
-
-class Step:
-    """What a step does and reports."""
-
-    def __init__(self, *, dry: bool) -> None:
-        self.dry = dry
-        self.done: list[tuple[str, str, str]] = []
-
-    def did(self, _sentence: str, kind: str, name: str, action: str, **_more: Any) -> None:
-        self.done.append((kind, name, action))
-
-    def fail(self, message: str, hint: str = "") -> None:
-        raise FailedError(message, hint)
 
 
 def test_an_account_with_the_clusters_id_is_left_alone() -> None:
@@ -50,7 +32,7 @@ def test_check_mode_reports_an_account_that_is_missing() -> None:
 
     accounts.ensure_account(step, {"name": "nobody-has-this", "uid": 22078, "gid": 0})
 
-    assert step.done == [("account", "nobody-has-this", "add")]
+    assert step.changes == [("account", "nobody-has-this", "add")]
 
 
 def test_group_and_user_are_created_with_their_ids(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,59 +116,41 @@ def test_what_is_left_of_a_component_that_is_not_wanted_is_told(
     assert (found["wanted"], found["left"], found["differences"]) == (False, True, [])
 
 
+RUNNING = {"ActiveState": "active", "UnitFileState": "enabled"}
+STOPPED = {"ActiveState": "inactive", "UnitFileState": "enabled", "ConditionResult": "no"}
+
+
+def restarted(times: int, age_s: int) -> dict[str, str]:
+    """A unit that systemd has started so often, and the last time so long ago."""
+    since = str(int((time.monotonic() - age_s) * 1e6))
+    return {**RUNNING, "NRestarts": str(times), "ActiveEnterTimestampMonotonic": since}
+
+
 @pytest.mark.parametrize(
-    ("tried_at", "says"),
+    ("shown", "differences"),
     [
         # as systemd shows a unit that was never started, with or without conditions
-        ("0", ["a.service is inactive"]),
-        ("7347369814", []),
-    ],
-)
-def test_a_unit_that_nobody_has_tried_to_start_is_not_one_that_its_condition_keeps_back(
-    tried_at: str, says: list[str]
-) -> None:
-    shown = {
-        "ActiveState": "inactive",
-        "UnitFileState": "enabled",
-        "ConditionResult": "no",
-        "ConditionTimestampMonotonic": tried_at,
-    }
-
-    assert node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {}) == says
-
-
-@pytest.mark.parametrize(
-    ("restarts", "age_s", "says"),
-    [
-        (0, 1, []),
+        ({**STOPPED, "ConditionTimestampMonotonic": "0"}, ["a.service is inactive"]),
+        ({**STOPPED, "ConditionTimestampMonotonic": "7347369814"}, []),
+        (restarted(0, 1), []),
         # it was killed, and is back
-        (1, 1, []),
-        (2, 1, ["a.service does not stay up: systemd restarts it"]),
+        (restarted(1, 1), []),
+        (restarted(2, 1), ["a.service does not stay up: systemd restarts it"]),
         # its server was away for a week, and is there again
-        (40_000, 120, []),
+        (restarted(40_000, 120), []),
     ],
 )
-def test_a_unit_that_systemd_starts_again_and_again_is_not_as_it_should_be(
-    restarts: int, age_s: int, says: list[str]
-) -> None:
-    shown = {
-        "ActiveState": "active",
-        "UnitFileState": "enabled",
-        "NRestarts": str(restarts),
-        "ActiveEnterTimestampMonotonic": str(int((time.monotonic() - age_s) * 1e6)),
-    }
-
-    assert node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {}) == says
+def test_a_unit_that_is_not_started_or_does_not_stay_up_differs(shown: dict[str, str], differences: list[str]) -> None:
+    assert node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {}) == differences
 
 
-def test_a_daemon_that_runs_and_does_not_listen_is_not_as_it_should_be() -> None:
-    shown = {"ActiveState": "active", "UnitFileState": "enabled"}
+def test_a_daemon_that_runs_and_does_not_listen_differs() -> None:
     with socket.socket() as daemon:
         daemon.bind(("127.0.0.1", 0))
         port = daemon.getsockname()[1]
-        deaf = node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {"a.service": port})
+        deaf = node_drift.unit_differences({"a.service": True}, {"a.service": RUNNING}, {"a.service": port})
         daemon.listen()
-        heard = node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {"a.service": port})
+        heard = node_drift.unit_differences({"a.service": True}, {"a.service": RUNNING}, {"a.service": port})
 
     assert deaf == [f"a.service runs but does not listen on port {port}"]
     assert heard == []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support import node_modules as nodeside
+from tests.support.node_modules import FailedError, Step
 
 node_errors = nodeside.load("node.errors")
 node_people = nodeside.load("node.people")
@@ -22,40 +24,7 @@ GSHADOW = "root:*::\ndaemon:*::\n"
 ALICE = {"name": "alice", "uid": 60010, "groups": ["def-curie"], "full_name": "Alice Ball", "shell": "/bin/zsh"}
 BOB = {"name": "bob", "uid": 60011, "groups": ["def-curie"]}
 GROUPS = [{"name": "def-curie", "gid": 60001}]
-
-
-class FailedError(Exception):
-    """What a module would fail with."""
-
-
-class Module:
-    """Collects warnings."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-
-class Step:
-    """What a step does and reports."""
-
-    def __init__(self, *, dry: bool = False, owned: dict[str, list[str]] | None = None) -> None:
-        self.dry, self.module = dry, Module()
-        self.owned = owned or {"people": [], "adopted": [], "groups": []}
-        self.done: list[str] = []
-        self.record: dict[str, Any] = {}
-        self.wanted = {"digest": "d"}
-
-    def did(self, sentence: str, *_names: str, **_more: str) -> None:
-        self.done.append(sentence)
-
-    def save_owned(self) -> None:
-        pass
-
-    def fail(self, message: str, hint: str = "") -> None:
-        raise FailedError(message, hint)
+NOTHING: dict[str, list[str]] = {"people": [], "adopted": [], "groups": []}
 
 
 @pytest.fixture
@@ -80,7 +49,7 @@ def refuse(*_words: object, **_options: object) -> None:
 
 
 def deploy(*people: dict[str, Any], step: Step | None = None, **more: Any) -> Step:
-    step = step or Step()
+    step = step or Step(owned=deepcopy(NOTHING))
     wanted = {"people": list(people), "groups": GROUPS, "home": "/home", "homes_in": "", "homes_mounted": "",
               "name_left": True, "authorized_keys_files": [".ssh/authorized_keys"], **more}  # fmt: skip
     node_people.ensure_people(step, wanted)
@@ -93,6 +62,8 @@ def line(etc: Path, table: str, name: str) -> str:
 
 
 def test_creates_users_with_their_groups_and_subordinate_ids(etc: Path) -> None:
+    (etc / "shadow").chmod(0o600)
+
     step = deploy(ALICE, BOB)
 
     assert line(etc, "passwd", "alice") == "alice:x:60010:60010:Alice Ball:/home/alice:/bin/zsh"
@@ -106,13 +77,6 @@ def test_creates_users_with_their_groups_and_subordinate_ids(etc: Path) -> None:
     # everything that was there is as it was
     assert (etc / "passwd").read_text().startswith(PASSWD)
     assert (etc / "passwd-").read_text() == PASSWD
-
-
-def test_the_files_keep_their_modes(etc: Path) -> None:
-    (etc / "shadow").chmod(0o600)
-
-    deploy(ALICE)
-
     modes = {name: (etc / name).stat().st_mode & 0o777 for name in ("passwd", "shadow", "subuid")}
     assert modes == {"passwd": 0o644, "shadow": 0o600, "subuid": 0o644}
 
@@ -128,7 +92,7 @@ def test_a_second_deploy_changes_nothing(etc: Path) -> None:
 
 
 def test_check_mode_reports_and_writes_nothing(etc: Path) -> None:
-    step = deploy(ALICE, step=Step(dry=True))
+    step = deploy(ALICE, step=Step(dry=True, owned=deepcopy(NOTHING)))
 
     assert "created the user alice" in step.done
     assert (etc / "passwd").read_text() == PASSWD
@@ -153,18 +117,10 @@ def test_who_is_no_longer_declared_expires_and_loses_the_groups_and_nothing_else
     assert line(etc, "shadow", "bob").split(":")[7] == "1"
     assert line(etc, "group", "def-curie") == "def-curie:x:60001:alice"
     assert line(etc, "passwd", "bob")
-    assert step.module.warnings == ["no longer in people.yml, account expired, files left as they are: bob"]
+    assert step.warnings == ["no longer in people.yml, account expired, files left as they are: bob"]
 
     deploy(ALICE, BOB, step=step)
     assert line(etc, "shadow", "bob").split(":")[7] == ""
-
-
-def test_members_that_a_site_added_stay(etc: Path) -> None:
-    (etc / "group").write_text(f"{GROUP}def-curie:x:60001:daemon\n")
-
-    deploy(ALICE)
-
-    assert line(etc, "group", "def-curie") == "def-curie:x:60001:daemon,alice"
 
 
 class TestAdoption:
@@ -180,10 +136,8 @@ class TestAdoption:
         assert line(etc, "passwd", "alice") == self.HERE
         assert line(etc, "shadow", "alice") == "alice:$y$hash:19000:0:99999:7:::"
         assert step.owned["adopted"] == ["alice"]
-
-    def test_groups_and_expiry_follow_people_yml(self, etc: Path, step: Step) -> None:
+        # groups and expiry follow people.yml
         deploy({**ALICE, "expires": "2027-08-31"}, step=step)
-
         assert line(etc, "group", "def-curie") == "def-curie:x:60001:alice"
         assert line(etc, "shadow", "alice").split(":")[7] == "21061"
 
@@ -204,13 +158,15 @@ def test_a_conflict_changes_nothing(etc: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (etc / "passwd").read_text() == PASSWD
 
 
-def test_lines_of_nis_and_comments_stay(etc: Path) -> None:
+def test_lines_of_nis_comments_and_members_that_a_site_added_stay(etc: Path) -> None:
     strange = "# ours\n+@netgroup::::::\nbroken line\n"
     (etc / "passwd").write_text(PASSWD + strange)
+    (etc / "group").write_text(f"{GROUP}def-curie:x:60001:daemon\n")
 
     deploy(ALICE)
 
     assert (etc / "passwd").read_text().startswith(PASSWD + strange)
+    assert line(etc, "group", "def-curie") == "def-curie:x:60001:daemon,alice"
 
 
 def test_a_place_of_keys_that_sshd_would_lose_is_refused(etc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,9 +188,6 @@ class TestDrift:
         assert node_people.differences(step.record["people"]) == [
             "the account alice was changed", "the account bob was changed",
         ]  # fmt: skip
-
-    def test_a_step_without_people_has_nothing_to_compare(self) -> None:
-        assert node_people.differences(None) == []
 
 
 class TestHomes:
@@ -276,7 +229,7 @@ class TestHomes:
         step = deploy(ALICE, homes_in=str(home), homes_mounted=str(home))
 
         assert list(home.iterdir()) == []
-        assert step.module.warnings == [f"{home} is not mounted here: no home was made"]
+        assert step.warnings == [f"{home} is not mounted here: no home was made"]
         # the next deploy tries again
         assert step.wanted["digest"] == ""
 
@@ -288,7 +241,7 @@ class TestHomes:
 
         step = deploy(ALICE, BOB, homes_in=str(home))
 
-        assert step.module.warnings == [
+        assert step.warnings == [
             f"root may not make homes in {home} (root is squashed?): make on its server: alice"
         ]
         assert not [sentence for sentence in step.done if "home" in sentence]

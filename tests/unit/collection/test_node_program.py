@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import pytest
@@ -11,20 +10,9 @@ from ansible.errors import AnsibleConnectionFailure
 from deepopsctl.node_programs._shared.program import RESULT_MARK
 from deepopsctl.run.events import ModuleMessage, parse as parse_event
 from deepopsctl.run.progress import Progress
-from tests.support.paths import ROOT
+from tests.support import node_modules as nodeside
 
-
-def action() -> Any:
-    """The action plugin; Ansible loads it by its path as well."""
-    spec = importlib.util.spec_from_file_location("node_program", ROOT / "plugins/action/node_program.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-ACTION = action()
+ACTION = nodeside.plugin("action", "node_program")
 
 
 def answer(stdout: str = "", stderr: str = "", rc: int = 0) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.node_modules import load
+from tests.support.node_modules import Step, load
 from tests.support.paths import ROOT
 from tests.unit.collection.test_module_docs import MODULES, arguments_of
 
@@ -30,15 +30,6 @@ PUBLIC = {
 }
 # made as nobody, for root alone, for some minutes: nothing accepts it but munge itself
 RETURNED = {("slurm_verify", "credential"), ("munge_key", "credential")}
-
-
-class Step:
-    """What was done, for a module of the node."""
-
-    dry = False
-
-    def did(self, *_words: str, **_more: str) -> None:
-        """Nobody reads it here."""
 
 
 def save_copy(path: Path) -> None:

@@ -39,51 +39,51 @@ EIGHT = Gpus("h100", 8)
 GOOD = slurmd("gpu:h100:8(S:0-1)")
 
 
+EIGHT_CARDS = driver(*[H100] * 8)
+SILENT = agreement.Driver(silent="none (nvidia-smi: Failed to initialize NVML: Driver/library version mismatch)")
+UNKNOWN = agreement.Registered("slurm_load_node error: Unable to contact slurm controller", "gpu01")
+SEVEN = (
+    "its GPUs are not what they should be: cluster.yml says h100:8, the driver 7 x NVIDIA H100 80GB HBM3, "
+    "slurmd gpu:h100:8"
+)
+
+
 class TestAgreement:
-    def test_all_three_agree(self) -> None:
-        assert differs(EIGHT, driver(*[H100] * 8), GOOD) == ""
+    @pytest.mark.parametrize(
+        ("cards", "registered", "sentence"),
+        [
+            (EIGHT_CARDS, GOOD, ""),
+            (driver(*[H100] * 7), GOOD, SEVEN),
+            (driver(*["NVIDIA H200"] * 8), GOOD, "the driver 8 x NVIDIA H200,"),
+            (
+                EIGHT_CARDS,
+                slurmd("gpu:h100:8", "IDLE+INVALID_REG+DRAIN", FEWER),
+                "slurmd gpu:h100:8 (gres/gpu count reported lower than configured (7 < 8))",
+            ),
+            # a reason that outlived its fault
+            (EIGHT_CARDS, slurmd("gpu:h100:8", "IDLE+DRAIN", FEWER), ""),
+            (EIGHT_CARDS, slurmd("gpu:h100:4"), "slurmd gpu:h100:4"),
+            (EIGHT_CARDS, slurmd("(null)"), "slurmd none"),
+            # simulated GPUs have no driver
+            (agreement.Driver(), GOOD, ""),
+            (agreement.Driver(), slurmd("gpu:h100:4"), "the driver nothing (there is none)"),
+            # one that does not answer where it should
+            (SILENT, GOOD, "version mismatch"),
+            # a node that slurmctld does not know
+            (EIGHT_CARDS, UNKNOWN, ""),
+            (driver(H100), UNKNOWN, "slurmd nothing"),
+        ],
+    )
+    def test_what_differs_is_named_with_all_three_values(self, cards: Any, registered: Any, sentence: str) -> None:
+        found = differs(EIGHT, cards, registered)
 
-    def test_a_gpu_that_fell_off_the_bus_is_named_with_all_three_values(self) -> None:
-        assert differs(EIGHT, driver(*[H100] * 7), GOOD) == (
-            "its GPUs are not what they should be: cluster.yml says h100:8, the driver 7 x NVIDIA H100 80GB HBM3, "
-            "slurmd gpu:h100:8"
-        )
-
-    def test_another_model_is_named(self) -> None:
-        assert "the driver 8 x NVIDIA H200," in differs(EIGHT, driver(*["NVIDIA H200"] * 8), GOOD)
-
-    def test_what_slurm_refuses_is_in_its_words(self) -> None:
-        found = differs(EIGHT, driver(*[H100] * 8), slurmd("gpu:h100:8", "IDLE+INVALID_REG+DRAIN", FEWER))
-        assert found.endswith("slurmd gpu:h100:8 (gres/gpu count reported lower than configured (7 < 8))")
-
-    def test_a_reason_that_outlived_its_fault_is_none(self) -> None:
-        assert differs(EIGHT, driver(*[H100] * 8), slurmd("gpu:h100:8", "IDLE+DRAIN", FEWER)) == ""
-
-    def test_slurm_with_another_number_differs(self) -> None:
-        assert differs(EIGHT, driver(*[H100] * 8), slurmd("gpu:h100:4")).endswith("slurmd gpu:h100:4")
-        assert differs(EIGHT, driver(*[H100] * 8), slurmd("(null)")).endswith("slurmd none")
-
-    def test_simulated_gpus_have_no_driver_and_are_compared_with_slurmd_alone(self) -> None:
-        assert differs(EIGHT, agreement.Driver(), GOOD) == ""
-        assert "the driver nothing (there is none)" in differs(EIGHT, agreement.Driver(), slurmd("gpu:h100:4"))
-
-    def test_a_driver_that_does_not_answer_where_it_should_differs(self) -> None:
-        silent = agreement.Driver(
-            silent="none (nvidia-smi: Failed to initialize NVML: Driver/library version mismatch)"
-        )
-        assert "version mismatch" in differs(EIGHT, silent, GOOD)
+        assert sentence in found if sentence else found == ""
 
     def test_more_gpus_than_declared_are_worth_a_warning(self) -> None:
-        more = driver(*[H100] * 8)
-        assert differs(Gpus("h100", 6), more, slurmd("gpu:h100:6")) == ""
-        assert agreement.surplus(expected_gpus(Gpus("h100", 6)), more).startswith(
+        assert differs(Gpus("h100", 6), EIGHT_CARDS, slurmd("gpu:h100:6")) == ""
+        assert agreement.surplus(expected_gpus(Gpus("h100", 6)), EIGHT_CARDS).startswith(
             "2 of its GPUs are not in cluster.yml"
         )
-
-    def test_a_node_that_nobody_knows_is_compared_with_the_driver_alone(self) -> None:
-        unknown = agreement.Registered("slurm_load_node error: Unable to contact slurm controller", "gpu01")
-        assert differs(EIGHT, driver(*[H100] * 8), unknown) == ""
-        assert "slurmd nothing" in differs(EIGHT, driver(H100), unknown)
 
 
 class TestKinds:
@@ -131,13 +131,13 @@ class TestReading:
 
     def test_the_kernel_module_says_which_file_a_gpu_has(self, tmp_path: Path) -> None:
         for address, minor in (("0000:17:00.0", 1), ("0000:ca:00.0", 0)):
-            folder = tmp_path / "proc/driver/nvidia/gpus" / address
-            folder.mkdir(parents=True)
-            (folder / "information").write_text(f"Model: \t\t NVIDIA\nDevice Minor: \t {minor}\n")
+            directory = tmp_path / "proc/driver/nvidia/gpus" / address
+            directory.mkdir(parents=True)
+            (directory / "information").write_text(f"Model: \t\t NVIDIA\nDevice Minor: \t {minor}\n")
         assert agreement.read_cards(self.LINES, str(tmp_path)) == {1: "NVIDIA A40", 0: "NVIDIA L40S"}
 
-    def test_without_it_the_order_counts(self, tmp_path: Path) -> None:
-        assert agreement.read_cards(self.LINES, str(tmp_path)) == {0: "NVIDIA A40", 1: "NVIDIA L40S"}
+        # without it the order counts
+        assert agreement.read_cards(self.LINES, str(tmp_path / "none")) == {0: "NVIDIA A40", 1: "NVIDIA L40S"}
 
     @pytest.mark.parametrize(("bus", "container", "silent"), [(False, False, ""), (True, True, ""), (True, False, "x")])
     def test_a_driver_that_fails_counts_where_there_is_a_gpu_to_drive(
@@ -148,10 +148,10 @@ class TestReading:
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
         if bus:
-            folder = tmp_path / "sys/bus/pci/devices/0000:17:00.0"
-            folder.mkdir(parents=True)
+            directory = tmp_path / "sys/bus/pci/devices/0000:17:00.0"
+            directory.mkdir(parents=True)
             for name, text in (("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x2330")):
-                (folder / name).write_text(text)
+                (directory / name).write_text(text)
         if container:
             (tmp_path / "run/systemd").mkdir(parents=True)
             (tmp_path / "run/systemd/container").write_text("podman")

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-from typing import Any
-
 import pytest
 
 from tests.support import node_modules as nodeside
-from tests.support.paths import ROOT
 
-nodeside.load("node.packages_apt")
-_SPEC = importlib.util.spec_from_file_location("nvidia_driver", ROOT / "plugins" / "modules" / "nvidia_driver.py")
-assert _SPEC
-assert _SPEC.loader
-driver: Any = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(driver)
+driver = nodeside.plugin("modules", "nvidia_driver")
 
 INSTALLED = {
     "linux-modules-nvidia-580-server-open-generic": "6.8.0-88.89",

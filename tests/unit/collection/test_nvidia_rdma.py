@@ -33,67 +33,56 @@ def machine(
     return found
 
 
-def test_open_modules_and_a_new_kernel_use_dma_buf(tmp_path: Path) -> None:
-    assert paths.decide("auto", machine(tmp_path, symbols=SYMBOL)) == {
-        "load": False,
-        "why": "RDMA devices reach the GPUs by DMA-BUF",
-        "problem": "",
-    }
-
-
 @pytest.mark.parametrize(
-    ("machine_is", "why"),
+    ("mode", "node", "load", "why"),
     [
-        ({"module": PROPRIETARY}, "DMA-BUF needs NVIDIA's open kernel modules"),
-        ({"kernel": "5.10.0-28-amd64"}, "DMA-BUF needs Linux 5.12, here is 5.10.0-28-amd64"),
+        ("auto", {"symbols": SYMBOL}, False, "RDMA devices reach the GPUs by DMA-BUF"),
+        (
+            "auto",
+            {"symbols": SYMBOL, "module": PROPRIETARY},
+            True,
+            "RDMA devices reach the GPUs by nvidia-peermem: DMA-BUF needs NVIDIA's open kernel modules",
+        ),
+        (
+            "auto",
+            {"symbols": SYMBOL, "kernel": "5.10.0-28-amd64"},
+            True,
+            "RDMA devices reach the GPUs by nvidia-peermem: DMA-BUF needs Linux 5.12, here is 5.10.0-28-amd64",
+        ),
+        # beside DMA-BUF where it is asked for
+        ("always", {"symbols": SYMBOL}, True, None),
+        ("auto", {"symbols": SYMBOL, "module": PROPRIETARY, "nics": 0}, False, "no RDMA device on this node"),
+        ("auto", {"symbols": SYMBOL, "module": ""}, False, "no driver runs"),
+        ("never", {"symbols": SYMBOL, "module": PROPRIETARY}, False, "nvidia-peermem is not wanted"),
     ],
 )
-def test_without_dma_buf_nvidia_peermem_is_loaded(tmp_path: Path, machine_is: dict[str, Any], why: str) -> None:
-    verdict = paths.decide("auto", machine(tmp_path, symbols=SYMBOL, **machine_is))
+def test_nvidia_peermem_is_loaded_where_dma_buf_can_not_be_used(
+    tmp_path: Path, mode: str, node: dict[str, Any], load: bool, why: str | None
+) -> None:
+    found = paths.decide(mode, machine(tmp_path, **node))
 
-    assert verdict == {"load": True, "why": f"RDMA devices reach the GPUs by nvidia-peermem: {why}", "problem": ""}
+    assert (found["load"], found["problem"]) == (load, "")
+    assert why in (None, found["why"])
 
 
-def test_where_neither_can_be_the_reason_is_said(tmp_path: Path) -> None:
-    verdict = paths.decide("auto", machine(tmp_path, module=PROPRIETARY))
+def test_where_neither_can_be_the_reason_is_named(tmp_path: Path) -> None:
+    found = paths.decide("auto", machine(tmp_path, module=PROPRIETARY))
 
-    assert verdict["load"] is False
-    assert verdict["problem"] == (
+    assert found["load"] is False
+    assert found["problem"] == (
         "mlx5_0 can't reach the GPUs: DMA-BUF needs NVIDIA's open kernel modules, "
         "and nvidia-peermem needs MLNX_OFED or DOCA-OFED, which is not there"
     )
-
-
-def test_it_is_loaded_beside_dma_buf_where_it_is_asked_for(tmp_path: Path) -> None:
-    assert paths.decide("always", machine(tmp_path, symbols=SYMBOL))["load"] is True
-
-
-def test_one_that_runs_needs_no_further_proof(tmp_path: Path) -> None:
+    # one that runs needs no further test
     (tmp_path / "sys/module/nvidia_peermem").mkdir(parents=True)
-
     assert paths.decide("auto", machine(tmp_path, module=PROPRIETARY))["load"] is True
 
 
-def test_a_module_of_before_driver_470_is_left_to_whoever_loads_it(tmp_path: Path) -> None:
+def test_a_module_of_an_old_driver_and_a_containers_kernel_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "sys/module/nv_peer_mem").mkdir(parents=True)
-
     assert paths.decide("auto", machine(tmp_path, module=PROPRIETARY, symbols=SYMBOL))["load"] is False
-
-
-def test_machines_without_rdma_without_a_driver_or_unwilling_are_left_alone(tmp_path: Path) -> None:
-    alone = machine(tmp_path / "alone", module=PROPRIETARY, nics=0, symbols=SYMBOL)
-    bare = machine(tmp_path / "bare", module="", symbols=SYMBOL)
-    unwilling = machine(tmp_path / "unwilling", module=PROPRIETARY, symbols=SYMBOL)
-
-    assert paths.decide("auto", alone)["why"] == "no RDMA device on this node"
-    assert paths.decide("auto", bare)["why"] == "no driver runs"
-    assert paths.decide("never", unwilling)["why"] == "nvidia-peermem is not wanted"
-
-
-def test_a_containers_kernel_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "run/systemd").mkdir(parents=True)
     (tmp_path / "run/systemd/container").write_text("podman")
+    found = paths.decide("always", machine(tmp_path, module=PROPRIETARY, symbols=SYMBOL))
 
-    verdict = paths.decide("always", machine(tmp_path, module=PROPRIETARY, symbols=SYMBOL))
-
-    assert (verdict["load"], verdict["problem"]) == (False, "")
+    assert (found["load"], found["problem"]) == (False, "")

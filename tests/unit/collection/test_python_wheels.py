@@ -30,13 +30,13 @@ runpy.run_path({module!r}, run_name="__main__")
 
 
 class Node:
-    """A node's folders, and the module run on it."""
+    """A node's directories, and the module run on it."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.folder = root, root / "lib" / "thing-1"
+        self.root, self.directory = root, root / "lib" / "thing-1"
 
     def run(self, libraries: dict[str, Any], wheels: dict[str, str], **more: Any) -> dict[str, Any]:
-        given = {"component": "c", "step": "s", "digest": "d", "path": str(self.folder), **more}
+        given = {"component": "c", "step": "s", "digest": "d", "path": str(self.directory), **more}
         text = RUN.format(collections=str(COLLECTIONS), state=str(self.root / "state"), module=str(MODULE))
         argv = [sys.executable, "-c", text, json.dumps({**given, "libraries": libraries, "wheels": wheels})]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -66,6 +66,9 @@ def one(tmp_path: Path) -> tuple[dict[str, Any], str]:
 def test_a_node_says_which_wheels_it_lacks_and_unpacks_what_is_brought(
     node: Node, one: tuple[dict[str, Any], str]
 ) -> None:
+    checked = node.run({"one": one[0]}, {}, _ansible_check_mode=True)
+    assert (checked["changed"], [entry["action"] for entry in checked["changes"]]) == (True, ["write"])
+    assert not node.directory.exists()
     asked = node.run({"one": one[0]}, {})
     done = node.run({"one": one[0]}, {"one": one[1]})
     again = node.run({"one": one[0]}, {})
@@ -73,25 +76,21 @@ def test_a_node_says_which_wheels_it_lacks_and_unpacks_what_is_brought(
     assert (asked["missing"], asked["changed"]) == (["one"], False)
     assert done["changed"]
     assert (again["missing"], again["changed"]) == ([], False)
-    found = {path.relative_to(node.folder).as_posix() for path in node.folder.rglob("*") if path.is_file()}
+    found = {path.relative_to(node.directory).as_posix() for path in node.directory.rglob("*") if path.is_file()}
     assert found == {"one/__init__.py", "one.dist-info/LICENSE", "WHEELS.json"}
-    assert node.folder.stat().st_mode & 0o777 == 0o755
+    assert node.directory.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_file_that_was_edited_is_noticed_and_mended(node: Node, one: tuple[dict[str, Any], str]) -> None:
+def test_a_file_that_was_edited_is_noticed_and_fixed(node: Node, one: tuple[dict[str, Any], str]) -> None:
     node.run({"one": one[0]}, {"one": one[1]})
-    (node.folder / "one" / "__init__.py").write_text("x = 2", encoding="utf-8")
+    (node.directory / "one" / "__init__.py").write_text("x = 2", encoding="utf-8")
 
     assert node.run({"one": one[0]}, {})["missing"] == ["one"]
     assert node.run({"one": one[0]}, {"one": one[1]})["changed"]
-    assert (node.folder / "one" / "__init__.py").read_text(encoding="utf-8") == "x = 1"
-
-
-def test_the_record_holds_every_file_so_that_the_gate_sees_them(node: Node, one: tuple[dict[str, Any], str]) -> None:
-    node.run({"one": one[0]}, {"one": one[1]})
-
+    assert (node.directory / "one" / "__init__.py").read_text(encoding="utf-8") == "x = 1"
+    # the gate sees every file
     record = json.loads((node.root / "state" / "records" / "c.s.json").read_text(encoding="utf-8"))
-    assert str(node.folder / "one" / "__init__.py") in record["items"]["files"]
+    assert str(node.directory / "one" / "__init__.py") in record["items"]["files"]
 
 
 def test_another_wheel_than_the_pinned_one_leaves_the_node_as_it_was(
@@ -99,16 +98,16 @@ def test_another_wheel_than_the_pinned_one_leaves_the_node_as_it_was(
 ) -> None:
     other = wheel(tmp_path / "other.whl", {"one/__init__.py": "x = 3"})
     node.run({"one": one[0]}, {"one": one[1]})
-    (node.folder / "one" / "__init__.py").write_text("x = 2", encoding="utf-8")
+    (node.directory / "one" / "__init__.py").write_text("x = 2", encoding="utf-8")
 
     refused = node.run({"one": one[0]}, {"one": other[1]})
 
     assert "not the wheel that is pinned" in refused["msg"]
-    assert (node.folder / "one" / "__init__.py").read_text(encoding="utf-8") == "x = 2"
-    assert list(node.folder.parent.iterdir()) == [node.folder]
+    assert (node.directory / "one" / "__init__.py").read_text(encoding="utf-8") == "x = 2"
+    assert list(node.directory.parent.iterdir()) == [node.directory]
 
 
-def test_a_wheel_that_leads_out_of_its_folder_is_refused(node: Node, tmp_path: Path) -> None:
+def test_a_wheel_that_leads_out_of_its_directory_is_refused(node: Node, tmp_path: Path) -> None:
     bad = wheel(tmp_path / "bad.whl", {"../../evil.py": "x"})
 
     assert "has a file" in node.run({"bad": bad[0]}, {"bad": bad[1]})["msg"]
@@ -117,12 +116,12 @@ def test_a_wheel_that_leads_out_of_its_folder_is_refused(node: Node, tmp_path: P
 
 def test_another_version_takes_the_place_of_the_one_before(node: Node, one: tuple[dict[str, Any], str]) -> None:
     node.run({"one": one[0]}, {"one": one[1]})
-    before, node.folder = node.folder, node.folder.with_name("thing-2")
+    before, node.directory = node.directory, node.directory.with_name("thing-2")
 
     done = node.run({"one": one[0]}, {"one": one[1]})
 
     assert [(entry["action"], entry["name"]) for entry in done["changes"]] == [
-        ("write", str(node.folder)),
+        ("write", str(node.directory)),
         ("remove", str(before)),
     ]
     assert not before.exists()
@@ -134,16 +133,9 @@ def test_what_is_no_longer_wanted_goes_with_its_record(node: Node, one: tuple[di
     gone = node.run({}, {}, state="absent", path=None)
 
     assert [entry["action"] for entry in gone["changes"]] == ["remove"]
-    assert not node.folder.exists()
+    assert not node.directory.exists()
     assert not (node.root / "state" / "records" / "c.s.json").exists()
     assert node.run({}, {}, state="absent", path=None)["changed"] is False
-
-
-def test_check_mode_says_what_would_come_and_brings_nothing(node: Node, one: tuple[dict[str, Any], str]) -> None:
-    asked = node.run({"one": one[0]}, {}, _ansible_check_mode=True)
-
-    assert (asked["changed"], [entry["action"] for entry in asked["changes"]]) == (True, ["write"])
-    assert not node.folder.exists()
 
 
 def test_a_processor_without_a_wheel_is_told_of(node: Node, one: tuple[dict[str, Any], str]) -> None:

@@ -28,11 +28,6 @@ SHOWN = "\n".join(
 QUEUE = "7|ada|RUNNING|main|gpu01\n8|ada|PENDING|main|\n"
 
 
-def test_the_same_settings_and_cores_cost_no_job() -> None:
-    assert adoption.lost_settings(LIVE, CONF) == []
-    assert adoption.lost_jobs(SHOWN, QUEUE, CONF) == []
-
-
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
@@ -42,6 +37,7 @@ def test_the_same_settings_and_cores_cost_no_job() -> None:
     ],
 )
 def test_settings_that_slurmctld_would_forget_its_jobs_over_are_named(old: str, new: str, sentence: str) -> None:
+    assert adoption.lost_settings(LIVE, CONF) == []
     assert adoption.lost_settings(LIVE, CONF.replace(old, new)) == [sentence]
 
 
@@ -56,7 +52,8 @@ def test_channels_that_the_running_slurm_has_not_are_named_and_their_absence_is_
     assert adoption.lost_settings({**live, "SwitchType": "switch/nvidia_imex"}, channels) == []
 
 
-def test_a_node_with_a_job_may_neither_leave_nor_be_counted_anew() -> None:
+def test_a_node_with_a_job_may_neither_leave_nor_be_renumbered() -> None:
+    assert adoption.lost_jobs(SHOWN, QUEUE, CONF) == []
     assert adoption.lost_jobs(SHOWN, QUEUE, CONF.replace("gpu[01-02]", "gpu02")) == [
         "gpu01 is not in cluster.yml, and runs 7"
     ]
@@ -82,22 +79,11 @@ def test_a_configuration_is_found_where_deepops_puts_it_too(tmp_path: Path, monk
     assert running.first_file("gres.conf") == ("", b"")
 
 
-def test_a_node_without_records_was_not_deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodeside.load("node.record"), "STATE", str(tmp_path))
-    assert not running.deployed("slurm")
-
-    (tmp_path / "records").mkdir()
-    (tmp_path / "records" / "slurm.common.json").write_text("{}")
-
-    assert running.deployed("slurm")
-    assert not running.deployed("monitoring")
-
-
 class TestForeign:
     """A Slurm that is on a node already."""
 
     @pytest.fixture
-    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """Where slurm.conf may be, on a node without daemons and records."""
         monkeypatch.setattr(nodeside.load("node.record"), "STATE", str(tmp_path / "state"))
         monkeypatch.setattr(running, "DIRECTORIES", (str(tmp_path),))
@@ -105,32 +91,28 @@ class TestForeign:
         monkeypatch.setattr(running, "daemons", dict)
         return tmp_path
 
-    def test_a_bare_node_has_none(self, folder: Path) -> None:
+    def test_a_configuration_is_reported_with_its_cluster_and_key(self, directory: Path) -> None:
         assert running.foreign("slurm") == {}
-
-    def test_a_configuration_is_told_with_its_cluster_and_key(self, folder: Path) -> None:
-        (folder / "slurm.conf").write_text("ClusterName=Hand\n")
-        (folder / "munge.key").write_text("key")
+        (directory / "slurm.conf").write_text("ClusterName=Hand\n")
+        (directory / "munge.key").write_text("key")
 
         assert running.foreign("slurm") == {
-            "what": f"has {folder}/slurm.conf",
+            "what": f"has {directory}/slurm.conf",
             "cluster": "hand",
             "munge_key": "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683",
         }
+        # its own
+        (directory / "slurm.conf").write_text("# Written by deepopsctl\nClusterName=hand\n")
+        assert running.foreign("slurm") == {}
 
-    def test_daemons_are_told_without_a_configuration_too(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_daemons_are_reported_without_a_configuration_too(
+        self, directory: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(running, "daemons", lambda: {"slurmd": "/x", "slurmctld": "/y"})
 
         assert running.foreign("slurm") == {"what": "runs slurmctld and slurmd", "cluster": "", "munge_key": ""}
-
-    def test_what_deepopsctl_wrote_is_its_own(self, folder: Path) -> None:
-        (folder / "slurm.conf").write_text("# Written by deepopsctl\nClusterName=hand\n")
-
+        # a node of an earlier deploy
+        (directory / "state" / "records").mkdir(parents=True)
+        (directory / "state" / "records" / "slurm.common.json").write_text("{}")
         assert running.foreign("slurm") == {}
-
-    def test_a_node_of_an_earlier_deploy_is_its_own(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(running, "daemons", lambda: {"slurmd": "/x"})
-        (folder / "state" / "records").mkdir(parents=True)
-        (folder / "state" / "records" / "slurm.common.json").write_text("{}")
-
-        assert running.foreign("slurm") == {}
+        assert not running.deployed("monitoring")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 import pytest
 
-from tests.support.paths import ROOT
+from tests.support import node_modules as nodeside
 
 PROOF = {"version": "24.11.5", "failed": False}
 TEXTS = {"slurm_conf_files": {"slurm.conf": "ClusterName=hpc\n", "gres.conf": "", "cgroup.conf": "x\n"}}
@@ -16,12 +15,7 @@ GATED = {"drift_check_result": {"clean": False}}
 
 @pytest.fixture(scope="module")
 def filters() -> Any:
-    spec = spec_from_file_location("slurm_filters", ROOT / "plugins" / "filter" / "slurm.py")
-    assert spec
-    assert spec.loader
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return nodeside.plugin("filter", "slurm")
 
 
 def test_files_are_expected_only_where_the_controller_was_proven(filters: Any) -> None:
@@ -70,22 +64,13 @@ def foreign_nodes(filters: Any, **slurms: dict[str, str]) -> Any:
 
 
 def test_nodes_with_the_same_foreign_slurm_are_named_together(filters: Any) -> None:
-    slurm = {"what": "runs slurmd", "cluster": "old", "munge_key": filters.munge_key_hash("a2V5")}
+    old = {"what": "runs slurmd", "cluster": "old", "munge_key": filters.munge_key_hash("a2V5")}
+    other_key = {"what": "has /etc/slurm/slurm.conf", "cluster": "", "munge_key": ""}
+    ours = {**old, "cluster": "lab"}
 
-    assert foreign_nodes(filters, gpu01=slurm, gpu02=slurm, gpu03={}) == [
+    assert foreign_nodes(filters, gpu01=old, gpu02=old, gpu03={}) == [
         "gpu[01-02] runs slurmd of the cluster old, not Lab"
     ]
-
-
-def test_a_slurm_with_another_munge_key_is_foreign(filters: Any) -> None:
-    slurm = {"what": "has /etc/slurm/slurm.conf", "cluster": "", "munge_key": ""}
-
-    assert foreign_nodes(filters, gpu01=slurm) == [
+    assert foreign_nodes(filters, gpu01=other_key, gpu02=ours) == [
         "gpu01 has /etc/slurm/slurm.conf with another munge key than this cluster's"
     ]
-
-
-def test_a_slurm_of_this_name_and_munge_key_is_this_clusters(filters: Any) -> None:
-    slurm = {"what": "runs slurmd", "cluster": "lab", "munge_key": filters.munge_key_hash("a2V5")}
-
-    assert foreign_nodes(filters, gpu01=slurm) == []

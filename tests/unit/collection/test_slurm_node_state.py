@@ -24,11 +24,9 @@ def action(wanted: str, state: str, reason: str = "", user: str = "") -> tuple[s
     return entry["action"], entry["message"]
 
 
-def test_a_node_in_service_is_drained_with_our_prefix() -> None:
+def test_a_reason_is_one_line_with_our_prefix() -> None:
     assert drain_reason("  new\n fan ") == OURS
     assert drain_reason('a "new" fan"').endswith("a 'new' fan'")
-    assert action("drain", "IDLE") == ("drain", OURS)
-    assert action("drain", "DOWN*", "Not responding", "slurm") == ("drain", OURS)
 
 
 def test_a_plan_changes_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,31 +46,29 @@ def test_a_plan_changes_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ran == [("scontrol", "update", "nodename=gpu01", "state=drain", "reason=" + OURS)]
 
 
-def test_draining_twice_does_nothing() -> None:
-    assert action("drain", "IDLE+DRAIN", OURS, "root")[0] == "none"
+@pytest.mark.parametrize(
+    ("wanted", "state", "reason", "user", "result"),
+    [
+        ("drain", "IDLE", "", "", ("drain", OURS)),
+        ("drain", "DOWN*", "Not responding", "slurm", ("drain", OURS)),
+        ("drain", "IDLE+DRAIN", OURS, "root", ("none", None)),
+        # a new reason replaces our old one, and none of anybody else
+        ("drain", "IDLE+DRAIN", "deepopsctl: old fan", "root", ("drain", OURS)),
+        ("drain", "MIXED+DRAIN", "bad DIMM", "alice", ("kept", "drained by alice since ?: bad DIMM")),
+        ("drain", "DOWN", "burnt", "alice", ("kept", "set down by alice since ?: burnt")),
+        ("resume", "IDLE+DRAIN", OURS, "root", ("resume", None)),
+        ("resume", "MIXED+DRAIN", OURS, "root", ("resume", None)),
+        ("resume", "IDLE+DRAIN", "bad DIMM", "alice", ("refused", "drained by alice since ?: bad DIMM")),
+        ("resume", "IDLE+DRAIN", "", "", ("refused", "drained by somebody since ?: no reason given")),
+        ("resume", "IDLE", "", "", ("none", "not drained")),
+    ],
+)
+def test_only_what_deepopsctl_drained_is_resumed_or_drained_again(
+    wanted: str, state: str, reason: str, user: str, result: tuple[str, str | None]
+) -> None:
+    found, message = action(wanted, state, reason, user)
 
-
-def test_a_new_reason_of_ours_replaces_our_old_one() -> None:
-    assert action("drain", "IDLE+DRAIN", "deepopsctl: old fan", "root") == ("drain", OURS)
-
-
-def test_a_drain_of_somebody_else_is_kept() -> None:
-    assert action("drain", "MIXED+DRAIN", "bad DIMM", "alice") == ("kept", "drained by alice since ?: bad DIMM")
-
-
-def test_a_node_that_somebody_set_down_keeps_their_reason() -> None:
-    assert action("drain", "DOWN", "burnt", "alice") == ("kept", "set down by alice since ?: burnt")
-
-
-def test_only_our_drains_are_resumed() -> None:
-    assert action("resume", "IDLE+DRAIN", OURS, "root")[0] == "resume"
-    assert action("resume", "MIXED+DRAIN", OURS, "root")[0] == "resume"
-    assert action("resume", "IDLE+DRAIN", "bad DIMM", "alice") == ("refused", "drained by alice since ?: bad DIMM")
-    assert action("resume", "IDLE+DRAIN", "", "") == ("refused", "drained by somebody since ?: no reason given")
-
-
-def test_resuming_twice_does_nothing() -> None:
-    assert action("resume", "IDLE") == ("none", "not drained")
+    assert (found, message if result[1] else None) == result
 
 
 @pytest.mark.parametrize("state", ["DOWN", "DOWN*+DRAIN", "IDLE*+DRAIN", "FAIL+DRAIN", "IDLE+DRAIN+INVALID_REG"])
@@ -104,28 +100,19 @@ def test_a_node_that_would_run_jobs_is_resumed(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "shown",
+    ("shown", "is_foreign"),
     [
-        node("IDLE+DRAIN", "bad fan", "alice"),
-        node("DOWN", "bad fan", "root"),
-        node("IDLE+DRAIN", "deepopsctl: bad fan", "root"),
+        (node("IDLE+DRAIN", "bad fan", "alice"), True),
+        (node("DOWN", "bad fan", "root"), True),
+        (node("IDLE+DRAIN", "deepopsctl: bad fan", "root"), True),
+        (node("IDLE"), False),
+        (node("DOWN*", "Not responding", "slurm"), False),
+        (node("IDLE+DRAIN", "gres/gpu count reported lower than configured (0 < 2)", "slurm"), False),
+        (node("IDLE+DRAIN", "deepopsctl: node remove", "root"), False),
     ],
 )
-def test_what_a_person_took_out_stays_out(shown: dict[str, str]) -> None:
-    assert service.is_foreign(shown)
-
-
-@pytest.mark.parametrize(
-    "shown",
-    [
-        node("IDLE"),
-        node("DOWN*", "Not responding", "slurm"),
-        node("IDLE+DRAIN", "gres/gpu count reported lower than configured (0 < 2)", "slurm"),
-        node("IDLE+DRAIN", "deepopsctl: node remove", "root"),
-    ],
-)
-def test_what_slurm_or_an_earlier_run_took_out_may_come_back(shown: dict[str, str]) -> None:
-    assert not service.is_foreign(shown)
+def test_what_a_person_took_out_stays_out(shown: dict[str, str], is_foreign: bool) -> None:
+    assert service.is_foreign(shown) is is_foreign
 
 
 def test_only_jobs_that_hold_one_of_the_nodes_count() -> None:
@@ -159,10 +146,9 @@ def test_a_silent_node_whose_cancelled_jobs_do_not_end_is_set_down(
     assert service.without_slurmd(asked, jobs, ["gpu01"]) == nodes
 
 
-def test_a_node_on_trial_may_be_reserved() -> None:
-    assert state.node_state("gpu03", {"State": "IDLE+RESERVED"}, reserved=True)["status"] == "pass"
-    assert state.node_state("gpu03", {"State": "IDLE+DRAIN+RESERVED"}, reserved=True)["status"] == "fail"
-
-
-def test_any_other_reserved_node_is_a_warning() -> None:
-    assert state.node_state("gpu03", {"State": "IDLE+RESERVED"}, reserved=False)["status"] == "warn"
+@pytest.mark.parametrize(
+    ("text", "reserved", "status"),
+    [("IDLE+RESERVED", True, "pass"), ("IDLE+DRAIN+RESERVED", True, "fail"), ("IDLE+RESERVED", False, "warn")],
+)
+def test_a_node_on_trial_may_be_reserved(text: str, reserved: bool, status: str) -> None:
+    assert state.node_state("gpu03", {"State": text}, reserved=reserved)["status"] == status

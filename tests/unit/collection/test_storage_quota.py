@@ -43,7 +43,7 @@ def export(**more: Any) -> dict[str, Any]:
         ("/srv/with blank", "/srv/with blank"),
     ],
 )
-def test_finds_the_file_system_of_a_folder(path: str, point: str) -> None:
+def test_finds_the_file_system_of_a_directory(path: str, point: str) -> None:
     assert quota.file_system_of(path, TABLE).point == point
 
 
@@ -73,44 +73,31 @@ def test_limits_that_hold_are_left_and_ext4_that_counts_is_told_to_let_them_hold
 
 
 ACCOUNTS = {"root": 0, "daemon": 1, "alice": 1001, "bob": 1002, "nobody": 65534}
+PROJECT = export(kind="project", projects=[{"name": "a", "id": 100007, "path": "/srv/a", "limits": MORE}])
 
 
-def test_on_ext4_the_default_is_set_for_every_account_of_a_person() -> None:
-    found = quota.wanted_limits(export(users={"bob": MORE}), "ext4", ACCOUNTS, [0, 1, 1003, 65534], [])
-
-    assert found == {1001: DEFAULT, 1002: MORE, 1003: DEFAULT}
-
-
-def test_on_xfs_the_default_is_the_file_systems_own() -> None:
-    found = quota.wanted_limits(export(users={"bob": MORE}), "xfs", ACCOUNTS, [1003], [1001])
-
-    # whoever had limits by an earlier deploy has the default again
-    assert found == {0: DEFAULT, 1002: MORE, 1001: NONE}
-
-
-def test_limits_that_are_taken_back_are_removed_and_others_left() -> None:
-    found = quota.wanted_limits(export(default=NONE), "ext4", ACCOUNTS, [1003], [1001])
-
-    assert found == {1001: NONE}
+@pytest.mark.parametrize(
+    ("given", "fstype", "owners", "earlier", "limits"),
+    [
+        # ext4 has no default: every account of a person and every owner of files gets it
+        (export(users={"bob": MORE}), "ext4", [0, 1, 1003, 65534], [], {1001: DEFAULT, 1002: MORE, 1003: DEFAULT}),
+        # XFS has one; whoever had limits by an earlier deploy has it again
+        (export(users={"bob": MORE}), "xfs", [1003], [1001], {0: DEFAULT, 1002: MORE, 1001: NONE}),
+        (export(default=NONE), "ext4", [1003], [1001], {1001: NONE}),
+        (PROJECT, "ext4", [], [100001], {100007: MORE, 100001: NONE}),
+    ],
+)
+def test_limits_by_number(
+    given: dict[str, Any], fstype: str, owners: list[int], earlier: list[int], limits: dict[int, list[int]]
+) -> None:
+    assert quota.wanted_limits(given, fstype, ACCOUNTS, owners, earlier) == limits
 
 
-def test_a_user_that_the_machine_does_not_know_is_refused_by_name() -> None:
+def test_a_user_that_the_node_does_not_know_is_refused_by_name() -> None:
     with pytest.raises(HintedError, match="no account here: carol dave") as refused:
         quota.wanted_limits(export(users={"dave": MORE, "carol": MORE, "1005": MORE}), "ext4", ACCOUNTS, [], [])
 
     assert "give their numbers" in refused.value.hint
-
-
-def test_projects_have_limits_by_their_number() -> None:
-    given = export(kind="project", projects=[{"name": "a", "id": 100007, "path": "/srv/a", "limits": MORE}])
-
-    assert quota.wanted_limits(given, "ext4", ACCOUNTS, [], [100001]) == {100007: MORE, 100001: NONE}
-
-
-def test_only_what_differs_is_set() -> None:
-    there = {1001: DEFAULT, 1002: NONE}
-
-    assert quota.to_set({1001: DEFAULT, 1002: MORE}, there.__getitem__) == {1002: MORE}
 
 
 FSTAB = """\
@@ -126,12 +113,8 @@ def test_a_mount_option_is_added_to_its_line_of_fstab_and_nothing_else_changes()
     assert after == FSTAB.replace("defaults,noatime", "defaults,noatime,usrquota")
     assert quota.fstab_with(after, "/srv", "usrquota") == after
     assert quota.fstab_with(FSTAB, "/elsewhere", "usrquota") is None
-
-
-def test_options_that_look_like_other_columns_are_told_apart() -> None:
-    text = "ext4 /ext4 ext4 ext4 0 0\n"
-
-    assert quota.fstab_with(text, "/ext4", "prjquota") == "ext4 /ext4 ext4 ext4,prjquota 0 0\n"
+    # options that look like other columns
+    assert quota.fstab_with("ext4 /ext4 ext4 ext4 0 0\n", "/ext4", "prjquota") == "ext4 /ext4 ext4 ext4,prjquota 0 0\n"
 
 
 # --- tables of projects
@@ -145,11 +128,11 @@ MINE = [
 
 def test_lines_of_ours_stand_between_markers_and_go_without_a_trace() -> None:
     theirs = b"# by hand\nold:7\n"
-    folders, numbers = quota.tables(MINE)
+    directories, numbers = quota.tables(MINE)
 
     after = quota.with_lines(theirs, numbers)
 
-    assert folders == ["100005:/srv/project/def-prof", "4242:/srv/project/rrg/prof-b"]
+    assert directories == ["100005:/srv/project/def-prof", "4242:/srv/project/rrg/prof-b"]
     assert after == b"# by hand\nold:7\n# BEGIN deepopsctl\ndef-prof:100005\nprof-b:4242\n# END deepopsctl\n"
     assert quota.with_lines(after, numbers) == after
     assert quota.with_lines(after, []) == theirs
@@ -204,19 +187,19 @@ class _OfOne:
 
 
 class Server:
-    """A machine with an XFS at /srv (below a folder of the test), as one deploy after the other finds it."""
+    """A machine with an XFS at /srv (below a directory of the test), as one deploy after the other finds it."""
 
     def __init__(self, root: Path, fstype: str = "xfs") -> None:
         self.root, self.kernel = root, Remembering()
-        self.folder = root / "srv/home"
-        self.folder.mkdir(parents=True)
+        self.directory = root / "srv/home"
+        self.directory.mkdir(parents=True)
         (root / "etc").mkdir()
         table = f"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 22 8:16 / {root}/srv rw - {fstype} /dev/sdb rw\n"
         self.machine = quota.Host(str(root), self.kernel, table)
 
     def deploy(self, *exports: dict[str, Any], dry: bool = False) -> list[dict[str, str]]:
         noted = nodeside.load("node.changes").Noted(dry)
-        quota.converge([{"path": str(self.folder), **each} for each in exports], self.machine, noted)
+        quota.converge([{"path": str(self.directory), **each} for each in exports], self.machine, noted)
         changes: list[dict[str, str]] = noted.changes
         return changes
 
@@ -237,6 +220,11 @@ def test_a_second_deploy_changes_nothing(server: Server) -> None:
         "user 1005: space 2000 KiB",
     ]
     assert second == []
+    # limits changed by hand are set again
+    server.kernel.known[str(server.root / "srv"), "user"][0] = MORE
+    assert [change["detail"] for change in server.deploy(given)] == [
+        "user default: soft 45 KiB, space 50 KiB, files 500"
+    ]
 
 
 def test_a_trial_run_says_the_same_and_sets_nothing(server: Server) -> None:
@@ -248,7 +236,7 @@ def test_a_trial_run_says_the_same_and_sets_nothing(server: Server) -> None:
 
 
 def test_what_a_deploy_would_still_set_is_named_and_not_set(server: Server) -> None:
-    wanted = {"path": str(server.folder), **export()}
+    wanted = {"path": str(server.directory), **export()}
 
     before = quota.differences(wanted, server.machine)
     known = dict(server.kernel.known)
@@ -269,7 +257,7 @@ def test_what_a_deploy_would_still_set_is_named_and_not_set(server: Server) -> N
 def test_what_can_have_no_quotas_is_named(tmp_path: Path) -> None:
     server = Server(tmp_path, "btrfs")
 
-    compared = quota.differences({"path": str(server.folder), **export()}, server.machine)
+    compared = quota.differences({"path": str(server.directory), **export()}, server.machine)
 
     assert compared["differences"] == []
     assert "btrfs" in compared["problem"]
@@ -284,15 +272,6 @@ def test_what_goes_from_cluster_yml_loses_the_limits_that_came_by_it_and_no_othe
 
     assert server.kernel.known[str(server.root / "srv"), "user"] == {0: NONE, 1005: NONE, 1007: MORE}
     assert server.deploy() == []
-
-
-def test_limits_changed_by_hand_are_mended(server: Server) -> None:
-    server.deploy(export())
-    server.kernel.known[str(server.root / "srv"), "user"][0] = MORE
-
-    assert [change["detail"] for change in server.deploy(export())] == [
-        "user default: soft 45 KiB, space 50 KiB, files 500"
-    ]
 
 
 def test_ext4_that_only_counts_is_told_now_and_for_the_next_boot(tmp_path: Path) -> None:
@@ -316,28 +295,22 @@ def test_all_file_systems_are_looked_at_before_any_is_touched(server: Server) ->
     assert server.kernel.known == {}
 
 
-def test_a_plan_knows_the_file_system_of_a_folder_that_is_made_later(server: Server) -> None:
-    told = server.deploy(export(path=f"{server.root}/srv/later"), dry=True)
-
-    assert {change["name"] for change in told} == {f"{server.root}/srv"}
-
-
 def test_two_exports_of_one_file_system_cannot_differ(server: Server) -> None:
     with pytest.raises(HintedError, match=r"are on one file system .* with different limits"):
         server.deploy(export(), export(default=MORE))
 
 
-def test_projects_wait_for_their_folders(server: Server) -> None:
+def test_projects_wait_for_their_directories(server: Server) -> None:
     noted = nodeside.load("node.changes").Noted(dry=False)
-    project = {**MINE[0], "limits": MORE, "path": f"{server.folder}/b"}
-    given = export(kind="project", path=str(server.folder), projects=[project])
+    project = {**MINE[0], "limits": MORE, "path": f"{server.directory}/b"}
+    given = export(kind="project", path=str(server.directory), projects=[project])
 
     files, waiting = quota.converge([given], server.machine, noted)
 
-    assert waiting == [f"{server.folder}/b"]
+    assert waiting == [f"{server.directory}/b"]
     assert server.kernel.known[str(server.root / "srv"), "project"] == {4242: MORE}
     assert [Path(path).read_text() for path in files] == [
-        f"# BEGIN deepopsctl\n4242:{server.folder}/b\n# END deepopsctl\n",
+        f"# BEGIN deepopsctl\n4242:{server.directory}/b\n# END deepopsctl\n",
         "# BEGIN deepopsctl\nprof-b:4242\n# END deepopsctl\n",
     ]
 
@@ -352,6 +325,7 @@ def test_reads_what_the_kernel_answers() -> None:
 
     assert kernel.parse_state(bytes(raw), 0) == kernel.State(True, True, (604800, 3600))
     assert kernel.parse_state(bytes(raw), 2) == kernel.State(True, False, (604800, 3600))
+    assert kernel.parse_limits(kernel._DQBLK.pack(50, 45, 0, 500, 0, 0, 0, 0, kernel._LIMITS)) == DEFAULT
 
 
 def run_beside(image: Path, point: Path, program: str) -> subprocess.CompletedProcess[str]:
@@ -413,7 +387,7 @@ def test_a_real_ext4_without_quotas_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("mkfs.xfs"), reason="only root mounts, and only with xfsprogs"
 )
-def test_folders_become_projects_on_a_real_xfs(tmp_path: Path) -> None:
+def test_directories_become_projects_on_a_real_xfs(tmp_path: Path) -> None:
     image, point = tmp_path / "image", tmp_path / "point"
     point.mkdir()
     subprocess.run(["truncate", "--size=400M", image], check=True)
@@ -469,32 +443,9 @@ def test_numbers_are_those_of_the_kernels_headers(tmp_path: Path) -> None:
 
     said = subprocess.run([tmp_path / "numbers"], capture_output=True, text=True, check=True).stdout
 
-    assert [int(word) for word in said.split()] == [
-        kernel._DQBLK.size,
-        68,
-        kernel._DQINFO.size,
-        kernel._QSTAT_SIZE,
-        kernel._FLAGS_AT,
-        kernel._GRACES_AT,
-        24,
-        kernel._Q_QUOTAON,
-        kernel._Q_SETINFO,
-        kernel._Q_GETQUOTA,
-        kernel._Q_SETQUOTA,
-        kernel._Q_GETNEXTQUOTA,
-        kernel._Q_XGETQSTAT,
-        kernel._LIMITS,
-        kernel._BGRACE,
-        kernel._IGRACE,
-        kernel._GET_XATTR,
-        kernel._SET_XATTR,
-        kernel._XATTR_SIZE,
-        kernel._PROJECT,
-        kernel._INHERIT,
-    ]
-
-
-def test_limits_go_to_the_kernel_and_come_back() -> None:
-    packed = kernel._DQBLK.pack(50, 45, 0, 500, 0, 0, 0, 0, kernel._LIMITS)
-
-    assert kernel.parse_limits(packed) == DEFAULT
+    names = (
+        "_Q_QUOTAON _Q_SETINFO _Q_GETQUOTA _Q_SETQUOTA _Q_GETNEXTQUOTA _Q_XGETQSTAT _LIMITS _BGRACE _IGRACE "
+        "_GET_XATTR _SET_XATTR _XATTR_SIZE _PROJECT _INHERIT"
+    )
+    sizes = [kernel._DQBLK.size, 68, kernel._DQINFO.size, kernel._QSTAT_SIZE, kernel._FLAGS_AT, kernel._GRACES_AT, 24]
+    assert [int(word) for word in said.split()] == [*sizes, *(getattr(kernel, name) for name in names.split())]
