@@ -35,13 +35,10 @@ def test_a_load_that_ended_early_passes_nothing_and_says_how_far_it_came() -> No
     assert statuses(found) == {"skip"}
     assert found["burn-completed", "gpu01"]["message"] == ("ended after 40 of 600 s: cancelled or preempted (SIGTERM)")
 
-
-def test_what_was_wrong_before_an_early_end_stays_a_failure() -> None:
+    # what was wrong before stays a failure
     ill = {"core": 1, "status": "wrong", "message": "hashing, round 7: 00 instead of 41", "where": "cpu"}
     cpu = {**burn_result()["cpu"], "faults": [ill]}
-
     found = judged(ended="cancelled or preempted (SIGTERM)", ran_s=40.2, cpu=cpu)
-
     assert found["burn-cpu", "gpu01"]["status"] == "fail"
     assert "core 1: hashing, round 7" in found["burn-cpu", "gpu01"]["message"]
     assert statuses(found) == {"fail", "skip"}

@@ -6,8 +6,7 @@ are nonsense, and no PTX is compiled (docs/reference/gpucheck.md says what was p
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,39 +14,24 @@ import pytest
 from deepopsctl.node_programs.gpu_check import device_tests, libraries, links, worker
 from deepopsctl.node_programs.gpu_check.cuda import Cuda, CudaError, Gpu, NoCudaError
 from deepopsctl.node_programs.gpu_check.device_tests import Bench
-from tests.support.paths import FAKES
+from tests.support.compiler import compiled
 
-SOURCES = [FAKES / name for name in ("cuda.c", "libraries.c")]
 UUID = "GPU-10101010-1010-1010-1010-101010101010"
 TESTS = list(worker.ON_ONE)
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The stand-ins, compiled."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler on this machine")
-    folder = tmp_path_factory.mktemp("cuda")
-    made = {source.stem: str(folder / f"lib{source.stem}.so") for source in SOURCES}
-    for source in SOURCES:
-        argv = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", made[source.stem], str(source)]
-        subprocess.run(argv, check=True)
-    return made
-
-
-@pytest.fixture
-def library(compiled: dict[str, str]) -> str:
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The stand-in for libcuda."""
-    return compiled["cuda"]
+    return compiled("cuda", tmp_path_factory.mktemp("cuda") / "libcuda.so")
 
 
 @pytest.fixture
-def extras(compiled: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+def extras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The stand-in for cuBLAS and NCCL, with little to do."""
     monkeypatch.setattr(libraries, "_SIDE", 64)
     monkeypatch.setattr(libraries, "_NCCL_SIZES", (4096, 65536))
-    return compiled["libraries"]
+    return compiled("libraries", tmp_path / "liblibraries.so")
 
 
 @pytest.fixture(autouse=True)
@@ -101,31 +85,32 @@ class TestHealthy:
 
 
 class TestFaults:
-    def test_a_lost_bit_is_a_wrong_result_in_every_measurement(self, library: str, fault: Any) -> None:
-        fault("flip")
+    @pytest.mark.parametrize(
+        ("name", "test", "status", "message"),
+        [
+            ("flip", "memory_bandwidth", "wrong", f"copy: 1 of {2**20} words are wrong, the first at byte 160"),
+            ("flip", "host_link", "wrong", "what came back is not what was sent"),
+            ("flip", "fp32", "wrong", "fp32: 1 of 2048 results are wrong"),
+            ("flip", "bf16", "wrong", "results are wrong"),
+            # a test that cannot fail is no test
+            ("blind", "memory_test", "wrong", "the memory test did not find the error that it had planted"),
+            ("old", "bf16", "skip", "compute capability 7.0: bf16 matrices came with 8.0"),
+        ],
+    )
+    def test_a_wrong_result_or_an_old_gpu_is_named(
+        self, library: str, fault: Any, name: str, test: str, status: str, message: str
+    ) -> None:
+        fault(name)
 
-        found = measure(library, "memory_bandwidth", "host_link", "fp32", "bf16")
+        found = measure(library, test)[test]
 
-        assert set(statuses(found).values()) == {"wrong"}
-        assert found["memory_bandwidth"]["message"] == (f"copy: 1 of {2**20} words are wrong, the first at byte 160")
-        assert found["fp32"]["message"] == "fp32: 1 of 2048 results are wrong"
+        assert found["status"] == status
+        assert message in found["message"]
 
     def test_a_lost_bit_between_gpus_is_a_wrong_result(self, library: str, fault: Any) -> None:
         fault("flip")
 
-        found = worker.across(Cuda(library), {"tests": ["peers"], "gpus": 2})
-
-        assert found["peers"]["status"] == "wrong"
-
-    def test_a_memory_test_that_cannot_fail_is_no_test(self, library: str, fault: Any) -> None:
-        fault("blind")
-
-        found = measure(library, "memory_test")
-
-        assert found["memory_test"] == {
-            "status": "wrong",
-            "message": "the memory test did not find the error that it had planted",
-        }
+        assert worker.across(Cuda(library), {"tests": ["peers"], "gpus": 2})["peers"]["status"] == "wrong"
 
     def test_after_an_error_the_rest_is_skipped(self, library: str, fault: Any) -> None:
         fault("lost")
@@ -134,16 +119,6 @@ class TestFaults:
 
         assert statuses(found) == {"memory_bandwidth": "measured", "fp32": "error", "bf16": "skip"}
         assert "719" in found["fp32"]["message"]
-
-    def test_an_old_gpu_skips_what_it_cannot(self, library: str, fault: Any) -> None:
-        fault("old")
-
-        found = measure(library, "bf16")
-
-        assert found["bf16"] == {
-            "status": "skip",
-            "message": "compute capability 7.0: bf16 matrices came with 8.0",
-        }
 
     def test_a_gpu_without_room_is_skipped_with_what_is_free(
         self, library: str, monkeypatch: pytest.MonkeyPatch
@@ -154,43 +129,31 @@ class TestFaults:
 
         assert found["memory_bandwidth"] == {"status": "skip", "message": "only 16 MiB of its memory are free"}
 
-    def test_another_gpu_than_nvmls_is_not_measured(self, library: str) -> None:
+    def test_a_gpu_that_is_another_or_does_not_open_is_not_measured(self, library: str) -> None:
         job = {"uuid": "GPU-of-nobody", "pci": "", "tests": ["fp32"], "cublas": ""}
 
-        found = worker.on_one(Cuda(library), job)
+        other = worker.on_one(Cuda(library), job)["fp32"]["message"]
+        missing = worker.across(Cuda(library), {"tests": ["peers"], "gpus": 8})["peers"]
 
-        assert found["fp32"]["message"] == f"CUDA gives {UUID} where NVML has GPU-of-nobody"
+        assert other == f"CUDA gives {UUID} where NVML has GPU-of-nobody"
+        assert missing == {"status": "skip", "message": "CUDA opens 2 of 8 GPUs"}
 
-    def test_a_gpu_that_cuda_does_not_open_is_said(self, library: str) -> None:
-        found = worker.across(Cuda(library), {"tests": ["peers"], "gpus": 8})
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("jit", r"CUDA_ERROR_INVALID_PTX \(218\): ptxas application ptx input, line 7; made up"),
+            ("no-device", r"cuInit: CUDA_ERROR_NO_DEVICE \(100\)"),
+        ],
+    )
+    def test_what_the_driver_refuses_is_quoted(self, library: str, fault: Any, name: str, message: str) -> None:
+        fault(name)
 
-        assert found["peers"] == {"status": "skip", "message": "CUDA opens 2 of 8 GPUs"}
-
-    def test_a_compiler_of_the_driver_that_refuses_is_quoted(self, library: str, fault: Any) -> None:
-        fault("jit")
-
-        with pytest.raises(
-            CudaError, match=r"CUDA_ERROR_INVALID_PTX \(218\): ptxas application ptx input, line 7; made up"
-        ):
+        with pytest.raises(CudaError, match=message):
             Bench(Gpu(Cuda(library)))
 
-    def test_a_driver_without_gpus_says_so(self, library: str, fault: Any) -> None:
-        fault("no-device")
-
-        with pytest.raises(CudaError, match=r"cuInit: CUDA_ERROR_NO_DEVICE \(100\)"):
-            Cuda(library)
-
-    def test_a_machine_without_the_library_is_told_apart(self) -> None:
+    def test_a_node_without_the_library_is_told_apart(self) -> None:
         with pytest.raises(NoCudaError, match="no NVIDIA driver here"):
             Cuda("libcuda-of-nobody.so.1")
-
-    def test_a_cublas_that_cannot_be_loaded_is_a_skip(self, library: str) -> None:
-        job = {"uuid": UUID, "pci": "", "tests": ["bf16_gemm"], "cublas": "/nowhere/libcublas.so"}
-
-        found = worker.on_one(Cuda(library), job)
-
-        assert found["bf16_gemm"]["status"] == "skip"
-        assert "/nowhere/libcublas.so can't be loaded" in found["bf16_gemm"]["message"]
 
 
 class TestLibraries:
@@ -217,10 +180,11 @@ class TestLibraries:
         assert found["all_reduce"]["status"] == "wrong"
         assert found["all_reduce"]["message"].startswith("all-reduce, rank 0: 1 of 16384 words are wrong")
 
-    def test_a_library_that_is_another_one_is_a_skip(self, library: str) -> None:
-        job = {"uuid": UUID, "pci": "", "tests": ["bf16_gemm"], "cublas": library}
+    @pytest.mark.parametrize("path", ["/nowhere/libcublas.so", ""])
+    def test_a_library_that_is_missing_or_another_one_is_a_skip(self, library: str, path: str) -> None:
+        job = {"uuid": UUID, "pci": "", "tests": ["bf16_gemm"], "cublas": path or library}
 
-        found = worker.on_one(Cuda(library), job)
+        found = worker.on_one(Cuda(library), job)["bf16_gemm"]
 
-        assert found["bf16_gemm"]["status"] == "skip"
-        assert "has no cublasCreate_v2: is it the right library?" in found["bf16_gemm"]["message"]
+        assert found["status"] == "skip"
+        assert (f"{path} can't be loaded" if path else "is it the right library?") in found["message"]

@@ -120,27 +120,19 @@ def test_nothing_is_listed_where_dcgm_is_not_installed(tmp_path: Path, monkeypat
     assert not [check for check in evaluate([result()]) if check["name"] == "gpu-dcgm"]
 
 
-def test_the_host_engines_socket_is_named_to_whoever_may_open_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = tmp_path / "dcgmi"
-    command.write_text('#!/bin/sh\necho "$*"\n')
-    command.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(dcgm, "SOCKET", str(tmp_path / "engine"))
-    (tmp_path / "engine").touch()
-
-    assert diagnosis() == {"problem": f"dcgmi diag: diag --host unix://{tmp_path}/engine --run 1 --json"}
-
-
 def test_its_command_is_asked_for_the_level_that_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = tmp_path / "dcgmi"
+    command, socket = tmp_path / "dcgmi", tmp_path / "engine"
     # its exit code is not 0 where a test failed
-    command.write_text(f"#!/bin/sh\n[ \"$*\" = 'diag --run 1 --json' ] && echo '{dcgm4(memory=[BROKEN])}'; exit 226\n")
+    report = dcgm4(memory=[BROKEN])
+    command.write_text(f"#!/bin/sh\n[ \"$*\" = 'diag --run 1 --json' ] && echo '{report}' || echo \"$*\"; exit 226\n")
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(dcgm, "SOCKET", str(socket))
 
     found = diagnosis()
 
     assert [finding["status"] for finding in found["findings"]] == ["fail"]
     assert "gpu-dcgm" in {check["name"] for check in evaluate([result(dcgm=found)])}
+    # the host engine's socket is named to whoever may open it
+    socket.touch()
+    assert diagnosis() == {"problem": f"dcgmi diag: diag --host unix://{socket} --run 1 --json"}

@@ -50,21 +50,12 @@ class TestWhatIsMeasured:
 
     def test_the_highest_under_load_counts_and_every_reason_for_lower_clocks(self) -> None:
         first = {"sm": 1000, "power": 300000, "temperature": 50, "generation": 1, "width": 16, "slowdowns": ["idle"]}
-        second = {
-            "sm": 1700,
-            "power": 650000,
-            "temperature": 61,
-            "generation": 5,
-            "width": 16,
-            "slowdowns": ["power cap"],
-        }
+        second = {"sm": 1700, "power": 650000, "temperature": 61, "generation": 5, "slowdowns": ["power cap"]}
 
         assert folded([first, {}, second]) == {
             "sm": 1700, "power": 650.0, "temperature": 61, "generation": 5, "width": 16, "slowdowns": ["power cap"],
             "samples": 3,
         }  # fmt: skip
-
-    def test_nothing_sampled_is_nothing_known(self) -> None:
         assert folded([])["power"] is None
 
     def test_cpus_beside_a_gpu_are_read_as_linux_writes_them(self) -> None:
@@ -130,47 +121,42 @@ class TestFiles:
         assert packed() == packed()
 
 
-def written(folder: Path, *results: Any) -> list[str]:
+def written(directory: Path, *results: Any) -> list[str]:
     """Files as --json writes them, one for each result."""
-    paths = [folder / f"{number}.json" for number in range(len(results))]
+    paths = [directory / f"{number}.json" for number in range(len(results))]
     for path, given in zip(paths, results, strict=True):
         path.write_text(json.dumps(document([given], evaluate([given]))), encoding="utf-8")
     return [str(path) for path in paths]
 
 
 class TestCommandLine:
-    def test_healthy_nodes_exit_0(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        code = main(["--evaluate", *written(tmp_path, result("gpu01"), result("gpu02"))])
-
-        assert code == 0
-        assert capsys.readouterr().out.rstrip().splitlines()[-1].startswith("pass: ")
+    @pytest.mark.parametrize(
+        ("results", "options", "code", "output"),
+        [
+            ([result("gpu01"), result("gpu02")], [], 0, "\npass: "),
+            (
+                [result("gpu02", [gpu(0), gpu(1, measured=measured(copy=900.0))])],
+                [],
+                1,
+                "gpu-memory-copy  gpu02/1  gpu02 GPU 1 (NVIDIA H100 80GB HBM3, serial 1650000000001)",
+            ),
+            # nothing to measure is not ok
+            ([without_driver()], ["--json"], 5, '"ok": false'),
+            ([without_driver()], ["--expect", "8"], 1, ""),
+        ],
+    )
+    def test_the_exit_code_says_how_it_went(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], results: list[Any], options: list[str], code: int,
+        output: str,
+    ) -> None:  # fmt: skip
+        assert main(["--evaluate", *written(tmp_path, *results), *options]) == code
+        assert output in capsys.readouterr().out
 
     def test_the_former_name_of_an_option_works_with_a_warning(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["--judge", *written(tmp_path, result("gpu01"))]) == 0
         assert "--judge is called --evaluate now" in capsys.readouterr().err
-
-    def test_a_failed_check_exits_1_and_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        slow = result("gpu02", [gpu(0), gpu(1, measured=measured(copy=900.0))])
-
-        code = main(["--evaluate", *written(tmp_path, slow)])
-
-        assert code == 1
-        assert "gpu-memory-copy  gpu02/1  gpu02 GPU 1 (NVIDIA H100 80GB HBM3, serial 1650000000001)" in (
-            capsys.readouterr().out
-        )
-
-    def test_nothing_to_measure_exits_5_and_is_not_ok(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        code = main(["--json", "--evaluate", *written(tmp_path, without_driver())])
-
-        assert code == 5
-        assert json.loads(capsys.readouterr().out)["ok"] is False
-
-    def test_gpus_that_are_expected_and_missing_exit_1(self, tmp_path: Path) -> None:
-        files = written(tmp_path, without_driver())
-
-        assert main(["--evaluate", *files, "--expect", "8"]) == 1
 
     def test_a_file_that_is_no_result_exits_3(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "x.json").write_text("{", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The network as a kernel shows it, from a folder that looks like /sys."""
+"""The network as a kernel shows it, from a directory that looks like /sys."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from deepopsctl.node_programs.gpu_check.network import network
 
 
 def port(root: Path, device: str, rate: str, state: str = "4: ACTIVE", layer: str = "InfiniBand") -> None:
-    folder = root / "sys/class/infiniband" / device / "ports" / "1"
-    folder.mkdir(parents=True)
+    directory = root / "sys/class/infiniband" / device / "ports" / "1"
+    directory.mkdir(parents=True)
     for name, text in (("rate", rate), ("state", state), ("link_layer", layer)):
-        (folder / name).write_text(text + "\n")
+        (directory / name).write_text(text + "\n")
 
 
 def card(root: Path, name: str, speed: str, state: str = "up", hardware: bool = True) -> None:
-    folder = root / "sys/class/net" / name
-    folder.mkdir(parents=True)
-    (folder / "speed").write_text(speed + "\n")
-    (folder / "operstate").write_text(state + "\n")
+    directory = root / "sys/class/net" / name
+    directory.mkdir(parents=True)
+    (directory / "speed").write_text(speed + "\n")
+    (directory / "operstate").write_text(state + "\n")
     if hardware:
-        (folder / "device").symlink_to(root)
+        (directory / "device").symlink_to(root)
 
 
 def test_ports_that_are_up_are_told_with_what_they_carry(tmp_path: Path) -> None:
@@ -41,5 +41,5 @@ def test_ethernet_is_hardware_with_a_cable(tmp_path: Path) -> None:
     assert network(tmp_path) == {"rdma": [], "ethernet": [{"name": "eno1", "gb_s": 3.125}]}
 
 
-def test_a_machine_that_shows_nothing_has_nothing(tmp_path: Path) -> None:
+def test_a_node_that_shows_nothing_has_nothing(tmp_path: Path) -> None:
     assert network(tmp_path) == {"rdma": [], "ethernet": []}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,9 +18,7 @@ import pytest
 from deepopsctl.node_programs.gpu_check import nvmlabi as abi
 from deepopsctl.node_programs.gpu_check.inventory import driver_facts, inventory
 from deepopsctl.node_programs.gpu_check.nvml import LIBRARY, MissingError, Nvml, NvmlError
-from tests.support.paths import FAKES
-
-SOURCE = FAKES / "nvml.c"
+from tests.support.compiler import compiled
 
 
 class TestLayout:
@@ -40,12 +37,7 @@ class TestLayout:
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The stand-in, compiled."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler on this machine")
-    made = tmp_path_factory.mktemp("nvml") / LIBRARY
-    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", str(made), str(SOURCE)], check=True)
-    return str(made)
+    return compiled("nvml", tmp_path_factory.mktemp("nvml") / LIBRARY)
 
 
 class TestCalls:
@@ -77,23 +69,17 @@ class TestCalls:
         assert found["nvlinks"] == [True, True, True, False]
         assert found["power"] == {"draw": 70.125, "limit": None, "default_limit": None}
 
-    def test_an_older_drivers_name_of_a_function_serves_as_well(self, library: str) -> None:
-        assert inventory(Nvml(library))[0]["clocks"]["slowdowns"] == ["power cap", "thermal (hardware)"]
+        # by the name that an older driver has for the function
+        assert found["clocks"]["slowdowns"] == ["power cap", "thermal (hardware)"]
+        # what a GPU does not know
+        assert (found["persistence"], found["serial"]) == (None, None)
 
-    def test_processes_are_counted_without_asking_who_they_are(self, library: str) -> None:
-        assert [gpu.get("processes") for gpu in inventory(Nvml(library))] == [0, 2, None]
+    def test_processes_are_counted_and_a_lost_gpu_is_listed_with_its_trouble(self, library: str) -> None:
+        gpus = inventory(Nvml(library))
 
-    def test_what_a_gpu_does_not_know_is_none(self, library: str) -> None:
-        found = inventory(Nvml(library))[0]
-
-        assert found["persistence"] is None
-        assert found["serial"] is None
-
-    def test_a_lost_gpu_is_listed_with_its_trouble(self, library: str) -> None:
-        lost = inventory(Nvml(library))[2]
-
-        assert lost["index"] == 2
-        assert "fallen off the bus" in lost["error"]
+        assert [gpu.get("processes") for gpu in gpus] == [0, 2, None]
+        assert gpus[2]["index"] == 2
+        assert "fallen off the bus" in gpus[2]["error"]
 
     @pytest.mark.parametrize(("code", "says"), [("9", "not loaded"), ("18", "waits for a reboot"), ("999", "made up")])
     def test_a_driver_that_does_not_start_says_why(
@@ -104,7 +90,7 @@ class TestCalls:
         with pytest.raises(NvmlError, match=says):
             Nvml(library)
 
-    def test_a_machine_without_the_library_is_told_apart(self) -> None:
+    def test_a_node_without_the_library_is_told_apart(self) -> None:
         with pytest.raises(MissingError, match="no NVIDIA driver here"):
             Nvml("libnvidia-ml-of-nobody.so.1")
 
