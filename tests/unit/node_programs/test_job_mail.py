@@ -15,18 +15,15 @@ from deepopsctl.node_programs.job_mail import cli, delivery, spool
 from deepopsctl.node_programs.job_mail.delivery import Delivery
 from deepopsctl.node_programs.job_mail.spool import Mail, RefusedError
 from deepopsctl.node_programs.job_report import records
+from tests.data.slurm_samples import JOB
 
 # slurmctld of 24.11
 ENDED = "Slurm Job_id=28 Name=train Ended, Run time 00:00:20, COMPLETED, ExitCode 0"
 CONFIG = {"cluster": "hpc", "sender": "slurm@hpc.example.com", "hourly": 3, "domains": []}
-JOB = (
-    "28", "28", "alice", "phys", "gpu", "COMPLETED", "0:0", "1795341296", "1795348496", "7200", "480", "32", "1",
-    "gpu01", "billing=32,cpu=32,mem=128G,node=1", "04:12:00", "", "",
-)  # fmt: skip
 
 
 def sacct(state: str) -> list[str]:
-    return [state if place == 5 else value for place, value in enumerate(JOB)]
+    return ["28", "28", *JOB[2:5], state, *JOB[6:]]
 
 
 class Accounting:
@@ -80,17 +77,12 @@ def test_it_waits_for_the_accounting_and_is_sent_without_a_report_in_the_end(tmp
 
     assert running.round(now=10) == 1
     assert not server.mails
+    # one at the start is sent at once
+    spool.put(str(tmp_path), mail(1.0, "BEGIN", "Slurm Job_id=28 Name=train Began, Queued time 00:00:01"))
+    assert running.round(now=10) == 1
+    assert server.mails.pop()["Subject"].endswith("Queued time 00:00:01")
     assert running.round(now=delivery.REPORT_WAIT_S) == 0
     assert text(server.mails[0]).strip() == ENDED
-
-
-def test_a_mail_at_the_start_is_sent_at_once(tmp_path: Path) -> None:
-    spool.put(str(tmp_path), mail(event="BEGIN", subject="Slurm Job_id=28 Name=train Began, Queued time 00:00:01"))
-    server = Server()
-
-    Delivery(str(tmp_path), CONFIG, Accounting("RUNNING"), server).round(now=0)
-
-    assert server.mails[0]["Subject"].endswith("Queued time 00:00:01")
 
 
 def test_a_server_that_is_down_is_tried_for_a_day(tmp_path: Path) -> None:
@@ -101,7 +93,8 @@ def test_a_server_that_is_down_is_tried_for_a_day(tmp_path: Path) -> None:
     assert down.round(now=delivery.KEPT_S) == 0
 
 
-def test_one_address_gets_no_more_than_so_many_in_an_hour(tmp_path: Path) -> None:
+def test_one_address_gets_no_more_than_so_many_in_an_hour_and_a_damaged_file_goes(tmp_path: Path) -> None:
+    (tmp_path / "0.json").write_text("{", encoding="utf-8")
     for number in range(5):
         spool.put(str(tmp_path), mail(since=number))
     server = Server()
@@ -161,15 +154,6 @@ def test_no_more_wait_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest
 
     with pytest.raises(RefusedError, match="is the mail server up"):
         spool.put(str(tmp_path), mail())
-
-
-def test_a_damaged_file_goes_and_the_others_are_sent(tmp_path: Path) -> None:
-    (tmp_path / "0.json").write_text("{", encoding="utf-8")
-    spool.put(str(tmp_path), mail())
-    server = Server()
-
-    assert Delivery(str(tmp_path), CONFIG, Accounting("COMPLETED"), server).round(now=1) == 0
-    assert len(server.mails) == 1
 
 
 def test_slurmctld_hands_a_mail_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,33 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs import (
-    alert_drain,
-    disk_usage,
-    job_report,
-    log_collector,
-    node_metrics,
-    scratch_purge,
-    shipping,
-    slurm_metrics,
-)
+from deepopsctl.node_programs import shipping
 from deepopsctl.node_programs._shared.archive import loader
 
 # gpu_metrics needs nvitop-exporter, which a deploy unpacks on the node
-PROGRAMS = (
-    alert_drain,
-    disk_usage,
-    job_report,
-    log_collector,
-    node_metrics,
-    scratch_purge,
-    slurm_metrics,
-)
+PROGRAMS = [
+    *("alert_drain", "disk_usage", "job_report", "log_collector"),
+    *("node_metrics", "scratch_purge", "slurm_metrics"),
+]
 
 
-@pytest.mark.parametrize("package", PROGRAMS, ids=lambda package: package.__name__)
-def test_every_module_of_a_program_can_be_imported_on_a_node(package: object, tmp_path: Path) -> None:
-    name = str(getattr(package, "__name__", "")).rpartition(".")[2]
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_module_of_a_program_can_be_imported_on_a_node(name: str, tmp_path: Path) -> None:
     modules = []
     for path, content in shipping.sources(name):
         target = tmp_path / path
@@ -56,16 +41,12 @@ def test_every_module_of_a_program_can_be_imported_on_a_node(package: object, tm
 def test_a_program_brings_what_it_shares_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "node_programs"
     files = {
-        "__init__.py": "",
-        "first/__init__.py": "",
+        **dict.fromkeys(("__init__.py", "first/__init__.py", "second/__init__.py", "second/cli.py"), ""),
+        **dict.fromkeys(("_shared/__init__.py", "_shared/d.py"), ""),
         "first/cli.py": "from .._shared import a\nfrom .._shared.b import x\nfrom . import other\n",
-        "second/__init__.py": "",
-        "second/cli.py": "",
-        "_shared/__init__.py": "",
         "_shared/a.py": "from . import c\n",
         "_shared/b.py": "from .c import y\n",
         "_shared/c.py": "from . import a\n",
-        "_shared/d.py": "",
     }
     for path, content in files.items():
         (package / path).parent.mkdir(parents=True, exist_ok=True)

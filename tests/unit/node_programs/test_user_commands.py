@@ -9,11 +9,8 @@ import pytest
 from deepopsctl.node_programs.job_report import records
 from deepopsctl.node_programs.job_report.asking import UnansweredError
 from deepopsctl.node_programs.user_commands import partition_stats, seff
+from tests.data.slurm_samples import JOB
 
-JOB = (
-    "4711", "4711", "alice", "phys", "gpu", "COMPLETED", "0:0", "1795341296", "1795348496", "7200", "480", "32", "1",
-    "gpu01", "billing=32,cpu=32,gres/gpu:h100=2,gres/gpu=2,mem=128G,node=1", "04:12:00", "", "",
-)  # fmt: skip
 STEP = tuple({0: "4711.0", 16: "cpu=04:10:00,mem=3145728K,vmem=0"}.get(place, value) for place, value in enumerate(JOB))
 
 

@@ -42,16 +42,6 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(
     assert (tmp_path / "a.prom").read_text() == "x 1\n"
 
 
-def test_a_file_gets_its_mode_before_anybody_can_read_it(tmp_path: Path) -> None:
-    old = os.umask(0)
-    try:
-        atomic_file.write(tmp_path / "secret", b"x", 0o600)
-    finally:
-        os.umask(old)
-
-    assert (tmp_path / "secret").stat().st_mode & 0o7777 == 0o600
-
-
 def test_an_error_names_the_file_that_was_to_be_written(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "in the way").write_text("")
@@ -73,7 +63,3 @@ def test_a_prepared_file_is_seen_when_it_is_put_in_place(tmp_path: Path) -> None
     assert not before
     assert (path.read_text(), path.stat().st_mode & 0o7777) == ("x", 0o640)
     assert [each.name for each in path.parent.iterdir()] == ["a.conf"]
-
-
-def test_what_is_not_there_is_discarded_without_an_error(tmp_path: Path) -> None:
-    atomic_file.discard(tmp_path / "none")

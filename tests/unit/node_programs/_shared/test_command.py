@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from deepopsctl.node_programs._shared.command import (
     run,
     run_merged,
 )
+from tests.support.cluster import wait_until
+from tests.support.processes import runs
 
 
 def test_output_and_errors_come_apart() -> None:
@@ -25,9 +26,7 @@ def test_output_and_errors_come_apart() -> None:
 
     assert (result.status, result.ok, result.output, result.errors) == (3, False, "out\n", "err\n")
     assert (result.message, result.failure) == ("err", "sh: err")
-
-
-def test_without_error_text_the_output_is_the_message() -> None:
+    # without error text the output is the message
     assert run(["sh", "-c", "echo out; exit 1"], 20).message == "out"
     assert run(["sh", "-c", "exit 3"], 20).failure == "sh: exits 3"
 
@@ -54,7 +53,7 @@ def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None
 
     assert (result.status, result.message) == (TIMED_OUT, "no answer within 0.3 s")
     assert result.failure == "sh: no answer within 0.3 s"
-    assert _has_ended(int(numbers.read_text()))
+    wait_until("its child is gone", lambda: not runs(int(numbers.read_text())))
 
 
 def test_a_child_that_keeps_the_output_open_is_ended_as_well(tmp_path: Path) -> None:
@@ -63,7 +62,7 @@ def test_a_child_that_keeps_the_output_open_is_ended_as_well(tmp_path: Path) -> 
     result = run(["sh", "-c", f"sleep 1000 & echo $! > {numbers}"], 0.3)
 
     assert result.status == TIMED_OUT
-    assert _has_ended(int(numbers.read_text()))
+    wait_until("its child is gone", lambda: not runs(int(numbers.read_text())))
 
 
 def test_a_command_that_closes_its_output_and_goes_on_is_ended() -> None:
@@ -85,13 +84,7 @@ def test_input_that_is_longer_than_a_pipe_takes_arrives_whole() -> None:
     text = "x" * (1 << 20) + "\n\udcff"
 
     assert run(["cat"], 60, text, undecodable="surrogateescape").output == text
-
-
-def test_without_input_a_command_reads_nothing() -> None:
     assert run(["cat"], 60).output == ""
-
-
-def test_what_is_not_utf_8_is_replaced() -> None:
     assert run(["printf", r"a\377b"], 20).output == "a\ufffdb"
 
 
@@ -100,6 +93,8 @@ def test_messages_are_in_english_and_system_programs_are_found(monkeypatch: pyte
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
 
     assert run(["/bin/sh", "-c", "echo $LC_ALL $PATH"]).output == f"C.UTF-8 /opt/bin:{command.PATH}\n"
+    # an environment that is passed is the whole
+    assert run(["/usr/bin/env"], 20, env={"A": "b"}).output == "A=b\n"
 
 
 def test_nothing_of_a_site_steers_slurms_tools(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,28 +107,9 @@ def test_nothing_of_a_site_steers_slurms_tools(monkeypatch: pytest.MonkeyPatch) 
     assert (kept["SLURM_CONF"], kept["SLURM_TIME_FORMAT"]) == ("/etc/other.conf", "%s")
 
 
-def test_a_given_environment_is_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SQUEUE_FORMAT", "%i")
-
-    assert run(["/usr/bin/env"], 20, env={"A": "b"}).output == "A=b\n"
-
-
 def test_a_command_that_must_succeed_raises_its_command_and_output() -> None:
     assert require(["echo", "x"]) == "x\n"
     with pytest.raises(CommandError, match=r"^sh -c echo no >&2; exit 1: no$"):
         require(["sh", "-c", "echo no >&2; exit 1"])
     with pytest.raises(CommandError, match=r"^false: exits 1$"):
         require(["false"])
-
-
-def _has_ended(number: int) -> bool:
-    for _ in range(500):
-        try:
-            os.kill(number, 0)
-        except ProcessLookupError:
-            return True
-        # killed, and still to be collected by the first process
-        if " Z " in Path(f"/proc/{number}/stat").read_text():
-            return True
-        time.sleep(0.01)
-    return False

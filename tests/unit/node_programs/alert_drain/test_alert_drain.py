@@ -32,53 +32,49 @@ def alert(
     return Alert(name, node, drains, blinds, is_active, since)
 
 
-def nodes(*, is_healthy: bool = True, **reasons: str) -> dict[str, Node]:
+def nodes(reasons: dict[str, str] | None = None, *, is_healthy: bool = True) -> dict[str, Node]:
     """gpu01 to gpu09, drained for these reasons."""
+    reasons = reasons or {}
     names = [f"gpu0{number}" for number in range(1, 10)]
     return {name: Node(name, name in reasons, reasons.get(name, ""), is_healthy) for name in names}
 
 
-class TestDraining:
-    def test_a_node_with_an_alert_that_drains_is_drained_for_it(self) -> None:
-        found = decide([alert("gpu01"), alert("gpu02", "DiskFull", drains=False)], nodes(), HealthyTimers(), LIMITS, 0)
+EVERYWHERE = [alert(name) for name in nodes()]
 
-        assert found.drains == {"gpu01": OURS}
 
-    def test_the_alert_that_came_first_is_the_reason(self) -> None:
-        alerts = [
-            alert("gpu01", "Later", since="2026-11-22T10:00:01Z"),
-            alert("gpu01", "First", since="2026-11-22T10:00:00Z"),
-        ]
+@pytest.mark.parametrize(
+    ("alerts", "drained", "drains"),
+    [
+        ([alert("gpu01"), alert("gpu02", "DiskFull", drains=False)], {}, ["gpu01"]),
+        # whoever drained it, the reason stays
+        *(([alert("gpu01")], {"gpu01": reason}, []) for reason in ("new fan", "deepopsctl: node add", OURS, "")),
+        # silenced
+        ([alert("gpu01", is_active=False)], {}, []),
+        # no node of Slurm's
+        ([alert("ctl1"), alert("")], {}, []),
+        # a wrong rule drains no cluster: what alerts drained before counts for the limit, what others drained does not
+        (EVERYWHERE, {}, ["gpu01", "gpu02"]),
+        (EVERYWHERE, {"gpu01": OURS, "gpu02": "new fan"}, ["gpu03"]),
+        (EVERYWHERE, {"gpu01": OURS, "gpu02": OURS, "gpu03": OURS}, []),
+    ],
+)
+def test_nodes_with_an_alert_that_drains_are_drained_up_to_the_limit(
+    alerts: list[Alert], drained: dict[str, str], drains: list[str]
+) -> None:
+    found = decide(alerts, nodes(drained), HealthyTimers(), LIMITS, 0)
 
-        assert decide(alerts, nodes(), HealthyTimers(), LIMITS, 0).drains == {"gpu01": "deepopsctl: alert First"}
+    assert list(found.drains) == drains
+    assert len(found.held_back) == (9 - len(drained) - len(drains) if alerts is EVERYWHERE else 0)
+    assert decide(alerts, nodes(drained), HealthyTimers(), Limits(0, 600), 0).drains == {}
 
-    @pytest.mark.parametrize("reason", ["new fan", "deepopsctl: node add", OURS, ""])
-    def test_a_node_that_is_drained_already_keeps_its_reason(self, reason: str) -> None:
-        assert decide([alert("gpu01")], nodes(gpu01=reason), HealthyTimers(), LIMITS, 0).drains == {}
 
-    def test_a_silenced_alert_drains_nobody(self) -> None:
-        assert decide([alert("gpu01", is_active=False)], nodes(), HealthyTimers(), LIMITS, 0).drains == {}
+def test_the_alert_that_came_first_is_the_reason() -> None:
+    alerts = [
+        alert("gpu01", "Later", since="2026-11-22T10:00:01Z"),
+        alert("gpu01", "First", since="2026-11-22T10:00:00Z"),
+    ]
 
-    def test_what_is_no_node_of_slurms_is_left_alone(self) -> None:
-        found = decide([alert("ctl1"), alert("")], nodes(), HealthyTimers(), LIMITS, 0)
-
-        assert (found.drains, found.held_back) == ({}, [])
-
-    def test_a_rule_that_is_wrong_drains_no_cluster(self) -> None:
-        found = decide([alert(name) for name in nodes()], nodes(), HealthyTimers(), LIMITS, 0)
-
-        assert list(found.drains) == ["gpu01", "gpu02"]
-        assert len(found.held_back) == 7
-
-    def test_what_alerts_drained_before_counts_for_the_limit_and_what_others_drained_does_not(self) -> None:
-        alerts = [alert(name) for name in nodes()]
-
-        found = decide(alerts, nodes(gpu01=OURS, gpu02="new fan"), HealthyTimers(), LIMITS, 0)
-        assert list(found.drains) == ["gpu03"]
-        assert decide(alerts, nodes(gpu01=OURS, gpu02=OURS, gpu03=OURS), HealthyTimers(), LIMITS, 0).drains == {}
-
-    def test_a_limit_of_nothing_drains_nothing(self) -> None:
-        assert decide([alert("gpu01")], nodes(), HealthyTimers(), Limits(0, 600), 0).drains == {}
+    assert decide(alerts, nodes(), HealthyTimers(), LIMITS, 0).drains == {"gpu01": "deepopsctl: alert First"}
 
 
 class TestResuming:
@@ -86,19 +82,20 @@ class TestResuming:
         """What is resumed in the last of these rounds: (seconds, alerts)."""
         memory, found = HealthyTimers(), []
         for now, alerts in rounds:
-            found = list(decide(alerts, nodes(gpu01=reason, is_healthy=is_healthy), memory, LIMITS, now).resumes)
+            found = list(decide(alerts, nodes({"gpu01": reason}, is_healthy=is_healthy), memory, LIMITS, now).resumes)
         return found
 
-    def test_a_node_is_given_back_when_its_alert_has_ended_for_long_enough(self) -> None:
+    def test_a_node_is_resumed_when_its_alert_has_ended_for_long_enough(self) -> None:
         assert self.after((0, []), (599, [])) == []
         assert self.after((0, []), (599, []), (600, [])) == ["gpu01"]
-
-    def test_one_round_proves_nothing(self) -> None:
+        # one round is no evidence
         assert self.after((100_000, [])) == []
-
-    def test_an_alert_that_comes_back_begins_the_wait_anew(self) -> None:
+        # an alert that comes back begins the wait again
         assert self.after((0, []), (300, [alert("gpu01")]), (600, [])) == []
         assert self.after((0, []), (300, [alert("gpu01")]), (600, []), (1200, [])) == ["gpu01"]
+        # what is wrong with another node keeps none
+        others = [alert("gpu02"), alert("gpu02", "TargetDown", drains=False, blinds=True)]
+        assert self.after((0, others), (600, others)) == ["gpu01"]
 
     @pytest.mark.parametrize(
         "against",
@@ -118,22 +115,16 @@ class TestResuming:
         assert self.after((0, [against]), (600, [against]), (1200, [against])) == []
         assert self.after((0, []), (600, [against])) == []
 
-    def test_what_is_wrong_with_another_node_keeps_none(self) -> None:
-        others = [alert("gpu02"), alert("gpu02", "TargetDown", drains=False, blinds=True)]
-
-        assert self.after((0, others), (600, others)) == ["gpu01"]
-
     @pytest.mark.parametrize(
         "reason", ["new fan", "deepopsctl: node add", "", "alert GpuLost", "deepopsctl: storage x is not mounted"]
     )
     def test_somebody_elses_drain_is_never_ended(self, reason: str) -> None:
         assert self.after((0, []), (600, []), reason=reason) == []
-
-    def test_a_node_that_slurm_has_as_down_is_not_given_back(self) -> None:
+        # one that Slurm has as down
         assert self.after((0, []), (600, []), is_healthy=False) == []
 
     def test_it_is_said_why_a_node_stays_drained(self) -> None:
-        found = decide([alert("gpu01")], nodes(gpu01=OURS, gpu02=OURS), HealthyTimers(), LIMITS, 0)
+        found = decide([alert("gpu01")], nodes({"gpu01": OURS, "gpu02": OURS}), HealthyTimers(), LIMITS, 0)
 
         assert found.waiting == {"gpu01": "GpuLost has not ended", "gpu02": "all is well, but not for long enough"}
 
@@ -146,15 +137,14 @@ WATCHDOG = entry("Watchdog", cluster="hpc")
 
 
 class TestAlertmanagersAnswer:
-    def test_is_read(self) -> None:
-        text = json.dumps([WATCHDOG, entry("GpuLost", "suppressed", cluster="hpc", node="gpu01", drain="true")])
+    def test_is_read_and_has_the_alerts_of_this_cluster(self) -> None:
+        lost = {"node": "gpu01", "drain": "true"}
+        others = [entry("GpuLost", "suppressed", cluster="hpc", **lost), entry("GpuLost", cluster="other", **lost)]
 
-        assert read(text.encode(), "hpc")[1] == Alert("GpuLost", "gpu01", True, False, False, "2026-11-22T10:00:00Z")
+        watchdog, found = read(json.dumps([WATCHDOG, *others]).encode(), "hpc")
 
-    def test_another_clusters_alerts_are_nothing_to_us(self) -> None:
-        text = json.dumps([WATCHDOG, entry("GpuLost", cluster="other", node="gpu01", drain="true")])
-
-        assert [each.name for each in read(text.encode(), "hpc")] == ["Watchdog"]
+        assert watchdog.name == "Watchdog"
+        assert found == Alert("GpuLost", "gpu01", True, False, False, "2026-11-22T10:00:00Z")
 
     @pytest.mark.parametrize(
         "text",
@@ -222,12 +212,6 @@ class TestSlurmsText:
 
         with pytest.raises(SlurmError, match="Invalid user id"):
             slurm.drain("gpu01", OURS)
-
-    def test_no_slurm_is_an_error(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setenv("PATH", str(tmp_path))
-
-        with pytest.raises(SlurmError):
-            slurm.nodes()
 
 
 def settings(tmp_path: Path, **more: object) -> Path:

@@ -39,10 +39,8 @@ class TestTheText:
             "More, with GPUs and advice: job-report 12\n"
         )
 
-    def test_says_of_several_nodes_which_it_is_of(self) -> None:
-        job = Ending("12", "alice", "/x", "gpu01", 8, 60.0)
-
-        assert "gpu01, the first of 8 nodes" in describe(job, figures(PROM, "12"))
+        several = Ending("12", "alice", "/x", "gpu01", 8, 60.0)
+        assert "gpu01, the first of 8 nodes" in describe(several, figures(PROM, "12"))
 
     @pytest.mark.parametrize("text", ["", "rubbish", 'deepops_job_cpus{jobid="12"} x', PROM.replace('"12"', '"13"')])
     def test_is_empty_where_nobody_looked(self, text: str) -> None:
@@ -88,16 +86,15 @@ class TestWhoWrites:
 
 
 class TestTheOutput:
-    def test_gets_it_at_its_end(self, tmp_path: Path) -> None:
+    def test_gets_it_at_its_end_and_is_never_made(self, tmp_path: Path) -> None:
         path = tmp_path / "out"
+        assert not append(str(path), "ours\n", ME)
+        assert list(tmp_path.iterdir()) == []
         path.write_text("the job's own\n")
 
         assert append(str(path), "ours\n", ME)
+        assert not append(str(path), "ours\n", "nobody-of-that-name")
         assert path.read_text() == "the job's own\nours\n"
-
-    def test_is_never_made(self, tmp_path: Path) -> None:
-        assert not append(str(tmp_path / "out"), "ours\n", ME)
-        assert list(tmp_path.iterdir()) == []
 
     def test_is_never_reached_through_a_link(self, tmp_path: Path) -> None:
         (tmp_path / "other").write_text("")
@@ -112,9 +109,3 @@ class TestTheOutput:
         assert not append(str(tmp_path / "out"), "ours\n", ME)
         assert not append("/dev/null", "ours\n", ME)
         assert not append(str(tmp_path), "ours\n", ME)
-
-    def test_is_not_written_for_a_user_that_nobody_knows(self, tmp_path: Path) -> None:
-        (tmp_path / "out").write_text("")
-
-        assert not append(str(tmp_path / "out"), "ours\n", "nobody-of-that-name")
-        assert (tmp_path / "out").read_text() == ""

@@ -72,6 +72,7 @@ def test_the_clusters_own_certificates_are_read(tmp_path: Path) -> None:
     [
         b"",
         b"no certificate",
+        b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nAAAA\n",
         b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
         b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
@@ -88,22 +89,14 @@ def test_what_can_not_be_read_is_told_and_hides_no_other(tmp_path: Path, content
     readable = {name: value for (metric, name), value in found.items() if metric == "deepops_certificate_readable"}
     assert readable == {"broken.pem": 0, "missing.pem": 0, "good.pem": 1}
     assert ("deepops_certificate_expires_seconds", "broken.pem") not in found
-
-
-def test_a_pattern_that_fits_nothing_is_no_fault(tmp_path: Path) -> None:
-    assert told(f"{tmp_path}/*.pem") == {}
-
-
-def test_every_sample_is_one_of_the_metrics(tmp_path: Path) -> None:
-    samples = COLLECTOR.make({"paths": [str(tmp_path / "missing.pem")]})()
-
-    assert {sample.name for sample in samples} <= set(COLLECTOR.metrics)
+    assert told(f"{tmp_path}/*.none") == {}
+    assert {metric for metric, _ in found} <= set(COLLECTOR.metrics)
 
 
 @pytest.fixture
 def made_by_gpg() -> Iterator[Callable[..., bytes]]:
     """What gpg exports of keys that it has made, one for each time that they are to last."""
-    # not the test's own folder: its path is too long for the agent's socket
+    # not the test's own directory: its path is too long for the agent's socket
     home = Path(tempfile.mkdtemp(prefix="gpg-"))
     common = ["gpg", "--homedir", str(home), "--batch", "--quiet", "--passphrase", ""]
 
@@ -112,7 +105,7 @@ def made_by_gpg() -> Iterator[Callable[..., bytes]]:
 
     def make(*lasting: str, armor: bool = True, then: str = "") -> bytes:
         for number, each in enumerate(lasting):
-            run("--quick-generate-key", f"Key {number} <key@example.com>", "ed25519", "sign", each)
+            run("--quick-generate-key", f"Key {len(lasting)}{number} <key@example.com>", "ed25519", "sign", each)
         if then:
             listed = run("--list-keys", "--with-colons").decode().splitlines()
             (fingerprint,) = [line.split(":")[9] for line in listed if line.startswith("fpr:")]
@@ -140,19 +133,6 @@ def test_the_end_of_a_repositorys_key_is_read(made_by_gpg: Made, tmp_path: Path,
     assert found["deepops_certificate_readable", "deepopsctl-x.asc"] == 1
 
 
-def test_a_key_for_ever_has_no_end_and_is_readable(made_by_gpg: Made, tmp_path: Path) -> None:
-    (tmp_path / "key.asc").write_bytes(made_by_gpg("0"))
-
-    assert told(tmp_path / "key.asc") == {("deepops_certificate_readable", "key.asc"): 1}
-
-
-def test_of_several_keys_the_first_to_end_counts(made_by_gpg: Made, tmp_path: Path) -> None:
-    (tmp_path / "key.asc").write_bytes(made_by_gpg("0", "3y", "1y"))
-
-    left = told(tmp_path / "key.asc")["deepops_certificate_expires_seconds", "key.asc"] - time.time()
-    assert 364 * DAY_S < left <= 366 * DAY_S
-
-
 def test_a_key_that_was_prolonged_is_good_until_the_new_end(made_by_gpg: Made, tmp_path: Path) -> None:
     (tmp_path / "key.asc").write_bytes(made_by_gpg("1y", then="5y"))
 
@@ -160,11 +140,14 @@ def test_a_key_that_was_prolonged_is_good_until_the_new_end(made_by_gpg: Made, t
     assert left > 4 * 365 * DAY_S
 
 
-@pytest.mark.parametrize("content", [b"", b"nothing", b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nAAAA\n"])
-def test_what_is_neither_certificate_nor_key_can_not_be_read(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "key.asc").write_bytes(content)
+def test_of_several_keys_the_first_to_end_counts_and_one_for_ever_has_no_end(made_by_gpg: Made, tmp_path: Path) -> None:
+    forever, several = tmp_path / "forever.asc", tmp_path / "several.asc"
+    forever.write_bytes(made_by_gpg("0"))
+    several.write_bytes(made_by_gpg("0", "3y", "1y"))
 
-    assert told(tmp_path / "key.asc") == {("deepops_certificate_readable", "key.asc"): 0}
+    assert told(forever) == {("deepops_certificate_readable", "forever.asc"): 1}
+    left = told(several)["deepops_certificate_expires_seconds", "several.asc"] - time.time()
+    assert 364 * DAY_S < left <= 366 * DAY_S
 
 
 def watched(groups: frozenset[str], name: str = "gpu01", **settings: object) -> list[str]:
@@ -174,7 +157,7 @@ def watched(groups: frozenset[str], name: str = "gpu01", **settings: object) -> 
     return paths
 
 
-def test_what_a_machine_shows_to_others_is_watched_there_and_nothing_else() -> None:
+def test_what_a_node_shows_to_others_is_watched_there_and_nothing_else() -> None:
     compute, gpus = frozenset({"slurm_compute"}), frozenset({"slurm_compute", "nvidia_gpu"})
 
     assert watched(compute) == []

@@ -55,15 +55,16 @@ def first(root: Path, job: str, limit: str = "1073741824") -> None:
 
 
 class TestControlGroups:
-    def test_of_version_2_tell_time_memory_without_the_page_cache_and_limits(self, tmp_path: Path) -> None:
-        second(tmp_path, "job_12", cpu=2_500_000, anon=1_000_000)
+    def test_of_both_versions_tell_time_memory_without_the_page_cache_and_limits(self, tmp_path: Path) -> None:
+        second(tmp_path / "v2", "job_12", cpu=2_500_000, anon=1_000_000)
+        first(tmp_path / "v1", "job_12")
 
-        assert cgroups.find(str(tmp_path)) == {"12": cgroups.Usage(2.5, 1_004_096, 4 * GIB, 5)}
-
-    def test_of_version_1_tell_the_same(self, tmp_path: Path) -> None:
-        first(tmp_path, "job_12")
-
-        assert cgroups.find(str(tmp_path)) == {"12": cgroups.Usage(2.5, 5096, GIB, 1)}
+        assert cgroups.find(str(tmp_path / "v2")) == {"12": cgroups.Usage(2.5, 1_004_096, 4 * GIB, 5)}
+        assert cgroups.find(str(tmp_path / "v1")) == {"12": cgroups.Usage(2.5, 5096, GIB, 1)}
+        # without a limit
+        first(tmp_path / "v1", "job_12", limit="9223372036854771712")
+        (tmp_path / "v2/system.slice/slurmstepd.scope/job_12/memory.max").write_text("max\n")
+        assert [cgroups.find(f"{tmp_path}/{version}")["12"].memory_limit for version in ("v1", "v2")] == [None, None]
 
     @pytest.mark.parametrize(
         "place", ["system.slice/n1_slurmstepd.scope", "slurmstepd.scope", "hpc.slice/slurmstepd.scope"]
@@ -72,19 +73,6 @@ class TestControlGroups:
         second(tmp_path, "job_12", place=place)
 
         assert set(cgroups.find(str(tmp_path))) == {"12"}
-
-    def test_have_the_sluid_for_a_name_from_26_05_on(self, tmp_path: Path) -> None:
-        second(tmp_path, "sEKNKTV3WPV500")
-
-        assert set(cgroups.find(str(tmp_path))) == {"sEKNKTV3WPV500"}
-
-    def test_without_a_limit_have_none(self, tmp_path: Path) -> None:
-        first(tmp_path, "job_12", limit="9223372036854771712")
-        second(tmp_path / "v2", "job_12")
-        (tmp_path / "v2/system.slice/slurmstepd.scope/job_12/memory.max").write_text("max\n")
-
-        assert cgroups.find(str(tmp_path))["12"].memory_limit is None
-        assert cgroups.find(str(tmp_path / "v2"))["12"].memory_limit is None
 
     def test_that_go_between_two_looks_leave_what_is_known(self, tmp_path: Path) -> None:
         second(tmp_path, "job_12")
@@ -102,15 +90,12 @@ class TestControlGroups:
     @pytest.mark.parametrize("cpus", ["", "a-b", "1-2-3", "-", "0x1"])
     def test_with_nonsense_in_them_tell_nothing(self, tmp_path: Path, cpus: str) -> None:
         second(tmp_path, "job_12")
-        folder = tmp_path / "system.slice/slurmstepd.scope/job_12"
-        (folder / "cpuset.cpus").write_text(cpus)
-        (folder / "cpu.stat").write_bytes(b"usage_usec \xff\nusage_usec\n\n")
-        (folder / "memory.stat").write_text("anon -5\n")
+        directory = tmp_path / "system.slice/slurmstepd.scope/job_12"
+        (directory / "cpuset.cpus").write_text(cpus)
+        (directory / "cpu.stat").write_bytes(b"usage_usec \xff\nusage_usec\n\n")
+        (directory / "memory.stat").write_text("anon -5\n")
 
         assert cgroups.find(str(tmp_path)) == {"12": cgroups.Usage(None, None, 4 * GIB, None)}
-
-    def test_need_not_be_there(self, tmp_path: Path) -> None:
-        assert cgroups.find(str(tmp_path)) == {}
 
 
 PROLOG = {
@@ -123,41 +108,32 @@ PROLOG = {
 
 
 class TestTheJobMap:
-    def folders(self, tmp_path: Path) -> tuple[str, str]:
+    def directories(self, tmp_path: Path) -> tuple[str, str]:
         return str(tmp_path / "jobs"), str(tmp_path / "gpus")
 
     def begin(self, tmp_path: Path, **told: str) -> None:
         environment = {**PROLOG, **{f"SLURM_JOB_{key}": value for key, value in told.items()}}
-        jobmap.begin(jobmap.from_environment(environment, (), {"0": Gpu("0", "GPU-a")}), *self.folders(tmp_path))
+        jobmap.begin(jobmap.from_environment(environment, (), {"0": Gpu("0", "GPU-a")}), *self.directories(tmp_path))
 
     def test_has_what_the_prolog_was_told(self, tmp_path: Path) -> None:
         self.begin(tmp_path, SLUID="sEKNKTV3WPV500")
 
-        assert jobmap.load(self.folders(tmp_path)[0]) == {
+        assert jobmap.load(self.directories(tmp_path)[0]) == {
             "12": Job("12", "alice", "phys", "gpu", "sEKNKTV3WPV500", (Gpu("0", "GPU-a"), Gpu("2", "")))
         }
         # Slurm may hide from others who has which job
         assert (tmp_path / "jobs").stat().st_mode & 0o777 == 0o700
 
-    def test_has_a_file_of_each_gpu_for_dcgm_with_all_its_jobs(self, tmp_path: Path) -> None:
-        self.begin(tmp_path)
-        self.begin(tmp_path, ID="9", GPUS="2")
-
-        folder = tmp_path / "gpus"
-        assert {path.name: path.read_text() for path in folder.iterdir()} == {"0": "12\n", "2": "9\n12\n"}
-
     def test_forgets_a_job_that_ends_and_no_other(self, tmp_path: Path) -> None:
         self.begin(tmp_path)
         self.begin(tmp_path, ID="9", GPUS="2")
-        jobmap.end("12", *self.folders(tmp_path))
+        # a file of each GPU, for DCGM
+        assert {path.name: path.read_text() for path in (tmp_path / "gpus").iterdir()} == {"0": "12\n", "2": "9\n12\n"}
+        for number in ("12", "404"):
+            jobmap.end(number, *self.directories(tmp_path))
 
-        assert set(jobmap.load(self.folders(tmp_path)[0])) == {"9"}
+        assert set(jobmap.load(self.directories(tmp_path)[0])) == {"9"}
         assert {path.name: path.read_text() for path in (tmp_path / "gpus").iterdir()} == {"2": "9\n"}
-
-    def test_ends_a_job_that_it_never_saw(self, tmp_path: Path) -> None:
-        jobmap.end("12", *self.folders(tmp_path))
-
-        assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize("number", ["", "../../etc/passwd", "12\n", "1.2", "12345678901", "*"])
     def test_takes_no_number_that_is_none(self, tmp_path: Path, number: str) -> None:
@@ -170,7 +146,7 @@ class TestTheJobMap:
     def test_takes_no_gpu_that_is_none(self, tmp_path: Path, devices: str) -> None:
         self.begin(tmp_path, GPUS=devices)
 
-        assert jobmap.load(self.folders(tmp_path)[0])["12"].gpus == ()
+        assert jobmap.load(self.directories(tmp_path)[0])["12"].gpus == ()
         assert list((tmp_path / "gpus").iterdir()) == []
 
     @pytest.mark.parametrize(
@@ -180,7 +156,7 @@ class TestTheJobMap:
         self.begin(tmp_path)
         (tmp_path / "jobs/13").write_text(text)
 
-        assert set(jobmap.load(self.folders(tmp_path)[0])) == {"12"}
+        assert set(jobmap.load(self.directories(tmp_path)[0])) == {"12"}
 
     def test_is_swept_of_jobs_whose_epilog_never_ran(self, tmp_path: Path) -> None:
         self.begin(tmp_path)
@@ -191,8 +167,8 @@ class TestTheJobMap:
             os.utime(tmp_path / "jobs" / name, (long_ago, long_ago))
 
         # 12 runs, 10 is about to start, 9 is of a node that crashed
-        assert jobmap.sweep(["12"], *self.folders(tmp_path)) == ["9"]
-        assert set(jobmap.load(self.folders(tmp_path)[0])) == {"10", "12"}
+        assert jobmap.sweep(["12"], *self.directories(tmp_path)) == ["9"]
+        assert set(jobmap.load(self.directories(tmp_path)[0])) == {"10", "12"}
         assert {path.name for path in (tmp_path / "gpus").iterdir()} == {"0", "2"}
 
     def test_knows_gpus_by_the_number_of_their_device_file(self, tmp_path: Path) -> None:
@@ -258,17 +234,6 @@ class TestTheCollector:
             f'deepops_job_memory_requested_bytes{{jobid="12"}} {4 * GIB}',
         ]
 
-    def test_keeps_two_jobs_on_one_node_apart(self, tmp_path: Path) -> None:
-        second(tmp_path, "job_12", anon=1000)
-        second(tmp_path, "job_13", anon=2000)
-        jobs, _ = self.jobs(tmp_path)
-
-        found = {
-            sample.labels["jobid"]: sample.value for sample in jobs.collect() if sample.name.endswith("memory_bytes")
-        }
-
-        assert found == {"12": 5096, "13": 6096}
-
     def test_remembers_the_peak_until_the_job_has_gone(self, tmp_path: Path) -> None:
         jobs, _ = self.jobs(tmp_path)
 
@@ -284,13 +249,22 @@ class TestTheCollector:
         second(tmp_path, "job_12", anon=0)
         assert peak() == 4096
 
-    def test_knows_a_group_by_its_sluid(self, tmp_path: Path) -> None:
+    def test_knows_groups_by_their_sluid_and_keeps_jobs_apart(self, tmp_path: Path) -> None:
         second(tmp_path, "sEKNKTV3WPV500", anon=1000)
         second(tmp_path, "sEKNKTV3WPV501", anon=1000)
+        second(tmp_path, "job_13", anon=2000)
         self.remember(tmp_path, Job("12", "alice", "phys", "gpu", "sEKNKTV3WPV500"))
-        jobs, _ = self.jobs(tmp_path)
+        jobs, asked = self.jobs(tmp_path)
 
-        assert {sample.labels["jobid"] for sample in jobs.collect()} == {"12"}
+        found = {each.labels["jobid"]: each.value for each in jobs.collect() if each.name.endswith("memory_bytes")}
+
+        assert found == {"12": 5096, "13": 6096}
+        # Slurm says nothing of one, and is not asked again
+        (info,) = [
+            each.labels for each in jobs.collect() if each.name.endswith("info") and each.labels["jobid"] == "13"
+        ]
+        assert info == {"jobid": "13", "user": "", "account": "", "partition": ""}
+        assert len(asked) == 1
 
     def test_asks_slurm_once_for_what_no_prolog_has_told(self, tmp_path: Path) -> None:
         second(tmp_path, "job_12")
@@ -312,17 +286,6 @@ class TestTheCollector:
         text = "M12|alice|gpu|x\n13|root|y|z\nM13|bob|cpu|\x1b[31m\n"
 
         assert lines(text, "M") == "12|alice|x?13?root?y?z|gpu\n13|bob|?[31m|cpu"
-
-    def test_shows_a_job_that_slurm_says_nothing_of_without_an_owner(self, tmp_path: Path) -> None:
-        second(tmp_path, "job_12")
-        jobs, asked = self.jobs(tmp_path)
-
-        jobs.collect()
-        (info, *_) = jobs.collect()
-
-        # not again with every look
-        assert len(asked) == 1
-        assert info.labels == {"jobid": "12", "user": "", "account": "", "partition": ""}
 
     def test_keeps_what_it_saw_last_until_the_epilog_has_come(self, tmp_path: Path) -> None:
         second(tmp_path, "job_12", cpu=2_500_000, anon=1_000_000)

@@ -47,7 +47,7 @@ def wanted(path: str, *, required: bool = False, automount: bool = False) -> dic
         ("/scratch", False, 0),
         ("/proj", True, 1),
         ("/proj", False, 1),
-        # a folder in a file system is no mount
+        # a directory in a file system is no mount
         ("/home/alice", False, 0),
     ],
 )
@@ -61,11 +61,11 @@ def test_says_what_is_required() -> None:
     assert [each.labels["required"] for each in found] == ["true", "false"]
 
 
-def test_a_machine_is_told_of_what_it_mounts_itself() -> None:
+def test_a_node_is_told_of_what_it_mounts_itself() -> None:
     mounts = [
         {**MOUNT, "name": "home", "source": "nas:/home", "path": "/home", "required": True},
         {**MOUNT, "name": "data", "source": "nas:/data", "path": "/data", "nodes": "gpu02"},
-        # served from the very folder where it is expected: nothing to mount
+        # served from the very directory where it is expected: nothing to mount
         {**MOUNT, "name": "own", "source": "gpu01:/srv/own", "path": "/srv/own", "server": "gpu01"},
     ]
     machine = MonitoredNode("gpu01", "hpc", frozenset({"slurm_compute"}), "192.0.2.11", mounts=mounts)

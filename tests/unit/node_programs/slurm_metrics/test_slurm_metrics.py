@@ -10,7 +10,7 @@ import pytest
 from deepopsctl.node_programs._shared.prometheus_text import Families
 from deepopsctl.node_programs.slurm_metrics import own, statistics
 from deepopsctl.node_programs.slurm_metrics.asking import FIELD, RECORD, AskingError, rows
-from deepopsctl.node_programs.slurm_metrics.jobs import Job, parse, tasks
+from deepopsctl.node_programs.slurm_metrics.jobs import Job, tasks
 from deepopsctl.node_programs.slurm_metrics.snapshot import LABEL_LIMIT, SlurmReader
 from deepopsctl.node_programs.slurm_metrics.waits import Waits, quantile_of
 from tests.data.slurm_metrics_samples import DATA, RELEASES, names, recorded, samples, snapshot_of, when
@@ -47,7 +47,7 @@ def job(**changed: object) -> Job:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_each_release_tells_of_nodes_drains_and_gpus(release: str) -> None:
+def test_each_release_has_nodes_drains_gpus_jobs_by_user_the_queue_and_itself(release: str) -> None:
     found = samples(snapshot_of(release).text)
 
     assert found['deepops_slurm_node_state{node="n1",state="mixed"}'] == 1
@@ -63,11 +63,6 @@ def test_each_release_tells_of_nodes_drains_and_gpus(release: str) -> None:
     # a reason of two lines is a label of one
     assert any('node="n2",reason="two lines"' in name for name in found)
 
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_each_release_tells_of_jobs_by_who_has_them(release: str) -> None:
-    found = samples(snapshot_of(release).text)
-
     alice = 'partition="gpu",account="physics",user="alice"'
     bob = 'partition="all",account="chem",user="bob"'
     assert found[f'deepops_slurm_jobs{{state="running",{alice}}}'] == 1
@@ -79,11 +74,6 @@ def test_each_release_tells_of_jobs_by_who_has_them(release: str) -> None:
     assert found[f'deepops_slurm_gpus_pending{{gpu_type="h100",{alice}}}'] == 8
     # asked for without a type
     assert found[f'deepops_slurm_gpus_pending{{gpu_type="",{alice}}}'] == 3
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_each_release_tells_of_the_queue_and_of_itself(release: str) -> None:
-    found = samples(snapshot_of(release).text)
 
     assert 40 < found['deepops_slurm_queue_oldest_seconds{partition="gpu"}'] < 60
     assert found['deepops_slurm_queue_wait_seconds{partition="all",quantile="0.9"}'] < 10
@@ -125,19 +115,7 @@ def test_a_slurm_that_does_not_answer_leaves_nothing_but_that() -> None:
     assert seen.problems == ("squeue: no answer in 20 s",)
     assert names(seen.text) == {"deepops_slurm_up", "deepops_slurm_collect_seconds", "deepops_slurmdbd_up"}
     assert samples(seen.text)["deepops_slurm_up"] == 0
-
-
-def test_where_one_question_fails_slurm_is_not_asked_the_next() -> None:
-    asked: list[str] = []
-
-    def fail(command: tuple[str, ...], limit_s: float) -> str:
-        del limit_s
-        asked.append(command[0])
-        raise AskingError("no answer")
-
-    SlurmReader(None, fail).read_snapshot(0)  # type: ignore[arg-type]  # a stand-in, or any of its fields
-
-    assert asked == ["sdiag", "sacctmgr"]
+    assert not snapshot_of("24.11", but={"sdiag": ""}).up
 
 
 def test_a_slurmdbd_that_does_not_answer_takes_nothing_else_along() -> None:
@@ -147,30 +125,6 @@ def test_a_slurmdbd_that_does_not_answer_takes_nothing_else_along() -> None:
     assert seen.problems == ("sacctmgr: Connection refused",)
     assert samples(seen.text)["deepops_slurmdbd_up"] == 0
     assert samples(seen.text)["slurm_nodes"] == 5
-
-
-def test_an_sdiag_that_says_nothing_is_no_answer() -> None:
-    assert not snapshot_of("24.11", but={"sdiag": ""}).up
-
-
-def test_an_endpoint_that_refuses_leaves_the_native_names_to_us() -> None:
-    # nothing listens at port 1 of this machine
-    seen = SlurmReader(("127.0.0.1", 1), recorded("26.05")).read_snapshot(when("26.05"))
-
-    assert "slurm_nodes" in names(seen.text)
-
-
-def test_a_look_asks_each_command_once() -> None:
-    asked: list[tuple[str, ...]] = []
-    answers = recorded("24.11")
-
-    def count(command: tuple[str, ...], limit_s: float) -> str:
-        asked.append(tuple(command))
-        return answers(command, limit_s)
-
-    SlurmReader(None, count).read_snapshot(when("24.11"))  # type: ignore[arg-type]  # a stand-in, or any of its fields
-
-    assert [command[0] for command in asked if "--version" not in command] == ["sdiag", "sinfo", "squeue", "sacctmgr"]
 
 
 def test_a_record_with_a_separator_in_it_is_counted_and_left_out() -> None:
@@ -208,16 +162,10 @@ def test_a_start_is_counted_once_and_for_an_hour() -> None:
     waits.see([job(eligible=1200, start=1210)], 1220.0)
 
     assert waits.by_partition() == {"gpu": [10.0, 60.0, 60.0]}
-    waits.see([], 1061.0 + 3600)
+    # these have not started
+    never = [job(id="3", state="cancelled", placed=False), job(id="4", state="pending", placed=False)]
+    waits.see(never, 1061.0 + 3600)
     assert waits.by_partition() == {"gpu": [10.0]}
-
-
-def test_what_never_started_has_not_waited() -> None:
-    waits = Waits()
-
-    waits.see([job(state="cancelled", placed=False), job(id="2", state="pending", placed=False)], 1100.0)
-
-    assert waits.by_partition() == {}
 
 
 def test_quantiles_are_waits_that_some_job_had() -> None:
@@ -291,13 +239,3 @@ def test_native_names_are_told_where_slurmctld_tells_them_to_nobody(status: int,
     found = names(seen.text)
     assert any(name.startswith("slurm_") for name in found) == ours
     assert {"deepops_slurm_up", "deepops_slurm_jobs", "deepops_slurm_node_state", "deepops_slurmdbd_up"} <= found
-
-
-def test_jobs_are_read_whole() -> None:
-    found, unreadable = parse((DATA / "24.11" / "squeue.txt").read_text(encoding="utf-8"))
-
-    assert unreadable == 0
-    assert len(found) == 11
-    assert {each.state for each in found} == {"cancelled", "completed", "failed", "pending", "running"}
-    assert [each.id for each in found if each.is_held] == ["7"]
-    assert {each.partitions for each in found} == {("gpu",), ("all",), ("gpu", "all")}

@@ -24,15 +24,11 @@ def snapshot(**changes: str) -> SlurmSnapshot:
     return SlurmSnapshot({}, {"gpu01": node(**changes)}, {"gpu": partition()}, {})
 
 
-def test_a_busy_node_gets_no_job() -> None:
-    assert results(snapshot(CPUAlloc="8"), "gpu01") == dict.fromkeys(BY_NAME, ("skip", "no node has room for a job"))
+def test_a_node_that_is_busy_or_not_tested_gets_no_job() -> None:
+    full = ("skip", "no node has room for a job")
 
-
-def test_a_node_that_is_not_tested_gets_no_job() -> None:
-    assert set(results(snapshot(), "cn01").values()) == {("skip", "no node has room for a job")}
-
-
-def test_without_gpus_there_is_no_check_of_one() -> None:
+    assert results(snapshot(CPUAlloc="8"), "gpu01") == results(snapshot(), "cn01") == dict.fromkeys(BY_NAME, full)
+    # without GPUs there is no check of one
     assert results(snapshot(CPUAlloc="8", Gres="(null)"), "gpu01").keys() == BY_NAME.keys() - {"environment-gpu"}
 
 

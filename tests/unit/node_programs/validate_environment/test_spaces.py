@@ -38,10 +38,6 @@ def test_a_person_who_has_everything_passes(home: Path) -> None:
     assert list((home.parent / "s").iterdir()) == []
 
 
-def test_a_missing_variable_fails(home: Path) -> None:
-    assert tried(home, PROJECT="") == ("fail", "as alice: $PROJECT: not set")
-
-
 def test_a_directory_that_is_not_there_fails(home: Path) -> None:
     status, message = tried(home, SCRATCH="/nowhere/alice")
 
@@ -55,7 +51,9 @@ def test_a_link_that_leads_elsewhere_fails(home: Path) -> None:
     assert tried(home) == ("fail", "as alice: $SCRATCH: ~/scratch does not lead there")
 
 
-def test_a_shell_that_prints_nothing_fails() -> None:
+def test_a_variable_that_is_not_set_fails(home: Path) -> None:
+    assert tried(home, PROJECT="") == ("fail", "as alice: $PROJECT: not set")
+    # nor where a shell prints nothing
     assert spaces.evaluate("n1", ALICE, [SCRATCH], "")["message"] == "as alice: $SCRATCH: not set"
 
 

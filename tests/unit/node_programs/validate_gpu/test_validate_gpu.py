@@ -45,38 +45,26 @@ def verdicts(told: Any, confined: bool = True, sliced: bool = False) -> dict[str
 
 
 class TestIsolation:
-    def test_different_gpus_and_no_way_to_the_others_pass(self) -> None:
-        found = verdicts(isolation.JobAnswers(said(None), [said(0), said(1)]))
+    @pytest.mark.parametrize(
+        ("without", "ones", "name", "status", "text"),
+        [
+            ({}, [said(0), said(1)], "gpu-allocation", "pass", ""),
+            ({}, [said(0), said(1)], "gpu-isolation", "pass", ""),
+            ({}, [said(0), said(1)], "gpu-visible", "skip", ""),
+            ({}, [said(0), said(1, opened=[0])], "gpu-isolation", "fail", "/dev/nvidia0"),
+            ({"opened": [1]}, [said(0), said(1)], "gpu-isolation", "fail", "asked for no GPU"),
+            ({}, [said(1), said(1)], "gpu-allocation", "fail", "jobs at the same time got the same GPU: 1"),
+            # no GPU was named to the job
+            ({}, [{**said(0), "env": {}}], "gpu-allocation", "fail", ""),
+        ],
+    )
+    def test_each_job_gets_a_gpu_of_its_own_and_opens_no_other(
+        self, without: Any, ones: list[Any], name: str, status: str, text: str
+    ) -> None:
+        check = verdicts(isolation.JobAnswers(said(None, **without), ones))[name]
 
-        assert {name: check["status"] for name, check in found.items()} == {
-            "gpu-allocation": "pass",
-            "gpu-isolation": "pass",
-            "gpu-visible": "skip",
-        }
-        assert found["gpu-allocation"]["measured"] == "GPU 0, 1"
-
-    def test_a_job_that_opens_anothers_gpu_fails_whichever_it_is(self) -> None:
-        found = verdicts(isolation.JobAnswers(said(None), [said(0), said(1, opened=[0])]))
-
-        assert found["gpu-isolation"]["status"] == "fail"
-        assert "/dev/nvidia0" in found["gpu-isolation"]["message"]
-
-    def test_a_job_without_gpus_that_opens_one_fails(self) -> None:
-        found = verdicts(isolation.JobAnswers(said(None, opened=[1]), [said(0), said(1)]))
-
-        assert found["gpu-isolation"]["status"] == "fail"
-        assert "asked for no GPU" in found["gpu-isolation"]["message"]
-
-    def test_the_same_gpu_for_two_jobs_fails(self) -> None:
-        found = verdicts(isolation.JobAnswers(said(None), [said(1), said(1)]))
-
-        assert found["gpu-allocation"]["status"] == "fail"
-        assert found["gpu-allocation"]["message"] == "jobs at the same time got the same GPU: 1"
-
-    def test_a_job_that_is_told_of_no_gpu_fails(self) -> None:
-        found = verdicts(isolation.JobAnswers(said(None), [{**said(0), "env": {}}]))
-
-        assert found["gpu-allocation"]["measured"] == "not set"
+        assert check["status"] == status
+        assert text in check["message"]
 
     def test_the_driver_must_show_each_job_one_gpu_and_a_different_one(self) -> None:
         good = isolation.JobAnswers(said(None, uuids=[]), [said(0, uuids=["GPU-a"]), said(1, uuids=["GPU-b"])])
@@ -101,10 +89,7 @@ class TestIsolation:
         assert "not confined" in loose["gpu-visible"]["message"]
         assert "MIG" in cut["gpu-isolation"]["message"]
         assert cut["gpu-allocation"]["status"] == "pass"
-
-    def test_jobs_that_did_not_start_are_skipped_and_broken_ones_fail(self) -> None:
         trouble = isolation.JobAnswers({}, [], probe_jobs.Trouble("skip", "Slurm's reason: Resources"))
-
         assert {check["status"] for check in verdicts(trouble).values()} == {"skip"}
 
     @pytest.mark.parametrize(
@@ -144,12 +129,16 @@ class TestMeasuring:
         assert given("gpu01").minutes(8, partition()) == 21
         assert given("gpu01").minutes(8, partition(MaxTime="00:10:00")) == 10
 
-    def test_the_result_is_found_among_what_a_prolog_prints(self) -> None:
-        assert gpucheck.result("Welcome {to} gpu01\n" + PRINTED + "\nbye\n") == RESULT
-
-    @pytest.mark.parametrize("out", ["", "Killed", PRINTED[:40], '{\n "schema": 1,\n "results": []\n}'])
-    def test_anything_else_is_no_result(self, out: str) -> None:
-        assert gpucheck.result(out) is None
+    @pytest.mark.parametrize(
+        ("out", "found"),
+        [
+            # a prolog prints something as well
+            ("Welcome {to} gpu01\n" + PRINTED + "\nbye\n", RESULT),
+            *((text, None) for text in ("", "Killed", PRINTED[:40], '{\n "schema": 1,\n "results": []\n}')),
+        ],
+    )
+    def test_the_result_is_found_and_nothing_else_is_one(self, out: str, found: dict[str, Any] | None) -> None:
+        assert gpucheck.result(out) == found
 
     def test_gpucheck_runs_from_memory_and_leaves_nothing(self, tmp_path: Any) -> None:
         done = subprocess.run(
@@ -257,11 +246,6 @@ class TestSuite:
         assert jobs.trials.jobs == []
         assert {check["status"] for check in found.checks} == {status}
         assert all(check["message"].startswith(text) for check in found.checks)
-
-    def test_a_node_that_slurm_does_not_know_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        found = run(monkeypatch, Jobs(Queue({})), given("gpu01", "gpu02"), gpu02=node("gpu02", State="DOWN"))
-
-        assert [check["status"] for check in found.checks if check["target"] == "gpu01"] == ["fail"]
 
     @pytest.mark.parametrize(
         ("outcome", "status", "text"),
@@ -396,10 +380,3 @@ class TestBetweenNodes:
             told += [check["message"] for check in found.checks if check["name"] == "gpu-all-reduce-nodes"]
 
         assert told == [multi_node.NO_NCCL, multi_node.TOO_FEW]
-
-
-def test_jobs_are_named_after_their_suite_and_limited() -> None:
-    made = session.Session("gpu", "abc", "ubuntu", 20, 300, 7)
-
-    assert made.name("all-gpu01") == "deepopsctl-gpu-abc-all-gpu01"
-    assert made.common == ["--comment=deepopsctl validate gpu: short, cancelled at its end", "--time=7"]

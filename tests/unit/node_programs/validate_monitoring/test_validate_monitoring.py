@@ -37,26 +37,27 @@ NOWHERE = web.Service("http://127.0.0.1:1", "admin", "opensesame")
 
 
 class TestAJobInTheMetrics:
-    def judged(self, labels: dict[str, str] | None) -> dict[str, str]:
-        check: dict[str, str] = jobs._one(self.trial(), "gpu01", labels, "42", WHO, 12.3)
-        return check
-
     def trial(self, **more: bool) -> Any:
         return jobs.Trial(
             web.Prometheus(NOWHERE), session.Session("monitoring", "abc", "ubuntu"), "hpc", ("gpu01",), 90.0, **more
         )
 
-    def test_passes_with_its_user_and_account(self) -> None:
-        assert self.judged({**WHO, "jobid": "42"})["status"] == "pass"
+    @pytest.mark.parametrize(
+        ("labels", "message"),
+        [
+            ({**WHO, "jobid": "42"}, ""),
+            ({"user": "ubuntu"}, "job 42 has account none instead of default"),
+            (
+                {"user": "root", "account": "x"},
+                "job 42 has user root instead of ubuntu and account x instead of default",
+            ),
+            (None, "job 42 ran there for 12 s and is not in the metrics"),
+        ],
+    )
+    def test_has_its_user_and_account(self, labels: dict[str, str] | None, message: str) -> None:
+        check = jobs._one(self.trial(), "gpu01", labels, "42", WHO, 12.3)
 
-    def test_fails_without(self) -> None:
-        assert self.judged({"user": "ubuntu"})["message"] == "job 42 has account none instead of default"
-        assert self.judged({"user": "root", "account": "x"})["message"] == (
-            "job 42 has user root instead of ubuntu and account x instead of default"
-        )
-
-    def test_that_is_not_there_is_named_with_its_number(self) -> None:
-        assert self.judged(None)["message"] == "job 42 ran there for 12 s and is not in the metrics"
+        assert (check["status"], check["message"] if message else "") == ("fail" if message else "pass", message)
 
     def test_is_asked_for_without_its_use_where_jobs_have_no_control_groups(self) -> None:
         unmeasured = self.trial(measured=False)
@@ -85,20 +86,19 @@ class TestTargets:
         assert [check["target"] for check in told] == ["ctl1/slurm/jobs", "ctl1/slurm/nodes"]
         assert [check["status"] for check in told] == ["fail", "pass"]
 
-    def judged(self, *rounds: str) -> list[str]:
-        """What is said of them, and of others, where the first was so in each round of scrapes: two looks at it."""
-        looks = iter([health for health in rounds for _ in range(2)])
-        asked = prometheus(lambda: [self.target("jobs", next(looks)), self.target("nodes", "up")])
-        return [check["status"] for check in targets.evaluate(asked, "hpc", self.WANTED, ["ctl1"])]
+    @pytest.mark.parametrize(
+        ("rounds", "status"),
+        # one that answered too late once is up; one that is down is so twice
+        [(["up"], "pass"), (["down", "up"], "pass"), (["down", "down"], "fail")],
+    )
+    def test_that_are_down_are_so_twice(self, rounds: list[str], status: str) -> None:
+        # two queries in each round of scrapes
+        health = iter([each for each in rounds for _ in range(2)])
+        queried = prometheus(lambda: [self.target("jobs", next(health)), self.target("nodes", "up")])
 
-    def test_that_answer_are_looked_at_once(self) -> None:
-        assert self.judged("up") == ["pass", "pass", "pass"]
+        checks = targets.evaluate(queried, "hpc", self.WANTED, ["ctl1"])
 
-    def test_that_answered_too_late_once_are_up(self) -> None:
-        assert self.judged("down", "up") == ["pass", "pass", "pass"]
-
-    def test_that_are_down_are_so_twice(self) -> None:
-        assert self.judged("down", "down") == ["fail", "pass", "pass"]
+        assert [check["status"] for check in checks] == [status, "pass", "pass"]
 
     def test_that_take_too_long_are_told_as_that(self) -> None:
         late = {**self.target("jobs", "down"), "scrapeTimeout": "10s"}
@@ -187,9 +187,6 @@ class TestWhatADeployAsks:
         plan = {"prometheus": NOWHERE.url, "user": "admin", "targets": [target]}
         return program.main({"phase": "scraped", "check_mode": False, "plan": plan, "password": "opensesame"})
 
-    def test_is_fine_where_all_are_scraped(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert self.scraped(monkeypatch, []) == {"targets": 1}
-
     def test_fails_with_the_first_ten_that_are_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
         result = self.scraped(monkeypatch, [f"gpu{number:02}/node: refused" for number in range(1, 13)])
 
@@ -197,6 +194,7 @@ class TestWhatADeployAsks:
         assert result["msg"].startswith("Prometheus cannot scrape: gpu01/node: refused; ")
         assert result["msg"].endswith("gpu10/node: refused; and 2 more")
         assert "firewall" in result["hint"]
+        assert self.scraped(monkeypatch, []) == {"targets": 1}
 
     def test_fails_where_prometheus_does_not_answer_and_tells_no_password(
         self, monkeypatch: pytest.MonkeyPatch

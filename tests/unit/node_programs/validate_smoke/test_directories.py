@@ -26,10 +26,6 @@ def judge(first: list[dict[str, Any]], second: list[dict[str, Any]], **troubles:
     return found["status"], found["message"]
 
 
-def test_two_jobs_with_folders_of_their_own_pass() -> None:
-    assert judge([GOOD], [{**GOOD, "seen": []}, {"left": ""}]) == ("pass", "/dev/shm as well")
-
-
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
@@ -45,21 +41,14 @@ def test_each_fault_fails_and_is_named(first: dict[str, Any], second: dict[str, 
     assert judge([GOOD | first], [{**GOOD, "seen": [], **second}, {"left": ""}]) == ("fail", message)
 
 
-def test_what_is_still_there_after_its_job_fails() -> None:
-    left = "/scratch/slurm-jobs/17"
+def test_directories_of_their_own_that_went_with_their_jobs_pass() -> None:
+    second, left = {**GOOD, "seen": []}, "/scratch/slurm-jobs/17"
 
-    assert judge([GOOD], [{**GOOD, "seen": []}, {"left": left}]) == (
-        "fail",
-        f"{left} is still there after its job's end",
-    )
-
-
-def test_a_job_that_gave_no_answer_says_why() -> None:
+    assert judge([GOOD], [second, {"left": ""}]) == ("pass", "/dev/shm as well")
+    assert judge([GOOD], [second, {"left": left}]) == ("fail", f"{left} is still there after its job's end")
+    # nobody has looked again
+    assert judge([GOOD], [second])[0] == "skip"
     assert judge([], [], gpu01=probe_jobs.Trouble("fail", "launch failed")) == ("fail", "launch failed")
-
-
-def test_without_the_second_look_nothing_is_said_to_have_gone() -> None:
-    assert judge([GOOD], [{**GOOD, "seen": []}])[0] == "skip"
 
 
 def test_the_job_reports_its_own_directory_and_removes_its_mark(tmp_path: Path) -> None:

@@ -17,15 +17,13 @@ CGROUPS = {
 
 
 class TestConfigured:
-    def test_cgroups_with_everything_constrained_pass(self) -> None:
-        assert confinement.configured(CGROUPS, "hpc")["status"] == "pass"
-
     @pytest.mark.parametrize("key", ["ConstrainCores", "ConstrainDevices", "ConstrainRAMSpace"])
     def test_one_constraint_missing_fails_and_is_named(self, key: str) -> None:
         check = confinement.configured({**CGROUPS, key: "no"}, "hpc")
 
         assert check["status"] == "fail"
         assert f"{key}=no" in check["message"]
+        assert confinement.configured(CGROUPS, "hpc")["status"] == "pass"
 
     def test_a_cluster_without_cgroups_is_warned_of(self) -> None:
         check = confinement.configured({"TaskPlugin": "task/affinity", "ProctrackType": "proctrack/linuxproc"}, "hpc")
@@ -54,25 +52,28 @@ class TestCores:
 class TestMemory:
     OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0"
 
-    def check(self, held: list[int], said: str, resident: int | None = None, end: bool = False) -> Any:
+    @pytest.mark.parametrize(
+        ("held", "output", "resident", "end", "status"),
+        [
+            ([0, 50, 90], OOM, None, False, "pass"),
+            ([0, 50, 90], "srun: error: gpu01: task 0: Out Of Memory", None, False, "pass"),
+            # swapped instead
+            ([0, 100, 300], "", 98, True, "pass"),
+            # never, or late
+            ([0, 100, 300], "", None, True, "fail"),
+            ([0, 100, 250], OOM, None, False, "fail"),
+            # another reason is no evidence
+            ([0, 50], "srun: error: Node failure on gpu01", None, False, "fail"),
+        ],
+    )
+    def test_a_job_is_stopped_near_its_limit(
+        self, held: list[int], output: str, resident: int | None, end: bool, status: str
+    ) -> None:
         lines = [{"held": step, "resident": resident or step, "end": False} for step in held]
-        return confinement.memory("gpu01", [*lines[:-1], {**lines[-1], "end": end}], said)["status"]
 
-    def test_stopped_near_the_limit_passes(self) -> None:
-        assert self.check([0, 50, 90], self.OOM) == "pass"
-        assert self.check([0, 50, 90], "srun: error: gpu01: task 0: Out Of Memory") == "pass"
+        check = confinement.memory("gpu01", [*lines[:-1], {**lines[-1], "end": end}], output)
 
-    def test_never_stopped_fails(self) -> None:
-        assert self.check([0, 100, 300], "", end=True) == "fail"
-
-    def test_stopped_late_fails(self) -> None:
-        assert self.check([0, 100, 250], self.OOM) == "fail"
-
-    def test_kept_small_by_swapping_passes(self) -> None:
-        assert self.check([0, 100, 300], "", resident=98, end=True) == "pass"
-
-    def test_a_job_that_ended_for_another_reason_proves_nothing(self) -> None:
-        assert self.check([0, 50], "srun: error: Node failure on gpu01") == "fail"
+        assert check["status"] == status
 
 
 class TestGpus:
@@ -86,6 +87,8 @@ class TestGpus:
             ({"nvidia0": "ENXIO", "nvidia1": "ENXIO"}, {}, "fail"),
             ({"nvidia0": "EPERM", "nvidia1": "EPERM"}, {}, "fail"),
             ({"nvidia0": "OK"}, {"nvidia0": "OK"}, "fail"),
+            # one that was opened is no less open for another that was not
+            ({"nvidia0": "OK", "nvidia1": "OK", "nvidia2": "EACCES"}, {}, "fail"),
             ({}, {}, "fail"),
         ],
     )
@@ -110,25 +113,16 @@ class TestGpus:
         assert "could open" not in found["message"]
         assert "/dev/nvidia1" in found["message"]
 
-    def test_one_that_was_opened_is_no_less_open_for_another_that_was_not(self) -> None:
-        found = slurm_confinement.gpus(
-            "smoke", "gpu-confinement", "gpu01", {"nvidia0": "OK", "nvidia1": "OK", "nvidia2": "EACCES"}, {}
-        )
-        assert found["status"] == "fail"
-        assert "nvidia2" not in found["message"]
-
     def job(self, index: str, visible: str = "0") -> dict[str, Any]:
         return {"env": {"SLURM_STEP_GPUS": index, "CUDA_VISIBLE_DEVICES": visible}, "gpus": {}}
 
-    def test_two_jobs_with_two_gpus_pass_though_both_are_number_0_to_their_jobs(self) -> None:
-        assert gpus.assignment("gpu01", self.job("0"), self.job("1"), 2)["status"] == "pass"
-
-    def test_two_jobs_with_the_same_gpu_fail(self) -> None:
-        assert gpus.assignment("gpu01", self.job("1"), self.job("1"), 2)["status"] == "fail"
-
-    @pytest.mark.parametrize("visible", ["", "0,1"])
-    def test_a_job_must_be_told_of_exactly_one_gpu(self, visible: str) -> None:
-        assert gpus.assignment("gpu01", self.job("0", visible), self.job("1"), 2)["status"] == "fail"
+    @pytest.mark.parametrize(
+        ("first", "visible", "second", "status"),
+        # each is number 0 to its job; a job has to be given exactly one
+        [("0", "0", "1", "pass"), ("1", "0", "1", "fail"), ("0", "", "1", "fail"), ("0", "0,1", "1", "fail")],
+    )
+    def test_two_jobs_have_two_gpus(self, first: str, visible: str, second: str, status: str) -> None:
+        assert gpus.assignment("gpu01", self.job(first, visible), self.job(second), 2)["status"] == status
 
     def test_without_slurms_index_the_device_files_tell_which_gpu_it_was(self) -> None:
         first = {"env": {"CUDA_VISIBLE_DEVICES": "0"}, "gpus": {"nvidia0": "OK", "nvidia1": "EPERM"}}
@@ -212,13 +206,11 @@ class TestClock:
 
         assert clock.evaluate("gpu01", lead, "ctl1")["status"] == status
 
-    def test_a_slow_round_trip_is_no_evidence_against_a_clock(self) -> None:
+    def test_the_direction_is_told_and_a_slow_round_trip_is_no_evidence(self) -> None:
         lead = clock.between(self.lead(100, 103, 105), self.lead(100, 100, 100))
 
         assert clock.evaluate("gpu01", lead, "ctl1")["status"] == "pass"
         assert lead.text() == "+0.500 ± 2.500"
-
-    def test_the_direction_is_told(self) -> None:
         assert "behind ctl1's" in clock.evaluate("gpu01", clock.Offset(-70, -69), "ctl1")["message"]
         assert "ahead of ctl1's" in clock.evaluate("gpu01", clock.Offset(69, 70), "ctl1")["message"]
 

@@ -66,27 +66,16 @@ def statuses(cluster: Cluster, nodes: dict[str, dict[str, str]]) -> dict[str, st
     return {name: gpus.evaluate(name, pair, 2)["status"] for name in nodes}
 
 
-def test_all_nodes_are_tested_by_two_jobs() -> None:
+def test_all_nodes_are_tested_by_two_jobs_and_one_free_gpu_by_the_first() -> None:
     cluster = Cluster()
+    nodes = {"n1": node("n1"), "n2": node("n2", used=1), "n3": node("n3")}
 
-    assert statuses(cluster, {name: node(name) for name in ("n1", "n2", "n3")}) == dict.fromkeys(
-        ("n1", "n2", "n3"), "pass"
-    )
-    assert cluster.jobs == [("pair-a0", ["n1", "n2", "n3"]), ("pair-b0", ["n1", "n2", "n3"])]
+    assert statuses(cluster, nodes) == dict.fromkeys(nodes, "pass")
+    assert cluster.jobs == [("pair-a0", ["n1", "n3", "n2"]), ("pair-b0", ["n1", "n3"])]
+    assert statuses(cluster, {}) == {}
 
 
 def test_one_bad_node_fails_alone() -> None:
     nodes = {name: node(name) for name in ("n1", "n2", "n3")}
 
     assert statuses(Cluster("n2"), nodes) == {"n1": "pass", "n2": "fail", "n3": "pass"}
-
-
-def test_a_node_with_one_free_gpu_runs_the_first_job_only() -> None:
-    cluster = Cluster()
-
-    assert statuses(cluster, {"n1": node("n1"), "n2": node("n2", used=1)}) == {"n1": "pass", "n2": "pass"}
-    assert cluster.jobs == [("pair-a0", ["n1", "n2"]), ("pair-b0", ["n1"])]
-
-
-def test_without_nodes_there_is_nothing_to_run() -> None:
-    assert statuses(Cluster(), {}) == {}

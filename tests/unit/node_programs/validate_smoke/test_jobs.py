@@ -29,13 +29,10 @@ class TestGuide:
     def test_a_partition_that_is_not_the_default_is_named_and_silent_nodes_are_left_out(self) -> None:
         assert self.place().option == ["-p", "gpu", "-x", "b"]
 
-    def test_nothing_is_added_where_the_printed_command_will_do(self) -> None:
-        found = user_guide_examples.place({"gpu": partition(Default="YES")}, {"a": node("a")}, ["a"])
-
-        assert found
-        assert found.option == []
-
-    def test_without_a_usable_gpu_there_is_no_place(self) -> None:
+        printed = user_guide_examples.place({"gpu": partition(Default="YES")}, {"a": node("a")}, ["a"])
+        assert printed
+        assert printed.option == []
+        # without a usable GPU there is no place
         assert user_guide_examples.place({"gpu": partition()}, {"a": node("a", Gres="")}, ["a"]) is None
 
     def test_the_script_is_scaled_to_what_there_is_and_says_so(self) -> None:
@@ -44,9 +41,7 @@ class TestGuide:
         assert values == {"partition": "gpu", "cpus": "4", "memory": "16000M", "time": "12:00:00"}
         assert text == "with --cpus-per-task=4 for 8, --mem=16000M for 32G, --time=12:00:00 for 24:00:00"
 
-    def test_the_script_runs_as_printed_where_a_node_has_enough(self) -> None:
         place = user_guide_examples.Place(partition(), [node(RealMemory="64000")], [])
-
         assert user_guide_examples.scaled(place) == (user_guide_examples.PRINTED, "as printed")
 
     @pytest.mark.parametrize(("used", "room"), [({}, True), ({"CPUAlloc": "1"}, False), ({"AllocMem": "8000"}, False)])
@@ -81,16 +76,18 @@ class TestGuide:
 
 
 class TestBatch:
-    def test_output_of_another_job_does_not_count(self) -> None:
+    def test_output_of_another_job_or_user_does_not_count(self) -> None:
         found = batch.lines(f"{batch.MARK} job=8 task=none user={os.getuid()}\n")
 
         assert batch.output_check("gpu01", Job("8", "batch"), found, "")["status"] == "pass"
         assert batch.output_check("gpu01", Job("9", "batch"), found, "")["status"] == "fail"
 
-    def test_a_job_that_ran_as_someone_else_fails(self) -> None:
-        found = batch.lines(f"{batch.MARK} job=8 task=none user=4242\n")
-
-        assert batch.output_check("gpu01", Job("8", "batch"), found, "")["status"] == "fail"
+        assert (
+            batch.output_check(
+                "gpu01", Job("8", "batch"), batch.lines(f"{batch.MARK} job=8 task=none user=4242\n"), ""
+            )["status"]
+            == "fail"
+        )
 
     @pytest.mark.parametrize(
         ("tasks", "status"), [((1, 2, 3), "pass"), ((1, 3), "fail"), ((1, 2, 2), "fail"), ((), "fail")]
@@ -131,10 +128,8 @@ class TestAccounting:
         assert check["status"] == "fail"
         assert text in check["message"]
 
-    def test_a_missing_task_of_an_array_fails(self) -> None:
         assert self.judge(self.ROWS.replace("8_2", "9_2"))["accounting-array"]["status"] == "fail"
-
-    def test_a_database_that_does_not_answer_fails_both(self) -> None:
+        # a database that does not answer
         assert {check["status"] for check in self.judge("", rc=1).values()} == {"fail"}
 
     def test_it_asks_again_until_the_database_has_everything(self) -> None:
@@ -144,10 +139,8 @@ class TestAccounting:
 
         assert found.output == self.ROWS
 
-    def test_it_does_not_ask_for_ever(self) -> None:
-        found = accounting.fetch(self.JOBS, lambda argv, limit_s: Result("sacct", 1, "", "refused", 0.1), patience=0)
-
-        assert found.status == 1
+        refused = accounting.fetch(self.JOBS, lambda argv, limit_s: Result("sacct", 1, "", "refused", 0.1), patience=0)
+        assert refused.status == 1
 
     def test_a_user_without_an_account_is_told_what_to_do(self) -> None:
         check = accounting.association("hpc", "ann", Result("sacct", 0, "", "", 0.1))
@@ -161,10 +154,8 @@ class TestAccounting:
 
         assert accounting.answers("hpc", config, Result("sacct", rc, out, "", 0.1))["status"] == status
 
-    def test_without_accounting_there_is_nothing_to_ask(self) -> None:
-        config = {"AccountingStorageType": "accounting_storage/none"}
-
-        assert accounting.answers("hpc", config, Result("sacct", 1, "", "", 0.1))["status"] == "skip"
+        nothing = {"AccountingStorageType": "accounting_storage/none"}
+        assert accounting.answers("hpc", nothing, Result("sacct", 1, "", "", 0.1))["status"] == "skip"
 
 
 def test_every_check_that_the_suite_makes_is_in_the_catalogue() -> None:

@@ -34,20 +34,13 @@ def at(path: str) -> Any:
 
 
 class TestTheTable:
-    def test_the_upper_one_of_two_counts_and_a_trigger_alone_counts_as_nothing(self) -> None:
+    def test_the_upper_mount_counts_and_a_trigger_alone_counts_as_nothing(self) -> None:
         assert at("/second").type == "nfs"
-        assert mounts.on_top(MOUNTED, "/first") is None
-        assert mounts.on_top(MOUNTED, "/nowhere") is None
-
-    def test_blanks_in_paths_are_read(self) -> None:
         assert at("/fast/with blank").type == "tmpfs"
+        assert mounts.on_top(MOUNTED, "/first") is mounts.on_top(MOUNTED, "/nowhere") is None
+        # what is written to below an unmounted path
+        assert [mounts.below(MOUNTED, path) for path in ("/home/ada", "/data")] == ["/home", "/"]
 
-    def test_the_file_system_below_an_unmounted_path_is_named(self) -> None:
-        assert mounts.below(MOUNTED, "/home/ada") == "/home"
-        assert mounts.below(MOUNTED, "/data") == "/"
-
-
-class TestKind:
     @pytest.mark.parametrize(
         ("path", "fstype", "source"),
         [
@@ -62,17 +55,18 @@ class TestKind:
     def test_the_right_one_is_right(self, path: str, fstype: str, source: str) -> None:
         assert mounts.wrong_mount(at(path), fstype, source) is None
 
-    def test_another_type_is_named(self) -> None:
-        wrong = mounts.wrong_mount(at("/lustre"), "nfs", "10.0.0.3:/fs")
+    @pytest.mark.parametrize(
+        ("path", "source", "measured", "expected"),
+        [
+            ("/lustre", "10.0.0.3:/fs", "lustre", "nfs"),
+            ("/home", "10.0.0.9:/srv/home", "10.0.0.1:/srv/home", "10.0.0.9:/srv/home"),
+        ],
+    )
+    def test_another_type_or_source_is_named(self, path: str, source: str, measured: str, expected: str) -> None:
+        wrong = mounts.wrong_mount(at(path), "nfs", source)
 
         assert wrong
-        assert (wrong.measured, wrong.expected) == ("lustre", "nfs")
-
-    def test_another_source_is_named(self) -> None:
-        wrong = mounts.wrong_mount(at("/home"), "nfs", "10.0.0.9:/srv/home")
-
-        assert wrong
-        assert (wrong.measured, wrong.expected) == ("10.0.0.1:/srv/home", "10.0.0.9:/srv/home")
+        assert (wrong.measured, wrong.expected) == (measured, expected)
 
 
 class TestOptions:
@@ -103,32 +97,24 @@ class TestOptions:
     def test_one_that_is_not_in_force_is_named(self, asked: str, message: str) -> None:
         assert self.wrong("/home", asked) == [message]
 
-    def test_the_opposite_of_what_was_asked_for_is_named(self) -> None:
+    def test_the_opposite_and_other_forms_of_what_was_asked_for_are_known(self) -> None:
         assert self.wrong("/second", "rw") == ["rw was asked for, ro is in force"]
         assert self.wrong("/fast/with blank", "suid") == ["suid was asked for, nosuid is in force"]
 
-    def test_actimeo_stands_for_four(self) -> None:
-        assert self.wrong("/second", "actimeo=5") == []
-        assert len(self.wrong("/second", "actimeo=9")) == 4
-
-    def test_sizes_and_modes_are_compared_as_numbers(self) -> None:
+        # as numbers
         assert self.wrong("/fast/with blank", "size=16G", "mode=0700") == []
         assert self.wrong("/fast/with blank", "size=8G", "mode=1777") != []
-
-    def test_a_lustre_without_locks_is_named(self) -> None:
+        # one that stands for four
+        assert self.wrong("/second", "actimeo=5") == []
+        assert len(self.wrong("/second", "actimeo=9")) == 4
         assert self.wrong("/lustre", "localflock") == ["localflock was asked for and is not in force"]
 
 
-class TestPromises:
-    def test_nfs_may_keep_names_for_a_minute_or_as_long_as_it_was_told(self) -> None:
-        assert mounts.name_bound(at("/home")) == 60
-        assert mounts.name_bound(at("/second")) == 5
-
-    def test_others_are_coherent(self) -> None:
-        assert mounts.name_bound(at("/lustre")) == mounts.data_bound(at("/home")) == 0
-
-    def test_without_close_to_open_data_may_be_late_as_well(self) -> None:
-        assert mounts.data_bound(at("/home")._replace(options=("nocto", "acregmax=7"))) == 7
+def test_nfs_may_keep_names_and_data_for_a_time_and_others_may_not() -> None:
+    assert [mounts.name_bound(at(path)) for path in ("/home", "/second", "/lustre")] == [60, 5, 0]
+    # without close-to-open data may be late as well
+    assert mounts.data_bound(at("/home")) == 0
+    assert mounts.data_bound(at("/home")._replace(options=("nocto", "acregmax=7"))) == 7
 
 
 def entry(path: Path, **changes: Any) -> Any:
@@ -150,8 +136,8 @@ def line(path: Path) -> str:
 
 
 @pytest.fixture
-def open_folder() -> Path:
-    """A folder in which everybody may write, as the export of a server may be; pytest closes its own to others."""
+def open_directory() -> Path:
+    """A directory in which everybody may write, as the export of a server may be; pytest closes its own to others."""
     made = Path(tempfile.mkdtemp())
     made.chmod(0o1777)
     return made
@@ -173,8 +159,8 @@ class TestANode:
         assert seen == {}
 
     @as_root
-    def test_a_good_one_is_handed_on_with_its_promise(self, open_folder: Path) -> None:
-        checks, seen = looked([entry(open_folder, options=("noatime",))], line(open_folder))
+    def test_a_good_one_is_handed_on_with_its_promise(self, open_directory: Path) -> None:
+        checks, seen = looked([entry(open_directory, options=("noatime",))], line(open_directory))
 
         assert {checks[name]["status"] for name in (node_checks.MOUNTED, node_checks.OPTIONS, node_checks.ANSWERS)} == {
             "pass"
@@ -182,42 +168,35 @@ class TestANode:
         assert seen["data"].name_bound == 60
 
     @as_root
-    def test_root_that_is_root_on_the_server_fails(self, open_folder: Path) -> None:
-        """As on any folder of this machine: nobody squashes root here."""
-        checks, _seen = looked([entry(open_folder)], line(open_folder))
+    def test_root_that_is_root_on_the_server_fails(self, open_directory: Path) -> None:
+        """As on any directory of this machine: nobody squashes root here."""
+        checks, _seen = looked([entry(open_directory)], line(open_directory))
 
         assert checks[node_checks.SQUASH]["status"] == "fail"
         assert "take a user's file" in checks[node_checks.SQUASH]["message"]
         assert "mode 0700" in checks[node_checks.SQUASH]["message"]
-        assert list(open_folder.iterdir()) == []
+        assert list(open_directory.iterdir()) == []
 
     @as_root
-    def test_on_a_server_of_somebody_elses_it_is_a_warning(self, open_folder: Path) -> None:
-        checks, _seen = looked([entry(open_folder, squash="")], line(open_folder))
+    @pytest.mark.parametrize(("squash", "status"), [("", "warn"), ("none", "skip")])
+    def test_a_server_of_somebody_elses_is_a_warning_and_one_that_was_asked_for_is_skipped(
+        self, open_directory: Path, squash: str, status: str
+    ) -> None:
+        checks, _seen = looked([entry(open_directory, squash=squash)], line(open_directory), writes=True)
 
-        assert checks[node_checks.SQUASH]["status"] == "warn"
-
-    @as_root
-    def test_where_root_was_asked_for_it_is_skipped_with_that(self, open_folder: Path) -> None:
-        checks, _seen = looked([entry(open_folder, squash="none")], line(open_folder))
-
-        assert checks[node_checks.SQUASH]["status"] == "skip"
-
-    @as_root
-    def test_a_machine_without_jobs_writes_as_the_user_and_leaves_nothing(self, open_folder: Path) -> None:
-        checks, _seen = looked([entry(open_folder, squash="none")], line(open_folder), writes=True)
-
+        assert checks[node_checks.SQUASH]["status"] == status
+        # a node without jobs writes as the user, and leaves nothing
         assert checks["storage-write"]["status"] == "pass"
-        assert list(open_folder.iterdir()) == []
+        assert list(open_directory.iterdir()) == []
 
     @as_root
-    def test_a_folder_that_only_root_may_write_to_is_told(self, open_folder: Path) -> None:
-        open_folder.chmod(0o755)
+    def test_a_directory_that_only_root_may_write_to_is_told(self, open_directory: Path) -> None:
+        open_directory.chmod(0o755)
 
-        checks, _seen = looked([entry(open_folder)], line(open_folder), writes=True)
+        checks, _seen = looked([entry(open_directory)], line(open_directory), writes=True)
 
         assert checks["storage-write"]["status"] == "fail"
-        assert str(open_folder) in checks["storage-write"]["message"]
+        assert str(open_directory) in checks["storage-write"]["message"]
         assert checks[node_checks.SQUASH]["status"] == "skip"
 
     def test_a_wrong_option_and_a_wrong_source_are_told_and_tried_all_the_same(self, tmp_path: Path) -> None:
@@ -229,7 +208,7 @@ class TestANode:
         assert checks[node_checks.OPTIONS]["message"] == "ro was asked for and is not in force"
         assert list(seen) == ["data"]
 
-    def test_a_bound_folder_is_compared_with_its_source(self, tmp_path: Path) -> None:
+    def test_a_bound_directory_is_compared_with_its_source(self, tmp_path: Path) -> None:
         source, other = tmp_path / "source", tmp_path / "other"
         source.mkdir()
         other.mkdir()
