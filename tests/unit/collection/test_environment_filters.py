@@ -36,15 +36,12 @@ def test_homes_are_where_the_inventory_says_that_the_server_has_them() -> None:
     assert FILTERS["environment_homes"](entries, "n1", "/home", ["ctl1"])["directory"] == ""
 
 
-def test_without_people_the_policy_is_as_it_is_and_nobody_has_expired() -> None:
-    assert FILTERS["environment_policy"]({"qos": []}, {}) == {"qos": []}
-    assert FILTERS["environment_expired"]({}) == []
-
-
 def test_somebody_whose_day_has_passed_has_expired() -> None:
     limits = {user["name"]: user["settings"] for user in FILTERS["environment_policy"]({}, PEOPLE)["users"]}
 
     assert FILTERS["environment_expired"](PEOPLE) == ["alice"]
+    assert FILTERS["environment_policy"]({"qos": []}, {}) == {"qos": []}
+    assert FILTERS["environment_expired"]({}) == []
     assert limits == {"alice": {"MaxSubmit": "0"}, "bob": {}}
 
 

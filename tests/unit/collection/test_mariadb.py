@@ -93,18 +93,14 @@ def test_a_password_with_quotes_stays_one_text_and_is_in_no_message(monkeypatch:
 
 
 def test_a_login_is_created_once_and_removed_when_it_is_no_longer_wanted(server: Server) -> None:
+    assert converge("prometheus", dry=True) == [("prometheus", "set")]
     assert converge("prometheus") == [("prometheus", "set")]
     assert converge("prometheus") == []
+    assert converge(dry=True) == [("prometheus", "remove")]
+    assert "prometheus" in server.users
     assert converge() == [("prometheus", "remove")]
     assert server.users == {"root"}
     assert not ownership.owns_anything("monitoring")
-
-
-def test_a_check_run_changes_nothing(server: Server) -> None:
-    assert converge("prometheus", dry=True) == [("prometheus", "set")]
-    converge("prometheus")
-    assert converge(dry=True) == [("prometheus", "remove")]
-    assert "prometheus" in server.users
 
 
 def test_a_login_that_somebody_else_created_is_left_unchanged(server: Server) -> None:

@@ -69,24 +69,17 @@ def test_what_keeps_jobs_asks_nothing(old: str, new: str) -> None:
     assert ask.questions == []
 
 
-def test_a_name_that_all_state_hangs_on_is_refused_without_asking() -> None:
+def test_nodes_that_are_not_there_yet_and_the_name_of_all_state_need_no_question() -> None:
     ask = Answers()
+    assert refused(ask, "NodeName=gpu[01-02]", "NodeName=gpu01", "gpu02") == []
     assert refused(ask, "ClusterName=hpc", "ClusterName=other")[0][0] == "changing ClusterName would lose running jobs"
     assert ask.questions == []
 
 
-def test_nodes_that_are_only_not_there_yet_are_not_taken_out() -> None:
-    ask = Answers()
-    assert refused(ask, "NodeName=gpu[01-02]", "NodeName=gpu01", "gpu02") == []
-    assert ask.questions == []
-
-
-def test_without_jobs_nothing_is_in_the_way() -> None:
-    assert refused(Answers(""), "CPUs=64", "CPUs=32") == []
-
-
-def test_a_controller_that_says_nothing_is_in_the_way() -> None:
+def test_without_jobs_nothing_is_refused_and_without_an_answer_all() -> None:
     silent = Answers("Unable to contact slurm controller", worked=False)
+
+    assert refused(Answers(""), "CPUs=64", "CPUs=32") == []
     assert "Unable to contact slurm controller" in refused(silent, "CPUs=64", "CPUs=32")[0][0]
 
 

@@ -25,9 +25,7 @@ def test_a_value_may_hold_blanks_and_equal_signs() -> None:
     assert node["CfgTRES"] == "cpu=2,mem=23622M,billing=2,gres/gpu=2"
     assert node["Reason"] == "bad DIMM in slot 7 [root@2026-11-21T09:00:01]"
     assert node["Partitions"] == "gpu,night"
-
-
-def test_lines_without_the_key_are_left_out() -> None:
+    # lines without the key are left out
     assert list(slurm_output.records(f"{NODE_24_11}\nSome message\n\n", "NodeName")) == ["gpu02"]
 
 
@@ -88,14 +86,11 @@ def test_time_limits_are_read_in_every_form_slurm_takes(text: str, expected: int
     assert slurm_output.minutes(text) == expected
 
 
-def test_what_is_no_time_is_refused() -> None:
-    with pytest.raises(ValueError, match="tomorrow"):
-        slurm_output.minutes("tomorrow")
-
-
 @pytest.mark.parametrize("total", [1, 59, 120, 1440, 2881])
 def test_a_time_limit_survives_the_way_there_and_back(total: int) -> None:
     assert slurm_output.minutes(slurm_output.clock(total)) == total
+    with pytest.raises(ValueError, match="tomorrow"):
+        slurm_output.minutes("tomorrow")
 
 
 @pytest.mark.parametrize(
@@ -107,9 +102,7 @@ def test_a_time_limit_survives_the_way_there_and_back(total: int) -> None:
 )
 def test_memory_is_read_in_bytes(text: str, expected: int | None) -> None:
     assert slurm_output.size(text, "M") == expected
-
-
-def test_a_size_of_accounting_without_a_unit_is_in_bytes() -> None:
+    # accounting has bytes where there is no unit
     assert (slurm_output.size("12"), slurm_output.size("12K"), slurm_output.size("1.5G")) == (12, 12288, 3 * GIB // 2)
 
 

@@ -21,15 +21,9 @@ TABLE = """\
 44 43 0:44 / /proj rw shared:13 - nfs4 nas:/proj rw
 """
 MOUNT = {
-    "server": "",
-    "options": [],
-    "user_writable": "",
-    "type": "nfs",
-    "nodes": "gpu01",
-    "required": False,
-    "automount": False,
-    "automount_idle": "",
-}
+    "server": "", "options": [], "user_writable": "", "type": "nfs", "nodes": "gpu01", "required": False,
+    "automount": False, "automount_idle": "",
+}  # fmt: skip
 
 
 def wanted(path: str, *, required: bool = False, automount: bool = False) -> dict[str, object]:
@@ -52,16 +46,13 @@ def wanted(path: str, *, required: bool = False, automount: bool = False) -> dic
     ],
 )
 def test_a_mount_is_there_or_not(path: str, automount: bool, there: float) -> None:
-    assert [each.value for each in samples([wanted(path, automount=automount)], TABLE)] == [there]
+    found = samples([wanted(path, automount=automount), wanted(path, required=True)], TABLE)
+
+    assert found[0].value == there
+    assert [each.labels["required"] for each in found] == ["false", "true"]
 
 
-def test_says_what_is_required() -> None:
-    found = samples([wanted("/home", required=True), wanted("/gone")], TABLE)
-
-    assert [each.labels["required"] for each in found] == ["true", "false"]
-
-
-def test_a_node_is_told_of_what_it_mounts_itself() -> None:
+def test_a_node_gets_what_it_mounts_itself() -> None:
     mounts = [
         {**MOUNT, "name": "home", "source": "nas:/home", "path": "/home", "required": True},
         {**MOUNT, "name": "data", "source": "nas:/data", "path": "/data", "nodes": "gpu02"},

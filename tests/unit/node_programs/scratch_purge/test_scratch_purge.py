@@ -11,6 +11,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from deepopsctl.node_programs.scratch_purge import cli, deleting, records, tree,
 from deepopsctl.node_programs.scratch_purge.ageing import Ages
 from deepopsctl.node_programs.scratch_purge.excluding import Excluded
 from deepopsctl.node_programs.scratch_purge.records import Record, quoted
-from deepopsctl.node_programs.scratch_purge.run import BusyError, Summary, apply, exclusive_lock, list_due
+from deepopsctl.node_programs.scratch_purge.run import BusyError, apply, exclusive_lock, list_due
 from deepopsctl.node_programs.scratch_purge.settings import Settings, from_object
 from deepopsctl.node_programs.scratch_purge.tree import OpenPath, TreeError
 from deepopsctl.node_programs.scratch_purge.warned import Warned
@@ -139,9 +140,11 @@ def test_deletes_exactly_what_it_lists(root: Path) -> None:
             young(path)
     given = settings(root, mode="delete", exclude=["user3", "*7"])
     before, due = left(root), {os.fsdecode(path) for path in listed(given)}
+    descriptors = len([*Path("/proc/self/fd").iterdir()])
 
     summary = apply(given, LATER)
 
+    assert len([*Path("/proc/self/fd").iterdir()]) == descriptors
     assert len(due) > 50
     assert before - left(root) == due
     assert summary.deleted == len(due)
@@ -230,14 +233,6 @@ def nest(root: Path, levels: int) -> None:
         here = lower
     os.close(os.open("file", os.O_CREAT, dir_fd=here))
     os.close(here)
-
-
-def test_the_longest_names_and_paths_longer_than_a_path_may_be(root: Path) -> None:
-    nest(root, 40)
-
-    summary = apply(settings(root, mode="delete"), LATER)
-
-    assert (summary.deleted, summary.problems) == (1, [])
 
 
 def test_deeper_than_there_can_be_open_directories_is_said_and_left(root: Path) -> None:
@@ -858,6 +853,7 @@ def test_thousands_of_nested_directories_with_long_names_do_not_fill_the_memory(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
+        *(({"root": root}, "") for root in ("/var/scratch", "/srv/nfs/scratch", "/home/scratch", "/opt/scratch")),
         ({"root": "/"}, "the whole node"),
         ({"root": "/etc"}, "belongs to the system"),
         ({"root": "/var"}, "belongs to the system"),
@@ -877,13 +873,8 @@ def test_thousands_of_nested_directories_with_long_names_do_not_fill_the_memory(
     ],
 )
 def test_refuses_settings_that_could_delete_what_nobody_meant(given: dict[str, object], words: str) -> None:
-    with pytest.raises(SettingsError, match=words):
+    with pytest.raises(SettingsError, match=words) if words else nullcontext():
         from_object({"name": "scratch", "root": "/scratch", "age": AGE, **given})
-
-
-@pytest.mark.parametrize("root", ["/scratch", "/var/scratch", "/srv/nfs/scratch", "/home/scratch", "/opt/scratch"])
-def test_takes_roots_that_can_be_meant(root: str) -> None:
-    assert from_object({"name": "scratch", "root": root, "age": AGE}).root == root
 
 
 def test_the_program_lists_for_people_and_for_programs(
@@ -912,16 +903,6 @@ def test_a_configuration_that_is_none_is_named(tmp_path: Path, capsys: pytest.Ca
 
     assert cli.main([str(tmp_path / "purge.json")]) == cli.INVALID
     assert str(tmp_path / "purge.json") in capsys.readouterr().err
-
-
-def test_open_directories_are_closed_again(root: Path) -> None:
-    make(root / "a/b/c/old")
-    before = len([*Path("/proc/self/fd").iterdir()])
-
-    summary = apply(settings(root, mode="delete", warn=DAY), LATER)
-
-    assert isinstance(summary, Summary)
-    assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
 def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
