@@ -322,7 +322,7 @@ class TestJudging:
 
 
 class TestSilence:
-    def test_a_driver_that_does_not_answer_is_told_from_whole_gpus(self, tmp_path: Path, monkeypatch: Any) -> None:
+    def test_a_driver_that_does_not_answer_is_an_error_and_no_whole_gpu(self, tmp_path: Path, monkeypatch: Any) -> None:
         command(tmp_path / "nvidia-smi", "echo NVIDIA-SMI has failed because it could not communicate; exit 9")
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 

@@ -104,7 +104,7 @@ def test_a_step_that_is_to_go_is_looked_at_until_it_has_gone(asked: list[list[st
     ],
     ids=["a record", "a package of ours"],
 )
-def test_what_is_left_of_a_component_that_is_not_wanted_is_told(
+def test_what_is_left_of_a_component_that_is_not_wanted_is_reported(
     asked: list[list[str]], leave: Callable[[], None]
 ) -> None:
     not_wanted = wanted(monitoring=[])

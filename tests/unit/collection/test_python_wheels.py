@@ -138,7 +138,7 @@ def test_what_is_no_longer_wanted_goes_with_its_record(node: Node, one: tuple[di
     assert node.run({}, {}, state="absent", path=None)["changed"] is False
 
 
-def test_a_processor_without_a_wheel_is_told_of(node: Node, one: tuple[dict[str, Any], str]) -> None:
+def test_a_processor_without_a_wheel_is_reported_of(node: Node, one: tuple[dict[str, Any], str]) -> None:
     foreign = {**one[0], "wheels": {"sparc": one[0]["wheels"]["any"]}}
 
     refused = node.run({"one": foreign}, {}, hint="set monitoring_gpu_exporter")

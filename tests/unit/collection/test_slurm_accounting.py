@@ -125,7 +125,7 @@ class TestDifference:
         assert "ubuntu" not in slurm_policy_diff.undeclared(wish, recorded(release))["users"]
 
     @each_release
-    def test_a_site_is_told_what_is_its_own(self, release: str) -> None:
+    def test_a_site_is_reported_what_is_its_own(self, release: str) -> None:
         wish = wanted("associations", "newp")
 
         assert slurm_policy_diff.undeclared(wish, recorded(release))["qos"] == ["high", "low", "qq", "qr"]
@@ -160,7 +160,7 @@ class TestDifference:
         ]
 
     @each_release
-    def test_a_limit_set_by_hand_on_something_declared_is_told_and_stays(self, release: str) -> None:
+    def test_a_limit_set_by_hand_on_something_declared_is_reported_and_stays(self, release: str) -> None:
         wish = wanted("associations", "phys", MaxWall="2-0")
 
         assert difference(wish, recorded(release)) == []
@@ -214,7 +214,7 @@ class TestCommands:
         assert self.words(wish, present) == ["modify user where name=a account=x cluster=hpc set MaxJobs=3"]
 
 
-def test_a_change_is_told_with_old_and_new_values() -> None:
+def test_a_change_is_reported_with_old_and_new_values() -> None:
     present = recorded("24.11")
     wish = wanted("qos", "high", MaxWall="2-0", GrpTRES="mem=2T", GrpJobs="7")
     changes = difference(wish, present)

@@ -45,7 +45,7 @@ def test_only_nodes_without_work_are_asked_for_on_the_controller(filters: Any) -
     assert filters.slurm_untouched_nodes(list(hosts), hosts, ["gpu02", "gpu04"]) == ["gpu01"]
 
 
-def test_slurmd_is_told_the_port_only_where_it_is_not_slurms_own(filters: Any) -> None:
+def test_slurmd_is_reported_the_port_only_where_it_is_not_slurms_own(filters: Any) -> None:
     assert filters.slurm_conf_servers(["ctl1", "192.0.2.1"], 6817) == ["ctl1", "192.0.2.1"]
     assert filters.slurm_conf_servers(["ctl1", "2001:db8::1"], "7000") == ["ctl1:7000", "[2001:db8::1]:7000"]
 

@@ -67,7 +67,7 @@ def test_refuses_file_systems_that_cannot_with_what_to_do(fstype: str, state: An
     assert hint in refused.value.hint
 
 
-def test_limits_that_hold_are_left_and_ext4_that_counts_is_told_to_let_them_hold() -> None:
+def test_limits_that_hold_are_left_and_ext4_that_counts_is_reported_to_let_them_hold() -> None:
     assert quota.check(where("xfs"), "user", kernel.State(True, True, (0, 0))) is False
     assert quota.check(where("ext4"), "user", kernel.State(True, False, (0, 0))) is True
 
@@ -274,7 +274,7 @@ def test_what_goes_from_cluster_yml_loses_the_limits_that_came_by_it_and_no_othe
     assert server.deploy() == []
 
 
-def test_ext4_that_only_counts_is_told_now_and_for_the_next_boot(tmp_path: Path) -> None:
+def test_ext4_that_only_counts_is_reported_now_and_for_the_next_boot(tmp_path: Path) -> None:
     server = Server(tmp_path, "ext4")
     server.kernel.lax.add(str(tmp_path / "srv"))
     fstab = tmp_path / "etc/fstab"

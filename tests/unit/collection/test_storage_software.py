@@ -31,7 +31,7 @@ class TestKernel:
         assert not node_kernel.has_module("lustre", "6.1.0-41-amd64", str(tmp_path))
         assert not node_kernel.has_module("lust", RELEASE, str(tmp_path))
 
-    def test_packages_that_bring_a_kernel_are_told_from_those_that_only_sound_so(self) -> None:
+    def test_packages_that_bring_a_kernel_are_known_from_those_that_only_sound_so(self) -> None:
         kernels = [
             "linux-generic", "linux-headers-6.8.0-35", "linux-headers-6.8.0-35-generic", "linux-headers-amd64",
             "linux-image-6.12.48+deb13-amd64", "linux-image-amd64", "linux-modules-extra-6.8.0-35-generic",
@@ -104,7 +104,7 @@ class TestSources:
 
         assert [change["name"] for change in noted.changes] == [str(tmp_path / "Packages")]
 
-    def test_an_address_that_does_not_answer_is_told(self, tmp_path: Path) -> None:
+    def test_an_address_that_does_not_answer_is_reported(self, tmp_path: Path) -> None:
         with pytest.raises(sources.ArchiveError, match=r"cannot fetch file:///nowhere/a_1_amd64\.deb"):
             sources.fetch("file:///nowhere/a_1_amd64.deb", "0" * 64, str(tmp_path / "a"))
 

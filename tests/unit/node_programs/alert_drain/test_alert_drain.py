@@ -123,7 +123,7 @@ class TestResuming:
         # one that Slurm has as down
         assert self.after((0, []), (600, []), is_healthy=False) == []
 
-    def test_it_is_said_why_a_node_stays_drained(self) -> None:
+    def test_it_is_reported_why_a_node_stays_drained(self) -> None:
         found = decide([alert("gpu01")], nodes({"gpu01": OURS, "gpu02": OURS}), HealthyTimers(), LIMITS, 0)
 
         assert found.waiting == {"gpu01": "GpuLost has not ended", "gpu02": "all is well, but not for long enough"}

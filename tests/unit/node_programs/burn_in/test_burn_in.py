@@ -78,7 +78,7 @@ class TestPlan:
         assert [(batch.partition, batch.nodes) for batch in found.batches] == [("long", ["a"])]
         assert found.left == {"b": "the node is not in partition long"}
 
-    def test_a_load_longer_than_the_partition_allows_is_told_before_slurm_refuses_it(self) -> None:
+    def test_a_load_longer_than_the_partition_allows_is_reported_before_slurm_refuses_it(self) -> None:
         found = plan.plan(
             ["gpu01"], plan.LoadRequest(7200.0, 0.7), {"gpu01": node()}, {"gpu": partition(MaxTime="60")}, 9
         )

@@ -104,7 +104,7 @@ def test_no_line_of_numbers_is_no_quota(text: str) -> None:
 
 @pytest.mark.parametrize("read", [texts.read_beegfs, texts.read_beegfs_ctl, lambda text: texts.read_lfs(text, 0)])
 @pytest.mark.parametrize("text", ["", "Permission denied.", "{broken", "a,b,c"])
-def test_anything_else_is_said_and_not_guessed(read: object, text: str) -> None:
+def test_anything_else_is_reported_and_not_guessed(read: object, text: str) -> None:
     assert callable(read)
     with pytest.raises(texts.UnreadableError):
         read(text)
@@ -161,7 +161,7 @@ def test_a_directory_bound_elsewhere_is_asked_for_where_its_file_system_is(tmp_p
     assert sources.whole_mount(str(tmp_path), str(table)) == str(tmp_path)
 
 
-def test_what_is_not_mounted_is_said_and_no_other_file_system_is_asked_in_its_place(
+def test_what_is_not_mounted_is_reported_and_no_other_file_system_is_asked_in_its_place(
     tools: Tools, tmp_path: Path
 ) -> None:
     tools.add("quota", QUOTA)

@@ -208,7 +208,7 @@ class TestWorkers:
         assert not worker.alive
         assert "hung: no sign of life" in worker.end["message"]
 
-    def test_a_rate_over_time_is_told_by_its_ends_and_its_middle(self) -> None:
+    def test_a_rate_over_time_is_reported_by_its_ends_and_its_middle(self) -> None:
         points = [(float(second), 100.0 - second / 2) for second in range(1, 101)]
 
         assert burnworkers.trend(points, 100.0) == {"min": 50.0, "median": 74.75, "first": 97.25, "last": 52.5}

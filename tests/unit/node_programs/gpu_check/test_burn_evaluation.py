@@ -12,7 +12,7 @@ from tests.data.burn_samples import QUIET, UNKNOWN, burn_result, burnt, rate, wa
 NO_DRIVER: dict[str, Any] = {"gpus": [], "problem": "libnvidia-ml.so.1 can't be loaded: no NVIDIA driver here?"}
 
 
-def judged(expected: int = 2, **changes: Any) -> dict[tuple[str, str], dict[str, str]]:
+def evaluated(expected: int = 2, **changes: Any) -> dict[tuple[str, str], dict[str, str]]:
     found = evaluate_burn(burn_result(**changes), expected)
     return {(check["name"], check["target"]): check for check in found}
 
@@ -22,7 +22,7 @@ def statuses(found: dict[tuple[str, str], dict[str, str]]) -> set[str]:
 
 
 def test_ten_good_minutes_pass_every_check() -> None:
-    found = judged()
+    found = evaluated()
 
     assert statuses(found) == {"pass"}
     assert {check["suite"] for check in found.values()} == {"burnin"}
@@ -30,7 +30,7 @@ def test_ten_good_minutes_pass_every_check() -> None:
 
 
 def test_a_load_that_ended_early_passes_nothing_and_says_how_far_it_came() -> None:
-    found = judged(ended="cancelled or preempted (SIGTERM)", ran_s=40.2)
+    found = evaluated(ended="cancelled or preempted (SIGTERM)", ran_s=40.2)
 
     assert statuses(found) == {"skip"}
     assert found["burn-completed", "gpu01"]["message"] == ("ended after 40 of 600 s: cancelled or preempted (SIGTERM)")
@@ -38,7 +38,7 @@ def test_a_load_that_ended_early_passes_nothing_and_says_how_far_it_came() -> No
     # what was wrong before stays a failure
     ill = {"core": 1, "status": "wrong", "message": "hashing, round 7: 00 instead of 41", "where": "cpu"}
     cpu = {**burn_result()["cpu"], "faults": [ill]}
-    found = judged(ended="cancelled or preempted (SIGTERM)", ran_s=40.2, cpu=cpu)
+    found = evaluated(ended="cancelled or preempted (SIGTERM)", ran_s=40.2, cpu=cpu)
     assert found["burn-cpu", "gpu01"]["status"] == "fail"
     assert "core 1: hashing, round 7" in found["burn-cpu", "gpu01"]["message"]
     assert statuses(found) == {"fail", "skip"}
@@ -62,7 +62,7 @@ def test_a_load_that_ended_early_passes_nothing_and_says_how_far_it_came() -> No
     ],
 )  # fmt: skip
 def test_a_node_s_own_trouble_is_named(changes: dict[str, Any], name: str, status: str, says: str) -> None:
-    check = judged(**changes)[name, "gpu01"]
+    check = evaluated(**changes)[name, "gpu01"]
 
     assert (check["status"], says in check["message"]) == (status, True), check
 
@@ -71,32 +71,32 @@ class TestRates:
     def test_cores_that_slow_down_are_a_warning(self) -> None:
         cpu = {**burn_result()["cpu"], "rates": [{"core": 0, **rate(10.0, 7.0)}, {"core": 1, **rate(10.0, 7.0)}]}
 
-        assert judged(cpu=cpu)["burn-cpu-rate", "gpu01"]["status"] == "warn"
+        assert evaluated(cpu=cpu)["burn-cpu-rate", "gpu01"]["status"] == "warn"
 
     def test_a_core_slower_than_the_others_is_named(self) -> None:
         rates = [{"core": core, **rate(10.0 if core != 5 else 6.0)} for core in range(8)]
 
-        check = judged(cpu={**burn_result()["cpu"], "rates": rates})["burn-cpu-rate", "gpu01"]
+        check = evaluated(cpu={**burn_result()["cpu"], "rates": rates})["burn-cpu-rate", "gpu01"]
 
         assert check["status"] == "warn"
         assert "cores 5 are" in check["message"]
 
     @pytest.mark.parametrize(("last", "status"), [(595.0, "pass"), (520.0, "warn"), (400.0, "fail")])
     def test_a_gpu_that_slows_as_it_heats_is_named(self, last: float, status: str) -> None:
-        check = judged(gpus=[burnt(0), burnt(1, bf16=rate(600.0, last))])["burn-gpu-rate", "gpu01/1"]
+        check = evaluated(gpus=[burnt(0), burnt(1, bf16=rate(600.0, last))])["burn-gpu-rate", "gpu01/1"]
 
         assert check["status"] == status
         assert ("serial 1650000000001" in check["message"]) is (status != "pass")
 
     def test_the_odd_gpu_of_a_node_is_named(self) -> None:
-        found = judged(gpus=[burnt(0), burnt(1), burnt(2, bf16=rate(500.0))], expected=3)
+        found = evaluated(gpus=[burnt(0), burnt(1), burnt(2, bf16=rate(500.0))], expected=3)
 
         assert found["burn-gpu-rate", "gpu01/2"]["status"] == "warn"
         assert "an outlier" in found["burn-gpu-rate", "gpu01/2"]["message"]
         assert found["burn-gpu-rate", "gpu01/0"]["status"] == "pass"
 
     def test_a_short_load_says_nothing_about_heat(self) -> None:
-        found = judged(asked_s=10.0, ran_s=10.0, gpus=[burnt(0, bf16=rate(600.0, 100.0)), burnt(1)])
+        found = evaluated(asked_s=10.0, ran_s=10.0, gpus=[burnt(0, bf16=rate(600.0, 100.0)), burnt(1)])
 
         assert found["burn-gpu-rate", "gpu01/0"]["status"] == "skip"
         assert found["burn-cpu-rate", "gpu01"]["status"] == "skip"
@@ -120,20 +120,20 @@ class TestGpus:
         ],
     )
     def test_an_ill_gpu_is_named(self, changes: dict[str, Any], name: str, status: str) -> None:
-        check = judged(gpus=[burnt(0, **changes), burnt(1)])[name, "gpu01/0"]
+        check = evaluated(gpus=[burnt(0, **changes), burnt(1)])[name, "gpu01/0"]
 
         assert check["status"] == status
         assert status == "skip" or "serial 1650000000000" in check["message"]
 
     def test_a_missing_driver_fails_where_gpus_are_expected_and_is_skipped_elsewhere(self) -> None:
-        assert judged(expected=2, **NO_DRIVER)["burn-gpu", "gpu01"]["status"] == "fail"
-        assert judged(expected=0, **NO_DRIVER)["burn-gpu", "gpu01"]["status"] == "skip"
+        assert evaluated(expected=2, **NO_DRIVER)["burn-gpu", "gpu01"]["status"] == "fail"
+        assert evaluated(expected=0, **NO_DRIVER)["burn-gpu", "gpu01"]["status"] == "skip"
 
     def test_simulated_gpus_are_skipped_whatever_was_expected(self) -> None:
-        found = judged(expected=2, **NO_DRIVER, simulated="simulated GPUs of a lab: nothing to measure")
+        found = evaluated(expected=2, **NO_DRIVER, simulated="simulated GPUs of a lab: nothing to measure")
 
         assert found["burn-gpu", "gpu01"]["status"] == "skip"
         assert found["burn-gpu", "gpu01"]["message"] == "simulated GPUs of a lab: nothing to measure"
 
     def test_too_few_gpus_fail(self) -> None:
-        assert judged(expected=8)["burn-gpu", "gpu01"]["message"] == "gpu01 has 2 GPUs, and should have 8"
+        assert evaluated(expected=8)["burn-gpu", "gpu01"]["message"] == "gpu01 has 2 GPUs, and should have 8"

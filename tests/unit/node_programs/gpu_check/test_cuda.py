@@ -151,7 +151,7 @@ class TestFaults:
         with pytest.raises(CudaError, match=message):
             Bench(Gpu(Cuda(library)))
 
-    def test_a_node_without_the_library_is_told_apart(self) -> None:
+    def test_a_node_without_the_library_is_a_case_of_its_own(self) -> None:
         with pytest.raises(NoCudaError, match="no NVIDIA driver here"):
             Cuda("libcuda-of-nobody.so.1")
 

@@ -33,7 +33,7 @@ def rdma(count: int, gb_s: float = 50.0) -> dict[str, Any]:
 
 
 class TestBetweenNodes:
-    def judged(self, **found: Any) -> dict[str, str]:
+    def evaluated(self, **found: Any) -> dict[str, str]:
         first = result("gpu01")
         first["group"]["all_reduce_nodes"] = {"nodes": "gpu[01-02]", **found}
         return named(evaluate([first, result("gpu02")]), "gpu-all-reduce-nodes", "gpu[01-02]")
@@ -49,13 +49,13 @@ class TestBetweenNodes:
         return named(evaluate(looks[-1:], looks[:-1]), "gpu-all-reduce-nodes", "gpu[01-02]")
 
     def test_the_sums_count_where_nobody_knows_the_network(self) -> None:
-        check = self.judged(status="measured", ranks=16, all_reduce=[{"bytes": 4096, "gb_s": 38.5}])
+        check = self.evaluated(status="measured", ranks=16, all_reduce=[{"bytes": 4096, "gb_s": 38.5}])
 
         assert (check["status"], check["measured"], check["unit"]) == ("pass", "38.5", "GB/s")
         assert "16 ranks" in check["message"]
         assert "no bound" in check["message"]
-        assert self.judged(status="wrong", message="rank 3: 1 word")["status"] == "fail"
-        assert self.judged(status="skip", message="the first node's id did not arrive")["status"] == "skip"
+        assert self.evaluated(status="wrong", message="rank 3: 1 word")["status"] == "fail"
+        assert self.evaluated(status="skip", message="the first node's id did not arrive")["status"] == "skip"
 
     @pytest.mark.parametrize(("gb_s", "status"), [(380.0, "pass"), (199.0, "warn"), (99.0, "fail")])
     def test_the_ports_of_the_gpus_are_the_measure(self, gb_s: float, status: str) -> None:
@@ -177,14 +177,18 @@ class TestHealth:
             ("gpu-nvlink", "skip", {"name": "NVIDIA H100 PCIe", "nvlinks": [False] * 12}, "no bridge"),
         ],
     )
-    def test_what_the_driver_says_is_judged(self, name: str, status: str, changes: dict[str, Any], says: str) -> None:
+    def test_what_the_driver_says_is_evaluated(
+        self, name: str, status: str, changes: dict[str, Any], says: str
+    ) -> None:
         found = named(with_third(**changes), name)
 
         assert found["status"] == status
         assert says in found["message"]
 
-        if name == "gpu-ecc" and status == "fail":
-            assert found["message"].startswith("gpu01 GPU 3 (NVIDIA H100 80GB HBM3, serial 1650000000003")
+    def test_a_failure_names_node_index_and_serial(self) -> None:
+        found = named(with_third(ecc={**ECC, "uncorrected": 1}), "gpu-ecc")
+
+        assert found["message"].startswith("gpu01 GPU 3 (NVIDIA H100 80GB HBM3, serial 1650000000003")
 
 
 @pytest.mark.parametrize(("number", "status"), [(8, "pass"), (9, "fail"), (7, "fail"), (None, None)])
@@ -221,7 +225,7 @@ class TestRates:
         assert "of this model (3000): an outlier" in named(checks, "gpu-memory-copy", "gpu03/3")["message"]
         assert named(checks, "gpu-memory-copy", "gpu01/0")["status"] == "pass"
 
-    def test_a_slow_host_link_is_judged_by_its_own_slot(self) -> None:
+    def test_a_slow_host_link_is_evaluated_by_its_own_slot(self) -> None:
         narrow = gpu(3, pcie={**PCIE, "max_generation": 3}, measured=measured(h2d=12.6))
         found = named(evaluate([result(gpus=[narrow])]), "gpu-to-device")
 
@@ -293,7 +297,7 @@ class TestGroup:
 
         assert (found["status"], found["expected"]) == ("pass", "arrives unharmed")
 
-    def test_a_slow_all_reduce_is_judged_by_the_fabric(self) -> None:
+    def test_a_slow_all_reduce_is_evaluated_by_the_fabric(self) -> None:
         points = {"status": "measured", "ranks": 8, "all_reduce": [{"bytes": 2**30, "gb_s": 250.0}]}
         found = named(evaluate([result(group={"all_reduce": points})]), "gpu-all-reduce", "gpu01")
 

@@ -23,7 +23,7 @@ def card(root: Path, name: str, speed: str, state: str = "up", hardware: bool = 
         (directory / "device").symlink_to(root)
 
 
-def test_ports_that_are_up_are_told_with_what_they_carry(tmp_path: Path) -> None:
+def test_ports_that_are_up_are_reported_with_what_they_carry(tmp_path: Path) -> None:
     port(tmp_path, "mlx5_0", "400 Gb/sec (4X NDR)")
     port(tmp_path, "mlx5_1", "100 Gb/sec (4X EDR)", layer="Ethernet")
     port(tmp_path, "mlx5_2", "400 Gb/sec (4X NDR)", state="1: DOWN")

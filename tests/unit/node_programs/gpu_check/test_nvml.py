@@ -90,7 +90,7 @@ class TestCalls:
         with pytest.raises(NvmlError, match=says):
             Nvml(library)
 
-    def test_a_node_without_the_library_is_told_apart(self) -> None:
+    def test_a_node_without_the_library_is_a_case_of_its_own(self) -> None:
         with pytest.raises(MissingError, match="no NVIDIA driver here"):
             Nvml("libnvidia-ml-of-nobody.so.1")
 

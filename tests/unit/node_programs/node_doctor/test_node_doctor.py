@@ -137,7 +137,7 @@ class TestNames:
 
         assert (answers, silent) == ({"quick": ["192.0.2.1"]}, ["slow"])
 
-    def test_addresses_that_hosts_gives_to_others_are_told(self, tmp_path: Path) -> None:
+    def test_addresses_that_hosts_gives_to_others_are_reported(self, tmp_path: Path) -> None:
         hosts = tmp_path / "hosts"
         hosts.write_text("127.0.0.1 localhost\n10.0.0.1 ctl1 # the head\n10.0.0.11 gpu02 gpu02.example.com\n")
         expected = {"ctl1": "10.0.0.1", "gpu01": "10.0.0.11", "gpu02": ""}
@@ -197,7 +197,7 @@ def test_a_request_is_answered_with_what_it_is_to_be_compared_with() -> None:
     assert found["names"]["asked"] == 2
 
 
-def test_a_repository_that_nobody_answers_at_is_told_and_one_in_use_not_asked(tmp_path: Path) -> None:
+def test_a_repository_that_nobody_answers_at_is_reported_and_one_in_use_not_asked(tmp_path: Path) -> None:
     def entry(url: str, *unless: Path) -> dict[str, object]:
         return {"what": "Grafana", "url": url, "unless": [str(path) for path in unless]}
 

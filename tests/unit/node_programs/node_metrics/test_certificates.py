@@ -78,7 +78,7 @@ def test_the_clusters_own_certificates_are_read(tmp_path: Path) -> None:
         b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
     ],
 )
-def test_what_can_not_be_read_is_told_and_hides_no_other(tmp_path: Path, content: bytes) -> None:
+def test_what_can_not_be_read_is_reported_and_hides_no_other(tmp_path: Path, content: bytes) -> None:
     broken, missing, good = tmp_path / "broken.pem", tmp_path / "missing.pem", tmp_path / "good.pem"
     broken.write_bytes(content)
     key = ec.generate_private_key(ec.SECP256R1())

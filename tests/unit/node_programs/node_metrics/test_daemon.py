@@ -127,7 +127,7 @@ class TestTheDaemon:
 class TestTheProgram:
     # "folder" is in the file that the former release wrote
     @pytest.mark.parametrize("key", ["directory", "folder"])
-    def test_ends_when_it_is_told_to_and_leaves_nothing(self, tmp_path: Path, key: str) -> None:
+    def test_ends_when_it_is_reported_to_and_leaves_nothing(self, tmp_path: Path, key: str) -> None:
         config = tmp_path / "nodemetrics.json"
         directory = tmp_path / "textfiles"
         directory.mkdir()

@@ -177,7 +177,7 @@ def test_what_is_excluded_stays(root: Path, pattern: str, kept: set[str]) -> Non
     assert left(root) == kept
 
 
-def test_empty_directories_go_only_where_it_is_said_and_never_on_the_first_level(root: Path) -> None:
+def test_empty_directories_go_only_where_it_is_reported_and_never_on_the_first_level(root: Path) -> None:
     for name in ("alice/old/older", "bob"):
         (root / name).mkdir(parents=True)
     keeping, removing = settings(root, mode="delete"), settings(root, mode="delete", empty_folders=True)
@@ -235,7 +235,7 @@ def nest(root: Path, levels: int) -> None:
     os.close(here)
 
 
-def test_deeper_than_there_can_be_open_directories_is_said_and_left(root: Path) -> None:
+def test_deeper_than_there_can_be_open_directories_is_reported_and_left(root: Path) -> None:
     make(root / "/".join("d" * 30) / "file")
     with OpenPath(str(root), deepest=20) as way:
         looking = walk.Walk(way, Excluded(()), AGES, LATER)
@@ -366,7 +366,7 @@ def test_refuses_what_does_not_note_reads_unless_that_is_meant(root: Path) -> No
     assert json.loads(purged.stdout)["deleted"] == 1
 
 
-def test_users_are_told_to_touch_and_whether_reading_counts(root: Path, mailer: Path) -> None:
+def test_users_are_reported_to_touch_and_whether_reading_counts(root: Path, mailer: Path) -> None:
     make(root / "alice/one")
     given = settings(root, mode="delete", warn=DAY, mail="local", sendmail=str(mailer), ignore_reads=True)
 
@@ -584,7 +584,7 @@ def test_a_clock_that_jumps_starts_the_notice_again(root: Path) -> None:
     assert "nothing is deleted before 7 days of notice" in jumped.notes[0]
 
 
-def test_after_a_jump_of_the_clock_a_run_deletes_nothing_though_nobody_is_told_before(root: Path) -> None:
+def test_after_a_jump_of_the_clock_a_run_deletes_nothing_though_nobody_is_reported_before(root: Path) -> None:
     make(root / "alice/old.dat")
     given = settings(root, mode="delete", warn=0)
     apply(given, int(time.time()))

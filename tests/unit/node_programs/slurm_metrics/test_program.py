@@ -71,7 +71,7 @@ without_slurm = pytest.mark.skipif(bool(shutil.which("sdiag")), reason="this mac
 
 
 @without_slurm
-def test_it_writes_until_it_is_told_to_stop_and_leaves_nothing(tmp_path: Path) -> None:
+def test_it_writes_until_it_is_reported_to_stop_and_leaves_nothing(tmp_path: Path) -> None:
     process = started(tmp_path)
     wait_until("it writes", (tmp_path / "slurm.prom").exists)
     text = (tmp_path / "slurm.prom").read_text()

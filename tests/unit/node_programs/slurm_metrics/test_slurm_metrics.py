@@ -219,7 +219,7 @@ def test_a_reason_as_long_as_a_book_is_cut() -> None:
 @pytest.mark.parametrize(
     ("status", "page", "ours"), [(200, "metrics-scheduler", False), (200, "", True), (401, "", True)]
 )
-def test_native_names_are_told_where_slurmctld_tells_them_to_nobody(status: int, page: str, *, ours: bool) -> None:
+def test_native_names_are_reported_where_slurmctld_tells_them_to_nobody(status: int, page: str, *, ours: bool) -> None:
     text = (DATA / "26.05" / f"{page}.txt").read_bytes() if page else b""
 
     class Endpoint(BaseHTTPRequestHandler):

@@ -358,7 +358,9 @@ class TestBetweenNodes:
             ("", {"rc": -1, "state": "waiting", "reason": "Resources"}, "skip", "Resources"),
         ],
     )
-    def test_anything_less_than_all_nodes_is_told(self, out: str, more: dict[str, Any], status: str, text: str) -> None:
+    def test_anything_less_than_all_nodes_is_reported(
+        self, out: str, more: dict[str, Any], status: str, text: str
+    ) -> None:
         found, _ = self.measure(out, **more)
 
         assert found["status"] == status

@@ -78,7 +78,7 @@ class TestTargets:
         told = {"labels": labels, "health": health, "scrapeUrl": url, "lastScrape": now}
         return {**told, "lastScrapeDuration": 0.1, "lastError": "" if health == "up" else "refused"}
 
-    def test_at_one_address_are_judged_page_by_page(self) -> None:
+    def test_at_one_address_are_evaluated_page_by_page(self) -> None:
         pages = [self.target("jobs", "down"), self.target("nodes", "up")]
         found = targets.query_targets(prometheus(lambda: pages))
         told = [targets._one(wanted, found.get(wanted.key), time.time()) for wanted in self.WANTED]
@@ -100,7 +100,7 @@ class TestTargets:
 
         assert [check["status"] for check in checks] == [status, "pass", "pass"]
 
-    def test_that_take_too_long_are_told_as_that(self) -> None:
+    def test_that_take_too_long_are_reported_as_that(self) -> None:
         late = {**self.target("jobs", "down"), "scrapeTimeout": "10s"}
         late["lastError"] = 'Get "http://192.0.2.1:6817/metrics/jobs": context deadline exceeded'
 
@@ -108,7 +108,7 @@ class TestTargets:
 
         assert told["message"] == "http://192.0.2.1:6817/metrics/jobs: no answer within 10s: is the node too busy?"
 
-    def test_of_a_page_that_nobody_expects_are_told_by_it(self) -> None:
+    def test_of_a_page_that_nobody_expects_are_reported_by_it(self) -> None:
         found = targets.query_targets(prometheus(lambda: [self.target("jobs", "up"), self.target("users", "up")]))
 
         told = targets._unexpected("hpc", found, {wanted.key for wanted in self.WANTED})
@@ -122,7 +122,7 @@ class TestRunningJobs:
 
         assert (found["status"], found["measured"], found["expected"]) == ("pass", "4", "3 to 5")
 
-    def test_that_slurm_never_had_are_told(self) -> None:
+    def test_that_slurm_never_had_are_reported(self) -> None:
         found = jobs.counted("hpc", 5, [3, 3])
 
         assert found["status"] == "fail"
@@ -135,7 +135,7 @@ class TestLogs:
 
         assert logs.arrived(text, "validation abc", ("gpu01", "gpu02", "gpu03")) == ["gpu01"]
 
-    def test_that_did_not_come_are_told_with_what_journalctl_says(self) -> None:
+    def test_that_did_not_come_are_reported_with_what_journalctl_says(self) -> None:
         assert logs._one("gpu01", {"gpu01": 0.4}, 30.0, "")["status"] == "pass"
         told = logs._one("gpu02", {"gpu01": 0.4}, 30.0, "Permission denied")
         assert told["message"] == "a line that the node logged has not come within 30 s: Permission denied"
@@ -157,7 +157,7 @@ class TestTheWholeSuite:
         assert {check["status"] for check in found[1:]} == {"skip"}
         assert "opensesame" not in json.dumps(found)
 
-    def test_trouble_with_one_part_is_told_and_stops_no_other(self) -> None:
+    def test_trouble_with_one_part_is_reported_and_stops_no_other(self) -> None:
         def wrong() -> list[dict[str, str]]:
             raise KeyError("never")
 

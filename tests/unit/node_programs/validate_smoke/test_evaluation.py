@@ -206,7 +206,7 @@ class TestClock:
 
         assert clock.evaluate("gpu01", lead, "ctl1")["status"] == status
 
-    def test_the_direction_is_told_and_a_slow_round_trip_is_no_evidence(self) -> None:
+    def test_the_direction_is_reported_and_a_slow_round_trip_is_no_evidence(self) -> None:
         lead = clock.between(self.lead(100, 103, 105), self.lead(100, 100, 100))
 
         assert clock.evaluate("gpu01", lead, "ctl1")["status"] == "pass"

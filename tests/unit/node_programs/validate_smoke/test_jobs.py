@@ -57,7 +57,7 @@ class TestGuide:
             ("", "fail"),
         ],
     )
-    def test_the_scripts_line_is_judged(self, line: str, status: str) -> None:
+    def test_the_scripts_line_is_evaluated(self, line: str, status: str) -> None:
         assert (
             user_guide_examples.evaluate_script("gpu", user_guide_examples.PRINTED, "as printed", line, "")["status"]
             == status
@@ -71,7 +71,7 @@ class TestGuide:
             ("deepops 42 gpu01 gpu=0.\r\nnot a tty\r\n", "fail"),
         ],
     )
-    def test_the_shell_is_judged(self, text: str, status: str) -> None:
+    def test_the_shell_is_evaluated(self, text: str, status: str) -> None:
         assert user_guide_examples.evaluate_shell("gpu", "srun ...", text)["status"] == status
 
 
@@ -142,7 +142,7 @@ class TestAccounting:
         refused = accounting.fetch(self.JOBS, lambda argv, limit_s: Result("sacct", 1, "", "refused", 0.1), patience=0)
         assert refused.status == 1
 
-    def test_a_user_without_an_account_is_told_what_to_do(self) -> None:
+    def test_a_user_without_an_account_is_reported_what_to_do(self) -> None:
         check = accounting.association("hpc", "ann", Result("sacct", 0, "", "", 0.1))
 
         assert check["status"] == "fail"

@@ -147,7 +147,9 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
 
 
 class TestANode:
-    def test_what_is_not_mounted_is_told_with_where_files_go_instead_and_nothing_is_tried(self, tmp_path: Path) -> None:
+    def test_what_is_not_mounted_is_reported_with_where_files_go_instead_and_nothing_is_tried(
+        self, tmp_path: Path
+    ) -> None:
         checks, seen = looked([entry(tmp_path)], TABLE)
 
         assert set(checks) == {node_checks.MOUNTED}
@@ -190,7 +192,7 @@ class TestANode:
         assert list(open_directory.iterdir()) == []
 
     @as_root
-    def test_a_directory_that_only_root_may_write_to_is_told(self, open_directory: Path) -> None:
+    def test_a_directory_that_only_root_may_write_to_is_reported(self, open_directory: Path) -> None:
         open_directory.chmod(0o755)
 
         checks, _seen = looked([entry(open_directory)], line(open_directory), writes=True)
@@ -199,7 +201,7 @@ class TestANode:
         assert str(open_directory) in checks["storage-write"]["message"]
         assert checks[node_checks.SQUASH]["status"] == "skip"
 
-    def test_a_wrong_option_and_a_wrong_source_are_told_and_tried_all_the_same(self, tmp_path: Path) -> None:
+    def test_a_wrong_option_and_a_wrong_source_are_reported_and_tried_all_the_same(self, tmp_path: Path) -> None:
         wanted = entry(tmp_path, source="10.0.0.2:/x", options=("ro",))
 
         checks, seen = looked([wanted], line(tmp_path))
@@ -242,7 +244,7 @@ class TestANode:
         quota = checks[node_checks.QUOTA]
         assert (quota["status"], quota["measured"], quota["message"]) == (status, measured, message)
 
-    def test_of_a_server_without_a_mount_of_its_own_only_the_quota_is_told(self, tmp_path: Path) -> None:
+    def test_of_a_server_without_a_mount_of_its_own_only_the_quota_is_reported(self, tmp_path: Path) -> None:
         wanted = entry(tmp_path / "none", fstype="none", quota={"path": "/srv"}, only_quota=True)
 
         checks, seen = looked([wanted], TABLE, writes=True, quotas={"/srv": {"differences": [], "problem": ""}})
