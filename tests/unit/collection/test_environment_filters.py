@@ -31,7 +31,7 @@ def test_homes_are_where_the_inventory_says_that_the_server_has_them() -> None:
 
     assert FILTERS["environment_homes"](entries, "ctl1", "/home", ["ctl1"]) == {
         "directory": "/srv/home",
-        "mounted": False,
+        "mounted": "",
     }
     assert FILTERS["environment_homes"](entries, "n1", "/home", ["ctl1"])["directory"] == ""
 

@@ -241,9 +241,7 @@ class TestHomes:
 
         step = deploy(ALICE, BOB, homes_in=str(home))
 
-        assert step.warnings == [
-            f"root may not make homes in {home} (root is squashed?): make on its server: alice"
-        ]
+        assert step.warnings == [f"root may not make homes in {home} (root is squashed?): make on its server: alice"]
         assert not [sentence for sentence in step.done if "home" in sentence]
         assert step.wanted["digest"] == ""
 
