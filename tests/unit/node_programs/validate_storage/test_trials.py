@@ -217,6 +217,11 @@ class TestChildren:
 
 
 class TestRenames:
+    def test_a_name_that_is_missing_is_counted(self, tmp_path: Path) -> None:
+        found = operations.follow(str(tmp_path / "f"), 0.05)
+
+        assert found["missing"] == found["reads"] > 0
+
     @pytest.mark.parametrize(
         "data", [b"", operations.content("v", 1)[:1000], operations.content("v", 1)[:-6] + b"v 2\nv "]
     )
