@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from typing import Any
 
 from deepopsctl.model.people import CLOSED_ACCOUNT, CLOSED_USER, accounts_of
+from deepopsctl.text.header import MANAGED_HEADER
 
 Entry = Mapping[str, Any]
 
@@ -31,6 +33,23 @@ def with_people(policy: Entry, people: Mapping[str, Iterable[Entry]], today: dat
 def expired(people: Mapping[str, Iterable[Entry]], today: date) -> list[str]:
     """The names of everybody whose account has expired."""
     return [person["name"] for person in people["people"] if _is_over(person.get("expires"), today)]
+
+
+def sorting_table(people: Mapping[str, Iterable[Entry]]) -> str:
+    """Groups, and the groups of people, as job_submit.lua reads them."""
+    groups = "".join(f'  ["{group["name"]}"] = true,\n' for group in people["groups"] if _is_plain(group["name"]))
+    everybody = ((person["name"], list(filter(_is_plain, person["groups"]))) for person in people["people"])
+    of_people = "".join(f'  ["{name}"] = {{ {_strings(mine)} }},\n' for name, mine in everybody if _is_plain(name))
+    return f"-- {MANAGED_HEADER[2:]}return {{\ngroups = {{\n{groups}}},\npeople = {{\n{of_people}}},\n}}\n"
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name can't end a string of Lua's: a directory service has others."""
+    return bool(re.fullmatch(r"[A-Za-z0-9_.@+-]+", name))
+
+
+def _strings(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def _accounts(group: Entry, today: date) -> Iterator[dict[str, Any]]:

@@ -106,6 +106,13 @@ def with_contain(settings: Mapping[str, object]) -> dict[str, object]:
     return {**named, "PrologFlags": ",".join(flags)}
 
 
+def with_job_script(settings: Mapping[str, object]) -> dict[str, object]:
+    """The settings with job_submit.lua, before other plugins that a site has."""
+    key = next((key for key in settings if key.lower() == "jobsubmitplugins"), "JobSubmitPlugins")
+    plugins = [word.removeprefix("job_submit/") for word in _words(settings.get(key, ""))]
+    return {**settings, key: ",".join(dict.fromkeys(["lua", *plugins]))}
+
+
 def refused_in(extra: Mapping[str, object], directories: JobDirectories | None) -> list[str]:
     """Messages for keys of `slurm_config` that conflict with `job_directories`."""
     if directories is None:

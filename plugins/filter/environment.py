@@ -23,6 +23,11 @@ def environment_expired(people):
     return accounts.expired(people, _today()) if people else []
 
 
+def environment_sorted(people):
+    """The names that job_submit.lua sorts jobs by, as a Lua table; '' without people."""
+    return accounts.sorting_table(people) if people else ""
+
+
 def environment_conflicts(names, hostvars, variable="deepops_people_conflicts"):
     """What nodes refuse as one text, with the node in front of each; '' for nothing."""
     results = ((name, hostvars[name].get(variable) or {}) for name in names)
@@ -70,4 +75,5 @@ class FilterModule:
             "environment_directory_accounts": environment_directory_accounts,
             "environment_policy": environment_policy,
             "environment_expired": environment_expired,
+            "environment_sorted": environment_sorted,
         }

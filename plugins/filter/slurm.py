@@ -91,12 +91,13 @@ def slurm_gpus_by_node(node_sets):
     return notation.declared_by_node(node_sets)
 
 
-def slurm_settings(base, policy, extra, directories, adopted=False, billing=None):
-    """deepopsctl's settings, cluster.yml's policy, the site's, and what job directories, logins and billing need."""
+def slurm_settings(base, policy, extra, directories, adopted=False, billing=None, scripted=False):
+    """deepopsctl's settings, cluster.yml's policy, the site's, and what features of the cluster need."""
     merged = slurm_conf.merge_settings(slurm_conf.merge_settings(base, policy), extra)
     # compute nodes get their configuration from slurmctld
     merged = slurm_conf.with_word(merged, "SlurmctldParameters", "enable_configless")
     merged = slurm_conf.with_word(merged, "PriorityFlags", "MAX_TRES") if billing else merged
+    merged = job_hooks.with_job_script(merged) if scripted else merged
     merged = job_hooks.with_job_directories(merged, job_hooks.from_inventory(directories))
     merged = job_hooks.with_contain(merged) if adopted else merged
     return {key: slurm_conf.format_value(value) for key, value in merged.items()}
@@ -175,7 +176,8 @@ def slurm_fetched_files(controller, hostvars, node):
     if not _verification(hostvars[controller]):
         return {}
     texts = hostvars[node].get("slurm_conf_files", {})
-    return {name: sha256(text.encode()).hexdigest() for name, text in texts.items() if text}
+    # only the controller has job_submit.lua
+    return {name: sha256(text.encode()).hexdigest() for name, text in texts.items() if text and name.endswith(".conf")}
 
 
 def _verification(host):

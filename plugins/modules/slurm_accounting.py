@@ -63,6 +63,11 @@ options:
     description: Text of slurm.conf, to reach slurmdbd by before the file is there.
     type: str
     default: ""
+  sorted_names:
+    description: Names of groups and people by which job_submit.lua sorts jobs into accounts, as a Lua table.
+    type: str
+    default: ""
+  sorted_names_file: {description: Where it reads them., type: path, default: /etc/slurm/deepops/job_accounts.lua}
 author: deepopsctl (@deepopsctl)
 """
 
@@ -86,8 +91,10 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
     command as node_command,
     errors as node_errors,
+    files as node_files,
     record as node_record,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
@@ -151,6 +158,26 @@ def result(changes, present, undeclared, notes):
         header = "QOS, accounts and users"
         answer["diff"] = [{"before": before, "after": after, "before_header": header, "after_header": header}]
     return answer
+
+
+def write_names(module):
+    """Write the names that jobs are sorted by: the next job is sorted by them."""
+    noted, path = node_changes.Noted(module.check_mode), module.params["sorted_names_file"]
+    if module.params["sorted_names"]:
+        if not module.check_mode:
+            os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+        node_files.ensure(noted, path, module.params["sorted_names"].encode())
+    return noted
+
+
+def with_names(answer, noted):
+    """The answer of the module, with the file of names."""
+    return dict(
+        answer,
+        changed=answer["changed"] or bool(noted.changes),
+        changes=answer["changes"] + noted.changes,
+        diff=answer.get("diff", []) + noted.diffs,
+    )
 
 
 def add_missing_qos(sacctmgr, wanted, bare, dry):
@@ -245,6 +272,8 @@ def main():
             "directory_accounts": {"type": "list", "elements": "str", "default": []},
             "only_names": {"type": "bool", "default": False},
             "slurm_conf": {"default": ""},
+            "sorted_names": {"default": ""},
+            "sorted_names_file": {"type": "path", "default": "/etc/slurm/deepops/job_accounts.lua"},
         },
         supports_check_mode=True,
     )
@@ -252,13 +281,14 @@ def main():
     wanted = slurm_accounting.desired_state(params["accounts"], params["users"], params["policy"])
     # before the first deploy there is nothing to ask
     bare = module.check_mode and (not shutil.which("sacctmgr") or not sacctmgr.run("show", "cluster").ok)
+    noted = write_names(module)
     if bare and os.path.exists(OWNED):
         warning = "slurmdbd does not answer: accounts and limits could not be compared"
-        module.exit_json(**result([], EMPTY, {}, [warning]))
+        module.exit_json(**with_names(result([], EMPTY, {}, [warning]), noted))
     with node_errors.fail_on_error(module.fail_json):
         if params["only_names"]:
             module.exit_json(**add_missing_qos(sacctmgr, wanted, bare, module.check_mode))
-        module.exit_json(**converge(module, sacctmgr, wanted, bare))
+        module.exit_json(**with_names(converge(module, sacctmgr, wanted, bare), noted))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ options:
   files:
     description:
       - Text of C(slurm.conf), C(gres.conf) and C(cgroup.conf), by name.
-      - Text of C(job_container.conf) and C(topology.conf); without one, the managed file is removed.
+      - Text of C(job_container.conf), C(topology.conf) and C(job_submit.lua); without one, the managed file is removed.
     type: dict
     required: true
 author: deepopsctl (@deepopsctl)
@@ -92,7 +92,11 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects i
 ALWAYS = ("slurm.conf", "gres.conf", "cgroup.conf")
 CONTAINER = "job_container.conf"
 # slurmctld does not start without them where slurm.conf calls for their plugins
-OPTIONAL = (CONTAINER, "topology.conf")
+SCRIPT = "job_submit.lua"
+OPTIONAL = (CONTAINER, "topology.conf", SCRIPT)
+FOREIGN = (
+    "put its text into slurm_job_submit in settings.yml, and remove it from the controller: deepopsctl's calls it first"
+)
 SPEC = {
     **node_record.STEP,
     "verify": {"type": "bool", "default": False},
@@ -132,6 +136,9 @@ def required_effect(files, current, changes):
     for path in files:
         if path != conf_of(files) and current[path] != files[path]:
             keys.append(os.path.basename(path))
+            if os.path.basename(path) == SCRIPT:
+                # slurmctld compares its time with every job that is submitted
+                continue
             # slurmctld builds its tables of generic resources at start
             effect = max(effect, Effect.RESTART_SLURMCTLD if path.endswith("gres.conf") else Effect.RECONFIGURE)
     return effect, keys
@@ -189,6 +196,9 @@ def refusals(module, files, current, changes):
     if problem:
         hint = "correct slurm_config in inventory/group_vars/all/settings.yml, or the options in cluster.yml"
         return [("slurm.conf is not valid: %s" % problem, hint)]
+    script = current.get(path_of(module.params, SCRIPT))
+    if script and not script.encode().startswith(node_files.MANAGED):
+        return [("%s is not deepopsctl's" % path_of(module.params, SCRIPT), FOREIGN)]
     if not current[conf_of(files)] or not module.params["primary"]:
         return []
     return slurm_unsafe_changes.refusals(slurm_unsafe_changes.certain(changes, module.params["missing_nodes"]))
