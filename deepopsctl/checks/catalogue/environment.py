@@ -7,6 +7,7 @@ from deepopsctl.checks.catalogue.entry import Entry
 SUITE = "environment"
 _PEOPLE = "People"
 _COMMANDS = "Commands"
+_LOGIN = "Login nodes"
 _FILES = "Files"
 _MODULES = "Modules"
 _EXAMPLES = "Example jobs"
@@ -66,6 +67,14 @@ ENVIRONMENT = {
     "environment-queue": Entry(
         _COMMANDS, "sq", "`sq` and `partition-stats` answer a user.", "is slurmctld up? `deepopsctl validate smoke`",
     ),
+    "environment-login-keys": Entry(
+        _LOGIN, "login by key", "sshd on login nodes refuses passwords.",
+        "`deepopsctl deploy environment` writes 01-deepopsctl-logins.conf; `login_node_keys_only: false` accepts them",
+    ),
+    "environment-login-message": Entry(
+        _LOGIN, "message of the day", "The state of the cluster that users read at login is not old.",
+        "`systemctl status deepops-login-message.timer` and `journalctl -u deepops-login-message` on the login node",
+    ),
     "environment-modules": Entry(
         _MODULES, "modules", "`module avail` lists a module for each software of `modules_software`.",
         "`deepopsctl deploy environment` installs software and modules",
@@ -113,5 +122,6 @@ PER_NODE = frozenset({
     "environment-ids", "environment-groups", "environment-keys", "environment-expiry", "environment-homes",
     "environment-directory", "environment-directory-lookup", "environment-directory-ids",
     "environment-tools", "environment-mail", "environment-queue", "environment-spaces",
+    "environment-login-keys", "environment-login-message",
     "environment-modules", "environment-module-shells",
 })  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict
 from .._shared import identities as ids
 from .._slurm_jobs import suite as suite_of_jobs
 from .._slurm_jobs.snapshot import read_snapshot
-from . import charged, directory, examples, identities, logins, mail, modules, spaces, tools
+from . import charged, directory, examples, identities, login_node, logins, mail, modules, own_keys, spaces, tools
 from .checks import NOTHING, SUITE, skip
 
 Request = Dict[str, Any]
@@ -33,6 +33,7 @@ def node(request: Request) -> Result:
     checks += modules.run(name, software, modules.shells()) if software else []
     if request.get("directory"):
         checks += directory.run(name, request["directory"], people)
+    checks += login_node.run(name, request["login"]) if request.get("login") else []
     if people:
         checks += [*identities.run(name, people), *logins.run(name, people["people"])]
         checks += spaces.run(name, people["people"], request.get("spaces", ()))
@@ -68,5 +69,6 @@ QUESTIONS: Dict[str, Callable[[Request], Result]] = {
     "conflicts": conflicts,
     "before_directory": lambda request: {"conflicts": directory.before(request["directory"])},
     "members": lambda request: directory.members(request["groups"]),
+    "own_keys": lambda request: {"without_keys": [name for name in request["users"] if not own_keys.has_key(name)]},
 }
 PHASES = {"node": node, "users": users, "examples": jobs}

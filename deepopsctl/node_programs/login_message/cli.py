@@ -1,0 +1,23 @@
+"""`deepops-login-message`: write the state of the cluster where pam_motd shows it at login. Run by a timer."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import datetime
+from typing import List, Optional
+
+from .._shared import atomic_file
+from .state import message
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run it; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="deepops-login-message", description=__doc__.partition(": ")[2])
+    parser.add_argument("--cluster", required=True, help="the cluster's name")
+    parser.add_argument("--output", required=True, help="the file to write")
+    options = parser.parse_args(arguments)
+    text = message(options.cluster, datetime.now())
+    os.makedirs(os.path.dirname(options.output), 0o755, exist_ok=True)
+    atomic_file.write(options.output, text)
+    return 0
