@@ -30,10 +30,11 @@ _USERS_RECIPES = """\
 # Jupyter: start it in a job with --no-browser --port=8888, then: ssh -L 8888:localhost:8888 {job}
 # Copy files: rsync -a DIR {gateway}:
 """
-# %% is a percent sign to ssh. The first host of the newest running job; without one ssh ends with the message.
+# %% is a percent sign to ssh, which puts `exec` before it. The first host of the newest running job.
 _TO_NEWEST_JOB = (
-    "node=$(ssh {gateway} 'squeue --me --states=RUNNING --sort=-S --noheader --format=%%B' | head -n 1); "
-    'test -n "$node" || {{ echo "you have no running job" >&2; exit 1; }}; exec ssh -W "$node:{port}" {gateway}'
+    "sh -c '"
+    'node=$(ssh -n {gateway} "squeue --me --states=RUNNING --sort=-S --noheader --format=%%B" | head -n 1); '
+    'test -n "$node" || {{ echo "you have no running job" >&2; exit 1; }}; exec ssh -W "$node:{port}" {gateway}\''
 )
 
 
