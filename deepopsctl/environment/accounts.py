@@ -35,6 +35,21 @@ def expired(people: Mapping[str, Iterable[Entry]], today: date) -> list[str]:
     return [person["name"] for person in people["people"] if _is_over(person.get("expires"), today)]
 
 
+def dates(people: Mapping[str, Iterable[Entry]], cluster: str) -> dict[str, Any]:
+    """Who opens or closes on which day, for the program that does so between deploys."""
+    groups = [group for group in people["groups"] if group.get("start") or group.get("end")]
+    leaving = [person for person in people["people"] if person.get("expires")]
+    return {
+        "cluster": cluster,
+        "groups": [_keys_of(group, "name", "start", "end") for group in groups],
+        "people": [_keys_of(person, "name", "expires") for person in leaving],
+    }
+
+
+def _keys_of(entry: Entry, *keys: str) -> dict[str, Any]:
+    return {key: entry[key] for key in keys if entry.get(key)}
+
+
 def sorting_table(people: Mapping[str, Iterable[Entry]]) -> str:
     """Groups, and the groups of people, as job_submit.lua reads them."""
     groups = "".join(f'  ["{group["name"]}"] = true,\n' for group in people["groups"] if _is_plain(group["name"]))

@@ -28,6 +28,11 @@ def environment_sorted(people):
     return accounts.sorting_table(people) if people else ""
 
 
+def environment_dates(people, cluster):
+    """Who opens or closes on which day."""
+    return accounts.dates(people, cluster)
+
+
 def environment_conflicts(names, hostvars, variable="deepops_people_conflicts"):
     """What nodes refuse as one text, with the node in front of each; '' for nothing."""
     results = ((name, hostvars[name].get(variable) or {}) for name in names)
@@ -74,6 +79,7 @@ class FilterModule:
             "environment_with_listed": environment_with_listed,
             "environment_directory_accounts": environment_directory_accounts,
             "environment_policy": environment_policy,
+            "environment_dates": environment_dates,
             "environment_expired": environment_expired,
             "environment_sorted": environment_sorted,
         }

@@ -39,12 +39,13 @@ class Site:
         document = json.loads(self.cluster.deepopsctl("validate", COMPONENT, "--json", ok=False).stdout)
         return [f"{check['name']} {check['target']}" for check in document["checks"] if check["status"] == "fail"]
 
-    def ssh(self, script: str) -> tuple[int, str]:
+    def ssh(self, script: str, *more: str) -> tuple[int, str]:
         """The exit code and output of a command that ada runs on the controller over SSH."""
-        options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes")
+        options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes", *more)
         words = [word for option in options for word in ("-o", option)]
         argv = ["ssh", "-i", str(self.key), *words, f"ada@{self.address}", script]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
+        # what a shell with a terminal is typed; a command does not read it
+        done = subprocess.run(argv, input="exit\n", capture_output=True, text=True, timeout=PATIENCE_S)
         return done.returncode, (done.stdout + done.stderr).strip()
 
 
@@ -71,8 +72,11 @@ def site(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         deployed.root("ctl1", "sacctmgr -i delete account def-lab_cpu,def-lab_gpu,def-lab", ok=False)
         for node in NODES:
             deployed.root(node, "userdel --remove ada; userdel --remove bea; groupdel def-lab", ok=False)
-            deployed.root(node, "rm -rf /etc/ssh/deepopsctl /etc/ssh/sshd_config.d/40-deepopsctl-people.conf", ok=False)
+            deployed.root(node, "rm -rf /etc/ssh/deepopsctl /etc/ssh/sshd_config.d/*-deepopsctl-*.conf", ok=False)
             deployed.root(node, "rm -f /var/lib/deepopsctl/*/environment.people.json; systemctl reload ssh", ok=False)
+        deployed.root(
+            "ctl1", "systemctl disable --now deepops-account-dates.timer deepops-login-message.timer", ok=False
+        )
         deployed.deploy()
 
 
@@ -97,6 +101,43 @@ def test_a_key_that_somebody_removed_comes_back(site: Site) -> None:
 
     assert (changed["gpu01"], changed["gpu02"]) == (1, 0)
     assert site.failed_checks() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "account"),
+    [
+        ("--account=def-lab --gpus=1", "def-lab_gpu"),
+        ("--account=def-lab_cpu --gres=gpu:a100:1", "def-lab_gpu"),
+        ("--account=def-lab-gpu", "def-lab_cpu"),
+        ("--ntasks=1 --gpus-per-task=1", "def-lab_gpu"),
+        ("", "def-lab_cpu"),
+    ],
+)
+def test_a_job_is_charged_to_the_account_that_fits_what_it_asks_for(site: Site, options: str, account: str) -> None:
+    if not site.cluster.holds("ctl1", "test -e /etc/slurm/job_submit.lua"):
+        site.cluster.deepopsctl("deploy", "slurm")
+
+    code, job = site.ssh(f"sbatch --parsable --hold {options} --wrap true 2>/dev/null")
+
+    assert code == 0, job
+    assert f" Account={account} " in site.cluster.root("ctl1", f"scontrol --oneliner show job {job}")
+    site.cluster.root("ctl1", f"scontrol update jobid={job} gres=gpu:1")
+    assert site.ssh(f"scontrol update jobid={job} account=def-lab && scancel {job}") == (0, "")
+    wait_until(
+        "the change is accounted",
+        lambda: "def-lab_gpu" in site.cluster.root("ctl1", f"sacct -Xn -j {job} -o account%20"),
+    )
+
+
+def test_a_login_node_refuses_passwords_and_shows_the_state_to_terminals_only(site: Site) -> None:
+    shown = site.ssh("true", "PreferredAuthentications=password", "LogLevel=INFO")
+    assert shown[0] == 255
+    assert "Permission denied (publickey)" in shown[1]
+    wait_until("the state is written", lambda: site.cluster.holds("ctl1", "test -s /run/motd.d/deepopsctl"))
+
+    assert site.ssh("true") == (0, "")
+    # a shell with a terminal; its input ends at once
+    assert "partition  nodes  idle" in site.ssh("", "RequestTTY=force", "LogLevel=ERROR")[1]
 
 
 def test_an_id_that_is_somebody_elses_changes_nothing_on_any_node(site: Site) -> None:

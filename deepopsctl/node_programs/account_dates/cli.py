@@ -1,0 +1,53 @@
+"""`deepops-account-dates`: open and close Slurm accounts of groups and people whose day has come. Run by a timer."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime, timezone
+from typing import Callable, List, Optional, Sequence
+
+from .._shared import command, settings
+from .._shared.settings import SettingsError
+from . import plan
+
+CONFIG = "/etc/deepopsctl/account-dates.json"
+OK, FAILED, INVALID = 0, 1, 3
+LIMIT_S = 120
+Run = Callable[[Sequence[str]], command.Result]
+
+
+def run_command(argv: Sequence[str]) -> command.Result:
+    """Run sacctmgr."""
+    return command.run(argv, LIMIT_S)
+
+
+def main(arguments: Optional[List[str]] = None, run: Run = run_command, now: Optional[datetime] = None) -> int:
+    """Run it; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="deepops-account-dates", description=__doc__.partition(": ")[2])
+    parser.add_argument("--config", default=CONFIG, help="groups and people (default: %(default)s)")
+    parser.add_argument("--dry-run", action="store_true", help="print what is due, change nothing")
+    options = parser.parse_args(arguments)
+    try:
+        declared = settings.load(options.config)
+    except SettingsError as error:
+        sys.stderr.write("error: {}\n".format(error))
+        return INVALID
+    where = "cluster=" + str(declared["cluster"])
+    columns = "format=" + ",".join(plan.COLUMNS)
+    shown = run(["sacctmgr", "--noheader", "--parsable2", "show", "association", "where", where, "wopl", columns])
+    if not shown.ok:
+        sys.stderr.write("error: {}\n".format(shown.failure))
+        return FAILED
+    # days are UTC's, as in shadow(5)
+    today = (now or datetime.now(timezone.utc)).date()
+    failures = 0
+    for words in plan.changes(declared, plan.associations(shown.output), today):
+        sys.stdout.write(" ".join(words) + "\n")
+        place = words.index("set")
+        argv = ["sacctmgr", "--immediate", "modify", *words[:place], where, *words[place:]]
+        answer = None if options.dry_run else run(argv)
+        if answer is not None and not answer.ok:
+            sys.stderr.write("error: {}\n".format(answer.failure))
+            failures += 1
+    return FAILED if failures else OK

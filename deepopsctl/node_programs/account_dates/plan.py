@@ -1,0 +1,58 @@
+"""What sacctmgr has to change today, for the groups and people whose day has come."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence
+
+# a limit that lets no job in, and none
+CLOSED, OPEN = "0", "-1"
+COLUMNS = ("Account", "User", "Partition", "GrpSubmit", "MaxSubmit")
+
+Entry = Mapping[str, Any]
+
+
+class Association(NamedTuple):
+    """A row of `sacctmgr show association`; of an account where `user` is empty."""
+
+    account: str
+    user: str
+    partition: str
+    group_submit: str
+    user_submit: str
+
+
+def associations(text: str) -> List[Association]:
+    """The rows; what is no row is left out."""
+    rows = (line.split("|") for line in text.splitlines())
+    return [Association(*row) for row in rows if len(row) == len(COLUMNS)]
+
+
+def changes(settings: Mapping[str, Sequence[Entry]], present: Sequence[Association], today: date) -> List[List[str]]:
+    """Words of `sacctmgr modify` that are due."""
+    return [*_groups(settings["groups"], present, today), *_people(settings["people"], present, today)]
+
+
+def _groups(groups: Sequence[Entry], present: Sequence[Association], today: date) -> Iterator[List[str]]:
+    limits: Dict[str, str] = {row.account: row.group_submit for row in present if not row.user}
+    for group in groups:
+        # a group without days is the deploy's alone, and so is one that Slurm does not have yet
+        if group["name"] not in limits or not (group.get("start") or group.get("end")):
+            continue
+        is_open = _has_come(group.get("start", ""), today, default=True) and not _has_come(group.get("end", ""), today)
+        is_closed = limits[group["name"]] == CLOSED
+        if is_open == is_closed:
+            limit = OPEN if is_open else CLOSED
+            yield ["account", "where", "name=" + group["name"], "set", "GrpSubmitJobs=" + limit]
+
+
+def _people(people: Sequence[Entry], present: Sequence[Association], today: date) -> Iterator[List[str]]:
+    """Who has expired; a later day is for the next deploy to read."""
+    open_users = {row.user for row in present if row.user and row.user_submit != CLOSED}
+    for person in people:
+        if _has_come(person.get("expires", ""), today) and person["name"] in open_users:
+            yield ["user", "where", "name=" + person["name"], "set", "MaxSubmitJobs=" + CLOSED]
+
+
+def _has_come(day: str, today: date, *, default: bool = False) -> bool:
+    return date.fromisoformat(day) <= today if day else default

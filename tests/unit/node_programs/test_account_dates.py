@@ -1,0 +1,75 @@
+"""Slurm accounts that open and close between deploys, from what sacctmgr of Slurm 24.11 shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.environment.accounts import dates
+from deepopsctl.node_programs._shared.command import Result
+from deepopsctl.node_programs.account_dates import cli
+
+PEOPLE = {
+    "groups": [
+        {"name": "def-x", "gid": 60001},
+        {"name": "rrg-x", "gid": 60002, "start": "2026-04-01", "end": "2027-04-01"},
+    ],
+    "people": [
+        {"name": "alice", "uid": 60010, "groups": ["def-x"]},
+        {"name": "bob", "uid": 60011, "groups": ["def-x", "rrg-x"], "expires": "2026-12-01"},
+    ],
+}
+OPEN = "root||||\ndef-x||||\nrrg-x||||\nrrg-x_cpu||||\ndef-x|alice|||\ndef-x|bob|||\nrrg-x_cpu|bob|||5\n"
+
+
+class Sacctmgr:
+    """sacctmgr with these associations; remembers what was changed."""
+
+    def __init__(self, shown: str) -> None:
+        self.shown, self.changes = shown, list[str]()
+
+    def __call__(self, argv: Sequence[str]) -> Result:
+        if "show" not in argv:
+            self.changes.append(" ".join(argv[2:]))
+        return Result(argv[0], 0, self.shown, "", 0.1)
+
+
+def changes(tmp_path: Path, shown: str, day: str, *options: str) -> list[str]:
+    config, run = tmp_path / "config.json", Sacctmgr(shown)
+    config.write_text(json.dumps(dates(PEOPLE, "hpc")), encoding="utf-8")
+    assert cli.main(["--config", str(config), *options], run, datetime.fromisoformat(day).replace(tzinfo=UTC)) == 0
+    return run.changes
+
+
+@pytest.mark.parametrize("day", ["2026-03-31", "2027-04-01"])
+def test_a_group_is_closed_before_its_start_and_from_its_end_on(tmp_path: Path, day: str) -> None:
+    closed = "modify account where name=rrg-x cluster=hpc set GrpSubmitJobs=0"
+
+    assert closed in changes(tmp_path, OPEN, day)
+    assert closed not in changes(tmp_path, OPEN.replace("rrg-x||||", "rrg-x|||0|"), day)
+
+
+def test_it_opens_on_its_first_day_and_other_limits_stay(tmp_path: Path) -> None:
+    assert changes(tmp_path, OPEN, "2026-04-01") == []
+    assert changes(tmp_path, OPEN.replace("rrg-x||||", "rrg-x|||0|"), "2026-04-01") == [
+        "modify account where name=rrg-x cluster=hpc set GrpSubmitJobs=-1"
+    ]
+    assert changes(tmp_path, OPEN.replace("rrg-x||||", "rrg-x|||50|"), "2026-04-01") == []
+
+
+def test_who_expires_submits_no_more_in_any_account(tmp_path: Path) -> None:
+    assert changes(tmp_path, OPEN, "2026-12-01") == ["modify user where name=bob cluster=hpc set MaxSubmitJobs=0"]
+    assert changes(tmp_path, OPEN.replace("bob|||5", "bob|||0").replace("bob|||\n", "bob|||0\n"), "2026-12-01") == []
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert changes(tmp_path, OPEN, "2026-12-01", "--dry-run") == []
+    assert "name=bob" in capsys.readouterr().out
+
+
+def test_accounts_that_slurm_does_not_have_are_the_deploys(tmp_path: Path) -> None:
+    assert changes(tmp_path, "root||||\n", "2027-05-01") == []
