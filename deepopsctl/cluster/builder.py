@@ -9,7 +9,7 @@ from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.gpus.gres import gres_counts
 from deepopsctl.gpus.nvlink import NvlinkDraft
 from deepopsctl.gpus.reference_units import units_of
-from deepopsctl.model.cluster import Access, Cluster, Gpus, JobDirectories, Node, Partition, Role
+from deepopsctl.model.cluster import Access, Cluster, Gpus, JobDirectories, Maintenance, Node, Partition, Role
 from deepopsctl.model.spaces import Space
 from deepopsctl.policy.builder import Place, PolicyDraft
 from deepopsctl.storage.builder import ClusterNodes, StorageDraft
@@ -65,6 +65,16 @@ class DraftNode:
     slurm: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class MaintenanceEntry:
+    """One maintenance as written; `nodes` is an expression or `all`."""
+
+    where: str
+    within: str
+    maintenance: Maintenance
+    nodes: str
+
+
 class Draft:
     """Nodes and partitions in input order, with the problems in them."""
 
@@ -73,6 +83,7 @@ class Draft:
         self.problems = problems
         self.nodes: dict[str, DraftNode] = {}
         self.partitions: list[PartitionEntry] = []
+        self.maintenance: list[MaintenanceEntry] = []
         self.name = ""
         # an invalid name in the source: a problem unless --name gives another
         self.refused_name: tuple[str, RefusedError] | None = None
@@ -173,6 +184,7 @@ class Draft:
         known = self.nodes.values()
         written = ((Place(entry.where, entry.within), entry.partition) for entry in self.partitions)
         types = frozenset(gpu_type for node in known if node.gpus for gpu_type in gres_counts(node.gpus))
+        maintenance = self._finish_maintenance()
         policy = self.policy.finish(written, types, self.problems)
         self._check_billing(types)
         storage = self.storage.finish(self._for_storage(), self.problems)
@@ -185,6 +197,7 @@ class Draft:
             nodes=nodes,
             partitions=partitions or default_partitions(nodes),
             policy=policy,
+            maintenance=maintenance,
             protected=self.protected,
             storage=storage,
             manages_storage=self.storage.declared or bool(storage),
@@ -268,7 +281,20 @@ class Draft:
             done[partition.name] = replace(partition, nodes=names, everything=everything)
         return tuple(done.values())
 
-    def _partition_nodes(self, entry: PartitionEntry, compute: Mapping[str, None]) -> tuple[str, ...]:
+    def _finish_maintenance(self) -> tuple[Maintenance, ...]:
+        compute = {m.name: None for m in self.nodes.values() if Role.COMPUTE in m.roles}
+        done: dict[str, Maintenance] = {}
+        for entry in self.maintenance:
+            name = entry.maintenance.name
+            if name in done:
+                what = f"{entry.within}.name: {name} is already the name of another"
+                self.problems.add(entry.where, what, "give each a name of its own")
+            done[name] = replace(entry.maintenance, nodes=self._partition_nodes(entry, compute))
+        return tuple(done.values())
+
+    def _partition_nodes(
+        self, entry: PartitionEntry | MaintenanceEntry, compute: Mapping[str, None]
+    ) -> tuple[str, ...]:
         if entry.nodes.strip().lower() == "all":
             return tuple(compute)
         try:

@@ -11,6 +11,7 @@ from deepopsctl.gpus.gres import gres_value
 from deepopsctl.gpus.notation import for_inventory
 from deepopsctl.gpus.nvlink import variable as nvlink_variable
 from deepopsctl.model.cluster import Access, Cluster, Node, Partition, Role
+from deepopsctl.policy.maintenance import variable as maintenance_variable
 from deepopsctl.storage.writer import variable as storage_variable
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_writer import block
@@ -105,6 +106,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
         "slurm_nodes": _slurm_nodes(cluster),
         "slurm_partitions": [_slurm_partition(partition) for partition in cluster.partitions],
         **({"slurm_policy": policy} if policy else {}),
+        **({"slurm_maintenance": maintenance_variable(cluster.maintenance)} if cluster.maintenance else {}),
         **({} if cluster.nvlink_domains is None else {"nvlink_domains": nvlink_variable(cluster.nvlink_domains)}),
         **({"storage_mounts": storage_variable(cluster.storage)} if cluster.manages_storage else {}),
         **({"environment_spaces": [space.variable() for space in cluster.spaces]} if cluster.spaces else {}),

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
-from deepopsctl.cluster.builder import Draft, NodeEntry, PartitionEntry
+from deepopsctl.cluster.builder import Draft, MaintenanceEntry, NodeEntry, PartitionEntry
 from deepopsctl.content import components
 from deepopsctl.environment.spaces import read_spaces
 from deepopsctl.gpus import spec
-from deepopsctl.model.cluster import Access, Cluster, Gpus, JobDirectories, Partition
+from deepopsctl.model.cluster import Access, Cluster, Gpus, JobDirectories, Maintenance, Partition
 from deepopsctl.model.storage import NETWORKED
+from deepopsctl.policy import maintenance
+from deepopsctl.policy.builder import Place
+from deepopsctl.policy.prepared import PURPOSES, prepared, qos_of
 from deepopsctl.policy.spec import PolicyReader
+from deepopsctl.policy.values import check_choice
 from deepopsctl.slurm import job_hooks
 from deepopsctl.storage.spec import StorageReader
 from deepopsctl.text import values
@@ -21,6 +26,7 @@ from deepopsctl.text.sections import (
     ClusterSection,
     GpusSection,
     JobDirectoriesSection,
+    MaintenanceSection,
     NodeSection,
     PartitionSection,
     SectionReader,
@@ -85,6 +91,10 @@ def _partition_options(options: Mapping[str, str]) -> Mapping[str, str]:
     return values.check_slurm_options(options, values.OWNED_PARTITION_KEYS)
 
 
+def _purpose(text: str) -> str:
+    return check_choice(text, PURPOSES) if text else ""
+
+
 class _Reader(SectionReader):
     """Checks single values and fills a Draft."""
 
@@ -104,6 +114,8 @@ class _Reader(SectionReader):
             self._node(self.fit(NodeSection, item, ("nodes", index)), ("nodes", index))
         for index, item in enumerate(partitions):
             self._partition(self.fit(PartitionSection, item, ("partitions", index)), ("partitions", index))
+        for index, item in enumerate(_as_list(whole.get("maintenance"))):
+            self._maintenance(self.fit(MaintenanceSection, item, ("maintenance", index)), ("maintenance", index))
         PolicyReader(self, self.draft.policy).read(whole)
         StorageReader(self, self.draft.storage).read(whole)
         self.draft.spaces = read_spaces(self, whole, [entry.mount for entry in self.draft.storage.entries])
@@ -211,6 +223,18 @@ class _Reader(SectionReader):
             groups, autodetect, lambda place, refusal: self.problems.refuse(self.at(place), dotted(place), refusal)
         )
 
+    def _maintenance(self, section: MaintenanceSection | None, path: Path) -> None:
+        if section is None:
+            return
+        entry = Maintenance(
+            name=self.value((*path, "name"), maintenance.check_name, section.name, section.name),
+            start=self.value((*path, "start"), maintenance.check_start, section.start, datetime.min),
+            minutes=self.value((*path, "duration"), maintenance.check_duration, section.duration, 0),
+            nodes=(),
+            repeat=self.value((*path, "repeat"), maintenance.check_repeat, section.repeat, ""),
+        )
+        self.draft.maintenance.append(MaintenanceEntry(self.at(path), dotted(path), entry, section.nodes))
+
     def _partition(self, section: PartitionSection | None, path: Path) -> None:
         if section is None:
             return
@@ -220,5 +244,10 @@ class _Reader(SectionReader):
             default=section.default,
             max_time=self.value((*path, "max_time"), values.check_max_time, section.max_time, ""),
             options=self.value((*path, "options"), _partition_options, section.options, {}),
+            prepared=self.value((*path, "prepared"), _purpose, section.prepared, ""),
         )
+        partition = prepared(partition)
         self.draft.partitions.append(PartitionEntry(self.at(path), dotted(path), partition, section.nodes))
+        qos = qos_of(partition)
+        if qos is not None:
+            self.draft.policy.prepared.append((Place(self.at(path), dotted(path)), qos))

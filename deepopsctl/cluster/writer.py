@@ -9,6 +9,7 @@ from deepopsctl.environment.spaces import space_lines
 from deepopsctl.gpus.notation import as_written
 from deepopsctl.gpus.nvlink import domain_lines
 from deepopsctl.model.cluster import Cluster, Node, Partition, Role
+from deepopsctl.policy.maintenance import maintenance_lines
 from deepopsctl.policy.writer import policy_lines
 from deepopsctl.storage.writer import storage_lines
 from deepopsctl.text.node_sets import fold_in_order, fold_pairs
@@ -41,6 +42,7 @@ def render_spec(cluster: Cluster) -> str:
     lines += space_lines(cluster.spaces)
     if cluster.job_directories:
         lines += ["", f"job_directories: {flow(cluster.job_directories.written())}"]
+    lines += maintenance_lines(cluster.maintenance)
     lines += domain_lines(cluster.nvlink_domains)
     return "\n".join(lines) + "\n"
 
@@ -105,6 +107,8 @@ def _partition_entry(partition: Partition) -> dict[str, object]:
         entry["default"] = True
     if partition.max_time:
         entry["max_time"] = partition.max_time
+    if partition.prepared:
+        entry["prepared"] = partition.prepared
     if partition.options:
         entry["options"] = dict(partition.options)
     return entry

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -85,7 +86,8 @@ class Node:
 class Partition:
     """A Slurm partition; `nodes` are node names in order, `options` any further Slurm keys.
 
-    `everything`: cluster.yml has `nodes: all`, which includes nodes that are added later.
+    `everything`: cluster.yml has `nodes: all`, which includes nodes that are added later. `prepared`: the purpose that
+    gave it settings, which `options` and `max_time` have already.
     """
 
     name: str
@@ -94,6 +96,18 @@ class Partition:
     max_time: str = ""
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     everything: bool = False
+    prepared: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """A time in which nodes start no jobs of users. `start` is the controller's local time."""
+
+    name: str
+    start: datetime
+    minutes: int
+    nodes: tuple[str, ...]
+    repeat: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +175,7 @@ class Cluster:
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...]
     policy: Policy = field(default_factory=Policy)
+    maintenance: tuple[Maintenance, ...] = ()
     # destructive commands ask for the cluster's name
     protected: bool = False
     storage: tuple[Mount, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deepopsctl.model.cluster import Partition
 from deepopsctl.model.policy import Account, Billing, Policy, Preemption, Priority, Qos, Share, User, parents_first
@@ -33,6 +33,8 @@ class PolicyDraft:
         self.priority = Priority()
         self.preemption = Preemption()
         self.billing: tuple[Place, Billing] | None = None
+        # of prepared partitions; a declared QOS of the same name replaces one
+        self.prepared: list[tuple[Place, Qos]] = []
         # set if an entry can't be read: what it declares is then not reported as missing
         self.incomplete = False
 
@@ -40,6 +42,9 @@ class PolicyDraft:
         self, partitions: Iterable[tuple[Place, Partition]], gpu_types: frozenset[str], problems: Problems
     ) -> Policy:
         """The frozen policy; adds its problems to `problems`."""
+        declared = {qos.name for _, qos in self.qos}
+        added = [entry for entry in self.prepared if entry[1].name not in declared]
+        self.qos += [(place, _for_gpus(qos, gpu_types)) for place, qos in added]
         _Checker(self, gpu_types, problems).check(partitions)
         return Policy(
             qos=tuple(qos for _, qos in self.qos),
@@ -188,6 +193,17 @@ class _Checker:
     def _refuse(self, place: Place, key: str, message: str, hint: str) -> None:
         label = ".".join(part for part in (place.within, key) if part)
         self.problems.add(place.where, f"{label}: {message}", hint)
+
+
+def _for_gpus(qos: Qos, gpu_types: frozenset[str]) -> Qos:
+    """Without GPUs, Slurm knows no limit for them."""
+    if gpu_types:
+        return qos
+    limits = {
+        name: ",".join(item for item in text.split(",") if not item.startswith("gres/gpu"))
+        for name, text in qos.limits.items()
+    }
+    return replace(qos, limits=limits)
 
 
 def _gpu_types(limits: Mapping[str, str]) -> Iterator[tuple[str, str]]:

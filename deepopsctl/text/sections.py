@@ -75,6 +75,7 @@ class PartitionSection(Section):
     nodes: str
     default: Boolean = False
     max_time: str = ""
+    prepared: str = ""
     options: dict[str, str] = {}
 
 
@@ -140,6 +141,16 @@ class BillingSection(Section):
     """`billing`."""
 
     gpus: dict[str, str] = {}
+
+
+class MaintenanceSection(Section):
+    """One of `maintenance`."""
+
+    name: str
+    start: str
+    duration: str
+    nodes: str = "all"
+    repeat: str = ""
 
 
 class NvlinkDomainSection(Section):
@@ -252,6 +263,7 @@ class ClusterFile(Section):
     priority: object = None
     preemption: object = None
     billing: object = None
+    maintenance: list[object] = []
     storage: list[object] = []
     spaces: object = None
     job_directories: object = None

@@ -1,0 +1,106 @@
+"""Maintenance of cluster.yml as commands of scontrol, from what Slurm 24.11 shows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.support import node_modules as nodeside
+
+maintenance = nodeside.load("slurm.maintenance")
+NOW = datetime(2026, 11, 25, 14, 5)  # a Wednesday
+UPGRADE: dict[str, Any] = {"name": "upgrade", "start": "2026-12-01T08:00:00", "minutes": 240, "nodes": "gpu[01-04]"}
+RECORD = {
+    "ReservationName": "upgrade", "StartTime": "2026-12-01T08:00:00", "EndTime": "2026-12-01T12:00:00",
+    "Nodes": "gpu[01-04]", "Flags": "MAINT,IGNORE_JOBS,SPEC_NODES", "State": "INACTIVE",
+}  # fmt: skip
+
+
+def commands(entry: dict[str, Any], record: dict[str, str] | None = None) -> list[str]:
+    present = {"upgrade": record} if record else {}
+    return [" ".join(argv) for argv, *_ in maintenance.commands([entry], present, [], NOW)]
+
+
+def test_it_is_created_for_root_and_over_jobs_that_run() -> None:
+    (line,) = commands(UPGRADE)
+
+    assert line == (
+        "create reservation reservationname=upgrade users=root nodes=gpu[01-04] flags=MAINT,IGNORE_JOBS "
+        "starttime=2026-12-01T08:00:00 endtime=2026-12-01T12:00:00"
+    )
+
+
+def test_one_that_is_on_starts_now_and_one_that_is_over_does_not() -> None:
+    on = {**UPGRADE, "start": "2026-11-25T12:00:00"}
+
+    assert commands(on)[0].endswith("starttime=now endtime=2026-11-25T16:00:00")
+    assert commands({**UPGRADE, "start": "2026-11-25T08:00:00"}) == []
+    assert commands(on, RECORD) == ["update reservationname=upgrade starttime=now endtime=2026-11-25T16:00:00"]
+
+
+def test_what_is_as_declared_stays_and_what_differs_is_updated() -> None:
+    assert commands(UPGRADE, RECORD) == []
+    assert commands({**UPGRADE, "nodes": "gpu[01-03],gpu04"}, RECORD) == []
+
+    changed = {**UPGRADE, "start": "2026-12-02T08:00:00", "nodes": "gpu[01-02]"}
+
+    assert commands(changed, RECORD) == [
+        "update reservationname=upgrade nodes=gpu[01-02] starttime=2026-12-02T08:00:00 endtime=2026-12-02T12:00:00"
+    ]
+
+
+def test_of_one_that_is_on_only_the_end_moves() -> None:
+    record = {**RECORD, "StartTime": "2026-11-25T14:00:10", "EndTime": "2026-11-25T18:00:00", "State": "ACTIVE"}
+
+    assert commands({**UPGRADE, "start": "2026-11-25T14:00:00", "minutes": 300}, record) == [
+        "update reservationname=upgrade endtime=2026-11-25T19:00:00"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("repeat", "start", "following"),
+    [
+        ("daily", "2026-11-01T06:00:00", "2026-11-26T06:00:00"),
+        ("daily", "2026-11-01T13:00:00", "2026-11-25T13:00:00"),
+        ("weekly", "2026-11-02T06:00:00", "2026-11-30T06:00:00"),
+        ("weekly", "2026-11-25T06:00:00", "2026-12-02T06:00:00"),
+        ("weekday", "2026-11-27T06:00:00", "2026-11-27T06:00:00"),
+        ("weekday", "2026-11-28T06:00:00", "2026-11-30T06:00:00"),
+        ("weekend", "2026-11-02T06:00:00", "2026-11-28T06:00:00"),
+    ],
+)
+def test_repeated_ones_are_compared_by_what_comes_next(repeat: str, start: str, following: str) -> None:
+    entry = {**UPGRADE, "start": start, "repeat": repeat}
+
+    assert maintenance.occurrence(entry, NOW)[0] == datetime.fromisoformat(following)
+
+
+def test_a_repeated_one_begins_with_the_next_that_is_whole() -> None:
+    entry = {**UPGRADE, "start": "2026-11-25T12:00:00", "repeat": "daily"}
+    (line,) = commands(entry)
+    following = {
+        "StartTime": "2026-11-26T12:00:00",
+        "EndTime": "2026-11-26T16:00:00",
+        "Flags": "MAINT,IGNORE_JOBS,DAILY",
+    }
+
+    assert line.endswith("starttime=2026-11-26T12:00:00 endtime=2026-11-26T16:00:00")
+    assert commands(entry, {**RECORD, **following}) == []
+
+
+def test_another_repetition_makes_it_again() -> None:
+    assert [line.split()[0] for line in commands({**UPGRADE, "repeat": "daily"}, RECORD)] == ["delete", "create"]
+
+
+def test_one_that_is_on_and_was_moved_is_made_again() -> None:
+    assert [line.split()[0] for line in commands(UPGRADE, {**RECORD, "State": "ACTIVE"})] == ["delete", "create"]
+
+
+def test_only_its_own_are_removed() -> None:
+    present = {"upgrade": RECORD, "course": {**RECORD, "Flags": "DAILY"}}
+
+    assert [argv for argv, *_ in maintenance.commands([], present, ["upgrade", "gone"], NOW)] == [
+        ["delete", "reservationname=upgrade"]
+    ]
