@@ -20,6 +20,8 @@ ENTRIES = {
         "grace:*:20010:20000::/home/grace:/bin/bash",
         "lise:*:20011:20000::/home/lise:/bin/bash",
         "ada:*:20012:20000::/home/ada:/bin/bash",
+        # Slurm knows lower case only
+        "Guest:*:20013:20000::/home/guest:/bin/bash",
     ],
     "group": ["curie-lab:*:20001:grace,Guest,../etc,gone", "empty:*:20002:", "docs:*:20003:lise"],
 }
