@@ -113,7 +113,7 @@ def site(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             )
             deployed.root(node, "rm -rf /etc/sssd /var/lib/sss /home/grace /home/lise /etc/ssh/deepopsctl", ok=False)
             deployed.root(node, "rm -f /etc/ssh/sshd_config.d/4[01]-deepopsctl-*.conf; systemctl reload ssh", ok=False)
-            deployed.root(node, "rm -f /var/lib/deepopsctl/*/environment.{people,sssd}.json", ok=False)
+            deployed.root(node, "cd /var/lib/deepopsctl && rm -f */environment.people.json */environment.sssd.json")
         deployed.deploy()
 
 
