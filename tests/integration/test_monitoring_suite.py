@@ -81,7 +81,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     (directories["texts"] / "jobs.prom").write_text("jobs_seen 1\n")
     with ExitStack() as started:
         called = started.enter_context(servers.Page(lambda _path: (200, "")))
-        n1 = started.enter_context(servers.node_exporter(directories["texts"]))
+        n1 = started.enter_context(servers.node_exporter(directories["texts"], "time", "textfile"))
         n2 = started.enter_context(servers.Page(away))
         n4 = started.enter_context(servers.Page(away))
         exporters = {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,32 +10,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import bcrypt
-
 from deepopsctl.monitoring.alert_routing import Wanted, routing
 from deepopsctl.node_programs.alert_drain.settings import Settings
+from tests.integration.monitoring import servers
 from tests.integration.monitoring.promapi import login
-from tests.support.cluster import wait_until
-from tests.support.ports import free_port
 from tests.support.role_templates import render
 
 # nobody waits longer than has to be
 SOON = {"wait": "100ms", "interval": "200ms"}
-USER, PASSWORD = "admin", "correct horse"
 
 
 class Alertmanager:
     """One that runs, and asks for a password."""
 
-    def __init__(self, port: int, log: Path) -> None:
-        self._log = log
-        self.url = f"http://127.0.0.1:{port}"
-        self.settings = Settings(self.url, "hpc", 2, 600, USER, PASSWORD)
-        self._login = login(USER, PASSWORD)
-
-    def log(self) -> str:
-        """Its log so far."""
-        return self._log.read_text(encoding="utf-8")
+    def __init__(self, server: servers.Server) -> None:
+        self.url, self.log = server.url, server.log
+        self.settings = Settings(self.url, "hpc", 2, 600, servers.USER, servers.PASSWORD)
+        self._login = login(servers.USER, servers.PASSWORD)
 
     def text(self, path: str, data: object = None) -> str:
         headers = {**self._login, "Content-Type": "application/json"}
@@ -78,36 +67,12 @@ class Alertmanager:
         times = {"startsAt": "2020-01-01T00:00:00Z", "endsAt": "2100-01-01T00:00:00Z"}
         self.call("/api/v2/silences", {"matchers": [matcher], "createdBy": "test", "comment": "test", **times})
 
-    def answers(self) -> bool:
-        try:
-            return self.call("/api/v2/status") is not None
-        except OSError:
-            return False
-
 
 @contextmanager
 def alertmanager(directory: Path, wanted: Wanted, **environment: str) -> Iterator[Alertmanager]:
     """Running with this configuration, and gone at the end."""
-    config, web, port = directory / "alertmanager.yml", directory / "web.yml", free_port()
     routes = routing(wanted)
     assert routes.problems == ()
-    config.write_text(
-        render("alertmanager", "alertmanager.yml.j2", __alertmanager_routing=asdict(routes)), encoding="utf-8"
-    )
-    hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
-    web.write_text(f'basic_auth_users: {{{USER}: "{hashed}"}}\n', encoding="utf-8")
-    argv = [
-        "prometheus-alertmanager", f"--config.file={config}", f"--web.config.file={web}",
-        f"--storage.path={directory}/data", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
-    ]  # fmt: skip
-    with (
-        (directory / "log").open("w") as log,
-        subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **environment}) as process,
-    ):
-        try:
-            running = Alertmanager(port, directory / "log")
-            wait_until("Alertmanager answers", running.answers)
-            yield running
-        finally:
-            process.terminate()
-            process.wait(60)
+    config = render("alertmanager", "alertmanager.yml.j2", __alertmanager_routing=asdict(routes))
+    with servers.alertmanager(directory, config, **environment) as server:
+        yield Alertmanager(server)

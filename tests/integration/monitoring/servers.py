@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import ssl
 import subprocess
@@ -29,12 +30,14 @@ _HASH = "$2b$04$abcdefghijklmnopqrstuuFuhxWRTXIsURoluSTZ1N4tYaWGn9oOi"
 class Server:
     """A process that is there once it is ready to answer, and ends with the test."""
 
-    def __init__(self, argv: Sequence[str], port: int, directory: Path) -> None:
+    def __init__(self, argv: Sequence[str], port: int, directory: Path, **environment: str) -> None:
+        self.port = port
         self.address = f"127.0.0.1:{port}"
         self.url = f"http://{self.address}"
         self._log = directory / "log"
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(list(argv), stdout=log, stderr=log, cwd=directory)
+            variables = {**os.environ, **environment}
+            self._process = subprocess.Popen(list(argv), stdout=log, stderr=log, cwd=directory, env=variables)
         wait_until(f"{argv[0]} answers", self._answers, details=self.log)
 
     def log(self) -> str:
@@ -78,9 +81,9 @@ class Server:
         self.stop()
 
 
-def prometheus(directory: Path, config: Mapping[str, object]) -> Server:
-    """A Prometheus that wants PASSWORD."""
-    port = free_port()
+def prometheus(directory: Path, config: Mapping[str, object], port: int = 0) -> Server:
+    """A Prometheus that wants PASSWORD, with what is in `data` below its directory already."""
+    port = port or free_port()
     # JSON is YAML
     (directory / "prometheus.yml").write_text(json.dumps(config))
     argv = [
@@ -95,10 +98,11 @@ def prometheus(directory: Path, config: Mapping[str, object]) -> Server:
     return Server(argv, port, directory)
 
 
-def alertmanager(directory: Path, config: Mapping[str, object]) -> Server:
+def alertmanager(directory: Path, config: Mapping[str, object] | str, **environment: str) -> Server:
     """An Alertmanager that wants PASSWORD."""
     port = free_port()
-    (directory / "alertmanager.yml").write_text(json.dumps(config))
+    text = config if isinstance(config, str) else json.dumps(config)
+    (directory / "alertmanager.yml").write_text(text, encoding="utf-8")
     argv = [
         "prometheus-alertmanager",
         f"--config.file={directory}/alertmanager.yml",
@@ -107,18 +111,17 @@ def alertmanager(directory: Path, config: Mapping[str, object]) -> Server:
         f"--web.config.file={_web_config(directory)}",
         "--cluster.listen-address=",
     ]
-    return Server(argv, port, directory)
+    return Server(argv, port, directory, **environment)
 
 
-def node_exporter(directory: Path) -> Server:
-    """A node exporter whose text files are in this directory."""
+def node_exporter(directory: Path, *collectors: str) -> Server:
+    """A node exporter whose text files are in this directory, with these collectors or all."""
     port = free_port()
     argv = [
         "prometheus-node-exporter",
         f"--web.listen-address=127.0.0.1:{port}",
-        "--collector.disable-defaults",
-        "--collector.time",
-        "--collector.textfile",
+        *(("--collector.disable-defaults",) if collectors else ()),
+        *(f"--collector.{name}" for name in collectors),
         f"--collector.textfile.directory={directory}",
     ]
     return Server(argv, port, directory)

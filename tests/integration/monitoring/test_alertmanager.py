@@ -13,7 +13,8 @@ import pytest
 from deepopsctl.monitoring.alert_routing import Wanted
 from deepopsctl.node_programs.alert_drain.alertmanager import AskError, ask
 from deepopsctl.node_programs.alert_drain.settings import Settings
-from tests.integration.monitoring.alertmanager import SOON, USER, Alertmanager, alertmanager
+from tests.integration.monitoring.alertmanager import SOON, Alertmanager, alertmanager
+from tests.integration.monitoring.servers import USER
 from tests.integration.monitoring.webhook import receiving
 from tests.support.cluster import wait_until
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from deepopsctl.node_programs.job_report.asking import UnansweredError
 from deepopsctl.node_programs.job_report.keeping import MOST_JOBS, SETTLE_S, Keeper
 from deepopsctl.node_programs.job_report.prometheus import PrometheusError, Query, querying, summarise
 from deepopsctl.node_programs.job_report.summary import GpuUse, NodeUse, Summary
+from tests.integration.monitoring import servers
 
 GIB = 1 << 30
 # on an hour, long enough ago for Prometheus to store it as a block of its own
@@ -48,42 +47,15 @@ def history() -> str:
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("prometheus")
     (directory / "history").write_text(history())
-    (directory / "prometheus.yml").write_text("scrape_configs: []\n")
-    filled = [
-        "promtool",
-        "tsdb",
-        "create-blocks-from",
-        "openmetrics",
-        str(directory / "history"),
-        str(directory / "data"),
-    ]
-    subprocess.run(filled, check=True, capture_output=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = [
-        f"--config.file={directory / 'prometheus.yml'}",
-        f"--storage.tsdb.path={directory / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--log.level=warn",
-    ]
-    running = subprocess.Popen(["prometheus", *options])
-    url = f"http://127.0.0.1:{port}"
-    for _ in range(600):
-        try:
-            urllib.request.urlopen(f"{url}/-/ready", timeout=10).close()  # noqa: S310 (our own process)
-            break
-        except OSError:
-            assert running.poll() is None, "Prometheus ended"
-            time.sleep(0.1)
-    yield url
-    running.terminate()
-    running.wait(60)
+    files = [str(directory / name) for name in ("history", "data")]
+    subprocess.run(["promtool", "tsdb", "create-blocks-from", "openmetrics", *files], check=True, capture_output=True)
+    with servers.prometheus(directory, {"scrape_configs": []}) as running:
+        yield running.url
 
 
 @pytest.fixture
 def query(prometheus: str) -> Query:
-    return querying(prometheus, "admin", "secret")
+    return querying(prometheus, servers.USER, servers.PASSWORD)
 
 
 class Accounting:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from deepopsctl.monitoring.queries import Asked, Needs, for_cluster
+from tests.integration.monitoring import servers
 from tests.integration.monitoring.promapi import Prometheus
 from tests.integration.monitoring.replay import MadeUpGpus, serving
 from tests.support.cluster import wait_until
@@ -34,71 +35,44 @@ def target(node: str, port: int) -> dict[str, object]:
     return {"targets": [f"127.0.0.1:{port}"], "labels": labels}
 
 
+@dataclass(frozen=True)
 class Running:
-    """Prometheus, what it scrapes, and the text files of the node exporters."""
+    """Prometheus, and the text files of the node exporters that it scrapes."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.texts = directory / "texts"
-        self._ends = ExitStack()
-
-    def start(self) -> Prometheus:
-        exporters = {path.stem: self._node_exporter(path) for path in sorted(WRITTEN.glob("*.prom"))}
-        gpus = self._ends.enter_context(serving(MadeUpGpus("dcgm")))
-        own = free_port()
-        nodes = [target(node, port) for node, port in exporters.items()]
-        # nobody listens there: a node that is off
-        nodes.append(target("gpu02", free_port()))
-        jobs = [
-            {"job_name": "node", "honor_labels": True, "static_configs": nodes},
-            {"job_name": "gpu", "static_configs": [target("gpu01", gpus)]},
-            {"job_name": "prometheus", "static_configs": [target("ctl1", own)]},
-        ]
-        often = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-        trial = {"groups": [{"name": "trial", "rules": [ALERT]}]}
-        config = {"global": often, "scrape_configs": jobs, "rule_files": [f"{RULES}/*.yml", "trial.yml"]}
-        (self.directory / "trial.yml").write_text(json.dumps(trial))
-        (self.directory / "prometheus.yml").write_text(json.dumps(config))
-        data = f"--storage.tsdb.path={self.directory}/data"
-        self._run(
-            "prometheus",
-            f"--config.file={self.directory}/prometheus.yml",
-            data,
-            f"--web.listen-address=127.0.0.1:{own}",
-        )
-        return Prometheus(f"http://127.0.0.1:{own}")
-
-    def _node_exporter(self, written: Path) -> int:
-        directory, port = self.texts / written.stem, free_port()
-        directory.mkdir(parents=True)
-        shutil.copy(written, directory)
-        argv = [f"--web.listen-address=127.0.0.1:{port}", f"--collector.textfile.directory={directory}"]
-        self._run("prometheus-node-exporter", *argv)
-        return port
-
-    def _run(self, *argv: str) -> None:
-        log = self._ends.enter_context((self.directory / f"{argv[0]}.log").open("ab"))
-        process = subprocess.Popen(argv, stdout=log, stderr=log)
-        self._ends.callback(process.wait)
-        self._ends.callback(process.terminate)
-
-    def end(self) -> None:
-        self._ends.close()
+    api: Prometheus
+    texts: Path
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    server = Running(tmp_path_factory.mktemp("prometheus"))
-    try:
-        yield server
-    finally:
-        server.end()
+    directory, own = tmp_path_factory.mktemp("prometheus"), free_port()
+    # nobody listens there: a node that is off
+    nodes = [target("gpu02", free_port())]
+    with ExitStack() as started:
+        for written in sorted(WRITTEN.glob("*.prom")):
+            texts = directory / "texts" / written.stem
+            texts.mkdir(parents=True)
+            shutil.copy(written, texts)
+            nodes.append(target(written.stem, started.enter_context(servers.node_exporter(texts)).port))
+        gpus = started.enter_context(serving(MadeUpGpus("dcgm")))
+        login = {"basic_auth": {"username": servers.USER, "password": servers.PASSWORD}}
+        jobs = [
+            {"job_name": "node", "honor_labels": True, "static_configs": nodes},
+            {"job_name": "gpu", "static_configs": [target("gpu01", gpus)]},
+            {"job_name": "prometheus", "static_configs": [target("ctl1", own)], **login},
+        ]
+        often = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        trial = {"groups": [{"name": "trial", "rules": [ALERT]}]}
+        (directory / "trial.yml").write_text(json.dumps(trial))
+        config = {"global": often, "scrape_configs": jobs, "rule_files": [f"{RULES}/*.yml", "trial.yml"]}
+        server = started.enter_context(servers.prometheus(directory, config, own))
+        yield Running(Prometheus(server.url, servers.USER, servers.PASSWORD), directory / "texts")
 
 
 @pytest.fixture(scope="module")
 def prometheus(running: Running) -> Prometheus:
     """With a rate of everything that counts."""
-    api = running.start()
+    api = running.api
     wait_until("every query gives series", lambda: all_queries_have_series(api), details=lambda: "\n".join(empty(api)))
     return api
 
