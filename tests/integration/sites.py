@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.runner import run
+from tests.support.cluster import wait_until
 from tests.support.ports import free_port
 
 SPEC = """\
@@ -86,7 +86,7 @@ class Site:
     def wait_for_event(self, task: str) -> None:
         """Until the run that has been started has ended a task on some host."""
         events = self.directory.runs / "latest" / "events.jsonl"
-        wait_until(lambda: events.exists() and f'"task": "{task}"' in events.read_text())
+        wait_until(f"{task} has ended", lambda: events.exists() and f'"task": "{task}"' in events.read_text())
 
 
 def make_site(parent: Path) -> Site:
@@ -119,14 +119,6 @@ def play(tasks: str, hosts: str = "slurm_cluster") -> str:
     """A play with these tasks, which begin at the margin."""
     indented = "\n".join(f"    {line}" for line in tasks.strip("\n").splitlines())
     return f"- name: Work\n  hosts: {hosts}\n  gather_facts: false\n  tasks:\n{indented}\n"
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait for something that must come."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
 
 
 def processes_with(word: str) -> list[str]:

@@ -24,7 +24,7 @@ KEY = "key-that-only-munge-may-read"
 QUOTED = "sentence-that-a-parser-quotes"
 
 is_root = os.getuid() == 0
-needs_root = pytest.mark.skipif(not is_root, reason="only root can give a folder away")
+needs_root = pytest.mark.skipif(not is_root, reason="only root can give a directory away")
 needs_systemctl = pytest.mark.skipif(not shutil.which("systemctl"), reason="this machine has no systemctl")
 needs_dpkg = pytest.mark.skipif(not shutil.which("dpkg-query"), reason="this machine has no dpkg")
 
@@ -149,16 +149,16 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
             units=[unit],
         ),
         state("file for a directory", directories=[{"path": plain["path"], **mine}]),
-        state("folder for a file", **one_file(path=f"{directory}/etc", content="x")),
+        state("directory for a file", **one_file(path=f"{directory}/etc", content="x")),
         # in check mode only: whoever breaks the guard must not lose /tmp of this host
-        state("system's folder, in check mode", check=True, directories=[{"path": "/tmp", "mode": "0700", **mine}]),
+        state("system's directory, in check mode", check=True, directories=[{"path": "/tmp", "mode": "0700", **mine}]),
         state(
             "link to one, in check mode",
             check=True,
             directories=[{"path": f"{directory}/link", "mode": "0700", **mine}],
         ),
-        state("everybody's folder", directories=[{"path": f"{directory}/open", "mode": "0700", **mine}]),
-        state("somebody's folder", directories=[{"path": f"{directory}/somebodys", "mode": "0700", **mine}]),
+        state("everybody's directory", directories=[{"path": f"{directory}/open", "mode": "0700", **mine}]),
+        state("somebody's directory", directories=[{"path": f"{directory}/somebodys", "mode": "0700", **mine}]),
         gate("gate, after refusals"),
         state("no record", **{**one_file(path=f"{directory}/etc/x", content="x"), "digest": ""}),
         gate("gate, no record", steps=("one",)),
@@ -389,7 +389,7 @@ class TestDirectoriesOfOthers:
     """A site that names the wrong directory, such as Slurm's old default StateSaveLocation=/tmp, loses nothing."""
 
     @pytest.mark.parametrize(
-        "run", ["system's folder, in check mode", "link to one, in check mode", "everybody's folder"]
+        "run", ["system's directory, in check mode", "link to one, in check mode", "everybody's directory"]
     )
     def test_owner_and_mode_of_a_shared_directory_do_not_change(self, node: Node, run: str) -> None:
         assert node[run].status == "failed"
@@ -398,7 +398,7 @@ class TestDirectoriesOfOthers:
 
     @needs_root
     def test_the_owner_of_a_users_directory_does_not_change(self, node: Node) -> None:
-        assert "belongs to nobody" in node["somebody's folder"].data["msg"]
+        assert "belongs to nobody" in node["somebody's directory"].data["msg"]
         assert pwd.getpwuid((node.directory / "somebodys").stat().st_uid).pw_name == "nobody"
 
 
@@ -501,8 +501,8 @@ class TestRefusals:
         assert node["file for a directory"].data["msg"] == f"{node.directory}/etc/plain.conf: File exists"
 
     def test_a_directory_where_a_file_belongs_is_an_error(self, node: Node) -> None:
-        assert node["folder for a file"].status == "failed"
-        assert node["folder for a file"].data["msg"].startswith(f"{node.directory}/etc: ")
+        assert node["directory for a file"].status == "failed"
+        assert node["directory for a file"].data["msg"].startswith(f"{node.directory}/etc: ")
 
     @needs_systemctl
     def test_a_unit_that_does_not_exist_is_named_with_a_hint(self, node: Node) -> None:
@@ -514,23 +514,22 @@ class TestRefusals:
         assert node.reasons("gate, unit never started") == ["never deployed"]
 
 
+UNFINISHED = "the desired state changed, or the last deploy did not finish"
+
+
 class TestGate:
-    def test_a_node_as_deployed_is_clean(self, node: Node) -> None:
-        assert node.reasons("gate") == []
-
-    def test_a_node_never_deployed_is_reported_as_that(self, node: Node) -> None:
-        assert node.reasons("gate, before any deploy") == ["never deployed"]
-
-    def test_another_desired_state_is_a_reason_that_names_the_step(self, node: Node) -> None:
-        (reason,) = node.reasons("gate, other digest")
-        assert reason == "the desired state changed, or the last deploy did not finish: files"
-
-    def test_a_step_without_a_record_is_a_reason_that_names_it(self, node: Node) -> None:
-        (reason,) = node.reasons("gate, step never done")
-        assert reason.endswith("did not finish: more")
-
-    def test_a_full_run_is_never_clean(self, node: Node) -> None:
-        assert node.reasons("gate, full run") == ["a full run was asked for"]
+    @pytest.mark.parametrize(
+        ("task", "reasons"),
+        [
+            ("gate", []),
+            ("gate, before any deploy", ["never deployed"]),
+            ("gate, other digest", [f"{UNFINISHED}: files"]),
+            ("gate, step never done", [f"{UNFINISHED}: more"]),
+            ("gate, full run", ["a full run was asked for"]),
+        ],
+    )
+    def test_it_has_the_reasons_for_a_run(self, node: Node, task: str, reasons: list[str]) -> None:
+        assert node.reasons(task) == reasons
 
     def test_everything_that_was_broken_is_named(self, node: Node) -> None:
         assert sorted(node.reasons("gate, broken")) == [

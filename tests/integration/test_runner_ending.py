@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.errors import ExitCode
-from tests.integration.sites import Site, make_site, play, processes_with, wait_until
+from tests.integration.sites import Site, make_site, play, processes_with
+from tests.support.cluster import wait_until
 
 # no other process on this host sleeps this long
 NAP = f"98765.{os.getpid()}"
@@ -28,7 +29,7 @@ def napping(site: Site, *arguments: str) -> subprocess.Popen[str]:
     """A run that has come to the task that never ends, on all three nodes."""
     process = site.start("deploy", *arguments)
     site.wait_for_event("Begin")
-    wait_until(lambda: sleepers() == 3)
+    wait_until("all nodes sleep", lambda: sleepers() == 3)
     return process
 
 
@@ -72,7 +73,7 @@ def test_kill_9_ends_ansible_as_well_and_the_next_run_works(site: Site) -> None:
     process = napping(site)
     process.kill()
     process.communicate(timeout=120)
-    wait_until(lambda: sleepers() == 0)
+    wait_until("nobody sleeps", lambda: sleepers() == 0)
     killed = site.last_run()
     site.write_playbook("slurm", play("- name: Begin\n  debug: {msg: x}\n"))
 

@@ -28,8 +28,8 @@ def holds(content):
     return sorted(name for name, forms in patterns.items() if any(form in content for form in forms))
 found = {}
 for place in places:
-    for folder, _folders, names in os.walk(place):
-        for path in (os.path.join(folder, name) for name in names):
+    for directory, _, names in os.walk(place):
+        for path in (os.path.join(directory, name) for name in names):
             try:
                 status = os.lstat(path)
                 if stat.S_ISREG(status.st_mode) and status.st_size < 2**26:

@@ -50,8 +50,8 @@ def conf_steps(**edits: tuple[str, ...]) -> tuple[Step, ...]:
         files.append(("ctl1", f"cp -a {path} {path}.orig && sed -i {words} {path}", f"mv {path}.orig {path}"))
     restarts = [("ctl1", RESTART, "true"), *((node, "systemctl restart slurmd", "true") for node in COMPUTE)]
     # undone in reverse: the files first, then the daemons
-    mends = [*((node, "true", "systemctl restart slurmd") for node in COMPUTE), ("ctl1", "true", RESTART)]
-    return (*mends, *files, *restarts)
+    repairs = [*((node, "true", "systemctl restart slurmd") for node in COMPUTE), ("ctl1", "true", RESTART)]
+    return (*repairs, *files, *restarts)
 
 
 WRAPPED_DATE = """printf '#!/bin/sh\\nexec /bin/date -d "+90 seconds" "$@"\\n' > /usr/local/bin/date

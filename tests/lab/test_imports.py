@@ -30,42 +30,42 @@ TRY = f"""
 cd {WORK}
 systemctl start mariadb
 for conf in */slurm.conf; do
-    site=${{conf%/*}} folder={WORK}/${{conf%/*}}
-    export SLURM_CONF=$folder/slurm.conf
-    mkdir $folder/state
-    sed -i -e "s,^SlurmctldHost=.*,SlurmctldHost=$(hostname -s)," $folder/slurm.conf
-    sed -i -e "s,^AccountingStorageHost=.*,AccountingStorageHost=localhost," $folder/slurm.conf
-    sed -i -e "s,^StateSaveLocation=.*,StateSaveLocation=$folder/state," $folder/slurm.conf
-    sed -i -e "s,^SlurmctldPidFile=.*,SlurmctldPidFile=$folder/state/pid," $folder/slurm.conf
-    sed -i -e '/^SlurmctldPort=/d; /^AccountingStoragePort=/d' $folder/slurm.conf
-    sed -i -e '1i SlurmctldPort=16817' -e '1i AccountingStoragePort=16819' $folder/slurm.conf
-    cat > $folder/slurmdbd.conf <<END
+    site=${{conf%/*}} directory={WORK}/${{conf%/*}}
+    export SLURM_CONF=$directory/slurm.conf
+    mkdir $directory/state
+    sed -i -e "s,^SlurmctldHost=.*,SlurmctldHost=$(hostname -s)," $directory/slurm.conf
+    sed -i -e "s,^AccountingStorageHost=.*,AccountingStorageHost=localhost," $directory/slurm.conf
+    sed -i -e "s,^StateSaveLocation=.*,StateSaveLocation=$directory/state," $directory/slurm.conf
+    sed -i -e "s,^SlurmctldPidFile=.*,SlurmctldPidFile=$directory/state/pid," $directory/slurm.conf
+    sed -i -e '/^SlurmctldPort=/d; /^AccountingStoragePort=/d' $directory/slurm.conf
+    sed -i -e '1i SlurmctldPort=16817' -e '1i AccountingStoragePort=16819' $directory/slurm.conf
+    cat > $directory/slurmdbd.conf <<END
 DbdHost=localhost
 DbdPort=16819
 SlurmUser=slurm
 AuthType=auth/munge
-PidFile=$folder/state/dbdpid
+PidFile=$directory/state/dbdpid
 StorageType=accounting_storage/mysql
 StorageHost=localhost
 StorageLoc=imports
 StorageUser=imports
 StoragePass=imports
 END
-    chmod 600 $folder/slurmdbd.conf
-    chown -R slurm: $folder
+    chmod 600 $directory/slurmdbd.conf
+    chown -R slurm: $directory
     mariadb -e "DROP DATABASE IF EXISTS imports; CREATE DATABASE imports"
     mariadb -e "GRANT ALL ON imports.* TO imports@localhost IDENTIFIED BY 'imports'"
-    slurmdbd -D > $folder/dbdlog 2>&1 &
+    slurmdbd -D > $directory/dbdlog 2>&1 &
     accounting=$!
     until sacctmgr -n show qos normal > /dev/null 2>&1; do
-        kill -0 $accounting 2> /dev/null || {{ echo "$site: $(tail -n 3 $folder/dbdlog)"; exit 0; }}
+        kill -0 $accounting 2> /dev/null || {{ echo "$site: $(tail -n 3 $directory/dbdlog)"; exit 0; }}
         sleep 0.2
     done
-    slurmctld -D > $folder/log 2>&1 &
+    slurmctld -D > $directory/log 2>&1 &
     daemon=$!
     # it answers when it has read everything, or it ends
     until timeout 10 scontrol show config > /dev/null 2>&1; do
-        kill -0 $daemon 2> /dev/null || {{ echo "$site: $(grep -E 'fatal|error' $folder/log | tail -n 3)"; break; }}
+        kill -0 $daemon 2> /dev/null || {{ echo "$site: $(grep -E 'fatal|error' $directory/log | tail -n 3)"; break; }}
         sleep 0.2
     done
     kill -KILL $daemon $accounting 2> /dev/null

@@ -17,10 +17,10 @@ SILENCED = re.compile(
 )
 
 
-def tracked(*folders: str) -> list[Path]:
+def tracked(*directories: str) -> list[Path]:
     """Files that git knows, links apart."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--", *folders], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "-z", "--", *directories], cwd=ROOT, capture_output=True, text=True, check=True
     )
     paths = [ROOT / name for name in listed.stdout.split("\0") if name]
     return [path for path in paths if path.is_file() and not path.is_symlink()]

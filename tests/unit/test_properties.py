@@ -187,8 +187,8 @@ def test_any_damaged_example_gives_a_cluster_or_listed_errors(data: bytes, edits
 @given(st.lists(setting, max_size=6), word)
 def test_any_group_vars_give_a_cluster_or_listed_errors(lines: list[str], odd: str) -> None:
     text = "\n".join(line.replace("=", ": ", 1) for line in lines) + f"\nodd: {odd}\n"
-    with tempfile.TemporaryDirectory() as folder:
-        site = Path(folder)
+    with tempfile.TemporaryDirectory() as directory:
+        site = Path(directory)
         (site / "group_vars").mkdir()
         (site / "group_vars" / "all.yml").write_bytes(text.encode("utf-8", "surrogatepass"))
         (site / "inventory").write_text("[slurm-master]\nm1\n[slurm-node]\nn1\n")
@@ -204,8 +204,8 @@ def test_any_group_vars_give_a_cluster_or_listed_errors(lines: list[str], odd: s
 @few
 @given(slurm_conf | ini | table)
 def test_a_refused_node_list_leaves_no_directory_and_an_accepted_one_a_whole_one(text: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder) / "source" / "list", Path(folder) / "made" / "hpc"
+    with tempfile.TemporaryDirectory() as directory:
+        source, target = Path(directory) / "source" / "list", Path(directory) / "made" / "hpc"
         source.parent.mkdir()
         target.parent.mkdir()
         source.write_bytes(text.encode("utf-8", "surrogatepass"))

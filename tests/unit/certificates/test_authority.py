@@ -105,7 +105,7 @@ def test_other_names_and_addresses_make_another_certificate_of_another_number(ot
     assert loaded(here).serial_number != loaded(there).serial_number
 
 
-def test_a_machine_is_named_by_its_name_and_its_addresses_each_once() -> None:
+def test_a_node_is_named_by_its_name_and_its_addresses_each_once() -> None:
     certificate = loaded(Authority(SECRET).identify("gpu01", [*ADDRESSES, "gpu01"], TODAY))
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
 
@@ -113,7 +113,7 @@ def test_a_machine_is_named_by_its_name_and_its_addresses_each_once() -> None:
     assert names.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address(text) for text in ADDRESSES[:2]]
 
 
-def test_no_machine_has_the_key_of_another() -> None:
+def test_no_node_has_the_key_of_another() -> None:
     authority = Authority(SECRET)
     assert authority.identify("gpu01", [], TODAY).key != authority.identify("gpu02", [], TODAY).key
 
@@ -151,7 +151,7 @@ def test_a_server_under_another_name_is_refused(tmp_path: Path) -> None:
     assert greeted(server, client, "192.0.2.2").startswith("refused")
 
 
-def test_a_machine_can_sign_for_nobody() -> None:
+def test_a_node_can_sign_for_nobody() -> None:
     certificate = loaded(Authority(SECRET).identify("gpu01", ADDRESSES, TODAY))
 
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca

@@ -30,8 +30,8 @@ def outcome(
     hosts = {"gpu01": Totals(ok=3, failed=1), "gpu02": Totals(ok=4, changed=2), "gpu03": Totals(unreachable=1)}
     known = {host: hosts[host] for host in {failure.host for failure in failures} | {"gpu02"} if host in hosts}
     summary = RunSummary(known, failures, (), (), ())
-    folder = RunDir(Path("/c/runs/20261121-093012-deploy"))
-    return RunOutcome(folder, "deploy", summary, 41.25, code, stopped, at, pending)
+    run_dir = RunDir(Path("/c/runs/20261121-093012-deploy"))
+    return RunOutcome(run_dir, "deploy", summary, 41.25, code, stopped, at, pending)
 
 
 def report(found: RunOutcome, **wanted: bool) -> list[str]:

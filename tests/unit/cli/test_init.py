@@ -23,7 +23,7 @@ MACHINES = ["--controller", "ctl1=192.0.2.1", "--compute", "gpu[1-2]=192.0.2.[11
 
 
 @pytest.fixture(autouse=True)
-def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -189,7 +189,7 @@ def test_refuses_a_directory_that_holds_a_cluster(capsys: pytest.CaptureFixture[
     assert files(directory.path) == before
 
 
-def test_force_replaces_the_machines_and_keeps_everything_else() -> None:
+def test_force_replaces_the_nodes_and_keeps_everything_else() -> None:
     directory = init()
     unchanged = {
         "inventory/group_vars/all/settings.yml": b"slurm_config: {MaxArraySize: 5}\n",
@@ -222,7 +222,7 @@ def test_force_that_changes_nothing_leaves_no_copy() -> None:
     assert set(files(directory.path)) == set(before)
 
 
-def test_force_mends_a_truncated_cluster_file() -> None:
+def test_force_repairs_a_truncated_cluster_file() -> None:
     directory = init()
     directory.spec.write_text("schema: 1\nnodes:\n  - {na")
     assert run(["-C", "hpc", "inventory"]) == ExitCode.INVALID_INPUT
@@ -238,7 +238,9 @@ def test_force_changes_nothing_where_the_input_is_at_fault() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--force"]])
-def test_refuses_a_folder_that_holds_something_else(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_a_directory_that_holds_something_else(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("hpc").mkdir()
     Path("hpc/thesis.tex").write_text("mine")
     assert run(["init", "hpc", *MACHINES, *arguments]) == ExitCode.INVALID_INPUT
@@ -266,7 +268,7 @@ def test_fills_a_fresh_git_repository_and_keeps_secrets_out_of_it() -> None:
     assert (directory.path / ".gitignore").read_text() == "*.swp\n.vault-password\nssh/\nruns/\n"
 
 
-def test_fills_the_current_folder_without_replacing_it(tmp_path: Path) -> None:
+def test_fills_the_current_directory_without_replacing_it(tmp_path: Path) -> None:
     inode = tmp_path.stat().st_ino
     assert run(["init", ".", *MACHINES]) == ExitCode.OK
     assert tmp_path.stat().st_ino == inode
@@ -291,7 +293,7 @@ def test_a_broken_ansible_configuration_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_says_why_a_folder_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
+def test_says_why_a_directory_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
     Path("file").write_text("")
     assert run(["init", "file/hpc", *MACHINES]) == ExitCode.INVALID_INPUT
     assert "error: file/hpc: can't be written: " in capsys.readouterr().err

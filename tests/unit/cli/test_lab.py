@@ -39,7 +39,7 @@ def test_a_wrong_name_is_invalid_input_and_json_says_so(capsys: pytest.CaptureFi
     assert document["errors"][0]["where"] == "--name"
 
 
-def test_a_machine_without_podman_is_told_what_to_install(
+def test_without_podman_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -47,7 +47,7 @@ def test_a_machine_without_podman_is_told_what_to_install(
     assert "apt-get install --no-install-recommends podman" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_not_there_is_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_is_not_there_is_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lab", "up", "--output", "/nowhere/at/all/nodes.yml"]) == ExitCode.INVALID_INPUT
     assert "there is no directory /nowhere/at/all" in capsys.readouterr().err
 
@@ -56,8 +56,8 @@ def test_a_folder_that_is_not_there_is_refused_before_anything_starts(capsys: py
 @pytest.mark.parametrize("command", ["up", "down", "status"])
 def test_a_user_goes_on_by_sudo_with_files_of_the_user(command: str) -> None:
     nobody = 65534
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        home = Path(folder)
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        home = Path(directory)
         home.chmod(0o755)
         (home / "sudo").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
         (home / "sudo").chmod(0o755)
@@ -65,7 +65,7 @@ def test_a_user_goes_on_by_sudo_with_files_of_the_user(command: str) -> None:
         os.chown(home / "state", nobody, nobody)
         environment = {"PATH": f"{home}:/usr/bin:/bin", "XDG_STATE_HOME": str(home / "state"), "NO_COLOR": "1"}
         environment |= {"DEEPOPSCTL_LAB_UP_COMPUTE": "3", "DEEPOPSCTL_OTHER": "stays"}
-        # checkouts are often below a folder that is root's alone: the user takes over once all is imported
+        # checkouts are often below a directory that is root's alone: the user takes over once all is imported
         script = (
             "import os, sys\nimport deepopsctl.lab.create, deepopsctl.lab.manage, deepopsctl.lab.image\n"
             "from deepopsctl.cli.commands import lab\nfrom deepopsctl.cli.main import run\n"

@@ -120,7 +120,7 @@ def test_usage_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFi
     assert "slrm" in found["errors"][0]["message"]
 
 
-def test_a_folder_that_is_no_cluster_is_refused_with_what_to_do(
+def test_a_directory_that_is_no_cluster_is_refused_with_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(["-C", str(tmp_path), "deploy"]) == ExitCode.INVALID_INPUT
@@ -194,8 +194,8 @@ def test_every_error_becomes_a_sentence_and_an_exit_code(
 def test_of_problems_alike_a_few_are_shown_and_the_others_counted(
     failing: list[BaseException], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alike = [Problem(f"nodes.csv:{row}", f"gpu{row}.example.com has a domain", "name it") for row in range(1000)]
-    failing.append(InputError([Problem("nodes.csv:1", "unknown column"), *alike]))
+    same = [Problem(f"nodes.csv:{row}", f"gpu{row}.example.com has a domain", "name it") for row in range(1000)]
+    failing.append(InputError([Problem("nodes.csv:1", "unknown column"), *same]))
 
     main.run([])
 
@@ -206,7 +206,7 @@ def test_of_problems_alike_a_few_are_shown_and_the_others_counted(
     assert len(json.loads(capsys.readouterr().out)["errors"]) == 1001
 
 
-def test_a_full_standard_output_is_told_without_a_traceback(tmp_path: Path) -> None:
+def test_a_full_standard_output_is_reported_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "cluster.yml").write_text("")
     program = [sys.executable, "-m", "deepopsctl", "-C", str(tmp_path), "runs", "list", "--json"]
 

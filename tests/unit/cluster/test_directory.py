@@ -19,7 +19,7 @@ def directory(tmp_path: Path) -> ClusterDir:
     return ClusterDir.open(tmp_path)
 
 
-def test_refuses_a_folder_without_cluster_yml_and_says_what_to_do(tmp_path: Path) -> None:
+def test_refuses_a_directory_without_cluster_yml_and_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no cluster directory") as caught:
         ClusterDir.open(tmp_path)
     assert "deepopsctl init" in caught.value.hint
@@ -56,7 +56,7 @@ def test_writes_the_inventory_only_where_it_differs(directory: ClusterDir) -> No
     assert directory.hosts.stat().st_ino == before.st_ino
 
 
-def test_mends_an_inventory_that_was_edited_by_hand(directory: ClusterDir) -> None:
+def test_repairs_an_inventory_that_was_edited_by_hand(directory: ClusterDir) -> None:
     cluster = directory.cluster()
     directory.refresh_inventory(cluster)
     directory.hosts.write_text("all:\n")

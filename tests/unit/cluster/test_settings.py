@@ -72,7 +72,7 @@ class TestBrokenFiles:
         assert problem.message.startswith(message)
         assert problem.hint
 
-    def test_all_of_them_are_told_at_once(self, directory: ClusterDir) -> None:
+    def test_all_of_them_are_reported_at_once(self, directory: ClusterDir) -> None:
         directory.settings.write_text("a: }")
         variables = directory.inventory_dir / "host_vars" / "gpu01.yml"
         variables.parent.mkdir(exist_ok=True)
@@ -187,7 +187,7 @@ class TestValues:
         assert (types["monitoring_alerts"].name, types["monitoring_alert_routes"].name) == ("dict", "list")
         assert "raw" not in {wanted.name for wanted in types.values()}
 
-    def test_every_switch_is_read_as_one_also_where_ansible_is_told_a_text(self) -> None:
+    def test_every_switch_is_read_as_one_also_where_ansible_gets_a_text(self) -> None:
         """`-e grafana_enabled=false` by hand is the text `false`, which is true."""
         switches = {name for name in documented() if setting_types(content_dir())[name].name == "bool"}
         paths = [*Path("playbooks").rglob("*.yml"), *Path("group_vars").rglob("*.yml"), *Path("roles").rglob("*.yml")]
@@ -231,7 +231,7 @@ class TestNames:
 
 
 class TestVault:
-    def test_a_missing_password_is_told_with_what_to_do(self, directory: ClusterDir) -> None:
+    def test_a_missing_password_is_reported_with_what_to_do(self, directory: ClusterDir) -> None:
         directory.vault_password.unlink()
 
         with pytest.raises(ControlMachineError) as caught:
@@ -242,7 +242,7 @@ class TestVault:
     @pytest.mark.parametrize(
         ("password", "why"), [("wrong", "the password in .vault-password does not open secrets.yml"), ("", "is empty")]
     )
-    def test_a_wrong_password_is_told_before_ansible_starts(
+    def test_a_wrong_password_is_reported_before_ansible_starts(
         self, directory: ClusterDir, password: str, why: str
     ) -> None:
         directory.vault_password.write_text(password)

@@ -311,7 +311,7 @@ def test_reports_all_faults_of_a_file_sorted_by_line() -> None:
     ]
 
 
-def test_one_line_tells_of_many_machines_at_fault_alike() -> None:
+def test_one_line_reports_many_nodes_with_the_same_fault() -> None:
     text = nodes(
         '{names: "m[1-500]", addresses: "10.0.[1-2].[1-250]", roles: [login], features: [a]}',
         '{names: "x[1-500]", addresses: "10.0.[1-2].[1-250]", roles: [login]}',
@@ -383,7 +383,7 @@ def test_refuses_other_encodings_and_empty_files(tmp_path: Path, data: bytes, fa
     assert caught.value.hint
 
 
-def test_refuses_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+def test_refuses_a_missing_file_and_a_directory(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="can't be read: No such file"):
         load_spec(tmp_path / "cluster.yml")
     with pytest.raises(InputError, match="is a directory"):

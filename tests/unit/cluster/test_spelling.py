@@ -68,7 +68,7 @@ def test_a_key_with_a_former_name_works_with_a_warning(key: str, *, warned: bool
     )
 
 
-@pytest.mark.usefixtures("in_a_folder_of_its_own")
+@pytest.mark.usefixtures("in_a_directory_of_its_own")
 def test_init_and_inventory_warn(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["init", "hpc", "--controller", "c1", "--compute", "n1", "--gpus", "H1OO:8"]) == ExitCode.OK
     assert "warning: cluster.yml: gpus: H1OO of n1" in capsys.readouterr().err
@@ -76,7 +76,7 @@ def test_init_and_inventory_warn(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean h100?" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("in_a_folder_of_its_own")
+@pytest.mark.usefixtures("in_a_directory_of_its_own")
 @pytest.mark.parametrize(
     ("file", "text"),
     [
@@ -98,5 +98,5 @@ def test_of_two_spellings_in_slurm_conf_the_later_one_is_written() -> None:
 
 
 @pytest.fixture
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -26,9 +26,9 @@ def test_jump_hosts_go_one_behind_the_other() -> None:
     assert jump_names("") == ()
 
 
-@pytest.mark.parametrize("folder", ["plain", "with blank", "100%h", "it's"])
-def test_ssh_understands_the_proxy_command_whatever_the_path(tmp_path: Path, folder: str) -> None:
-    known_hosts = tmp_path / folder / "known_hosts"
+@pytest.mark.parametrize("directory", ["plain", "with blank", "100%h", "it's"])
+def test_ssh_understands_the_proxy_command_whatever_the_path(tmp_path: Path, directory: str) -> None:
+    known_hosts = tmp_path / directory / "known_hosts"
     known_hosts.parent.mkdir()
     client = Client(known_hosts)
     login = [*client.options(), *jump_login(str(known_hosts.with_name("key")))]
@@ -38,9 +38,9 @@ def test_ssh_understands_the_proxy_command_whatever_the_path(tmp_path: Path, fol
 
 
 def test_the_proxy_command_runs_an_ssh_that_knows_the_hop(tmp_path: Path) -> None:
-    folder = tmp_path / "with blank"
-    folder.mkdir()
-    option = inventory_option("ada@bastion:2022", str(folder / "key"), str(folder / "known_hosts"))
+    directory = tmp_path / "with blank"
+    directory.mkdir()
+    option = inventory_option("ada@bastion:2022", str(directory / "key"), str(directory / "known_hosts"))
     _, proxy = shlex.split(option)
     # what the outer ssh does: expand, then run it by a shell
     command = proxy.removeprefix("ProxyCommand=").replace("%h", "gpu01").replace("%p", "22").replace("%%", "%")
@@ -49,7 +49,9 @@ def test_the_proxy_command_runs_an_ssh_that_knows_the_hop(tmp_path: Path) -> Non
     )
     lines = shown.stdout.splitlines()
     assert {"hostname bastion", "port 2022", "user ada", "batchmode yes"} <= set(lines)
-    assert f"userknownhostsfile {folder}/known_hosts ~/.ssh/known_hosts" in shown.stdout.replace(str(Path.home()), "~")
+    assert f"userknownhostsfile {directory}/known_hosts ~/.ssh/known_hosts" in shown.stdout.replace(
+        str(Path.home()), "~"
+    )
     identities = [line.partition(" ")[2] for line in lines if line.startswith("identityfile")]
-    assert identities[0] == f"{folder}/key"
+    assert identities[0] == f"{directory}/key"
     assert "~/.ssh/id_ed25519" in identities

@@ -247,7 +247,7 @@ HERE = (
 )  # fmt: skip
 
 
-def judged(world: World) -> dict[tuple[str, str], Check]:
+def checks_of(world: World) -> dict[tuple[str, str], Check]:
     return {(check.name, check.target): check for check in check_facts(world.nodes, world.declared)}
 
 
@@ -262,7 +262,7 @@ def lost(message: str, host: str = "gpu02", *, unreachable: bool = True) -> Fail
 
 
 def test_a_good_cluster_passes_every_check() -> None:
-    checks = [*check_control_host(control()), *judged(healthy()).values()]
+    checks = [*check_control_host(control()), *checks_of(healthy()).values()]
 
     assert {check.status for check in checks} == {Status.PASS}, [c for c in checks if c.status is not Status.PASS]
     assert {check.name for check in checks} == set(DOCTOR) - {"reachable", "examined"}
@@ -270,7 +270,7 @@ def test_a_good_cluster_passes_every_check() -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)
 def test_damage_is_reported(damage: Damage) -> None:
-    check = judged(damage.change(healthy()))[damage.check, damage.target]
+    check = checks_of(damage.change(healthy()))[damage.check, damage.target]
 
     assert check.status is damage.status, check
     assert damage.words in text_of(check)
@@ -278,7 +278,7 @@ def test_damage_is_reported(damage: Damage) -> None:
 
 @pytest.mark.parametrize("damage", [damage for damage in DAMAGES if damage.target == "gpu02"], ids=str)
 def test_damage_of_one_node_leaves_the_controller_good(damage: Damage) -> None:
-    found = judged(damage.change(healthy())).get((damage.check, "ctl1"))
+    found = checks_of(damage.change(healthy())).get((damage.check, "ctl1"))
 
     assert found is None or found.status is Status.PASS
 
@@ -357,7 +357,7 @@ class TestFacts:
     def test_a_cgroup_tree_that_nobody_may_write_to_is_none(self) -> None:
         assert parse_facts("gpu01", {**REPORT, "deepops_cgroup_writable": False}).cgroup == "none"
 
-    def test_who_holds_the_lock_is_told(self) -> None:
+    def test_who_holds_the_lock_is_reported(self) -> None:
         packages = {**REPORT["packages"], "lock": {"path": "/var/lib/dpkg/lock", "pid": 7, "command": "apt-get"}}
 
         assert parse_facts("gpu01", {**REPORT, "packages": packages}).packages.lock == "apt-get (pid 7)"
@@ -370,47 +370,37 @@ class TestFacts:
         assert names_of(parse_spec(spec, "x")) == "ctl1 gpu01=10.89.6.101 gpu02=10.89.6.102"
 
 
+GPU01_HAS_TWO = (*addressed("10.89.6.101"), *addressed("10.0.0.1", "10.0.0.0/24"))
+NO_DAMAGE = {
+    "a full hostname": ("hostname", gpu02(hostname="gpu02.example.com")),
+    "its own name on loopback": ("names", named(otherwise={"gpu02": ("127.0.1.1",)})),
+    "another address of that node": (
+        "names",
+        both(lambda world: world.but("gpu01", addresses=GPU01_HAS_TWO), named(otherwise={"gpu01": ("10.0.0.1",)})),
+    ),
+    "another size on another network": ("mtu", gpu02(addresses=addressed("10.0.0.2", "10.0.0.0/24", mtu=9000))),
+    "Secure Boot with a driver that loaded": ("secure-boot", gpu02(secure_boot="on")),
+    "a port of a daemon that is not for this node": ("ports", gpu02(listeners=(Listener(3306, 9, "postgres"),))),
+}
+
+
 class TestLatitude:
-    def test_a_full_hostname_is_the_same_name(self) -> None:
-        check = judged(healthy().but("gpu02", hostname="gpu02.example.com"))["hostname", "gpu02"]
-
-        assert check.status is Status.PASS
-
-    def test_a_node_may_call_itself_by_a_loopback_address(self) -> None:
-        assert judged(named(otherwise={"gpu02": ("127.0.1.1",)})(healthy()))["names", "gpu02"].status is Status.PASS
-
-    def test_a_name_may_mean_another_address_that_the_node_has(self) -> None:
-        world = healthy().but("gpu01", addresses=(*addressed("10.89.6.101"), *addressed("10.0.0.1", "10.0.0.0/24")))
-
-        check = judged(named(otherwise={"gpu01": ("10.0.0.1",)})(world))["names", "gpu02"]
-
-        assert check.status is Status.PASS
-
-    def test_networks_may_have_different_sizes(self) -> None:
-        world = healthy().but("gpu02", addresses=addressed("10.0.0.2", "10.0.0.0/24", mtu=9000))
-
-        assert judged(world)["mtu", "gpu02"].status is Status.PASS
+    @pytest.mark.parametrize(("check", "change"), NO_DAMAGE.values(), ids=NO_DAMAGE)
+    def test_what_is_no_damage_passes(self, check: str, change: Callable[[World], World]) -> None:
+        assert checks_of(change(healthy()))[check, "gpu02"].status is Status.PASS
 
     def test_of_two_nodes_nobody_knows_which_size_is_right(self) -> None:
         world = gpu02(addresses=addressed("10.89.6.102", mtu=9000))(healthy())
         two = replace(world, nodes=world.nodes[1:])
 
-        assert {judged(two)["mtu", name].status for name in ("gpu01", "gpu02")} == {FAIL}
+        assert {checks_of(two)["mtu", name].status for name in ("gpu01", "gpu02")} == {FAIL}
 
     def test_a_node_without_modules_of_a_deploy_is_not_asked_for_any(self) -> None:
-        assert ("gpu-modules", "gpu02") not in judged(healthy().but("gpu02", gpus=bus(2, modules={})))
-
-    def test_secure_boot_with_a_driver_that_loaded_is_good(self) -> None:
-        assert judged(healthy().but("gpu02", secure_boot="on"))["secure-boot", "gpu02"].status is Status.PASS
-
-    def test_a_port_of_a_daemon_that_does_not_belong_here_is_nobodys_business(self) -> None:
-        world = healthy().but("gpu02", listeners=(Listener(3306, 9, "postgres"),))
-
-        assert judged(world)["ports", "gpu02"].status is Status.PASS
+        assert ("gpu-modules", "gpu02") not in checks_of(healthy().but("gpu02", gpus=bus(2, modules={})))
 
     def test_nodes_that_are_wrong_in_different_ways_do_not_blame_this_machine(self) -> None:
         world = healthy().all_but(lead=(100, 101)).but("gpu02", lead=(-90.5, -90))
-        checks = judged(world)
+        checks = checks_of(world)
 
         assert checks["control-clock", TARGET].status is Status.PASS
         assert checks["clock-offset", "gpu02"].status is FAIL
@@ -419,7 +409,7 @@ class TestLatitude:
         world = healthy()
         alone = replace(world, nodes=world.nodes[:1])
 
-        assert judged(alone)["control-clock", TARGET].status is SKIP
+        assert checks_of(alone)["control-clock", TARGET].status is SKIP
 
     def test_clocks_are_judged_as_the_smoke_suite_does(self) -> None:
         assert (cross_node.WARN_S, cross_node.FAIL_S) == (clock.WARN_S, clock.FAIL_S)
@@ -446,8 +436,8 @@ def reports(*names: str) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-def code_of(found: RunSummary, folder: Path) -> ExitCode:
-    outcome = RunOutcome(RunDir(folder), "doctor", found, 1.0, 0)
+def code_of(found: RunSummary, run_dir: Path) -> ExitCode:
+    outcome = RunOutcome(RunDir(run_dir), "doctor", found, 1.0, 0)
     declared = replace(healthy().declared)
     return examine(outcome, check_control_host(control()), declared, datetime(2026, 11, 21, tzinfo=UTC), 1.0).exit_code
 

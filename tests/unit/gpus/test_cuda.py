@@ -30,7 +30,7 @@ def problem(made: ToolkitPlan) -> str:
 
 
 class TestToolkits:
-    def test_each_version_has_its_package_and_its_folder(self) -> None:
+    def test_each_version_has_its_package_and_its_directory(self) -> None:
         made = plan("13.0", "12.8")
 
         assert [(kit.version, kit.package, kit.home) for kit in made.toolkits] == [
@@ -144,7 +144,7 @@ class TestModuleFiles:
         # the last one put before the others is found first
         assert text.index("lib64/stubs") < text.index("LIBRARY_PATH /usr/local/cuda-12.8/lib64\n", text.index("stubs"))
 
-    def test_a_toolkit_in_the_systems_own_folders_needs_no_paths(self) -> None:
+    def test_a_toolkit_in_the_systems_own_directories_needs_no_paths(self) -> None:
         files = module_files(plan("12.4", platform="Debian 13", source="distro"), "/opt/m")
 
         assert "setenv CUDA_HOME /usr/lib/cuda\n" in files["/opt/m/cuda/12.4"]
@@ -153,7 +153,7 @@ class TestModuleFiles:
     def test_no_toolkit_no_file(self) -> None:
         assert module_files(plan(), "/opt/m") == {}
 
-    def test_the_profile_adds_the_folder_where_there_is_a_module_system_and_once(self, tmp_path: Path) -> None:
+    def test_the_profile_adds_the_directory_where_there_is_a_module_system_and_once(self, tmp_path: Path) -> None:
         script = tmp_path / "profile.sh"
         script.write_text(profile_script("/opt/m"), encoding="utf-8")
 

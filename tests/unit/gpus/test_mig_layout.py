@@ -13,7 +13,7 @@ def desired(**gpus: Any) -> list[dict[str, Any]]:
     return [gpu.as_object() for gpu in desired_gpus(from_inventory(gpus))]
 
 
-def test_a_node_without_gpus_is_told_nothing() -> None:
+def test_a_node_without_gpus_gets_nothing() -> None:
     assert desired() == []
 
 

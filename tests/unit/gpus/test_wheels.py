@@ -51,7 +51,7 @@ def keep(
 
 
 class TestOnTheNode:
-    def test_what_is_missing_is_told_then_unpacked_once(self, tmp_path: Path, wheel: Path) -> None:
+    def test_what_is_missing_is_reported_then_unpacked_once(self, tmp_path: Path, wheel: Path) -> None:
         directory, libraries = tmp_path / "kept", pinned(wheel)
 
         asked = keep(directory, libraries)
@@ -103,7 +103,7 @@ class TestOnTheNode:
 
 
 class TestFetching:
-    def test_a_wheel_is_fetched_once_and_anew_when_it_was_damaged(
+    def test_a_wheel_is_fetched_once_and_again_when_it_was_damaged(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         calls = []

@@ -114,7 +114,7 @@ def test_a_full_name_is_shortened_and_becomes_the_address() -> None:
     assert (draft.nodes["n1"].address, draft.nodes["n1"].port) == ("192.0.2.5", 2222)
 
 
-def test_a_machine_of_the_cluster_that_is_nothing_else_is_a_login_node() -> None:
+def test_a_node_of_the_cluster_that_is_nothing_else_is_a_login_node() -> None:
     draft = read(f"{MINIMAL}[slurm-cluster]\nfront1\n[slurm-cluster:children]\nslurm-node\n")
 
     assert draft.nodes["front1"].roles == {Role.LOGIN}
@@ -183,7 +183,7 @@ def test_an_encrypted_file_is_named(tmp_path: Path) -> None:
     assert [note.name for note in result.carryover.not_carried] == ["slurm-cluster.yml"]
 
 
-def test_faults_of_inventory_and_variables_are_told_together(tmp_path: Path) -> None:
+def test_faults_of_inventory_and_variables_are_reported_together(tmp_path: Path) -> None:
     directory = site(tmp_path, "a: [1\n", "[slurm-master]\nm1 'x\n[slurm-node:wars]\n[slurm-node]\nn[5:1]\nn1-\n")
 
     with pytest.raises(InputError) as caught:
@@ -290,7 +290,7 @@ def test_our_own_inventory_is_read_back() -> None:
 
 
 @pytest.mark.parametrize("text", [YAML, "[head]\nm1 ansible_host=192.0.2.1\n[workers]\ngpu[01:02]\n"])
-def test_groups_of_any_name_are_told_by_an_option(tmp_path: Path, text: str) -> None:
+def test_groups_of_any_name_are_named_by_an_option(tmp_path: Path, text: str) -> None:
     path = tmp_path / "inventory"
     path.write_text(text)
     request = InitRequest(tmp_path / "new", source=path, group=("controller=head", "compute=workers"))

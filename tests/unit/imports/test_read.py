@@ -258,6 +258,6 @@ def test_counts_lines_as_an_editor_does() -> None:
     assert [problem.where for problem in caught.value.problems] == ["stdin:2", "stdin:3"]
 
 
-def test_refuses_more_machines_than_any_cluster_has_without_expanding_them_all() -> None:
+def test_refuses_more_nodes_than_any_cluster_has_without_expanding_them_all() -> None:
     messages = faults("\n".join(f"r{row}n[1-9999]" for row in range(500)))
     assert messages == ["nodes:3 more than 20,000 nodes in total"]

@@ -36,12 +36,12 @@ def node_list(directory: Path, text: str) -> Path:
     return path
 
 
-def test_machines_keep_the_order_of_roles_and_options() -> None:
+def test_nodes_keep_the_order_of_roles_and_options() -> None:
     made = cluster(compute=("n[3-4]", "n[1-2]"), login=("login1",))
     assert [node.name for node in made.nodes] == ["ctl1", "n3", "n4", "n1", "n2", "login1"]
 
 
-def test_a_machine_named_for_two_roles_has_both() -> None:
+def test_a_node_named_for_two_roles_has_both() -> None:
     made = cluster(controller=("all-in-one=192.0.2.1",), compute=("all-in-one",), nfs_server=("all-in-one",))
     (node,) = made.nodes
     assert node.roles == {Role.CONTROLLER, Role.COMPUTE, Role.NFS_SERVER}
@@ -146,7 +146,7 @@ def test_a_list_without_roles_holds_compute_nodes(tmp_path: Path) -> None:
     assert made.controllers[0].address == "192.0.2.1"
 
 
-def test_with_compute_given_other_machines_of_a_list_are_left_out_and_named(tmp_path: Path) -> None:
+def test_with_compute_given_other_nodes_of_a_list_are_left_out_and_named(tmp_path: Path) -> None:
     path = node_list(tmp_path, "192.0.2.1 ctl1\n192.0.2.2 n1\n192.0.2.3 printer\n192.0.2.4 n2\n")
     result = read_request(InitRequest(Path("hpc"), source=path, **BASE))
     assert result.left_out == ("printer",)
@@ -168,11 +168,11 @@ def test_options_add_to_a_cluster_file_and_win_over_its_header(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("folder", "name"),
+    ("directory", "name"),
     [("hpc", "hpc"), ("My Cluster.2", "my-cluster-2"), ("---", "cluster"), ("x" * 60, "x" * 40)],
 )
-def test_a_cluster_is_named_after_its_folder(folder: str, name: str) -> None:
-    assert read_request(InitRequest(Path(folder), **BASE)).cluster.name == name
+def test_a_cluster_is_named_after_its_directory(directory: str, name: str) -> None:
+    assert read_request(InitRequest(Path(directory), **BASE)).cluster.name == name
 
 
 def test_writes_the_absolute_path_of_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

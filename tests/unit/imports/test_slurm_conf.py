@@ -98,7 +98,7 @@ def test_old_names_of_the_controllers_are_read_too() -> None:
     ]
 
 
-def test_a_controller_that_is_a_compute_node_is_one_machine() -> None:
+def test_a_controller_that_is_a_compute_node_is_one_node() -> None:
     draft = read("SlurmctldHost=n1\nNodeName=n[1-2] NodeAddr=192.0.2.[1-2] Gres=gpu:2\n")
 
     first = draft.nodes["n1"]
@@ -176,7 +176,7 @@ def test_a_default_memory_of_the_cluster_becomes_one_of_its_partitions() -> None
     assert cluster.partitions[0].options == {"DefMemPerCPU": "100"}
 
 
-def test_every_fault_is_told_with_its_line() -> None:
+def test_every_fault_is_reported_with_its_line() -> None:
     assert faults("ClusterName=a b\nSlurmctldHost=c1\nNodeName=n[1-900]-\nNodeName=m[1-2] NodeAddr=192.0.2.1\n") == [
         "slurm.conf:1: 'b' is no KEY=VALUE",
         "slurm.conf:3: 'n1-' is no hostname (and 899 more like it)",
@@ -367,7 +367,7 @@ def test_localhost_has_a_hint_that_helps() -> None:
     assert "hostname -s" in caught.value.problems[0].hint
 
 
-def test_what_deepopsctl_sets_in_another_way_is_told() -> None:
+def test_what_deepopsctl_sets_in_another_way_is_reported() -> None:
     draft = read(f"{HEAD}ProctrackType=proctrack/pgid\nReturnToService=0\nPriorityType=priority/multifactor\n{TAIL}")
 
     changed = {note.name: note.reason for note in draft.carryover.changed}
@@ -376,7 +376,7 @@ def test_what_deepopsctl_sets_in_another_way_is_told() -> None:
     assert not {"ReturnToService", "PriorityType", "Weight"} & changed.keys()
 
 
-def test_weights_that_deepopsctl_adds_are_told() -> None:
+def test_weights_that_deepopsctl_adds_are_reported() -> None:
     draft = read(f"{HEAD}NodeName=g1 Gres=gpu:a:1\n{TAIL}")
 
     identical = read(f"{HEAD}NodeName=g[1-2] Gres=gpu:a:1\n")
@@ -386,7 +386,7 @@ def test_weights_that_deepopsctl_adds_are_told() -> None:
     assert "Weight" not in [note.name for each in (identical, weighted) for note in each.carryover.changed]
 
 
-def test_every_key_that_deepopsctl_sets_is_told_or_follows_from_the_cluster() -> None:
+def test_every_key_that_deepopsctl_sets_is_reported_or_follows_from_the_cluster() -> None:
     from_the_cluster = {
         "ClusterName", "SlurmUser", "AuthType", "StateSaveLocation", "SlurmdSpoolDir", "SlurmctldPidFile",
         "SlurmdPidFile", "SwitchType", "TopologyPlugin", "GresTypes", "AccountingStorageHost", "AccountingStorageTRES",

@@ -78,7 +78,7 @@ def test_slices_with_their_device_files_stay_slices(site: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_type_of_slices_that_is_written_in_another_way_is_told(site: Path) -> None:
+def test_a_type_of_slices_that_is_written_in_another_way_is_reported(site: Path) -> None:
     conf = "\n".join(f"Name=gpu Type=nvidia_A100_3g.20gb {half}" for half in HALVES)
     result = imported(site, "gpu:nvidia_A100_3g.20gb:2", conf)
 

@@ -88,6 +88,11 @@ def test_what_a_running_lab_cannot_become_is_said_in_one_go() -> None:
     assert all("lab down --name lab" in problem.hint for problem in problems)
 
 
+def test_a_request_that_leaves_things_open_contradicts_nothing() -> None:
+    request = LabRequest("lab", compute=3, login=0)
+    assert contradictions(request, os="sid", gpus=H100, sudo_asks=True, single=False) == ()
+
+
 def test_a_lab_is_watched_only_where_that_was_asked_for() -> None:
     node = (plan_nodes(LabRequest("lab", compute=1, login=0))[0], "192.0.2.10")
     settings = {asked: read(render_node_list("lab", "ubuntu", [node], monitoring=asked)) for asked in (True, False)}

@@ -28,26 +28,26 @@ def store(tmp_path: Path) -> LabStore:
 
 
 def test_a_saved_lab_is_loaded_as_it_was(store: LabStore) -> None:
-    folder = store.lab_dir("demo")
-    folder.path.mkdir(parents=True)
-    folder.save(RECORD)
-    assert folder.load() == RECORD
+    lab_dir = store.lab_dir("demo")
+    lab_dir.path.mkdir(parents=True)
+    lab_dir.save(RECORD)
+    assert lab_dir.load() == RECORD
     assert store.names() == ("demo",)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 def test_a_labs_files_belong_to_the_owner_of_all_labs(store: LabStore, tmp_path: Path) -> None:
-    folder = store.lab_dir("demo")
-    folder.path.mkdir(parents=True)
-    folder.devices.mkdir()
+    lab_dir = store.lab_dir("demo")
+    lab_dir.path.mkdir(parents=True)
+    lab_dir.devices.mkdir()
     os.chown(store.root, 65534, 65534)
-    write_atomic(folder.password, "x", 0o600)
+    write_atomic(lab_dir.password, "x", 0o600)
     elsewhere = tmp_path / "nodes.yml"
     elsewhere.touch()
 
-    folder.hand_over(elsewhere)
+    lab_dir.hand_over(elsewhere)
 
-    owners = {path.name: path.stat().st_uid for path in (folder.path, folder.password, elsewhere, folder.devices)}
+    owners = {path.name: path.stat().st_uid for path in (lab_dir.path, lab_dir.password, elsewhere, lab_dir.devices)}
     assert owners == {"demo": 65534, "password": 65534, "nodes.yml": 65534, "devices": 0}
 
 
@@ -58,11 +58,11 @@ def test_a_lab_that_never_was_loads_as_none(store: LabStore) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 2}', '{"schema": 1, "nodes": 3}'])
 def test_a_damaged_record_says_how_to_clear_it(store: LabStore, text: str) -> None:
-    folder = store.lab_dir("demo")
-    folder.path.mkdir(parents=True)
-    folder.record.write_text(text, encoding="utf-8")
+    lab_dir = store.lab_dir("demo")
+    lab_dir.path.mkdir(parents=True)
+    lab_dir.record.write_text(text, encoding="utf-8")
     with pytest.raises(DeepOpsError, match="cannot be read") as caught:
-        folder.load()
+        lab_dir.load()
     assert "lab down --name demo" in caught.value.hint
 
 

@@ -40,7 +40,7 @@ def test_no_box_brings_slurm() -> None:
         )
 
 
-def test_trixies_kernel_is_told_what_the_emulation_gets_wrong() -> None:
+def test_trixies_kernel_has_options_for_what_the_emulation_gets_wrong() -> None:
     configs = {os: BoxRecipe(os).files()["boot/grub/grub.cfg"].content for os in SYSTEMS}
     assert "no5lvl clearcpuid=cx16" in configs["debian13"]
     assert "clearcpuid" not in configs["debian12"]
@@ -66,9 +66,9 @@ def test_a_core_img_that_would_run_into_the_partition_is_refused() -> None:
 
 
 def test_the_example_gives_a_size_to_every_group_of_its_machines() -> None:
-    folder = ROOT / "inventory" / "vms"
-    inventory = yaml.safe_load((folder / "inventory" / "hosts.yml").read_text(encoding="utf-8"))["all"]
-    sizes = yaml.safe_load((folder / "vagrant.yml").read_text(encoding="utf-8"))
+    directory = ROOT / "inventory" / "vms"
+    inventory = yaml.safe_load((directory / "inventory" / "hosts.yml").read_text(encoding="utf-8"))["all"]
+    sizes = yaml.safe_load((directory / "vagrant.yml").read_text(encoding="utf-8"))
     groups = inventory["children"]["slurm_cluster"]["children"]
     sized = {host for group in sizes for host in groups[group]["hosts"]}
     assert sized == set(inventory["hosts"])

@@ -62,7 +62,7 @@ def test_alertmanager_takes_what_is_written(tmp_path: Path, text: str) -> None:
     assert "SUCCESS" in amtool(tmp_path, text_of(found))
 
 
-def test_without_receivers_nobody_is_told(tmp_path: Path) -> None:
+def test_without_receivers_nobody_is_notified(tmp_path: Path) -> None:
     assert receivers_of(tmp_path, text_of(routing(Wanted())), "alertname=DiskFull", "severity=critical") == "nobody"
 
 
@@ -76,7 +76,7 @@ def test_without_routes_everything_goes_to_everybody_but_the_watchdog(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "receivers"),
     [
         ("alertname=Watchdog severity=none", "pager"),
         ("alertname=NodeDown severity=critical", "pager, ops"),
@@ -85,8 +85,8 @@ def test_without_routes_everything_goes_to_everybody_but_the_watchdog(tmp_path: 
         ("alertname=Other severity=odd", "nobody"),
     ],
 )
-def test_the_first_route_that_fits_is_taken(tmp_path: Path, labels: str, told: str) -> None:
-    assert receivers_of(tmp_path, text_of(routing(wanted(WHOLE))), *labels.split()) == told
+def test_the_first_route_that_fits_is_taken(tmp_path: Path, labels: str, receivers: str) -> None:
+    assert receivers_of(tmp_path, text_of(routing(wanted(WHOLE))), *labels.split()) == receivers
 
 
 def test_a_node_that_is_down_holds_back_its_other_alerts() -> None:
@@ -108,7 +108,7 @@ def test_secrets_are_in_the_text_and_nowhere_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("receivers: {a: {pigeon: 1}}", "pigeon is not a channel"),
         ("receivers: {a: {}}", "has no channel"),
@@ -133,9 +133,9 @@ def test_secrets_are_in_the_text_and_nowhere_else() -> None:
         ("grouping: {every: 1h}", "every is not known"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(text: str, said: str) -> None:
+def test_what_makes_no_sense_is_refused_in_a_sentence(text: str, message: str) -> None:
     found = routing(wanted(text))
 
     assert (found.receivers, found.routes) == ((), ())
     assert len(found.problems) == 1
-    assert said in found.problems[0]
+    assert message in found.problems[0]

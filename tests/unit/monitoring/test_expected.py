@@ -22,7 +22,7 @@ CLUSTER = (
 )
 
 
-def test_every_machine_has_a_node_exporter_at_its_own_address() -> None:
+def test_every_node_has_a_node_exporter_at_its_own_address() -> None:
     found = {(entry["node"], entry["job"]): entry["address"] for entry in expected.targets(CLUSTER)}
 
     for each in CLUSTER:

@@ -19,7 +19,7 @@ UNPAIRED = {**DCGM, "version": "1:4.7.0-1"}
 
 
 @pytest.mark.parametrize(
-    ("wish", "has_dcgm", "dcgm", "exporter"),
+    ("choice", "has_dcgm", "dcgm", "exporter"),
     [
         ("auto", True, DCGM, Exporter.DCGM),
         ("auto", False, DCGM, Exporter.NVITOP),
@@ -30,9 +30,9 @@ UNPAIRED = {**DCGM, "version": "1:4.7.0-1"}
     ],
 )
 def test_the_exporter_follows_from_the_settings(
-    wish: str, has_dcgm: bool, dcgm: dict[str, Any], exporter: Exporter
+    choice: str, has_dcgm: bool, dcgm: dict[str, Any], exporter: Exporter
 ) -> None:
-    plan = plan_exporter(wish, dcgm, has_gpus=True, has_dcgm=has_dcgm)
+    plan = plan_exporter(choice, dcgm, has_gpus=True, has_dcgm=has_dcgm)
 
     assert (plan.exporter, plan.problems) == (exporter, ())
 

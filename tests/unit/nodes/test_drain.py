@@ -22,7 +22,7 @@ THEIRS = "drained by root since 2026-01-01 10:00:00: bad DIMM"
 JOB = {"id": "41", "user": "u", "name": "j", "state": "RUNNING", "partition": "gpu", "nodes": ["gpu01", "gpu02"]}
 
 
-def done(folder: Path, wish: DrainAction, verdicts: dict[str, tuple[str, str]]) -> DrainResult:
+def done(run_dir: Path, action: DrainAction, verdicts: dict[str, tuple[str, str]]) -> DrainResult:
     """What slurm_node_state answered: name -> (action, message)."""
     slurm = {
         "installed": True,
@@ -33,7 +33,7 @@ def done(folder: Path, wish: DrainAction, verdicts: dict[str, tuple[str, str]]) 
     drain = [{"name": name, "action": action, "message": text} for name, (action, text) in verdicts.items()]
     results = (TaskResult("ctl1", "Drain", {"drain": drain, "slurm": slurm}),)
     summary = RunSummary({"ctl1": Totals(ok=1, changed=1)}, (), (), (), results)
-    return read_drain_result(RunOutcome(RunDir(folder), f"node-{wish}", summary, 1.0, 0), wish)
+    return read_drain_result(RunOutcome(RunDir(run_dir), f"node-{action}", summary, 1.0, 0), action)
 
 
 def test_drained_nodes_have_their_jobs_and_the_state_after(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_login_node_is_in_no_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("asked_for", "message"),
     [
         (AddRequest("x1", like="gpu09"), "--like: the cluster has no node or group gpu09"),
         (AddRequest("x1", like="ctl1"), "--like: ctl1 is a controller"),
@@ -101,9 +101,9 @@ def test_a_login_node_is_in_no_partition() -> None:
         (AddRequest("x1", features="a b"), "no feature"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_refused(wish: AddRequest, message: str) -> None:
+def test_a_request_that_makes_no_sense_is_refused(asked_for: AddRequest, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        resolve_new_nodes(CLUSTER, wish, [("x1", "10.0.3.1")])
+        resolve_new_nodes(CLUSTER, asked_for, [("x1", "10.0.3.1")])
 
 
 def test_a_partition_has_to_be_named_where_nothing_tells() -> None:
@@ -123,14 +123,14 @@ def test_names_and_addresses_are_paired() -> None:
     assert parse_hosts("gpu[03-04]=10.0.1.9,10.0.1.7") == (("gpu03", "10.0.1.9"), ("gpu04", "10.0.1.7"))
 
 
-def test_a_machine_that_is_there_already_is_told_from_a_new_one() -> None:
+def test_a_node_that_is_there_already_is_no_new_one() -> None:
     fresh, there = split_known(CLUSTER, [("gpu02", "10.0.1.12"), ("gpu01", ""), ("gpu03", "10.0.1.13")])
 
     assert fresh == [("gpu03", "10.0.1.13")]
     assert there == [("gpu02", "10.0.1.12"), ("gpu01", "10.0.1.11")]
 
 
-def test_another_machine_under_a_known_name_is_no_new_node() -> None:
+def test_another_host_under_a_known_name_is_no_new_node() -> None:
     with pytest.raises(InputError, match="gpu02 is in the cluster with the address") as caught:
         split_known(CLUSTER, [("gpu02", "10.0.9.9")])
     assert "node replace gpu02 --address 10.0.9.9" in caught.value.hint
@@ -142,7 +142,7 @@ def test_what_the_cluster_stands_on_is_not_removed(text: str, message: str) -> N
         chosen(CLUSTER, text)
 
 
-def test_companions_are_visited_and_bystanders_are_not() -> None:
+def test_dependent_nodes_are_visited_and_untouched_nodes_are_not() -> None:
     assert [node.name for node in dependent_nodes(CLUSTER)] == ["ctl1", "login1"]
     assert untouched_nodes(CLUSTER, ["gpu02"]) == ("gpu01", "cpu1")
 
@@ -285,8 +285,8 @@ def test_components_of_earlier_runs_count_where_these_came_to_their_end(tmp_path
         (["monitoring"], {"check": True}, True),
         (["operate/stop_slurmd", "nvidia"], {}, True),
     ):
-        folder = workspace.new_run("deploy")
-        folder.write(folder.request, {"playbooks": playbooks, **more})
-        folder.write(folder.summary, {"ok": ok})
+        run_dir = workspace.new_run("deploy")
+        run_dir.write(run_dir.request, {"playbooks": playbooks, **more})
+        run_dir.write(run_dir.summary, {"ok": ok})
 
     assert deployed_from_here(workspace) - {"operate/stop_slurmd"} == {"slurm", "nvidia"}

@@ -96,10 +96,10 @@ class TestFolding:
         assert [row.message for row in rows] == ["ECC is off"]
 
     def test_gpus_that_pass_in_different_words_are_one_row(self) -> None:
-        said = ["up 1% since 2026-11-03", "down 2% since 2026-11-03", "as the others"]
+        texts = ["up 1% since 2026-11-03", "down 2% since 2026-11-03", "as the others"]
         checks = [
             Check("gpu", "gpu-fp32", f"gpu01/{index}", Status.PASS, str(60 + index), "at least 50", "TFLOP/s", text)
-            for index, text in enumerate(said)
+            for index, text in enumerate(texts)
         ]
 
         assert [(row.where, row.measured, row.message) for row in fold_checks(checks)] == [
@@ -173,13 +173,13 @@ class TestTerminal:
 class TestTableOfAModel:
     def test_few_gpus_have_a_line_each_and_the_odd_number_is_marked(self) -> None:
         found = block(two_h100())
-        odd = [line for line in found.lines if line.status is Status.FAIL]
+        failed = [line for line in found.lines if line.status is Status.FAIL]
 
         assert len(found.lines) == 16
-        assert [(line.label, line.serial, line.complaints) for line in odd] == [
+        assert [(line.label, line.serial, line.complaints) for line in failed] == [
             ("gpu02/5", "1650000020005", "ECC, memory copy, memory triad")
         ]
-        assert [cell.text for cell in odd[0].cells if cell.status] == ["1572"]
+        assert [cell.text for cell in failed[0].cells if cell.status] == ["1572"]
 
     def test_many_gpus_share_a_line_the_odd_ones_do_not(self) -> None:
         found = block(large())
@@ -208,7 +208,7 @@ class TestTableOfAModel:
 
         assert [(line.count, line.complaints) for line in found.lines] == [(30, "persistence mode")]
 
-    def test_a_column_without_any_number_is_left_out_and_the_reason_is_told(self) -> None:
+    def test_a_column_without_any_number_is_left_out_and_the_reason_is_given(self) -> None:
         found = block(samples.facts([result("gpu01"), result("gpu02")]))
 
         assert "gpu-bf16-gemm" not in [column.check for column in found.columns]
@@ -228,7 +228,7 @@ class TestTableOfAModel:
         assert model.versions == ("driver 580.95.05, CUDA 13.0 on gpu01", "driver 550.1, CUDA 12.4 on gpu02")
 
 
-class TestPictures:
+class TestCharts:
     POINTS = ((65536.0, 9.0), (float(2**28), 55.0))
 
     def test_every_line_is_drawn_and_named(self) -> None:
@@ -248,7 +248,7 @@ class TestPictures:
         assert len(places) == 8
         assert min(second - first for first, second in pairwise(places)) >= 10
 
-    def test_pictures_are_told_to_those_who_do_not_see_them(self) -> None:
+    def test_charts_have_a_text_for_those_who_do_not_see_them(self) -> None:
         svg = parsed(bandwidth_plot("host link", [Curve("to GPU", self.POINTS)]))
 
         assert svg.get("role") == "img"
@@ -337,7 +337,7 @@ class TestPage:
     def test_the_headline_names_the_gpu(self) -> None:
         assert "5 checks failed, on gpu02/5." in render_html(two_h100())
 
-    def test_a_decline_is_told_with_its_day(self) -> None:
+    def test_a_decline_is_reported_with_its_day(self) -> None:
         assert "down 48% since 2026-11-03" in render_html(two_h100())
 
     def test_what_a_node_says_is_escaped(self) -> None:
@@ -375,16 +375,16 @@ class TestLater:
     @pytest.fixture
     def run(self, tmp_path: Path) -> RunDir:
         facts = two_h100()
-        folder = RunDir(tmp_path / "runs" / facts.run)
-        folder.path.mkdir(parents=True)
-        folder.write(folder.request, {"command": "validate", "playbooks": ["validate/gpu"], "started": "2026-11-21"})
-        folder.write(folder.summary, {"ok": False, "verdict": "failed", "elapsed_s": 94.2, "hosts": {}})
+        run_dir = RunDir(tmp_path / "runs" / facts.run)
+        run_dir.path.mkdir(parents=True)
+        run_dir.write(run_dir.request, {"command": "validate", "playbooks": ["validate/gpu"], "started": "2026-11-21"})
+        run_dir.write(run_dir.summary, {"ok": False, "verdict": "failed", "elapsed_s": 94.2, "hosts": {}})
         checks = document(ok=False, run=facts.run, checks=facts.checks, gpus=facts.gpus)
-        folder.write(folder.path / CHECKS_FILE, checks)
-        save_results(ClusterDir(tmp_path), folder, facts.gpus, facts.checks)
-        return folder
+        run_dir.write(run_dir.path / CHECKS_FILE, checks)
+        save_results(ClusterDir(tmp_path), run_dir, facts.gpus, facts.checks)
+        return run_dir
 
-    def test_runs_show_tells_what_the_validation_told(self, run: RunDir, tmp_path: Path) -> None:
+    def test_runs_show_says_what_the_validation_reported(self, run: RunDir, tmp_path: Path) -> None:
         (tmp_path / "cluster.yml").touch()
 
         shown = CliRunner().invoke(cli, ["-C", str(tmp_path), "runs", "show"]).output
@@ -400,7 +400,7 @@ class TestLater:
         assert past_facts(past_run(run)) is None
 
     def test_other_runs_have_no_checks(self, tmp_path: Path) -> None:
-        folder = RunDir(tmp_path / "20261121-093012-deploy")
-        folder.path.mkdir()
+        run_dir = RunDir(tmp_path / "20261121-093012-deploy")
+        run_dir.path.mkdir()
 
-        assert past_facts(past_run(folder)) is None
+        assert past_facts(past_run(run_dir)) is None

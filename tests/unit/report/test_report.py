@@ -147,7 +147,7 @@ class TestJunit:
         assert failure.get("message") == "fewer CPUs; measured 120, expected 128"
         assert "to do: if the hardware was changed" in (failure.text or "")
 
-    def test_a_warning_passes_and_is_told_in_the_output(self) -> None:
+    def test_a_warning_passes_and_is_in_the_output(self) -> None:
         case = parse(render_junit(small())).find(".//testcase[system-out]")
 
         assert case is not None

@@ -39,8 +39,8 @@ def test_the_arguments_name_both_inventories_the_products_first(tmp_path: Path) 
 
 def test_a_run_may_have_an_inventory_of_its_own_beside_all_that_the_clusters_own_names(tmp_path: Path) -> None:
     cluster, private = tmp_path / "cluster", tmp_path / "private"
-    for folder in ("inventory/group_vars", "ssh", "runs"):
-        (cluster / folder).mkdir(parents=True)
+    for directory in ("inventory/group_vars", "ssh", "runs"):
+        (cluster / directory).mkdir(parents=True)
     (cluster / "inventory" / "hosts.yml").write_text("old")
     wanted = request(cluster, inventory="new")
 
@@ -65,7 +65,7 @@ def test_a_run_may_have_an_inventory_of_its_own_beside_all_that_the_clusters_own
         (("operate/status",), ()),
     ],
 )
-def test_components_are_told_as_far_as_nothing_comes_between_them(
+def test_components_are_in_the_summary_as_far_as_nothing_comes_between_them(
     tmp_path: Path, playbooks: tuple[str, ...], components: tuple[str, ...]
 ) -> None:
     wanted = RunRequest(ClusterDir(tmp_path), playbooks[0], more=playbooks[1:])
@@ -168,7 +168,7 @@ def test_a_busy_node_is_waited_for_unless_the_site_says_otherwise(tmp_path: Path
     assert timeout() == "60"
 
 
-def test_sockets_have_a_short_private_folder_of_their_own_for_each_cluster(tmp_path: Path) -> None:
+def test_sockets_have_a_short_private_directory_of_their_own_for_each_cluster(tmp_path: Path) -> None:
     first, second = control_dir(tmp_path / "a", {}), control_dir(tmp_path / "b", {})
     try:
         assert first != second
@@ -180,14 +180,14 @@ def test_sockets_have_a_short_private_folder_of_their_own_for_each_cluster(tmp_p
         second.rmdir()
 
 
-def test_a_folder_that_others_could_use_is_refused(tmp_path: Path) -> None:
-    folder = control_dir(tmp_path, {})
+def test_a_directory_that_others_could_use_is_refused(tmp_path: Path) -> None:
+    directory = control_dir(tmp_path, {})
     try:
-        folder.chmod(0o777)
+        directory.chmod(0o777)
         with pytest.raises(ControlMachineError, match="private"):
             control_dir(tmp_path, {})
     finally:
-        folder.rmdir()
+        directory.rmdir()
 
 
 FIRST, NVIDIA, SLURM, LAST = (Path(f"/content/playbooks/{name}.yml") for name in ("first", "nvidia", "slurm", "jobs"))

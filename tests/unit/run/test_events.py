@@ -106,8 +106,8 @@ def test_a_loop_names_its_failed_items_and_says_the_same_once() -> None:
     two = {"failed": True, "item": "c", "msg": "no c"}
     assert result("runner_on_failed", res={"results": [good, one], "msg": "x"}).message == "b: no b"
     assert result("runner_on_failed", res={"results": [one, two], "msg": "x"}).message == "b: no b\nc: no c"
-    alike = {**two, "msg": "no b"}
-    assert result("runner_on_failed", res={"results": [one, alike], "msg": "x"}).message == "no b"
+    same = {**two, "msg": "no b"}
+    assert result("runner_on_failed", res={"results": [one, same], "msg": "x"}).message == "no b"
 
 
 def test_a_failed_item_is_known_by_its_exception_too() -> None:
@@ -167,7 +167,7 @@ def test_warnings_outside_tasks_are_notices() -> None:
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "event",
     [
         {},
         {"event": None, "event_data": None},
@@ -179,5 +179,5 @@ def test_warnings_outside_tasks_are_notices() -> None:
         {"event": "EOF"},
     ],
 )
-def test_odd_events_never_raise(odd: dict[str, Any]) -> None:
-    parse(odd)
+def test_malformed_events_never_raise(event: dict[str, Any]) -> None:
+    parse(event)

@@ -36,10 +36,10 @@ EVENT = {
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
-    folder = RunDir(tmp_path / "runs" / "20261121-093012-deploy")
-    folder.path.mkdir(parents=True)
-    folder.write(folder.request, REQUEST)
-    return folder
+    run_dir = RunDir(tmp_path / "runs" / "20261121-093012-deploy")
+    run_dir.path.mkdir(parents=True)
+    run_dir.write(run_dir.request, REQUEST)
+    return run_dir
 
 
 def test_a_finished_run_is_what_its_summary_says(run: RunDir) -> None:
@@ -54,7 +54,7 @@ def test_a_finished_run_is_what_its_summary_says(run: RunDir) -> None:
     }  # fmt: skip
 
 
-def test_a_killed_run_is_told_from_its_events_even_if_the_last_is_cut_off(run: RunDir) -> None:
+def test_a_killed_run_is_known_by_its_events_even_if_the_last_is_cut_off(run: RunDir) -> None:
     failed = {**EVENT, "host": "n2", "status": "failed", "changed": False, "message": "no"}
     run.events.write_text("\n".join([json.dumps(EVENT), json.dumps(failed), '{"host": "n3", "st']))
     found = past_run(run)
@@ -64,7 +64,7 @@ def test_a_killed_run_is_told_from_its_events_even_if_the_last_is_cut_off(run: R
     assert found.elapsed_s is None
 
 
-def test_an_empty_folder_is_a_killed_run(run: RunDir) -> None:
+def test_an_empty_directory_is_a_killed_run(run: RunDir) -> None:
     run.request.unlink()
     assert past_runs(Workspace(run.path.parent))[0].state == "killed"
     assert past_run(run).details()["ok"] is False

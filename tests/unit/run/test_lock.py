@@ -50,7 +50,7 @@ def test_the_lock_can_be_taken_again_and_again(tmp_path: Path) -> None:
     assert not is_held_by(tmp_path / "runs", os.getpid())
 
 
-def test_the_second_is_told_who_holds_it_and_since_when(tmp_path: Path) -> None:
+def test_the_second_learns_who_holds_it_and_since_when(tmp_path: Path) -> None:
     with another_process(HOLD_CLUSTER, tmp_path) as process, pytest.raises(ClusterBusyError) as caught:  # noqa: SIM117 (taking the lock raises)
         with cluster_lock(tmp_path, "deepopsctl deploy"):
             pass

@@ -44,7 +44,7 @@ def made(
     changes: list[Change],
     *data: Mapping[str, object],
     failures: tuple[Failure, ...] = (),
-    folder: Path = Path("runs/20261121-100000-plan"),
+    run_dir: Path = Path("runs/20261121-100000-plan"),
 ) -> Plan:
     """The plan of a run over four nodes."""
     hosts = {name: Totals(ok=3) for name in ("ctl1", "gpu01", "gpu02", "gpu03")}
@@ -52,7 +52,7 @@ def made(
     results = tuple(TaskResult("ctl1", "task", entry) for entry in data)
     summary = RunSummary(hosts, failures, (), (), results, tuple(changes))
     code = 0 if not failures else 4
-    return examine(RunOutcome(RunDir(folder), "plan", summary, 2.0, code))
+    return examine(RunOutcome(RunDir(run_dir), "plan", summary, 2.0, code))
 
 
 @pytest.fixture(autouse=True)
@@ -161,7 +161,7 @@ class TestView:
         assert max(map(len, text(made([line])).splitlines())) <= 100
         assert "b" * 300 in text(made([line]), whole=True)
 
-    def test_many_new_files_of_a_folder_are_one_line_unless_all_is_asked_for(self) -> None:
+    def test_many_new_files_of_a_directory_are_one_line_unless_all_is_asked_for(self) -> None:
         def file(name: str, diff: str = "@@ -0,0 +1,2 @@\n+a\n+b\n") -> Change:
             return Change("gpu01", "monitoring", "file", name, "write", diff=diff, new=True)
 
@@ -188,17 +188,17 @@ class TestView:
         assert max(map(len, shown.splitlines())) <= 100
         assert shown.count("=64") == 20
 
-    def test_differences_that_differ_by_node_are_told_of(self) -> None:
+    def test_differences_that_differ_by_node_are_reported(self) -> None:
         assert "(gpu01's; the other node differs in its own way)" in text(made(SLURMD))
 
 
 @pytest.mark.parametrize(("blocked", "verdict"), [(False, "ok"), (True, "failed")])
 def test_the_plan_is_kept_with_the_run(tmp_path: Path, blocked: bool, verdict: str) -> None:
     data = [{"blocked": [{"message": "no", "hint": ""}]}] if blocked else []
-    plan = made(CONF, *data, folder=tmp_path)
+    plan = made(CONF, *data, run_dir=tmp_path)
 
     save(plan)
 
-    folder = plan.outcome.run_dir
-    assert folder.read(tmp_path / "plan.json")["changes"] == [change.as_object() for change in CONF]
-    assert folder.read(folder.summary)["verdict"] == verdict
+    run_dir = plan.outcome.run_dir
+    assert run_dir.read(tmp_path / "plan.json")["changes"] == [change.as_object() for change in CONF]
+    assert run_dir.read(run_dir.summary)["verdict"] == verdict

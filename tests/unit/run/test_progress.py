@@ -63,7 +63,7 @@ def test_a_title_leaves_out_what_is_empty() -> None:
     assert title("slurm", "") == "slurm"
 
 
-def test_a_routine_task_is_told_by_the_play_that_it_stands_in() -> None:
+def test_a_routine_task_is_known_by_the_play_that_it_is_in() -> None:
     progress = Progress()
     progress.add(TaskStarted("slurm", "Prepare the nodes", "role : Validating arguments against arg spec 'main'", 0.0))
     assert progress.doing == "Prepare the nodes"
@@ -71,7 +71,7 @@ def test_a_routine_task_is_told_by_the_play_that_it_stands_in() -> None:
     assert progress.doing == "Install"
 
 
-def test_a_node_that_gave_no_answer_is_not_told_as_failed() -> None:
+def test_a_node_that_gave_no_answer_is_not_reported_as_failed() -> None:
     progress = Progress()
     for event in (ended("a", Status.FAILED), ended("b", Status.UNREACHABLE), ended("c", Status.OK)):
         progress.add(event)

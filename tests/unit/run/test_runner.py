@@ -23,7 +23,7 @@ def test_this_machine_can_give_a_password() -> None:
     assert password_mechanism() in ("ssh_askpass", "sshpass")
 
 
-def test_a_machine_without_ssh_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ssh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(ControlMachineError) as caught:
         require_ssh()

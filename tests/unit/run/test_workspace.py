@@ -18,7 +18,7 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path / "runs")
 
 
-def test_a_new_run_has_a_private_folder_named_by_time_and_command(workspace: Workspace) -> None:
+def test_a_new_run_has_a_private_directory_named_by_time_and_command(workspace: Workspace) -> None:
     run = workspace.new_run("deploy")
     assert run.id[8] == run.id[15] == "-"
     assert run.id.endswith("-deploy")
@@ -26,7 +26,7 @@ def test_a_new_run_has_a_private_folder_named_by_time_and_command(workspace: Wor
     assert (workspace.runs / "latest").resolve() == run.path.resolve()
 
 
-def test_two_runs_in_one_second_have_two_folders(workspace: Workspace) -> None:
+def test_two_runs_in_one_second_have_two_directories(workspace: Workspace) -> None:
     runs = [workspace.new_run("deploy") for _ in range(3)]
     assert len({run.id for run in runs}) == 3
     assert [run.id for run in workspace.newest_first()] == [run.id for run in reversed(runs)]

@@ -106,7 +106,7 @@ def test_every_node_line_counts() -> None:
     assert effect_of(conf, conf.replace("n1 CPUs=1", "n1 CPUs=2"))[0] is Effect.DRAIN_FIRST
 
 
-def test_each_change_is_told_with_its_old_and_new_value_and_its_policy() -> None:
+def test_each_change_is_reported_with_its_old_and_new_value_and_its_policy() -> None:
     changed = (
         CONF.replace("SlurmctldTimeout=120", "SlurmctldTimeout=300")
         .replace("NodeName=n[1-2] CPUs=4", "NodeName=n[2-4] CPUs=8")

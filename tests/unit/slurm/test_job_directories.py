@@ -89,16 +89,16 @@ class TestForm:
             ("/home/jobs", "/home/jobs is in /home, which several nodes mount (nfs)"),
         ],
     )
-    def test_folders_that_are_no_nodes_own_are_refused(self, base: str, message: str) -> None:
+    def test_directories_that_are_no_nodes_own_are_refused(self, base: str, message: str) -> None:
         assert f"cluster.yml:8: job_directories.base: {message}" in refusal(f'{{base: "{base}"}}', STORAGE)
 
-    def test_a_folder_beside_a_mount_is_no_part_of_it(self) -> None:
+    def test_a_directory_next_to_a_mount_is_no_part_of_it(self) -> None:
         directories = read_section("{base: /homes}", STORAGE)
 
         assert directories
         assert directories.base == "/homes"
 
-    def test_all_faults_are_told_at_once(self) -> None:
+    def test_all_faults_are_reported_at_once(self) -> None:
         message = refusal("{base: scratch, method: prologue, colour: red}")
         assert "job_directories.colour: unknown key" in message
 

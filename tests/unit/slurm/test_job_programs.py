@@ -1,4 +1,4 @@
-"""What slurmd calls around jobs on the nodes: the rendered programs themselves, on folders of this machine."""
+"""What slurmd calls around jobs on the nodes: the rendered programs themselves, on directories of this machine."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def step(slurmstepd: Path) -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
-class TestOwnFolder:
+class TestOwnDirectory:
     def test_it_is_there_for_the_user_alone_and_goes_with_the_job(self, made: Path, jobs_path: Path) -> None:
         assert run(made, "make").returncode == 0
         status = (jobs_path / JOB).stat()
@@ -164,7 +164,7 @@ class TestOwnFolder:
         assert (tmp_path / "precious" / "file").exists()
         assert list(jobs_path.iterdir()) == []
 
-    def test_a_link_in_the_place_of_the_folder_is_refused(self, made: Path, jobs_path: Path, tmp_path: Path) -> None:
+    def test_a_link_in_the_place_of_the_directory_is_refused(self, made: Path, jobs_path: Path, tmp_path: Path) -> None:
         jobs_path.rmdir()
         (tmp_path / "elsewhere" / JOB).mkdir(parents=True)
         jobs_path.symlink_to(tmp_path / "elsewhere")
@@ -174,7 +174,7 @@ class TestOwnFolder:
             assert (done.returncode, done.stderr) == (1, f"{jobs_path} is not a directory\n")
         assert (tmp_path / "elsewhere" / JOB).exists()
 
-    def test_a_folder_that_others_may_write_to_is_refused(self, made: Path, jobs_path: Path) -> None:
+    def test_a_directory_that_others_may_write_to_is_refused(self, made: Path, jobs_path: Path) -> None:
         (jobs_path / OVER).mkdir()
         jobs_path.chmod(0o1777)
 
@@ -236,7 +236,7 @@ class TestSweep:
         assert list(jobs_path.iterdir()) == []
         assert step.poll() is None
 
-    def test_folders_inside_a_jobs_own_are_never_looked_at(
+    def test_directories_inside_a_jobs_own_are_never_looked_at(
         self, made: Path, jobs_path: Path, step: subprocess.Popen[bytes]
     ) -> None:
         # a job's jobs_path by the number, and in it one by a number that no job has
@@ -247,7 +247,7 @@ class TestSweep:
         assert (jobs_path / JOB / OVER).exists()
         assert step.poll() is None
 
-    def test_the_plugins_folder_of_the_node_is_swept_too(self, tmp_path: Path, jobs_path: Path) -> None:
+    def test_the_plugins_directory_of_the_node_is_swept_too(self, tmp_path: Path, jobs_path: Path) -> None:
         (jobs_path / "gpu01" / OVER).mkdir(parents=True)
 
         run(directories(tmp_path, "namespace"), "sweep")
@@ -263,7 +263,7 @@ class TestSweep:
             assert run(made, "sweep").returncode == 0
         assert list(jobs_path.iterdir()) == []
 
-    def test_the_epilog_leaves_new_folders_of_other_jobs_alone(self, made: Path, jobs_path: Path) -> None:
+    def test_the_epilog_leaves_new_directories_of_other_jobs_alone(self, made: Path, jobs_path: Path) -> None:
         # a prolog has just made it, the job has no step yet
         (jobs_path / OVER).mkdir()
         # its user may have said what he likes of its time
@@ -274,15 +274,15 @@ class TestSweep:
         assert [path.name for path in jobs_path.iterdir()] == [OVER]
 
 
-class TestTell:
-    def test_tasks_are_told_where_it_is(self, tmp_path: Path, jobs_path: Path) -> None:
+class TestReport:
+    def test_tasks_learn_where_it_is(self, tmp_path: Path, jobs_path: Path) -> None:
         (jobs_path / JOB).mkdir()
         own = f"export SLURM_TMPDIR={jobs_path / JOB}"
 
         assert run(of_task(tmp_path, "prolog")).stdout.splitlines() == [own, f"export TMPDIR={jobs_path / JOB}"]
         assert run(of_task(tmp_path, "prolog"), TMPDIR=str(jobs_path)).stdout.splitlines() == [own]
 
-    def test_a_job_of_before_the_setting_is_told_nothing(self, tmp_path: Path) -> None:
+    def test_a_job_of_before_the_setting_gets_nothing(self, tmp_path: Path) -> None:
         assert run(of_task(tmp_path, "prolog")).stdout == ""
         if Path("/tmp").stat().st_uid != os.getuid():
             assert run(of_task(tmp_path, "namespace")).stdout == ""
@@ -313,7 +313,7 @@ class TestPieces:
     def test_without_any_they_do_nothing(self, tmp_path: Path) -> None:
         assert run(self.prolog(tmp_path)).returncode == 0
 
-    def test_one_that_fails_is_told_and_the_job_goes_on(self, tmp_path: Path, commands: Path) -> None:
+    def test_one_that_fails_is_reported_and_the_job_goes_on(self, tmp_path: Path, commands: Path) -> None:
         program(tmp_path / "prolog.d" / "10-a", "#!/bin/sh\nexit 3\n")
         program(tmp_path / "prolog.d" / "20-b", "#!/bin/sh\necho on\n")
 

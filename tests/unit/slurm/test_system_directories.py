@@ -31,11 +31,11 @@ def test_what_others_use_too_is_the_systems(path: str) -> None:
     "path",
     SLURMS.split(),
 )
-def test_a_folder_of_slurms_own_is_not(path: str) -> None:
+def test_a_directory_of_slurms_own_is_not(path: str) -> None:
     assert not is_system_directory(path)
 
 
-def test_every_key_that_names_such_a_folder_is_refused_in_any_case() -> None:
+def test_every_key_that_names_such_a_directory_is_refused_in_any_case() -> None:
     messages = directory_refusals({
         "statesavelocation": "/tmp", "SlurmdSpoolDir": "/var/spool/", "SlurmctldLogFile": "/var/log",
         "SlurmdPidFile": "/run/", "SlurmdLogFile": "/var/log/slurm/slurmd.log", "Prolog": "/etc",

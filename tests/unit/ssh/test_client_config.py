@@ -23,9 +23,9 @@ def cluster(*nodes: Node, jump_host: str = "", port: int = 0, login_name: str = 
     return Cluster("hpc", access, nodes, ())
 
 
-def resolved(text: str, host: str, folder: Path) -> dict[str, str]:
+def resolved(text: str, host: str, directory: Path) -> dict[str, str]:
     """What ssh itself makes of a configuration for one host."""
-    file = folder / "config"
+    file = directory / "config"
     file.write_text(text)
     done = subprocess.run(["ssh", "-G", "-F", str(file), host], capture_output=True, text=True, check=True)
     return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
@@ -51,20 +51,20 @@ def test_many_nodes_are_patterns_that_leave_login_nodes_out(tmp_path: Path) -> N
     assert "proxyjump" not in resolved(text, "n01", tmp_path)
 
 
-def test_without_login_nodes_the_controller_is_the_door(tmp_path: Path) -> None:
+def test_without_login_nodes_the_controller_is_the_jump_host(tmp_path: Path) -> None:
     text = users_config(cluster(CONTROLLER, *COMPUTE))
     assert "User " not in text
     assert resolved(text, "gpu01", tmp_path)["proxyjump"] == "ctl1"
     assert "proxyjump" not in resolved(text, "ctl1", tmp_path)
 
 
-def test_a_jump_host_stands_before_the_door(tmp_path: Path) -> None:
+def test_the_jump_host_of_the_cluster_comes_before_the_controller(tmp_path: Path) -> None:
     text = users_config(cluster(CONTROLLER, *COMPUTE, jump_host="ada@bastion.example.com:2022"))
     assert resolved(text, "ctl1", tmp_path)["proxyjump"] == "ada@bastion.example.com:2022"
     assert resolved(text, "gpu01", tmp_path)["proxyjump"] == "ctl1"
 
 
-def test_one_name_for_all_login_nodes_is_the_door(tmp_path: Path) -> None:
+def test_one_name_for_all_login_nodes_is_the_jump_host(tmp_path: Path) -> None:
     several = cluster(CONTROLLER, *COMPUTE, LOGIN, login_name="login.example.com", port=2022)
     text = users_config(several)
     pins = KnownHosts(tmp_path / "pins")

@@ -73,7 +73,7 @@ def test_a_scan_never_adds_keys_to_a_pinned_node(network: Network) -> None:
     assert KnownHosts(network.known_hosts).keys("gpu01") == {ED25519}
 
 
-def test_a_changed_key_is_told_with_both_fingerprints(network: Network) -> None:
+def test_a_changed_key_is_reported_with_both_fingerprints(network: Network) -> None:
     hostkeys(network).secure(TARGET, ROUTE)
     network.shown = [STRANGER]
     error = hostkeys(network).changed(TARGET, ROUTE)
@@ -89,7 +89,7 @@ def test_a_node_that_moved_to_another_address_keeps_its_pins(network: Network) -
     assert KnownHosts(network.known_hosts).keys("192.0.2.9") == {ED25519, RSA}
 
 
-def test_another_machine_under_a_known_name_is_refused(network: Network) -> None:
+def test_another_host_under_a_known_name_is_refused(network: Network) -> None:
     hostkeys(network).secure(TARGET, ROUTE)
     before = network.known_hosts.read_text()
     network.shown = [STRANGER]
@@ -98,7 +98,7 @@ def test_another_machine_under_a_known_name_is_refused(network: Network) -> None
     assert network.known_hosts.read_text() == before
 
 
-def test_a_name_given_to_another_pinned_machine_is_refused(network: Network) -> None:
+def test_a_name_given_to_another_pinned_host_is_refused(network: Network) -> None:
     KnownHosts(network.known_hosts).pin(["192.0.2.1"], [ED25519])
     KnownHosts(network.known_hosts).pin(["gpu01"], [STRANGER])
     with pytest.raises(HostKeyError):
@@ -132,7 +132,7 @@ def test_accepting_replaces_the_pins_of_this_node_only(network: Network) -> None
     assert not hostkeys(network).accept(TARGET, ROUTE)
 
 
-def test_a_machine_that_shows_no_key_is_no_answer(network: Network) -> None:
+def test_a_host_that_shows_no_key_is_no_answer(network: Network) -> None:
     network.shown = []
     with pytest.raises(NoAnswerError, match="no route to host"):
         hostkeys(network).secure(TARGET, ROUTE)

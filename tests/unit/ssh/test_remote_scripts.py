@@ -51,14 +51,14 @@ def test_installs_a_key_whatever_the_login_shell(home: Path, shell: str) -> None
 
 
 def test_modes_are_what_sshd_asks_for(home: Path) -> None:
-    folder = home / ".ssh"
-    folder.mkdir(mode=0o755)
-    (folder / "authorized_keys").write_text("")
-    (folder / "authorized_keys").chmod(0o664)
+    directory = home / ".ssh"
+    directory.mkdir(mode=0o755)
+    (directory / "authorized_keys").write_text("")
+    (directory / "authorized_keys").chmod(0o664)
     report = run(work_script([KEY]), home)
     assert "mode" in report.all("changed")
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE((folder / "authorized_keys").stat().st_mode) == 0o600
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE((directory / "authorized_keys").stat().st_mode) == 0o600
 
 
 def test_respects_what_is_in_authorized_keys(home: Path) -> None:

@@ -33,43 +33,36 @@ def test_says_what_was_done() -> None:
     assert result.message == "host key pinned; key installed"
 
 
-def test_sudo_with_a_password_is_a_warning_that_names_the_option() -> None:
-    result = results.worked(FACTS, report("sudo password"))
-    assert (result.status, result.sudo) == (Status.READY, Sudo.PASSWORD)
-    assert "-K" in result.hint
+@pytest.mark.parametrize(
+    ("lines", "status", "words"),
+    [
+        (["sudo password"], Status.READY, "-K"),
+        (["sudo password", "sudo-password accepted"], Status.READY, "the one given works"),
+        (["sudo password", "sudo-password refused"], Status.FAILED, ""),
+        (["sudo none not in the sudoers file"], Status.FAILED, ""),
+        (["host gpu02.example.com", "sudo passwordless"], Status.READY, "its hostname is gpu02"),
+    ],
+)
+def test_sudo_and_the_hostname_make_the_result(lines: list[str], status: Status, words: str) -> None:
+    result = results.worked(FACTS, report(*lines))
+
+    assert result.status is status
+    assert words in f"{result.message} {result.hint}"
 
 
-def test_a_sudo_password_that_works_is_said() -> None:
-    result = results.worked(FACTS, report("sudo password", "sudo-password accepted"))
-    assert result.ok
-    assert "the one given works" in result.message
+@pytest.mark.parametrize(
+    ("home", "words"), [("777", "writable by others (mode 777) chmod go-w"), ("755", "AuthorizedKeysFile")]
+)
+def test_a_key_that_sshd_ignores_has_the_reason(home: str, words: str) -> None:
+    result = results.unverified(FACTS, Answer(Failure.DENIED, "", "denied"), report(f"home {home}"))
 
-
-@pytest.mark.parametrize("lines", [("sudo none not in the sudoers file",), ("sudo password", "sudo-password refused")])
-def test_a_node_without_sudo_is_not_ready(lines: tuple[str, ...]) -> None:
-    assert results.worked(FACTS, report(*lines)).status is Status.FAILED
-
-
-def test_a_machine_that_calls_itself_by_another_nodes_name_is_said() -> None:
-    result = results.worked(FACTS, report("host gpu02.example.com", "sudo passwordless"))
-    assert result.ok
-    assert "its hostname is gpu02" in result.message
+    for part in words.split(" chmod "):
+        assert part in f"{result.message} {result.hint}"
 
 
 def test_a_script_that_stopped_tells_why() -> None:
     answer = Answer(Failure.COMMAND, "@deepopsctl error can't make /home/ubuntu/.ssh\n", "")
     assert results.failed(FACTS, answer).message == "can't make /home/ubuntu/.ssh"
-
-
-def test_a_key_that_sshd_ignores_because_of_the_home_directory() -> None:
-    result = results.unverified(FACTS, Answer(Failure.DENIED, "", "denied"), report("home 777"))
-    assert "writable by others (mode 777)" in result.message
-    assert "chmod go-w" in result.hint
-
-
-def test_a_key_that_sshd_ignores_for_another_reason() -> None:
-    result = results.unverified(FACTS, Answer(Failure.DENIED, "", "denied"), report("home 755"))
-    assert "AuthorizedKeysFile" in result.hint
 
 
 def test_a_node_that_takes_no_passwords_asks_for_a_key() -> None:

@@ -29,16 +29,16 @@ nodes:
 """
 
 
-def asked(folder: Path, spec: str, nodes: str, question: Question) -> tuple[list[str], list[str]]:
+def asked(place: Path, spec: str, nodes: str, question: Question) -> tuple[list[str], list[str]]:
     """The command for ssh, and what it runs there."""
-    (folder / "cluster.yml").write_text(spec, encoding="utf-8")
-    directory = ClusterDir.open(folder)
+    (place / "cluster.yml").write_text(spec, encoding="utf-8")
+    directory = ClusterDir.open(place)
     cluster = directory.cluster()
     command = ssh_command(directory, cluster, select_nodes([nodes], cluster), question)
     return command[:-1], shlex.split(command[-1])
 
 
-def test_the_machine_that_is_named_for_monitoring_is_asked(tmp_path: Path) -> None:
+def test_the_node_that_is_named_for_monitoring_is_asked(tmp_path: Path) -> None:
     ssh, _ = asked(tmp_path, SPEC, "gpu01", Question())
 
     assert ssh[-4:] == ["-l", "ubuntu", "--", "192.0.2.2"]
@@ -75,9 +75,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return collected
 
 
-def run_there(folder: Path, collected: Path, question: Question) -> subprocess.CompletedProcess[str]:
+def run_there(directory: Path, collected: Path, question: Question) -> subprocess.CompletedProcess[str]:
     """What the shell of the monitoring host makes of a query for gpu02 and gpu03."""
-    _, remote = asked(folder, SPEC.replace("user: ubuntu", "user: root"), "gpu[02-03]", question)
+    _, remote = asked(directory, SPEC.replace("user: ubuntu", "user: root"), "gpu[02-03]", question)
     return subprocess.run([word.replace(DIRECTORY, str(collected)) for word in remote], capture_output=True, text=True)
 
 
@@ -142,7 +142,7 @@ def test_a_node_that_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
     assert run(["-C", str(tmp_path), "logs", "gpu09"]) == ExitCode.INVALID_INPUT
 
 
-def test_objects_are_asked_for_whole_and_with_no_more_than_is_told() -> None:
+def test_objects_are_asked_for_whole_and_with_no_more_than_is_named() -> None:
     assert Question(lines=2, objects=True).arguments() == [
         "--lines=2", "--output=json", "--all",
         "--output-fields=_HOSTNAME,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER,PRIORITY,MESSAGE",

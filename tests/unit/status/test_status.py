@@ -59,7 +59,7 @@ def slurm(changes: Mapping[str, Mapping[str, object]] | None = None, jobs: list[
     return {"installed": True, "controller_up": True, "nodes": nodes, "jobs": jobs or [], "versions": versions}
 
 
-def said(
+def node_facts(
     versions: Mapping[str, str] = VERSIONS, others: Mapping[str, object] | None = None, **change: object
 ) -> object:
     """node_info's answer: Slurm in step but for a change, and other components as they are given."""
@@ -71,12 +71,12 @@ def outcome(
     answer: object = None,
     failures: tuple[Failure, ...] = (),
 ) -> RunOutcome:
-    """A look: every node in step, with changes of Slurm by name; those that failed gave no answer.
+    """A status run: every node in step, with changes of Slurm by name; those that failed gave no answer.
 
     Other components stand under their own names.
     """
     lost = {failure.host for failure in failures}
-    data = {name: {"node": said(**(nodes or {}).get(name, {}))} for name in NAMES if name not in lost}
+    data = {name: {"node": node_facts(**(nodes or {}).get(name, {}))} for name in NAMES if name not in lost}
     if "ctl1" in data:
         data["ctl1"]["slurm"] = answer or slurm()
     hosts = {name: Totals(unreachable=1) if name in lost else Totals(ok=1) for name in NAMES}
@@ -177,7 +177,7 @@ class TestFindings:
             ("IDLE+DRAIN", "deepopsctl: new fan", "root", Severity.NOTE, "drained: deepopsctl: new fan"),
         ],
     )
-    def test_a_node_out_of_service_is_told_with_who_and_why(
+    def test_a_node_out_of_service_is_reported_with_who_and_why(
         self, state: str, reason: str, user: str, kind: Severity, text: str
     ) -> None:
         found = status(outcome(answer=slurm({"gpu03": {"state": state, "reason": reason, "reason_user": user}})))
@@ -192,9 +192,9 @@ class TestFindings:
         assert finding.hint == "find out why, then: scontrol update nodename=gpu03 state=resume"
 
     def test_nodes_out_of_service_share_a_hint_that_names_them_all(self) -> None:
-        ours = {"state": "IDLE+DRAIN", "reason": "deepopsctl: new fan", "reason_user": "root"}
+        drained = {"state": "IDLE+DRAIN", "reason": "deepopsctl: new fan", "reason_user": "root"}
         down = {"state": "DOWN", "reason": "burnt", "reason_user": "alice"}
-        found = status(outcome(answer=slurm({"gpu01": down, "gpu02": ours, "gpu03": ours})))
+        found = status(outcome(answer=slurm({"gpu01": down, "gpu02": drained, "gpu03": drained})))
 
         assert [finding.hint for finding in found.findings] == [
             "someone set it down; after the repair: scontrol update nodename=gpu01 state=resume",
@@ -230,7 +230,7 @@ class TestFindings:
 
 
 class TestComponents:
-    def beside(self, **components: Mapping[str, object]) -> dict[str, object]:
+    def with_others(self, **components: Mapping[str, object]) -> dict[str, object]:
         return {"others": components}
 
     def test_each_says_which_nodes_run_what_was_deployed_and_which_do_not(self) -> None:
@@ -238,10 +238,10 @@ class TestComponents:
         found = status(
             outcome(
                 {
-                    "ctl1": self.beside(nvidia=NOT_WANTED),
-                    "gpu01": self.beside(nvidia=IN_STEP),
-                    "gpu02": self.beside(nvidia={**IN_STEP, **driver}),
-                    "gpu03": self.beside(nvidia={**IN_STEP, "stale": ["driver"]}),
+                    "ctl1": self.with_others(nvidia=NOT_WANTED),
+                    "gpu01": self.with_others(nvidia=IN_STEP),
+                    "gpu02": self.with_others(nvidia={**IN_STEP, **driver}),
+                    "gpu03": self.with_others(nvidia={**IN_STEP, "stale": ["driver"]}),
                 },
                 failures=(silent("gpu04"),),
             )
@@ -262,7 +262,7 @@ class TestComponents:
 
     def test_the_document_has_them_of_the_cluster_and_of_each_node(self) -> None:
         drifted = {**IN_STEP, "differences": ["/etc/x was removed"]}
-        document = json.loads(json.dumps(status(outcome({"ctl1": self.beside(monitoring=drifted)})).document()))
+        document = json.loads(json.dumps(status(outcome({"ctl1": self.with_others(monitoring=drifted)})).document()))
 
         assert document["components"]["slurm"] == {"in step": "ctl1,gpu[01-04]"}
         assert document["components"]["monitoring"] == {"drifted": "ctl1"}
@@ -274,7 +274,7 @@ class TestComponents:
 
     def test_a_list_in_cluster_yml_is_compared_with_what_is_deployed(self) -> None:
         listed = replace(CLUSTER, components=("nvidia", "slurm"))
-        here = {name: self.beside(nvidia=NEVER, monitoring=NEVER, storage=IN_STEP) for name in GPUS}
+        here = {name: self.with_others(nvidia=NEVER, monitoring=NEVER, storage=IN_STEP) for name in GPUS}
         found = examine(outcome(here), listed, HARDWARE, LastRuns())
 
         assert [finding.message for finding in found.findings] == [
@@ -286,7 +286,7 @@ class TestComponents:
         assert found.document()["listed_components"] == ["nvidia", "slurm"]
 
     def test_one_that_only_some_nodes_have_is_a_note_on_the_others(self) -> None:
-        found = status(outcome({"gpu01": self.beside(nvidia=IN_STEP), "gpu02": self.beside(nvidia=NEVER)}))
+        found = status(outcome({"gpu01": self.with_others(nvidia=IN_STEP), "gpu02": self.with_others(nvidia=NEVER)}))
 
         assert found.exit_code is ExitCode.OK
         (finding,) = found.findings
@@ -295,14 +295,14 @@ class TestComponents:
 
     def test_what_is_still_there_though_nothing_wants_it_is_a_note(self) -> None:
         left = {**NOT_WANTED, "left": True}
-        found = status(outcome({"gpu01": self.beside(monitoring=left, nvidia=left)}))
+        found = status(outcome({"gpu01": self.with_others(monitoring=left, nvidia=left)}))
 
         # a driver stays where no GPUs are declared any more
         (finding,) = found.findings
         assert (finding.where, finding.message) == ("gpu01", "monitoring is still there, but no longer wanted")
 
     def test_a_silent_node_without_gpus_is_not_counted_among_the_gpu_nodes(self) -> None:
-        found = status(outcome({"gpu01": self.beside(nvidia=IN_STEP)}, failures=(silent("ctl1"),)))
+        found = status(outcome({"gpu01": self.with_others(nvidia=IN_STEP)}, failures=(silent("ctl1"),)))
 
         assert component_rows(found) == [
             ("nvidia", "in step", "gpu01"),
@@ -323,8 +323,8 @@ class TestSilence:
 
     def test_nodes_that_are_silent_for_one_reason_share_it_though_each_has_its_own_address(self) -> None:
         def lost(number: int) -> Failure:
-            said = f"ssh: connect to host 10.0.1.{number} port 22: No route to host\nmore"
-            return replace(silent(f"gpu0{number}"), message=said)
+            text = f"ssh: connect to host 10.0.1.{number} port 22: No route to host\nmore"
+            return replace(silent(f"gpu0{number}"), message=text)
 
         found = status(outcome(failures=(lost(3), lost(4))))
 
@@ -394,8 +394,8 @@ class TestText:
 class TestLastRuns:
     NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
-    def run(self, folder: Path, name: str, ago: timedelta, **request: object) -> Path:
-        path = folder / name
+    def run(self, runs: Path, name: str, ago: timedelta, **request: object) -> Path:
+        path = runs / name
         path.mkdir(parents=True)
         command = name.split("-", 2)[2]
         asked = {"command": command, "started": (self.NOW - ago).isoformat(), **request}

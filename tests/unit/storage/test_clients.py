@@ -145,7 +145,7 @@ def test_a_wrong_entry_of_lustre_is_refused_by_what_is_wrong(old: str, new: str,
     assert [found for found in faults(LUSTRE.replace(old, new)) if found.startswith(fault)]
 
 
-def test_two_file_systems_of_a_machine_have_one_client_and_one_lnet() -> None:
+def test_two_file_systems_of_a_node_have_one_client_and_one_lnet() -> None:
     other = LUSTRE.replace("name: scratch", "name: more").replace("/scratch", "/more")
 
     assert parse_spec(spec(LUSTRE, other), "cluster.yml").storage
@@ -236,7 +236,7 @@ def test_beegfs_comes_from_its_own_repository_unless_a_mirror_is_named() -> None
     assert (mirrored.repository.key, mirrored.repository.fingerprint) == (KEY, FINGERPRINT)
 
 
-def test_two_file_systems_of_beegfs_on_a_machine_need_two_ports() -> None:
+def test_two_file_systems_of_beegfs_on_a_node_need_two_ports() -> None:
     other = BEEGFS.replace("name: work", "name: more").replace("/work", "/more")
 
     assert faults(BEEGFS, other) == ["storage[1].beegfs.client_port: 8004 is already the port of work on the same node"]
@@ -374,7 +374,7 @@ def test_every_series_of_the_table_has_rows_and_every_row_fits_itself() -> None:
     assert unsupported(StorageType.NFS, "", DEBIAN) == ""
 
 
-def test_a_machine_gets_each_client_once_and_the_secrets_of_all_its_mounts() -> None:
+def test_a_node_gets_each_client_once_and_the_secrets_of_all_its_mounts() -> None:
     other = (
         BEEGFS.replace("name: work", "name: more").replace("/work", "/more").replace("8.3", "8.3, client_port: 8014")
     )

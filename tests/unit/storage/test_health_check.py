@@ -54,7 +54,7 @@ class TestTable:
 
 class TestChanges:
     @pytest.mark.parametrize(
-        ("before", "after", "told"),
+        ("before", "after", "options"),
         [
             ("rw", "ro", "remount,ro"),
             ("ro,noatime", "noatime", "remount,rw,noatime"),
@@ -62,9 +62,9 @@ class TestChanges:
             ("size=1G", "size=2G", "remount,size=2G"),
         ],
     )
-    def test_the_kernel_is_told_also_what_is_no_longer_wanted(self, before: str, after: str, told: str) -> None:
+    def test_the_kernel_also_gets_what_is_no_longer_wanted(self, before: str, after: str, options: str) -> None:
         assert node_mounts.is_live(mount(before), mount(after))
-        assert node_mounts.remount_options(mount(before), mount(after)) == told
+        assert node_mounts.remount_options(mount(before), mount(after)) == options
 
     @pytest.mark.parametrize(("before", "after"), [("mode=1777", "mode=0755"), ("size=1G,huge=always", "size=1G")])
     def test_other_options_need_an_unmount(self, before: str, after: str) -> None:
@@ -91,7 +91,7 @@ class TestChanges:
         assert not node_mounts.conflict_at(str(tmp_path))
         assert not node_mounts.conflict_at(str(tmp_path / "new"))
 
-    def test_who_uses_a_folder_is_named(self, tmp_path: Path) -> None:
+    def test_who_uses_a_directory_is_named(self, tmp_path: Path) -> None:
         with (tmp_path / "open").open("w"):
             assert "(" in node_mounts.users(str(tmp_path))
         assert node_mounts.users(str(tmp_path)) == ""
@@ -148,7 +148,7 @@ class TestHealthCheck:
         assert silent == set()
 
     @pytest.mark.parametrize(
-        ("reason", "ours"),
+        ("reason", "own"),
         [
             ("deepopsctl: storage home is not mounted at /home", True),
             ("deepopsctl: storage home does not answer at /home and 1 more", True),
@@ -157,11 +157,11 @@ class TestHealthCheck:
             ("disk is dying", False),
         ],
     )
-    def test_the_program_ends_no_drain_but_its_own(self, check: Any, reason: str, ours: bool) -> None:
+    def test_the_program_ends_no_drain_but_its_own(self, check: Any, reason: str, own: bool) -> None:
         line = f"NodeName=gpu1 State=IDLE+DRAIN ThreadsPerCore=1 Reason={reason} [root@2026-11-22T07:00:00] X=1\n"
 
         assert check.STATE.search(line)[1] == "IDLE+DRAIN"
-        assert bool(check.OURS.match(check.REASON.search(line)[1])) is ours
+        assert bool(check.OURS.match(check.REASON.search(line)[1])) is own
 
 
 class TestServing:
@@ -275,7 +275,7 @@ class TestHolders:
 
     def losing(self, wanted: dict[str, str], *holders: Any) -> list[tuple[str, str]]:
         found = nfs_holders.losing(self.BEFORE, wanted, holders)
-        return [(folder, holder.who) for folder in found for holder in found[folder]]
+        return [(directory, holder.who) for directory in found for holder in found[directory]]
 
     def client(self, address: str, export: str = "") -> Any:
         return nfs_holders.Holder(address, address, export, "")
@@ -308,13 +308,13 @@ class TestHolders:
         assert self.losing({}, clients[1]) == [("/a", "192.0.2.9"), ("/b", "192.0.2.9")]
         assert self.losing(self.BEFORE, *clients) == []
 
-    def test_who_is_known_to_have_another_folder_loses_nothing(self) -> None:
+    def test_who_is_known_to_have_another_directory_loses_nothing(self) -> None:
         others = self.client("192.0.2.9", "/ab"), self.client("192.0.2.9", "/c")
 
         assert self.losing({}, *others) == []
         assert self.losing({}, *others, self.client("192.0.2.9", "/a/sub")) == [("/a", "192.0.2.9")]
 
-    def test_a_node_that_mounted_it_by_hand_is_told_with_where(self) -> None:
+    def test_a_node_that_mounted_it_by_hand_is_reported_with_where(self) -> None:
         table = (
             "31 22 0:31 / /data rw - nfs4 192.0.2.1:/a rw,vers=4.2,clientaddr=192.0.2.9,addr=192.0.2.1\n"
             "32 31 0:32 / /data/sub rw - nfs4 192.0.2.1:/a/sub rw,clientaddr=192.0.2.9,addr=192.0.2.1\n"

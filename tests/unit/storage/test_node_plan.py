@@ -57,7 +57,7 @@ def test_roles_get_what_cluster_yml_says() -> None:
     assert build_inventory(spec)
 
 
-def test_a_machine_gets_its_own_mounts_and_no_others() -> None:
+def test_a_node_gets_its_own_mounts_and_no_others() -> None:
     assert [mount.name for mount in plan("gpu1").mounts] == ["home", "data", "disk", "fast"]
     assert [mount.name for mount in plan("gpu3").mounts] == ["home", "data", "fast"]
     assert plan("ctl1") == NodePlan({}, (), (), ())
@@ -85,7 +85,7 @@ def test_what_is_mounted_at_first_use_is_started_by_its_other_unit() -> None:
     assert setting(data.automount, "TimeoutIdleSec") == "10m"
 
 
-def test_no_helper_is_told_what_only_systemd_reads() -> None:
+def test_no_mount_helper_gets_what_only_systemd_reads() -> None:
     """mount.lustre hands options that it does not know to the kernel, which then mounts nothing."""
     known = {"_netdev", "defaults", "auto", "ro", "rw", "noatime", "nosuid", "nodev", "noexec", "flock"}
     (scratch,) = plan("gpu1", LUSTRE).mounts
@@ -103,7 +103,7 @@ def test_local_storage_needs_no_network() -> None:
     assert "Options" not in disk.text
 
 
-def test_the_serving_machine_binds_its_own_folder() -> None:
+def test_the_serving_node_binds_its_own_directory() -> None:
     (home,) = plan("ctl1", WHOLE.replace("path: /home,", "path: /home, nodes: all,")).mounts
     served_as_is = WHOLE.replace('"ctl1:/srv/home", path: /home,', '"ctl1:/home", path: /home, nodes: all,')
 
@@ -112,12 +112,12 @@ def test_the_serving_machine_binds_its_own_folder() -> None:
     assert plan("ctl1", served_as_is).mounts == ()
 
 
-def test_an_export_is_for_the_machines_that_mount_it() -> None:
+def test_an_export_is_for_the_nodes_that_mount_it() -> None:
     home = mounts()[0]
-    told = mounts(WHOLE.replace("{nconnect: 4}", "{clients: [192.0.2.0/24]}"))[0]
+    named = mounts(WHOLE.replace("{nconnect: 4}", "{clients: [192.0.2.0/24]}"))[0]
 
     assert clients_of(home, ADDRESSES) == ["192.0.2.11", "gpu2", "gpu3", "login1"]
-    assert clients_of(told, ADDRESSES) == ["192.0.2.0/24"]
+    assert clients_of(named, ADDRESSES) == ["192.0.2.0/24"]
 
 
 def test_a_server_is_reached_by_its_address_on_the_storage_network() -> None:
@@ -185,9 +185,9 @@ storage:
 NODES_AT = {"ctl1": "10.0.0.1"}
 
 
-def declared(folder: Path, text: str = SPEC) -> tuple[Mount, ...]:
+def declared(directory: Path, text: str = SPEC) -> tuple[Mount, ...]:
     """As the inventory hands it on."""
-    path = folder / "cluster.yml"
+    path = directory / "cluster.yml"
     path.write_text(text, encoding="utf-8")
     return from_variable(variable(load_spec(path).storage))
 
@@ -203,7 +203,7 @@ def test_a_client_expects_what_its_unit_has(tmp_path: Path) -> None:
     assert san.shared
 
 
-def test_the_server_expects_its_own_folder(tmp_path: Path) -> None:
+def test_the_server_expects_its_own_directory(tmp_path: Path) -> None:
     home = inputs.expected(expected_on(declared(tmp_path), "ctl1", NODES_AT))[0]
 
     assert (home.source, home.fstype, home.served_here) == ("/srv/home", "none", True)

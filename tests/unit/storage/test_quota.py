@@ -67,7 +67,7 @@ def test_a_project_without_limits_of_its_own_has_the_default() -> None:
     assert quota.projects[1].number == 4242
 
 
-def test_a_server_is_told_its_own_exports_in_the_order_of_setquota() -> None:
+def test_a_server_gets_its_own_exports_in_the_order_of_setquota() -> None:
     mounts = read(HOME + PROJECT + SCRATCH)
 
     home, project = served(mounts, "nfs1")
@@ -142,7 +142,7 @@ def test_refuses_projects_that_cannot_be(before: str, after: str, fault: str) ->
 # --- purge
 
 
-def test_a_purge_is_told_everything_in_seconds() -> None:
+def test_a_purge_gets_every_age_in_seconds() -> None:
     (scratch,) = read(SCRATCH)
     purge = purge_of(scratch)
 
@@ -174,7 +174,7 @@ def test_what_we_serve_is_purged_where_it_is_served() -> None:
     )
 
 
-def test_a_machine_can_be_named_for_the_purge() -> None:
+def test_a_node_can_be_named_for_the_purge() -> None:
     mounts = read(SCRATCH.replace("age: 60d", "age: 60d, node: gpu2"))
 
     assert [purge.name for purge in purges_on(mounts, "gpu2")] == ["scratch"]

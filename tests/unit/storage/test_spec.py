@@ -70,7 +70,7 @@ def test_an_empty_list_says_that_nothing_is_to_be_mounted_any_more() -> None:
     assert parse_spec(render_spec(cluster), "cluster.yml") == cluster
 
 
-def test_all_faults_are_told_at_once_with_their_lines() -> None:
+def test_all_faults_are_reported_at_once_with_their_lines() -> None:
     found = faults(
         "name: Home, type: nfs, source: /srv/home, path: /home",
         "name: a, type: zfs, path: /a",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.model.storage import NodeFile
-from deepopsctl.storage.user_tools import node_files, timers
+from deepopsctl.storage.user_tools import node_files, packages, timers
 from tests.data.storage_samples import HOME, PROJECT, SCRATCH, read
 
 PYTHON = "/usr/bin/python3"
@@ -21,7 +21,7 @@ def texts(host: str, text: str = HOME + PROJECT + SCRATCH) -> dict[str, NodeFile
 
 
 def installed(root: Path, host: str) -> None:
-    """The files below a folder, where launchers find them."""
+    """The files below a directory, where launchers find them."""
     for path, file in texts(host).items():
         target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def test_a_node_that_mounts_something_has_the_report() -> None:
 
 
 @pytest.mark.parametrize(("path", "mounted"), [("/home", True), ("/srv/home", False)])
-def test_a_server_knows_whether_its_own_folder_is_mounted_anywhere(path: str, mounted: bool) -> None:
+def test_a_server_knows_whether_its_own_directory_is_mounted_anywhere(path: str, mounted: bool) -> None:
     text = HOME.replace("path: /home", f"path: {path}\n    nodes: all")
 
     (home,) = json.loads(texts("nfs1", text)["/etc/deepopsctl/diskusage.json"].content)["filesystems"]
@@ -60,12 +60,18 @@ def test_a_server_knows_whether_its_own_folder_is_mounted_anywhere(path: str, mo
     assert (home["path"], home["type"], home["mounted"]) == (path, "local", mounted)
 
 
-def test_one_machine_has_the_purge_and_its_timer() -> None:
+def test_one_node_has_the_purge_and_its_timer() -> None:
     mounts = read(SCRATCH)
 
     assert "/usr/local/sbin/deepops-purge" in texts("ctl1")
     assert timers(mounts, "ctl1") == ["deepops-purge-scratch.timer"]
     assert timers(mounts, "gpu1") == []
+
+
+def test_quota_is_installed_where_exports_count_by_users() -> None:
+    assert packages(read(HOME), "gpu1") == {"quota": ""}
+    assert packages(read(HOME), "nfs1") == packages(read(PROJECT), "gpu1") == {}
+    assert texts("nfs1", HOME) == {}
 
 
 @pytest.mark.skipif(not Path(PYTHON).exists(), reason="no Python of the system")

@@ -119,7 +119,7 @@ def test_cores_and_memory_are_counted_as_slurmctld_counts_them() -> None:
     assert hardware.memory_mb * 98 // 100 == 500
 
 
-def test_memory_that_slurm_was_never_told_is_the_machines_own() -> None:
+def test_memory_that_slurm_conf_does_not_set_is_the_nodes_own() -> None:
     nodes = {"gpu01": {**GPU_NODE, "memory_mb": 1}, "gpu02": GPU_NODE}
     report = "NodeName=gpu01 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=7900"
     found = {**changed("gpu01", slurmd_report=report), "ctl1": replace(CONTROLLER, nodes=nodes)}

@@ -35,14 +35,14 @@ def cluster(count: int = 8, kind: str = "h100") -> Cluster:
     return Cluster("hpc", Access("ubuntu"), nodes, ())
 
 
-def validated(folder: Path, run: str, *results: Any) -> tuple[Validation, tuple[str, ...]]:
+def validated(directory: Path, run: str, *results: Any) -> tuple[Validation, tuple[str, ...]]:
     """A run in this cluster directory whose module handed these results back."""
-    place = folder / "runs" / run
+    place = directory / "runs" / run
     place.mkdir(parents=True)
     data = {"checks": [JOB], "gpus": list(results)}
     summary = RunSummary({"ctl1": Totals(ok=2)}, (), (), (), (TaskResult("ctl1", "Test the GPUs", data),))
     outcome = RunOutcome(RunDir(place), "validate", summary, 3.1, 0)
-    return with_gpus(examine(outcome, cluster(), ("gpu",), WHEN), cluster(), ClusterDir(folder))
+    return with_gpus(examine(outcome, cluster(), ("gpu",), WHEN), cluster(), ClusterDir(directory))
 
 
 def found(validation: Validation, name: str, target: str) -> Check:
@@ -51,13 +51,13 @@ def found(validation: Validation, name: str, target: str) -> Check:
 
 
 def test_results_are_judged_beside_the_checks_of_the_jobs(tmp_path: Path) -> None:
-    validation, told = validated(tmp_path, "20261121-120000-validate", result("gpu01"), result("gpu02"))
+    validation, notes = validated(tmp_path, "20261121-120000-validate", result("gpu01"), result("gpu02"))
 
     assert found(validation, "gpu-job", "gpu01").status is Status.PASS
     assert found(validation, "gpu-memory-copy", "gpu02/7").status is Status.PASS
     assert [entry["node"] for entry in validation.facts.gpus] == ["gpu01", "gpu02"]
     assert validation.exit_code is ExitCode.OK
-    assert told == ()
+    assert notes == ()
 
 
 def test_a_gpu_that_lost_speed_since_an_earlier_run_is_named(tmp_path: Path) -> None:
@@ -81,10 +81,10 @@ def test_a_node_without_a_driver_fails_where_cluster_yml_has_gpus(tmp_path: Path
 
 
 def test_a_run_without_gpu_results_is_left_as_it_is(tmp_path: Path) -> None:
-    validation, told = validated(tmp_path, "20261121-120000-validate")
+    validation, notes = validated(tmp_path, "20261121-120000-validate")
 
     assert [check.name for check in validation.facts.checks] == ["gpu-job"]
-    assert told == ()
+    assert notes == ()
     assert not (tmp_path / "runs/20261121-120000-validate/gpu.json").exists()
 
 
@@ -100,12 +100,12 @@ def test_a_cluster_without_gpus_is_neither_a_failure_nor_silent() -> None:
 FIRST, SECOND, THIRD, FOURTH = (f"2026-11-{day:02d}T08:00:00+00:00" for day in (3, 10, 17, 24))
 
 
-def look(directory: ClusterDir, *results: Result) -> tuple[list[Check], tuple[str, ...]]:
-    """One validation: judged by the past, then kept."""
+def compare(directory: ClusterDir, *results: Result) -> tuple[list[Check], tuple[str, ...]]:
+    """One validation: compared with the past ones, then saved."""
     checks = [parse_check(check) for check in evaluate(results, earlier_results(directory).results)]
-    folder = RunDir(directory.runs / f"2026{len(list(directory.runs.iterdir())):04d}-080000-validate")
-    folder.path.mkdir()
-    return checks, save_results(directory, folder, results, checks)
+    run_dir = RunDir(directory.runs / f"2026{len(list(directory.runs.iterdir())):04d}-080000-validate")
+    run_dir.path.mkdir()
+    return checks, save_results(directory, run_dir, results, checks)
 
 
 def copying(gb_s: float, when: str, node: str = "gpu01", index: int = 3) -> Result:
@@ -114,7 +114,7 @@ def copying(gb_s: float, when: str, node: str = "gpu01", index: int = 3) -> Resu
     return result(node, [gpu(index, **card)], when=when)
 
 
-def said(checks: Iterable[Check], name: str = "gpu-memory-copy") -> str:
+def text_of(checks: Iterable[Check], name: str = "gpu-memory-copy") -> str:
     (found,) = [check for check in checks if check.name == name]
     return f"{found.status}: {found.message}"
 
@@ -135,121 +135,125 @@ class TestNodesTogether:
     def test_nodes_that_got_slower_say_since_when_and_stay_compared_with_what_they_were(
         self, directory: ClusterDir
     ) -> None:
-        look(directory, together(380.0, FIRST), copying(3060, FIRST))
-        look(directory, together(300.0, SECOND))
+        compare(directory, together(380.0, FIRST), copying(3060, FIRST))
+        compare(directory, together(300.0, SECOND))
 
-        checks, _ = look(directory, together(310.0, THIRD))
+        checks, _ = compare(directory, together(310.0, THIRD))
 
-        assert said(checks, "gpu-all-reduce-nodes").startswith("warn: gpu[01-02]: 16 ranks")
-        assert "down 18% since 2026-11-03" in said(checks, "gpu-all-reduce-nodes")
+        assert text_of(checks, "gpu-all-reduce-nodes").startswith("warn: gpu[01-02]: 16 ranks")
+        assert "down 18% since 2026-11-03" in text_of(checks, "gpu-all-reduce-nodes")
         assert len(directory.gpu_history.read_text().splitlines()) == 3
 
     def test_what_was_well_again_is_the_new_measure(self, directory: ClusterDir) -> None:
-        look(directory, together(380.0, FIRST))
-        look(directory, together(379.0, SECOND))
+        compare(directory, together(380.0, FIRST))
+        compare(directory, together(379.0, SECOND))
 
-        checks, _ = look(directory, together(378.0, THIRD))
+        checks, _ = compare(directory, together(378.0, THIRD))
 
-        assert "down 0% since 2026-11-10" in said(checks, "gpu-all-reduce-nodes")
+        assert "down 0% since 2026-11-10" in text_of(checks, "gpu-all-reduce-nodes")
 
 
 class TestFollowing:
-    def test_a_card_that_stays_slow_is_told_again_and_never_becomes_the_measure(self, directory: ClusterDir) -> None:
+    def test_a_card_that_stays_slow_is_reported_again_and_never_becomes_the_measure(
+        self, directory: ClusterDir
+    ) -> None:
         for gb_s, when in ((3060, FIRST), (2693, SECOND)):
-            look(directory, copying(gb_s, when))
+            compare(directory, copying(gb_s, when))
 
-        checks, _ = look(directory, copying(2693, THIRD))
+        checks, _ = compare(directory, copying(2693, THIRD))
 
-        assert said(checks).startswith(
+        assert text_of(checks).startswith(
             "warn: gpu01 GPU 3 (NVIDIA H100 80GB HBM3, serial 1650000000003): down 12% since"
         )
-        assert "down 12% since 2026-11-03" in said(checks)
+        assert "down 12% since 2026-11-03" in text_of(checks)
 
     def test_steps_that_each_look_well_do_not_move_the_measure(self, directory: ClusterDir) -> None:
         steps = (3300, 3218, 3138, 3060, 2985, 2912)
         for day, gb_s in enumerate(steps, 1):
-            checks, _ = look(directory, copying(gb_s, f"2026-11-{day:02d}T08:00:00+00:00"))
-            assert said(checks).startswith("pass")
+            checks, _ = compare(directory, copying(gb_s, f"2026-11-{day:02d}T08:00:00+00:00"))
+            assert text_of(checks).startswith("pass")
 
-        checks, _ = look(directory, copying(2840, FOURTH))
+        checks, _ = compare(directory, copying(2840, FOURTH))
 
-        assert "down 12% since 2026-11-02" in said(checks)
+        assert "down 12% since 2026-11-02" in text_of(checks)
 
     def test_a_card_that_was_never_well_has_no_past(self, directory: ClusterDir) -> None:
-        checks, _ = look(directory, copying(1500, FIRST))
+        checks, _ = compare(directory, copying(1500, FIRST))
 
-        assert said(checks).startswith("fail")
+        assert text_of(checks).startswith("fail")
         assert "copy_gb_s" not in json.dumps(earlier_results(directory).results)
 
     def test_a_result_that_comes_late_does_not_turn_the_clock_back(self, directory: ClusterDir) -> None:
         for gb_s, when in ((3060, SECOND), (3055, FIRST)):
-            look(directory, copying(gb_s, when))
+            compare(directory, copying(gb_s, when))
 
-        checks, _ = look(directory, copying(2693, THIRD))
+        checks, _ = compare(directory, copying(2693, THIRD))
 
-        assert "since 2026-11-10" in said(checks)
+        assert "since 2026-11-10" in text_of(checks)
 
     def test_a_card_is_followed_to_another_node(self, directory: ClusterDir) -> None:
-        look(directory, copying(3060, FIRST))
+        compare(directory, copying(3060, FIRST))
 
-        checks, _ = look(directory, copying(2693, SECOND, "gpu09", 0))
+        checks, _ = compare(directory, copying(2693, SECOND, "gpu09", 0))
 
-        assert said(checks).startswith("warn: gpu09 GPU 0 ")
-        assert "down 12% since 2026-11-03" in said(checks)
+        assert text_of(checks).startswith("warn: gpu09 GPU 0 ")
+        assert "down 12% since 2026-11-03" in text_of(checks)
 
     def test_every_rate_is_kept_and_read_back_as_it_was(self, directory: ClusterDir) -> None:
         whole = {**measured(), "bf16_gemm": {"status": "measured", "bf16_gemm_tflop_s": 700.0}}
-        look(directory, result(gpus=[gpu(3, measured=whole)], when=FIRST))
+        compare(directory, result(gpus=[gpu(3, measured=whole)], when=FIRST))
 
-        checks, _ = look(directory, result(gpus=[gpu(3, measured=whole)], when=SECOND))
+        checks, _ = compare(directory, result(gpus=[gpu(3, measured=whole)], when=SECOND))
 
-        assert [said(checks, metric.name) for metric in METRICS if "up 0% since" not in said(checks, metric.name)] == []
+        assert [
+            text_of(checks, metric.name) for metric in METRICS if "up 0% since" not in text_of(checks, metric.name)
+        ] == []
 
 
 class TestKeeping:
     def test_the_history_outlives_the_runs(self, directory: ClusterDir) -> None:
-        look(directory, copying(3060, FIRST))
-        for folder in directory.runs.iterdir():
-            (folder / RUN_FILE).unlink()
+        compare(directory, copying(3060, FIRST))
+        for run_dir in directory.runs.iterdir():
+            (run_dir / RUN_FILE).unlink()
 
-        checks, _ = look(directory, copying(2693, SECOND))
+        checks, _ = compare(directory, copying(2693, SECOND))
 
-        assert "since 2026-11-03" in said(checks)
+        assert "since 2026-11-03" in text_of(checks)
 
     def test_a_run_keeps_what_gpucheck_itself_can_read(self, directory: ClusterDir) -> None:
-        look(directory, copying(3060, FIRST))
+        compare(directory, copying(3060, FIRST))
         (kept,) = directory.runs.glob(f"*/{RUN_FILE}")
 
         assert read_results(kept) == [copying(3060, FIRST)]
         assert kept.stat().st_mode & 0o777 == 0o600
 
     def test_a_lab_whose_gpus_are_simulated_leaves_no_history(self, directory: ClusterDir) -> None:
-        look(directory, result("gpu01", [], versions={}, group={}, problem="no driver"))
+        compare(directory, result("gpu01", [], versions={}, group={}, problem="no driver"))
 
         assert not directory.gpu_history.exists()
 
     def test_what_did_not_change_is_not_written_again(self, directory: ClusterDir) -> None:
-        look(directory, copying(3060, FIRST))
+        compare(directory, copying(3060, FIRST))
         before = directory.gpu_history.stat().st_ino
 
-        look(directory, copying(3060, FIRST))
+        compare(directory, copying(3060, FIRST))
 
         assert directory.gpu_history.stat().st_ino == before
 
 
 class TestDamage:
     @pytest.mark.parametrize("text", ["<<<<<<< HEAD\n", "[]", '{"schema": 1}\n', '{"kind": "gpu-history"}', "\x00", ""])
-    def test_a_file_that_is_no_history_is_named_set_aside_and_made_anew_from_the_runs(
+    def test_a_file_that_is_no_history_is_named_set_aside_and_made_again_from_the_runs(
         self, directory: ClusterDir, text: str
     ) -> None:
-        look(directory, copying(3060, FIRST))
+        compare(directory, copying(3060, FIRST))
         directory.gpu_history.write_text(text)
 
         assert "gpu-history.jsonl can't be read" in earlier_results(directory).warnings[0]
-        checks, told = look(directory, copying(2693, SECOND))
+        checks, notes = compare(directory, copying(2693, SECOND))
 
-        assert "since 2026-11-03" in said(checks)
-        assert told == (
+        assert "since 2026-11-03" in text_of(checks)
+        assert notes == (
             "gpu-history.jsonl could not be read: it was renamed to gpu-history.jsonl.damaged and replaced",
         )
         assert (directory.path / "gpu-history.jsonl.damaged").read_text() == text
@@ -267,16 +271,16 @@ class TestDamage:
         ],
     )
     def test_of_a_damaged_history_the_good_lines_stay(self, directory: ClusterDir, line: str) -> None:
-        look(directory, copying(3060, FIRST))
+        compare(directory, copying(3060, FIRST))
         for kept in directory.runs.glob(f"*/{RUN_FILE}"):
             kept.unlink()
         with directory.gpu_history.open("a") as file:
             file.write(line + "\n")
 
         assert "line 3" in earlier_results(directory).warnings[0]
-        checks, _ = look(directory, copying(2693, SECOND))
+        checks, _ = compare(directory, copying(2693, SECOND))
 
-        assert "since 2026-11-03" in said(checks)
+        assert "since 2026-11-03" in text_of(checks)
         assert earlier_results(directory).warnings == ()
 
     def test_a_full_disk_is_a_note_and_no_end_of_the_validation(
@@ -287,20 +291,20 @@ class TestDamage:
 
         monkeypatch.setattr("deepopsctl.validation.gpu.write_atomic", full)
 
-        assert "can't be written (No space left on device)" in look(directory, copying(3060, FIRST))[1][0]
+        assert "can't be written (No space left on device)" in compare(directory, copying(3060, FIRST))[1][0]
 
     def test_a_history_of_a_newer_program_is_left_alone(self, directory: ClusterDir) -> None:
         text = '{"schema": 2, "kind": "gpu-history"}\nsomething else'
         directory.gpu_history.write_text(text)
 
         assert "a newer deepopsctl wrote it" in earlier_results(directory).warnings[0]
-        look(directory, copying(3060, FIRST))
+        compare(directory, copying(3060, FIRST))
         assert directory.gpu_history.read_text() == text
 
     @pytest.mark.parametrize("text", ["{", "[]", '{"schema": 1, "command": "gpucheck", "results": [{"gpus": 7}]}'])
     def test_a_damaged_run_is_named_and_the_others_are_read(self, directory: ClusterDir, text: str) -> None:
         for when in (FIRST, SECOND):
-            look(directory, copying(3060, when))
+            compare(directory, copying(3060, when))
         directory.gpu_history.unlink()
         newest = max(directory.runs.glob(f"*/{RUN_FILE}"))
         newest.write_text(text)

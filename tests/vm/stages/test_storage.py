@@ -286,7 +286,7 @@ def test_jobs_of_one_user_have_temporary_directories_of_their_own(cluster: VmClu
 
     # the directory with the node's name is the plugin's, and stays
     empty = f'test -z "$(find {JOB_DIRECTORIES} -mindepth 2)"'
-    wait_until("their folders are gone", lambda: holds(cluster, NODE, empty), cluster.patience_s)
+    wait_until("their directories are gone", lambda: holds(cluster, NODE, empty), cluster.patience_s)
     assert cluster.root(NODE, "ls /tmp/mine /dev/shm/mine 2>/dev/null || true") == ""
 
 
