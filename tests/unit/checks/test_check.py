@@ -65,3 +65,7 @@ def test_totals_name_only_what_occurred() -> None:
 
 def test_failed_places_are_those_with_a_failure() -> None:
     assert failed_places([check("fail", "gpu01"), check("pass", "gpu02"), check("warn", "gpu03")]) == {"gpu01"}
+
+
+def test_a_gpu_that_failed_is_a_failure_of_its_node() -> None:
+    assert failed_places([check("fail", "gpu01/3"), check("pass", "gpu02/0")]) == {"gpu01"}

@@ -308,6 +308,12 @@ def test_every_check_has_a_damage_that_it_does_not_pass() -> None:
     assert damaged == set(DOCTOR)
 
 
+def test_every_check_that_is_made_is_in_the_catalogue() -> None:
+    made = {check.name for damage in DAMAGES for check in checks_of(damage.change(healthy())).values()}
+
+    assert made <= set(DOCTOR)
+
+
 @pytest.mark.parametrize(
     ("version", "found"),
     [

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from deepopsctl.cli.main import cli
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.gpus import wheels
-from deepopsctl.gpus.wheels import Wheel, fetch
+from deepopsctl.gpus.wheels import Wheel, cache_directory, fetch
 from deepopsctl.node_programs.validate_gpu import inputs
 from tests.support.node_modules import Call, FailedError, plugin
 from tests.support.paths import ROOT
@@ -141,6 +141,10 @@ class TestFetching:
         assert wanted == f"nvidia-nccl==1.2 --hash=sha256:{'ab' * 32}\n"
         assert {"--no-deps", "--require-hashes", "--only-binary=:all:", "manylinux_2_27_x86_64"} <= set(argv)
         assert "pip download" in raised.value.hint
+
+    def test_the_users_cache_is_used(self) -> None:
+        assert cache_directory({"XDG_CACHE_HOME": "/c"}) == Path("/c/deepopsctl/wheels")
+        assert cache_directory({"HOME": "/home/a"}) == Path("/home/a/.cache/deepopsctl/wheels")
 
 
 def test_both_libraries_are_pinned_for_both_machines() -> None:

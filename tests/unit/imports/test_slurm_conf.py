@@ -291,6 +291,13 @@ def test_a_value_that_not_every_slurm_takes_is_translated_or_left_out(line: str,
     assert config(f"{line}\n") == carried
 
 
+def test_every_key_that_is_left_out_is_named_with_what_to_do() -> None:
+    draft = read(f"{HEAD}PriorityTeir=3\nHealthCheckTimeout=9\nPrologSlurmctld=/x\nJobSubmitPlugins=lua\n{TAIL}")
+
+    assert left(draft) == ["PriorityTeir", "HealthCheckTimeout", "PrologSlurmctld", "JobSubmitPlugins=lua"]
+    assert all(note.reason and note.hint for note in draft.carryover.not_carried)
+
+
 @pytest.mark.parametrize(
     ("line", "name"),
     [

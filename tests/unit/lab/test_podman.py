@@ -91,6 +91,13 @@ def test_nodes_get_what_device_programs_and_private_networks_need(hybrid: Podman
     assert "--cgroupns=private" in decide(modern, ROOT, runc_installed=False).run_options
 
 
+def test_nodes_have_fuse_where_this_machine_has_it(hybrid: PodmanHost) -> None:
+    with_fuse = replace(ROOT, fuse=True)
+
+    assert "--device=/dev/fuse" in decide(hybrid, with_fuse, runc_installed=True).run_options
+    assert "--device=/dev/fuse" not in decide(hybrid, ROOT, runc_installed=True).run_options
+
+
 @pytest.mark.parametrize(
     ("own", "limits"),
     [

@@ -39,6 +39,14 @@ def test_slurmctlds_pages_are_targets_of_their_own() -> None:
     assert [entry["page"] for entry in found] == list(PAGES)
 
 
+def test_text_files_are_expected_where_their_programs_run() -> None:
+    found = expected.textfiles(CLUSTER)
+
+    assert "nodemetrics-jobs.prom" in found["gpu01"]
+    assert "slurmmetrics.prom" in found["ctl1"]
+    assert "slurmmetrics.prom" not in found["gpu01"]
+
+
 def test_queries_that_need_a_job_are_marked_and_those_of_drained_nodes_are_not_asked() -> None:
     found = expected.asked("hpc", CLUSTER)
 

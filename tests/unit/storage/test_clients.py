@@ -363,6 +363,10 @@ def test_a_site_may_take_what_nobody_has_tested() -> None:
     assert needs(entry, DEBIAN).problems == ()
 
 
+def test_a_site_may_not_take_what_is_no_version() -> None:
+    assert faults(LUSTRE.replace("2.17.0", "new, untested: true")) == ["lustre.version: 'new' is no version"]
+
+
 def test_every_series_of_the_table_has_rows_and_every_row_fits_itself() -> None:
     assert {(pair.type, pair.series) for pair in PAIRS if pair.series} == set(SINCE)
     for (kind, series), since in SINCE.items():

@@ -12,6 +12,7 @@ import pytest
 from deepopsctl.model.storage import Mount
 from deepopsctl.storage.health_check import CONFIG, PROGRAM, node_files, with_health_check
 from deepopsctl.storage.node_plan import exports_of, uses_rdma
+from deepopsctl.storage.systemd_units import SLURMD_DROP_IN
 from tests.data.storage_samples import ADDRESSES, WHOLE, mounts, plan
 from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT
@@ -117,6 +118,12 @@ class TestHealthCheck:
         }
         assert '"program": "/usr/sbin/nhc"' in files[CONFIG]
         assert files[PROGRAM] == "program"
+
+    def test_every_compute_node_has_the_program_and_waits_only_for_its_own(self) -> None:
+        narrowed = mounts(WHOLE.replace("path: /home,", "path: /home, nodes: gpu1,"))
+
+        assert {file.path for file in node_files(narrowed, "gpu1", {}, "")} == {CONFIG, PROGRAM, SLURMD_DROP_IN}
+        assert {file.path for file in node_files(narrowed, "gpu2", {}, "")} == {CONFIG, PROGRAM}
 
     @pytest.fixture
     def check(self) -> Any:
