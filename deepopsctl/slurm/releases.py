@@ -1,4 +1,4 @@
-"""What every supported Slurm can read in slurm.conf: keys, plugins and words, with their releases.
+"""The releases of Slurm: their support and upgrades, and what each can read in slurm.conf.
 
 slurmctld and all commands exit at an unknown key, slurmctld also at most unknown values. An
 import has to run on Debian 12 (22.05), Debian 13 (24.11) and on what comes next (26.05), so what one of them refuses is
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 
@@ -20,6 +21,102 @@ def _table(text: str) -> Mapping[str, str]:
     """Lines of `KEY: TEXT`; indented ones go on with the text."""
     entries = (entry.partition(":") for entry in re.split(r"\n(?=\S)", text.strip()))
     return MappingProxyType({key: " ".join(value.split()) for key, _, value in entries})
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of Slurm: the month of its first version, the month its support ends, and where it upgrades from.
+
+    Running jobs and the state survive an upgrade only from the releases in `direct_from`.
+    """
+
+    name: str
+    first: str
+    support_ends: str
+    direct_from: tuple[str, ...]
+
+
+# Source: Slurm's upgrade guide, and slurm_protocol_common.h of each release.
+RELEASES = tuple(
+    Release(name, first, ends, tuple(direct_from))
+    for name, first, ends, *direct_from in map(
+        str.split,
+        """
+22.05 2022-05 over 21.08 20.11
+23.02 2023-02 2024-11 22.05 21.08
+23.11 2023-11 2025-05 23.02 22.05
+24.05 2024-05 2025-11 23.11 23.02
+24.11 2024-11 2026-05 24.05 23.11 23.02
+25.05 2025-05 2026-11 24.11 24.05 23.11
+25.11 2025-11 2027-05 25.05 24.11 24.05
+26.05 2026-05 2027-11 25.11 25.05 24.11
+""".strip().splitlines(),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A key of slurm.conf, or one of its values, that a release removed; `effect` is what its daemons do with it."""
+
+    key: str
+    value: str
+    release: str
+    effect: str
+    instead: str
+
+
+def _removal(line: str) -> Removal:
+    """`KEY[=VALUE] RELEASE EFFECT[: REPLACEMENT]`."""
+    key, release, rest = line.split(" ", 2)
+    effect, _, instead = rest.partition(": ")
+    name, _, value = key.partition("=")
+    return Removal(name, value, release, effect, instead)
+
+
+def release_of(version: str) -> str:
+    """`24.11` of `24.11.5-4+deb13u1` or `slurm-wlm 24.11.5`; '' where there is none."""
+    match = re.search(r"\b(\d\d\.\d\d)\b", version)
+    return match[1] if match else ""
+
+
+def find_release(name: str) -> Release | None:
+    """The release of this name; None where it is unknown."""
+    return next((each for each in RELEASES if each.name == name), None)
+
+
+def upgrade_path(installed: str, wanted: str) -> tuple[str, ...]:
+    """The shortest way from one release to another, both included; empty where there is none."""
+    ways: list[tuple[str, ...]] = [(wanted,)]
+    while ways:
+        if ways[0][0] == installed:
+            return ways[0]
+        release = find_release(ways[0][0])
+        # the latest first: of equally short ways the one with the longest support
+        ways = [*ways[1:], *((before, *ways[0]) for before in (release.direct_from if release else ()))]
+    return ()
+
+
+def upgrade_refusal(installed: str, wanted: str) -> str:
+    """Why Slurm does not go from one release to another directly; '' where it does, or needs not."""
+    release = find_release(wanted)
+    if release is None:
+        return f"Slurm {wanted} is unknown; known are {', '.join(each.name for each in RELEASES)}"
+    if installed in (wanted, *release.direct_from):
+        return ""
+    if installed > wanted:
+        return f"Slurm does not go back from {installed} to {wanted}: {wanted} can't read its state and its database"
+    way = upgrade_path(installed, wanted)
+    supported = ", ".join(release.direct_from)
+    return (
+        f"Slurm {wanted} upgrades from {supported} only: with {installed} jobs, state and accounting would be lost"
+        + (f"; the way is {' -> '.join(way)}" if way else "")
+    )
+
+
+def removals_between(installed: str, wanted: str) -> tuple[Removal, ...]:
+    """What the releases after `installed` removed, up to `wanted`."""
+    return tuple(each for each in REMOVALS if installed < each.release <= wanted)
 
 
 def _sets(text: str) -> Mapping[str, frozenset[str]]:
@@ -87,38 +184,60 @@ PowerAction: 26.05
 JobCompPassScript: 26.05
 """)
 
-# Keys that current Slurm refuses or ignores, and their replacements.
-GONE = _table("""
-AccountingStorageLoc:
-AccountingStorageUser:
-AccountingStoreJobComment: AccountingStoreFlags: job_comment is its name now
-AcctGatherInfinibandType: AcctGatherInterconnectType is its name now
-CacheGroups:
-CheckpointType:
-CoreSpecPlugin:
-CryptoType:
-DynAllocPort:
-ExtSensorsFreq:
-ExtSensorsType:
-FastSchedule: SlurmdParameters: config_overrides is what was 2
-GetEnvTimeout:
-JobCheckpointDir:
-JobCredentialPrivateKey:
-JobCredentialPublicCertificate:
-KeepAliveTime: CommunicationParameters: keepaliveinterval=... is what it is now
-LaunchType:
-MemLimitEnforce: cgroups limit memory
-MsgAggregationParams:
-PowerParameters:
-PowerPlugin:
-RoutePlugin: TopologyParam: RouteTree is what it is now
-SallocDefaultCommand: LaunchParameters: use_interactive_step, which deepopsctl sets, does the same
-SchedulerAuth:
-SchedulerPort:
-SchedulerRootFilter:
-SlurmctldPlugstack:
-UseSpecialProlog:
-""")
+# What no longer works in slurm.conf: the release that removed it (22.05 also stands for earlier ones), what its daemons
+# then do (`fatal`: they and all commands exit; `ignored`; `converted`: still read), and the replacement.
+REMOVALS = tuple(
+    map(
+        _removal,
+        """
+AccountingStorageLoc 22.05 fatal
+AccountingStoreJobComment 22.05 fatal: AccountingStoreFlags: job_comment is its name now
+AcctGatherInfinibandType 22.05 fatal: AcctGatherInterconnectType is its name now
+CacheGroups 22.05 fatal
+CheckpointType 22.05 fatal
+CryptoType 22.05 fatal
+DynAllocPort 22.05 fatal
+FastSchedule 22.05 fatal: SlurmdParameters: config_overrides is what was 2
+JobCheckpointDir 22.05 fatal
+KeepAliveTime 22.05 converted: CommunicationParameters: keepaliveinterval=... is what it is now
+MemLimitEnforce 22.05 fatal: cgroups limit memory
+MsgAggregationParams 22.05 fatal
+SallocDefaultCommand 22.05 fatal: LaunchParameters: use_interactive_step, which deepopsctl sets, does the same
+SchedulerPort 22.05 fatal
+SchedulerRootFilter 22.05 fatal
+UseSpecialProlog 22.05 fatal
+LaunchType 23.02 ignored
+SlurmctldPlugstack 23.02 fatal
+CommunicationParameters=NoAddrCache 23.11 ignored
+ExtSensorsFreq 23.11 ignored
+ExtSensorsType 23.11 ignored
+JobCredentialPrivateKey 23.11 ignored
+JobCredentialPublicCertificate 23.11 ignored
+RoutePlugin 23.11 converted: TopologyParam: RouteTree is what it is now
+SelectType=select/cons_res 23.11 fatal: select/cons_tres, before the upgrade
+SlurmctldParameters=cloud_reg_addrs 23.11 ignored
+TopologyPlugin=topology/hypercube 23.11 fatal
+CoreSpecPlugin 24.05 ignored
+PowerParameters 24.05 ignored
+PowerPlugin 24.05 ignored
+SchedulerAuth 24.05 fatal
+FrontendAddr 25.05 fatal
+FrontendName 25.05 fatal
+GetEnvTimeout 25.05 ignored
+LogTimeFormat=format_stderr 25.05 ignored
+SchedulerParameters=no_env_cache 25.05 ignored
+SchedulerParameters=requeue_setup_env 25.05 ignored
+TopologyPlugin=topology/3d_torus 25.05 fatal
+AccountingStorageUser 25.11 ignored
+JobContainerType=job_container/tmpfs 25.11 converted: NamespaceType, once no node has an earlier release
+NodeFeaturesPlugins=node_features/knl_generic 25.11 fatal
+SlurmctldParameters=enable_job_state_cache 26.05 ignored
+""".strip().splitlines(),
+    )
+)
+
+# Keys that current Slurm refuses, ignores or converts, and their replacements.
+GONE = MappingProxyType({each.key: each.instead for each in REMOVALS if not each.value})
 
 # Plugins of all three releases, by key.
 PLUGINS = _sets("""
