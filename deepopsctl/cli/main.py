@@ -36,6 +36,7 @@ COMMANDS = MappingProxyType({
     "docs": "Write the user guide of this cluster.",
     "logs": "Show collected node logs.",
     "people": "Add, list and expire users of people.yml.",
+    "packages": "Build packages once, and serve them from a signed repository.",
     "node": "Add, remove, replace, drain or resume nodes.",
     "secrets": "Rotate the cluster's keys and passwords while jobs run.",
     "runs": "Show earlier runs.",

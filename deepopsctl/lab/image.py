@@ -25,7 +25,9 @@ LABEL = "deepopsctl.lab.image"
 APT_SOURCES = ("apt-get", "indextargets", "--format", "$(REPO_URI)")
 SUITES = {"debian12": "bookworm", "debian13": "trixie", "sid": "sid"}
 # mmdebstrap's output that shows its progress.
-TELLING = tuple(f"I: {word}" for word in ("running apt-get", "downloading", "extracting", "installing", "creating"))
+TELLING = tuple(
+    f"I: {word}" for word in ("running apt-get", "downloading", "extracting", "installing", "creating", "building:")
+)
 PACKAGES = (
     "systemd-sysv",
     "dbus",
@@ -85,11 +87,14 @@ class Recipe:
         )
 
 
-def own_mirror() -> str:
-    """The Debian mirror that this machine itself uses; '' where it has none (then mmdebstrap knows one)."""
+def own_mirror(label: str = "Debian") -> str:
+    """The mirror of Debian that this machine itself uses; '' where it has none (then mmdebstrap knows one).
+
+    `label` is that of the archive: `Debian`, or `Debian-Security`.
+    """
     try:
         uris = subprocess.run(
-            [*APT_SOURCES, "Created-By: Packages", "Origin: Debian", "Label: Debian"],
+            [*APT_SOURCES, "Created-By: Packages", "Origin: Debian", f"Label: {label}"],
             capture_output=True,
             text=True,
             check=False,
@@ -133,22 +138,25 @@ def remove_images(chosen: str = f"label={LABEL}", excluded: str = "") -> tuple[l
     return removed, in_use
 
 
-def run_mmdebstrap(argv: tuple[str, ...], notify: Notify) -> None:
-    """Run mmdebstrap; on Ctrl-C it cleans up."""
+def run_mmdebstrap(argv: tuple[str, ...], notify: Notify, output: Notify | None = None) -> None:
+    """Run mmdebstrap; on Ctrl-C it cleans up. `output` gets every line of it and of what it runs."""
     tail: deque[str] = deque(maxlen=30)
     # An own session, as in podman.py: on Ctrl-C it is ended in order and removes its temporary tree.
     process = subprocess.Popen(
         argv,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE if output else subprocess.DEVNULL,
+        stderr=subprocess.STDOUT if output else subprocess.PIPE,
         text=True,
+        errors="replace",
         start_new_session=True,
         # the time that all files made here get; rootfs.FINISH needs to know it
         env={**os.environ, "SOURCE_DATE_EPOCH": str(int(time.time()))},
     )
     try:
-        for line in process.stderr or ():
+        for line in process.stdout or process.stderr or ():
             tail.append(line.rstrip())
+            if output:
+                output(tail[-1])
             if line.startswith(TELLING):
                 notify(f"  {line[3:].rstrip()}")
         code = process.wait()

@@ -10,7 +10,7 @@ from hashlib import sha256
 from ansible.errors import AnsibleFilterError
 
 from deepopsctl.gpus import notation
-from deepopsctl.slurm import conf as slurm_conf, effects, job_hooks, native_metrics, topology
+from deepopsctl.slurm import conf as slurm_conf, effects, job_hooks, native_metrics, package_choice, topology
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
@@ -220,6 +220,24 @@ def fold_nodes(names):
     return text_node_sets.fold(list(names))
 
 
+def slurm_repository(repositories, install, release, platform):
+    """The repository of packages that nodes of a platform get Slurm from; empty for the distribution's."""
+    try:
+        return package_choice.choose_repository(repositories, str(install), str(release), str(platform))
+    except RefusedError as refusal:
+        raise AnsibleFilterError(refusal.message) from refusal
+
+
+def slurm_package_versions(names, repository):
+    """Package names with the versions of a repository."""
+    return package_choice.with_versions(names, repository)
+
+
+def slurm_hop_refusal(installed, repository):
+    """Why the installed Slurm can't be upgraded to a repository's; '' where it can."""
+    return package_choice.hop_refusal(installed, repository)
+
+
 class FilterModule:
     """Registers the filters."""
 
@@ -250,6 +268,9 @@ class FilterModule:
             "slurm_topology_lines": slurm_topology_lines,
             "slurm_node_lines": slurm_node_lines,
             "slurm_partition_lines": slurm_partition_lines,
+            "slurm_hop_refusal": slurm_hop_refusal,
+            "slurm_package_versions": slurm_package_versions,
+            "slurm_repository": slurm_repository,
             "slurm_setting": slurm_setting,
             "slurm_settings": slurm_settings,
             "slurm_spool_directories": slurm_spool_directories,

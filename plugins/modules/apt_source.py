@@ -22,7 +22,7 @@ options:
   sections: {description: Parts of the suite., type: list, elements: str, default: []}
   architectures: {description: What the repository calls an architecture., type: dict, default: {}}
   keyring: {description: Where apt finds the key., type: path}
-  key: {description: "Address of the key, with C({arch}) as above.", type: str, default: ""}
+  key: {description: "Address of the key, with C({arch}) as above, or the armoured key itself.", type: str, default: ""}
   fingerprint: {description: Fingerprint of its one primary key., type: str, default: ""}
   preferences: {description: Path of the preferences that go with the source., type: path}
   pins: {description: Their text., type: str, default: ""}

@@ -40,18 +40,25 @@ def is_the_key(data, fingerprint):
 
 
 def fetch_key(url, fingerprint, hint):
-    """The key; raises SourceError where it can't be had or is another."""
-    # urllib raises many kinds, Ansible's wrapper of it still others
-    try:
-        data = open_url(url, timeout=30).read()
-    except Exception as error:
-        raise SourceError("cannot fetch %s: %s" % (url, error), hint) from error
+    """The key, by its address or itself; raises SourceError where it can't be had or is another."""
+    if url.startswith(_KEY_ITSELF):
+        name, data = "the key", url.encode("ascii", "replace")
+    else:
+        name, data = url, _download(url, hint)
     if not is_the_key(data, fingerprint):
         raise SourceError(
-            "%s is not the key with the fingerprint %s" % (url, fingerprint),
+            "%s is not the key with the fingerprint %s" % (name, fingerprint),
             "something between the node and the repository changes downloads; nothing was written",
         )
     return data
+
+
+def _download(url, hint):
+    # urllib raises many kinds, Ansible's wrapper of it still others
+    try:
+        return open_url(url, timeout=30).read()
+    except Exception as error:
+        raise SourceError("cannot fetch %s: %s" % (url, error), hint) from error
 
 
 def ensure_key(noted, path, url, fingerprint, hint):

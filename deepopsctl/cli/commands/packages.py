@@ -1,0 +1,121 @@
+"""`deepopsctl packages`: packages built once, and served to the nodes from a signed repository."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import json_option
+from deepopsctl.cli.output import SCHEMA, emit_json, info, show, table
+
+if TYPE_CHECKING:
+    from deepopsctl.lifecycle.package_build import Build, BuildStore
+    from deepopsctl.lifecycle.package_sources import Source
+
+SYSTEMS = ("debian12", "debian13")
+
+
+@click.group()
+def packages() -> None:
+    """Build packages once, and serve them to the nodes from a signed repository."""
+
+
+@packages.command()
+@click.argument("name")
+@click.option("--release", default="", metavar="RELEASE", help="Release of Slurm, such as 26.05, or a version.")
+@click.option("--for", "system", type=click.Choice(SYSTEMS), required=True, help="The nodes' system.")
+@click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    metavar="SUITE",
+    help="Suite with the source.  [default: the nodes' own or a later one]",
+)
+@click.option("--mirror", default="", metavar="URL", help="Mirror of Debian.  [default: this machine's]")
+@click.option("--source", default="", metavar="FILE|URL", help="A release tarball in place of Debian's source package.")
+@click.option("--sha256", default="", metavar="SUM", help="Checksum of --source.")
+@click.option(
+    "--packaging", default="", metavar="FILE|URL", help="Tarball of debian/ for --source.  [default: its own]"
+)
+@click.option("--packaging-sha256", default="", metavar="SUM", help="Checksum of --packaging.")
+@click.option("--without", multiple=True, metavar="FEATURE", help="Do without: nvml, pmix, pam, rest, lua, jwt.")
+@json_option
+@click.pass_obj
+def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) -> None:
+    """Build the packages of NAME (`slurm`) in a clean root, and add them to the cluster's repository.
+
+    Nothing is built where the inputs are those of an earlier build. A deploy installs the packages where settings.yml
+    has `slurm_install: repository`.
+    """
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.lifecycle.package_build import BuildRequest, BuildStore, default_features, own_architecture
+    from deepopsctl.lifecycle.package_repository import PackageRepository
+
+    directory = ClusterDir.open(settings.directory)
+    store = BuildStore.of_user(os.environ)
+    source = _source(name, options, store)
+    info(f"{source.name} {source.version}" + (f" of {source.suite}" if source.suite else ""))
+    features = default_features(source.name, options["without"])
+    request = BuildRequest(source, options["system"], own_architecture(), options["mirror"] or _mirror(), features)
+    made, is_new = store.build(request, info)
+    info(f"built {made.text('version')}" if is_new else f"{made.text('version')} is built already, of the same inputs")
+    suite, changed = PackageRepository(directory).publish(made)
+    info(f"repository {suite} {'updated' if changed else 'unchanged'}; inputs and versions: {made.directory}")
+    if as_json:
+        emit_json({"schema": SCHEMA, "command": "packages build", "ok": True, "built": is_new, "suite": suite,
+                   "changed": changed, **_row(made)})  # fmt: skip
+
+
+@packages.command("list")
+@json_option
+@click.pass_obj
+def list_(settings: Settings, /, *, as_json: bool) -> None:
+    """List the builds of this machine, and those that the cluster's repository serves."""
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.lifecycle.package_build import BuildStore
+    from deepopsctl.lifecycle.package_repository import PackageRepository
+
+    directory = ClusterDir.open(settings.directory)
+    suites = PackageRepository(directory).suites()
+    served = {str(values["build"]): suite for platform in suites.values() for suite, values in platform.items()}
+    rows = [
+        {**_row(each), "suite": served.get(each.text("digest"), "")} for each in BuildStore.of_user(os.environ).builds()
+    ]
+    if as_json:
+        emit_json({"schema": SCHEMA, "command": "packages list", "ok": True, "builds": rows})
+        return
+    header = ("source", "version", "for", "built", "repository")
+    names = ("source", "version", "os", "built_at", "suite")
+    for line in table(header, [[str(row[name]) or "-" for name in names] for row in rows]):
+        show(line)
+
+
+def _source(name: str, options: dict[str, Any], store: BuildStore) -> Source:
+    from deepopsctl.lifecycle import package_sources
+
+    if name == "slurm":
+        package_sources.require_release(options["release"])
+    if not options["source"]:
+        groups = package_sources.archives_for(options["system"], options["mirror"], options["suites"])
+        info(f"looking for the source of {name} in {', '.join(group[0].suite for group in groups)}")
+        return package_sources.find_source(name, options["release"], groups, store.apt)
+    tarball = package_sources.file_with_checksum("--source", options["source"], options["sha256"])
+    packaging = None
+    if options["packaging"]:
+        packaging = package_sources.file_with_checksum("--packaging", options["packaging"], options["packaging_sha256"])
+    return package_sources.source_from_tarball(name, options["release"], tarball, packaging)
+
+
+def _mirror() -> str:
+    from deepopsctl.lab.image import own_mirror
+
+    return own_mirror()
+
+
+def _row(made: Build) -> dict[str, object]:
+    names = ("source", "version", "release", "os", "architecture", "features", "digest")
+    row = {name: made.record[name] for name in names}
+    return {**row, "built_at": made.record["built"], "directory": str(made.directory)}

@@ -1,0 +1,56 @@
+"""Which of the packages that were built a node gets, and whether the Slurm there may be upgraded to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from deepopsctl.slurm.releases import release_of, upgrade_refusal
+from deepopsctl.text.problems import RefusedError
+
+SOURCE = "slurm-wlm"
+
+
+def choose_repository(
+    repositories: Mapping[str, Mapping[str, Mapping[str, object]]], install: str, release: str, platform: str
+) -> dict[str, object]:
+    """The repository of a platform's Slurm with its `suite`; empty where the distribution's packages are installed."""
+    if install == "distro":
+        return {}
+    if install != "repository":
+        raise RefusedError(f"slurm_install is {install!r}, which is neither distro nor repository")
+    built = {
+        str(values["release"]): {**values, "suite": suite}
+        for suite, values in repositories.get(platform, {}).items()
+        if values["source"] == SOURCE
+    }
+    if release in built:
+        return built[release]
+    if release or not built:
+        wanted = f"Slurm {release}" if release else "Slurm"
+        has = f" (there is {', '.join(sorted(built))})" if built else ""
+        raise RefusedError(
+            f"slurm_install is repository, and no packages of {wanted} were built for {platform}{has}: "
+            f"deepopsctl packages build slurm --release {release or 'RELEASE'} "
+            f"--for {platform.replace(' ', '').lower()}"
+        )
+    if len(built) > 1:
+        raise RefusedError(
+            f"Slurm {' and '.join(sorted(built))} were built for {platform}: set slurm_release to one of them"
+        )
+    return next(iter(built.values()))
+
+
+def with_versions(names: Sequence[str], repository: Mapping[str, object]) -> Sequence[str] | dict[str, str]:
+    """Packages with the version that a repository has of them; '' is any, and so are all without a repository."""
+    if not repository:
+        return names
+    served = repository.get("packages")
+    known = frozenset(served if isinstance(served, list) else ())
+    return {name: str(repository["version"]) if name in known else "" for name in names}
+
+
+def hop_refusal(installed: str, repository: Mapping[str, object]) -> str:
+    """Why the repository's Slurm can't follow the installed packages (lines of `dpkg-query`); '' where it can."""
+    wanted = str(repository["release"])
+    releases = sorted({release_of(line) for line in installed.splitlines() if line.endswith(" installed")} - {""})
+    return next((reason for release in releases if (reason := upgrade_refusal(release, wanted))), "")

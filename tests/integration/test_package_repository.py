@@ -1,0 +1,127 @@
+"""A cluster's repository, made by the real reprepro and gpg, and read by the real apt."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.lifecycle.package_build import Build
+from deepopsctl.lifecycle.package_repository import PackageRepository
+
+ARCHITECTURE = subprocess.run(
+    ["dpkg", "--print-architecture"], capture_output=True, text=True, check=True
+).stdout.strip()
+SUITE = "trixie-tool-1.2"
+
+
+def build_of(tmp_path: Path, revision: int = 1) -> Build:
+    """A build as `packages build` leaves it, with a package that has nothing in it."""
+    version = f"1.2-1+deepopsctl{revision}"
+    directory = tmp_path / f"build{revision}"
+    control = directory / "tree" / "DEBIAN" / "control"
+    control.parent.mkdir(parents=True)
+    packages = {}
+    for name in ("tool", "tool-dev"):
+        control.write_text(
+            f"Package: {name}\nVersion: {version}\nArchitecture: {ARCHITECTURE}\nSection: misc\nPriority: optional\n"
+            "Maintainer: Test <test@example.com>\nDescription: test\n",
+            encoding="utf-8",
+        )
+        file = f"{name}_{version}_{ARCHITECTURE}.deb"
+        subprocess.run(["dpkg-deb", "--build", str(directory / "tree"), str(directory / file)], check=True)
+        packages[name] = {"file": file}
+    record = {"source": "tool", "release": "1.2", "version": version, "os": "debian13", "architecture": ARCHITECTURE}
+    return Build(directory, {**record, "digest": f"digest{revision}", "packages": packages})
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> PackageRepository:
+    directory = ClusterDir(tmp_path / "cluster")
+    directory.settings.parent.mkdir(parents=True)
+    directory.spec.write_text(
+        "schema: 1\ncluster: {name: hpc}\nnodes: [{names: ctl1, roles: [controller, compute]}]\n", encoding="utf-8"
+    )
+    return PackageRepository(directory)
+
+
+def unpack(repository: PackageRepository, root: Path) -> dict[str, object]:
+    """What a deploy does on a node: the archive unpacked, its key and its source; returns the suite's values."""
+    values = repository.suites()["Debian 13"][SUITE]
+    with tarfile.open(repository.cluster.path / str(values["archive"])) as tar:
+        assert tar.getnames()[-1] == f"dists/{SUITE}/InRelease"
+        tar.extractall(root, filter="data")
+    return values
+
+
+def update(root: Path, key: str) -> subprocess.CompletedProcess[str]:
+    """`apt-get update` of an apt that knows this repository alone."""
+    for name in ("state/lists/partial", "cache/archives/partial"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    keyring, sources = root / "key.asc", root / "sources.list"
+    keyring.write_text(key, encoding="utf-8")
+    sources.write_text(f"deb [signed-by={keyring}] file:{root} {SUITE} main\n", encoding="utf-8")
+    return apt(root, "update")
+
+
+def apt(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    settings = {
+        "Dir::State": root / "state", "Dir::Cache": root / "cache", "Dir::Etc::sourcelist": root / "sources.list",
+        "Dir::Etc::sourceparts": "-", "Dir::State::status": "/dev/null", "APT::Sandbox::User": "",
+        "APT::Update::Error-Mode": "any",
+    }  # fmt: skip
+    options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+    return subprocess.run(["apt-get", *options, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_apt_reads_what_was_published_and_checks_its_signature(repository: PackageRepository, tmp_path: Path) -> None:
+    assert repository.publish(build_of(tmp_path)) == (SUITE, True)
+    node = tmp_path / "node"
+    values = unpack(repository, node)
+    assert update(node, str(values["key"])).returncode == 0
+    assert "1.2-1+deepopsctl1" in apt(node, "--simulate", "install", "tool").stdout
+    # developers' packages stay here
+    assert values["packages"] == ["tool"]
+    assert repository.key.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_repository_that_was_changed_on_the_way_is_refused_by_apt(
+    repository: PackageRepository, tmp_path: Path
+) -> None:
+    repository.publish(build_of(tmp_path))
+    node = tmp_path / "node"
+    values = unpack(repository, node)
+    signed = node / "dists" / SUITE / "InRelease"
+    signed.write_text(signed.read_text("utf-8").replace("Label: deepopsctl", "Label: deepopsctk"), "utf-8")
+    assert "BADSIG" in update(node, str(values["key"])).stderr
+
+
+def test_the_key_of_another_cluster_is_refused_by_apt(repository: PackageRepository, tmp_path: Path) -> None:
+    repository.publish(build_of(tmp_path))
+    node = tmp_path / "node"
+    unpack(repository, node)
+    repository.key.unlink()
+    repository.publish(build_of(tmp_path / "again"))
+    other = repository.suites()["Debian 13"][SUITE]
+    done = update(node, str(other["key"]))
+    assert done.returncode != 0
+    assert "is not signed" in done.stderr
+
+
+def test_the_same_build_is_not_published_twice(repository: PackageRepository, tmp_path: Path) -> None:
+    repository.publish(build_of(tmp_path))
+    before = {path: path.read_bytes() for path in repository.cluster.path.rglob("*") if path.is_file()}
+    assert repository.publish(build_of(tmp_path / "again")) == (SUITE, False)
+    assert {path: path.read_bytes() for path in repository.cluster.path.rglob("*") if path.is_file()} == before
+
+
+def test_another_build_replaces_it_with_the_same_key(repository: PackageRepository, tmp_path: Path) -> None:
+    repository.publish(build_of(tmp_path))
+    before = repository.suites()["Debian 13"][SUITE]
+    assert repository.publish(build_of(tmp_path, 2)) == (SUITE, True)
+    after = repository.suites()["Debian 13"][SUITE]
+    assert (after["version"], after["key"]) == ("1.2-1+deepopsctl2", before["key"])
+    assert after["sha256"] != before["sha256"]
