@@ -191,7 +191,7 @@ def test_lookups_logins_and_accounts_go_on_while_the_directory_is_away(site: Sit
 
 
 def test_an_id_that_is_in_both_is_refused_on_all_nodes(site: Site) -> None:
-    site.cluster.root("gpu02", "useradd --uid 20011 --user-group --no-create-home cleo")
+    site.cluster.root("gpu02", "useradd --non-unique --uid 20011 --gid nogroup --no-create-home cleo")
     groups = "groups: [{name: def-lab, gid: 60001}]\n"
     people = "people: [{name: ada, uid: 20010, groups: [def-lab]}]\n"
     site.people.write_text(PEOPLE.replace("people: []\n", groups + people))
