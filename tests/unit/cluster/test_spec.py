@@ -72,6 +72,11 @@ def test_an_unquoted_time_is_not_taken_for_a_number_in_base_sixty() -> None:
     assert cluster.partitions[0].max_time == "1:30:00"
 
 
+def test_what_is_written_reads_back_as_the_same_cluster() -> None:
+    cluster = parse_spec(GOOD, "cluster.yml")
+    assert parse_spec(render_spec(cluster), "cluster.yml") == cluster
+
+
 def test_functions_nobody_names_fall_to_the_first_controller() -> None:
     cluster = parse_spec(GOOD, "cluster.yml")
     assert [node.name for node in cluster.with_role(Role.DBD)] == ["ctl1"]
