@@ -37,6 +37,7 @@ COMMANDS = MappingProxyType({
     "logs": "Show collected node logs.",
     "people": "Add, list and expire users of people.yml.",
     "packages": "Build packages once, and serve them from a signed repository.",
+    "wheels": "Fetch and list Python wheels for users.",
     "node": "Add, remove, replace, drain or resume nodes.",
     "secrets": "Rotate the cluster's keys and passwords while jobs run.",
     "runs": "Show earlier runs.",

@@ -10,6 +10,7 @@ _COMMANDS = "Commands"
 _LOGIN = "Login nodes"
 _FILES = "Files"
 _MODULES = "Modules"
+_NETWORK = "Network of jobs"
 _EXAMPLES = "Example jobs"
 _DEPLOY = "`deepopsctl deploy environment` makes accounts and groups as people.yml declares them"
 _OUTPUT = "the message has the end of the job's output: submit the example yourself"
@@ -67,6 +68,14 @@ ENVIRONMENT = {
     "environment-queue": Entry(
         _COMMANDS, "sq", "`sq` and `partition-stats` answer a user.", "is slurmctld up? `deepopsctl validate smoke`",
     ),
+    "environment-guides": Entry(
+        _COMMANDS, "commands of guides", "What guides of other clusters have users type works in a login shell.",
+        "the message names the commands; docs/users/from-other-clusters.md has the list", "guides",
+    ),
+    "environment-attach": Entry(
+        _COMMANDS, "attach and cancel", "`srun --jobid=JOB --overlap` runs in a job that runs, and scancel ends it.",
+        "`deepopsctl validate smoke` has more about jobs and steps",
+    ),
     "environment-login-keys": Entry(
         _LOGIN, "login by key", "sshd on login nodes refuses passwords.",
         "`deepopsctl deploy environment` writes 01-deepopsctl-logins.conf; `login_node_keys_only: false` accepts them",
@@ -87,9 +96,29 @@ ENVIRONMENT = {
         _MODULES, "jobs", "`module load` works in a batch job with `--export=NONE`, and in its step.",
         "has every compute node /etc/profile.d/deepopsctl-modules.sh? `deepopsctl deploy environment`",
     ),
+    "environment-easybuild": Entry(
+        _MODULES, "EasyBuild", "A user builds a package with EasyBuild, and loads its module.",
+        "the message has the end of the output; `module load EasyBuild && eb --show-config`", "EasyBuild",
+    ),
+    "environment-spack": Entry(
+        _MODULES, "Spack", "A user finds Spack by its module.", "`deepopsctl deploy environment` clones it", "Spack",
+    ),
+    "environment-eessi": Entry(
+        _MODULES, "EESSI", "The software of EESSI is mounted.",
+        "`cvmfs_config probe software.eessi.io` on the node; site_software_cvmfs_proxy", "EESSI",
+    ),
     "environment-spaces": Entry(
         _FILES, "spaces", "A person's login shell has the variables and links of spaces, and can write there.",
         "`deepopsctl deploy storage environment` mounts the file systems and makes the directories", "spaces",
+    ),
+    "environment-proxy-allowed": Entry(
+        _NETWORK, "allowed host", "A user reaches an allowed host by the proxy that the module httpproxy sets.",
+        "has the proxy's node a way out and a name server? /var/log/squid/access.log there has each request",
+        "allowed host",
+    ),
+    "environment-proxy-refused": Entry(
+        _NETWORK, "refused host", "The proxy refuses another host, and knows which user asked for it.",
+        "`deepopsctl deploy environment`; is port 113 of the nodes open for the proxy?", "refused host",
     ),
     "environment-serial": Entry(
         _EXAMPLES, "serial", "serial.sh runs on one core.", _OUTPUT,
@@ -122,6 +151,7 @@ PER_NODE = frozenset({
     "environment-ids", "environment-groups", "environment-keys", "environment-expiry", "environment-homes",
     "environment-directory", "environment-directory-lookup", "environment-directory-ids",
     "environment-tools", "environment-mail", "environment-queue", "environment-spaces",
+    "environment-modules", "environment-module-shells", "environment-proxy-allowed", "environment-proxy-refused",
+    "environment-guides", "environment-easybuild", "environment-spack", "environment-eessi",
     "environment-login-keys", "environment-login-message",
-    "environment-modules", "environment-module-shells",
 })  # fmt: skip

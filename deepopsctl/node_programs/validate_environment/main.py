@@ -11,7 +11,22 @@ from typing import Any, Callable, Dict
 from .._shared import identities as ids
 from .._slurm_jobs import suite as suite_of_jobs
 from .._slurm_jobs.snapshot import read_snapshot
-from . import charged, directory, examples, identities, login_node, logins, mail, modules, own_keys, spaces, tools
+from . import (
+    charged,
+    directory,
+    examples,
+    guides,
+    identities,
+    login_node,
+    logins,
+    mail,
+    modules,
+    own_keys,
+    proxy,
+    software,
+    spaces,
+    tools,
+)
 from .checks import NOTHING, SUITE, skip
 
 Request = Dict[str, Any]
@@ -28,11 +43,16 @@ def main(request: Request) -> Result:
 def node(request: Request) -> Result:
     """What users find on this node; people are compared with `people`, where the inventory has it."""
     name, people = request["node"], request["people"]
-    software = request.get("modules", ())
+    modular = request.get("modules", ())
     checks = [*tools.run(name), *mail.run(name)]
-    checks += modules.run(name, software, modules.shells()) if software else []
+    checks += modules.run(name, modular, modules.shells()) if modular else []
     if request.get("directory"):
         checks += directory.run(name, request["directory"], people)
+    checks += proxy.run(name, request["proxy"]) if request.get("proxy") else []
+    person = spaces.first_active(people["people"]) if people else None
+    shell = guides.login_shell(person["name"] if person else "")
+    checks += guides.run(name, shell, guides.features_of(request))
+    checks += software.run(name, shell, request.get("software", ()))
     checks += login_node.run(name, request["login"]) if request.get("login") else []
     if people:
         checks += [*identities.run(name, people), *logins.run(name, people["people"])]
@@ -53,9 +73,10 @@ def users(request: Request) -> Result:
 def jobs(request: Request) -> Result:
     """The examples for users, each as a job, and one that loads a module."""
     session = suite_of_jobs.session(request, SUITE, float(request["run_timeout"]), minutes=5)
-    cluster, tested, software = request["cluster"], request["tested"], request.get("modules", ())
+    cluster, tested, modular = request["cluster"], request["tested"], request.get("modules", ())
     checks = examples.run(cluster, request["examples"], tested, session, read_snapshot())
-    return {"checks": checks + (modules.run_job(cluster, session, software) if software else [])}
+    checks += modules.run_job(cluster, session, modular) if modular else []
+    return {"checks": checks + guides.run_job(cluster, session)}
 
 
 def conflicts(request: Request) -> Result:

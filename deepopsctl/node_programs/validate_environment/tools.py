@@ -13,6 +13,7 @@ COMMANDS = (
     "sq",
     "seff",
     "partition-stats",
+    "avail_wheels",
     "stage-in",
     "stage-out",
     "git",

@@ -1,0 +1,106 @@
+"""`deepopsctl wheels`: the wheels that users install without the internet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import connection_options, json_option
+
+if TYPE_CHECKING:
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.environment.wheels import Target
+
+PLAYBOOK = "operate/wheels"
+
+
+@click.group()
+def wheels() -> None:
+    """Fetch Python wheels for users, and list them; `pip install --no-index` finds them on the nodes."""
+
+
+@wheels.command()
+@click.argument("requirements", nargs=-1, metavar="[REQUIREMENT]...")
+@click.option(
+    "-r", "--requirement", "files", multiple=True, metavar="FILE", help="A file of requirements.",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+)  # fmt: skip
+@click.option("--python", default="", metavar="VERSION", help="For this Python (3.12).  [default: the node's]")
+@click.option("--no-deps", is_flag=True, help="Not what they need themselves.")
+@connection_options
+@json_option
+@click.pass_obj
+def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
+    """Fetch wheels (`torch`, `'numpy<3'`) and copy them to the wheelhouse, the directory of `modules_wheels`.
+
+    pip on the control machine fetches what fits the Python of the first login node or controller. The hashes are
+    kept in wheels.sha256; a wheel of the same name with another content is refused.
+    """
+    from tempfile import TemporaryDirectory
+
+    from deepopsctl.cli.execute import run_and_report, run_request
+    from deepopsctl.cli.output import info
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.environment import wheels as wheelhouse
+
+    if not requirements and not options["files"]:
+        raise click.UsageError("name a package, or a file of requirements")
+    directory = ClusterDir.open(settings.directory)
+    target = _target(directory)
+    if options["python"]:
+        target = replace(target, python=wheelhouse.check_python(options["python"]))
+    with TemporaryDirectory(prefix="deepopsctl-wheels-") as fetched:
+        paths = wheelhouse.fetch(requirements, options["files"], target, Path(fetched), deps=not options["no_deps"])
+        fetched_wheels = wheelhouse.described(paths)
+        new = wheelhouse.add(directory.path, fetched_wheels)
+        info(f"{len(fetched_wheels)} wheels for Python {target.python} on {target.machine}, {len(new)} of them new")
+        variables = {"deepops_wheels": [each.file for each in fetched_wheels], "deepops_wheels_from": fetched}
+        request = run_request(
+            settings, directory, options, (PLAYBOOK,), component="wheels", command="wheels add", extra_vars=variables
+        )
+        return run_and_report(request, None, verbosity=settings.verbosity, as_json=as_json)
+
+
+@wheels.command("list")
+@json_option
+@click.pass_obj
+def list_wheels(settings: Settings, /, *, as_json: bool) -> int:
+    """List the wheels that were added, with their hashes."""
+    from deepopsctl.cli.output import SCHEMA, emit_json, show, table
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.environment.wheels import read
+
+    listed = read(ClusterDir.open(settings.directory).path)
+    if as_json:
+        entries = [
+            {"name": each.name, "version": each.version, "file": each.file, "sha256": each.sha256} for each in listed
+        ]
+        emit_json({"schema": SCHEMA, "command": "wheels list", "ok": True, "wheels": entries})
+        return 0
+    for line in table(["package", "version", "file"], [[each.name, each.version, each.file] for each in listed], ()):
+        show(line)
+    return 0
+
+
+def _target(directory: ClusterDir) -> Target:
+    """What the first login node or controller says of itself."""
+    import subprocess
+
+    from deepopsctl.environment.wheels import QUESTION, Target
+    from deepopsctl.errors import UnreachableError
+    from deepopsctl.model.cluster import Role
+    from deepopsctl.ssh.node_command import command_on
+
+    cluster = directory.cluster()
+    node = (*cluster.with_role(Role.LOGIN), *cluster.controllers)[0]
+    command = command_on(directory, cluster, node, ["/usr/bin/python3", "-c", QUESTION])
+    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise UnreachableError(
+            f"{node.name} does not answer: {answer.stderr.strip()[-200:]}", "see `deepopsctl doctor`"
+        )
+    return Target.read(answer.stdout)

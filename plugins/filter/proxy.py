@@ -1,0 +1,45 @@
+"""The way out of compute nodes: wrappers over deepopsctl.environment."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from ansible.errors import AnsibleFilterError
+
+from deepopsctl.environment import proxy
+from deepopsctl.text.problems import RefusedError
+
+
+def _refusing(function, *arguments):
+    try:
+        return function(*arguments)
+    except RefusedError as error:
+        raise AnsibleFilterError(f"{error.message}: {error.hint}") from error
+
+
+def environment_proxy(expressions, host, nodes, addresses, port):
+    """What a node has to know of the cluster's proxies: {url, addresses, listen}."""
+    names = [str(each) for each in expressions]
+    return asdict(_refusing(proxy.proxy_of, names, host, list(nodes), addresses, int(port)))
+
+
+def environment_proxy_clients(nodes, addresses):
+    """Addresses of the nodes that may use the proxies."""
+    return _refusing(proxy.clients, list(nodes), addresses)
+
+
+def environment_proxy_allowed(hosts, services, chosen):
+    """Names of the hosts that the proxies let pass."""
+    return _refusing(proxy.allowed, list(hosts), services, list(chosen))
+
+
+class FilterModule:
+    """Registers the filters."""
+
+    def filters(self):
+        """Name -> function."""
+        return {
+            "environment_proxy": environment_proxy,
+            "environment_proxy_allowed": environment_proxy_allowed,
+            "environment_proxy_clients": environment_proxy_clients,
+        }
