@@ -23,7 +23,7 @@ def has_key(name: str) -> bool:
         return True
     places = settings.get("authorizedkeysfile", _DEFAULT).split()
     words = {"%u": name, "%h": account.pw_dir, "%U": str(account.pw_uid), "%%": "%"}
-    return any(_has_keys(os.path.join(account.pw_dir, _filled(place, words))) for place in places)
+    return any(holds_key(os.path.join(account.pw_dir, _filled(place, words))) for place in places)
 
 
 def _sshd(name: str) -> Dict[str, str]:
@@ -39,7 +39,8 @@ def _filled(place: str, words: Dict[str, str]) -> str:
     return place
 
 
-def _has_keys(path: str) -> bool:
+def holds_key(path: str) -> bool:
+    """Whether a file of keys has one, with or without options before it."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return any(_is_key(line) for line in stream)
