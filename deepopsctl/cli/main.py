@@ -40,6 +40,8 @@ COMMANDS = MappingProxyType({
     "wheels": "Fetch and list Python wheels for users.",
     "node": "Add, remove, replace, drain or resume nodes.",
     "secrets": "Rotate the cluster's keys and passwords while jobs run.",
+    "backup": "Back up the accounting database and slurmctld's state.",
+    "restore": "Bring a lost controller back from a backup.",
     "runs": "Show earlier runs.",
     "lab": "Run a disposable cluster of containers on this machine.",
 })  # fmt: skip

@@ -40,6 +40,7 @@ def new_secrets() -> dict[str, str]:
         "cluster_authority": new_authority(today()),
         "monitoring_web_password": secrets.token_urlsafe(24),
         "grafana_admin_password": secrets.token_urlsafe(24),
+        "backup_password": new_password(),
     }
 
 

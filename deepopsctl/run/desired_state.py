@@ -8,20 +8,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import deepopsctl
 from deepopsctl import __version__
 from deepopsctl.files import write_atomic
 
 CONTENT = ("playbooks", "roles", "plugins", "group_vars", "examples")
+# its filters decide what is rendered, and its programs run on nodes: a checkout changes without a new version
+CODE = Path(deepopsctl.__file__).parent
 # hardware.yml is handled separately: a deploy may write it, which is no change of the desired state
 CLUSTER = ("cluster.yml", "people.yml", "inventory/group_vars", "inventory/host_vars")
 IGNORED = frozenset({"__pycache__", "molecule", ".git"})
 
 
 def desired_digest(content: Path, directory: Path, variables: Sequence[object]) -> str:
-    """sha256 over the content, the cluster's inputs, the user's own variables and the version."""
+    """sha256 over the content, deepopsctl's own code, the cluster's inputs and the user's own variables."""
     total = hashlib.sha256()
     total.update(f"{__version__}\0{json.dumps(list(variables), sort_keys=True, default=str)}\0".encode())
-    for root, parts in ((content, CONTENT), (directory, CLUSTER)):
+    for root, parts in ((content, CONTENT), (CODE.parent, (CODE.name,)), (directory, CLUSTER)):
         for path in _files(root / part for part in parts):
             # lengths keep `a` + `bc` apart from `ab` + `c`
             name, data = path.relative_to(root).as_posix().encode(), path.read_bytes()

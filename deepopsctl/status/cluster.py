@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from deepopsctl.checks.check import Totals, parse_check, totals
 from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
@@ -16,7 +17,7 @@ from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware
 from deepopsctl.slurm.state import SlurmState, state_in
 from deepopsctl.status.findings import Finding, Severity, findings
-from deepopsctl.status.nodes import Answer, Deploy, NodeStatus, may_have, overall_deploy, with_answer
+from deepopsctl.status.nodes import Answer, Deploy, LastBackup, NodeStatus, may_have, overall_deploy, with_answer
 from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import CHECKS_FILE
 
@@ -139,6 +140,11 @@ class ClusterStatus:
             if self.listed is None or name in self.listed or not sets.keys() <= {Deploy.NEVER, Deploy.UNKNOWN}
         }
 
+    @property
+    def backups(self) -> dict[str, LastBackup]:
+        """The last backup of each node that makes some."""
+        return {node.name: node.backup for node in self.nodes if node.backup}
+
     def document(self) -> dict[str, object]:
         """The JSON object (DESIGN, section 5)."""
         running = [job for job in self.slurm.jobs if job.is_on_nodes]
@@ -163,6 +169,7 @@ class ClusterStatus:
                 item: {version: fold(names) for version, names in sets.items()} for item, sets in self.versions.items()
             },
             **self.last.as_object(),
+            "last_backup": {name: backup.as_object() for name, backup in self.backups.items()},
             "findings": [finding.as_object() for finding in self.findings],
         }
 
@@ -193,7 +200,7 @@ def examine(
         replace(node, deploy=overall_deploy(node.components, deployed)) if node.answer is Answer.OK else node
         for node in nodes
     ]
-    all_findings = findings(nodes, slurm, deployed, cluster.components)
+    all_findings = findings(nodes, slurm, deployed, cluster.components, datetime.now(UTC))
     return ClusterStatus(cluster.name, tuple(nodes), slurm, last, all_findings, cluster.components)
 
 

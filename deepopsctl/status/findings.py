@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from deepopsctl.slurm.state import SlurmNode, SlurmState
 from deepopsctl.status.nodes import REMOVED_BY, Answer, Deploy, NodeStatus
 from deepopsctl.text.node_sets import fold
 
+# a site's timer makes one every few minutes or hours
+LATE = timedelta(days=1)
 # slurmctld drains nodes as this user; a person's drain has their own name, or root's
 SLURM_USERS = frozenset({"slurm"})
 # placeholder in a hint for the nodes that share it
@@ -45,14 +48,22 @@ class Finding:
 
 
 def findings(
-    nodes: Sequence[NodeStatus], slurm: SlurmState, deployed: Collection[str], listed: Collection[str] | None = None
+    nodes: Sequence[NodeStatus],
+    slurm: SlurmState,
+    deployed: Collection[str],
+    listed: Collection[str] | None = None,
+    now: datetime | None = None,
 ) -> tuple[Finding, ...]:
     """All findings, the worst first; nodes with the same finding are merged.
 
     `deployed` are the components on any node, `listed` those of cluster.yml, None if it lists none.
     """
     merged_nodes: dict[tuple[Severity, str, str], list[str]] = {}
-    of_nodes = (one for node in nodes for one in (*_of(node, slurm), *_of_components(node, deployed)))
+    at = now or datetime.now(UTC)
+    of_nodes = (
+        one for node in nodes
+        for one in (*_of(node, slurm), *_of_components(node, deployed), *_of_backup(node, at))
+    )  # fmt: skip
     of_all = (*_of_the_cluster(nodes, slurm), *(() if listed is None else _of_the_list(nodes, deployed, listed)))
     for entry in (*of_all, *of_nodes):
         merged_nodes.setdefault((entry.severity, entry.message, entry.hint), []).extend(entry.nodes)
@@ -126,6 +137,21 @@ def _of_components(node: NodeStatus, deployed: Collection[str]) -> Iterator[Find
         yield Finding(
             Severity.NOTE, here, "behind: the desired state has changed since its deploy", "`deepopsctl deploy`"
         )
+
+
+def _of_backup(node: NodeStatus, now: datetime) -> Iterator[Finding]:
+    """A backup that failed, or is late."""
+    last, hint = node.backup, "see `journalctl -u deepops-backup` there, then `deepopsctl backup run`"
+    if last is None:
+        return
+    if last.failure:
+        yield Finding(Severity.PROBLEM, (node.name,), f"the last backup failed: {last.failure}", hint)
+    elif last.made is None:
+        yield Finding(Severity.NOTE, (node.name,), "no backup yet", "`deepopsctl backup run` makes one")
+    elif now - last.made > LATE:
+        days = (now - last.made).days
+        age = f"{days} days" if days > 1 else "more than a day"
+        yield Finding(Severity.PROBLEM, (node.name,), f"the last backup is {age} old", hint)
 
 
 def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -49,6 +50,20 @@ class Deploy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class LastBackup:
+    """When the last good backup of a node was made (None: never), its snapshot, and why the last one failed."""
+
+    made: datetime | None
+    snapshot: str = ""
+    failure: str = ""
+
+    def as_object(self) -> dict[str, object]:
+        """Its entry in `status --json`."""
+        made = self.made.isoformat() if self.made else ""
+        return {"made": made, "snapshot": self.snapshot, "failure": self.failure}
+
+
+@dataclass(frozen=True, slots=True)
 class ComponentStatus:
     """One component on one node; `differences` lists what has changed since its deploy."""
 
@@ -79,6 +94,8 @@ class NodeStatus:
     slurm: SlurmNode | None = None
     jobs: tuple[SlurmJob, ...] = ()
     hardware: NodeHardware | None = None
+    # None where it makes none
+    backup: LastBackup | None = None
 
     @property
     def name(self) -> str:
@@ -164,7 +181,17 @@ def with_answer(status: NodeStatus, data: Mapping[str, object]) -> NodeStatus:
         answer=Answer.OK,
         components=parse_components(data.get("components")),
         versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
+        backup=_parse_backup(data.get("backup")),
     )
+
+
+def _parse_backup(data: object) -> LastBackup | None:
+    if not isinstance(data, Mapping) or not data.get("configured"):
+        return None
+    good = data.get("last_good")
+    good = good if isinstance(good, Mapping) else {}
+    made = datetime.fromtimestamp(int(good["finished"]), UTC) if good.get("finished") else None
+    return LastBackup(made, str(good.get("snapshot", "")), str(data.get("message", "")))
 
 
 def parse_components(data: object) -> tuple[ComponentStatus, ...]:

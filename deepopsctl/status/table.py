@@ -117,6 +117,13 @@ def last_lines(last: LastRuns, now: datetime) -> Iterator[str]:
         yield f"{'last validation':<17}none yet; run `deepopsctl validate`"
 
 
+def backup_lines(status: ClusterStatus, now: datetime) -> Iterator[str]:
+    """The last good backup of each node that makes some."""
+    for node, backup in status.backups.items():
+        if backup.made:
+            yield f"{'last backup':<17}{backup.snapshot} on {node}{_age(backup.made.isoformat(), now)}"
+
+
 def summary_line(status: ClusterStatus) -> str:
     """The last line."""
     counts = {severity: sum(finding.severity is severity for finding in status.findings) for severity in Severity}

@@ -76,6 +76,14 @@ def slurm_partition_lines(partitions, hardware, reserve_percent, node_sets, bill
     )
 
 
+def slurm_closed(partitions, closed):
+    """The partitions, down where none may start a job."""
+    return [
+        {**entry, "options": {**(entry.get("options") or {}), "State": "DOWN"}} if closed else entry
+        for entry in partitions
+    ]
+
+
 def slurm_gres_lines(node_sets, hardware):
     """Lines of gres.conf."""
     return slurm_conf.gres_lines(slurm_conf.parse_node_sets(node_sets), _hardware(hardware))
@@ -260,6 +268,7 @@ class FilterModule:
             "slurm_site_programs": slurm_site_programs,
             "slurm_gpu_types": slurm_gpu_types,
             "slurm_gpus_by_node": slurm_gpus_by_node,
+            "slurm_closed": slurm_closed,
             "slurm_gres_lines": slurm_gres_lines,
             "slurm_domain_refusal": slurm_domain_refusal,
             "slurm_domain_settings": slurm_domain_settings,

@@ -64,7 +64,8 @@ EXAMPLES = r"""
 RETURN = r"""
 deepops:
   description:
-    - C(node), with the comparison by C(components) and C(versions), with O(components).
+    - C(node), with the comparison by C(components), C(versions) and C(backup), how the last backup ended, with
+      O(components).
     - C(slurm), with C(installed), C(controller_up), C(error), C(nodes), C(jobs), C(versions) and C(reserved), the nodes
       that are reserved until they are tested, with O(slurm).
   type: dict
@@ -78,6 +79,9 @@ nvidia:
   type: dict
   returned: "with O(driver_files)"
 """
+
+import json
+import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -94,11 +98,26 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     query as slurm_query,
 )
 
+# of the program slurm_backup
+BACKUP_CONFIG, BACKUP_RESULT = "/etc/deepopsctl/backup.json", "/var/lib/deepopsctl/backup/last.json"
+
 
 def compare(params):
     """The records of the last deploy compared with the node, and its versions."""
     compared = node_drift.compare(params["components"], params["digest"])
-    return {"components": compared, "versions": dict(node_platform.versions(), **slurm_query.installed_version())}
+    versions = dict(node_platform.versions(), **slurm_query.installed_version())
+    return {"components": compared, "versions": versions, "backup": last_backup()}
+
+
+def last_backup():
+    """How the last backup on this node ended; empty where it makes none."""
+    if not os.path.exists(BACKUP_CONFIG):
+        return {}
+    try:
+        with open(BACKUP_RESULT, encoding="utf-8") as stream:
+            return dict(json.load(stream), configured=True)
+    except (OSError, ValueError):
+        return {"configured": True}
 
 
 def query_driver(files, node):

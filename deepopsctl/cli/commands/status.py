@@ -78,7 +78,8 @@ def _show(cluster_status: ClusterStatus) -> None:
     if versions := list(text.version_lines(cluster_status)):
         for line in (*versions, ""):
             show(line)
-    for line in text.last_lines(cluster_status.last, datetime.now(UTC)):
+    now = datetime.now(UTC)
+    for line in (*text.last_lines(cluster_status.last, now), *text.backup_lines(cluster_status, now)):
         show(line)
     colour = {0: "green", 4: "yellow"}.get(int(cluster_status.exit_code), "red")
     info(click.style(f"status: {text.summary_line(cluster_status)}", fg=colour, bold=True))

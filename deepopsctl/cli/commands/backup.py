@@ -1,0 +1,113 @@
+"""`deepopsctl backup`: make, list and verify backups of the accounting and of slurmctld's state."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import json_option
+
+if TYPE_CHECKING:
+    from deepopsctl.lifecycle.backup import Answer
+
+
+@click.group()
+def backup() -> None:
+    """Back up the accounting database and slurmctld's state.
+
+    A timer on the nodes does so as well (docs/operate/backup.md).
+    """
+
+
+@backup.command(short_help="Make a backup now.")
+@json_option
+@click.pass_obj
+def run(settings: Settings, /, *, as_json: bool) -> int:
+    """Make a backup now, and read it back from the repository."""
+    from deepopsctl.cli.output import info
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.lifecycle.backup import run_backup
+
+    answers = run_backup(ClusterDir.open(settings.directory))
+    for answer in answers:
+        made = answer.result
+        parts = made["parts"]
+        what = " and ".join(parts) if isinstance(parts, list) else ""
+        info(f"{answer.node}: {what} saved as {made['snapshot']}, {_size(made['bytes'])}, read back whole")
+    return _end("backup run", answers, as_json=as_json)
+
+
+@backup.command("list", short_help="Show the backups in the repository.")
+@json_option
+@click.pass_obj
+def list_(settings: Settings, /, *, as_json: bool) -> int:
+    """Show the backups in the repository, the newest first."""
+    from deepopsctl.cli.output import info, show, table
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.lifecycle.backup import list_backups
+
+    answers = list_backups(ClusterDir.open(settings.directory))
+    snapshots = answers[0].result["snapshots"]
+    rows = [
+        [str(entry["id"]), str(entry["time"])[:19].replace("T", " "), str(entry["host"]), " + ".join(entry["parts"])]
+        for entry in (snapshots if isinstance(snapshots, list) else [])
+    ]
+    if not as_json:
+        for line in table(["snapshot", "time", "node", "what"], rows):
+            show(line)
+        if not rows:
+            info("no backup yet: `deepopsctl backup run` makes one")
+    return _end("backup list", answers, as_json=as_json)
+
+
+@backup.command(short_help="Restore a backup into a throw-away Slurm.")
+@click.argument("snapshot", default="")
+@json_option
+@click.pass_obj
+def verify(settings: Settings, /, *, snapshot: str, as_json: bool) -> int:
+    """Restore SNAPSHOT (default: the newest) into a throw-away Slurm on the controller, cut off from the nodes.
+
+    MariaDB, slurmdbd and slurmctld start on the copy; jobs and rows are compared with what was saved. The real ones
+    run on.
+    """
+    from deepopsctl.cli.output import info
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.lifecycle.backup import verify_backup
+
+    answers = verify_backup(ClusterDir.open(settings.directory), snapshot)
+    for answer in answers:
+        info(f"{answer.node}: the backup of {str(answer.result['time'])[:19]} can be restored: {_has(answer.result)}")
+    return _end("backup verify", answers, as_json=as_json)
+
+
+def _has(result: dict[str, Any]) -> str:
+    rows = result.get("rows")
+    parts = [f"{sum(rows.values()):,} rows of accounting"] if isinstance(rows, dict) else []
+    parts += [f"{result['jobs']} jobs in the queue"] if "jobs" in result else []
+    return ", ".join(parts)
+
+
+def _end(command: str, answers: tuple[Answer, ...], *, as_json: bool) -> int:
+    from deepopsctl.cli.output import SCHEMA, emit_json
+
+    if as_json:
+        nodes = [
+            {"node": answer.node, **{key: value for key, value in answer.result.items() if key != "schema"}}
+            for answer in answers
+        ]
+        emit_json(
+            {"schema": SCHEMA, "command": command, "ok": True, "at": datetime.now(UTC).isoformat(), "nodes": nodes}
+        )
+    return 0
+
+
+def _size(value: object) -> str:
+    size = float(str(value))
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

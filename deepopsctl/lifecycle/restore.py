@@ -1,0 +1,148 @@
+"""`restore`: a controller that was lost comes back with its queue, its accounting and its keys.
+
+The set is fetched and compared before anything is changed. slurmctld starts on it with all partitions down, so that no
+job starts before the queue has been compared with the nodes; what ran when the set was made and does not run any more
+is held. The deploy at the end opens the partitions. Every step can be repeated: after an interruption, run it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.content import components
+from deepopsctl.lifecycle.backup import saved_nodes
+from deepopsctl.model.cluster import Cluster, Node
+from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, require_success
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.lock import cluster_lock
+from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.text.node_sets import fold
+
+STATE, ACCOUNTING = "state", "accounting"
+PARTS = (STATE, ACCOUNTING)
+FETCH, RECONCILE = "operate/restore-fetch", "operate/restore-reconcile"
+# jobs that were submitted after the set was made have had some of the next ids
+SPARE_IDS = 1000
+REGISTER_S = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The options of `restore`: a snapshot ('' for the newest), and what is brought back."""
+
+    snapshot: str = ""
+    parts: tuple[str, ...] = PARTS
+
+
+def restore(directory: ClusterDir, wanted: Restore, base: RunRequest, operator: Operator) -> Report:
+    """Run the whole workflow; a second run resumes where the first one stopped."""
+    cluster = directory.cluster()
+    report = Report("restore", tuple(node.name for node in saved_nodes(cluster)))
+    flow = Flow(directory, base, operator, report)
+    try:
+        with cluster_lock(directory.runs, "deepopsctl restore"):
+            _Restore(flow, cluster, wanted).run()
+    except StoppedError as stop:
+        report.stopped = stop
+    return report
+
+
+@dataclass(slots=True)
+class _Restore:
+    flow: Flow
+    cluster: Cluster
+    wanted: Restore
+
+    def run(self) -> None:
+        """All steps in order."""
+        self.flow.survey(self.cluster, slurm=False)
+        fetched = self._fetch()
+        self.flow.confirm(self._question(fetched), self.cluster)
+        self._bring_back(fetched)
+        compared = self._reconcile()
+        self._open()
+        self._conclude(compared)
+
+    @property
+    def _center(self) -> tuple[Node, ...]:
+        return saved_nodes(self.cluster)
+
+    def _fetch(self) -> dict[str, Mapping[str, object]]:
+        self.flow.operator.info("fetch the backup, and compare each file with what was saved")
+        variables = {"deepops_restore_snapshot": self.wanted.snapshot, "deepops_restore_parts": list(self.wanted.parts)}
+        outcome = self._run(self._center, FETCH, **variables)
+        require_success(outcome, self._center, "nothing was restored", "see `deepopsctl backup list`")
+        sets: dict[str, Mapping[str, object]] = {}
+        for entry in _returned(outcome, "restored"):
+            sets.update({part: value for part, value in entry.items() if isinstance(value, Mapping)})
+        if set(sets) != set(self.wanted.parts):
+            raise StoppedError("the nodes returned no backup: nothing was restored", "see `deepopsctl runs show`")
+        return sets
+
+    def _question(self, fetched: Mapping[str, Mapping[str, object]]) -> str:
+        saved = [
+            f"{part} of {datetime.fromtimestamp(_number(entry['finished']), UTC):%F %H:%M} UTC ({entry['snapshot']})"
+            for part, entry in fetched.items()
+        ]
+        jobs = fetched.get(STATE, {}).get("jobs")
+        queue = "" if jobs is None else f" with {jobs} jobs"
+        return f"restore {' and '.join(saved)}{queue} on {fold(node.name for node in self._center)}?"
+
+    def _bring_back(self, fetched: Mapping[str, Mapping[str, object]]) -> None:
+        """Partitions are down: slurmctld learns what runs before it starts anything."""
+        following = fetched.get(STATE, {}).get("next_job_id")
+        settings = {"FirstJobId": _number(following) + SPARE_IDS} if following else {}
+        self.flow.operator.info("install Slurm with what was saved, all partitions down")
+        outcome = self._run(
+            self.cluster.nodes, SLURM, deepops_restore={"parts": list(self.wanted.parts), "settings": settings}
+        )
+        hint = "`deepopsctl restore` goes on from here; partitions are down until it has ended"
+        require_success(outcome, self._center, "not all was restored", hint)
+
+    def _reconcile(self) -> Mapping[str, object]:
+        self.flow.operator.info("compare the queue with what was saved")
+        parts = {"deepops_restore_parts": list(self.wanted.parts)}
+        outcome = self._run(self._center, RECONCILE, deepops_restore_timeout=REGISTER_S, **parts)
+        require_success(outcome, self._center, "all partitions are down", "`deepopsctl restore` goes on from here")
+        return next(_returned(outcome, "reconciled"), {})
+
+    def _open(self) -> None:
+        """A deploy as every other: from here on it is all that is needed."""
+        self.flow.operator.info("open the partitions, and deploy what else runs there")
+        wanted = {SLURM, *self.flow.deployed, *(self.cluster.components or ())}
+        order = [name for name in components(self.flow.base.content) if name in wanted]
+        outcome = self._run(self.cluster.nodes, *order)
+        require_success(outcome, self._center, "the backup is restored", "`deepopsctl deploy` finishes it")
+
+    def _conclude(self, compared: Mapping[str, object]) -> None:
+        held = compared.get("held") or []
+        if isinstance(held, list) and held:
+            jobs = ", ".join(f"{job['id']} ({job['user']})" for job in held)
+            self.flow.report.warnings.append(
+                f"ran when the backup was made and do not run now, so they are held: {jobs}; "
+                "`scontrol release JOB` runs one again, `scancel JOB` removes it"
+            )
+        silent = compared.get("silent") or []
+        if isinstance(silent, list) and silent:
+            self.flow.report.warnings.append(
+                f"{fold(map(str, silent))} has not answered slurmctld: see `deepopsctl status`"
+            )
+        counts = f": {compared['running']} jobs run, {compared['pending']} wait" if compared else ""
+        self.flow.report.closing = f"{self.cluster.name} is restored{counts}"
+
+    def _run(self, nodes: tuple[Node, ...], *playbooks: str, **extra: object) -> RunOutcome:
+        return self.flow.run(self.cluster, playbooks, [node.name for node in nodes], **extra)
+
+
+def _returned(outcome: RunOutcome, key: str) -> Iterator[Mapping[str, object]]:
+    for result in outcome.summary.results:
+        value = result.data.get(key)
+        if isinstance(value, Mapping):
+            yield value
+
+
+def _number(value: object) -> int:
+    return int(str(value))

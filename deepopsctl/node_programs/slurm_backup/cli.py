@@ -1,0 +1,141 @@
+"""`deepops-backup`: make a set, list the sets, restore one into a throw-away Slurm and look whether it is whole."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+from typing import Any, Dict, Iterator, List, Mapping, Optional
+
+from .._shared import atomic_file, settings
+from .._shared.command import CommandError
+from .._shared.prometheus_text import TEXTFILE_DIRECTORY, Families
+from .._shared.settings import SettingsError
+from . import CONFIG, DIRECTORY, LAST, MANIFEST, BackupError
+from .collect import Manifest, collect
+from .rehearse import rehearse
+from .repository import Repository
+
+OK, FAILED, INVALID = 0, 1, 3
+METRICS = os.path.join(TEXTFILE_DIRECTORY, "deepops-backup.prom")
+_SET = os.path.join(DIRECTORY, "set")
+_DAY = 86_400
+
+Config = Mapping[str, Any]
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run it; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="deepops-backup", description=__doc__.partition(": ")[2])
+    parser.add_argument("--config", default=CONFIG, help="what to save, and where (default: %(default)s)")
+    parser.add_argument("what", choices=["run", "list", "verify"], help="verify changes nothing on this host")
+    parser.add_argument("snapshot", nargs="?", default="", help="for verify; without it, the newest")
+    options = parser.parse_args(arguments)
+    try:
+        config = settings.load(options.config)
+        with _alone():
+            sys.stdout.write(json.dumps(_ACTIONS[options.what](config, options.snapshot)) + "\n")
+    except SettingsError as error:
+        sys.stderr.write("error: {}\n".format(error))
+        return INVALID
+    except (BackupError, CommandError, OSError) as error:
+        sys.stderr.write("error: {}\n".format(error))
+        return FAILED
+    return OK
+
+
+def run(config: Config, _snapshot: str = "") -> Dict[str, Any]:
+    """Make a set, store it, read it back; how it ended is kept for `deepopsctl status` and Prometheus."""
+    started, last = time.time(), _last()
+    result: Dict[str, Any] = {"schema": 1, "started": int(started), "last_good": last.get("last_good", {})}
+    try:
+        result["last_good"] = _save(config, prune=int(started) // _DAY != int(last.get("started", 0)) // _DAY)
+        result["message"] = ""
+        return dict(result["last_good"])
+    except (BackupError, CommandError, OSError) as error:
+        result["message"] = str(error)
+        raise
+    finally:
+        result["seconds"] = round(time.time() - started, 1)
+        atomic_file.write_synced(LAST, json.dumps(result) + "\n")
+        _write_metrics(result)
+
+
+def _save(config: Config, *, prune: bool) -> Dict[str, Any]:
+    repository = Repository(config)
+    repository.prepare()
+    shutil.rmtree(_SET, ignore_errors=True)
+    os.makedirs(_SET, 0o700)
+    try:
+        manifest = collect(config, _SET)
+        with open(os.path.join(_SET, MANIFEST), "w", encoding="utf-8") as stream:
+            json.dump(manifest, stream)
+        size = sum(os.path.getsize(os.path.join(path, name)) for path, _, names in os.walk(_SET) for name in names)
+        snapshot = repository.save(_SET, config["host"], config["parts"])
+        _read_back(repository, snapshot, manifest)
+    finally:
+        shutil.rmtree(_SET, ignore_errors=True)
+    repository.forget(config["host"], config["keep"], prune=prune)
+    jobs = manifest.get("jobs")
+    return {
+        "snapshot": snapshot[:8],
+        "finished": manifest["finished"],
+        "bytes": size,
+        "parts": manifest["parts"],
+        "jobs": None if jobs is None else len(jobs),
+    }
+
+
+def _read_back(repository: Repository, snapshot: str, manifest: Manifest) -> None:
+    """A repository that returns something else than was written is no backup."""
+    for path, digest in manifest["files"].items():
+        if repository.hash_of(snapshot, os.path.join(_SET, path)) != digest:
+            raise BackupError("{} in snapshot {} is not what was saved".format(path, snapshot[:8]))
+
+
+def _list(config: Config, _snapshot: str) -> Dict[str, Any]:
+    return {"schema": 1, "snapshots": [snapshot.as_object() for snapshot in Repository(config).snapshots()]}
+
+
+def _verify(config: Config, snapshot: str) -> Dict[str, Any]:
+    return rehearse(config, Repository(config), snapshot)
+
+
+_ACTIONS = {"run": run, "list": _list, "verify": _verify}
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One at a time: the timer's and a person's."""
+    os.makedirs(DIRECTORY, 0o700, exist_ok=True)
+    with open(os.path.join(DIRECTORY, ".lock"), "w", encoding="utf-8") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _last() -> Dict[str, Any]:
+    try:
+        return settings.load(LAST)
+    except SettingsError:
+        return {}
+
+
+def _write_metrics(result: Mapping[str, Any]) -> None:
+    if not os.path.isdir(TEXTFILE_DIRECTORY):
+        return
+    metrics = Families()
+    good = result["last_good"]
+    metrics.add_value("deepops_backup_failed", "Whether the last backup failed.", float(bool(result["message"])))
+    metrics.add_value("deepops_backup_duration_seconds", "How long the last backup took.", result["seconds"])
+    metrics.add_value(
+        "deepops_backup_last_good_timestamp_seconds", "When the last good backup was made.", good.get("finished", 0)
+    )
+    metrics.add_value(
+        "deepops_backup_size_bytes", "Size of the last good backup before compression.", good.get("bytes", 0)
+    )
+    atomic_file.write(METRICS, metrics.text())

@@ -1,0 +1,39 @@
+"""What `node_program` starts, in the order of `deepopsctl restore`: fetch, accounting, state, reconcile."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from .._shared import settings
+from . import CONFIG, BackupError, restore
+
+Request = Dict[str, Any]
+Result = Dict[str, Any]
+
+
+def main(request: Request) -> Result:
+    """One phase; SystemExit with the reason where it fails."""
+    try:
+        return _PHASES[request["phase"]](request)
+    except (BackupError, settings.SettingsError, OSError) as error:
+        raise SystemExit(str(error)) from error
+
+
+def _fetch(request: Request) -> Result:
+    sets = restore.fetch(settings.load(CONFIG), request["snapshot"], request["parts"])
+    return {"deepops": {"restored": sets}}
+
+
+def _accounting(request: Request) -> Result:
+    return {"changed": restore.put_accounting(request["database"])}
+
+
+def _state(request: Request) -> Result:
+    return {"changed": restore.put_state(request["state_directory"], request["user"])}
+
+
+def _reconcile(request: Request) -> Result:
+    return {"deepops": {"reconciled": restore.finish(float(request["timeout"]))}}
+
+
+_PHASES = {"fetch": _fetch, "accounting": _accounting, "state": _state, "reconcile": _reconcile}

@@ -1,0 +1,261 @@
+"""Restores a set into a throw-away Slurm on this host, and compares what it has with what the set says.
+
+The database server, slurmdbd and slurmctld run in network, mount and process namespaces of their own: the copy can't
+reach a node, the real daemons don't see it, and all of it ends with this program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
+
+from .._shared import command
+from . import ACCOUNTING, DUMP, STATE, BackupError
+from .collect import count_rows, sql
+from .repository import Repository
+from .restore import choose, fetch_one, import_dump, install_state, read_manifest
+
+# not below a directory that only root may enter
+_PLACE = "/var/tmp"  # noqa: S108
+_START_S, _PAUSE_S, _ANSWER_S = 120.0, 0.5, 30
+_STORAGE = ("StorageType", "StorageHost", "StorageUser", "StoragePass", "StorageLoc", "StoragePort")
+_LOCAL = ("LogFile", "PidFile", "DbdHost", "DbdAddr", "DbdBackupHost", "ArchiveScript")
+
+Result = Dict[str, Any]
+
+
+def rehearse(config: Mapping[str, Any], repository: Repository, asked: str) -> Result:
+    """Fetch a set, start it, and say what it has. Raises BackupError where it can't be restored."""
+    snapshots = repository.snapshots()
+    chosen = choose(snapshots, asked, config["parts"])
+    repository.check()
+    with tempfile.TemporaryDirectory(prefix="deepops-backup-", dir=_PLACE) as place:
+        # MariaDB and Slurm have users of their own; what was saved is root's alone
+        os.chmod(place, 0o711)  # noqa: S103
+        private = os.path.join(place, "sets")
+        os.mkdir(private, 0o700)
+        sets = {part: fetch_one(repository, snapshot, private) for part, snapshot in chosen.items()}
+        plan = {
+            "place": place, "sets": sets, "cluster": config["cluster"], "database": config["database"],
+            "state_directory": config["state_directory"], "addresses": _addresses(),
+        }  # fmt: skip
+        words = ["unshare", "--net", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        ended = command.run([*words, sys.executable, "-IB", "-c", _start_code()], _START_S * 4, stdin=json.dumps(plan))
+    lines = ended.output.splitlines()
+    if not ended.ok or not lines:
+        raise BackupError("the restored copy does not work: {}".format(ended.errors.strip()[-600:] or ended.failure))
+    result: Result = json.loads(lines[-1])
+    snapshot = {part: entry.id for part, entry in chosen.items()}
+    return {"schema": 1, "snapshots": snapshot, "time": max(entry.time for entry in chosen.values()), **result}
+
+
+def _start_code() -> str:
+    """This module's `inside` again, in the namespaces."""
+    library = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return "import sys; sys.path.insert(0, {!r}); from {} import inside; inside()".format(library, __name__)
+
+
+def _addresses() -> List[str]:
+    """All addresses of this host: names in slurm.conf lead to them."""
+    shown = command.run(["ip", "-json", "address"], _ANSWER_S)
+    entries = json.loads(shown.output) if shown.ok else []
+    infos = [info for entry in entries for info in entry.get("addr_info", []) if entry.get("ifname") != "lo"]
+    return [
+        "{}/{}".format(info["local"], 32 if info["family"] == "inet" else 128)
+        for info in infos
+        if info.get("scope") == "global"
+    ]
+
+
+def inside() -> None:
+    """Start the copy in the namespaces that this process is in, and print what it has as JSON."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    plan = json.load(sys.stdin)
+    place, sets = plan["place"], plan["sets"]
+    try:
+        for words in (
+            ["ip", "link", "set", "lo", "up"],
+            *(["ip", "address", "add", each, "dev", "lo"] for each in plan["addresses"]),
+        ):
+            command.require(words, _ANSWER_S)
+        command.require(["mount", "--make-rprivate", "/"], _ANSWER_S)
+        result: Result = {}
+        if ACCOUNTING in sets:
+            result["rows"] = _accounting(place, sets[ACCOUNTING], plan["database"], plan["cluster"])
+        if STATE in sets:
+            result["jobs"] = _state(place, sets[STATE], plan["state_directory"], with_accounting=ACCOUNTING in sets)
+    except (BackupError, command.CommandError, OSError) as error:
+        sys.exit(str(error))
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+def _accounting(place: str, set_directory: str, database: str, cluster: str) -> Dict[str, int]:
+    """MariaDB with the dump, and slurmdbd on it."""
+    manifest = read_manifest(set_directory)
+    data, sockets = os.path.join(place, "mysql"), os.path.join(place, "sockets")
+    for directory in (data, sockets):
+        os.mkdir(directory, 0o755)
+        shutil.chown(directory, "mysql", "mysql")
+    os.makedirs("/run/mysqld", exist_ok=True)
+    _bind(sockets, "/run/mysqld")
+    command.require(
+        ["mariadb-install-db", "--no-defaults", "--user=mysql", "--datadir=" + data, "--skip-test-db"], _START_S
+    )
+    server = ["mariadbd", "--no-defaults", "--user=mysql", "--datadir=" + data, "--skip-networking"]
+    server += [
+        "--socket=/run/mysqld/mysqld.sock",
+        "--loose-innodb-snapshot-isolation=OFF",
+        "--innodb-lock-wait-timeout=900",
+    ]
+    _start(place, server)
+    _until(lambda: command.run(["mariadb", "-e", "SELECT 1"], _ANSWER_S).ok, "mariadbd", place)
+    password = secrets.token_hex(16)
+    sql(
+        "CREATE DATABASE `{0}`; CREATE USER 'slurm'@'localhost' IDENTIFIED BY '{1}';"
+        "GRANT ALL ON `{0}`.* TO 'slurm'@'localhost';".format(database, password)
+    )
+    import_dump(os.path.join(set_directory, DUMP), database)
+    rows = count_rows(database, cluster)
+    least, most = manifest["database"]["rows"]
+    wrong = sorted(name for name, count in rows.items() if not least.get(name, 0) <= count <= most.get(name, count))
+    if wrong:
+        raise BackupError("the database has another number of rows than when it was saved: " + ", ".join(wrong))
+    configuration = _configure(place, set_directory)
+    storage = {
+        "StorageType": "accounting_storage/mysql", "StorageHost": "localhost", "StorageUser": "slurm",
+        "StoragePass": password, "StorageLoc": database, "DbdHost": os.uname().nodename,
+        "LogFile": os.path.join(place, "slurmdbd.log"), "PidFile": os.path.join(place, "slurmdbd.pid"),
+    }  # fmt: skip
+    _write_slurmdbd_conf(os.path.join(configuration, "slurmdbd.conf"), storage)
+    _start(place, ["/usr/sbin/slurmdbd", "-D"])
+    words = ["sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster"]
+    _until(lambda: cluster in _output(words).split(), "slurmdbd", place)
+    return rows
+
+
+def _state(place: str, set_directory: str, state_directory: str, *, with_accounting: bool) -> int:
+    """slurmctld on the state; how many jobs it has."""
+    manifest = read_manifest(set_directory)
+    if not with_accounting:
+        _configure(place, set_directory)
+    copy = os.path.join(place, "state")
+    user = pwd.getpwnam(_slurm_user())
+    install_state(os.path.join(set_directory, STATE), copy, user.pw_uid, user.pw_gid)
+    os.makedirs(state_directory, exist_ok=True)
+    _bind(copy, state_directory)
+    _without_nodes("/etc/slurm/slurm.conf", place)
+    _start(place, ["/usr/sbin/slurmctld", "-D"])
+    own = command.slurm_environment()
+    _until(lambda: "UP" in command.run(["scontrol", "ping"], _ANSWER_S, env=own).output, "slurmctld", place)
+    there = {int(word) for word in _output(["squeue", "--noheader", "--all", "--array", "--format=%A"]).split()}
+    missing = [job["id"] for job in manifest["jobs"] or [] if job["id"] not in there and job["state"] != "COMPLETING"]
+    # a job that ended while the set was made is in the one and not in the other
+    if missing and not manifest["state_complete"]:
+        missing = missing[len(manifest["jobs"]) // 20 + 1 :]
+    if missing:
+        raise BackupError("slurmctld has {} of the {} jobs".format(len(there), len(manifest["jobs"])))
+    return len(there)
+
+
+def _without_nodes(path: str, place: str) -> None:
+    """Nothing of the copy's is started for jobs, and its log and pid file are its own."""
+    own = {
+        "SlurmctldLogFile": os.path.join(place, "slurmctld.log"),
+        "SlurmctldPidFile": os.path.join(place, "slurmctld.pid"),
+    }
+    dropped = {
+        *own,
+        "PrologSlurmctld",
+        "EpilogSlurmctld",
+        "MailProg",
+        "HealthCheckProgram",
+        "RebootProgram",
+        "ResumeProgram",
+        "SuspendProgram",
+    }
+    with open(path, encoding="utf-8") as stream:
+        kept = [line for line in stream if line.split("=")[0].strip().lower() not in {key.lower() for key in dropped}]
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.writelines([*kept, *("{}={}\n".format(key, value) for key, value in own.items())])
+
+
+def _write_slurmdbd_conf(path: str, storage: Mapping[str, str]) -> None:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            lines = stream.readlines()
+    except FileNotFoundError:
+        lines = ["AuthType=auth/munge\n", "SlurmUser=slurm\n"]
+    changed = {key.lower() for key in (*_STORAGE, *_LOCAL)}
+    kept = [line for line in lines if line.split("=")[0].strip().lower() not in changed]
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.writelines([*kept, *("{}={}\n".format(key, value) for key, value in storage.items())])
+    os.chmod(path, 0o600)
+    shutil.chown(path, _slurm_user())
+
+
+def _slurm_user() -> str:
+    for line in _lines("/etc/slurm/slurm.conf"):
+        match = re.match(r"\s*SlurmUser\s*=\s*([A-Za-z0-9_.-]+)", line, re.IGNORECASE)
+        if match:
+            return match[1]
+    return "slurm"
+
+
+def _configure(place: str, set_directory: str) -> str:
+    """Slurm's files as they were saved, in the place of this host's; the daemons' user reads them, and writes logs."""
+    configuration = os.path.join(place, "slurm")
+    saved = os.path.join(set_directory, "files", "etc", "slurm")
+    if os.path.isdir(saved):
+        shutil.copytree(saved, configuration)
+    else:
+        # a host with the database alone
+        os.mkdir(configuration)
+    for path, _directories, _names in os.walk(configuration):
+        os.chmod(path, 0o755)  # noqa: S103
+    _bind(configuration, "/etc/slurm")
+    shutil.chown(place, _slurm_user())
+    return configuration
+
+
+def _lines(path: str) -> Iterable[str]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.readlines()
+    except OSError:
+        return []
+
+
+def _bind(source: str, target: str) -> None:
+    command.require(["mount", "--bind", source, target], _ANSWER_S)
+
+
+def _output(words: Sequence[str]) -> str:
+    return command.run(words, _ANSWER_S, env=command.slurm_environment()).output
+
+
+def _start(place: str, words: Sequence[str]) -> None:
+    with open(os.path.join(place, os.path.basename(words[0]) + ".out"), "wb") as output:
+        subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+
+def _until(works: Any, name: str, place: str) -> None:
+    deadline = time.monotonic() + _START_S
+    while not works():
+        if time.monotonic() > deadline:
+            lines = [
+                line.strip()
+                for kind in ("out", "log")
+                for line in _lines(os.path.join(place, "{}.{}".format(name, kind)))
+            ]
+            raise BackupError("{} of the copy does not answer: {}".format(name, "; ".join(lines[-3:])))
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,141 @@
+"""A restic repository: encrypted, at a directory or any address that restic knows.
+
+Release 0.14 (Debian 12) has neither its own exit codes for "no repository" and "locked" nor `--stdin-from-command`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Sequence
+
+from .._shared import command
+from . import BackupError
+
+CACHE = "/var/cache/deepopsctl/restic"
+TAG = "deepopsctl"
+_MESSAGE_LIMIT = 400
+_NO_REPOSITORY = ("unable to open config file", "Is there a repository at the following location")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One set: the identification that restic prints, when (ISO 8601), of which host, and the parts it has."""
+
+    id: str
+    time: str
+    host: str
+    parts: List[str]
+    root: str
+
+    def as_object(self) -> Dict[str, object]:
+        """For a result in JSON."""
+        return {"id": self.id, "time": self.time, "host": self.host, "parts": self.parts}
+
+
+class Repository:
+    """What restic does with a repository; each method raises BackupError with restic's last words."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._cluster = str(config["cluster"])
+        # the environment of a process is its owner's alone, an argument is everybody's
+        self._environment = command.environment(
+            RESTIC_REPOSITORY=str(config["repository"]),
+            RESTIC_PASSWORD=str(config["password"]),
+            RESTIC_CACHE_DIR=CACHE,
+            HOME="/root",
+            **{str(name): str(value) for name, value in config.get("environment", {}).items()},
+        )
+
+    def prepare(self) -> None:
+        """Create the repository where there is none, and remove locks of processes that have ended."""
+        answer = self._run(["cat", "config"])
+        if not answer.ok and any(words in answer.message for words in _NO_REPOSITORY):
+            self._require(["init"])
+        elif not answer.ok:
+            raise BackupError(_words(answer))
+        self._run(["unlock"])
+
+    def save(self, directory: str, host: str, parts: Sequence[str]) -> str:
+        """Store a directory; the new snapshot's id. A file that could not be read is a failure, too."""
+        tags = ",".join([TAG, "cluster=" + self._cluster, *("part=" + part for part in parts)])
+        output = self._require(["backup", "--json", "--host", host, "--tag", tags, directory])
+        for line in reversed(output.splitlines()):
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue
+            if message.get("message_type") == "summary":
+                return str(message["snapshot_id"])
+        raise BackupError("restic saved no snapshot")
+
+    def snapshots(self) -> List[Snapshot]:
+        """This cluster's, the newest first."""
+        output = self._require(["snapshots", "--json", "--tag", ",".join([TAG, "cluster=" + self._cluster])])
+        entries = json.loads(output or "[]") or []
+        snapshots = [
+            Snapshot(
+                entry["short_id"],
+                entry["time"],
+                entry.get("hostname", ""),
+                [tag[len("part=") :] for tag in entry.get("tags") or [] if tag.startswith("part=")],
+                entry["paths"][0],
+            )
+            for entry in entries
+        ]
+        return sorted(snapshots, key=lambda snapshot: snapshot.time, reverse=True)
+
+    def hash_of(self, snapshot: str, path: str) -> str:
+        """SHA-256 of a file in a snapshot, read back whole from the repository."""
+        process = subprocess.Popen(
+            ["restic", "dump", snapshot, path],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=self._environment,
+        )
+        result = hashlib.sha256()
+        if process.stdout is not None:
+            for block in iter(lambda: process.stdout.read(1 << 20) if process.stdout else b"", b""):
+                result.update(block)
+            process.stdout.close()
+        if process.wait():
+            raise BackupError("{} can't be read back".format(path))
+        return result.hexdigest()
+
+    def restore(self, snapshot: str, target: str) -> None:
+        """Write all files of a snapshot below a directory, with their owners and modes."""
+        self._require(["restore", snapshot, "--target", target])
+
+    def forget(self, host: str, keep: Mapping[str, int], *, prune: bool) -> None:
+        """Drop snapshots of a host that are older than a site keeps them; `prune` frees their space."""
+        rules = [word for name, count in sorted(keep.items()) for word in ("--keep-" + name, str(count))]
+        if rules:
+            tags = ",".join([TAG, "cluster=" + self._cluster])
+            more = ["--prune"] if prune else []
+            self._require(["forget", "--host", host, "--tag", tags, "--group-by", "host", *rules, *more])
+
+    def check(self) -> None:
+        """Compare the repository's structure with itself."""
+        self._require(["check"])
+
+    def _run(self, arguments: Sequence[str]) -> command.Result:
+        os.makedirs(CACHE, 0o700, exist_ok=True)
+        return command.run(["restic", *arguments], env=self._environment)
+
+    def _require(self, arguments: Sequence[str]) -> str:
+        answer = self._run(arguments)
+        if not answer.ok:
+            raise BackupError(_words(answer))
+        return answer.output
+
+
+def _words(answer: command.Result) -> str:
+    """What restic complains of: its last line says more than its first."""
+    if answer.status == command.MISSING:
+        return answer.message
+    lines = [line for line in answer.message.splitlines() if line.strip() and not line.startswith("{")]
+    return "restic: " + (lines[-1] if lines else "exits {}".format(answer.status))[:_MESSAGE_LIMIT]

@@ -1,0 +1,232 @@
+"""Brings a set back: fetched and compared, the database filled, the state in place, and jobs compared at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import time
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from .._shared import atomic_file, command, settings
+from . import ACCOUNTING, DUMP, MANIFEST, RESTORED, STATE, BackupError
+from .collect import Manifest, hashes, of_tables, sql
+from .repository import Repository, Snapshot
+
+CURRENT = os.path.join(RESTORED, "current.json")
+_ANSWER_S = 60
+# the states in which a job has nodes
+_STARTED = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "STOPPED")
+_SETTLE_S, _PAUSE_S = 12.0, 2.0
+
+
+def choose(snapshots: Sequence[Snapshot], asked: str, parts: Sequence[str]) -> Dict[str, Snapshot]:
+    """The snapshot for each part: the one asked for, else the newest.
+
+    Where the parts are of two hosts, the database is the first that was saved after the state: it knows all jobs that
+    the state has.
+    """
+    chosen: Dict[str, Snapshot] = {}
+    for part in parts:
+        having = [snapshot for snapshot in snapshots if part in snapshot.parts]
+        named = [snapshot for snapshot in having if snapshot.id == asked[:8]] if asked else []
+        if part == ACCOUNTING and STATE in chosen and not named:
+            state = chosen[STATE]
+            later = [snapshot for snapshot in having if snapshot.time >= state.time]
+            having = [state] if ACCOUNTING in state.parts else later[-1:] or having
+        if not (named or having):
+            raise BackupError("the repository has no snapshot with {} of this cluster".format(part))
+        chosen[part] = (named or having)[0]
+    if asked and all(snapshot.id != asked[:8] for snapshot in chosen.values()):
+        raise BackupError("the repository has no snapshot {} with what is missing here".format(asked))
+    return chosen
+
+
+def fetch(config: Mapping[str, Any], asked: str, parts: Sequence[str]) -> Dict[str, Any]:
+    """Restore sets into a private directory and compare each file with its manifest; what they hold."""
+    current = _current()
+    # one that was cut off goes on with its set: by now, a newer one is of what has been restored so far
+    if set(current) != {*parts} or asked and all(entry["snapshot"] != asked[:8] for entry in current.values()):
+        repository = Repository(config)
+        chosen = choose(repository.snapshots(), asked, parts)
+        shutil.rmtree(RESTORED, ignore_errors=True)
+        os.makedirs(RESTORED, 0o700)
+        current = {}
+        for part, snapshot in chosen.items():
+            current[part] = {"snapshot": snapshot.id, "set": fetch_one(repository, snapshot, RESTORED)}
+        atomic_file.write_synced(CURRENT, json.dumps(current))
+    return {
+        part: {"snapshot": entry["snapshot"], **_summary(read_manifest(entry["set"]))}
+        for part, entry in current.items()
+    }
+
+
+def fetch_one(repository: Repository, snapshot: Snapshot, directory: str) -> str:
+    """Restore a snapshot below a directory, and compare it with its manifest; the directory of the set."""
+    target = os.path.join(directory, snapshot.id)
+    saved = target + snapshot.root
+    if not os.path.isdir(saved):
+        repository.restore(snapshot.id, target)
+    manifest = read_manifest(saved)
+    there = {path: digest for path, digest in hashes(saved) if path != MANIFEST}
+    damaged = sorted(path for path, digest in manifest["files"].items() if there.get(path) != digest)
+    if damaged:
+        raise BackupError("snapshot {}: not what was saved: {}".format(snapshot.id, ", ".join(damaged[:5])))
+    return saved
+
+
+def put_accounting(database: str) -> bool:
+    """Fill the empty database; whether there was anything to do."""
+    entry = _current()[ACCOUNTING]
+    if _is_done(ACCOUNTING, entry):
+        return False
+    if of_tables("COUNT(*)", database) != "0":
+        if not _is_done(ACCOUNTING, entry, "begun"):
+            raise BackupError(
+                "the database {} on this host is not empty: nothing was changed. "
+                "If the accounting is not lost, restore with --only state".format(database)
+            )
+        # an import that was cut off
+        sql("DROP DATABASE `{0}`; CREATE DATABASE `{0}`;".format(database))
+    _mark(ACCOUNTING, entry, "begun")
+    import_dump(os.path.join(entry["set"], DUMP), database)
+    _mark(ACCOUNTING, entry)
+    return True
+
+
+def import_dump(path: str, database: str, *options: str) -> None:
+    """Fill a database from a dump."""
+    with open(path, "rb") as stream:
+        ended = subprocess.run(
+            ["mariadb", *options, database],
+            stdin=stream,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    if ended.returncode:
+        raise BackupError("mariadb: " + (ended.stderr.decode("utf-8", "replace").strip() or "failed")[-300:])
+
+
+def put_state(directory: str, user: str) -> bool:
+    """Put slurmctld's state in place before its first start; whether there was anything to do."""
+    entry = _current()[STATE]
+    if _is_done(STATE, entry):
+        return False
+    if os.path.exists(os.path.join(directory, "clustername")) and not _is_done(STATE, entry, "begun"):
+        raise BackupError(
+            "{} has a state of slurmctld already: nothing was changed. "
+            "If it is lost nonetheless, stop slurmctld and move the directory away".format(directory)
+        )
+    _mark(STATE, entry, "begun")
+    owner = pwd.getpwnam(user)
+    install_state(os.path.join(entry["set"], STATE), directory, owner.pw_uid, owner.pw_gid)
+    _mark(STATE, entry)
+    return True
+
+
+def install_state(source: str, directory: str, uid: int, gid: int) -> None:
+    """Copy a state; all of it belongs to Slurm's user."""
+    for path, _directories, names in os.walk(source):
+        there = os.path.normpath(os.path.join(directory, os.path.relpath(path, source)))
+        os.makedirs(there, 0o700, exist_ok=True)
+        os.chown(there, uid, gid)
+        for name in names:
+            target = os.path.join(there, name)
+            shutil.copy(os.path.join(path, name), target, follow_symlinks=False)
+            os.chown(target, uid, gid)
+
+
+def finish(timeout_s: float) -> Dict[str, Any]:
+    """Compare jobs with the set, which then goes: it has keys. Nothing to compare where the state was not restored."""
+    result = reconcile(timeout_s) if STATE in _current() else {}
+    shutil.rmtree(RESTORED)
+    return result
+
+
+def reconcile(timeout_s: float) -> Dict[str, Any]:
+    """Compare the queue with the set once nodes have registered, while no partition starts jobs.
+
+    A job that ran when the set was made and waits now has ended since, or was lost: it is held, and never starts again
+    by itself.
+    """
+    manifest = read_manifest(_current()[STATE]["set"])
+    ran = {job["id"]: job for job in manifest["jobs"] or [] if job["state"] in _STARTED}
+    silent = _wait_for_nodes(timeout_s)
+    now = _queue()
+    stopped = [job for number, job in ran.items() if now.get(number) == "PENDING"]
+    for job in stopped:
+        held = command.run(["scontrol", "uhold", str(job["id"])], _ANSWER_S, env=command.slurm_environment())
+        if not held.ok:
+            raise BackupError("job {} can't be held: {}".format(job["id"], held.failure))
+    return {
+        "running": sum(state in _STARTED for state in now.values()),
+        "pending": sum(state == "PENDING" for state in now.values()) - len(stopped),
+        "held": [{"id": job["id"], "user": job["user"]} for job in stopped],
+        "ended": sorted(number for number in ran if number not in now),
+        "silent": silent,
+    }
+
+
+def _wait_for_nodes(timeout_s: float) -> List[str]:
+    """Wait until all nodes have answered slurmctld, and it has looked for their jobs; those that have not."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        shown = command.run(["sinfo", "--noheader", "-N", "--format=%N %T"], _ANSWER_S, env=command.slurm_environment())
+        lines = [line.split() for line in shown.output.splitlines()] if shown.ok else []
+        silent = sorted({name for name, state in lines if state.endswith("*") or state == "unknown"})
+        if lines and not silent:
+            time.sleep(_SETTLE_S)
+            return []
+        if time.monotonic() > deadline:
+            return silent
+        time.sleep(_PAUSE_S)
+
+
+def _queue() -> Dict[int, str]:
+    words = ["squeue", "--noheader", "--all", "--array", "--format=%A|%T"]
+    shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
+    if not shown.ok:
+        raise BackupError(shown.failure)
+    pairs = (line.split("|") for line in shown.output.splitlines() if "|" in line)
+    return {int(number): state for number, state in pairs}
+
+
+def read_manifest(directory: str) -> Manifest:
+    """What a set says of itself."""
+    try:
+        with open(os.path.join(directory, MANIFEST), encoding="utf-8") as stream:
+            manifest: Manifest = json.load(stream)
+    except (OSError, ValueError) as error:
+        raise BackupError("the snapshot has no readable manifest: {}".format(error)) from error
+    return manifest
+
+
+def _summary(manifest: Manifest) -> Dict[str, Any]:
+    jobs: Optional[List[Dict[str, Any]]] = manifest.get("jobs")
+    return {
+        "cluster": manifest["cluster"], "host": manifest["host"], "finished": manifest["finished"],
+        "slurm": manifest["slurm"], "next_job_id": manifest.get("next_job_id"),
+        "jobs": None if jobs is None else len(jobs), "rows": (manifest.get("database") or {}).get("rows"),
+    }  # fmt: skip
+
+
+def _current() -> Dict[str, Dict[str, str]]:
+    try:
+        return settings.load(CURRENT)
+    except settings.SettingsError:
+        return {}
+
+
+def _is_done(part: str, entry: Mapping[str, str], how: str = "done") -> bool:
+    try:
+        with open(os.path.join(RESTORED, "{}.{}".format(part, how)), encoding="utf-8") as stream:
+            return stream.read() == entry["snapshot"]
+    except OSError:
+        return False
+
+
+def _mark(part: str, entry: Mapping[str, str], how: str = "done") -> None:
+    atomic_file.write_synced(os.path.join(RESTORED, "{}.{}".format(part, how)), entry["snapshot"])

@@ -1,0 +1,94 @@
+"""A controller that is lost while jobs run and wait, and comes back from a backup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.lab.podman import podman
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, lab_up, wait_until
+
+NAME = f"{PREFIX}-backup"
+REPOSITORY = "/backup"
+HISTORY = "sacct -aXP -o jobid,jobname,submit,account,user"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    try:
+        cluster = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "2")
+        settings = cluster.directory / "inventory" / "group_vars" / "all" / "settings.yml"
+        settings.write_text(f"{settings.read_text('utf-8')}slurm_backup_repository: {REPOSITORY}\n", "utf-8")
+        assert cluster.deploy()["ok"]
+        yield cluster
+    finally:
+        lab_down(NAME)
+
+
+def submit(cluster: LabCluster, *words: str) -> str:
+    return cluster.root("ctl1", f"sbatch --parsable --output=/dev/null {' '.join(words)}")
+
+
+def state_of(cluster: LabCluster, job: str) -> str:
+    return cluster.root("ctl1", f"squeue --noheader --all --jobs={job} --format=%T", ok=False)
+
+
+def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running_jobs(
+    cluster: LabCluster, tmp_path: Path
+) -> None:
+    done = submit(cluster, "--wait --wrap hostname")
+    runs = submit(cluster, "--nodelist=cn01 --wrap 'sleep 10000'")
+    lost = submit(cluster, "--nodelist=cn02 --wrap 'sleep 10000'")
+    waits = submit(cluster, f"--dependency=afterok:{runs} --wrap hostname")
+    wait_until("two jobs run", lambda: {state_of(cluster, runs), state_of(cluster, lost)} == {"RUNNING"})
+    cluster.deepopsctl("backup", "run")
+    verified = json.loads(cluster.deepopsctl("backup", "verify", "--json").stdout)["nodes"][0]
+    assert verified["jobs"] == 3
+    history, keys = cluster.root("ctl1", HISTORY), cluster.root("ctl1", "sha256sum /etc/munge/munge.key; id slurm")
+    pid = cluster.root("cn01", "pgrep -f 'sleep 10000' -o")
+
+    # the repository is a share that a person mounts on the new machine
+    podman("cp", f"{NAME}-ctl1:{REPOSITORY}", str(tmp_path / "share"))
+    podman("rm", "--force", "--time", "0", f"{NAME}-ctl1")
+    cluster.root("cn02", "pkill -9 slurmstepd; pkill -9 sleep", ok=False)
+    lab_up(NAME, "--compute", "2")
+    podman("cp", str(tmp_path / "share"), f"{NAME}-ctl1:{REPOSITORY}")
+    cluster.deepopsctl("ssh", "setup", "--accept-new-keys", "ctl1", "--password-file", str(cluster.password_file))
+
+    restored = json.loads(cluster.deepopsctl("restore", "--yes", "--json").stdout)
+
+    assert restored["ok"]
+    assert any(f"held: {lost} " in warning for warning in restored["warnings"])
+    assert cluster.root("ctl1", HISTORY) == history
+    assert cluster.root("ctl1", "sha256sum /etc/munge/munge.key; id slurm") == keys
+    assert (state_of(cluster, runs), state_of(cluster, lost), state_of(cluster, waits)) == (
+        "RUNNING",
+        "PENDING",
+        "PENDING",
+    )
+    assert cluster.root("cn01", "pgrep -f 'sleep 10000' -o") == pid
+    assert int(submit(cluster, "--wait --wrap hostname")) > int(waits) + 1000
+    assert cluster.changed(cluster.deploy()) == {"ctl1": 0, "cn01": 0, "cn02": 0}
+    assert done in history
+
+
+def test_a_cluster_that_was_not_lost_is_left_alone(cluster: LabCluster) -> None:
+    refused = cluster.deepopsctl("restore", "--yes", "--json", ok=False)
+
+    assert refused.returncode == 1
+    assert "nothing was changed" in json.loads(refused.stdout)["failures"][0]["message"]
+
+
+def test_a_damaged_backup_is_noticed(cluster: LabCluster) -> None:
+    cluster.deepopsctl("backup", "run")
+    cluster.root("ctl1", f"for file in {REPOSITORY}/data/*/*; do chmod 600 $file; echo x > $file; done")
+
+    verified = cluster.deepopsctl("backup", "verify", ok=False)
+    made = cluster.deepopsctl("backup", "run", ok=False)
+
+    assert (verified.returncode, made.returncode) == (1, 1)
+    status = json.loads(cluster.deepopsctl("status", "--json", ok=False).stdout)
+    assert any("the last backup failed" in entry["message"] for entry in status["findings"])

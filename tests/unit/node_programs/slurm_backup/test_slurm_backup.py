@@ -1,0 +1,122 @@
+"""Sets: what is copied of a state that others may write, which snapshot is restored, what is never replaced."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.node_programs.slurm_backup import BackupError, collect, restore
+from deepopsctl.node_programs.slurm_backup.repository import Snapshot
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    source = tmp_path / "slurmctld"
+    (source / "hash.1" / "job.11").mkdir(parents=True)
+    for name in ("clustername", "job_state", "heartbeat", "hash.1/job.11/script"):
+        (source / name).write_text(name)
+    return source
+
+
+def test_a_set_has_plain_files_of_the_state_and_no_file_that_a_link_leads_to(state: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "shadow"
+    secret.write_text("root's")
+    (state / "link").symlink_to(secret)
+    (state / "directory").symlink_to(tmp_path)
+    os.mkfifo(state / "pipe")
+    assert collect.copy_state(str(state), str(tmp_path / "set"))
+    found = {str(path.relative_to(tmp_path / "set")) for path in (tmp_path / "set").rglob("*") if path.is_file()}
+    assert found == {"clustername", "job_state", "hash.1/job.11/script"}
+
+
+def test_a_state_that_changes_all_the_time_is_saved_and_said_to_be_incomplete(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = collect._copy_tree
+
+    def copy_while_written(source: str, target: str) -> None:
+        copy(source, target)
+        new = state / "job_state.new"
+        new.write_text("newer")
+        new.rename(state / "job_state")
+
+    monkeypatch.setattr(collect, "_copy_tree", copy_while_written)
+    monkeypatch.setattr(collect, "PAUSE_S", 0)
+    assert not collect.copy_state(str(state), str(tmp_path / "set"))
+
+
+def test_a_directory_without_a_state_is_no_backup(tmp_path: Path) -> None:
+    with pytest.raises(BackupError, match="is it StateSaveLocation"):
+        collect.copy_state(str(tmp_path), str(tmp_path / "set"))
+
+
+def snapshot(name: str, time: str, *parts: str) -> Snapshot:
+    return Snapshot(name, time, "ctl1", list(parts), "/set")
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "asked", "expected"),
+    [
+        pytest.param(
+            [snapshot("new", "2", "state", "accounting"), snapshot("old", "1", "state", "accounting")],
+            "", {"state": "new", "accounting": "new"}, id="the newest",
+        ),
+        pytest.param(
+            [snapshot("new", "2", "state", "accounting"), snapshot("old", "1", "state", "accounting")],
+            "old", {"state": "old", "accounting": "old"}, id="the one asked for",
+        ),
+        pytest.param(
+            [snapshot("d3", "3", "accounting"), snapshot("s2", "2", "state"), snapshot("d1", "1", "accounting")],
+            "", {"state": "s2", "accounting": "d3"}, id="a database that was saved after the state",
+        ),
+        pytest.param(
+            [snapshot("s2", "2", "state"), snapshot("d1", "1", "accounting")],
+            "", {"state": "s2", "accounting": "d1"}, id="an older database where there is no other",
+        ),
+    ],
+)  # fmt: skip
+def test_the_database_of_a_restore_knows_the_jobs_of_its_state(
+    snapshots: list[Snapshot], asked: str, expected: dict[str, str]
+) -> None:
+    chosen = restore.choose(snapshots, asked, ["state", "accounting"])
+    assert {part: found.id for part, found in chosen.items()} == expected
+
+
+@pytest.mark.parametrize(("asked", "words"), [("", "no snapshot with state"), ("other", "no snapshot")])
+def test_a_repository_without_what_is_asked_for_is_an_error(asked: str, words: str) -> None:
+    with pytest.raises(BackupError, match=words):
+        restore.choose([snapshot("d1", "1", "accounting")], asked, ["state"] if not asked else ["accounting"])
+
+
+@pytest.fixture
+def fetched(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "restored"
+    monkeypatch.setattr(restore, "RESTORED", str(directory))
+    monkeypatch.setattr(restore, "CURRENT", str(directory / "current.json"))
+    assert collect.copy_state(str(state), str(directory / "set" / "state"))
+    (directory / "current.json").write_text(f'{{"state": {{"snapshot": "ab12", "set": "{directory}/set"}}}}')
+    return directory
+
+
+def test_a_state_is_restored_once_and_never_over_another(fetched: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new"
+    assert restore.put_state(str(target), "root")
+    assert (target / "hash.1/job.11/script").read_text() == "hash.1/job.11/script"
+    (target / "job_state").write_text("slurmctld has gone on")
+    assert not restore.put_state(str(target), "root")
+    assert (target / "job_state").read_text() == "slurmctld has gone on"
+    (fetched / "state.done").unlink()
+    (fetched / "state.begun").unlink()
+    with pytest.raises(BackupError, match="nothing was changed"):
+        restore.put_state(str(target), "root")
+
+
+def test_a_restore_that_was_cut_off_goes_on(fetched: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new"
+    restore.put_state(str(target), "root")
+    (fetched / "state.done").unlink()
+    (target / "job_state").unlink()
+    assert restore.put_state(str(target), "root")
+    assert (target / "job_state").exists()
