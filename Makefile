@@ -12,7 +12,7 @@ WORDS := deepopsctl plugins roles playbooks group_vars inventory molecule script
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-all molecule lint sanity types docs unit mutation test-vm test-vm-down bench bench-monitoring clean
+.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-all molecule lint sanity types docs unit mutation qemu test-vm test-vm-down bench bench-monitoring clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -94,6 +94,9 @@ test: tools tools-test venv ## What gates every change: lint, types, docs, unit 
 
 test-all: tools tools-test venv ## Every suite, hours; SUITES="cuda mig" for some. It writes the table of docs/testing.md
 	$(BIN)/python scripts/run-tests --all $(SUITES)
+
+qemu: tools-vm venv ## Tests on one virtual machine in plain QEMU
+	$(BIN)/pytest -m qemu tests/vm
 
 test-vm: venv box ## Tests on virtual machines: two to three hours; STAGES="deploy reboot" for some, KEEP=1, OS=debian12
 	@KEEP="$(KEEP)" scripts/test-vm $(OS) $(STAGES)

@@ -36,6 +36,7 @@ def state_of(cluster: LabCluster, job: str) -> str:
     return cluster.root("ctl1", f"squeue --noheader --all --jobs={job} --format=%T", ok=False)
 
 
+@pytest.mark.timeout(3600)
 def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running_jobs(
     cluster: LabCluster, tmp_path: Path
 ) -> None:

@@ -48,7 +48,7 @@ def fetch(config: Mapping[str, Any], asked: str, parts: Sequence[str]) -> Dict[s
     """Restore sets into a private directory and compare each file with its manifest; what they hold."""
     current = _current()
     # one that was cut off goes on with its set: by now, a newer one is of what has been restored so far
-    if set(current) != {*parts} or asked and all(entry["snapshot"] != asked[:8] for entry in current.values()):
+    if set(current) != {*parts} or (asked and all(entry["snapshot"] != asked[:8] for entry in current.values())):
         repository = Repository(config)
         chosen = choose(repository.snapshots(), asked, parts)
         shutil.rmtree(RESTORED, ignore_errors=True)
