@@ -26,7 +26,7 @@ from .repository import Repository
 from .restore import choose, fetch_one, import_dump, install_state, read_manifest
 
 # not below a directory that only root may enter
-_PLACE = "/var/tmp"  # noqa: S108
+_PLACE = "/var/tmp"  # noqa: S108 (mkdtemp in it)
 _START_S, _PAUSE_S, _ANSWER_S = 120.0, 0.5, 30
 _STORAGE = ("StorageType", "StorageHost", "StorageUser", "StoragePass", "StorageLoc", "StoragePort")
 _LOCAL = ("LogFile", "PidFile", "DbdHost", "DbdAddr", "DbdBackupHost", "ArchiveScript")
@@ -41,7 +41,7 @@ def rehearse(config: Mapping[str, Any], repository: Repository, asked: str) -> R
     repository.check()
     with tempfile.TemporaryDirectory(prefix="deepops-backup-", dir=_PLACE) as place:
         # MariaDB and Slurm have users of their own; what was saved is root's alone
-        os.chmod(place, 0o711)  # noqa: S103
+        os.chmod(place, 0o711)  # noqa: S103 (others enter it, and list nothing)
         private = os.path.join(place, "sets")
         os.mkdir(private, 0o700)
         sets = {part: fetch_one(repository, snapshot, private) for part, snapshot in chosen.items()}
@@ -221,7 +221,7 @@ def _configure(place: str, set_directory: str) -> str:
         # a host with the database alone
         os.mkdir(configuration)
     for path, _directories, _names in os.walk(configuration):
-        os.chmod(path, 0o755)  # noqa: S103
+        os.chmod(path, 0o755)  # noqa: S103 (as /etc/slurm has it)
     _bind(configuration, "/etc/slurm")
     shutil.chown(place, _slurm_user())
     return configuration
