@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from deepopsctl.model.storage import StorageType
-from deepopsctl.storage import beegfs, cephfs, glusterfs, local, lustre, nfs, purge, quota
+from deepopsctl.storage import beegfs, cephfs, glusterfs, local, lustre, nfs, purge, quota, snapshots
 from deepopsctl.storage.types import SharedOption, TypeHandler
 
 
@@ -26,4 +26,4 @@ def type_handlers() -> Mapping[StorageType, TypeHandler]:
 
 def shared_options() -> Mapping[str, SharedOption]:
     """Options that several types share, by key."""
-    return MappingProxyType({"quota": quota.OPTION, "purge": purge.OPTION})
+    return MappingProxyType({"quota": quota.OPTION, "purge": purge.OPTION, "snapshots": snapshots.OPTION})

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 
 from deepopsctl.model.storage import Mount, NodeFile, StorageType
-from deepopsctl.node_programs import disk_usage, scratch_purge
+from deepopsctl.node_programs import disk_usage, scratch_purge, snapshots as snapshot_program
 from deepopsctl.node_programs.disk_usage.rows import CONFIG
 from deepopsctl.node_programs.shipping import program
+from deepopsctl.storage import snapshots
 from deepopsctl.storage.nfs import split_source
 from deepopsctl.storage.purge import PROGRAM, files, purges_on
 from deepopsctl.storage.quota import QuotaType, quota_of
@@ -30,18 +31,26 @@ def node_files(mounts: Iterable[Mount], host: str) -> list[NodeFile]:
     if purges := purges_on(entries, host):
         result += _program(scratch_purge, PROGRAM)
         result += [NodeFile(path, text) for purge in purges for path, text in files(purge).items()]
+    if owned := snapshots.snapshots_on(entries, host):
+        result += _program(snapshot_program, snapshots.PROGRAM)
+        result += [NodeFile(path, text) for path, text in snapshots.files(owned).items()]
     return result
 
 
 def timers(mounts: Iterable[Mount], host: str) -> list[str]:
     """Names of the timers that run there."""
-    return [f"{purge.unit}.timer" for purge in purges_on(mounts, host)]
+    entries = list(mounts)
+    taken = [f"{snapshots.UNIT}.timer"] if snapshots.snapshots_on(entries, host) else []
+    return [*(f"{purge.unit}.timer" for purge in purges_on(entries, host)), *taken]
 
 
 def packages(mounts: Iterable[Mount], host: str) -> Mapping[str, str]:
-    """The report's source: `quota` if an export counts by users."""
-    asked = (mount for mount in mounts if host in mount.nodes and mount.type is StorageType.NFS)
-    return {"quota": ""} if any((quota := quota_of(each)) and quota.kind is QuotaType.USER for each in asked) else {}
+    """The report's source, `quota`, if an export counts by users; what takes snapshots."""
+    entries = list(mounts)
+    asked = (mount for mount in entries if host in mount.nodes and mount.type is StorageType.NFS)
+    by_users = any((quota := quota_of(each)) and quota.kind is QuotaType.USER for each in asked)
+    wanted = {"quota": by_users, "btrfs-progs": bool(snapshots.snapshots_on(entries, host))}
+    return {name: "" for name, is_wanted in wanted.items() if is_wanted}
 
 
 def _program(package: ModuleType, launcher: str) -> list[NodeFile]:

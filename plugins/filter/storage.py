@@ -11,6 +11,7 @@ from deepopsctl.storage import (
     node_plan as server_exports,
     quota,
     secret_files,
+    snapshots,
     user_tools,
     writer,
 )
@@ -25,6 +26,7 @@ def storage_plan(entries, host, addresses, platform, kernel, is_compute, slurm_c
     return {
         "packages": {**plan.packages, **user_tools.packages(mounts, host)},
         "timers": user_tools.timers(mounts, host),
+        "takes_snapshots": bool(snapshots.snapshots_on(mounts, host)),
         "files": [{"path": file.path, "content": file.content, "mode": file.mode} for file in files]
         + [
             {"path": secret.path, "secret_base64": secret_files.content_base64(secret, secrets), "mode": secret.mode}

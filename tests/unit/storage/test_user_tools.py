@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from deepopsctl.errors import InputError
 from deepopsctl.model.storage import NodeFile
+from deepopsctl.node_programs.snapshots.cli import CONFIG
 from deepopsctl.storage.user_tools import node_files, packages, timers
 from tests.data.storage_samples import HOME, PROJECT, SCRATCH, read
 
@@ -94,3 +96,45 @@ def test_the_programs_run_from_their_files_alone(tmp_path: Path) -> None:
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("error: ")
     assert not list(tmp_path.rglob("__pycache__"))
+
+
+SNAPSHOTS = """\
+  - {name: home, type: nfs, source: "nfs1:/srv/home", path: /home, snapshots: {hourly: 6, weekly: 0}}
+  - {name: data, type: local, source: LABEL=data, path: /data, nodes: gpu1, snapshots: {}}
+"""
+
+
+def test_snapshots_are_taken_by_the_node_that_owns_a_file_system() -> None:
+    mounts = read(SNAPSHOTS)
+
+    taken = {
+        host: [entry["path"] for entry in json.loads(files[CONFIG].content)["file_systems"]]
+        for host in ("ctl1", "nfs1", "gpu1", "gpu2")
+        if CONFIG in (files := texts(host, SNAPSHOTS))
+    }
+
+    assert taken == {"nfs1": ["/srv/home"], "gpu1": ["/data"]}
+    assert json.loads(texts("nfs1", SNAPSHOTS)[CONFIG].content)["file_systems"] == [
+        {"path": "/srv/home", "hourly": 6, "daily": 7, "weekly": 0, "free_percent": 10}
+    ]
+    assert (timers(mounts, "nfs1"), packages(mounts, "nfs1")) == (["deepops-snapshots.timer"], {"btrfs-progs": ""})
+    assert timers(mounts, "gpu2") == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ('source: "filer:/home", type: nfs, snapshots: {}', "snapshots: its server is none of the cluster's"),
+        ('source: "nfs1:/home", type: nfs, snapshots: {daily: many}', "snapshots.daily: 'many' is no number"),
+        ('source: "nfs1:/home", type: nfs, snapshots: {free_percent: 95}', "snapshots.free_percent: is more than 90"),
+        (
+            "source: LABEL=x, type: local, local: {shared: true}, snapshots: {}",
+            "snapshots: several nodes share the disk",
+        ),
+    ],
+)
+def test_refuses_snapshots_with_the_key(entry: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(f"  - {{name: home, path: /home, {entry}}}\n")
+
+    assert [problem.message.endswith(message) for problem in caught.value.problems] == [True], caught.value.problems

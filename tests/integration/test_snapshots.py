@@ -1,0 +1,102 @@
+"""Snapshots of homes on a real btrfs: users restore their own files from them by `cp`, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.node_programs.snapshots import cli
+
+ALICE, BOB = "60010", "60011"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A file system of btrfs with the home of alice."""
+    image, path = tmp_path / "image", tmp_path / "home"
+    path.mkdir()
+    if os.geteuid() != 0 or not shutil.which("mkfs.btrfs"):
+        pytest.skip("needs root and btrfs-progs")
+    with image.open("wb") as stream:
+        stream.truncate(300 << 20)
+    subprocess.run(["mkfs.btrfs", "-q", image], check=True)
+    if subprocess.run(["mount", "-o", "loop", image, path], capture_output=True).returncode:
+        pytest.skip("this machine mounts no btrfs")
+    try:
+        # pytest's own directories are root's alone
+        for each in (path, *path.parents):
+            if each != Path("/"):
+                each.chmod(each.stat().st_mode | 0o055)
+        (path / "alice").mkdir(0o700)
+        os.chown(path / "alice", int(ALICE), int(ALICE))
+        as_user(ALICE, f"echo chapter one >{path}/alice/thesis")
+        yield path
+    finally:
+        subprocess.run(["umount", path], check=True)
+
+
+def as_user(uid: str, script: str) -> subprocess.CompletedProcess[str]:
+    argv = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "sh", "-c", script]
+    return subprocess.run(argv, capture_output=True, text=True)
+
+
+def take(home: Path, tmp_path: Path, **wanted: int) -> int:
+    """One call of the program for this file system."""
+    config = tmp_path / "snapshots.json"
+    entry = {"path": str(home), "hourly": 24, "daily": 7, "weekly": 4, "free_percent": 0, **wanted}
+    config.write_text(json.dumps({"schema": 1, "file_systems": [entry]}), encoding="utf-8")
+    before = os.umask(0o077)
+    try:
+        return cli.main(["--config", str(config)])
+    finally:
+        os.umask(before)
+
+
+def test_a_user_restores_a_file_and_nobody_else_reads_or_changes_it(home: Path, tmp_path: Path) -> None:
+    assert take(home, tmp_path) == cli.OK
+    (snapshot,) = (home / ".snapshots").iterdir()
+    as_user(ALICE, f"echo gone >{home}/alice/thesis")
+
+    assert as_user(ALICE, f"cp {snapshot}/alice/thesis {home}/alice/").returncode == 0
+
+    assert (home / "alice" / "thesis").read_text(encoding="utf-8") == "chapter one\n"
+    assert "Permission denied" in as_user(BOB, f"cat {snapshot}/alice/thesis").stderr
+    assert "Read-only file system" in as_user(ALICE, f"echo >{snapshot}/alice/thesis").stderr
+    assert "Permission denied" in as_user(ALICE, f"mkdir {home}/.snapshots/2026-11-25_1900").stderr
+    # a snapshot holds none of the others
+    assert list((snapshot / ".snapshots").iterdir()) == []
+
+
+def test_what_is_not_kept_is_deleted_and_what_an_administrator_made_stays(home: Path, tmp_path: Path) -> None:
+    directory = home / ".snapshots"
+    directory.mkdir()
+    for name in ("2026-11-01_1200", "2026-11-02_1200", "before-upgrade"):
+        subprocess.run(
+            ["btrfs", "subvolume", "snapshot", "-r", home, directory / name], check=True, capture_output=True
+        )
+
+    assert take(home, tmp_path, hourly=2, daily=0, weekly=0) == cli.OK
+
+    names = sorted(path.name for path in directory.iterdir())
+    assert names[0] == "2026-11-02_1200"
+    assert len(names) == 3
+    assert names[-1] == "before-upgrade"
+
+
+def test_a_full_file_system_loses_its_oldest_snapshot_and_says_so(
+    home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".snapshots").mkdir()
+    oldest = home / ".snapshots" / "2026-11-01_1200"
+    subprocess.run(["btrfs", "subvolume", "snapshot", "-r", home, oldest], check=True, capture_output=True)
+
+    assert take(home, tmp_path, free_percent=100) == cli.PROBLEMS
+
+    assert "the snapshot 2026-11-01_1200 was deleted before its time" in capfd.readouterr().err
+    assert not oldest.exists()
