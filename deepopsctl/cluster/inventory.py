@@ -12,6 +12,7 @@ from deepopsctl.gpus.notation import for_inventory
 from deepopsctl.gpus.nvlink import variable as nvlink_variable
 from deepopsctl.model.cluster import Access, Cluster, Node, Partition, Role
 from deepopsctl.policy.maintenance import variable as maintenance_variable
+from deepopsctl.slurm.job_hooks import disk_sizes
 from deepopsctl.storage.writer import variable as storage_variable
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_writer import block
@@ -143,13 +144,14 @@ def _host_variables(node: Node) -> dict[str, object] | None:
 def _slurm_nodes(cluster: Cluster) -> list[Mapping[str, object]]:
     """Compute nodes with the same declaration, folded into one entry."""
     groups: dict[tuple[object, ...], list[Node]] = {}
+    disks = disk_sizes(cluster.job_directories, [node.name for node in cluster.compute])
     for node in cluster.compute:
-        key = (node.gpus, node.features, tuple(node.slurm.items()))
+        key = (node.gpus, node.features, tuple(node.slurm.items()), disks.get(node.name, ""))
         groups.setdefault(key, []).append(node)
-    return [_slurm_entry(nodes) for nodes in groups.values()]
+    return [_slurm_entry(nodes, str(key[-1])) for key, nodes in groups.items()]
 
 
-def _slurm_entry(nodes: list[Node]) -> dict[str, object]:
+def _slurm_entry(nodes: list[Node], disk: str) -> dict[str, object]:
     first = nodes[0]
     entry: dict[str, object] = {"names": fold(node.name for node in nodes)}
     if first.gpus:
@@ -158,4 +160,6 @@ def _slurm_entry(nodes: list[Node]) -> dict[str, object]:
         entry["features"] = list(first.features)
     if first.slurm:
         entry["slurm"] = dict(first.slurm)
+    if disk:
+        entry["tmpdisk"] = disk
     return entry

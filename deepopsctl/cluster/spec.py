@@ -10,7 +10,7 @@ from deepopsctl.cluster.builder import Draft, MaintenanceEntry, NodeEntry, Parti
 from deepopsctl.content import components
 from deepopsctl.environment.spaces import read_spaces
 from deepopsctl.gpus import spec
-from deepopsctl.model.cluster import Access, Cluster, Gpus, JobDirectories, Maintenance, Partition
+from deepopsctl.model.cluster import Access, Cluster, Gpus, JobDirectories, Maintenance, Partition, Role
 from deepopsctl.model.storage import NETWORKED
 from deepopsctl.policy import maintenance
 from deepopsctl.policy.builder import Place
@@ -169,7 +169,17 @@ class _Reader(SectionReader):
             method=method,
             var_tmp=bool(section.var_tmp),
             shm=defaults.shm if section.shm is None else section.shm,
+            space=self._space(section.space) if section.space is not None else (),
+            share=self._of_jobs("share", job_hooks.check_size, section.share, "") if section.share else "",
         )
+        if section.share and section.space is None:
+            path = ("job_directories", "share")
+            self.problems.refuse(self.at(path), dotted(path), RefusedError("is a part of `space`", "set space, too"))
+
+    def _space(self, written: object) -> tuple[tuple[str, str], ...]:
+        """`space: 800G`, or a size for each node set: every compute node is in one of them."""
+        compute = [name for name, node in self.draft.nodes.items() if Role.COMPUTE in node.roles]
+        return self.value(("job_directories", "space"), lambda raw: job_hooks.parse_space(raw, compute), written, ())
 
     def _of_jobs(self, name: str, check: Callable[[str], str], raw: str, instead: str) -> str:
         return self.value(("job_directories", name), check, raw, instead)

@@ -138,6 +138,10 @@ class JobDirectories:
     method: str = "namespace"
     var_tmp: bool = False
     shm: bool = True
+    # what jobs may have of the disk, (node set, size) each, '' for every node: Slurm counts it as gres/tmpdisk
+    space: tuple[tuple[str, str], ...] = ()
+    # the space of a job that asks for none
+    share: str = ""
 
     @property
     def directory(self) -> str:
@@ -154,11 +158,16 @@ class JobDirectories:
     def written(self) -> dict[str, object]:
         """The non-default values, as in cluster.yml."""
         default = asdict(JobDirectories())
-        return {key: value for key, value in asdict(self).items() if value != default[key]}
+        values = {key: value for key, value in asdict(self).items() if value != default[key]}
+        if self.space:
+            values["space"] = self.space[0][1] if self.space[0][0] == "" else dict(self.space)
+        return values
 
     def variable(self) -> dict[str, object]:
         """The inventory variable; "directory" is for the roles."""
-        return {**asdict(self), "directory": self.directory, "private": list(self.private)}
+        values = {key: value for key, value in asdict(self).items() if key not in ("space", "share")}
+        disk = {"space": [list(each) for each in self.space], "share": self.share} if self.space else {}
+        return {**values, "directory": self.directory, "private": list(self.private), **disk}
 
     @property
     def programs(self) -> tuple[str, ...]:

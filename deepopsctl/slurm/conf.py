@@ -16,7 +16,7 @@ from deepopsctl.gpus.reference_units import Units
 from deepopsctl.model.cluster import Gpus, JobDirectories
 from deepopsctl.slurm.billing import NodeShape, billing_weights
 from deepopsctl.slurm.hardware import NodeHardware
-from deepopsctl.slurm.job_hooks import refused_in
+from deepopsctl.slurm.job_hooks import DISK, refused_in
 from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
 
@@ -59,6 +59,8 @@ class NodeSet:
     gpus: Gpus | None
     features: tuple[str, ...]
     options: Mapping[str, str]
+    # what jobs may have of each node's disk; '' where it is not counted
+    disk: str = ""
 
     @property
     def gpu_count(self) -> int:
@@ -81,6 +83,7 @@ def parse_node_sets(slurm_nodes: Iterable[Mapping[str, object]]) -> tuple[NodeSe
                 gpus=from_inventory(gpus),
                 features=tuple(str(feature) for feature in features),
                 options={str(key): str(value) for key, value in options.items()},
+                disk=str(entry.get("tmpdisk", "")),
             )
         )
     return tuple(sets)
@@ -146,6 +149,13 @@ def gpu_types(node_sets: Iterable[NodeSet]) -> list[str]:
     return sorted(
         {gpu_type for node_set in node_sets if node_set.gpus for gpu_type in gpus_gres.gres_counts(node_set.gpus)}
     )
+
+
+def gres_names(node_sets: Iterable[NodeSet]) -> list[str]:
+    """GresTypes: what jobs can ask nodes for."""
+    node_sets = tuple(node_sets)
+    names = {"gpu": any(each.gpus for each in node_sets), DISK: any(each.disk for each in node_sets)}
+    return [name for name, wanted in names.items() if wanted]
 
 
 def node_lines(
@@ -239,8 +249,13 @@ def partition_lines(
 
 
 def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:
-    """gres.conf lines of node sets with GPUs: one for identical devices of identical nodes."""
-    lines = []
+    """gres.conf lines: of GPUs one for identical devices of identical nodes, and the disks that are counted."""
+    node_sets = tuple(node_sets)
+    lines = [
+        _line({"NodeName": text_node_sets.fold(names), "Name": DISK, "Count": each.disk, "Flags": "CountOnly"})
+        for each in node_sets
+        if each.disk and (names := [name for name in each.names if name in hardware])
+    ]
     for node_set in node_sets:
         nodes_by_gpus: dict[Gpus, list[str]] = {}
         for name in node_set.names:
@@ -303,8 +318,9 @@ def _node_fields(
         "ThreadsPerCore": values.threads_per_core,
         "RealMemory": values.memory_mb * (100 - reserve_percent) // 100,
     }
-    if gres_of(node_set):
-        fields["Gres"] = gres_of(node_set)
+    gres = [gres_of(node_set), f"{DISK}:{node_set.disk}" if node_set.disk else ""]
+    if any(gres):
+        fields["Gres"] = ",".join(filter(None, gres))
     return fields
 
 

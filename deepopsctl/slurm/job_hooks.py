@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from deepopsctl.model.cluster import TMP, VAR_TMP, JobDirectories
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
+from deepopsctl.text.node_sets import expand, shorten
 from deepopsctl.text.problems import RefusedError
 
 # `Dirs` and `Shared` of the plugin exist since this release; before, only /tmp and /dev/shm are private.
@@ -21,6 +22,10 @@ METHODS = ("namespace", "prolog")
 PIECES = "/etc/slurm/deepops"
 PROGRAMS = {"Prolog": "prolog", "Epilog": "epilog", "TaskProlog": "task_prolog"}
 
+# the count-only gres of local disk
+DISK = "tmpdisk"
+
+_SIZE = re.compile(r"[1-9][0-9]{0,6}[MGT]")
 _PATH = re.compile(r"(/[A-Za-z0-9_.-]+)+")
 # a path, or a pattern for several, as in slurm.conf
 _PROGRAM = re.compile(r"/[A-Za-z0-9_./*?\[\]-]+")
@@ -36,8 +41,46 @@ def from_inventory(variable: Mapping[str, object] | None) -> JobDirectories | No
     if not variable:
         return None
     return JobDirectories(
-        str(variable["base"]), str(variable["method"]), var_tmp=variable["var_tmp"] is True, shm=variable["shm"] is True
+        base=str(variable["base"]),
+        method=str(variable["method"]),
+        var_tmp=variable["var_tmp"] is True,
+        shm=variable["shm"] is True,
+        space=_space_of(variable.get("space")),
+        share=str(variable.get("share", "")),
     )
+
+
+def _space_of(written: object) -> tuple[tuple[str, str], ...]:
+    return tuple((str(names), str(size)) for names, size in written) if isinstance(written, list) else ()
+
+
+def check_size(text: str) -> str:
+    """A size as Slurm counts it, by powers of 1024."""
+    if not _SIZE.fullmatch(text):
+        raise RefusedError(f"{shorten(text)!r} is no size", "write 500M, 800G or 2T")
+    return text
+
+
+def parse_space(written: object, compute: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """(node set, size) each; a job that asks for nothing else has to fit on each of the compute nodes."""
+    if not isinstance(written, dict):
+        return (("", check_size(str(written))),)
+    space = tuple((str(names), check_size(str(size))) for names, size in written.items())
+    named = [name for names, _ in space for name in expand(names)]
+    for wrong, what, hint in (
+        ([name for name in named if name not in compute], "is no compute node", "name compute nodes"),
+        ([name for name in compute if name not in named], "has no size", "name every compute node"),
+        ([name for name in compute if named.count(name) > 1], "has two sizes", "name it once"),
+    ):
+        if wrong:
+            raise RefusedError(f"{wrong[0]} {what}", hint)
+    return space
+
+
+def disk_sizes(directories: JobDirectories | None, nodes: Sequence[str]) -> dict[str, str]:
+    """What jobs may have of each node's disk, by name; without nodes where it is not counted."""
+    space = directories.space if directories else ()
+    return {name: size for names, size in space for name in (expand(names) if names else nodes)}
 
 
 def check_base(text: str, shared: Mapping[str, str]) -> str:

@@ -189,6 +189,8 @@ class JobDirectoriesSection(Section):
     method: str = ""
     var_tmp: Boolean | None = None
     shm: Boolean | None = None
+    space: object = None
+    share: str = ""
 
 
 class GroupSection(Section):

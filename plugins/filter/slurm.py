@@ -89,6 +89,11 @@ def slurm_gres_lines(node_sets, hardware):
     return slurm_conf.gres_lines(slurm_conf.parse_node_sets(node_sets), _hardware(hardware))
 
 
+def slurm_gres_names(node_sets):
+    """GresTypes of slurm.conf."""
+    return slurm_conf.gres_names(slurm_conf.parse_node_sets(node_sets))
+
+
 def slurm_gpu_types(node_sets):
     """Gres types of all GPUs; '' for those without a type."""
     return slurm_conf.gpu_types(slurm_conf.parse_node_sets(node_sets))
@@ -264,6 +269,7 @@ class FilterModule:
             "slurm_refused_keys": slurm_refused_keys,
             "slurm_connect_addresses": slurm_connect_addresses,
             "slurm_generation": slurm_generation,
+            "slurm_gres_names": slurm_gres_names,
             "slurm_job_container": slurm_job_container,
             "slurm_site_programs": slurm_site_programs,
             "slurm_gpu_types": slurm_gpu_types,

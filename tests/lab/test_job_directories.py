@@ -263,13 +263,53 @@ class TestProlog:
         assert results["gpu02"][1].endswith("is still there after its job's end")
 
 
+class TestSpace:
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def cluster(cluster: LabCluster) -> LabCluster:
+        """The same, with a disk that Slurm counts; the file systems of a lab have no project quotas."""
+        empty_queue(cluster)
+        edit(cluster.directory / "cluster.yml", "{method: prolog}", "{method: prolog, space: 10G, share: 1G}")
+        cluster.deploy()
+        return cluster
+
+    def test_jobs_that_ask_for_more_than_the_disk_do_not_run_at_once(self, cluster: LabCluster) -> None:
+        first = submit(cluster, "sleep 600", "-w gpu01", "-o /dev/null", "--tmp=6G")
+        # one that asks for nothing has its share, and fits
+        submit(cluster, "sleep 600", "-w gpu01", "-o /dev/null")
+        held = "sbatch --parsable --mem=50M --chdir=/ -o /dev/null -w gpu01"
+        second = cluster.user("ctl1", f"{held} --gres=tmpdisk:6G --wrap 'sleep 600'")
+
+        assert f"tmpdisk:{7 << 30}" in cluster.root("ctl1", "scontrol show node gpu01 -d | grep GresUsed")
+        reason = f"squeue -ho '%T %r' -j {second}"
+        wait_until("it waits", lambda: cluster.user("ctl1", reason) == "PENDING Resources")
+        cluster.user("ctl1", f"scancel {first}")
+        wait_until("it starts", lambda: cluster.user("ctl1", f"squeue -ho %T -j {second}") == "RUNNING")
+        empty_queue(cluster)
+
+    def test_more_than_a_disk_has_is_refused(self, cluster: LabCluster) -> None:
+        refused = cluster.user("ctl1", "sbatch --mem=50M -o /dev/null --tmp=11G --wrap true", ok=False)
+
+        assert "Requested node configuration is not available" in refused
+
+    def test_the_steps_of_a_job_still_run_at_once(self, cluster: LabCluster) -> None:
+        step = "srun --exact --ntasks=1 --mem=50M --chdir=/"
+        # each waits for the other
+        meet = "touch $SLURM_TMPDIR/{0}; until [ -e $SLURM_TMPDIR/{1} ]; do sleep 0.1; done"
+        steps = "; ".join(f"{step} sh -c '{meet.format(*pair)}' &" for pair in ("ab", "ba")).replace("&;", "&")
+        cluster.user(
+            "ctl1", f"cat <<'END' | sbatch --wait --ntasks=2 --nodes=1 --mem=100M --chdir=/ -o /dev/null -t 5\n"
+            f"#!/bin/bash\n{steps}\nwait\nEND",
+        )  # fmt: skip
+
+
 def test_switched_off_nothing_of_it_is_left(cluster: LabCluster) -> None:
     empty_queue(cluster)
-    edit(cluster.directory / "cluster.yml", "job_directories: {method: prolog}\n", "")
+    edit(cluster.directory / "cluster.yml", "job_directories: {method: prolog, space: 10G, share: 1G}\n", "")
     edit(cluster.directory / SETTINGS, SITE, SLURM_CONFIG)
     cluster.deploy()
 
     assert cluster.user("ctl1", "srun --mem=50M --chdir=/ sh -c 'echo own=$SLURM_TMPDIR'") == "own="
     assert not cluster.holds("ctl1", "grep -q 'Prolog=\\|Epilog=\\|JobContainer' /etc/slurm/slurm.conf")
-    assert not cluster.holds("ctl1", "test -e /etc/slurm/job_container.conf")
+    assert not cluster.holds("ctl1", "test -e /etc/slurm/job_container.conf -o -e /etc/slurm/job_submit.lua")
     assert not cluster.holds("gpu01", "test -e /etc/slurm/deepops/job-directories")

@@ -56,6 +56,9 @@ socketserver.ThreadingTCPServer(("127.0.0.1", 2525), Relay).serve_forever()
 """
 NODES = ("ctl1", "gpu01", "gpu02")
 
+# the first test's time is that of the first deploy: everything that users find, and a file server
+pytestmark = pytest.mark.timeout(2700)
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:

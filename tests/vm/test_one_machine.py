@@ -6,6 +6,7 @@ import base64
 import os
 import re
 import secrets
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from deepopsctl.lab.image import own_mirror
 from deepopsctl.lab.layout import DEFAULT_OS
 from tests.support.local_ansible import Played, play
+from tests.support.role_templates import render
 from tests.vm.box.build import ensure_image
 from tests.vm.box.disk import TOOLS
 from tests.vm.box.recipe import BoxRecipe
@@ -117,3 +119,31 @@ def test_cgroups_are_of_version_2_and_confine(machine: VirtualMachine) -> None:
     allocate = "systemd-run --wait -p MemoryMax=50M -p MemorySwapMax=0 python3 -c 'len(b\"x\" * ({} << 20))' 2>&1"
     assert "result: success" in machine.root(allocate.format(20))
     assert "result: oom-kill" in machine.ssh(allocate.format(120)).stdout
+
+
+# there is no Slurm on the machine that could be asked what the job has requested
+MAKE = """
+import os, types
+program = types.ModuleType("program")
+exec(open("/root/job-directories").read(), program.__dict__)
+program.asked_for = lambda job: 20 << 20
+os.environ.update(SLURM_JOB_UID="1000", SLURM_JOB_GID="1000")
+program.make("77")
+"""
+DISK = "/mnt/disk"
+
+
+def test_a_job_directory_takes_no_more_than_the_job_has_requested(machine: VirtualMachine) -> None:
+    program = render(
+        "node_common", "job-directories.j2",
+        node_common_job_directories={"method": "prolog", "space": [["", "1G"]]},
+        __node_common_job_directory=f"{DISK}/slurm-jobs", inventory_hostname=NAME,
+    )  # fmt: skip
+    machine.root(f"cat >/root/job-directories <<'END-OF-PROGRAM'\n{program}\nEND-OF-PROGRAM")
+    machine.root("truncate -s 200M disk && mkfs.ext4 -q -O quota,project disk")
+    machine.root(f"mkdir {DISK} && mount -o loop,prjquota disk {DISK} && python3 -c {shlex.quote(MAKE)}")
+    write = "setpriv --reuid=1000 --regid=1000 --clear-groups dd if=/dev/zero bs=1M conv=fsync"
+
+    machine.root(f"{write} count=15 of={DISK}/slurm-jobs/77/fits")
+    assert "Disk quota exceeded" in machine.ssh(f"{write} count=15 of={DISK}/slurm-jobs/77/more").stderr
+    machine.root(f"SLURM_JOB_ID=77 python3 job-directories remove && rmdir {DISK}/slurm-jobs && umount {DISK}")

@@ -26,20 +26,21 @@ NO_GPU_REQUESTS: list[dict[str, str]] = [
     {}, {"tres_per_node": "gres:none"}, {"tres_per_job": "gres/gpu:0"}, {"tres_per_node": "gres/gpu:a100:0"},
     {"tres_per_node": "gres/tmpdisk:100"}, {"tres_per_task": "cpu:4"}, {"tres_per_node": ",,:::gres/:gpu"},
 ]  # fmt: skip
+NO_VAL = 0xFFFFFFFE
 HOSTILE = "\0%s]]\"'\n\x1b[2J$(id)" + "-gpu" * 5000
 
 
 class Controller:
     """What slurmctld does with the script: it loads it, and calls it for every job."""
 
-    def __init__(self, directory: Path, script: str = "") -> None:
+    def __init__(self, directory: Path, script: str = "", **settings: object) -> None:
         self.names = directory / "job_accounts.lua"
         self.names.write_text(sorting_table(PEOPLE), encoding="utf-8")
         template = (ROOT / "roles" / "slurm_conf" / "templates" / "job_submit.lua.j2").read_text(encoding="utf-8")
         # it is Lua, not HTML
         templates = jinja2.Environment(trim_blocks=True, autoescape=jinja2.select_autoescape(default_for_string=False))
         text = templates.from_string(template).render(
-            slurm_conf_job_accounts_file=str(self.names), slurm_conf_job_script=script
+            slurm_conf_job_accounts_file=str(self.names), slurm_conf_job_script=script, **settings
         )
         path = directory / "job_submit.lua"
         path.write_text(text, encoding="utf-8")
@@ -47,7 +48,8 @@ class Controller:
         self.messages: list[str] = []
         self.errors: list[str] = []
         slurm = {
-            "SUCCESS": 0, "ERROR": -1, "log_user": lambda form, text: self.messages.append(form.replace("%s", text)),
+            "SUCCESS": 0, "ERROR": -1, "NO_VAL": NO_VAL,
+            "log_user": lambda form, text: self.messages.append(form.replace("%s", text)),
             "log_error": lambda form, *words: self.errors.append(f"{form} {words}"),
         }  # fmt: skip
         self.lua.globals().slurm = self.lua.table_from(slurm)
@@ -163,3 +165,35 @@ def test_the_sites_own_script_decides_first(tmp_path: Path) -> None:
 def test_other_plugins_of_the_site_stay() -> None:
     assert with_job_script({}) == {"JobSubmitPlugins": "lua"}
     assert with_job_script({"jobsubmitplugins": "throttle,job_submit/lua"}) == {"jobsubmitplugins": "lua,throttle"}
+
+
+@pytest.mark.parametrize(
+    ("job", "request_of_node", "disk"),
+    [
+        ({"pn_min_tmp_disk": 20480}, "gres/tmpdisk:20480M", 0),
+        ({"pn_min_tmp_disk": 20480, "tres_per_node": "gres/gpu:1"}, "gres/gpu:1,gres/tmpdisk:20480M", 0),
+        ({"pn_min_tmp_disk": NO_VAL, "tres_per_node": "gres/tmpdisk:5G"}, "gres/tmpdisk:5G", NO_VAL),
+        ({"pn_min_tmp_disk": NO_VAL}, "gres/tmpdisk:10G", NO_VAL),
+    ],
+)
+def test_tmp_becomes_a_request_that_is_counted(
+    tmp_path: Path, job: dict[str, object], request_of_node: str, disk: int
+) -> None:
+    controller = Controller(
+        tmp_path, __slurm_conf_counts_disks=True, __slurm_conf_gres="gres/", slurm_conf_job_directories={"share": "10G"}
+    )
+    table = controller.lua.table_from({"user_name": "alice", **job})
+
+    assert controller.lua.globals().slurm_job_submit(table, controller.lua.table(), 1000) == 0
+
+    assert (table.tres_per_node, table.pn_min_tmp_disk) == (request_of_node, disk)
+    assert controller.errors == []
+
+
+def test_without_a_share_a_job_that_asks_for_no_disk_has_none(tmp_path: Path) -> None:
+    controller = Controller(tmp_path, __slurm_conf_counts_disks=True, slurm_conf_job_directories={})
+    table = controller.lua.table_from({"user_name": "alice", "pn_min_tmp_disk": NO_VAL})
+
+    assert controller.lua.globals().slurm_job_submit(table, controller.lua.table(), 1000) == 0
+
+    assert table.tres_per_node is None

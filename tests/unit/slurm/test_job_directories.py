@@ -11,6 +11,8 @@ from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import JobDirectories
+from deepopsctl.slurm import conf
+from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.job_hooks import (
     container_conf,
     from_inventory,
@@ -71,7 +73,11 @@ class TestForm:
         assert from_inventory(variable) == cluster.job_directories
         assert from_inventory({}) is None
 
-    @pytest.mark.parametrize("section", ["{}", "{base: /scratch, var_tmp: true, shm: false}", "{method: prolog}"])
+    @pytest.mark.parametrize(
+        "section",
+        ["{}", "{base: /scratch, var_tmp: true, shm: false}", "{method: prolog}", "{space: 800G, share: 10G}",
+         '{space: {gpu01: 800G, gpu02: 2T}}'],
+    )  # fmt: skip
     def test_what_is_written_is_read_back(self, section: str) -> None:
         cluster = parse_spec(f"{SPEC}job_directories: {section}\n", "cluster.yml")
 
@@ -179,3 +185,35 @@ class TestSettings:
             "epilog": "/site/epilog.d/*"
         }
         assert refused_in({"Epilog": "/site/epilog.d/*"}, JobDirectories()) == []
+
+
+class TestSpace:
+    def test_nodes_have_a_count_of_their_disk_and_slurm_knows_the_gres(self) -> None:
+        inventory: Any = build_inventory(
+            parse_spec(f"{SPEC}job_directories: {{space: {{gpu01: 800G, gpu02: 2T}}}}\n", "cluster.yml")
+        )
+        node_sets = conf.parse_node_sets(inventory["all"]["vars"]["slurm_nodes"])
+        hardware = {name: NodeHardware(8, 1, 1, 8, 1, 16000) for name in ("gpu01", "gpu02")}
+
+        assert conf.gres_names(node_sets) == ["tmpdisk"]
+        assert [line.split(" Gres=")[1].split()[0] for line in conf.node_lines(node_sets, hardware, {}, 5)] == [
+            "tmpdisk:800G", "tmpdisk:2T",
+        ]  # fmt: skip
+        assert conf.gres_lines(node_sets, hardware) == [
+            "NodeName=gpu01 Name=tmpdisk Count=800G Flags=CountOnly",
+            "NodeName=gpu02 Name=tmpdisk Count=2T Flags=CountOnly",
+        ]
+
+    @pytest.mark.parametrize(
+        ("section", "message"),
+        [
+            ("{space: plenty}", "'plenty' is no size"),
+            ("{space: {gpu01: 800G}}", "gpu02 has no size"),
+            ('{space: {"gpu[01-02]": 800G, gpu02: 1T}}', "gpu02 has two sizes"),
+            ('{space: {"gpu[01-03]": 800G}}', "gpu03 is no compute node"),
+            ("{share: 10G}", "is a part of `space`"),
+            ("{space: 800G, share: 10}", "'10' is no size"),
+        ],
+    )
+    def test_refuses_with_the_line(self, section: str, message: str) -> None:
+        assert refusal(section).endswith(message)
