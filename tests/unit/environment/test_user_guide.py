@@ -26,11 +26,16 @@ partitions:
   - {name: gpu, nodes: "h[01-06]", max_time: "2-00:00:00"}
 components: [slurm, environment]
 billing: {}
-job_directories: {}
+job_directories: {space: 800G}
 qos: [{name: normal, limits: {MaxJobsPerUser: 100}}]
 accounts: [{name: science}, {name: physics, parent: science, users: [alice]}]
 storage:
-  - {name: home, type: nfs, source: "ctl1:/srv/home", path: /home, quota: {default: {space: 50G, files: 500k}}}
+  - name: home
+    type: nfs
+    source: "ctl1:/srv/home"
+    path: /home
+    quota: {default: {space: 50G, files: 500k}}
+    snapshots: {}
   - {name: scratch, type: nfs, source: "filer.example.com:/s", path: /scratch, purge: {age: 60d, mode: delete}}
 spaces: {home: {storage: home}, scratch: {storage: scratch}}
 """
@@ -57,6 +62,8 @@ def guide(spec: str) -> str:
         "#SBATCH --gpus-per-node=h100:1",
         "#SBATCH --account=physics",
         "| `normal` | MaxJobsPU=100 |",
+        "| `$SLURM_TMPDIR` | the job's node | what you request by `--tmp=200G` | the job ends |",
+        "`cp /home/.snapshots/TIME/YOUR-NAME/FILE FILE-OLD`.",
         "| `/home` | all nodes | 50 GiB, 500,000 files |  |",
         "| `/scratch/YOUR-NAME`, `$SCRATCH` | all nodes |  | unused for 60 days |",
         "| `sq` | your jobs |",
