@@ -99,7 +99,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 )
 
 # of the program slurm_backup
-BACKUP_CONFIG, BACKUP_RESULT = "/etc/deepopsctl/backup.json", "/var/lib/deepopsctl/backup/last.json"
+BACKUP_CONFIG = "/etc/deepopsctl/backup.json"
+BACKUP_RESULT = "/var/lib/deepopsctl/backup/last.json"
 
 
 def compare(params):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import time
@@ -171,13 +172,15 @@ def reconcile(timeout_s: float) -> Dict[str, Any]:
 
 
 def _wait_for_nodes(timeout_s: float) -> List[str]:
-    """Wait until all nodes have answered slurmctld, and it has looked for their jobs; those that have not."""
+    """Wait until all nodes have registered, and slurmctld has looked for their jobs; those that have not."""
     deadline = time.monotonic() + timeout_s
     while True:
-        shown = command.run(["sinfo", "--noheader", "-N", "--format=%N %T"], _ANSWER_S, env=command.slurm_environment())
-        lines = [line.split() for line in shown.output.splitlines()] if shown.ok else []
-        silent = sorted({name for name, state in lines if state.endswith("*") or state == "unknown"})
-        if lines and not silent:
+        words = ["scontrol", "--oneliner", "show", "nodes"]
+        shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
+        # what slurmctld knows of them from the restored state is no registration: that has a time
+        times = dict(re.findall(r"^NodeName=(\S+) .*? SlurmdStartTime=(\S+)", shown.output, re.MULTILINE))
+        silent = sorted(name for name, started in times.items() if started == "None")
+        if times and not silent:
             time.sleep(_SETTLE_S)
             return []
         if time.monotonic() > deadline:
