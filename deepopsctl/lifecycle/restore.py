@@ -8,7 +8,7 @@ is held. The deploy at the end opens the partitions. Every step can be repeated:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from deepopsctl.cluster.directory import ClusterDir
@@ -96,16 +96,17 @@ class _Restore:
         following = fetched.get(STATE, {}).get("next_job_id")
         settings = {"FirstJobId": _number(following) + SPARE_IDS} if following else {}
         self.flow.operator.info("install Slurm with what was saved, all partitions down")
-        outcome = self._run(
-            self.cluster.nodes, SLURM, deepops_restore={"parts": list(self.wanted.parts), "settings": settings}
-        )
+        # as a user's own variables, so that the deploy at the end knows these for another desired state
+        variables = {"deepops_restore": {"parts": list(self.wanted.parts), "settings": settings}}
+        base = replace(self.flow.base, user_vars=(*self.flow.base.user_vars, variables))
+        outcome = replace(self.flow, base=base).run(self.cluster, (SLURM,), [node.name for node in self.cluster.nodes])
         hint = "`deepopsctl restore` goes on from here; partitions are down until it has ended"
         require_success(outcome, self._center, "not all was restored", hint)
 
     def _reconcile(self) -> Mapping[str, object]:
         self.flow.operator.info("compare the queue with what was saved")
         parts = {"deepops_restore_parts": list(self.wanted.parts)}
-        outcome = self._run(self._center, RECONCILE, deepops_restore_timeout=REGISTER_S, **parts)
+        outcome = self._run(self.cluster.nodes, RECONCILE, deepops_restore_timeout=REGISTER_S, **parts)
         require_success(outcome, self._center, "all partitions are down", "`deepopsctl restore` goes on from here")
         return next(_returned(outcome, "reconciled"), {})
 

@@ -84,6 +84,12 @@ def slurm_closed(partitions, closed):
     ]
 
 
+def slurm_jobs_on(names, hostvars):
+    """{node: ids of its jobs} of the nodes that answered `deepopsctl restore`."""
+    answers = {name: hostvars[name].get("deepops_restore_jobs") or {} for name in names if name in hostvars}
+    return {name: answer["jobs"] for name, answer in answers.items() if "jobs" in answer}
+
+
 def slurm_gres_lines(node_sets, hardware):
     """Lines of gres.conf."""
     return slurm_conf.gres_lines(slurm_conf.parse_node_sets(node_sets), _hardware(hardware))
@@ -275,6 +281,7 @@ class FilterModule:
             "slurm_gpu_types": slurm_gpu_types,
             "slurm_gpus_by_node": slurm_gpus_by_node,
             "slurm_closed": slurm_closed,
+            "slurm_jobs_on": slurm_jobs_on,
             "slurm_gres_lines": slurm_gres_lines,
             "slurm_domain_refusal": slurm_domain_refusal,
             "slurm_domain_settings": slurm_domain_settings,

@@ -62,6 +62,7 @@ def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running
     restored = json.loads(cluster.deepopsctl("restore", "--yes", "--json").stdout)
 
     assert restored["ok"]
+    assert cluster.root("ctl1", "sinfo --noheader --format=%a") == "up"
     assert any(f"held: {lost} " in warning for warning in restored["warnings"])
     assert cluster.root("ctl1", HISTORY) == history
     assert cluster.root("ctl1", "sha256sum /etc/munge/munge.key; id slurm") == keys

@@ -33,7 +33,11 @@ def _state(request: Request) -> Result:
 
 
 def _reconcile(request: Request) -> Result:
-    return {"deepops": {"reconciled": restore.finish(float(request["timeout"]))}}
+    return {"deepops": {"reconciled": restore.finish(float(request["timeout"]), request["jobs_on"])}}
 
 
-_PHASES = {"fetch": _fetch, "accounting": _accounting, "state": _state, "reconcile": _reconcile}
+def _jobs(_request: Request) -> Result:
+    return {"jobs": restore.jobs_here()}
+
+
+_PHASES = {"fetch": _fetch, "accounting": _accounting, "state": _state, "jobs": _jobs, "reconcile": _reconcile}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -9,9 +10,9 @@ import re
 import shutil
 import subprocess
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from .._shared import atomic_file, command, settings
+from .._shared import atomic_file, command, hostlist, settings
 from . import ACCOUNTING, DUMP, MANIFEST, RESTORED, STATE, BackupError
 from .collect import Manifest, hashes, of_tables, sql
 from .repository import Repository, Snapshot
@@ -20,7 +21,9 @@ CURRENT = os.path.join(RESTORED, "current.json")
 _ANSWER_S = 60
 # the states in which a job has nodes
 _STARTED = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "STOPPED")
-_SETTLE_S, _PAUSE_S = 12.0, 2.0
+_PAUSE_S = 2.0
+# as the daemon names itself
+_STEP = re.compile(rb"^slurmstepd: \[([0-9]+)\.")
 
 
 def choose(snapshots: Sequence[Snapshot], asked: str, parts: Sequence[str]) -> Dict[str, Snapshot]:
@@ -140,39 +143,65 @@ def install_state(source: str, directory: str, uid: int, gid: int) -> None:
             os.chown(target, uid, gid)
 
 
-def finish(timeout_s: float) -> Dict[str, Any]:
+def finish(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[str, Any]:
     """Compare jobs with the set, which then goes: it has keys. Nothing to compare where the state was not restored."""
-    result = reconcile(timeout_s) if STATE in _current() else {}
+    result = reconcile(timeout_s, jobs_on) if STATE in _current() else {}
     shutil.rmtree(RESTORED)
     return result
 
 
-def reconcile(timeout_s: float) -> Dict[str, Any]:
-    """Compare the queue with the set once nodes have registered, while no partition starts jobs.
+def jobs_here(processes: str = "/proc") -> List[int]:
+    """The jobs that have a step on this node: slurmctld's own look for lost jobs comes minutes later."""
+    jobs: Set[int] = set()
+    for name in filter(str.isdigit, os.listdir(processes)):
+        with contextlib.suppress(OSError):
+            path = os.path.join(processes, name, "cmdline")
+            # a user's process may have any name
+            if os.stat(path).st_uid == 0:
+                with open(path, "rb") as stream:
+                    jobs.update(map(int, _STEP.findall(stream.read(64))))
+    return sorted(jobs)
 
-    A job that ran when the set was made and waits now has ended since, or was lost: it is held, and never starts again
-    by itself.
+
+def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[str, Any]:
+    """Compare the queue with the nodes once they have registered, while no partition starts jobs.
+
+    A job that ran when the set was made and is on none of its nodes (`jobs_on`, of those that answered) was lost: it
+    is held, and never starts again by itself. One that ended meanwhile is reported by its node.
     """
     manifest = read_manifest(_current()[STATE]["set"])
     ran = {job["id"]: job for job in manifest["jobs"] or [] if job["state"] in _STARTED}
     silent = _wait_for_nodes(timeout_s)
-    now = _queue()
-    stopped = [job for number, job in ran.items() if now.get(number) == "PENDING"]
-    for job in stopped:
-        held = command.run(["scontrol", "uhold", str(job["id"])], _ANSWER_S, env=command.slurm_environment())
-        if not held.ok:
-            raise BackupError("job {} can't be held: {}".format(job["id"], held.failure))
+    held = []
+    for number, (state, nodes) in _queue().items():
+        if number not in ran:
+            continue
+        known = [jobs_on[name] for name in nodes if name in jobs_on]
+        is_lost = len(known) == len(nodes) and not any(number in jobs for jobs in known)
+        if state == "PENDING":
+            _require("uhold", number)
+        elif state in _STARTED and nodes and is_lost:
+            _require("requeuehold", number)
+        else:
+            continue
+        held.append({"id": number, "user": ran[number]["user"]})
+    now = [state for number, (state, _nodes) in _queue().items() if number not in {job["id"] for job in held}]
     return {
-        "running": sum(state in _STARTED for state in now.values()),
-        "pending": sum(state == "PENDING" for state in now.values()) - len(stopped),
-        "held": [{"id": job["id"], "user": job["user"]} for job in stopped],
-        "ended": sorted(number for number in ran if number not in now),
+        "running": sum(state in _STARTED for state in now),
+        "pending": now.count("PENDING"),
+        "held": held,
         "silent": silent,
     }
 
 
+def _require(action: str, number: int) -> None:
+    done = command.run(["scontrol", action, str(number)], _ANSWER_S, env=command.slurm_environment())
+    if not done.ok:
+        raise BackupError("job {}: {}".format(number, done.failure))
+
+
 def _wait_for_nodes(timeout_s: float) -> List[str]:
-    """Wait until all nodes have registered, and slurmctld has looked for their jobs; those that have not."""
+    """Wait until all nodes have registered; those that have not."""
     deadline = time.monotonic() + timeout_s
     while True:
         words = ["scontrol", "--oneliner", "show", "nodes"]
@@ -180,21 +209,19 @@ def _wait_for_nodes(timeout_s: float) -> List[str]:
         # what slurmctld knows of them from the restored state is no registration: that has a time
         times = dict(re.findall(r"^NodeName=(\S+) .*? SlurmdStartTime=(\S+)", shown.output, re.MULTILINE))
         silent = sorted(name for name, started in times.items() if started == "None")
-        if times and not silent:
-            time.sleep(_SETTLE_S)
-            return []
-        if time.monotonic() > deadline:
+        if (times and not silent) or time.monotonic() > deadline:
             return silent
         time.sleep(_PAUSE_S)
 
 
-def _queue() -> Dict[int, str]:
-    words = ["squeue", "--noheader", "--all", "--array", "--format=%A|%T"]
+def _queue() -> Dict[int, Tuple[str, List[str]]]:
+    """State and nodes of each job."""
+    words = ["squeue", "--noheader", "--all", "--array", "--format=%A|%T|%N"]
     shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
     if not shown.ok:
         raise BackupError(shown.failure)
-    pairs = (line.split("|") for line in shown.output.splitlines() if "|" in line)
-    return {int(number): state for number, state in pairs}
+    rows = (line.split("|") for line in shown.output.splitlines() if line.count("|") == 2)
+    return {int(number): (state, hostlist.expand(nodes) if nodes else []) for number, state, nodes in rows}
 
 
 def read_manifest(directory: str) -> Manifest:

@@ -113,6 +113,15 @@ def test_a_state_is_restored_once_and_never_over_another(fetched: Path, tmp_path
         restore.put_state(str(target), "root")
 
 
+def test_a_job_is_on_a_node_where_root_runs_a_step_of_it(tmp_path: Path) -> None:
+    for number, (line, uid) in enumerate([("slurmstepd: [41.batch]", 0), ("slurmstepd: [42.0]", 1000), ("sleep", 0)]):
+        process = tmp_path / str(number)
+        process.mkdir()
+        (process / "cmdline").write_bytes(line.encode() + bytes(1))
+        os.chown(process / "cmdline", uid, uid)
+    assert restore.jobs_here(str(tmp_path)) == [41]
+
+
 def test_a_restore_that_was_cut_off_goes_on(fetched: Path, tmp_path: Path) -> None:
     target = tmp_path / "new"
     restore.put_state(str(target), "root")
