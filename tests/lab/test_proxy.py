@@ -100,7 +100,7 @@ def test_a_second_deploy_changes_nothing_and_another_list_restarts_nothing(site:
     edit(site.directory / SETTINGS, f"[{MIRROR}, ", f"[{MIRROR}, stranger.example, ")
     site.deepopsctl("deploy", "environment")
 
-    assert proxied(site, "CONNECT stranger.example:443") == "503"
+    wait_until("Squid has read the list", lambda: proxied(site, "CONNECT stranger.example:443") == "503")
     assert site.root(PROXY, started) == before
 
 

@@ -20,7 +20,8 @@ _TALK = """\
 import json, os, socket, sys, urllib.parse
 proxy = urllib.parse.urlsplit(os.environ["https_proxy"])
 with socket.create_connection((proxy.hostname, proxy.port), 40) as connection:
-    connection.sendall("CONNECT {0}:443 HTTP/1.1\\r\\nHost: {0}:443\\r\\n\\r\\n".format(sys.argv[1]).encode())
+    lines = ["CONNECT {0}:443 HTTP/1.1", "Host: {0}:443", "Connection: close", "", ""]
+    connection.sendall("\\r\\n".join(lines).format(sys.argv[1]).encode())
     data = b""
     while len(data) < 65536:
         piece = connection.recv(65536)
