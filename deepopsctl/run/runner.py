@@ -287,7 +287,10 @@ class _Run:
         files = [path.read_text(encoding="utf-8") for path in request.user_vars if isinstance(path, Path)]
         # a certificate belongs to a period: a deploy in a later period renews it
         period = period_of(today())
-        inputs = desired_digest(content, request.directory.path, [user_vars, files, period])
+        # a file with any name: that of the directory service's authority
+        people = request.directory.cluster().people if request.directory.people.exists() else None
+        authority = [people.directory.ca] if people and people.directory else []
+        inputs = desired_digest(content, request.directory.path, [user_vars, files, period, *authority])
         self._desired = resolve_desired_state(inputs, request.directory.hardware, self._memory)
         return {
             **request.extra_vars,
