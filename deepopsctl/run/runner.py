@@ -289,7 +289,8 @@ class _Run:
         period = period_of(today())
         # a file with any name: that of the directory service's authority
         people = request.directory.cluster().people if request.directory.people.exists() else None
-        authority = [people.directory.ca] if people and people.directory else []
+        named = [request.directory.path / people.directory.ca] if people and people.directory else []
+        authority = [path.read_text(encoding="utf-8") for path in named if path.is_file()]
         inputs = desired_digest(content, request.directory.path, [user_vars, files, period, *authority])
         self._desired = resolve_desired_state(inputs, request.directory.hardware, self._memory)
         return {
