@@ -31,6 +31,11 @@ def _components(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 components_argument = click.argument("components", nargs=-1, metavar="[COMPONENT]...", shell_complete=_components)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+sudo_option = click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
+confirm_option = click.option(
+    "--confirm", default="", metavar="NAME", help="The cluster's name, required if cluster.yml sets `protected: true`."
+)
 
 
 def names_nodes(ctx: click.Context, param: click.Parameter, value: Names) -> Names:

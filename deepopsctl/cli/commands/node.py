@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import Seconds, connection_options, json_option, names_nodes, seconds
+from deepopsctl.cli.options import (
+    Seconds,
+    confirm_option,
+    connection_options,
+    json_option,
+    names_nodes,
+    seconds,
+    sudo_option,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from deepopsctl.nodes.drain import DrainAction, DrainResult
@@ -20,11 +29,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 
-_sudo_option = click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
-_yes_option = click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
-_confirm_option = click.option(
-    "--confirm", default="", metavar="NAME", help="The cluster's name, required if cluster.yml sets `protected: true`."
-)
 _wait_option = click.option(
     "--timeout", callback=seconds, default="1h", show_default=True, metavar="DURATION",
     help="How long to wait for running jobs: 90s, 30m, 2h, 1d.",
@@ -64,8 +68,8 @@ def _login_options(function: F) -> F:
 @click.option("--features", metavar="LIST", help="Slurm features, comma-separated.  [default: those of --like]")
 @click.option("--partition", multiple=True, metavar="NAME", help="Partition of the nodes.  [default: those of --like]")
 @_login_options
-@_sudo_option
-@_yes_option
+@sudo_option
+@yes_option
 @json_option
 @click.pass_obj
 def add(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> int:
@@ -89,9 +93,9 @@ def add(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> 
 @click.argument("names", callback=names_nodes, metavar="NAMES")
 @_wait_option
 @click.option("--force", is_flag=True, help="Cancel running jobs instead of waiting for them.")
-@_sudo_option
-@_yes_option
-@_confirm_option
+@sudo_option
+@yes_option
+@confirm_option
 @json_option
 @click.pass_obj
 def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> int:
@@ -116,9 +120,9 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) 
 @click.option("--address", default="", metavar="ADDRESS", help="The new host's address.  [default: unchanged]")
 @_wait_option
 @_login_options
-@_sudo_option
-@_yes_option
-@_confirm_option
+@sudo_option
+@yes_option
+@confirm_option
 @json_option
 @click.pass_obj
 def replace(settings: Settings, /, name: str, *, as_json: bool, **options: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import json_option
+from deepopsctl.cli.options import confirm_option, json_option, sudo_option, yes_option
 
 
 @click.command()
@@ -17,11 +17,9 @@ from deepopsctl.cli.options import json_option
     type=click.Choice(["state", "accounting"]),
     help="Restore only slurmctld's state, or only the accounting database; the other was not lost.",
 )
-@click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
-@click.option(
-    "--confirm", default="", metavar="NAME", help="The cluster's name, required if cluster.yml sets `protected: true`."
-)
+@sudo_option
+@yes_option
+@confirm_option
 @json_option
 @click.pass_obj
 def restore(settings: Settings, /, *, snapshot: str, only: str | None, as_json: bool, **options: Any) -> int:

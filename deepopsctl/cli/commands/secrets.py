@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import RenamedOption, json_option
+from deepopsctl.cli.options import RenamedOption, confirm_option, json_option, sudo_option, yes_option
 
 WHAT = ("munge-key", "database-password")
 
@@ -27,11 +27,9 @@ def secrets() -> None:
     metavar="NODES",
     help="Nodes that are off: a later deploy gives them the new key.",
 )
-@click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
-@click.option(
-    "--confirm", default="", metavar="NAME", help="The cluster's name, required if cluster.yml sets `protected: true`."
-)
+@sudo_option
+@yes_option
+@confirm_option
 @json_option
 @click.pass_obj
 def rotate(settings: Settings, /, what: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
