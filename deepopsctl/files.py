@@ -1,7 +1,8 @@
-"""Writing files so that a reader sees the old content or the new one, never half of it."""
+"""Files: written so that a reader sees the old content or the new one, never half of it; and their checksums."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -39,3 +40,9 @@ def _replace(target: Path, text: str, mode: int) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 checksum of a file, in hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

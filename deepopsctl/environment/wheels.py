@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepopsctl.errors import DeepOpsError, InputError
-from deepopsctl.files import write_atomic
-from deepopsctl.gpus.wheels import sha256_of
+from deepopsctl.files import sha256_of, write_atomic
 from deepopsctl.node_programs.user_commands.avail_wheels import WHEEL, normal, order
 
 # in the cluster directory; `sha256sum --check` reads it, too

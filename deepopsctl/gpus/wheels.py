@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import subprocess
 import sys
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from deepopsctl.errors import DeepOpsError
+from deepopsctl.files import sha256_of
 
-_CHUNK = 2**20
 # for an index that hangs; a large wheel over a slow connection takes long
 _PIP_TIMEOUT_S = 1800
 
@@ -55,15 +54,6 @@ def fetch_for(architecture: str, library: Mapping[str, Any], cache: Path) -> Pat
     if wheel is None:
         raise DeepOpsError(f"there is no wheel of {library['package']} for {architecture}")
     return fetch(Wheel(library["package"], str(library["version"]), wheel["platform"], wheel["sha256"]), cache)
-
-
-def sha256_of(path: Path) -> str:
-    """The SHA-256 hash of a file, read in chunks."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _download(wheel: Wheel, directory: Path) -> Path:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import dataclass
 
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.errors import DeepOpsError, UnreachableError
+from deepopsctl.errors import DeepOpsError
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.ssh.node_command import command_on
+from deepopsctl.ssh.node_command import ask
 
 PROGRAM = "/usr/local/sbin/deepops-backup"
-_UNREACHABLE, _NOT_FOUND = 255, 127
+_NOT_FOUND = 127
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +46,13 @@ def verify_backup(directory: ClusterDir, snapshot: str) -> tuple[Answer, ...]:
 
 def _ask(directory: ClusterDir, node: Node, *words: str) -> Answer:
     cluster = directory.cluster()
-    sudo = [] if cluster.access.user == "root" else ["sudo", "-n"]
-    command = command_on(directory, cluster, node, [*sudo, PROGRAM, *words])
-    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if answer.returncode == _UNREACHABLE:
-        raise UnreachableError(f"{node.name} can't be reached", "see `deepopsctl ssh setup`")
-    if answer.returncode:
-        reason = (answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"])[-1]
-        if answer.returncode == _NOT_FOUND or f"{PROGRAM}: command not found" in reason:
+    answer = ask(directory, cluster, node, [PROGRAM, *words], as_root=True)
+    if answer.status:
+        if answer.status == _NOT_FOUND or f"{PROGRAM}: command not found" in answer.reason:
             raise DeepOpsError(
                 f"{node.name} makes no backups",
                 "set `slurm_backup_repository` in group_vars/all/settings.yml, then `deepopsctl deploy slurm`",
             )
-        raise DeepOpsError(f"{node.name}: {reason.removeprefix('error: ')}", "see docs/operate/backup.md")
-    result = json.loads(answer.stdout.splitlines()[-1])
+        raise DeepOpsError(f"{node.name}: {answer.reason.removeprefix('error: ')}", "see docs/operate/backup.md")
+    result = json.loads(answer.output.splitlines()[-1])
     return Answer(node.name, result)

@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError, DeepOpsError
-from deepopsctl.files import write_atomic
+from deepopsctl.files import sha256_of, write_atomic
 from deepopsctl.lab.image import SUITES, run_mmdebstrap
-from deepopsctl.lifecycle.package_sources import Source, fetch, sha256_of
+from deepopsctl.lifecycle.package_sources import Source, fetch
 from deepopsctl.slurm.releases import release_of
 
 Notify = Callable[[str], None]

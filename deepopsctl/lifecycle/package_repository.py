@@ -19,10 +19,9 @@ import yaml
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ControlMachineError, DeepOpsError
-from deepopsctl.files import write_atomic
+from deepopsctl.files import sha256_of, write_atomic
 from deepopsctl.lab.image import SUITES
 from deepopsctl.lifecycle.package_build import Build
-from deepopsctl.lifecycle.package_sources import sha256_of
 from deepopsctl.node_programs._shared.openpgp import fingerprints
 
 ORIGIN = "deepopsctl"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError, DeepOpsError, InputError
+from deepopsctl.files import sha256_of
 from deepopsctl.lab.image import SUITES, own_mirror
 from deepopsctl.slurm.releases import RELEASES, find_release, release_of
 
@@ -144,12 +144,6 @@ def fetch(source: Source, cache: Path) -> dict[str, Path]:
     """{name: path} of the verified files; fetched once."""
     cache.mkdir(parents=True, exist_ok=True)
     return {file.name: _fetch(file, cache) for file in source.files}
-
-
-def sha256_of(path: Path) -> str:
-    """The checksum of a file."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _fetch(file: SourceFile, cache: Path) -> Path:

@@ -3,13 +3,56 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.ssh_login import Target, inventory_option, options, quoted
+from deepopsctl.errors import UnreachableError
 from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.ssh.client_config import port_of
+
+_SSH_FAILED = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a command ended on a node (a shell's status), and what it printed."""
+
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def reason(self) -> str:
+        """The last line of the error text."""
+        return (self.errors.strip().splitlines() or [f"exit code {self.status}"])[-1]
+
+
+def ask(
+    directory: ClusterDir,
+    cluster: Cluster,
+    node: Node,
+    remote: Sequence[str],
+    *,
+    as_root: bool = False,
+    timeout_s: float | None = None,
+) -> Answer:
+    """Run a command on a node and wait for its end; an UnreachableError where the node does not answer."""
+    sudo = ["sudo", "-n"] if as_root and cluster.access.user != "root" else []
+    command = command_on(directory, cluster, node, [*sudo, *remote])
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=timeout_s
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UnreachableError(f"{node.name} does not answer", "see `deepopsctl doctor`") from error
+    answer = Answer(done.returncode, done.stdout, done.stderr)
+    if done.returncode == _SSH_FAILED:
+        raise UnreachableError(f"{node.name} can't be reached: {answer.reason}", "see `deepopsctl ssh setup`")
+    return answer
 
 
 def command_on(directory: ClusterDir, cluster: Cluster, node: Node, remote: Sequence[str]) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import UnreachableError
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.ssh.node_command import command_on
+from deepopsctl.ssh.node_command import ask
 
 _PATIENCE_S = 60
 # so many names go into one call
@@ -48,15 +47,11 @@ def _getent(directory: ClusterDir, cluster: Cluster, database: str, keys: Sequen
 
 def _answers(directory: ClusterDir, cluster: Cluster, database: str, keys: Sequence[str]) -> Iterator[list[str]]:
     controller = cluster.controllers[0]
-    argv = command_on(directory, cluster, controller, ["getent", "-s", "sss", database, "--", *keys])
-    try:
-        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_PATIENCE_S)
-    except subprocess.TimeoutExpired as error:
-        raise UnreachableError(f"{controller.name} does not answer", "is its SSSD running?") from error
-    if done.returncode not in (0, _NOT_ALL):
-        words = (done.stderr.strip().splitlines() or ["no answer"])[-1]
-        raise UnreachableError(f"{controller.name}: {words}", "`deepopsctl doctor` says more")
-    for line in done.stdout.splitlines():
+    question = ["getent", "-s", "sss", database, "--", *keys]
+    answer = ask(directory, cluster, controller, question, timeout_s=_PATIENCE_S)
+    if answer.status not in (0, _NOT_ALL):
+        raise UnreachableError(f"{controller.name}: {answer.reason}", "`deepopsctl doctor` says more")
+    for line in answer.output.splitlines():
         fields = line.split(":")
         if len(fields) > 3 and fields[2].isdecimal():
             yield fields

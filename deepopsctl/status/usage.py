@@ -8,7 +8,6 @@ jobs; Slurm's own hourly summary (sreport) lacks the last hour.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,17 +15,16 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.errors import DeepOpsError, InputError, UnreachableError
+from deepopsctl.errors import DeepOpsError, InputError
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.slurm.billing import PER_UNIT, units_of_node
-from deepopsctl.ssh.node_command import command_on
+from deepopsctl.ssh.node_command import ask
 
 HOURS_PER_YEAR = 8760
 _SECONDS_PER_HOUR = 3600
 _BILLING = re.compile(r"(?:^|,)billing=([0-9]+)(?:,|$)")
 _SHARES = "Account,ParentName,User,Share"
 _JOBS = "Account,User,Partition,ElapsedRaw,AllocTRES"
-_SSH_FAILED = 255
 # start, end ('' for this year so far) and name of the cluster; in the controller's time zone, as its sacct
 _SCRIPT = f"""
 set -e
@@ -174,17 +172,13 @@ def _ask(
 ) -> tuple[tuple[datetime, datetime], list[str], list[str]]:
     """The period, associations and jobs, as the controller knows them."""
     host = cluster.controllers[0]
-    sudo = [] if cluster.access.user == "root" else ["sudo", "-n"]
-    command = command_on(directory, cluster, host, [*sudo, "sh", "-c", _SCRIPT, "-", start, end, cluster.name])
-    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if answer.returncode == _SSH_FAILED:
-        raise UnreachableError(f"{host.name}, the controller, can't be reached", "see `deepopsctl ssh setup`")
-    if answer.returncode:
-        reason = (answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"])[-1]
+    answer = ask(directory, cluster, host, ["sh", "-c", _SCRIPT, "-", start, end, cluster.name], as_root=True)
+    if answer.status:
         raise DeepOpsError(
-            f"{host.name}: the accounting can't be read: {reason}", "is slurmdbd running? see `deepopsctl status`"
+            f"{host.name}: the accounting can't be read: {answer.reason}",
+            "is slurmdbd running? see `deepopsctl status`",
         )
-    period, *lines = answer.stdout.splitlines()
+    period, *lines = answer.output.splitlines()
     middle = lines.index("")
     first, last = (datetime.fromtimestamp(int(moment), UTC) for moment in period.split())
     return (first, last), lines[:middle], lines[middle + 1 :]

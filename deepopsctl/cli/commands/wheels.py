@@ -88,19 +88,14 @@ def list_wheels(settings: Settings, /, *, as_json: bool) -> int:
 
 def _target(directory: ClusterDir) -> Target:
     """What the first login node or controller says of itself."""
-    import subprocess
-
     from deepopsctl.environment.wheels import QUESTION, Target
-    from deepopsctl.errors import UnreachableError
+    from deepopsctl.errors import DeepOpsError
     from deepopsctl.model.cluster import Role
-    from deepopsctl.ssh.node_command import command_on
+    from deepopsctl.ssh.node_command import ask
 
     cluster = directory.cluster()
     node = (*cluster.with_role(Role.LOGIN), *cluster.controllers)[0]
-    command = command_on(directory, cluster, node, ["/usr/bin/python3", "-c", QUESTION])
-    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if answer.returncode:
-        raise UnreachableError(
-            f"{node.name} does not answer: {answer.stderr.strip()[-200:]}", "see `deepopsctl doctor`"
-        )
-    return Target.read(answer.stdout)
+    answer = ask(directory, cluster, node, ["/usr/bin/python3", "-c", QUESTION])
+    if answer.status:
+        raise DeepOpsError(f"{node.name}: {answer.reason}", "see `deepopsctl doctor`")
+    return Target.read(answer.output)

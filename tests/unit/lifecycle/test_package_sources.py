@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.errors import DeepOpsError, InputError
+from deepopsctl.files import sha256_of
 from deepopsctl.lifecycle.package_sources import (
     Source,
     SourceFile,
@@ -14,7 +15,6 @@ from deepopsctl.lifecycle.package_sources import (
     fetch,
     file_with_checksum,
     require_release,
-    sha256_of,
     source_from_tarball,
 )
 
