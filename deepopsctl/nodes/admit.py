@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from deepopsctl.checks.check import failed_places
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.drain import NODE_STATE, encode_reason
@@ -30,10 +31,11 @@ def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], verb: str) -> N
     stands = f"{fold(names)} stays in cluster.yml and takes no jobs"
     flow.require_service(outcome, cluster, nodes, stands, again)
     if compute:
-        _try_out(flow, cluster, nodes, compute, verb)
+        try_out(flow, cluster, nodes, compute, verb)
 
 
-def _try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: list[str], verb: str) -> None:
+def try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: list[str], verb: str) -> None:
+    """Validate nodes whose slurmd runs, then accept jobs. What fails is drained. Raises StoppedError."""
     flow.operator.info(f"validate {fold(compute)} in a reservation that keeps other jobs away")
     started = datetime.now().astimezone()
     first = cluster.controllers[0]
@@ -52,15 +54,19 @@ def _try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: lis
         require_success(outcome, (first,), held, again)
     validation = examine(outcome, cluster, (SUITE,), started)
     save(validation)
-    flow.report.checks = validation.facts.checks
-    if validation.ok:
-        done = flow.set_node_state(cluster, "released", compute)
+    flow.report.checks += validation.facts.checks
+    failed = failed_places(validation.facts.checks) & {*compute} if not validation.ok else frozenset[str]()
+    bad = [] if validation.ok else [name for name in compute if name in failed] or compute
+    good = [name for name in compute if name not in bad]
+    if good:
+        done = flow.set_node_state(cluster, "released", good)
         require_success(done, (first,), held, again)
+    if not bad:
         return
     why = f"node {verb}, validation failed, see run {outcome.run_id}"
-    done = flow.set_node_state(cluster, "out_of_service", compute, deepops_drain_reason=encode_reason(why))
+    done = flow.set_node_state(cluster, "out_of_service", bad, deepops_drain_reason=encode_reason(why))
     require_success(done, (first,), held, again)
-    raise _refusal(validation, compute, outcome.run_id)
+    raise _refusal(validation, bad, outcome.run_id)
 
 
 def _refusal(validation: Validation, compute: list[str], run: str) -> StoppedError:

@@ -15,6 +15,8 @@ description:
   - C(reserved) puts nodes, whether they have registered or not, in a reservation for O(user) alone, so that only jobs
     of the validation start there, and forgets that they were away. With O(registered) it waits until they answer.
   - C(released) takes them out of the reservation.
+  - C(rebooted) has Slurm drain nodes, and reboot each when its jobs have ended; then it has the state O(next_state).
+    Nodes that somebody else drained, or that Slurm can't reboot, are named instead.
   - C(out_of_service) drains nodes and takes them out of the reservation; with O(cancel_jobs) their jobs are cancelled.
   - With O(local), C(drained) does nothing where slurmd does not run, waits for the jobs of this node, and fails when
     O(timeout) is over; the node stays drained. C(resumed) ends only a drain for this O(reason), once slurmd has
@@ -25,7 +27,8 @@ options:
     description: What the nodes become.
     type: str
     required: true
-    choices: [drained, resumed, reserved, released, out_of_service]
+    choices: [drained, resumed, rebooted, reserved, released, out_of_service]
+  next_state: {description: What a rebooted node becomes., type: str, choices: [RESUME, DOWN], default: DOWN}
   reason: {description: Why the nodes are drained., type: str, default: ""}
   local: {description: Whether this runs on the only node of O(nodes)., type: bool, default: false}
   refusals: {description: "Why nodes can't be resumed, by name.", type: dict, default: {}}
@@ -61,6 +64,7 @@ deepops:
   description:
     - On the controller, C(slurm) as M(deepopsctl.cluster.node_info) returns it.
     - C(drain), for C(drained) and C(resumed), a list with C(name), C(action) and C(message) for each node.
+    - C(reboot), for C(rebooted), such a list.
   type: dict
   returned: without O(local)
 changes: {description: What was done., type: list, elements: dict, returned: always}
@@ -80,7 +84,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.node_states import drain_reason
 
-STATES = ["drained", "resumed", "reserved", "released", "out_of_service"]
+STATES = ["drained", "resumed", "rebooted", "reserved", "released", "out_of_service"]
 VERBS = {"drained": "drain", "resumed": "resume"}
 
 
@@ -104,6 +108,9 @@ def change(params, reason, dry):
     if state in VERBS:
         decisions, changes = slurm_node_service.drain_or_resume(VERBS[state], names, reason, params["refusals"], dry)
         return {"drain": decisions, "slurm": slurm_query.report(slurm_node_service.DRAIN_PATIENCE_S)}, changes
+    if state == "rebooted":
+        decisions, changes = slurm_node_service.request_reboot(names, reason, params["next_state"], dry)
+        return {"reboot": decisions, "slurm": slurm_query.report(slurm_node_service.DRAIN_PATIENCE_S)}, changes
     if dry:
         return {}, []
     if state == "reserved":
@@ -123,6 +130,7 @@ def main():
             "nodes": {"type": "list", "elements": "str", "required": True},
             "state": {"choices": STATES, "required": True},
             "reason": {"default": ""},
+            "next_state": {"choices": ["RESUME", "DOWN"], "default": "DOWN"},
             "local": {"type": "bool", "default": False},
             "refusals": {"type": "dict", "default": {}},
             "user": {"default": "root"},
@@ -134,7 +142,11 @@ def main():
             "step": {"default": ""},
             "digest": {"default": ""},
         },
-        required_if=[("state", "drained", ["reason"]), ("state", "out_of_service", ["reason"])],
+        required_if=[
+            ("state", "drained", ["reason"]),
+            ("state", "rebooted", ["reason"]),
+            ("state", "out_of_service", ["reason"]),
+        ],
         supports_check_mode=True,
     )
     params, reason = module.params, drain_reason(module.params["reason"])

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -13,7 +15,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import DEEPOPSCTL, PATIENCE_S, DrivenCluster, actions, changes, command, wait_until
+from tests.support.cluster import (
+    DEEPOPSCTL,
+    PATIENCE_S,
+    DrivenCluster,
+    actions,
+    changes,
+    command,
+    repeating,
+    wait_until,
+)
 
 __all__ = [
     "DEEPOPSCTL",
@@ -31,6 +42,7 @@ __all__ = [
     "fresh_cluster",
     "lab_down",
     "lab_up",
+    "powered",
     "wait_until",
 ]
 
@@ -80,6 +92,19 @@ class LabCluster(DrivenCluster):
 
     def _podman(self, verb: str, node: str) -> None:
         subprocess.run(["podman", verb, f"{self.name}-{node}"], check=True, capture_output=True, timeout=PATIENCE_S)
+
+
+@contextmanager
+def powered(name: str) -> Iterator[None]:
+    """A container that has ended is started again, as a host goes on after a reboot."""
+
+    def start_if_off() -> None:
+        ask = ["podman", "inspect", "--format", "{{.State.Status}}", name]
+        if subprocess.run(ask, capture_output=True, text=True).stdout.strip() == "exited":
+            subprocess.run(["podman", "start", name], capture_output=True)
+
+    with repeating(start_if_off, 0.5):
+        yield
 
 
 def fresh_cluster(name: str, directory: Path, *options: str, os: str = "debian13") -> LabCluster:

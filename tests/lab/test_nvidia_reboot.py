@@ -8,18 +8,15 @@ kernel module was loaded or unloaded.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
 
 from tests.lab.faults import deploying, running_job
-from tests.lab.harness import PREFIX, LabCluster, actions, fresh_cluster, lab_down, wait_until
+from tests.lab.harness import PREFIX, LabCluster, actions, fresh_cluster, lab_down, powered, wait_until
 from tests.lab.nvidia_stubs import MODULE, STANDIN, Mirrors, driver, mirrors, pci_bus, site, write
-from tests.support.cluster import repeating
 
 OLD, NEW = "580.95.05", "595.45.04"
 GPUS = {"0000:17:00.0": "0x20b0", "0000:1f:00.0": "0x20b0"}
@@ -80,19 +77,6 @@ class Gpus(LabCluster):
     def slurm(self) -> str:
         """Slurm's state of the node, and the reason."""
         return self.root("ctl1", "sinfo -h -n gpu01 -o '%T %E'")
-
-
-@contextmanager
-def powered(name: str) -> Iterator[None]:
-    """A container that has ended is started again, as a host goes on after a reboot."""
-
-    def start_if_off() -> None:
-        ask = ["podman", "inspect", "--format", "{{.State.Status}}", name]
-        if subprocess.run(ask, capture_output=True, text=True).stdout.strip() == "exited":
-            subprocess.run(["podman", "start", name], capture_output=True)
-
-    with repeating(start_if_off, 0.5):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`deepopsctl node`: add, remove, replace, drain and resume nodes without touching the others."""
+"""`deepopsctl node`: add, remove, replace, reboot, drain and resume nodes without touching the others."""
 
 from __future__ import annotations
 
@@ -59,6 +59,16 @@ def _login_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def _one_line(reason: str) -> str:
+    """A reason as Slurm shows it."""
+    from deepopsctl.text.printable import printable
+
+    line = printable(" ".join(reason.split()))
+    if len(line) > LONGEST_REASON:
+        raise click.BadParameter(f"use at most {LONGEST_REASON} characters", param_hint="--reason")
+    return line
 
 
 @click.command(short_help="Add nodes; they take jobs once they are validated.")
@@ -136,12 +146,50 @@ def replace(settings: Settings, /, name: str, *, as_json: bool, **options: Any) 
     return show_report(report, directory, as_json=as_json)
 
 
+@click.command(short_help="Reboot NODES when their jobs have ended.")
+@nodes_argument
+@click.option("--reason", default="", metavar="TEXT", help="Shown by Slurm after `deepopsctl: node reboot`.")
+@click.option("--wait", is_flag=True, help="Wait until the nodes are back, and validate them before they take jobs.")
+@click.option(
+    "--timeout", callback=seconds, default="1d", show_default=True, metavar="DURATION",
+    help="With --wait: how long to wait for running jobs and for the nodes.",
+)  # fmt: skip
+@click.option(
+    "--max-down", type=click.IntRange(1), metavar="NUMBER",
+    help="With --wait: how many of NODES may be out of service at once.  [default: all]",
+)  # fmt: skip
+@sudo_option
+@yes_option
+@confirm_option
+@json_option
+@click.pass_obj
+def reboot(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
+    """Reboot NODES when their jobs have ended; no job is ended, and no new one starts before.
+
+    Slurm drains the nodes and reboots each once it is idle. A node that someone else drained is left alone and named.
+    With --wait a node takes jobs again when it passed its validation, without --wait when it has registered. Login
+    nodes reboot at once, one after the other.
+    """
+    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.nodes.reboot import RebootOptions, reboot as reboot_members
+
+    if options["max_down"] and not options["wait"]:
+        raise click.UsageError("--max-down needs --wait: the next node is rebooted when one is back")
+    console, directory, base = open_console(settings, "node-reboot", options)
+    request = RebootOptions(
+        nodes, _one_line(options["reason"]), options["wait"], options["timeout"], options["max_down"] or 0
+    )
+    with console.attentive():
+        report = reboot_members(directory, request, base, console)
+    return show_report(report, directory, as_json=as_json)
+
+
 @click.group()
 def node() -> None:
-    """Add, remove, replace, drain and resume nodes; the other nodes keep working."""
+    """Add, remove, replace, reboot, drain and resume nodes; the other nodes keep working."""
 
 
-for member_verb in (add, remove, replace):
+for member_verb in (add, remove, replace, reboot):
     node.add_command(member_verb)
 
 
@@ -167,14 +215,10 @@ def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **opt
     A node that someone else drained keeps its reason.
     """
     from deepopsctl.nodes.drain import DrainAction
-    from deepopsctl.text.printable import printable
 
-    # one line, as Slurm shows it
-    options["reason"] = printable(" ".join(options["reason"].split()))
+    options["reason"] = _one_line(options["reason"])
     if not options["reason"]:
         raise click.BadParameter("give a reason: others see in Slurm why the node is drained", param_hint="--reason")
-    if len(options["reason"]) > LONGEST_REASON:
-        raise click.BadParameter(f"use at most {LONGEST_REASON} characters", param_hint="--reason")
     return _change(settings, DrainAction.DRAIN, nodes, options, as_json=as_json)
 
 

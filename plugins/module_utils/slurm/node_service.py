@@ -8,6 +8,7 @@ import time
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import errors as node_errors
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     node_states as slurm_node_states,
+    output as slurm_output,
     query as slurm_query,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.node_states import ON_NODES, RESERVATION
@@ -117,6 +118,82 @@ def drain_or_resume(wanted, names, reason, refusals, dry):
             error = " ".join(output.split()) or "scontrol update failed"
             raise RefusedError("scontrol could not %s %s: %s" % (wanted, ",".join(todo), error))
         time.sleep(0.5)
+
+
+# --- rebooting: what `node reboot` asks for
+
+# a server that is not back within this is down for Slurm; its own default is a minute
+LEAST_RESUME_S = 300
+
+
+def reboot_decision(node, is_reserved):
+    """(action, message) for one node: reboot by Slurm, host (by systemd), none, back, or refused.
+
+    Slurm ends every drain when the node returns, so one that is drained for another reason is not its to reboot: with
+    one of deepopsctl's, systemd does it and the node stays drained.
+    """
+    if node is None:
+        return "refused", "Slurm has no node of that name"
+    flags, is_managed = slurm_node_states.flags(node["state"]), node["reason"].startswith(slurm_node_states.PREFIX)
+    is_own = node["reason"].startswith(slurm_node_states.REBOOT_PREFIX)
+    by = node["reason_user"] or "somebody"
+    since = node["reason_since"].replace("T", " ") or "?"
+    if slurm_node_states.REBOOTING & flags:
+        return ("none", node["reason"]) if is_own else ("refused", "%s has asked for a reboot since %s" % (by, since))
+    if is_reserved:
+        return "refused", "it is in the reservation %s: `node add` or `node replace` has not ended" % RESERVATION
+    if is_own and flags & {"DOWN", "DRAIN"}:
+        return ("host" if "NOT_RESPONDING" in flags else "back"), node["reason"]
+    if flags & {"DOWN", "DRAIN"} and not is_managed and by not in ("somebody", "slurm"):
+        return "refused", "%s by %s since %s: %s" % (
+            "drained" if "DRAIN" in flags else "set down",
+            by,
+            since,
+            node["reason"] or "no reason given",
+        )
+    if flags & {"DOWN", "NOT_RESPONDING", "UNKNOWN"} or ("DRAIN" in flags and is_managed):
+        return "host", node["reason"]
+    if "DRAIN" in flags:
+        return "refused", "drained since %s: %s" % (since, node["reason"] or "no reason given")
+    if flags & {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}:
+        return "refused", "Slurm has it as %s, and ignores requests for a reboot" % node["state"].lower()
+    return "reboot", ""
+
+
+def request_reboot(names, reason, next_state, dry):
+    """(decisions, changes): Slurm drains the nodes, and reboots each when its jobs have ended."""
+    state = require_state(DRAIN_PATIENCE_S)
+    known = known_nodes(state, names)
+    pairs = [(name, reboot_decision(known.get(name), name in state["reserved"])) for name in names]
+    decisions = [{"name": name, "action": action, "message": message} for name, (action, message) in pairs]
+    todo = [entry["name"] for entry in decisions if entry["action"] == "reboot"]
+    if not todo:
+        return decisions, []
+    require_reboot_settings()
+    if not dry:
+        run("scontrol", "reboot", "ASAP", "nextstate=" + next_state, "reason=" + reason, ",".join(todo))
+        # what it ignores is not in its exit code
+        known = known_nodes(require_state(DRAIN_PATIENCE_S), todo)
+        for entry in decisions:
+            node = known.get(entry["name"])
+            if node and not slurm_node_states.REBOOTING & slurm_node_states.flags(node["state"]):
+                entry.update(action="refused", message="Slurm ignored the request: it has it as " + node["state"])
+    done = [entry["name"] for entry in decisions if entry["action"] == "reboot"]
+    return decisions, changes_of(done, "reboot", reason)
+
+
+def require_reboot_settings():
+    """Refuse where Slurm can't reboot a node, or would set it down before it is back."""
+    config = slurm_output.config(run("scontrol", "show", "config"))
+    program, limit = config.get("RebootProgram", ""), config.get("ResumeTimeout", "")
+    seconds = re.match(r"[0-9]+", limit)
+    if not slurm_output.present(program):
+        raise RefusedError(
+            "slurm.conf has no RebootProgram", "set `slurm_config: {RebootProgram: /sbin/reboot}`, deploy"
+        )
+    if seconds and int(seconds.group()) < LEAST_RESUME_S:
+        message = "ResumeTimeout is %s: Slurm sets a node down that is not back by then" % limit
+        raise RefusedError(message, "set `slurm_config: {ResumeTimeout: 900}`, deploy")
 
 
 # --- reserved, released and out_of_service: what `node add`, `remove` and `replace` do

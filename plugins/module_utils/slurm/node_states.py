@@ -8,12 +8,15 @@ import re
 PREFIX = "deepopsctl: "
 # of node add, remove and replace: these end no other drains
 NODE_PREFIX = PREFIX + "node "
+# of node reboot; slurmctld adds to it what has become of the reboot
+REBOOT_PREFIX = NODE_PREFIX + "reboot"
 # of the program that drains nodes by alerts
 ALERT_PREFIX = PREFIX + "alert "
 # the reservation in which new nodes are validated
 RESERVATION = "deepopsctl-trial"
 # states of a job that has nodes
 ON_NODES = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"})
+REBOOTING = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED"})
 _FAULTS = frozenset({"DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING"})
 
 

@@ -99,6 +99,54 @@ def test_a_node_that_would_run_jobs_is_resumed(state: str) -> None:
     assert not SlurmNode("gpu01", state).is_faulty
 
 
+REBOOT = "deepopsctl: node reboot"
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (node("IDLE"), "reboot"),
+        (node("MIXED"), "reboot"),
+        # Slurm would end these drains when the node returns
+        (node("IDLE+DRAIN", "bad DIMM", "alice"), "refused"),
+        (node("IDLE+DRAIN", "Kill task failed", "slurm"), "refused"),
+        (node("DOWN", "burnt", "root"), "refused"),
+        (node("IDLE+DRAIN", OURS, "root"), "host"),
+        (node("DOWN*", "Not responding", "slurm"), "host"),
+        (node("IDLE*"), "host"),
+        (node("MIXED+DRAIN+REBOOT_REQUESTED", REBOOT, "root"), "none"),
+        (node("IDLE+DRAIN+REBOOT_REQUESTED", "kernel", "alice"), "refused"),
+        (node("DOWN", REBOOT + " : reboot complete", "slurm"), "back"),
+        (node("IDLE+DRAIN", REBOOT + ", validation failed, see run 1", "root"), "back"),
+        (node("IDLE+POWERED_DOWN"), "refused"),
+        (None, "refused"),
+    ],
+)
+def test_slurm_reboots_only_a_node_whose_drain_would_not_be_lost(shown: dict[str, Any] | None, expected: str) -> None:
+    assert service.reboot_decision(shown, False)[0] == expected
+    assert service.reboot_decision(node("IDLE"), True)[0] == "refused"
+
+
+@pytest.mark.parametrize(
+    ("config", "refused"),
+    [
+        ("RebootProgram = /sbin/reboot\nResumeTimeout = 900 sec", False),
+        ("RebootProgram = (null)\nResumeTimeout = 900 sec", True),
+        ("RebootProgram = /sbin/reboot\nResumeTimeout = 60 sec", True),
+    ],
+)
+def test_no_reboot_is_asked_for_that_slurm_would_take_for_a_failure(
+    monkeypatch: pytest.MonkeyPatch, config: str, refused: bool
+) -> None:
+    monkeypatch.setattr(service, "run", lambda *_words: config)
+
+    if refused:
+        with pytest.raises(service.RefusedError):
+            service.require_reboot_settings()
+    else:
+        service.require_reboot_settings()
+
+
 @pytest.mark.parametrize(
     ("shown", "is_foreign"),
     [

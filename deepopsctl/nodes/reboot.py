@@ -1,0 +1,305 @@
+"""`node reboot`: nodes reboot when their jobs have ended, and take jobs again when they passed their validation.
+
+Slurm does it: it drains a node, reboots it once it is idle, and waits for it. Login nodes, nodes that are drained
+already and nodes without a slurmd are rebooted by systemd when no job is there. Every step can be repeated: after an
+interruption, the same command goes on from what Slurm has of the nodes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.selection import select_nodes
+from deepopsctl.errors import ExitCode, InputError
+from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.nodes.admit import try_out
+from deepopsctl.nodes.drain import FIRST_PAUSE_S, LONGEST_PAUSE_S, SLURM_INFO, encode_reason
+from deepopsctl.nodes.wait_for_jobs import job_words
+from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, require_success, state_of
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.lock import ClusterBusyError, cluster_lock
+from deepopsctl.slurm.node_states import PREFIX, REBOOT_PREFIX
+from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
+from deepopsctl.text.node_sets import fold
+
+COMMAND = "deepopsctl node reboot"
+PLAYBOOK = "operate/reboot"
+# jobs of the whole cluster depend on what runs there
+_ELSEWHERE = (Role.CONTROLLER, Role.DBD, Role.NFS_SERVER)
+# what a server may take to boot where systemd reboots it
+BOOT_S = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class RebootOptions:
+    """The options of `node reboot`; `max_down` is 0 for all nodes at once."""
+
+    nodes: tuple[str, ...]
+    reason: str = ""
+    wait: bool = False
+    timeout_s: int = 0
+    max_down: int = 0
+
+
+class Phase(StrEnum):
+    """What has become of a request, as it is shown."""
+
+    WAITING = "waits for its jobs to end"
+    REBOOTING = "reboots"
+    BACK = "is back"
+    LATE = "is not back in time"
+    IN_SERVICE = "is in service"
+    TAKEN_OUT = "was taken out of service by somebody else"
+
+
+def phase_of(node: SlurmNode | None) -> Phase:
+    """The phase of a node for which a reboot was requested."""
+    if node is None:
+        return Phase.TAKEN_OUT
+    own = node.reason.startswith(REBOOT_PREFIX)
+    if "REBOOT_REQUESTED" in node.flags:
+        return Phase.WAITING
+    if "REBOOT_ISSUED" in node.flags:
+        return Phase.REBOOTING
+    if own and "DOWN" in node.flags and "NOT_RESPONDING" in node.flags:
+        return Phase.LATE
+    if own and "DOWN" in node.flags:
+        return Phase.BACK
+    if node.is_drained or node.is_faulty:
+        return Phase.TAKEN_OUT
+    return Phase.IN_SERVICE
+
+
+def reboot(directory: ClusterDir, options: RebootOptions, base: RunRequest, operator: Operator) -> Report:
+    """Run the whole workflow; a second run resumes where the first one stopped."""
+    cluster = directory.cluster()
+    nodes = select_nodes(options.nodes, cluster)
+    refuse_services(nodes)
+    report = Report("node reboot", tuple(node.name for node in nodes))
+    work = _Reboot(Flow(directory, base, operator, report), cluster, nodes, options)
+    try:
+        work.run()
+    except StoppedError as stop:
+        report.stopped = stop
+    return report
+
+
+def refuse_services(nodes: Iterable[Node]) -> None:
+    """Refuse nodes that all others depend on."""
+    for node in nodes:
+        roles = [role.value for role in _ELSEWHERE if role in node.roles]
+        if roles:
+            raise InputError.single(
+                "NODES",
+                f"{node.name} is {', '.join(roles)}: all nodes depend on it, so no moment is safe for its reboot",
+                "running jobs continue without a controller: reboot it yourself, then see `deepopsctl status`",
+            )
+
+
+@dataclass(slots=True)
+class _Reboot:
+    flow: Flow
+    cluster: Cluster
+    nodes: tuple[Node, ...]
+    options: RebootOptions
+    # compute nodes that nothing was requested for yet
+    queue: list[str] = field(default_factory=list)
+    requested: dict[str, Phase | None] = field(default_factory=dict)
+    tried: dict[str, StoppedError] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Reboot login nodes one after the other, then compute nodes as their jobs end."""
+        compute = [node.name for node in self.nodes if Role.COMPUTE in node.roles]
+        others = [node.name for node in self.nodes if node.name not in compute]
+        with self._lock():
+            slurm = self.flow.survey(self.cluster, slurm=bool(compute))
+            self._show_jobs(slurm.jobs_on(compute))
+            self.flow.confirm(self._question(compute, others), self.cluster)
+            # idle nodes first
+            self.queue = sorted(compute, key=lambda name: bool(slurm.jobs_on([name])))
+            if others:
+                self._reboot_hosts(others, at_once=1)
+                self.done += others
+            self._request()
+        if self.options.wait:
+            self._follow()
+        self._conclude()
+
+    def _lock(self) -> AbstractContextManager[None]:
+        return cluster_lock(self.flow.directory.runs, COMMAND)
+
+    def _show_jobs(self, jobs: Sequence[SlurmJob]) -> None:
+        if jobs:
+            self.flow.operator.info(f"  {job_words(jobs)} on these nodes: they go on to their end")
+
+    def _question(self, compute: list[str], others: list[str]) -> str:
+        parts = [f"{fold(compute)} when no job runs there"] if compute else []
+        parts += [f"{fold(others)} now, which ends all sessions there"] if others else []
+        return f"reboot {' and '.join(parts)}?"
+
+    # --- requests
+
+    @property
+    def _reason(self) -> str:
+        """As Slurm gets it, with what the module puts before it."""
+        text = REBOOT_PREFIX.removeprefix(PREFIX)
+        return encode_reason(f"{text}: {self.options.reason}" if self.options.reason else text)
+
+    def _request(self) -> None:
+        """Request reboots of as many nodes as may be out of service at once."""
+        most = self.options.max_down
+        room = max(most - len(self.requested), 0) if most else len(self.queue)
+        names, self.queue = self.queue[:room], self.queue[room:]
+        if not names:
+            return
+        self.flow.operator.info(f"ask Slurm to reboot {fold(names)}")
+        how = {"deepops_drain_reason": self._reason, "deepops_next_state": "DOWN" if self.options.wait else "RESUME"}
+        outcome = self.flow.set_node_state(self.cluster, "rebooted", names, **how)
+        require_success(outcome, self.cluster.controllers[:1], "Slurm was asked for no reboot", "see `sinfo -R`")
+        by_action: dict[str, dict[str, str]] = {}
+        for entry in (entry for result in outcome.summary.results for entry in result.entries("reboot")):
+            by_action.setdefault(str(entry["action"]), {})[str(entry["name"])] = str(entry["message"])
+        self.skipped.update(by_action.get("refused", {}))
+        self.requested.update(dict.fromkeys([*by_action.get("reboot", {}), *by_action.get("none", {})]))
+        back = list(by_action.get("back", {}))
+        if back and not self.options.wait:
+            self._admit(back)
+        else:
+            self.requested.update(dict.fromkeys(back))
+        self._without_slurm(by_action.get("host", {}), state_of(outcome))
+
+    def _without_slurm(self, reasons: dict[str, str], slurm: SlurmState) -> None:
+        """Nodes that are drained stay so; those whose slurmd is away are validated."""
+        names: list[str] = []
+        for name in reasons:
+            jobs = slurm.jobs_on([name])
+            if jobs:
+                self.skipped[name] = f"{job_words(jobs)} there, and Slurm does not reboot it: it is drained or silent"
+            else:
+                names.append(name)
+        stay = [name for name in names if slurm.nodes[name].is_drained and not reasons[name].startswith(REBOOT_PREFIX)]
+        again = [name for name in names if name not in stay]
+        if again:
+            how = {"deepops_drain_reason": self._reason}
+            outcome = self.flow.set_node_state(self.cluster, "out_of_service", again, **how)
+            require_success(outcome, self.cluster.controllers[:1], "nothing was rebooted", "see `sinfo -R`")
+        if names:
+            self._reboot_hosts(names)
+            self.done += stay
+        if stay:
+            self.flow.report.warnings.append(
+                f"{fold(stay)} stays drained, as before: `deepopsctl node resume {fold(stay)}`"
+            )
+        if again:
+            self._admit(again)
+
+    def _reboot_hosts(self, names: list[str], at_once: int = 0) -> None:
+        self.flow.operator.info(f"reboot {fold(names)}")
+        variables = {"deepops_drain_reason": self._reason, "deepops_reboot_timeout": BOOT_S}
+        serial = {"deepops_reboot_serial": at_once} if at_once else {}
+        outcome = self.flow.run(self.cluster, (PLAYBOOK,), names, **variables, **serial)
+        nodes = [node for node in self.nodes if node.name in names]
+        require_success(outcome, nodes, "it was not rebooted, or is not back", "see its console; then run it again")
+
+    def _admit(self, names: list[str]) -> None:
+        """Validate nodes that are back; a later look at them says what became of them."""
+        nodes = tuple(node for node in self.nodes if node.name in names)
+        self.requested.update(dict.fromkeys(names, Phase.BACK))
+        try:
+            try_out(self.flow, self.cluster, nodes, names, "reboot")
+        except StoppedError as stop:
+            self.tried.update(dict.fromkeys(names, stop))
+
+    # --- waiting
+
+    def _follow(self) -> None:
+        deadline, pause = time.monotonic() + self.options.timeout_s, FIRST_PAUSE_S
+        while self.requested:
+            if self._advance():
+                pause = FIRST_PAUSE_S
+            elif time.monotonic() > deadline:
+                raise self._late()
+            else:
+                self.flow.idle(partial(time.sleep, pause))
+                pause = min(pause * 1.5, LONGEST_PAUSE_S)
+
+    def _advance(self) -> bool:
+        """One look at the nodes; whether anything has changed."""
+        from deepopsctl.run.runner import run_readonly
+
+        asked = replace(self.flow.base, playbook=SLURM_INFO, more=(), command="node-wait", extra_vars={})
+        slurm = state_of(run_readonly(asked))
+        if not slurm.controller_up:
+            return False
+        phases = {name: phase_of(slurm.nodes.get(name)) for name in self.requested}
+        changed = {name: phase for name, phase in phases.items() if phase is not self.requested[name]}
+        for phase in dict.fromkeys(changed.values()):
+            names = [name for name, other in changed.items() if other is phase]
+            jobs = slurm.jobs_on(names) if phase is Phase.WAITING else ()
+            self.flow.operator.info(f"  {fold(names)} {phase}" + (f": {job_words(jobs)} there" if jobs else ""))
+        self.requested.update(changed)
+        for name, phase in phases.items():
+            self._settle(name, phase, slurm.nodes.get(name))
+        try:
+            with self._lock():
+                back = [name for name, phase in self.requested.items() if phase is Phase.BACK]
+                if back:
+                    self._admit(back)
+                if self.failed:
+                    # one that does not come back is a reason to look before more are rebooted
+                    self.skipped.update(dict.fromkeys(self.queue, "not rebooted, because another one failed"))
+                    self.queue.clear()
+                self._request()
+        except ClusterBusyError:
+            return False
+        return bool(changed)
+
+    def _settle(self, name: str, phase: Phase, node: SlurmNode | None) -> None:
+        """Whether the node is done, or has failed."""
+        if phase is Phase.IN_SERVICE:
+            self.done.append(name)
+        elif name in self.tried:
+            self.failed[name] = self.tried[name].message
+        elif phase in (Phase.LATE, Phase.TAKEN_OUT):
+            self.failed[name] = f"{phase}: {node.reason if node else 'Slurm has no such node'}"
+        else:
+            return
+        del self.requested[name]
+
+    def _late(self) -> StoppedError:
+        names = fold(self.requested)
+        return StoppedError(
+            f"after {self.options.timeout_s} s {names} is not back in service; what Slurm was asked for stays in force",
+            f"run the command again to go on waiting; `scontrol cancel_reboot {names}` withdraws the request",
+            ExitCode.TIMEOUT,
+        )
+
+    def _conclude(self) -> None:
+        report = self.flow.report
+        if self.tried and not self.options.wait:
+            self.failed.update({name: stop.message for name, stop in self.tried.items()})
+        waiting = [
+            name for name in self.requested if name not in self.failed and self.requested[name] is not Phase.BACK
+        ]
+        done = [*self.done, *(name for name in self.requested if name not in self.failed and name not in waiting)]
+        parts = [f"{fold(done)} rebooted"] if done else []
+        parts += [f"{fold(waiting)} reboots when its jobs have ended, see `deepopsctl status`"] if waiting else []
+        report.closing = "; ".join(parts)
+        left = {**self.skipped, **self.failed}
+        if left:
+            reasons: dict[str, list[str]] = {}
+            for name, text in left.items():
+                reasons.setdefault(text, []).append(name)
+            report.stopped = StoppedError(
+                "; ".join(f"{fold(names)}: {text}" for text, names in reasons.items()),
+                f"{report.closing or 'nothing was rebooted'}; the same command goes on with the others",
+            )

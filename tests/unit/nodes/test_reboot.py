@@ -1,0 +1,40 @@
+"""What becomes of a node for which a reboot was requested; and which nodes are never rebooted."""
+
+from __future__ import annotations
+
+import pytest
+
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.errors import InputError
+from deepopsctl.nodes.reboot import Phase, phase_of, refuse_services
+from deepopsctl.slurm.state import SlurmNode
+
+REASON = "deepopsctl: node reboot"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "phase"),
+    [
+        ("MIXED+DRAIN+REBOOT_REQUESTED", REASON, Phase.WAITING),
+        ("DOWN+DRAIN+REBOOT_ISSUED", f"{REASON} : reboot issued", Phase.REBOOTING),
+        ("DOWN", f"{REASON} : reboot complete", Phase.BACK),
+        ("DOWN*", f"{REASON} : reboot timed out", Phase.LATE),
+        ("IDLE", "", Phase.IN_SERVICE),
+        ("IDLE+DRAIN", "bad DIMM", Phase.TAKEN_OUT),
+        ("IDLE+DRAIN", f"{REASON}, validation failed, see run 1", Phase.TAKEN_OUT),
+        ("DOWN", "burnt", Phase.TAKEN_OUT),
+    ],
+)
+def test_the_state_in_slurm_says_how_far_a_reboot_is(state: str, reason: str, phase: Phase) -> None:
+    assert phase_of(SlurmNode("gpu01", state, reason=reason)) is phase
+
+
+def test_a_node_that_all_others_depend_on_is_not_rebooted() -> None:
+    text = "schema: 1\ncluster: {name: hpc, user: ubuntu}\nnodes:\n"
+    text += '  - {names: ctl1, addresses: "10.0.0.1", roles: [controller]}\n'
+    text += '  - {names: gpu1, addresses: "10.0.0.2", roles: [compute]}\n'
+    cluster = parse_spec(f"{text}partitions: [{{name: gpu, nodes: gpu1}}]\n", "cluster.yml")
+
+    refuse_services(cluster.compute)
+    with pytest.raises(InputError, match="ctl1 is controller"):
+        refuse_services(cluster.nodes)
