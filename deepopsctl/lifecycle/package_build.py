@@ -145,6 +145,22 @@ class Build:
         packages = self.record.get("packages")
         return {str(name): str(entry["file"]) for name, entry in packages.items()} if isinstance(packages, dict) else {}
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The packages of another version: libraries that were added with it."""
+        packages, own = self.record.get("packages"), self.text("version")
+        entries = packages.items() if isinstance(packages, dict) else ()
+        return tuple(str(name) for name, entry in entries if entry.get("version", own) != own)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its packages are all there and unchanged."""
+        entries = self.record.get("packages")
+        return isinstance(entries, dict) and all(
+            (self.directory / entry["file"]).is_file() and sha256_of(self.directory / entry["file"]) == entry["sha256"]
+            for entry in entries.values()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class BuildStore:
@@ -177,7 +193,7 @@ class BuildStore:
 
     def find(self, request: BuildRequest) -> Build | None:
         """The build of the same inputs, if its packages are all there and unchanged."""
-        return next((each for each in self.builds() if each.text("digest") == request.digest and _is_whole(each)), None)
+        return next((each for each in self.builds() if each.text("digest") == request.digest and each.is_whole), None)
 
     def build(self, request: BuildRequest, notify: Notify) -> tuple[Build, bool]:
         """The build of these inputs, and whether it was made now."""
@@ -329,11 +345,3 @@ def _build_dependencies(result: Path) -> dict[str, str]:
         for path in result.glob("*.buildinfo")
         for name, version in _INSTALLED.findall(path.read_text(encoding="utf-8"))
     }
-
-
-def _is_whole(build: Build) -> bool:
-    entries = build.record.get("packages")
-    return isinstance(entries, dict) and all(
-        (build.directory / entry["file"]).is_file() and sha256_of(build.directory / entry["file"]) == entry["sha256"]
-        for entry in entries.values()
-    )

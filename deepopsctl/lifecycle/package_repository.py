@@ -88,7 +88,9 @@ class PackageRepository:
         values: dict[str, object] = {
             "source": build.text("source"), "release": build.text("release"), "version": build.text("version"),
             "archive": f"packages/{archive.name}", "sha256": sha256_of(archive), "build": build.text("digest"),
-            "fingerprint": fingerprint, "key": public, "packages": names,
+            "fingerprint": fingerprint, "key": public,
+            "packages": [name for name in names if name not in build.others],
+            "libraries": [name for name in names if name in build.others],
         }  # fmt: skip
         served.setdefault(platform, {})[suite] = values
         text = yaml.safe_dump({VARIABLE: served}, sort_keys=True, width=120)

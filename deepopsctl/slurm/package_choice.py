@@ -49,8 +49,17 @@ def with_versions(names: Sequence[str], repository: Mapping[str, object]) -> Seq
     return {name: str(repository["version"]) if name in known else "" for name in names}
 
 
-def hop_refusal(installed: str, repository: Mapping[str, object]) -> str:
-    """Why the repository's Slurm can't follow the installed packages (lines of `dpkg-query`); '' where it can."""
+def hop_refusal(installed: str, repository: Mapping[str, object], *, upgrade: bool = False) -> str:
+    """Why the repository's Slurm can't follow the installed packages (lines of `dpkg-query`); '' where it can.
+
+    Only an `upgrade` takes nodes to another release, in Slurm's order.
+    """
     wanted = str(repository["release"])
     releases = sorted({release_of(line) for line in installed.splitlines() if line.endswith(" installed")} - {""})
-    return next((reason for release in releases if (reason := upgrade_refusal(release, wanted))), "")
+    refused = next((reason for release in releases if (reason := upgrade_refusal(release, wanted))), "")
+    others = [release for release in releases if release != wanted]
+    if refused or upgrade or not others:
+        return refused
+    return (
+        f"Slurm {others[0]} is installed here: `deepopsctl upgrade slurm --to {wanted}` takes the cluster to {wanted}"
+    )

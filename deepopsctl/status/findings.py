@@ -82,6 +82,11 @@ def _of_the_cluster(nodes: Sequence[NodeStatus], slurm: SlurmState) -> Iterator[
     elif not slurm.controller_up and slurm.error:
         hint = "see `journalctl -u slurmctld` on the controller; `deepopsctl deploy` starts what should run"
         yield Finding(Severity.PROBLEM, (), f"slurmctld does not answer: {slurm.error}", hint)
+    for node in nodes:
+        if node.upgrade:
+            was, new, phase, since = map(node.upgrade.get, ("from", "to", "phase", "since"))
+            message = f"an upgrade of Slurm from {was} to {new} is under way since {since} (phase {phase})"
+            yield Finding(Severity.NOTE, (), message, f"`deepopsctl upgrade slurm --to {new}` goes on with it")
     strange = set(slurm.nodes) - {node.name for node in nodes if node.is_compute}
     if strange:
         message = "in Slurm, but no compute node of cluster.yml"

@@ -96,6 +96,8 @@ class NodeStatus:
     hardware: NodeHardware | None = None
     # None where it makes none
     backup: LastBackup | None = None
+    # of the first controller: the record of an upgrade of Slurm that is under way
+    upgrade: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def name(self) -> str:
@@ -182,6 +184,7 @@ def with_answer(status: NodeStatus, data: Mapping[str, object]) -> NodeStatus:
         components=parse_components(data.get("components")),
         versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
         backup=_parse_backup(data.get("backup")),
+        upgrade=upgrade if isinstance(upgrade := data.get("upgrade"), Mapping) else {},
     )
 
 

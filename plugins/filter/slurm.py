@@ -252,9 +252,9 @@ def slurm_package_versions(names, repository):
     return package_choice.with_versions(names, repository)
 
 
-def slurm_hop_refusal(installed, repository):
-    """Why the installed Slurm can't be upgraded to a repository's; '' where it can."""
-    return package_choice.hop_refusal(installed, repository)
+def slurm_hop_refusal(installed, repository, upgrade=False):
+    """Why a repository's Slurm can't follow the installed one; '' where it can."""
+    return package_choice.hop_refusal(installed, repository, upgrade=upgrade)
 
 
 class FilterModule:

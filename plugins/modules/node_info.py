@@ -64,8 +64,8 @@ EXAMPLES = r"""
 RETURN = r"""
 deepops:
   description:
-    - C(node), with the comparison by C(components), C(versions) and C(backup), how the last backup ended, with
-      O(components).
+    - C(node), with the comparison by C(components), C(versions), C(backup), how the last backup ended, and C(upgrade),
+      the record of an upgrade of Slurm that is under way, with O(components).
     - C(slurm), with C(installed), C(controller_up), C(error), C(nodes), C(jobs), C(versions) and C(reserved), the nodes
       that are reserved until they are tested, with O(slurm).
   type: dict
@@ -101,13 +101,15 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 # of the program slurm_backup
 BACKUP_CONFIG = "/etc/deepopsctl/backup.json"
 BACKUP_RESULT = "/var/lib/deepopsctl/backup/last.json"
+# of the program slurm_upgrade
+UPGRADE = "/var/lib/deepopsctl/upgrade/slurm.json"
 
 
 def compare(params):
     """The records of the last deploy compared with the node, and its versions."""
     compared = node_drift.compare(params["components"], params["digest"])
     versions = dict(node_platform.versions(), **slurm_query.installed_version())
-    return {"components": compared, "versions": versions, "backup": last_backup()}
+    return {"components": compared, "versions": versions, "backup": last_backup(), "upgrade": upgrade_under_way()}
 
 
 def last_backup():
@@ -119,6 +121,15 @@ def last_backup():
             return dict(json.load(stream), configured=True)
     except (OSError, ValueError):
         return {"configured": True}
+
+
+def upgrade_under_way():
+    """The record of an upgrade of Slurm; empty where none is under way."""
+    try:
+        with open(UPGRADE, encoding="utf-8") as stream:
+            return dict(json.load(stream))
+    except (OSError, ValueError):
+        return {}
 
 
 def query_driver(files, node):

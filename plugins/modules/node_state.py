@@ -59,6 +59,7 @@ options:
     description: Files on the node that packages come from, by their names; others come from the node's sources.
     type: dict
     default: {}
+  downgrade: {description: Whether O(packages) may replace a later version., type: bool, default: false}
   manual_installs:
     description: A file of each package; where it is there without a package, it was installed manually and stays.
     type: dict
@@ -420,6 +421,7 @@ def arguments():
         "lock_wait": {"type": "int", "default": 300},
         "upstream": {"default": ""},
         "archives": {"type": "dict", "default": {}},
+        "downgrade": {"type": "bool", "default": False},
         "manual_installs": {"type": "dict", "default": {}},
         "hint": {"default": ""},
         "name_prefix": {"default": ""},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,6 +67,46 @@ def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) ->
     info(f"repository {suite} {'updated' if changed else 'unchanged'}; inputs and versions: {made.directory}")
     if as_json:
         emit_json({"schema": SCHEMA, "command": "packages build", "ok": True, "built": is_new, "suite": suite,
+                   "changed": changed, **_row(made)})  # fmt: skip
+
+
+@packages.command()
+@click.argument("name")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option("--for", "system", type=click.Choice(SYSTEMS), required=True, help="The nodes' system.")
+@click.option(
+    "--sha256sums", type=click.Path(path_type=Path), metavar="LIST", help="Checksums, as `sha256sum` prints them."
+)
+@json_option
+@click.pass_obj
+def add(
+    settings: Settings,
+    /,
+    name: str,
+    *,
+    files: tuple[Path, ...],
+    system: str,
+    sha256sums: Path | None,
+    as_json: bool,
+) -> None:
+    """Add packages of NAME (`slurm`) that somebody else built to the cluster's repository, signed with its key.
+
+    Each FILE is a .deb; all of NAME's have one version. Libraries that they need in a later version than the nodes'
+    system has are given with them.
+    """
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.lifecycle.package_build import BuildStore, own_architecture
+    from deepopsctl.lifecycle.package_files import add_packages, read_sums
+    from deepopsctl.lifecycle.package_repository import PackageRepository
+
+    directory = ClusterDir.open(settings.directory)
+    sums = read_sums(sha256sums) if sha256sums else {}
+    made, is_new = add_packages(BuildStore.of_user(os.environ), name, system, own_architecture(), files, sums)
+    info(f"{made.text('version')}: {len(made.packages)} packages {'added' if is_new else 'are known already'}")
+    suite, changed = PackageRepository(directory).publish(made)
+    info(f"repository {suite} {'updated' if changed else 'unchanged'}; files and checksums: {made.directory}")
+    if as_json:
+        emit_json({"schema": SCHEMA, "command": "packages add", "ok": True, "added": is_new, "suite": suite,
                    "changed": changed, **_row(made)})  # fmt: skip
 
 

@@ -135,8 +135,22 @@ def components() -> List[str]:
     return sorted(recorded | set(_read("applied.json").get("components") or {}))
 
 
+def _refuse_to_mix(claim: Claim) -> None:
+    """Raise where an upgrade is under way, and this run is not it: nodes have different releases meanwhile."""
+    # an absolute path: below the directory of the others is only what is written here
+    upgrade = _read(os.path.join(STATE, "upgrade", "slurm.json"))
+    if upgrade and not claim["command"].startswith("deepopsctl upgrade"):
+        raise RefusedError(
+            "busy",
+            "an upgrade of Slurm from %s to %s is under way since %s"
+            % tuple(map(upgrade.get, ("from", "to", "since"))),
+            "`deepopsctl upgrade slurm --to %s` goes on from where it stopped" % upgrade.get("to"),
+        )
+
+
 def _overdue(claim: Claim, now: float) -> str:
     """A warning where a dead holder is passed over; raises where one works."""
+    _refuse_to_mix(claim)
     holder = _read("lock.json")
     if not holder.get("token") or holder.get("id") == claim["id"] or holder["token"] in claim["dead"]:
         return ""

@@ -49,7 +49,7 @@ def collect(config: Mapping[str, Any], target: str) -> Manifest:
         manifest["slurm_user"] = _ids_of(config["state_directory"])
         _copy_files(target)
     if ACCOUNTING in config["parts"]:
-        manifest["database"] = _dump(config["database"], config["cluster"], os.path.join(target, DUMP))
+        manifest["database"] = dump(config["database"], config["cluster"], os.path.join(target, DUMP))
     manifest["files"] = dict(hashes(target))
     manifest["finished"] = int(time.time())
     return manifest
@@ -146,7 +146,7 @@ def _jobs() -> Manifest:
     return {"jobs": listed, "next_job_id": int(following[1]) if following else None}
 
 
-def _dump(database: str, cluster: str, target: str) -> Dict[str, object]:
+def dump(database: str, cluster: str, target: str) -> Dict[str, object]:
     """Dump while slurmdbd works: one transaction sees one moment. Returns its name and how many rows there were."""
     _require_space(database, os.path.dirname(target))
     before = count_rows(database, cluster)

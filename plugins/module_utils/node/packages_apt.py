@@ -118,11 +118,11 @@ def candidates_in(shown):
     return dict(_CANDIDATE.findall(shown))
 
 
-def install(names, lock_wait=LOCK_WAIT_S):
+def install(names, lock_wait=LOCK_WAIT_S, downgrade=False):
     """Install packages, refreshing the lists only when they do not know a name. Raises PackageError."""
     deadline = time.monotonic() + lock_wait
     finish_interrupted_transaction()
-    wanted = ["install", "--no-install-recommends"] + list(names)
+    wanted = ["install", "--no-install-recommends"] + ["--allow-downgrades"] * downgrade + list(names)
     result = _apt(wanted, deadline)
     if not result.ok and INTERRUPTED in result.message:
         # whoever held the lock until now was killed

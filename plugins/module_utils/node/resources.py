@@ -128,7 +128,7 @@ def install_packages(step, specifications):
     held = [name for name, facts in hold_units.items() if facts.get("ActiveState") != "active"]
     run_systemctl(step, ["mask", "--runtime", "--quiet"] + held, "")
     try:
-        node_packages.install(specifications, step.wanted["lock_wait"])
+        node_packages.install(specifications, step.wanted["lock_wait"], step.wanted.get("downgrade", False))
     except node_packages.PackageError as error:
         step.fail("cannot install %s: %s" % (" ".join(specifications), error), hint_for(step, error))
     finally:

@@ -77,6 +77,20 @@ def refused(clone: str, *given: Any, **change: Any) -> Any:
     return caught.value
 
 
+class TestAnUpgrade:
+    def test_no_deploy_mixes_releases_while_one_is_under_way_and_the_same_command_goes_on(
+        self, controller: Path
+    ) -> None:
+        (controller / "upgrade").mkdir(parents=True)
+        record = {"from": "24.11", "to": "26.05", "since": "2026-11-25 22:00 UTC", "phase": "nodes"}
+        (controller / "upgrade" / "slurm.json").write_text(json.dumps(record))
+
+        refusal = refused("a")
+        assert str(refusal) == "an upgrade of Slurm from 24.11 to 26.05 is under way since 2026-11-25 22:00 UTC"
+        assert "`deepopsctl upgrade slurm --to 26.05` goes on" in refusal.hint
+        assert control.acquire(asked("a", command="deepopsctl upgrade-slurm")) == []
+
+
 class TestTheLock:
     def test_the_second_learns_who_where_since_when_and_what_to_do(self) -> None:
         control.acquire(asked("a"), now=1000)

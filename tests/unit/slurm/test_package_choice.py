@@ -55,6 +55,12 @@ def test_an_installed_slurm_outside_the_window_is_refused() -> None:
     assert "22.05 -> 23.11 -> 25.05 -> 26.05" in hop_refusal(installed, NEW)
 
 
-@pytest.mark.parametrize("installed", ["", "slurmd 24.11.5-4 installed\n", "slurmd 22.05.8-4 config-files\n"])
-def test_a_slurm_within_the_window_or_none_is_not(installed: str) -> None:
+@pytest.mark.parametrize("installed", ["", "slurmd 26.05.5-1 installed\n", "slurmd 22.05.8-4 config-files\n"])
+def test_a_slurm_of_the_same_release_or_none_is_not(installed: str) -> None:
     assert hop_refusal(installed, NEW) == ""
+
+
+def test_only_an_upgrade_goes_to_another_release() -> None:
+    installed = "slurmd 24.11.5-4 installed\n"
+    assert "`deepopsctl upgrade slurm --to 26.05`" in hop_refusal(installed, NEW)
+    assert hop_refusal(installed, NEW, upgrade=True) == ""

@@ -1,0 +1,345 @@
+"""`upgrade slurm`: another release on the whole cluster, while jobs run.
+
+slurmdbd goes first, then slurmctld, login nodes, and compute nodes in batches: that is the order in which releases
+understand each other. The record on the first controller says how far it is, and keeps deploys away that would mix
+releases. Every step can be repeated: after an interruption the same command goes on. A new slurmdbd or slurmctld that
+does not start is undone: packages, accounting and state are again as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.content import components
+from deepopsctl.errors import ExitCode
+from deepopsctl.files import write_atomic
+from deepopsctl.lifecycle.package_repository import PackageRepository
+from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, make_plan
+from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.nodes.drain import encode_reason
+from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
+from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, require_success, state_of
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.lock import cluster_lock
+from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.slurm.state import SlurmState
+from deepopsctl.text.node_sets import fold
+from deepopsctl.text.yaml_editor import with_settings
+from deepopsctl.validation.result import examine
+
+QUERY, RECORD, PREPARE = "operate/upgrade-query", "operate/upgrade-record", "operate/upgrade-prepare"
+CONTROLLER, NODES, BACK = "operate/upgrade-controller", "operate/upgrade-nodes", "operate/upgrade-back"
+SUITE = "smoke"
+# the phases of the record, in their order; `back` undoes those before `nodes`
+PREPARING, CENTER, ON_NODES, ENDING, GOING_BACK = "prepare", "controller", "nodes", "deploy", "back"
+# after the controllers there is no way back
+_FORWARD = (ON_NODES, ENDING)
+START_S = 300
+REASON = "upgrade slurm"
+
+
+def upgrade_slurm(directory: ClusterDir, wanted: Wanted, base: RunRequest, operator: Operator) -> Report:
+    """Run the whole workflow; a second run resumes where the first one stopped."""
+    report = Report("upgrade slurm", ())
+    upgrade = _Upgrade(Flow(directory, base, operator, report), directory.cluster(), wanted)
+    try:
+        with cluster_lock(directory.runs, "deepopsctl upgrade slurm"):
+            upgrade.run()
+    except StoppedError as stop:
+        report.stopped = stop
+    return report
+
+
+def plan_upgrade(directory: ClusterDir, wanted: Wanted, base: RunRequest) -> Plan:
+    """What `upgrade slurm` would do; nothing is changed."""
+    plan, _record, _slurm = _query(directory, directory.cluster(), wanted, base)
+    return plan
+
+
+def _query(
+    directory: ClusterDir, cluster: Cluster, wanted: Wanted, base: RunRequest
+) -> tuple[Plan, Mapping[str, object], SlurmState]:
+    from deepopsctl.run.runner import run_readonly
+
+    outcome = run_readonly(replace(base, playbook=QUERY, more=(), limit="", extra_vars={}))
+    facts: dict[str, NodeFacts] = {}
+    for result in outcome.summary.results:
+        answer = result.data.get("upgrade")
+        if isinstance(answer, Mapping):
+            facts[result.host] = NodeFacts(**{
+                key: answer[key]
+                for key in ("platform", "installed", "unfinished", "settings", "record", "database")
+                if key in answer
+            })  # fmt: skip
+    first = cluster.controllers[0].name
+    if first not in facts:
+        failed = next((each.message for each in outcome.summary.failures if each.host in ("", first)), "no answer")
+        code = ExitCode.UNREACHABLE if first in outcome.summary.unreachable else ExitCode.FAILED
+        raise StoppedError(f"{first}: {failed}; nothing was changed", "see `deepopsctl status`", code)
+    slurm = state_of(outcome)
+    served = PackageRepository(directory).suites()
+    return make_plan(cluster, wanted, facts, served, slurm), facts[first].record, slurm
+
+
+@dataclass(slots=True)
+class _Upgrade:
+    flow: Flow
+    cluster: Cluster
+    wanted: Wanted
+    # nodes that failed, and why
+    left: dict[str, str] = field(default_factory=dict)
+    drained: set[str] = field(default_factory=set)
+    # nodes that were out of service before: they get the packages, and no jobs
+    out: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """All phases that are left."""
+        self.flow.survey(self.cluster, slurm=False)
+        plan, record, slurm = _query(self.flow.directory, self.cluster, self.wanted, self.flow.base)
+        phase = str(record.get("phase") or "")
+        if phase == GOING_BACK:
+            hosts = record.get("hosts")
+            self._go_back(plan, str(record.get("why")), set(map(str, hosts)) if isinstance(hosts, list) else set())
+        self._refuse(plan, phase, slurm)
+        self.flow.report.nodes = plan.todo
+        if not plan.todo and not record and self._is_declared(plan):
+            self._name_left(plan)
+            self.flow.report.closing = f"all nodes that answer have Slurm {plan.version}"
+            return
+        self.flow.confirm(self._question(plan, resumed=bool(record)), self.cluster)
+        drained = record.get("drained")
+        self.drained = set(map(str, drained)) if isinstance(drained, list) else set()
+        self.out = {name for name, node in slurm.nodes.items() if node.is_drained or node.is_faulty} - self.drained
+        if not record:
+            since = f"{datetime.now(UTC):%F %H:%M} UTC"
+            known = {"from": plan.installed, "to": self.wanted.release, "version": plan.version, "since": since}
+            self._record(phase=PREPARING, **known)
+        self._prepare(plan, first=not record)
+        # packages that are there say nothing of the daemons: what was cut off is done again
+        if phase == CENTER or (plan.center and phase not in _FORWARD):
+            self._center(plan)
+        self._on_nodes(plan)
+        self._end(plan)
+
+    def _refuse(self, plan: Plan, phase: str, slurm: SlurmState) -> None:
+        if plan.refusals:
+            message, hint = plan.refusals[0]
+            raise StoppedError(f"{message}; nothing was changed", hint)
+        if not slurm.controller_up and phase not in (PREPARING, CENTER):
+            raise StoppedError(
+                f"slurmctld does not answer: {slurm.error}; nothing was changed", "see `deepopsctl status`"
+            )
+
+    def _is_declared(self, plan: Plan) -> bool:
+        """Whether the cluster directory has the release."""
+        text = self.flow.directory.settings.read_text(encoding="utf-8")
+        return with_settings(text, _settings(plan)) == text
+
+    def _question(self, plan: Plan, *, resumed: bool) -> str:
+        word = "go on with the upgrade" if resumed else "upgrade Slurm"
+        count = len(plan.todo)
+        gap = "slurmctld stops until slurmdbd has converted its tables; " if plan.center else ""
+        return (
+            f"{word} of {self.cluster.name} from {plan.installed} to {plan.version} on {count} "
+            f"node{'s' * (count != 1)} in {len(plan.batches)} batch{'es' * (len(plan.batches) != 1)}? "
+            f"{gap}{len(plan.jobs)} running jobs continue"
+        )
+
+    def _variables(self, plan: Plan) -> dict[str, object]:
+        return {
+            "deepops_upgrade_version": plan.version,
+            "deepops_upgrade_versions": {name: values["version"] for name, values in plan.repositories.items()},
+            "deepops_upgrade_repositories": plan.repositories,
+            "deepops_upgrade_platforms": {name: node.platform for name, node in plan.facts.items()},
+            "deepops_upgrade_packages": {name: plan.packages(name) for name in {*plan.todo, *self._hosts}},
+            "deepops_upgrade_timeout": START_S,
+        }
+
+    def _prepare(self, plan: Plan, *, first: bool) -> None:
+        """What can fail, fails here: a node is left out; without controllers nothing happens."""
+        if not plan.todo:
+            return
+        self.flow.operator.info(f"fetch the packages on {fold(plan.todo)}, and simulate their installation")
+        outcome = self._run(plan.todo, PREPARE, **self._variables(plan))
+        try:
+            require_success(outcome, self._named(plan.center), "nothing was upgraded", "fix it, then run it again")
+        except StoppedError:
+            if first and not outcome.stopped:
+                self._withdraw()
+            raise
+        self._leave_out(outcome, plan.todo)
+
+    def _withdraw(self) -> None:
+        """No package of the new release was installed: nothing of it stays in apt's sources."""
+        self.flow.operator.info("withdraw the repository of the new release")
+        self._record()
+        self._run([node.name for node in self.cluster.nodes], SLURM)
+
+    def _center(self, plan: Plan) -> None:
+        """slurmdbd and slurmctld; where they are on different hosts, one after the other."""
+        self._record(phase=CENTER)
+        dbd = {node.name for node in self.cluster.with_role(Role.DBD)}
+        controllers = {node.name for node in self.cluster.controllers}
+        together = bool(dbd & controllers)
+        both = [("slurmdbd", dbd), ("slurmctld", controllers)]
+        for what, names in [("slurmdbd and slurmctld", dbd | controllers)] if together else both:
+            self.flow.operator.info(f"upgrade {what} on {fold(names)}")
+            outcome = self._run(names, CONTROLLER, **self._variables(plan))
+            if outcome.stopped or set(outcome.summary.unreachable) & names:
+                require_success(
+                    outcome, self._named(names), "slurmctld may be stopped; running jobs continue", self._again
+                )
+            if not outcome.ok:
+                why = next((each.message for each in outcome.summary.failures), "it failed")
+                self._record(phase=GOING_BACK, why=why, hosts=sorted(names))
+                self._go_back(plan, why, names)
+
+    def _go_back(self, plan: Plan, why: str, hosts: set[str]) -> None:
+        """Packages, accounting and state as they were; raises StoppedError at its end."""
+        self.flow.operator.info(f"go back to Slurm {plan.installed} on {fold(hosts)}: {why}")
+        outcome = self._run(hosts, BACK, **self._variables(plan))
+        require_success(outcome, self._named(hosts), "slurmctld may be stopped; running jobs continue", self._again)
+        self._withdraw()
+        raise StoppedError(
+            f"Slurm {self.wanted.release} did not start, {plan.installed} runs again as before: {why}",
+            "see `deepopsctl runs show`; fix it, then run the same command again",
+        )
+
+    def _on_nodes(self, plan: Plan) -> None:
+        """Login nodes, then compute nodes; the next batch only once jobs run on the one before."""
+        if plan.login or plan.batches:
+            self._record(phase=ON_NODES)
+        if names := self._without_left(plan.login):
+            self.flow.operator.info(f"upgrade login nodes {fold(names)}")
+            outcome = self._run(names, NODES, deepops_upgrade_nodes=[], **self._variables(plan))
+            self._leave_out(outcome, names)
+        for number, batch in enumerate(plan.batches, 1):
+            if names := self._without_left(batch):
+                self._batch(plan, names, f"{number} of {len(plan.batches)}")
+
+    def _batch(self, plan: Plan, names: tuple[str, ...], which: str) -> None:
+        first = self.cluster.controllers[0].name
+        if self.wanted.drain:
+            self._drain(names)
+        self.flow.operator.info(f"batch {which}: upgrade {fold(names)}")
+        outcome = self._run([first, *names], NODES, deepops_upgrade_nodes=list(names), **self._variables(plan))
+        require_success(outcome, self.cluster.controllers[:1], "the nodes before are upgraded", self._again)
+        self._leave_out(outcome, names)
+        for result in outcome.summary.results:
+            unregistered = result.data.get("unregistered")
+            if isinstance(unregistered, Mapping):
+                self.left |= {str(name): str(why) for name, why in unregistered.items() if name not in self.left}
+        self._stop_at_limit(plan)
+        if good := self._without_left(names):
+            self._resume(good)
+        if serving := tuple(name for name in good if name not in self.out):
+            self._validate(serving)
+
+    def _validate(self, names: tuple[str, ...]) -> None:
+        self.flow.operator.info(f"validate {fold(names)}")
+        started = datetime.now().astimezone()
+        first = self.cluster.controllers[0].name
+        outcome = self._run([first, *names], f"validate/{SUITE}")
+        if outcome.stopped:
+            raise StoppedError("stopped: the nodes before are upgraded", self._again, outcome.exit_code)
+        validation = examine(outcome, self.cluster, (SUITE,), started)
+        failed = [check for check in validation.facts.checks if check.status == "fail"]
+        if failed:
+            text = "; ".join(
+                f"{check.name} on {check.target}: {check.message or check.measured}" for check in failed[:3]
+            )
+            raise StoppedError(
+                f"{fold(names)} failed the validation, no further node is upgraded: {text}",
+                f"see `deepopsctl runs show {outcome.run_id}`; fix it, then {self._again}",
+            )
+
+    def _drain(self, names: tuple[str, ...]) -> None:
+        """Wait for the end of jobs; only nodes that were in service are resumed afterwards."""
+        state = self.flow.survey(self.cluster)
+        mine = [name for name in names if name in state.nodes and not state.nodes[name].is_drained]
+        # before the drain: after a kill it is known whose it is
+        self.drained |= set(mine)
+        self._record(drained=sorted(self.drained))
+        options = DrainOptions(fold(names), self.wanted.timeout_s)
+        drain = NodeDrain(self.flow, self.cluster, names, REASON, options)
+        drain.drain()
+        drain.wait()
+
+    def _resume(self, names: tuple[str, ...]) -> None:
+        mine = sorted(self.drained & set(names))
+        if not mine:
+            return
+        outcome = self.flow.set_node_state(self.cluster, "resumed", mine, deepops_drain_reason=encode_reason(REASON))
+        require_success(outcome, self.cluster.controllers[:1], f"{fold(mine)} may be drained", self._again)
+        self.drained -= set(mine)
+        self._record(drained=sorted(self.drained))
+
+    def _stop_at_limit(self, plan: Plan) -> None:
+        failed = [name for name in self.left if name in {one for batch in plan.batches for one in batch}]
+        if len(failed) > plan.allowed_failures:
+            raise StoppedError(
+                f"{fold(failed)} failed, more than --max-down {plan.allowed_failures}: {self.left[failed[-1]]}",
+                f"fix them, then {self._again}",
+            )
+
+    def _end(self, plan: Plan) -> None:
+        """The cluster directory says the new release, and a deploy has the rest follow: configuration, timeouts."""
+        self._record(phase=ENDING)
+        settings = self.flow.directory.settings
+        text = settings.read_text(encoding="utf-8")
+        write_atomic(settings, with_settings(text, _settings(plan)))
+        self.flow.operator.info("deploy what follows from the new release")
+        # those that do not answer as well: the exit code says that they were left out
+        names = [node.name for node in self.cluster.nodes if node.name not in self.left]
+        wanted = {SLURM, *self.flow.deployed, *(self.cluster.components or ())}
+        order = [name for name in components(self.flow.base.content) if name in wanted]
+        outcome = self._run(names, *order)
+        require_success(outcome, self._named(plan.center), "all nodes are upgraded", self._again)
+        self._record()
+        self._name_left(plan)
+        self.flow.report.closing = f"{self.cluster.name} has Slurm {plan.version}"
+
+    def _name_left(self, plan: Plan) -> None:
+        again = f"`deepopsctl upgrade slurm --to {self.wanted.release}` includes it once it is repaired"
+        why = {**dict.fromkeys(plan.silent, "does not answer"), **self.left}
+        for name, reason in why.items():
+            self.flow.report.warnings.append(f"{name} is left out, with its old Slurm: {reason}; {again}")
+
+    @property
+    def _hosts(self) -> tuple[str, ...]:
+        """The hosts of slurmdbd and slurmctld."""
+        return tuple(node.name for node in (*self.cluster.with_role(Role.DBD), *self.cluster.controllers))
+
+    @property
+    def _again(self) -> str:
+        return f"`deepopsctl upgrade slurm --to {self.wanted.release}` goes on from here"
+
+    def _without_left(self, names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(name for name in names if name not in self.left)
+
+    def _leave_out(self, outcome: RunOutcome, names: Iterable[str]) -> None:
+        """Note which nodes failed; stops where the run itself was stopped."""
+        if outcome.stopped:
+            raise StoppedError("stopped: the nodes before are upgraded", self._again, outcome.exit_code)
+        reasons = {failure.host: failure.message for failure in outcome.summary.failures}
+        reasons |= dict.fromkeys(outcome.summary.unreachable, "does not answer")
+        self.left |= {name: reasons[name] for name in names if name in reasons}
+
+    def _record(self, **values: object) -> None:
+        """What the record says from now on; nothing ends it."""
+        outcome = self._run(self._hosts, RECORD, deepops_upgrade_record=values)
+        require_success(outcome, self.cluster.controllers[:1], "nothing more was changed", self._again)
+
+    def _named(self, names: Iterable[str]) -> tuple[Node, ...]:
+        wanted = frozenset(names)
+        return tuple(node for node in self.cluster.nodes if node.name in wanted)
+
+    def _run(self, names: Iterable[str], *playbooks: str, **extra: object) -> RunOutcome:
+        return self.flow.run(self.cluster, playbooks, names, **extra)
+
+
+def _settings(plan: Plan) -> dict[str, object]:
+    return {"slurm_install": "repository", "slurm_release": plan.wanted.release}

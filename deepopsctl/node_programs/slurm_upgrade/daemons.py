@@ -1,0 +1,109 @@
+"""Whether Slurm's daemons serve in their new release, and what they say while they do not yet."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Dict, List, Sequence
+
+from .._shared import command
+from . import UpgradeError
+
+PAUSE_S = 2.0
+# one call lasts so long: the connection may not last as long as a conversion
+_CALL_S = 20.0
+_ANSWER_S = 30
+_UNFIT = re.compile(r"DOWN|UNKNOWN|INVAL|NOT_RESPONDING|NO_RESPOND|\*")
+
+
+def accounting(version: str) -> str:
+    """'' once slurmdbd serves, else how far it is. UpgradeError where it has given up.
+
+    It says that it has started once its tables are converted, also where there was nothing to convert.
+    """
+    deadline = time.monotonic() + _CALL_S
+    started = "slurmdbd version {} started".format(version)
+    while True:
+        state = _unit("slurmdbd.service")
+        lines = _journal("slurmdbd.service", state.get("InvocationID", ""))
+        if any(started in line for line in lines):
+            return ""
+        if state.get("ActiveState") in ("failed", "inactive"):
+            raise UpgradeError("slurmdbd does not run: {}".format(_last_error(lines)))
+        if time.monotonic() > deadline:
+            since = int(state.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+            minutes = max(time.monotonic() - since, 0) / 60
+            return "slurmdbd converts its tables since {:.0f} min: {}".format(minutes, _last(lines))
+        time.sleep(PAUSE_S)
+
+
+def controller(version: str, timeout_s: float) -> None:
+    """Wait until slurmctld answers, in this version; '' is any."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        shown = command.run(["scontrol", "show", "config"], _ANSWER_S, env=command.slurm_environment())
+        running = re.search(r"^SLURM_VERSION\s*=\s*(\S+)", shown.output, re.MULTILINE)
+        if shown.ok and running and version in ("", running[1]) and " UP" in _ping():
+            return
+        state = _unit("slurmctld.service")
+        if state.get("ActiveState") in ("failed", "inactive") or time.monotonic() > deadline:
+            lines = _journal("slurmctld.service", state.get("InvocationID", ""))
+            raise UpgradeError("slurmctld does not run: {}".format(_last_error(lines)))
+        time.sleep(PAUSE_S)
+
+
+def registered(names: Sequence[str], version: str, timeout_s: float) -> Dict[str, str]:
+    """Wait until the nodes serve in this version; {name: why not} of those that do not."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left = _unregistered(names, version)
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(PAUSE_S)
+
+
+def _unregistered(names: Sequence[str], version: str) -> Dict[str, str]:
+    shown = command.run(["scontrol", "--oneliner", "show", "nodes"], _ANSWER_S, env=command.slurm_environment())
+    if not shown.ok:
+        return dict.fromkeys(names, shown.failure)
+    nodes = {
+        match[1]: line for line in shown.output.splitlines() for match in [re.match(r"NodeName=(\S+)", line)] if match
+    }
+    left = {}
+    for name in names:
+        line = nodes.get(name, "")
+        state = re.search(r" State=(\S+)", line)
+        running = re.search(r" Version=(\S+)", line)
+        if state is None:
+            left[name] = "slurmctld does not know it"
+        elif _UNFIT.search(state[1]):
+            reason = re.search(r" Reason=(.*?)(?: \[|$)", line)
+            left[name] = "slurmctld has it as {}{}".format(state[1], " ({})".format(reason[1]) if reason else "")
+        elif running is None or running[1] != version:
+            left[name] = "its slurmd is {}".format(running[1] if running else "of an unknown version")
+    return left
+
+
+def _ping() -> str:
+    return command.run(["scontrol", "ping"], _ANSWER_S, env=command.slurm_environment()).output.upper()
+
+
+def _unit(name: str) -> Dict[str, str]:
+    wanted = "ActiveState,SubState,InvocationID,ActiveEnterTimestampMonotonic"
+    shown = command.run(["systemctl", "show", "--property", wanted, "--", name], _ANSWER_S).output
+    return dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+
+
+def _journal(unit: str, invocation: str) -> List[str]:
+    """What a daemon has said since its start."""
+    which = ["_SYSTEMD_INVOCATION_ID=" + invocation] if invocation else ["--unit", unit, "--lines", "20"]
+    words = ["journalctl", "--quiet", "--no-pager", "--output", "cat", *which]
+    return [line for line in command.run(words, _ANSWER_S).output.splitlines() if line.strip()]
+
+
+def _last(lines: Sequence[str]) -> str:
+    return lines[-1][:200] if lines else "it has not said anything yet"
+
+
+def _last_error(lines: Sequence[str]) -> str:
+    return _last([line for line in lines if re.search(r"fatal|error", line)] or lines)

@@ -1,0 +1,100 @@
+"""What `node_program` starts: one phase of an upgrade, each of which can be repeated."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from ..slurm_backup import BackupError
+from . import UpgradeError, copies, daemons, query, record, transaction
+
+Request = Dict[str, Any]
+Result = Dict[str, Any]
+
+
+def main(request: Request) -> Result:
+    """One phase; SystemExit with the reason where it fails."""
+    try:
+        return _PHASES[request["phase"]](request)
+    except (UpgradeError, BackupError, OSError) as error:
+        raise SystemExit(str(error)) from error
+
+
+def _query(request: Request) -> Result:
+    return {"deepops": {"upgrade": query.query(controller=request["controller"], database=request["database"])}}
+
+
+def _record(request: Request) -> Result:
+    """Merge values into the record; without any, the upgrade has ended."""
+    return {"changed": record.update(request["values"]) if request["values"] else record.end()}
+
+
+def _prepare(request: Request) -> Result:
+    transaction.prepare(request["packages"], keep=request["keep"])
+    return {"changed": False}
+
+
+def _save(request: Request) -> Result:
+    return {"changed": copies.save(request)}
+
+
+def _going(request: Request) -> Result:
+    """Before something that going back has to undo."""
+    return {"changed": copies.mark(request["step"])}
+
+
+def _accounting(request: Request) -> Result:
+    """Whether slurmdbd serves; `again` asks for another call while it converts its tables."""
+    progress = daemons.accounting(request["version"])
+    if not progress:
+        return {"changed": False}
+    return {
+        "again": {
+            "after_s": daemons.PAUSE_S,
+            "input": {},
+            "progress": progress,
+            "lost": "the host of slurmdbd does not answer any more: the conversion goes on there",
+        }
+    }
+
+
+def _controller(request: Request) -> Result:
+    daemons.controller(request["version"], float(request["timeout"]))
+    return {"changed": False}
+
+
+def _timeouts(request: Request) -> Result:
+    return {"changed": copies.raise_timeouts(request["least"])}
+
+
+def _registered(request: Request) -> Result:
+    left = daemons.registered(request["nodes"], request["version"], float(request["timeout"]))
+    return {"deepops": {"unregistered": left}}
+
+
+def _kept(_request: Request) -> Result:
+    files = transaction.kept()
+    if not files:
+        raise UpgradeError("nothing was kept to go back to")
+    return {
+        "files": {name: path for name, (path, _version) in files.items()},
+        "versions": {name: version for name, (_path, version) in files.items()},
+    }
+
+
+def _undo(request: Request) -> Result:
+    return {"changed": copies.put_back(request)}
+
+
+_PHASES = {
+    "query": _query,
+    "record": _record,
+    "prepare": _prepare,
+    "save": _save,
+    "going": _going,
+    "accounting": _accounting,
+    "controller": _controller,
+    "timeouts": _timeouts,
+    "registered": _registered,
+    "kept": _kept,
+    "undo": _undo,
+}

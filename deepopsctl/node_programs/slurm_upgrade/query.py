@@ -1,0 +1,68 @@
+"""What a node has: packages, configuration, database. It only reads."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from typing import Any, Dict
+
+from .._shared import command, platform
+from ..slurm_backup import BackupError
+from ..slurm_backup.collect import of_tables, sql
+from . import DIRECTORY, record
+
+CONFIGURATION = "/etc/slurm/slurm.conf"
+PATTERNS = ("slurm*", "libslurm*", "libpam-slurm*", "libpmi0*", "libpmi2-0*", "sackd", "libnss-slurm")
+_ANSWER_S = 60
+# what may be a password stays here
+_SECRET = re.compile("pass", re.IGNORECASE)
+_SETTING = re.compile(r"^\s*([A-Za-z]\w*)\s*=\s*([^#\n]*?)\s*(?:#.*)?$", re.MULTILINE)
+
+
+def query(*, controller: bool, database: str) -> Dict[str, Any]:
+    """All of it; `database` is '' where slurmdbd does not run."""
+    release = platform.os_release()
+    version = release["distribution_version" if release["distribution"] == "Ubuntu" else "distribution_major_version"]
+    result: Dict[str, Any] = {
+        "platform": "{} {}".format(release["distribution"], version),
+        "installed": installed(),
+        "unfinished": bool(command.run(["dpkg", "--audit"], _ANSWER_S).output.strip()),
+        "free_mb": shutil.disk_usage("/var/cache").free >> 20,
+    }
+    if controller:
+        result["settings"] = configured()
+        result["record"] = record.read()
+    if database:
+        result["database"] = _database(database)
+    return result
+
+
+def installed() -> Dict[str, str]:
+    """{name: version} of Slurm's packages that are installed and configured."""
+    query = ["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\n"]
+    shown = command.run([*query, *PATTERNS], _ANSWER_S).output
+    rows = (line.split() for line in shown.splitlines())
+    return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
+
+
+def configured() -> Dict[str, str]:
+    """The settings of slurm.conf, without lines of nodes and partitions, and without passwords."""
+    try:
+        with open(CONFIGURATION, encoding="utf-8", errors="replace") as stream:
+            text = stream.read()
+    except OSError:
+        return {}
+    return {key: value for key, value in _SETTING.findall(text) if not _SECRET.search(key)}
+
+
+def _database(name: str) -> Dict[str, Any]:
+    try:
+        server = sql("SELECT VERSION();").strip()
+        isolation = sql("SHOW GLOBAL VARIABLES LIKE 'innodb_snapshot_isolation';").split()
+        size = int(of_tables("COALESCE(SUM(data_length + index_length), 0)", name))
+        where = os.path.dirname(DIRECTORY)
+        free = shutil.disk_usage(where if os.path.isdir(where) else "/var/lib").free
+    except BackupError as error:
+        return {"problem": str(error)}
+    return {"server": server, "isolation": isolation[-1:] == ["ON"], "size_mb": size >> 20, "free_mb": free >> 20}

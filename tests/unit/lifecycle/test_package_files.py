@@ -1,0 +1,87 @@
+"""Packages that somebody else built: only a whole set of one version is kept."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.errors import InputError
+from deepopsctl.files import sha256_of
+from deepopsctl.lifecycle.package_build import BuildStore
+from deepopsctl.lifecycle.package_files import add_packages, read_sums
+
+VERSION = "26.05.5-1"
+NAMES = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-basic-plugins")
+
+
+def deb(directory: Path, name: str, version: str = VERSION, source: str = "slurm-wlm", depends: str = "") -> Path:
+    """A package with nothing in it."""
+    control = directory / "tree" / "DEBIAN" / "control"
+    control.parent.mkdir(parents=True, exist_ok=True)
+    control.write_text(
+        f"Package: {name}\nVersion: {version}\nArchitecture: all\nSource: {source}\nMaintainer: Test <t@example.com>\n"
+        f"{f'Depends: {depends}' + chr(10) if depends else ''}Description: test\n",
+        encoding="utf-8",
+    )
+    path = directory / f"{name}_{version}_all.deb"
+    subprocess.run(["dpkg-deb", "--build", str(directory / "tree"), str(path)], check=True, capture_output=True)
+    return path
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    exact = f"slurm-wlm-basic-plugins (= {VERSION})"
+    packages = [deb(tmp_path, name, depends="" if name.endswith("plugins") else exact) for name in NAMES]
+    return [*packages, deb(tmp_path, "libhwloc15", "2.15.0-2", "hwloc")]
+
+
+def test_a_whole_set_is_kept_once_with_its_libraries(files: list[Path], tmp_path: Path) -> None:
+    store = BuildStore(tmp_path / "store")
+    sums = tmp_path / "SHA256SUMS"
+    sums.write_text("".join(f"{sha256_of(file)}  ./{file.name}\n" for file in files), encoding="utf-8")
+
+    made, is_new = add_packages(store, "slurm", "debian13", "amd64", files, read_sums(sums))
+
+    assert is_new
+    assert (made.text("source"), made.text("version"), made.text("release")) == ("slurm-wlm", VERSION, "26.05")
+    assert set(made.packages) == {*NAMES, "libhwloc15"}
+    assert made.others == ("libhwloc15",)
+    assert add_packages(store, "slurm", "debian13", "amd64", files, {}) == (made, False)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (lambda files, _: files[:4], "missing is slurm-wlm-basic-plugins 26.05.5-1"),
+        (lambda files, path: [*files, deb(path, "sackd", "26.05.4-1")], "2 versions of slurm-wlm"),
+        (lambda files, _: files[-1:], "none is of slurm-wlm"),
+        (lambda files, path: [*files, deb(path, "slurmd", "26.05.5-1~bpo1")], "slurmd is there more than once"),
+    ],
+)
+def test_a_set_that_does_not_fit_together_is_refused(
+    files: list[Path], tmp_path: Path, changed: object, reason: str
+) -> None:
+    assert callable(changed)
+    store = BuildStore(tmp_path / "store")
+    with pytest.raises(InputError) as caught:
+        add_packages(store, "slurm", "debian13", "amd64", changed(files, tmp_path), {})
+    assert reason in str([problem.message for problem in caught.value.problems])
+    assert store.builds() == []
+
+
+def test_a_file_that_is_not_in_the_list_of_checksums_or_another_is_refused(files: list[Path], tmp_path: Path) -> None:
+    sums = {file.name: sha256_of(file) for file in files[1:]} | {files[1].name: "0" * 64}
+    with pytest.raises(InputError) as caught:
+        add_packages(BuildStore(tmp_path / "store"), "slurm", "debian13", "amd64", files, sums)
+    messages = [problem.message for problem in caught.value.problems]
+    assert messages[0] == "is not in the list of checksums"
+    assert messages[1].endswith("not " + "0" * 64)
+
+
+def test_what_is_no_package_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "slurmd.deb"
+    path.write_text("<html>not found</html>", encoding="utf-8")
+    with pytest.raises(InputError, match="no Debian package"):
+        add_packages(BuildStore(tmp_path / "store"), "slurm", "debian13", "amd64", [path], {})

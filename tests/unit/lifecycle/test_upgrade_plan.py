@@ -1,0 +1,146 @@
+"""What `upgrade slurm --plan` says of what the nodes have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.errors import DeepOpsError
+from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, batch_size, make_plan
+from deepopsctl.slurm.state import SlurmJob, SlurmState
+
+CLUSTER = parse_spec(
+    """\
+schema: 1
+cluster: {name: hpc, user: ubuntu}
+nodes:
+  - {names: ctl1, roles: [controller]}
+  - {names: login1, roles: [login]}
+  - {names: "cn[1-4]", roles: [compute]}
+partitions: [{name: batch, nodes: "cn[1-4]"}]
+""",
+    "cluster.yml",
+)
+OLD, NEW = "24.11.5-4+deb13u1", "26.05.5-1"
+PACKAGES = ["slurmctld", "slurmd", "slurmdbd", "slurm-client", "libslurm45t64"]
+SERVED: Mapping[str, Mapping[str, Mapping[str, object]]] = {
+    "Debian 13": {
+        "trixie-slurm-wlm-26.05": {
+            "source": "slurm-wlm", "release": "26.05", "version": NEW, "packages": PACKAGES, "libraries": ["libhwloc15"]
+        }
+    }
+}  # fmt: skip
+
+
+def node(version: str = OLD, *names: str, platform: str = "Debian 13") -> NodeFacts:
+    return NodeFacts(platform, dict.fromkeys(names or ("slurmd", "slurm-client"), version), unfinished=False)
+
+
+CONTROLLER = replace(
+    node(OLD, "slurmctld", "slurmdbd", "slurm-client", "libslurm42t64"),
+    settings={"ClusterName": "hpc", "SelectType": "select/cons_tres"},
+    database={"isolation": False, "size_mb": 100, "free_mb": 10_000},
+)
+ALL = {"ctl1": CONTROLLER, "login1": node(OLD, "slurm-client"), **{f"cn{n}": node() for n in (1, 2, 3, 4)}}
+
+
+WANTED = Wanted("26.05", "2")
+
+
+def plan(facts: Mapping[str, NodeFacts] = ALL, wanted: Wanted = WANTED, slurm: SlurmState | None = None) -> Plan:
+    return make_plan(CLUSTER, wanted, facts, SERVED, slurm or SlurmState(controller_up=True))
+
+
+def with_controller(**values: Any) -> dict[str, NodeFacts]:
+    return {**ALL, "ctl1": replace(CONTROLLER, **values)}
+
+
+def refusals(**values: Any) -> str:
+    return str(plan(with_controller(**values)).refusals)
+
+
+def test_controllers_come_first_then_login_nodes_then_batches() -> None:
+    jobs = (SlurmJob("7", "alice", "RUNNING", "batch", ("cn3",)),)
+    made = plan(slurm=SlurmState(controller_up=True, jobs=jobs))
+
+    assert (made.installed, made.version, made.refusals) == ("24.11", "26.05.5", ())
+    assert (made.center, made.login, made.batches) == (("ctl1",), ("login1",), (("cn1", "cn2"), ("cn3", "cn4")))
+    assert made.jobs == jobs
+    # libraries whose names have the release in them come by themselves
+    assert made.packages("ctl1") == dict.fromkeys(("slurm-client", "slurmctld", "slurmdbd"), NEW)
+
+
+def test_a_node_that_has_the_version_is_done_unless_its_installation_was_cut_off() -> None:
+    done = node(NEW)
+    made = plan({**ALL, "cn1": done, "cn2": replace(done, unfinished=True)})
+    assert made.batches == (("cn2", "cn3"), ("cn4",))
+
+
+def test_a_node_that_does_not_answer_is_left_out_but_for_the_controller() -> None:
+    made = plan({name: node for name, node in ALL.items() if name != "cn4"})
+    assert (made.silent, made.refusals) == (("cn4",), ())
+    assert "cn4 does not answer" in made.notes[0]
+    assert "ctl1 does not answer" in str(plan({"cn1": node()}).refusals)
+
+
+def test_a_hop_that_slurm_does_not_know_is_refused_with_the_way() -> None:
+    made = plan({name: replace(node, installed={"slurmd": "22.05.8-4+deb12u3"}) for name, node in ALL.items()})
+    message, hint = made.refusals[0]
+    assert "22.05 -> 23.11 -> 25.05 -> 26.05" in message
+    assert "23.11, 25.05 is in no suite of Debian" in hint
+
+
+def test_a_release_that_is_not_in_the_repository_is_refused_with_both_ways_to_get_it() -> None:
+    made = plan(wanted=Wanted("25.11"))
+    assert "packages build slurm --release 25.11 --for debian13" in made.refusals[0][1]
+    assert "packages add" in made.refusals[0][1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"ClusterName": "hpc; drop"}, "slurmdbd 26.05 rejects it"),
+        ({"ClusterName": "hpc", "FrontendName": "x"}, "FrontendName=x: Slurm 25.05"),
+        ({"ClusterName": "hpc", "TopologyPlugin": "topology/3d_torus"}, "topology/3d_torus"),
+    ],
+)
+def test_settings_with_which_the_new_release_does_not_start_are_refused(
+    settings: Mapping[str, str], reason: str
+) -> None:
+    assert reason in refusals(settings=settings)
+
+
+def test_settings_that_have_no_effect_any_more_are_noted() -> None:
+    settings = {"ClusterName": "hpc", "GetEnvTimeout": "5", "SchedulerParameters": "bf_continue,no_env_cache"}
+    made = plan(with_controller(settings=settings))
+    assert made.refusals == ()
+    assert [note.partition(" is ")[0] for note in made.notes] == [
+        "slurm.conf: GetEnvTimeout=5",
+        "slurm.conf: SchedulerParameters=no_env_cache",
+    ]
+
+
+def test_a_database_that_slurmdbd_can_not_work_with_is_refused() -> None:
+    assert "innodb_snapshot_isolation" in refusals(database={"isolation": True, "size_mb": 1, "free_mb": 9})
+    assert "only 150 MiB are free" in refusals(database={"isolation": False, "size_mb": 100, "free_mb": 150})
+    assert "connect" in refusals(database={"problem": "MariaDB: can't connect"})
+
+
+def test_an_upgrade_to_another_release_that_is_under_way_is_ended_first() -> None:
+    assert "--to 25.11` goes on" in refusals(record={"to": "25.11", "from": "24.11"})
+
+
+def test_a_batch_is_a_number_or_a_share_rounded_up() -> None:
+    assert [batch_size(text, 25) for text in ("5", "10%", "100%")] == [5, 3, 25]
+    for bad in ("0", "-1", "ten", "0%"):
+        with pytest.raises(DeepOpsError, match="neither a number"):
+            batch_size(bad, 10)
+
+
+def test_one_in_twenty_nodes_may_fail_unless_said_otherwise() -> None:
+    assert plan().allowed_failures == 1
+    assert plan(wanted=Wanted("26.05", max_down=0)).allowed_failures == 0
