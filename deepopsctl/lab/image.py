@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from deepopsctl.errors import ControlMachineError, DeepOpsError, InputError
 from deepopsctl.lab.podman import INSTALL_HINT, last_words, podman, podman_json, podman_succeeds
@@ -138,14 +139,24 @@ def remove_images(chosen: str = f"label={LABEL}", excluded: str = "") -> tuple[l
     return removed, in_use
 
 
-def run_mmdebstrap(argv: tuple[str, ...], notify: Notify, output: Notify | None = None) -> None:
-    """Run mmdebstrap; on Ctrl-C it cleans up. `output` gets every line of it and of what it runs."""
+def run_mmdebstrap(
+    argv: tuple[str, ...],
+    notify: Notify,
+    output: Notify | None = None,
+    stdin: IO[bytes] | None = None,
+    stdout: IO[bytes] | None = None,
+) -> None:
+    """Run mmdebstrap; on Ctrl-C it cleans up. `output` gets every line of it and of what it runs.
+
+    With `stdin` and `stdout` it runs on another machine: they are its data, and its lines are on stderr.
+    """
     tail: deque[str] = deque(maxlen=30)
     # An own session, as in podman.py: on Ctrl-C it is ended in order and removes its temporary tree.
     process = subprocess.Popen(
         argv,
-        stdout=subprocess.PIPE if output else subprocess.DEVNULL,
-        stderr=subprocess.STDOUT if output else subprocess.PIPE,
+        stdin=stdin or subprocess.DEVNULL,
+        stdout=stdout or (subprocess.PIPE if output else subprocess.DEVNULL),
+        stderr=subprocess.STDOUT if output and not stdout else subprocess.PIPE,
         text=True,
         errors="replace",
         start_new_session=True,

@@ -15,11 +15,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from deepopsctl.errors import ControlMachineError, DeepOpsError
+from deepopsctl.errors import DeepOpsError
 from deepopsctl.files import sha256_of, write_atomic
-from deepopsctl.lab.image import SUITES, run_mmdebstrap
+from deepopsctl.lab.image import SUITES
+from deepopsctl.lifecycle.build_host import BuildHost
 from deepopsctl.lifecycle.package_sources import Source, fetch
 from deepopsctl.slurm.releases import release_of
 
@@ -195,7 +197,7 @@ class BuildStore:
         """The build of the same inputs, if its packages are all there and unchanged."""
         return next((each for each in self.builds() if each.text("digest") == request.digest and each.is_whole), None)
 
-    def build(self, request: BuildRequest, notify: Notify) -> tuple[Build, bool]:
+    def build(self, request: BuildRequest, host: BuildHost, notify: Notify) -> tuple[Build, bool]:
         """The build of these inputs, and whether it was made now."""
         if existing := self.find(request):
             return existing, False
@@ -213,7 +215,7 @@ class BuildStore:
             inputs, result = Path(name, "inputs"), Path(name, "result")
             _write_inputs(inputs, request, files, version)
             result.mkdir()
-            _run_build(request, inputs, result, place / LOG, notify)
+            _run_build(host, request, inputs, result, place / LOG, notify)
             (place / LOG).replace(result / LOG)
             record = _record(request, result, version)
             write_atomic(result / INPUTS, json.dumps(record, indent=1) + "\n")
@@ -230,16 +232,6 @@ def default_features(source_name: str, without: Sequence[str]) -> tuple[str, ...
         if name not in known:
             raise DeepOpsError(f"--without {name}: {source_name} has no such feature", f"known are: {', '.join(known)}")
     return tuple(name for name in known if name not in without)
-
-
-def own_architecture() -> str:
-    """Debian's name of this machine's architecture."""
-    try:
-        return subprocess.run(
-            ["dpkg", "--print-architecture"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-    except FileNotFoundError as error:
-        raise ControlMachineError("packages are built on Debian or Ubuntu: dpkg is not on this machine") from error
 
 
 def mmdebstrap_argv(request: BuildRequest, inputs: Path, result: Path) -> tuple[str, ...]:
@@ -272,11 +264,7 @@ def _write_inputs(directory: Path, request: BuildRequest, files: Mapping[str, Pa
         (directory / name).write_text(text + "\n", encoding="utf-8")
 
 
-def _run_build(request: BuildRequest, inputs: Path, result: Path, log: Path, notify: Notify) -> None:
-    if not shutil.which("mmdebstrap"):
-        raise ControlMachineError(
-            "mmdebstrap is not installed on this machine", "apt-get install --no-install-recommends mmdebstrap"
-        )
+def _run_build(host: BuildHost, request: BuildRequest, inputs: Path, result: Path, log: Path, notify: Notify) -> None:
     started = reported = time.monotonic()
     with log.open("w", encoding="utf-8") as stream:
 
@@ -289,7 +277,7 @@ def _run_build(request: BuildRequest, inputs: Path, result: Path, log: Path, not
                 notify(f"  {(reported - started) / 60:.1f} min: {line.strip()[:80]}")
 
         try:
-            run_mmdebstrap(mmdebstrap_argv(request, inputs, result), notify, output)
+            host.build(inputs, result, partial(mmdebstrap_argv, request), notify, output)
         except DeepOpsError as error:
             raise DeepOpsError(error.message, f"{log} has its whole output") from error
 

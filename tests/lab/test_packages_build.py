@@ -1,4 +1,4 @@
-"""A source package built by the real command line: mmdebstrap, dpkg-buildpackage, reprepro. No node is involved."""
+"""A source package built by the real command line: mmdebstrap, dpkg-buildpackage, reprepro; here, and on a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import command
+from tests.lab.harness import PREFIX, command, fresh_cluster, lab_down
 
 pytestmark = pytest.mark.without_slurm
 FILES = {
@@ -57,8 +57,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield directory / "hpc"
 
 
-def build(cluster: Path, tarball: str, checksum: str) -> tuple[int, dict[str, Any], str]:
-    options = ("--for", "debian13", "--source", tarball, "--sha256", checksum, "--json")
+def build(cluster: Path, tarball: str, checksum: str, *more: str) -> tuple[int, dict[str, Any], str]:
+    options = (*more, "--for", "debian13", "--source", tarball, "--sha256", checksum, "--json")
     done = command("-C", str(cluster), "packages", "build", "hello", *options)
     return done.returncode, json.loads(done.stdout), done.stderr
 
@@ -92,3 +92,25 @@ def test_a_source_with_another_checksum_is_not_built(cluster: Path, tmp_path: Pa
     code, refused, _ = build(cluster, tarball, "0" * 64)
     assert code == 1
     assert "not 0000" in refused["errors"][0]["message"]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_node_builds_what_this_machine_publishes(tmp_path: Path) -> None:
+    name = f"{PREFIX}-build"
+    try:
+        lab = fresh_cluster(name, tmp_path, "--compute", "1")
+        tarball, checksum = source(tmp_path, "echo built on a node")
+        code, refused, _ = build(lab.directory, tarball, checksum, "--on", "cn01")
+        assert (code, refused["errors"][0]["message"]) == (1, "cn01 has no mmdebstrap")
+        lab.root("cn01", "apt-get -qq update && apt-get -qq install --no-install-recommends mmdebstrap")
+
+        code, made, printed = build(lab.directory, tarball, checksum, "--on", "cn01")
+
+        assert (code, made["built"], made["changed"], made["suite"]) == (0, True, True, "trixie-hello"), printed
+        assert "building: compiling hello" in printed
+        assert not lab.holds("cn01", "ls -d /var/tmp/deepopsctl-build-*")
+        package = next(Path(made["directory"]).glob("hello_*.deb"))
+        shown = subprocess.run(["dpkg-deb", "--fsys-tarfile", str(package)], capture_output=True, check=True).stdout
+        assert b"echo built on a node" in shown
+    finally:
+        lab_down(name)

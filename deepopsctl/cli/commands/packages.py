@@ -13,6 +13,8 @@ from deepopsctl.cli.options import json_option
 from deepopsctl.cli.output import SCHEMA, emit_json, info, show, table
 
 if TYPE_CHECKING:
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.lifecycle.build_host import BuildHost
     from deepopsctl.lifecycle.package_build import Build, BuildStore
     from deepopsctl.lifecycle.package_sources import Source
 
@@ -42,6 +44,7 @@ def packages() -> None:
     "--packaging", default="", metavar="FILE|URL", help="Tarball of debian/ for --source.  [default: its own]"
 )
 @click.option("--packaging-sha256", default="", metavar="SUM", help="Checksum of --packaging.")
+@click.option("--on", "node", default="", metavar="NODE", help="Build on this node.  [default: this machine]")
 @click.option("--without", multiple=True, metavar="FEATURE", help="Do without: nvml, pmix, pam, rest, lua, jwt.")
 @json_option
 @click.pass_obj
@@ -52,16 +55,17 @@ def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) ->
     has `slurm_install: repository`.
     """
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.lifecycle.package_build import BuildRequest, BuildStore, default_features, own_architecture
+    from deepopsctl.lifecycle.package_build import BuildRequest, BuildStore, default_features
     from deepopsctl.lifecycle.package_repository import PackageRepository
 
     directory = ClusterDir.open(settings.directory)
+    host = _host(directory, options["node"])
     store = BuildStore.of_user(os.environ)
     source = _source(name, options, store)
     info(f"{source.name} {source.version}" + (f" of {source.suite}" if source.suite else ""))
     features = default_features(source.name, options["without"])
-    request = BuildRequest(source, options["system"], own_architecture(), options["mirror"] or _mirror(), features)
-    made, is_new = store.build(request, info)
+    request = BuildRequest(source, options["system"], host.architecture(), options["mirror"] or _mirror(), features)
+    made, is_new = store.build(request, host, info)
     info(f"built {made.text('version')}" if is_new else f"{made.text('version')} is built already, of the same inputs")
     suite, changed = PackageRepository(directory).publish(made)
     info(f"repository {suite} {'updated' if changed else 'unchanged'}; inputs and versions: {made.directory}")
@@ -132,6 +136,19 @@ def list_(settings: Settings, /, *, as_json: bool) -> None:
     names = ("source", "version", "os", "built_at", "suite")
     for line in table(header, [[str(row[name]) or "-" for name in names] for row in rows]):
         show(line)
+
+
+def _host(directory: ClusterDir, name: str) -> BuildHost:
+    from deepopsctl.cluster.selection import select_nodes
+    from deepopsctl.lifecycle.build_host import OnNode, ThisMachine
+
+    if not name:
+        return ThisMachine()
+    cluster = directory.cluster()
+    nodes = select_nodes([name], cluster, "--on")
+    if len(nodes) > 1:
+        raise click.BadParameter(f"{name} are several nodes", param_hint="--on")
+    return OnNode(directory, cluster, nodes[0])
 
 
 def _source(name: str, options: dict[str, Any], store: BuildStore) -> Source:

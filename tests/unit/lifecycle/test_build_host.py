@@ -1,0 +1,48 @@
+"""What a node runs to build: the inputs come in, the result goes out, nothing stays."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.lifecycle.build_host import script_of
+
+
+def ran(place: Path, command: str) -> subprocess.CompletedProcess[bytes]:
+    """The script with this in place of mmdebstrap, and an input `orig`."""
+    sent = io.BytesIO()
+    with tarfile.open(fileobj=sent, mode="w") as archive:
+        entry = tarfile.TarInfo("orig")
+        entry.size = 6
+        archive.addfile(entry, io.BytesIO(b"source"))
+    script = script_of(place, lambda inputs, result: ("sh", "-c", command, str(inputs), str(result)))
+    return subprocess.run(["sh", "-c", script], input=sent.getvalue(), capture_output=True, check=False)
+
+
+def test_only_the_result_is_returned_and_nothing_stays(tmp_path: Path) -> None:
+    place = tmp_path / "it's here"
+
+    done = ran(place, 'echo compiling; cat "$0/orig" > "$1/hello.deb"')
+
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        files = {entry.name: archive.extractfile(entry) for entry in archive.getmembers() if entry.isfile()}
+        assert {name: file and file.read() for name, file in files.items()} == {"./hello.deb": b"source"}
+    assert done.stderr == b"compiling\n"
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("command", ["exit 3", "kill -TERM $PPID; sleep 1"])
+def test_a_build_that_fails_or_is_ended_leaves_nothing(tmp_path: Path, command: str) -> None:
+    assert ran(tmp_path / "place", command).returncode != 0
+    assert not (tmp_path / "place").exists()
+
+
+def test_a_directory_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+
+    assert ran(tmp_path / "place", "true").returncode != 0
+    assert (tmp_path / "place").exists()
