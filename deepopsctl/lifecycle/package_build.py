@@ -241,7 +241,8 @@ def mmdebstrap_argv(request: BuildRequest, inputs: Path, result: Path) -> tuple[
     return (
         "mmdebstrap",
         "--variant=buildd",
-        "--include=fakeroot,util-linux",
+        # the mmdebstrap of Debian 13 has no useradd in this variant
+        "--include=fakeroot,passwd,util-linux",
         f"--components={components}",
         '--customize-hook=mkdir "$1/build"',
         f"--customize-hook=sync-in {inputs} /build",

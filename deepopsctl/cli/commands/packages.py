@@ -99,13 +99,15 @@ def add(
     system has are given with them.
     """
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.lifecycle.package_build import BuildStore, own_architecture
+    from deepopsctl.lifecycle.build_host import ThisMachine
+    from deepopsctl.lifecycle.package_build import BuildStore
     from deepopsctl.lifecycle.package_files import add_packages, read_sums
     from deepopsctl.lifecycle.package_repository import PackageRepository
 
     directory = ClusterDir.open(settings.directory)
     sums = read_sums(sha256sums) if sha256sums else {}
-    made, is_new = add_packages(BuildStore.of_user(os.environ), name, system, own_architecture(), files, sums)
+    architecture = ThisMachine().architecture()
+    made, is_new = add_packages(BuildStore.of_user(os.environ), name, system, architecture, files, sums)
     info(f"{made.text('version')}: {len(made.packages)} packages {'added' if is_new else 'are known already'}")
     suite, changed = PackageRepository(directory).publish(made)
     info(f"repository {suite} {'updated' if changed else 'unchanged'}; files and checksums: {made.directory}")
