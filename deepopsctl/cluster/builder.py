@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from deepopsctl.cluster import shared_state
 from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.gpus.gres import gres_counts
 from deepopsctl.gpus.nvlink import NvlinkDraft
 from deepopsctl.gpus.reference_units import units_of
 from deepopsctl.model.cluster import Access, Cluster, Gpus, JobDirectories, Maintenance, Node, Partition, Role
 from deepopsctl.model.spaces import Space
+from deepopsctl.model.storage import Mount
 from deepopsctl.policy.builder import Place, PolicyDraft
 from deepopsctl.storage.builder import ClusterNodes, StorageDraft
 from deepopsctl.text.node_sets import expand, fold_in_order, pair, shorten
@@ -93,6 +95,8 @@ class Draft:
         self.storage = StorageDraft()
         self.spaces: tuple[Space, ...] = ()
         self.job_directories: JobDirectories | None = None
+        # where cluster.yml has it, and the name of an entry of storage
+        self.slurm_state = ("", "")
         self.nvlink = NvlinkDraft()
         self.components: tuple[str, ...] | None = None
         self.carryover = Carryover()
@@ -188,6 +192,7 @@ class Draft:
         policy = self.policy.finish(written, types, self.problems)
         self._check_billing(types)
         storage = self.storage.finish(self._for_storage(), self.problems)
+        self._check_slurm_state(storage)
         domains = self.nvlink.finish({m.name: m.gpus for m in known}, self.problems, self.incomplete)
         self.problems.raise_if_any()
         nodes = tuple(Node(m.name, m.roles, m.address, m.port, m.gpus, m.features, m.slurm) for m in known)
@@ -203,9 +208,18 @@ class Draft:
             manages_storage=self.storage.declared or bool(storage),
             spaces=self.spaces,
             job_directories=self.job_directories,
+            slurm_state=self.slurm_state[1],
             nvlink_domains=domains,
             components=self.components,
         )
+
+    def controllers(self) -> list[str]:
+        """The names of the controllers so far."""
+        return [node.name for node in self.nodes.values() if Role.CONTROLLER in node.roles]
+
+    def mounts(self) -> tuple[Mount, ...]:
+        """The mounts so far, whatever is wrong with them."""
+        return self.storage.finish(self._for_storage(), Problems())
 
     def _for_storage(self) -> ClusterNodes:
         nodes = self.nodes.values()
@@ -217,6 +231,11 @@ class Draft:
             servers=frozenset(servers),
             incomplete=self.incomplete,
         )
+
+    def _check_slurm_state(self, storage: Iterable[Mount]) -> None:
+        where, name = self.slurm_state
+        for refusal in shared_state.refusals(name, storage, self.controllers()) if name else ():
+            self.problems.refuse(where, shared_state.KEY, refusal)
 
     def _check_billing(self, gpu_types: frozenset[str]) -> None:
         """Billing in reference units needs a value for every GPU type."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from deepopsctl.cluster import shared_state
 from deepopsctl.cluster.ssh_login import inventory_option
 from deepopsctl.cluster.writer import address_pieces
 from deepopsctl.gpus.gres import gres_value
@@ -113,6 +114,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
         **({"environment_spaces": [space.variable() for space in cluster.spaces]} if cluster.spaces else {}),
         **({"environment_people": cluster.people.variable()} if cluster.people else {}),
         **({"environment_directory": directory.variable()} if directory else {}),
+        **({"slurm_state": shared_state.variable(cluster.state_mount)} if cluster.state_mount else {}),
         **({"slurm_job_directories": cluster.job_directories.variable()} if cluster.job_directories else {}),
     }
 

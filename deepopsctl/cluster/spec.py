@@ -122,6 +122,8 @@ class _Reader(SectionReader):
         if "job_directories" in whole:
             self._job_directories(self.fit(JobDirectoriesSection, whole["job_directories"], ("job_directories",)))
         self.draft.nvlink.read(self, whole)
+        if top is not None:
+            self.draft.slurm_state = (self.at(("slurm_state",)), top.slurm_state)
         if top is not None and top.components is not None:
             self._components(top.components)
 

@@ -26,6 +26,8 @@ _HEADER = """\
 
 _COMPONENTS = "# What `deepopsctl deploy` deploys; `deepopsctl deploy NAME` deploys one of them alone."
 
+_STATE = "# The entry of storage on which all controllers keep Slurm's state: if one is lost, the next takes over."
+
 _PARTITIONS = "# Slurm partitions; further Slurm keys of a partition go into `options: {Key: value}`."
 
 
@@ -42,6 +44,8 @@ def render_spec(cluster: Cluster) -> str:
     lines += space_lines(cluster.spaces)
     if cluster.job_directories:
         lines += ["", f"job_directories: {flow(cluster.job_directories.written())}"]
+    if cluster.slurm_state:
+        lines += ["", _STATE, f"slurm_state: {flow(cluster.slurm_state)}"]
     lines += maintenance_lines(cluster.maintenance)
     lines += domain_lines(cluster.nvlink_domains)
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
+from deepopsctl.cluster import shared_state
 from deepopsctl.cluster.builder import Draft, NodeEntry, PartitionEntry
 from deepopsctl.imports.ansible_inventory import (
     Inventory,
@@ -26,6 +27,7 @@ from deepopsctl.imports.deepops_vars import (
     InventoryHosts,
     carry_nfs,
     carry_variable,
+    is_on,
     is_template,
     refused_password,
 )
@@ -37,6 +39,8 @@ from deepopsctl.text.problems import Problems, RefusedError
 
 T = TypeVar("T")
 
+# DeepOps's own state directory of several controllers
+_STATE = "/sw/slurm"
 # DeepOps's groups, and the roles of their nodes.
 _ROLES: Mapping[str, Role] = {
     "slurm-master": Role.CONTROLLER, "slurm-node": Role.COMPUTE, "slurm-login": Role.LOGIN,
@@ -153,6 +157,7 @@ class _Reader:
             self.draft.name = self._checked("slurm_cluster_name", cluster_name, values.check_cluster_name, "")
         self._add_nodes(settings)
         self._storage(settings)
+        self._failover(settings)
         self._partition(settings)
         self._access()
 
@@ -261,6 +266,30 @@ class _Reader:
             return match_hosts(pattern, {**self.groups, **self.named}, self.hosts)
 
         carry_nfs(settings, InventoryHosts(hosts, known, frozenset(servers)), self.draft)
+
+    def _failover(self, settings: Mapping[str, Setting]) -> None:
+        """Several controllers, where the state directory is on a file system that outlives one of them."""
+        enabled, location = settings.get("slurm_enable_ha"), settings.get("slurm_ha_state_save_location")
+        if enabled is None or not is_on(enabled):
+            return
+        path = as_text(location.value).rstrip("/") if location else _STATE
+        hint = "name an entry of storage: in slurm_state of cluster.yml; docs/operate/two-controllers.md"
+        mounts = [mount for mount in self.draft.mounts() if path == mount.path or path.startswith(f"{mount.path}/")]
+        if not mounts:
+            self.carryover.leave("slurm_enable_ha", enabled.where, f"nfs_mounts has no {shorten(path)}", hint)
+            return
+        # the innermost
+        mount = max(mounts, key=lambda mount: len(mount.path))
+        for refusal in shared_state.refusals(mount.name, [mount], self.draft.controllers()):
+            self.carryover.leave("slurm_enable_ha", enabled.where, refusal.message, hint)
+            return
+        self.draft.slurm_state = (enabled.where, mount.name)
+        self.carryover.check(
+            "slurm_enable_ha",
+            enabled.where,
+            f"all controllers serve, with their state in {mount.path}/{shared_state.DIRECTORY}",
+            "an entry of its own is better: users' files fill it, and make it slow",
+        )
 
     def _add_node(self, host: str, roles: frozenset[Role]) -> None:
         where = self.inventory.hosts.get(host, self.draft.source)

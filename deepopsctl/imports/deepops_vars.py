@@ -28,7 +28,8 @@ SLURM_PASSWORDS = ("slurm_password", "slurm_db_password")
 # Read by the module `deepops`.
 READ_ELSEWHERE = frozenset({
     "slurm_cluster_name", "slurm_max_job_timelimit", "slurm_default_job_timelimit", "slurm_oversubscribe",
-    "nfs_server_group", "slurm_monitoring_group", "nfs_mounts", "nfs_exports", "nfs_client_group",
+    "slurm_enable_ha", "slurm_ha_state_save_location", "nfs_server_group", "slurm_monitoring_group",
+    "nfs_mounts", "nfs_exports", "nfs_client_group",
     "ansible_host", "ansible_ssh_host", "ansible_port", "ansible_ssh_port", "ansible_user", "ansible_ssh_user",
     "ansible_ssh_private_key_file", "ansible_ssh_common_args", "ansible_ssh_extra_args",
 })  # fmt: skip
@@ -37,7 +38,7 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 # What deepopsctl does anyway, with the matching values: nothing is lost.
 _SAME = MappingProxyType({
     "chrony_install": _TRUE, "slurm_configure_etc_hosts": _TRUE, "slurm_manage_gpus": _TRUE,
-    "slurm_username": ("slurm",), "slurm_config_dir": ("/etc/slurm",), "slurm_enable_ha": _FALSE,
+    "slurm_username": ("slurm",), "slurm_config_dir": ("/etc/slurm",),
     "slurm_conf_symlink": _FALSE, "ansible_python_interpreter": ("/usr/bin/python3",),
     "ansible_become": _TRUE, "ansible_become_user": ("root",), "ansible_become_method": ("sudo",),
     "ansible_connection": ("ssh", "smart", "paramiko"),
@@ -45,7 +46,6 @@ _SAME = MappingProxyType({
 
 # What DeepOps has and deepopsctl has not, with possible role names: a test checks that no such role exists.
 NOT_YET = MappingProxyType({
-    "fail-over of controllers": "failover|_ha$",
     "Node Health Check": "nhc|health_check",
     "containers in jobs": "enroot|pyxis|apptainer|singularity",
     "compilers and MPI of one's own": "spack|easybuild|hpcsdk",
@@ -64,7 +64,6 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"slurm_version", "Slurm comes as the distribution packages it", ""),
     (r"slurm_(username|user_home|install_prefix|config_dir|sysconf_dir|build.*|force_rebuild|make.*|src_url)",
      "the distribution's package decides it", ""),
-    (r"slurm_(enable_ha|ha_.*)", _not_yet("fail-over of controllers"), ""),
     (r"slurm_(conf|cgroup_conf|gres_conf|dbd_conf)_template", "files are rendered from cluster.yml and slurm_config",
      "import that slurm.conf itself: init --from FILE"),
     (r"slurm_conf_symlink|slurmctl_config_dir", "nodes fetch their configuration from slurmctld", ""),
@@ -209,6 +208,11 @@ def carry_variable(name: str, setting: Setting, carryover: Carryover) -> None:
         carryover.leave(name, where, refusal.message, refusal.hint)
         return
     carryover.leave(name, where, *_why_not(name, value))
+
+
+def is_on(setting: Setting | None) -> bool:
+    """Whether a variable switches something on."""
+    return setting is not None and as_text(setting.value).lower() in _TRUE
 
 
 def is_template(value: object) -> bool:

@@ -192,6 +192,8 @@ class Cluster:
     manages_storage: bool = False
     spaces: tuple[Space, ...] = ()
     job_directories: JobDirectories | None = None
+    # the entry of `storage` on which all controllers keep Slurm's state; '' for the first controller's own disk
+    slurm_state: str = ""
     # what a deploy without names deploys, in the order of site.yml; None where cluster.yml does not list it
     components: tuple[str, ...] | None = None
     # None if cluster.yml declares none: deepopsctl then leaves the nodes' own configuration alone
@@ -215,6 +217,11 @@ class Cluster:
     def controllers(self) -> tuple[Node, ...]:
         """Controllers in order; the first is the primary."""
         return tuple(node for node in self.nodes if Role.CONTROLLER in node.roles)
+
+    @property
+    def state_mount(self) -> Mount | None:
+        """Where all controllers keep Slurm's state; None where it is on the first controller alone."""
+        return next((mount for mount in self.storage if mount.name == self.slurm_state), None)
 
     @property
     def compute(self) -> tuple[Node, ...]:

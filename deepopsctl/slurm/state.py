@@ -101,6 +101,10 @@ class SlurmState:
     jobs: tuple[SlurmJob, ...] = ()
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     reserved: frozenset[str] = frozenset()
+    # whether the slurmctld of each controller answers, in the order of slurm.conf
+    controllers: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    # of several controllers, the one in control; '' where it is not known
+    in_control: str = ""
 
     def jobs_on(self, names: Iterable[str]) -> tuple[SlurmJob, ...]:
         """Jobs that run on any of these nodes."""
@@ -125,7 +129,7 @@ class SlurmState:
 def parse_slurm_state(answer: Mapping[str, object]) -> SlurmState:
     """The state from node_info's result `slurm`; unknown fields are ignored."""
     nodes = [_node(entry) for entry in _entries(answer, "nodes")]
-    versions, reserved = answer.get("versions"), answer.get("reserved")
+    versions, reserved, controllers = (answer.get(key) for key in ("versions", "reserved", "controllers"))
     return SlurmState(
         installed=bool(answer.get("installed")),
         controller_up=bool(answer.get("controller_up")),
@@ -134,13 +138,16 @@ def parse_slurm_state(answer: Mapping[str, object]) -> SlurmState:
         jobs=tuple(_job(entry) for entry in _entries(answer, "jobs")),
         versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
         reserved=frozenset(str(name) for name in reserved) if isinstance(reserved, list) else frozenset(),
+        controllers={str(k): bool(v) for k, v in controllers.items()} if isinstance(controllers, Mapping) else {},
+        in_control=str(answer.get("in_control") or ""),
     )
 
 
 def state_in(answers: Iterable[Mapping[str, object]]) -> SlurmState:
-    """The state among the results of a run's modules; empty if none queried Slurm."""
+    """The state among the results of a run's modules: the first with an answer of slurmctld; else empty."""
     asked = (data.get("slurm") for data in answers)
-    return next((parse_slurm_state(answer) for answer in asked if isinstance(answer, Mapping)), SlurmState())
+    states = [parse_slurm_state(answer) for answer in asked if isinstance(answer, Mapping)]
+    return next((state for state in states if state.controller_up), states[0] if states else SlurmState())
 
 
 def jobs_sentence(jobs: Sequence[SlurmJob], nodes: Iterable[str]) -> str:

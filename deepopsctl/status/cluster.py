@@ -157,6 +157,8 @@ class ClusterStatus:
                 "installed": self.slurm.installed,
                 "up": self.slurm.controller_up,
                 "error": self.slurm.error,
+                "controllers": dict(self.slurm.controllers),
+                "in_control": self.slurm.in_control,
                 "jobs": {"running": len(running), "pending": len(self.slurm.pending)},
             },
             "nodes": [node.as_object() for node in self.nodes],

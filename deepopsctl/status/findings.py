@@ -87,10 +87,26 @@ def _of_the_cluster(nodes: Sequence[NodeStatus], slurm: SlurmState) -> Iterator[
             was, new, phase, since = map(node.upgrade.get, ("from", "to", "phase", "since"))
             message = f"an upgrade of Slurm from {was} to {new} is under way since {since} (phase {phase})"
             yield Finding(Severity.NOTE, (), message, f"`deepopsctl upgrade slurm --to {new}` goes on with it")
+    yield from _of_controllers(slurm)
     strange = set(slurm.nodes) - {node.name for node in nodes if node.is_compute}
     if strange:
         message = "in Slurm, but no compute node of cluster.yml"
         yield Finding(Severity.NOTE, tuple(sorted(strange)), message, "`deepopsctl deploy` removes it from Slurm")
+
+
+def _of_controllers(slurm: SlurmState) -> Iterator[Finding]:
+    """Of several controllers: those that could not take over, and a first one that is not in control."""
+    if len(slurm.controllers) < 2 or not slurm.controller_up:
+        return
+    down = tuple(name for name, up in slurm.controllers.items() if not up)
+    if down:
+        message = "its slurmctld does not answer: it can't take over"
+        hint = "see `journalctl -u slurmctld -u deepops-slurm-guard` there; `systemctl start slurmctld`"
+        yield Finding(Severity.PROBLEM, down, message, hint)
+    first = next(iter(slurm.controllers))
+    if slurm.in_control not in ("", first):
+        message = f"{slurm.in_control} is in control of Slurm, not {first}"
+        yield Finding(Severity.NOTE, (), message, f"control returns when slurmctld starts on {first}")
 
 
 def _of_the_list(nodes: Sequence[NodeStatus], deployed: Collection[str], listed: Collection[str]) -> Iterator[Finding]:

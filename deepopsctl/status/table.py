@@ -36,6 +36,8 @@ def head(status: ClusterStatus) -> str:
     parts = [f"{count} node{'s' if count != 1 else ''}"]
     if slurm.controller_up:
         running = sum(job.is_on_nodes for job in slurm.jobs)
+        if len(slurm.controllers) > 1:
+            parts.append(f"{slurm.in_control or 'no controller'} in control")
         parts += [
             f"Slurm {slurm.versions.get('slurmctld', '?')}",
             f"{running} job{_s(running)} run{'' if running != 1 else 's'}",

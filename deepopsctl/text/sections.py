@@ -269,6 +269,7 @@ class ClusterFile(Section):
     storage: list[object] = []
     spaces: object = None
     job_directories: object = None
+    slurm_state: str = ""
     components: list[str] | None = None
     nvlink_domains: list[object] = []
 

@@ -14,13 +14,15 @@ from deepopsctl.report.model import Facts, document
 from deepopsctl.run.outcome import RunOutcome, RunSummary, Verdict
 
 SUITES = ("smoke", "gpu", "storage", "environment", "monitoring")
-# loads the cluster: only where it is named, never part of `all`
-EXPLICIT = ("burnin",)
+# load or interrupt the cluster: only where they are named, never part of `all`
+EXPLICIT = ("burnin", "ha")
 COMMAND = "validate"
 # the playbook that installs libraries on the GPU nodes or removes them; and its variable
 LIBRARIES, LIBRARIES_STATE = "gpu-libraries", "deepops_gpu_libraries_state"
 # skipped checks that don't make a validation fail: the cluster has nothing of this type
-NOTHING_THERE = frozenset({"gpu-nodes", "storage-entries", "environment-people", "monitoring-enabled"})
+NOTHING_THERE = frozenset(
+    {"gpu-nodes", "storage-entries", "environment-people", "monitoring-enabled", "ha-controllers"}
+)
 CHECKS_FILE, REPORT_FILE = "checks.json", "report.html"
 _VERDICTS = {
     ExitCode.OK: Verdict.OK,

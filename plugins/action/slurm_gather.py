@@ -56,7 +56,8 @@ class ActionModule(ActionBase):
         missing = [name for name in unknown if name not in excluded]
         failed = [name for name in missing if self._cgroup(hostvars[name])]
         silent = [name for name in missing if name not in failed]
-        warnings = [*excluded.values(), *self._left_out(silent, failed, arguments["controllers"])]
+        idle = [] if arguments.get("shared_state") else arguments["controllers"][1:]
+        warnings = [*excluded.values(), *self._left_out(silent, failed, idle)]
         facts = {
             "slurm_hardware": {name: values.as_facts() for name, values in hardware.items()},
             "slurm_confinement": self._confinement(hardware) if confined else "none",
@@ -96,12 +97,12 @@ class ActionModule(ActionBase):
         return {name: values for name, values in hardware.items() if name in reports}, excluded
 
     @staticmethod
-    def _left_out(silent, failed, controllers):
+    def _left_out(silent, failed, idle):
         """Sentences: which nodes of cluster.yml do not serve yet, and why."""
         for names, why in (
             (silent, "never reached, so not in slurm.conf yet; the next deploy adds what answers"),
             (failed, "failed before `slurmd -C`, so not in slurm.conf yet; the next deploy tries again"),
-            (controllers[1:], "prepared as controller but not serving: fail-over is not part of this release"),
+            (idle, "prepared as controller but not serving: name what they share in `slurm_state` of cluster.yml"),
         ):
             if names:
                 yield f"{node_names.fold(names)}: {why}"

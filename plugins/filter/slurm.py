@@ -10,7 +10,7 @@ from hashlib import sha256
 from ansible.errors import AnsibleFilterError
 
 from deepopsctl.gpus import notation
-from deepopsctl.slurm import conf as slurm_conf, effects, job_hooks, native_metrics, package_choice, topology
+from deepopsctl.slurm import conf as slurm_conf, effects, failover, job_hooks, native_metrics, package_choice, topology
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
@@ -127,9 +127,10 @@ def slurm_setting(extra, key, default):
     return slurm_conf.setting(extra, key, default)
 
 
-def slurm_refused_keys(extra, directories, monitored, adopted=False):
+def slurm_refused_keys(extra, directories, monitored, adopted=False, shared=None):
     """Sentences for the keys of `slurm_config` that are not a site's to set."""
     keys = slurm_conf.owned_keys_in(extra, job_hooks.from_inventory(directories))
+    keys += failover.refused_keys(extra) if shared else []
     keys += job_hooks.refused_flags(extra, "slurm_adopt_enabled") if adopted else []
     return list(dict.fromkeys([*keys, *(job_hooks.refused_with_job_map(extra) if monitored else [])]))
 
@@ -257,6 +258,11 @@ def slurm_hop_refusal(installed, repository, upgrade=False):
     return package_choice.hop_refusal(installed, repository, upgrade=upgrade)
 
 
+def slurm_failover_refusal(version):
+    """Why this version of Slurm can't have several controllers; '' where it can."""
+    return failover.refusal(str(version))
+
+
 class FilterModule:
     """Registers the filters."""
 
@@ -265,6 +271,7 @@ class FilterModule:
         return {
             "fold_nodes": fold_nodes,
             "slurm_conf_servers": slurm_conf_servers,
+            "slurm_failover_refusal": slurm_failover_refusal,
             "slurm_foreign_nodes": slurm_foreign_nodes,
             "slurm_addresses": slurm_addresses,
             "slurm_is_reachable": slurm_is_reachable,

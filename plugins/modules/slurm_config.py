@@ -35,6 +35,24 @@ options:
     description: Whether slurmctld runs here; elsewhere the files are kept ready and the daemon is off.
     type: bool
     default: true
+  control:
+    description:
+      - Command that prints which of several controllers is in control, and succeeds where it is this one. A standby
+        that runs is restarted with new files; only the one in control has them checked and rolled back.
+      - Empty where there is one controller.
+    type: list
+    elements: str
+    default: []
+  first:
+    description: Whether this controller takes control where none is; with O(control).
+    type: bool
+    default: true
+  move_state:
+    description:
+      - Whether a changed StateSaveLocation is followed. slurmctld is stopped, its state copied as Slurm's user, and it
+        starts with the copy; jobs go on meanwhile. Otherwise such a change is refused.
+    type: bool
+    default: false
   start_timeout:
     description: Seconds that slurmctld may take to answer after a restart, before the old configuration is put back.
     type: int
@@ -76,6 +94,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
+    command as node_command,
     errors as node_errors,
     files as node_files,
     record as node_record,
@@ -103,6 +122,9 @@ SPEC = {
     "adopt": {"type": "bool", "default": False},
     "missing_nodes": {"type": "list", "elements": "str", "default": []},
     "primary": {"type": "bool", "default": True},
+    "control": {"type": "list", "elements": "str", "default": []},
+    "first": {"type": "bool", "default": True},
+    "move_state": {"type": "bool", "default": False},
     "start_timeout": {"type": "int", "default": 60},
     "directory": {"type": "path", "default": "/etc/slurm"},
     "files": {"type": "dict", "required": True},
@@ -179,15 +201,29 @@ def converge(module, files, effect, keys):
     """Make it so, or say what would be done; returns what slurmctld needs, and warnings."""
     if not module.params["primary"]:
         return slurm_apply_config.stand_by(files, module.check_mode), []
-    needs = slurm_apply_config.would_serve(effect)
+    standby = is_standby(module.params)
+    needs = slurm_apply_config.would_stand_by(effect) if standby else slurm_apply_config.would_serve(effect)
     if module.check_mode:
         return needs, []
     first = node_files.read(conf_of(files)) is None
     try:
+        if standby:
+            slurm_apply_config.stand_ready(files, effect, needs[0], module.params["start_timeout"])
+            return needs, []
+        if module.params["move_state"]:
+            slurm_apply_config.copy_state(node_files.text(conf_of(files)), files[conf_of(files)])
         applied = slurm_apply_config.serve(files, effect, keys, first, module.params["start_timeout"])
         return [applied.action, *needs[1:]], [HUNG] if applied.hung else []
     except slurm_apply_config.NotAcceptedError as error:
         module.fail_json(msg=str(error), hint=error.hint)
+
+
+def is_standby(params):
+    """Whether another controller is in control, or is the one to take it."""
+    if not params["control"]:
+        return False
+    result = node_command.run(params["control"], 30)
+    return not result.ok and (bool(result.output.strip()) or not params["first"])
 
 
 def refusals(module, files, current, changes):
@@ -201,6 +237,8 @@ def refusals(module, files, current, changes):
         return [("%s is not deepopsctl's" % path_of(module.params, SCRIPT), FOREIGN)]
     if not current[conf_of(files)] or not module.params["primary"]:
         return []
+    if module.params["move_state"]:
+        changes = [change for change in changes if change.key.lower() != slurm_apply_config.STATE]
     return slurm_unsafe_changes.refusals(slurm_unsafe_changes.certain(changes, module.params["missing_nodes"]))
 
 

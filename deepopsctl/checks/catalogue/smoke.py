@@ -10,6 +10,7 @@ from deepopsctl.checks.catalogue.environment import (
     SUITE as ENVIRONMENT_SUITE,
 )
 from deepopsctl.checks.catalogue.gpu import BURNIN, BURNIN_SUITE, GPU, SUITE as GPU_SUITE
+from deepopsctl.checks.catalogue.ha import HA, SUITE as HA_SUITE
 from deepopsctl.checks.catalogue.monitoring import (
     MONITORING,
     PER_NODE as MONITORING_PER_NODE,
@@ -164,6 +165,7 @@ _ANY = {name: CATALOGUE[name] for name in ("reachable", "suite-ran")}
 _SUITES = {
     DOCTORS_SUITE: DOCTOR, GPU_SUITE: _ANY | GPU, STORAGE_SUITE: _ANY | STORAGE,
     ENVIRONMENT_SUITE: _ANY | ENVIRONMENT, MONITORING_SUITE: _ANY | MONITORING, BURNIN_SUITE: _ANY | BURNIN,
+    HA_SUITE: _ANY | HA,
 }  # fmt: skip
 
 # checks made on every node (or every compute node): the columns of the report's matrix
@@ -175,7 +177,9 @@ PER_NODE = frozenset({
 })  # fmt: skip
 GROUPS = tuple(
     dict.fromkeys(
-        entry.group for table in (CATALOGUE, GPU, STORAGE, ENVIRONMENT, MONITORING, BURNIN) for entry in table.values()
+        entry.group
+        for table in (CATALOGUE, GPU, STORAGE, ENVIRONMENT, MONITORING, BURNIN, HA)
+        for entry in table.values()
     )
 )
 _OTHER = Entry("Other", "", "", "see the message")

@@ -29,7 +29,7 @@ _USUAL, _SHORTEST_S, _LONGEST_S = "10m", 10, 7 * 86_400
 
 
 # validation.SUITES, without importing it: --help answers at once
-SUITES = ("smoke", "gpu", "storage", "environment", "monitoring", "all", "burnin")
+SUITES = ("smoke", "gpu", "storage", "environment", "monitoring", "all", "burnin", "ha")
 _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 
@@ -103,6 +103,9 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     `environment` (what users find on the nodes), `monitoring` (metrics of the nodes, of Slurm and of a job), or `all`
     suites, the default. Settings are not changed and other jobs are not disturbed: checks without free resources are
     skipped. Exit codes: 1 a check failed, 4 nodes could not be reached.
+
+    `ha` kills, freezes and cuts off the first of several controllers, and measures how long nothing can be submitted;
+    jobs go on. It takes six minutes, is never part of `all` and must be named.
 
     `burnin` loads all idle nodes for --duration, behind all other jobs in the queue; it is never part of `all` and must
     be named.

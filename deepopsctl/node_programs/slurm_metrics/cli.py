@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import List, Optional
 
 from .._shared import settings
-from . import CONFIG
+from . import CONFIG, control
 from .daemon import Daemon
 from .snapshot import SlurmReader
 
@@ -36,7 +36,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         config = settings.load(options.config)
         # slurmctld's own metrics endpoint, if Prometheus reads it
         endpoint = (str(config["address"]), int(config["port"])) if config["native"] else None
-        slurm, path, interval_s = SlurmReader(endpoint), Path(config["path"]), float(config["interval_s"])
+        slurm = SlurmReader(endpoint, controllers=control.load())
+        path, interval_s = Path(config["path"]), float(config["interval_s"])
     except settings.SettingsError as error:
         sys.stderr.write("error: {}\n".format(error))
         return INVALID

@@ -6,10 +6,10 @@ import http.client
 import re
 import time
 from dataclasses import dataclass
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from .._shared.prometheus_text import Families
-from . import jobs, native, nodes, own, statistics
+from . import control, jobs, native, nodes, own, statistics
 from .asking import AskingError, ask
 from .waits import Waits
 
@@ -41,7 +41,13 @@ class Snapshot:
 class SlurmReader:
     """Reads snapshots, and keeps the wait times between them."""
 
-    def __init__(self, endpoint: Optional[Tuple[str, int]], asked: Ask = ask) -> None:
+    def __init__(
+        self,
+        endpoint: Optional[Tuple[str, int]],
+        asked: Ask = ask,
+        controllers: Optional[Mapping[str, Any]] = None,
+    ) -> None:
+        self._controllers = controllers
         self._endpoint = endpoint
         self._ask = asked
         self._waits = Waits()
@@ -64,6 +70,8 @@ class SlurmReader:
             database = 0
         else:
             database = 1
+        if self._controllers:
+            control.add(families, self._controllers, self._pinged())
         families.add_value("deepops_slurmdbd_up", "Whether slurmdbd answers, with its database.", database)
         families.add_value("deepops_slurm_up", "Whether Slurm answered all queries of the last snapshot.", int(up))
         families.add_value(
@@ -101,6 +109,13 @@ class SlurmReader:
         unreadable = "Lines of Slurm's commands that could not be read; a text in them has control characters."
         families.add_value("deepops_slurm_unreadable_records", unreadable, bad_nodes + bad_jobs)
         families.family("deepops_slurm_version_info", "1 for the release of Slurm.").set(1, version=version)
+
+    def _pinged(self) -> Mapping[str, bool]:
+        """Whether each controller answers; {} where none does."""
+        try:
+            return control.parse(self._ask(control.COMMAND, COMMAND_LIMIT_S))
+        except AskingError:
+            return {}
 
     def _is_native(self) -> bool:
         """Whether slurmctld serves these metrics without authentication: then Prometheus reads them there."""

@@ -14,9 +14,12 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
     services as node_services,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import effects as slurm_effects
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
 
 UNIT = "slurmctld.service"
+# the key of slurm.conf, as parse_conf has it
+STATE = "statesavelocation"
 RECONFIGURE = "slurmctld.reconfigure"
 
 
@@ -178,6 +181,49 @@ def stand_by(files, dry):
         if serves:
             systemctl(["disable", "--now"], 120)
     return ["stop"] if serves else []
+
+
+def would_stand_by(effect):
+    """What the slurmctld of a standby would need: a restart with new files, for it has no jobs."""
+    facts = node_services.show([UNIT])[UNIT]
+    if facts.get("ActiveState") != "active":
+        return ["start"]
+    return ["restart" if effect > Effect.NONE else "", *([] if node_services.is_enabled(facts) else ["enable"])]
+
+
+def stand_ready(files, effect, action, start_timeout):
+    """Install the files on a standby, and start or restart it as `action` says. Raises NotAcceptedError."""
+    if not node_services.is_enabled(node_services.show([UNIT])[UNIT]):
+        systemctl(["enable"], 60)
+    install(files, Effect.RESTART_SLURMCTLD if effect > Effect.NONE else effect)
+    error = restart(start_timeout) if action else ""
+    if error:
+        raise NotAcceptedError("the standby does not start: %s" % error, "see `journalctl -u slurmctld` there")
+    clear_pending()
+
+
+def copy_state(before, after):
+    """Stop slurmctld and copy its state, where a new slurm.conf has it elsewhere; the old one stays as it was.
+
+    As Slurm's user: a file server may refuse root. What makes it a state comes last, so that a copy that was cut off
+    is none, and is made again. Raises NotAcceptedError, with slurmctld running as before.
+    """
+    old, new = (slurm_effects.parse_conf(text).get(STATE, "") for text in (before, after))
+    if not old or old == new or not os.path.isdir(old):
+        return
+    systemctl(["stop"], 300)
+    script = """
+set -e; cd "$1"; test ! -e "$2/clustername" || cmp clustername "$2/clustername"
+rm -f "$2/job_state"
+find . -mindepth 1 -maxdepth 1 ! -name job_state ! -name "heartbeat*" -exec cp -a -t "$2" {} +
+test ! -e job_state || { cp -a job_state "$2/job_state.new"; mv "$2/job_state.new" "$2/job_state"; }
+sync "$2"
+"""
+    copied = node_command.run_merged(["runuser", "-u", "slurm", "--", "sh", "-c", script, "sh", old, new], 1800)
+    if not copied.ok:
+        systemctl(["start"], 120)
+        hint = "is it another cluster's? Empty %s, or name another entry of storage" % new
+        raise NotAcceptedError("Slurm's state can't be copied to %s: %s" % (new, copied.message), hint)
 
 
 def serve(files, effect, keys, first, start_timeout):

@@ -15,6 +15,9 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.node_stat
 # above Slurm's own MessageTimeout (10 s): it says what is wrong better than a signal does
 COMMAND_TIMEOUT = 30
 SHOW_NODES = ("scontrol", "--oneliner", "--details", "show", "node")
+# of several controllers, the one in control (role slurm_guard)
+IN_CONTROL = ("/usr/local/sbin/deepops-slurm-controller", "active")
+_PINGED = re.compile(r"^Slurmctld\(\S+\) at (\S+) is (UP|DOWN)", re.MULTILINE)
 SHOW_JOBS = ("squeue", "--noheader", "--all", "--sort=i", "--format=%s" % slurm_output.JOB_FORMAT)
 
 
@@ -34,7 +37,9 @@ def report(wait=0, timeout=COMMAND_TIMEOUT):
     while True:
         # a ping is refused at once where slurmctld is down; every other command goes on trying for ten seconds
         answered, shown = run("scontrol", "ping", timeout=timeout)
-        if answered:
+        controllers = {name: word == "UP" for name, word in _PINGED.findall(shown)}
+        # one of several is enough
+        if answered or any(controllers.values()):
             answered, shown = run(*SHOW_NODES, timeout=timeout)
         listed, queue = run(*SHOW_JOBS, timeout=timeout) if answered else (False, "")
         if (answered and listed) or answered is None or time.monotonic() >= deadline:
@@ -49,6 +54,8 @@ def report(wait=0, timeout=COMMAND_TIMEOUT):
         "installed": answered is not None,
         "controller_up": up,
         "error": "" if up else error or sentence(queue if answered else shown),
+        "controllers": controllers,
+        "in_control": run(*IN_CONTROL, timeout=timeout)[1].strip() if len(controllers) > 1 else "",
         "nodes": nodes,
         "jobs": jobs,
         "reserved": reserved_nodes() if up else [],

@@ -28,6 +28,7 @@ WORKED_OUT = {
     *("environment_packages", "environment_module_packages", "environment_module_versions"),
     *("environment_easybuild_release", "environment_software_packages", "environment_proxy_packages"),
     *("slurm_compute_hosts", "slurm_controller_hosts", "slurm_dbd_host", "slurm_packages"),
+    *("slurm_serving_hosts", "slurm_shared", "slurm_controller_program"),
 }
 
 

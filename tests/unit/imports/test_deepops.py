@@ -177,6 +177,34 @@ def test_every_other_variable_is_named_and_its_value_is_not_shown(tmp_path: Path
     assert not any(secret in str(note) for secret in ("private", "deepops)", "3131"))
 
 
+class TestSeveralControllers:
+    INVENTORY = "[slurm-master]\nm1\nm2\n[slurm-node]\nn[1:2]\n"
+    FILER = "slurm_enable_ha: true\nnfs_mounts: [{mountpoint: /sw, server: filer1, path: /vol/sw}]\n"
+
+    def test_they_share_the_mount_that_has_their_state_directory(self, tmp_path: Path) -> None:
+        result = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, self.FILER, self.INVENTORY)))
+
+        assert result.cluster.state_mount is not None
+        assert result.cluster.state_mount.path == "/sw"
+        assert [note.name for note in result.carryover.to_check] == ["slurm_enable_ha"]
+
+    @pytest.mark.parametrize(
+        ("variables", "reason"),
+        [
+            (FILER.replace("filer1", "\"{{ groups['slurm-master'][0] }}\""), "sw is served by the controller m1"),
+            (FILER + "slurm_ha_state_save_location: /state\n", "nfs_mounts has no /state"),
+        ],
+    )
+    def test_a_state_directory_that_is_lost_with_one_is_left_out(
+        self, tmp_path: Path, variables: str, reason: str
+    ) -> None:
+        result = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, variables, self.INVENTORY)))
+
+        assert result.cluster.slurm_state == ""
+        (note,) = (note for note in result.carryover.not_carried if note.name == "slurm_enable_ha")
+        assert reason in note.reason
+
+
 def test_an_encrypted_file_is_named(tmp_path: Path) -> None:
     result = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, "$ANSIBLE_VAULT;1.1;AES256\n3131\n")))
 

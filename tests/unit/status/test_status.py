@@ -209,6 +209,17 @@ class TestFindings:
 
         assert (found.exit_code, kinds(found)) == (ExitCode.OK, [("note", "gpu09")])
 
+    def test_a_standby_that_is_away_is_a_problem_and_control_that_moved_a_note(self) -> None:
+        answer = slurm()
+        assert isinstance(answer, dict)
+        away = status(outcome(answer={**answer, "controllers": {"ctl1": True, "ctl2": False}, "in_control": "ctl1"}))
+        moved = status(outcome(answer={**answer, "controllers": {"ctl1": True, "ctl2": True}, "in_control": "ctl2"}))
+        well = status(outcome(answer={**answer, "controllers": {"ctl1": True, "ctl2": True}, "in_control": "ctl1"}))
+
+        assert (kinds(away), away.exit_code) == ([("problem", "ctl2")], ExitCode.FAILED)
+        assert [finding.message for finding in moved.findings] == ["ctl2 is in control of Slurm, not ctl1"]
+        assert (well.findings, "ctl1 in control" in head(well)) == ((), True)
+
     def test_a_deployed_node_that_slurm_does_not_know_is_a_problem(self) -> None:
         answer = slurm()
         assert isinstance(answer, dict)

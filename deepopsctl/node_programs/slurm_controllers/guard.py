@@ -1,0 +1,116 @@
+"""End a slurmctld that may not know that another one is in control.
+
+One that hangs, or is cut off from its storage, is replaced by the next controller. When it goes on, it would take
+control back with the jobs that it remembers, and those that came meanwhile would be lost. It is killed before the
+others take over, and starts again with the state that is saved.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import Callable, Dict, NamedTuple, Optional
+
+from .._shared import command
+from . import heartbeat
+from .heartbeat import Heartbeat
+
+UNIT = "slurmctld.service"
+# of SlurmctldTimeout: the others wait for all of it
+SHARE = 0.7
+INTERVAL_S = 0.25
+# how often systemd is asked for slurmctld's process
+ASK_S = 2.0
+
+
+class Process(NamedTuple):
+    """A process that is no other one with the same number."""
+
+    pid: int
+    started: str
+
+
+class Watch:
+    """What the guard of one controller has seen."""
+
+    def __init__(self, index: int, limit_s: float) -> None:
+        self._index = index
+        self._limit_s = limit_s
+        self._process: Optional[Process] = None
+        self._beat: Optional[Heartbeat] = None
+        # when this process last showed that it is in control
+        self._claimed: Optional[float] = None
+
+    def reason_to_end(self, process: Optional[Process], beat: Optional[Heartbeat], now: float) -> str:
+        """Why this controller's slurmctld must not go on; '' where it may.
+
+        `process` is None while none runs, `beat` is None while the file can't be read.
+        """
+        if process != self._process:
+            self._process, self._claimed = process, None
+        if beat is not None and beat != self._beat:
+            if self._beat is not None and beat.number == self._index and process:
+                self._claimed = now
+            self._beat = beat
+        if process is None or self._claimed is None or self._beat is None:
+            return ""
+        if self._beat.number != self._index:
+            return "controller {} has taken over".format(self._beat.number + 1)
+        silent_s = now - self._claimed
+        return "it has shown no sign of life for {:.0f} s".format(silent_s) if silent_s > self._limit_s else ""
+
+
+class Reader:
+    """Reads heartbeats in a thread of its own: storage that hangs must not stop the guard."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self.beat: Optional[Heartbeat] = None
+
+    def start(self) -> None:
+        """Read from now on."""
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self.beat = heartbeat.read(self._directory)
+            time.sleep(INTERVAL_S)
+
+
+def running() -> Optional[Process]:
+    """The slurmctld that systemd has as active; None for one that stops, or none."""
+    shown = command.run(["systemctl", "show", "--property=ActiveState,MainPID", UNIT], 10)
+    facts: Dict[str, str] = dict(line.split("=", 1) for line in shown.output.splitlines() if "=" in line)
+    pid = int(facts.get("MainPID") or 0)
+    if facts.get("ActiveState") != "active" or not pid:
+        return None
+    try:
+        with open("/proc/{}/stat".format(pid), encoding="ascii", errors="replace") as stream:
+            # the name in parentheses may have blanks
+            return Process(pid, stream.read().rpartition(")")[2].split()[19])
+    except (OSError, IndexError):
+        return None
+
+
+def now() -> float:
+    """A clock that nobody sets, and that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def guard(directory: str, index: int, timeout_s: float, log: Callable[[str], None]) -> None:
+    """Watch for ever."""
+    watch, reader = Watch(index, SHARE * timeout_s), Reader(directory)
+    reader.start()
+    process, asked = running(), now()
+    while True:
+        time.sleep(INTERVAL_S)
+        if now() - asked >= ASK_S:
+            process, asked = running(), now()
+        reason = watch.reason_to_end(process, reader.beat, now())
+        # what systemd says now: it may be stopping, or be another one
+        if reason and process and process == running():
+            log("slurmctld (process {}) is killed: {}".format(process.pid, reason))
+            os.kill(process.pid, signal.SIGKILL)
+            process, asked = None, now()

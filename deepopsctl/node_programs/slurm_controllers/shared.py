@@ -1,0 +1,131 @@
+"""Whether controllers share a directory: each writes a word, and reads those of the others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import secrets
+from typing import Any, Dict
+
+from .heartbeat import SLURM, as_slurm
+from .mounts import NETWORK, mounted_type
+
+LENT = ".deepopsctl-check-"
+
+
+class NotSharedError(Exception):
+    """Why the state of several controllers can't be there; the hint says what to do."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def check_mount(request: Dict[str, Any]) -> None:
+    """The path is mounted, from a server or as something that cluster.yml says is shared."""
+    path = request["mount"]
+    fstype = mounted_type(path)
+    if not fstype:
+        raise NotSharedError(
+            "nothing is mounted on {}: slurmctld would find no jobs there, and end those that run".format(path),
+            "`deepopsctl deploy storage` mounts it",
+        )
+    if request["network"] and not NETWORK.fullmatch(fstype):
+        raise NotSharedError(
+            "{} is mounted on {}, which is this controller's alone".format(fstype, path),
+            "`deepopsctl deploy storage` mounts what cluster.yml says",
+        )
+
+
+def has_slurm() -> bool:
+    """Whether Slurm's user is there: before the first deploy it is not."""
+    try:
+        pwd.getpwnam(SLURM)
+    except KeyError:
+        return False
+    return True
+
+
+def write(request: Dict[str, Any]) -> str:
+    """Leave a word for the others, and return it; '' where only Slurm's user may write, who is not there yet."""
+    check_mount(request)
+    word = secrets.token_hex(16)
+    if not has_slurm():
+        try:
+            _put(_path(request["mount"], request["host"]), word)
+        except PermissionError:
+            return ""
+        return word
+    _make_directory(request["directory"])
+    with as_slurm():
+        try:
+            _put(_path(request["directory"], request["host"]), word)
+        except OSError as error:
+            raise NotSharedError(
+                "the user {} can't write in {}: {}".format(SLURM, request["directory"], error.strerror),
+                "let it have that directory on the file server; its ids are the same on all controllers",
+            ) from error
+    return word
+
+
+def read(request: Dict[str, Any]) -> None:
+    """Read what the other controllers have written."""
+    directory = request["directory"] if has_slurm() else request["mount"]
+    with as_slurm() if has_slurm() else contextlib.nullcontext():
+        unseen = [host for host, word in sorted(request["words"].items()) if word and _get(directory, host) != word]
+    if unseen:
+        raise NotSharedError(
+            "{} is not shared: what {} wrote there is not seen by {}".format(
+                directory, " and ".join(unseen), request["host"]
+            ),
+            "mount the same directory of one file server on all controllers",
+        )
+
+
+def remove(request: Dict[str, Any]) -> None:
+    """Remove the word again."""
+    for directory in (request["directory"], request["mount"]):
+        with contextlib.suppress(OSError), as_slurm() if has_slurm() else contextlib.nullcontext():
+            os.unlink(_path(directory, request["host"]))
+        with contextlib.suppress(OSError):
+            os.unlink(_path(directory, request["host"]))
+
+
+def _make_directory(path: str) -> None:
+    """Slurm's own, made by root or, where the server squashes root, by its user."""
+    user = pwd.getpwnam(SLURM)
+    try:
+        if not os.path.isdir(path):
+            os.mkdir(path, 0o700)
+        if os.lstat(path).st_uid != user.pw_uid:
+            os.chown(path, user.pw_uid, user.pw_gid)
+    except FileExistsError:
+        # another controller was faster
+        pass
+    except PermissionError:
+        with contextlib.suppress(OSError), as_slurm():
+            os.mkdir(path, 0o700)
+
+
+def _path(directory: str, host: str) -> str:
+    return os.path.join(directory, LENT + host)
+
+
+def _put(path: str, word: str) -> None:
+    """Through the calls by which slurmctld saves: write, sync, rename."""
+    new = path + ".new"
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii") as stream:
+        stream.write(word)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.rename(new, path)
+
+
+def _get(directory: str, host: str) -> str:
+    try:
+        with open(_path(directory, host), encoding="ascii") as stream:
+            return stream.read(64)
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,117 @@
+"""One phase of the suite: `begin` and `measure` and `end` on a standby, `fault` on the first controller."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Dict, List
+
+from .._shared import checks, settings
+from .._shared.checks import Check
+from ..slurm_controllers.cli import CONFIG, in_control
+from . import faults, jobs
+
+SUITE = "ha"
+START_LIMIT_S = 60.0
+# slurmctld starts, and systemd waits before it does
+SLACK_S = 30.0
+TITLES = {"killed": "ha-killed", "frozen": "ha-frozen", "cut-off": "ha-cut-off"}
+
+
+def main(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Run one phase; `checks` are its results."""
+    phases: Dict[str, Callable[[Dict[str, Any]], Dict[str, Any]]] = {
+        "begin": begin,
+        "fault": fault,
+        "measure": measure,
+        "end": end,
+    }
+    result = phases[request["phase"]](request)
+    return {**result, "deepops": {"checks": result.pop("checks", [])}}
+
+
+def begin(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Start a job that runs and one that waits; `jobs` are their ids, none where the suite can't be run."""
+    try:
+        config = settings.load(CONFIG)
+    except settings.SettingsError:
+        return {"jobs": [], "checks": [checks.skipped(SUITE, "ha-controllers", "cluster", "Slurm has one controller")]}
+    first = config["hosts"][0]
+    host = in_control(config)
+    if host != first:
+        message = "{} is in control, not {}: start slurmctld there first".format(host or "no controller", first)
+        return {"jobs": [], "checks": [checks.failed(SUITE, "ha-controllers", "cluster", message, host, first)]}
+    runs = jobs.submit(_name(request, "runs"), "sleep 100000")
+    if not runs or not jobs.wait_until_runs(runs, START_LIMIT_S):
+        jobs.cancel([runs] if runs else [])
+        message = "no job starts within {:.0f} s: nothing could be seen to go on".format(START_LIMIT_S)
+        return {"jobs": [], "checks": [checks.skipped(SUITE, "ha-controllers", "cluster", message)]}
+    waits = jobs.submit(_name(request, "waits"), "hostname", "--dependency=afterok:" + runs)
+    good = checks.check(SUITE, "ha-controllers", "cluster", checks.PASS, host, first)
+    return {"jobs": [runs, waits], "checks": [good], "timeout_s": config["timeout_s"]}
+
+
+def fault(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Let it happen here, in two seconds."""
+    started = faults.start(request["fault"], int(request["seconds"]))
+    if not started.ok:
+        return {"failed": True, "msg": started.failure}
+    return {}
+
+
+def measure(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Submit until Slurm takes it, then wait until the first controller is back; `jobs` has the new one, too."""
+    config, ids = settings.load(CONFIG), list(request["jobs"])
+    limit_s = 1.5 * config["timeout_s"] + SLACK_S
+    # until it has begun
+    time.sleep(faults.DELAY_S + 1)
+    started, job = time.monotonic(), ""
+    while not job and time.monotonic() - started < limit_s:
+        job = jobs.submit(_name(request, request["fault"]), "hostname", "--dependency=afterok:" + ids[0])
+        if not job:
+            time.sleep(0.5)
+    took = time.monotonic() - started
+    name = TITLES[request["fault"]]
+    if not job:
+        message = "no job could be submitted for {:.0f} s".format(took)
+        results = [checks.failed(SUITE, name, "cluster", message, "{:.0f}".format(took), "{:.0f}".format(limit_s), "s")]
+    else:
+        ids.append(job)
+        during = in_control(config)
+        message = "{} in control".format(during) if during else ""
+        results = [
+            checks.check(
+                SUITE, name, "cluster", checks.PASS, "{:.0f}".format(took), "{:.0f}".format(limit_s), "s", message
+            )
+        ]
+    return {"jobs": ids, "checks": [*results, *_after(config, ids, request, started + int(request["seconds"]))]}
+
+
+def _after(config: Dict[str, Any], ids: List[str], request: Dict[str, Any], ends: float) -> List[Check]:
+    """Once the fault has ended, and the first controller is in control again, everything is there."""
+    name = TITLES[request["fault"]] + "-after"
+    until = ends + 3 * config["timeout_s"] + SLACK_S
+    first, known = config["hosts"][0], None
+    while time.monotonic() < until:
+        known = jobs.states(ids)
+        if time.monotonic() > ends and known is not None and in_control(config) == first:
+            break
+        time.sleep(1)
+    else:
+        message = "{} is not in control again".format(first)
+        return [checks.failed(SUITE, name, "cluster", message, in_control(config) or "none", first)]
+    expected = {ids[0]: "RUNNING", **dict.fromkeys(ids[1:], "PENDING")}
+    wrong = ["{} is {}, not {}".format(job, (known or {}).get(job, "lost"), state)
+             for job, state in expected.items() if (known or {}).get(job) != state]  # fmt: skip
+    if wrong:
+        return [checks.failed(SUITE, name, "cluster", "; ".join(wrong), len(wrong), 0, "jobs")]
+    return [checks.check(SUITE, name, "cluster", checks.PASS, len(ids), len(ids), "jobs")]
+
+
+def end(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Cancel what was submitted."""
+    jobs.cancel(list(request["jobs"]))
+    return {}
+
+
+def _name(request: Dict[str, Any], what: str) -> str:
+    return "deepopsctl-ha-{}-{}".format(request["token"], what)

@@ -1,0 +1,178 @@
+"""Two controllers that share Slurm's state: one is lost, hangs, or is cut off, and jobs go on.
+
+The kernel below a lab has no NFS. GlusterFS is a real network file system, mounted by FUSE.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.lab.harness import PREFIX, LabCluster, edit, fresh_cluster, lab_down, wait_until
+
+NAME = f"{PREFIX}-two"
+# the first is the lab's controller, the second a node that cluster.yml makes one
+FIRST, SECOND, SERVER = "ctl1", "login1", "cn01"
+CONTROLLERS = (FIRST, SECOND)
+SERVE = """
+export DEBIAN_FRONTEND=noninteractive; exec 2>&1; set -e
+apt-get -qq update; apt-get -qq install --no-install-recommends glusterfs-server >/tmp/log
+systemctl start glusterd
+mkdir -p /srv/brick/state
+gluster --mode=script volume create state $(hostname -I | cut -d' ' -f1):/srv/brick/state force
+gluster --mode=script volume start state
+"""
+MOUNT = "/srv/slurm"
+IN_CONTROL = "/usr/local/sbin/deepops-slurm-controller active || :"
+
+pytestmark = pytest.mark.timeout(2700)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """A controller and two nodes, one of which serves a volume; everything is deployed. Another node waits."""
+    try:
+        made = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "2", "--login", "1")
+        if not made.holds(FIRST, "test -e /dev/fuse"):
+            pytest.skip("this machine has no FUSE")
+        made.root(SERVER, SERVE)
+        edit(made.directory / "cluster.yml", "components: [slurm]", "components: [storage, slurm]")
+        assert deploy(made)["ok"]
+        yield made
+    finally:
+        lab_down(NAME)
+
+
+def share(cluster: LabCluster) -> None:
+    """Have two controllers in cluster.yml, and both keep Slurm's state on the volume."""
+    server = cluster.root(SERVER, "hostname -I").split()[0]
+    spec = cluster.directory / "cluster.yml"
+    edit(spec, "roles: [login]", "roles: [controller]")
+    entry = f'{{name: state, type: glusterfs, source: "{server}:/state", path: {MOUNT}, nodes: controller}}'
+    with spec.open("a", encoding="utf-8") as stream:
+        stream.write(f"storage:\n  - {entry}\nslurm_state: state\n")
+
+
+def deploy(cluster: LabCluster) -> dict[str, Any]:
+    """`deploy --json`, parsed."""
+    document: dict[str, Any] = json.loads(cluster.deepopsctl("deploy", "--json").stdout)
+    return document
+
+
+def submit(cluster: LabCluster, node: str, *words: str) -> str:
+    return cluster.root(node, f"sbatch --parsable --output=/dev/null {' '.join(words)}")
+
+
+def state_of(cluster: LabCluster, node: str, job: str) -> str:
+    return cluster.root(node, f"squeue --noheader --all --jobs={job} --format=%T", ok=False)
+
+
+def in_control(cluster: LabCluster, node: str) -> str:
+    """Which controller is in control, as one of them sees it."""
+    return cluster.root(node, IN_CONTROL)
+
+
+def test_a_second_controller_is_added_while_a_job_runs(cluster: LabCluster) -> None:
+    runs = submit(cluster, FIRST, "--nodelist=cn01 --wrap 'sleep 10000'")
+    waits = submit(cluster, FIRST, f"--dependency=afterok:{runs} --wrap hostname")
+    wait_until("a job runs", lambda: state_of(cluster, FIRST, runs) == "RUNNING")
+    pid = cluster.root("cn01", "pgrep -f 'sleep 10000' -o")
+    share(cluster)
+
+    assert deploy(cluster)["ok"]
+
+    ping = cluster.root("cn02", "scontrol ping")
+    assert "Slurmctld(primary) at ctl1 is UP" in ping
+    assert f"Slurmctld(backup) at {SECOND} is UP" in ping
+    assert {in_control(cluster, node) for node in CONTROLLERS} == {FIRST}
+    assert (state_of(cluster, SECOND, runs), state_of(cluster, SECOND, waits)) == ("RUNNING", "PENDING")
+    assert cluster.root("cn01", "pgrep -f 'sleep 10000' -o") == pid
+    cluster.root(FIRST, "scancel --user=root")
+
+
+def test_a_second_deploy_changes_nothing(cluster: LabCluster) -> None:
+    assert set(cluster.changed(deploy(cluster)).values()) == {0}
+
+
+def test_jobs_go_on_when_the_controller_in_control_is_lost(cluster: LabCluster) -> None:
+    runs = submit(cluster, FIRST, "--nodelist=cn01 --wrap 'sleep 10000'")
+    waits = submit(cluster, FIRST, f"--dependency=afterok:{runs} --wrap hostname")
+    wait_until("a job runs", lambda: state_of(cluster, FIRST, runs) == "RUNNING")
+    pid = cluster.root("cn01", "pgrep -f 'sleep 10000' -o")
+
+    cluster.power_cut(FIRST)
+
+    wait_until("the second takes over", lambda: in_control(cluster, SECOND) == SECOND)
+    meanwhile = submit(cluster, SECOND, "--wait --nodelist=cn02 --wrap hostname")
+    assert int(meanwhile) > int(waits)
+    assert (state_of(cluster, SECOND, runs), state_of(cluster, SECOND, waits)) == ("RUNNING", "PENDING")
+    queued = submit(cluster, SECOND, f"--dependency=afterok:{runs} --wrap hostname")
+
+    cluster.power_on(FIRST)
+
+    wait_until("the first is back in control", lambda: in_control(cluster, SECOND) == FIRST)
+    assert [state_of(cluster, SECOND, job) for job in (runs, waits, queued)] == ["RUNNING", "PENDING", "PENDING"]
+    assert cluster.root("cn01", "pgrep -f 'sleep 10000' -o") == pid
+    cluster.root(FIRST, "scancel --user=root")
+
+
+def test_a_slurmctld_that_hangs_is_replaced_by_a_new_one_and_never_goes_on(cluster: LabCluster) -> None:
+    wait_until("both serve", lambda: cluster.root(SECOND, "scontrol ping").count(" is UP") == 2)
+    pid = main_pid(cluster)
+
+    cluster.root(FIRST, f"kill -STOP {pid}")
+
+    wait_until("another one runs", lambda: main_pid(cluster) not in ("0", pid))
+    job = submit(cluster, SECOND, "--wait --wrap hostname")
+    assert "no sign of life" in cluster.root(FIRST, "journalctl -u deepops-slurm-guard")
+    assert state_of(cluster, SECOND, job) in ("", "COMPLETED")
+
+
+def main_pid(cluster: LabCluster) -> str:
+    return cluster.root(FIRST, "systemctl show --property=MainPID --value slurmctld")
+
+
+def test_a_standby_that_is_away_is_a_problem_of_status(cluster: LabCluster) -> None:
+    cluster.root(SECOND, "systemctl stop slurmctld")
+
+    status = json.loads(cluster.deepopsctl("status", "--json", ok=False).stdout)
+
+    assert (status["slurm"]["in_control"], status["slurm"]["controllers"]) == (FIRST, {FIRST: True, SECOND: False})
+    assert [entry["nodes"] for entry in status["findings"] if "can't take over" in entry["message"]] == [[SECOND]]
+    cluster.root(SECOND, "systemctl start slurmctld")
+
+
+def test_the_suite_interrupts_the_first_controller_and_loses_nothing(cluster: LabCluster) -> None:
+    document = json.loads(cluster.deepopsctl("validate", "ha", "--json").stdout)
+
+    assert {check["name"]: check["status"] for check in document["checks"]} == dict.fromkeys(
+        [
+            "ha-controllers", "ha-killed", "ha-killed-after", "ha-frozen", "ha-frozen-after", "ha-cut-off",
+            "ha-cut-off-after",
+        ],
+        "pass",
+    )  # fmt: skip
+
+
+def test_slurmctld_does_not_start_where_its_state_is_not_mounted(cluster: LabCluster) -> None:
+    cluster.root(SECOND, f"systemctl stop slurmctld; umount {MOUNT}; mkdir -p {MOUNT}/slurmctld")
+
+    cluster.root(SECOND, "/usr/local/sbin/deepops-slurm-controller mounted && exit 1 || exit 0")
+    # at its start, what is missing is mounted
+    cluster.root(SECOND, "systemctl start slurmctld; findmnt " + MOUNT)
+
+
+def test_a_directory_that_is_not_shared_is_refused_before_anything_is_changed(cluster: LabCluster) -> None:
+    before = cluster.root(SECOND, "cat /etc/slurm/slurm.conf")
+    cluster.root(SECOND, f"mkdir -p /srv/own; systemctl stop slurmctld; umount {MOUNT}; mount --bind /srv/own {MOUNT}")
+    edit(cluster.directory / "cluster.yml", "default: true", 'default: true, max_time: "02:00:00"')
+
+    refused = json.loads(cluster.deepopsctl("deploy", "slurm", "--json", ok=False).stdout)
+
+    assert not refused["ok"]
+    assert any("is this controller's alone" in failure["message"] for failure in refused["failures"])
+    assert cluster.root(SECOND, "cat /etc/slurm/slurm.conf") == before
+    assert "02:00:00" not in cluster.root(FIRST, "scontrol show partition")

@@ -1,0 +1,103 @@
+"""Controllers test what they share: on directories of this machine, one of which both have."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.node_programs.slurm_controllers import heartbeat, main, mounts, shared
+
+
+@pytest.fixture(autouse=True)
+def everything_is_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Slurm's user, as before a first deploy."""
+    monkeypatch.setattr(shared, "has_slurm", lambda: False)
+    monkeypatch.setattr(shared, "mounted_type", lambda _path: "nfs4")
+
+
+def request(host: str, path: Path, phase: str, **more: object) -> dict[str, Any]:
+    place = {"mount": str(path), "directory": str(path / "slurmctld"), "network": True}
+    return {"host": host, "phase": phase, "check_mode": False, **place, **more}
+
+
+def words(**paths: Path) -> dict[str, str]:
+    """What each host has written in its path."""
+    return {host: main.main(request(host, path, "write"))["word"] for host, path in paths.items()}
+
+
+def test_controllers_that_share_a_directory_see_each_others_words(tmp_path: Path) -> None:
+    written = words(a=tmp_path, b=tmp_path)
+
+    assert [main.main(request(host, tmp_path, "read", words=written)) for host in "ab"] == [{}, {}]
+    for host in "ab":
+        main.main(request(host, tmp_path, "remove"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directories_of_the_same_name_that_are_not_shared_are_refused(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    written = words(a=first, b=second)
+
+    answer = main.main(request("a", first, "read", words=written))
+
+    assert answer["failed"]
+    assert f"{first} is not shared: what b wrote there is not seen by a" in answer["msg"]
+    # nothing is left of it
+    assert list(first.iterdir()) == []
+
+
+def test_a_word_of_an_earlier_run_does_not_pass_for_a_new_one(tmp_path: Path) -> None:
+    written = words(a=tmp_path)
+    written_again = words(a=tmp_path)
+
+    assert main.main(request("b", tmp_path, "read", words=written))["failed"]
+    assert written != written_again
+
+
+@pytest.mark.parametrize(("fstype", "message"), [("", "nothing is mounted"), ("ext4", "ext4 is mounted on")])
+def test_what_is_not_mounted_or_of_one_node_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fstype: str, message: str
+) -> None:
+    monkeypatch.setattr(shared, "mounted_type", lambda _path: fstype)
+
+    answer = main.main(request("a", tmp_path, "write"))
+
+    assert answer["failed"]
+    assert message in answer["msg"]
+
+
+def test_check_mode_writes_nothing(tmp_path: Path) -> None:
+    assert main.main({**request("a", tmp_path, "write"), "check_mode": True}) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_mount_table_is_read_with_escapes_and_what_covers_another(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"
+        "2 1 0:40 / /srv/slurm\\040state rw shared:5 - nfs4 fs:/x rw\n"
+        "3 1 0:41 / /auto rw - autofs systemd-1 rw\n"
+        "4 1 0:42 / /srv/x rw - ext4 /dev/sdb rw\n"
+        "5 1 0:43 / /srv/x rw - fuse.glusterfs fs:/y rw\n"
+    )
+
+    found = [mounts.mounted_type(path, str(table)) for path in ("/srv/slurm state", "/auto", "/srv/x", "/srv")]
+
+    assert found == ["nfs4", "", "fuse.glusterfs", ""]
+
+
+def test_a_heartbeat_is_two_numbers_of_64_bits(tmp_path: Path) -> None:
+    (tmp_path / "heartbeat").write_bytes(struct.pack(">QQ", 1_790_000_000, 1))
+
+    assert heartbeat.read(str(tmp_path)) == (1_790_000_000, 1)
+
+
+def test_a_heartbeat_that_is_cut_off_or_missing_is_none(tmp_path: Path) -> None:
+    assert heartbeat.read(str(tmp_path)) is None
+    (tmp_path / "heartbeat").write_bytes(b"1234")
+    assert heartbeat.read(str(tmp_path)) is None
