@@ -160,17 +160,19 @@ class _Upgrade:
 
     def _prepare(self, plan: Plan, *, first: bool) -> None:
         """What can fail, fails here: a node is left out; without controllers nothing happens."""
-        if not plan.todo:
+        # one whose installation was cut off has the packages, and apt simulates nothing before it is finished
+        names = [name for name in plan.todo if first or not plan.facts[name].unfinished]
+        if not names:
             return
-        self.flow.operator.info(f"fetch the packages on {fold(plan.todo)}, and simulate their installation")
-        outcome = self._run(plan.todo, PREPARE, **self._variables(plan))
+        self.flow.operator.info(f"fetch the packages on {fold(names)}, and simulate their installation")
+        outcome = self._run(names, PREPARE, **self._variables(plan))
         try:
             require_success(outcome, self._named(plan.center), "nothing was upgraded", "fix it, then run it again")
         except StoppedError:
             if first and not outcome.stopped:
                 self._withdraw()
             raise
-        self._leave_out(outcome, plan.todo)
+        self._leave_out(outcome, names)
 
     def _withdraw(self) -> None:
         """No package of the new release was installed: nothing of it stays in apt's sources."""
@@ -193,7 +195,7 @@ class _Upgrade:
                     outcome, self._named(names), "slurmctld may be stopped; running jobs continue", self._again
                 )
             if not outcome.ok:
-                why = next((each.message for each in outcome.summary.failures), "it failed")
+                why = next((each.message.partition("\n")[0] for each in outcome.summary.failures), "it failed")
                 self._record(phase=GOING_BACK, why=why, hosts=sorted(names))
                 self._go_back(plan, why, names)
 

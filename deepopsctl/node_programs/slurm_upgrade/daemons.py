@@ -64,11 +64,12 @@ def registered(names: Sequence[str], version: str, timeout_s: float) -> Dict[str
 
 def _unregistered(names: Sequence[str], version: str) -> Dict[str, str]:
     shown = command.run(["scontrol", "--oneliner", "show", "nodes"], _ANSWER_S, env=command.slurm_environment())
-    if not shown.ok:
-        return dict.fromkeys(names, shown.failure)
-    nodes = {
-        match[1]: line for line in shown.output.splitlines() for match in [re.match(r"NodeName=(\S+)", line)] if match
-    }
+    return unregistered_in(shown.output, names, version) if shown.ok else dict.fromkeys(names, shown.failure)
+
+
+def unregistered_in(shown: str, names: Sequence[str], version: str) -> Dict[str, str]:
+    """The same from the output of `scontrol --oneliner show nodes`."""
+    nodes = {match[1]: line for line in shown.splitlines() for match in [re.match(r"NodeName=(\S+)", line)] if match}
     left = {}
     for name in names:
         line = nodes.get(name, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from typing import Any, Dict
+from typing import Any, Dict, List, Tuple
 
 from .._shared import command, platform
 from ..slurm_backup import BackupError
@@ -15,6 +15,8 @@ from . import DIRECTORY, record
 CONFIGURATION = "/etc/slurm/slurm.conf"
 PATTERNS = ("slurm*", "libslurm*", "libpam-slurm*", "libpmi0*", "libpmi2-0*", "sackd", "libnss-slurm")
 _ANSWER_S = 60
+# what an installation that was cut off leaves
+_UNFINISHED = ("half-installed", "unpacked", "half-configured", "triggers-awaited")
 # what may be a password stays here
 _SECRET = re.compile("pass", re.IGNORECASE)
 _SETTING = re.compile(r"^\s*([A-Za-z]\w*)\s*=\s*([^#\n]*?)\s*(?:#.*)?$", re.MULTILINE)
@@ -27,7 +29,7 @@ def query(*, controller: bool, database: str) -> Dict[str, Any]:
     result: Dict[str, Any] = {
         "platform": "{} {}".format(release["distribution"], version),
         "installed": installed(),
-        "unfinished": bool(command.run(["dpkg", "--audit"], _ANSWER_S).output.strip()),
+        "unfinished": any(status in _UNFINISHED for _, _, status in _packages()),
         "free_mb": shutil.disk_usage("/var/cache").free >> 20,
     }
     if controller:
@@ -40,10 +42,13 @@ def query(*, controller: bool, database: str) -> Dict[str, Any]:
 
 def installed() -> Dict[str, str]:
     """{name: version} of Slurm's packages that are installed and configured."""
+    return {name: version for name, version, status in _packages() if status == "installed"}
+
+
+def _packages() -> List[Tuple[str, str, str]]:
     query = ["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\n"]
-    shown = command.run([*query, *PATTERNS], _ANSWER_S).output
-    rows = (line.split() for line in shown.splitlines())
-    return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
+    rows = [line.split() for line in command.run([*query, *PATTERNS], _ANSWER_S).output.splitlines()]
+    return [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
 
 
 def configured() -> Dict[str, str]:

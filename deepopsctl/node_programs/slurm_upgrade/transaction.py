@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from typing import Dict, Mapping, Tuple
+from typing import Dict, List, Mapping, Tuple
 
 from .._shared import command
 from . import PACKAGES, UpgradeError
-from .query import installed
 
 _APT = ("apt-get", "--yes", "--quiet", "--no-install-recommends")
 _ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "APT_LISTCHANGES_FRONTEND": "none"}
 _FETCH_S, _READ_S = 1800, 60
+# `Inst slurmd [24.11.5-4] (26.05.5-1 deepopsctl:trixie-slurm-wlm-26.05 [amd64])`
+_REPLACED = re.compile(r"^Inst (\S+) \[([^\]]+)\]", re.MULTILINE)
 _REMOVED = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
 # old shared libraries may go with what needed them
 _LIBRARY = re.compile(r"libslurm\d+\w*|libslurmdb\d+\w*")
@@ -22,19 +23,34 @@ _LIBRARY = re.compile(r"libslurm\d+\w*|libslurmdb\d+\w*")
 def prepare(packages: Mapping[str, str], *, keep: bool) -> None:
     """Fetch {name: version} and simulate the installation; with `keep`, fetch what is there now as well.
 
-    Nothing is installed. An UpgradeError where it would not work, or would remove a package of Slurm's: Debian's
-    slurmctld cancels all jobs when it is removed.
+    Nothing is installed. An UpgradeError where it would not work, or would remove a package: Debian's slurmctld
+    cancels all jobs when it is removed, and libraries are what users' programs are linked with.
     """
     if not packages:
         return
     names = ["{}={}".format(name, version) for name, version in sorted(packages.items())]
     simulated = _apt("--simulate", "install", *names)
-    removed = [name for name in _REMOVED.findall(simulated) if _is_slurms(name)]
+    removed = removed_in(simulated)
     if removed:
-        raise UpgradeError("apt would remove {}: nothing was changed".format(" ".join(sorted(removed))))
+        raise UpgradeError(
+            "apt would remove {}: nothing was changed. A library of the new release that they do not fit has to come "
+            "with what they need: `deepopsctl packages add` takes it with Slurm's packages".format(
+                " ".join(sorted(removed))
+            )
+        )
     _apt("--download-only", "install", *names)
     if keep:
-        _keep({name: version for name, version in installed().items() if packages.get(name) != version})
+        _keep(replaced_in(simulated))
+
+
+def removed_in(simulated: str) -> List[str]:
+    """The packages that apt would remove, but for libraries of the old release."""
+    return [name for name in _REMOVED.findall(simulated) if not _LIBRARY.fullmatch(name)]
+
+
+def replaced_in(simulated: str) -> Dict[str, str]:
+    """{name: version now} of the packages that apt would replace."""
+    return dict(_REPLACED.findall(simulated))
 
 
 def kept() -> Dict[str, Tuple[str, str]]:
@@ -50,14 +66,8 @@ def kept() -> Dict[str, Tuple[str, str]]:
     return result
 
 
-def _is_slurms(name: str) -> bool:
-    return name.startswith(("slurm", "libpam-slurm", "sackd", "munge", "mariadb-server")) and not _LIBRARY.fullmatch(
-        name
-    )
-
-
 def _keep(versions: Mapping[str, str]) -> None:
-    """Fetch the packages that are installed; those of an interrupted call are there already."""
+    """Fetch packages that are installed now; those of an interrupted call are there already."""
     there = kept()
     missing = sorted(name for name, version in versions.items() if there.get(name, ("", ""))[1] != version)
     if not missing:

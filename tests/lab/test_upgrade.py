@@ -1,0 +1,197 @@
+"""Slurm 24.11 to 26.05 on real daemons, under jobs, with kills between, a node that is off, and a way back.
+
+The packages of 26.05 are the binaries of Debian's sid, fetched by this machine's apt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.lab.image import own_mirror
+from deepopsctl.lifecycle.package_sources import DEFAULT_MIRROR, KEYRING
+from tests.lab.harness import DEEPOPSCTL, PREFIX, LabCluster, command, fresh_cluster, lab_down, wait_until
+
+NAME = f"{PREFIX}-upgrade"
+UPGRADE = ("upgrade", "slurm", "--to", "26.05", "--yes", "--batch", "2")
+RECORD = "/var/lib/deepopsctl/upgrade/slurm.json"
+PACKAGES = (
+    "slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-basic-plugins", "slurm-wlm-mysql-plugin",
+    "libslurm45t64", "libpam-slurm-adopt", "libhwloc15", "libhwloc-plugins", "libllhttp9.4", "libxml2-16", "libze1",
+)  # fmt: skip
+# with this, slurmctld 26.05 does not start
+OBSTACLE = "/etc/systemd/system/slurmctld.service.d/obstacle.conf"
+
+
+def packages_of_sid(directory: Path) -> list[str]:
+    """Slurm 26.05, and the libraries that it needs in a later version than Debian 13 has."""
+    for name in ("lists/partial", "cache/archives/partial", "debs"):
+        (directory / name).mkdir(parents=True)
+    sources = directory / "sources.list"
+    sources.write_text(f"deb [signed-by={KEYRING}] {own_mirror() or DEFAULT_MIRROR} sid main\n")
+    settings = {
+        "Dir::State::lists": directory / "lists", "Dir::Cache": directory / "cache", "Dir::Etc::sourcelist": sources,
+        "Dir::Etc::sourceparts": "-", "APT::Sandbox::User": "", "Acquire::Check-Valid-Until": "false",
+        "Acquire::Languages": "none",
+    }  # fmt: skip
+    options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+    subprocess.run(["apt-get", *options, "update"], check=True, capture_output=True)
+    subprocess.run(["apt-get", *options, "download", *PACKAGES], cwd=directory / "debs", check=True)
+    return [str(path) for path in sorted((directory / "debs").glob("*.deb"))]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """24.11 is deployed, and 26.05 is in the cluster's repository."""
+    try:
+        made = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "4")
+        made.deploy()
+        files = packages_of_sid(tmp_path_factory.mktemp("sid"))
+        made.deepopsctl("packages", "add", "slurm", "--for", "debian13", *files)
+        yield made
+    finally:
+        lab_down(NAME)
+
+
+def version(cluster: LabCluster) -> str:
+    """What slurmctld says of itself."""
+    return cluster.root("ctl1", "scontrol show config | sed -n 's/^SLURM_VERSION *= *//p'")
+
+
+def record(cluster: LabCluster) -> dict[str, Any]:
+    text = cluster.root("ctl1", f"cat {RECORD}", ok=False)
+    document: dict[str, Any] = json.loads(text) if text.startswith("{") else {}
+    return document
+
+
+def history(cluster: LabCluster, fields: str) -> list[str]:
+    """All that accounting has of jobs and steps that have ended."""
+    shown = cluster.root("ctl1", f"sacct -anP --noconvert -o {fields}")
+    return [line for line in shown.splitlines() if "|RUNNING|" not in line and "|PENDING|" not in line]
+
+
+def killed_when(cluster: LabCluster, condition: str) -> None:
+    """Start the upgrade, and kill -9 all of it once a shell test on the controller is true."""
+    with (cluster.directory / "killed.log").open("ab") as log:
+        process = subprocess.Popen(
+            [DEEPOPSCTL, "-C", str(cluster.directory), *UPGRADE], stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        wait_until(
+            condition,
+            lambda: process.poll() is not None or cluster.holds("ctl1", condition),
+            details=lambda: (cluster.directory / "killed.log").read_text(encoding="utf-8")[-2000:],
+        )
+        assert process.poll() is None, (cluster.directory / "killed.log").read_text(encoding="utf-8")[-2000:]
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def jobs(cluster: LabCluster) -> dict[str, int]:
+    """Jobs that have ended, run, wait, and start a step later."""
+    done = cluster.submit("srun hostname", "--wait")
+    assert cluster.job_state(done) == "COMPLETED"
+    runs = cluster.submit("sleep 100000", "--nodelist=cn01", "-n1")
+    steps = cluster.submit("while [ ! -e go ]; do sleep 1; done; srun hostname > step.out", "--nodelist=cn02", "-n1")
+    after = cluster.submit("hostname", f"--dependency=afterany:{runs}", "--array=1-4%2")
+    for job in (runs, steps):
+        cluster.wait_for_job(job, "RUNNING")
+    return {"done": done, "runs": runs, "steps": steps, "after": after}
+
+
+def test_a_plan_changes_nothing(cluster: LabCluster, jobs: dict[str, int]) -> None:
+    plan = cluster.parsed("upgrade", "slurm", "--to", "26.05", "--plan", "--batch", "2")
+
+    assert (plan["from"], plan["to"], plan["version"], plan["refusals"]) == ("24.11", "26.05", "26.05.5", [])
+    assert (plan["controllers"], plan["batches"]) == (["ctl1"], [["cn01", "cn02"], ["cn03", "cn04"]])
+    assert {int(job["id"]) for job in plan["jobs"]} == {jobs["runs"], jobs["steps"]}
+    assert version(cluster).startswith("24.11")
+    assert record(cluster) == {}
+    assert not cluster.holds("cn01", "test -e /etc/apt/sources.list.d/deepopsctl-packages.sources")
+
+
+def test_a_slurmctld_that_does_not_start_is_undone(cluster: LabCluster, jobs: dict[str, int]) -> None:
+    fields = cluster.root("ctl1", "sacct -e | xargs | tr ' ' ','")
+    before = history(cluster, fields)
+    packages = cluster.root("ctl1", "dpkg-query -W '*slurm*'")
+    cluster.root(
+        "ctl1",
+        f"printf '[Service]\\nExecStartPre=/bin/sh -c \"! slurmctld -V | grep -q 26.05\"\\n' > {OBSTACLE}"
+        " && systemctl daemon-reload",
+    )
+    try:
+        failed = cluster.deepopsctl(*UPGRADE, "--json", ok=False)
+    finally:
+        cluster.root("ctl1", f"rm {OBSTACLE} && systemctl daemon-reload")
+
+    assert failed.returncode == 1
+    assert "24.11 runs again as before" in json.loads(failed.stdout)["stopped"]["message"]
+    assert version(cluster).startswith("24.11")
+    assert record(cluster) == {}
+    for job in ("runs", "steps"):
+        assert cluster.job_state(jobs[job]) == "RUNNING"
+    assert history(cluster, fields) == before
+    assert cluster.root("ctl1", "dpkg-query -W '*slurm*' | grep -v libslurm45") == packages
+    assert set(cluster.changed(cluster.deploy()).values()) == {0}
+
+
+@pytest.mark.timeout(5400)
+def test_jobs_and_accounting_survive_an_upgrade_that_is_killed_twice(cluster: LabCluster, jobs: dict[str, int]) -> None:
+    fields = cluster.root("ctl1", "sacct -e | xargs | tr ' ' ','")
+    before = history(cluster, fields)
+    pid = cluster.root("cn01", "pgrep -f 'sleep 100000' -o")
+    cluster.power_cut("cn04")
+
+    killed_when(cluster, f"grep -q controller {RECORD} && ! systemctl --quiet is-active slurmctld")
+    refused = cluster.deepopsctl("deploy", "slurm", ok=False)
+    assert refused.returncode == 1
+    assert "an upgrade of Slurm from 24.11 to 26.05 is under way" in refused.stderr
+    killed_when(cluster, f"grep -q '\"nodes\"' {RECORD} && sinfo -hN -O Version | grep -q 26.05")
+    findings = cluster.deepopsctl("status", "--json", ok=False).stdout
+    assert "an upgrade of Slurm from 24.11 to 26.05 is under way" in findings
+    ended = cluster.deepopsctl(*UPGRADE, "--json", ok=False)
+
+    document = json.loads(ended.stdout)
+    assert (ended.returncode, document.get("stopped")) == (4, None), ended.stderr
+    assert any(warning.startswith("cn04 is left out") for warning in document["warnings"])
+    assert version(cluster) == "26.05.5"
+    assert record(cluster) == {}
+    assert not cluster.holds("ctl1", "test -e /usr/sbin/policy-rc.d")
+    assert cluster.job_state(jobs["runs"]) == "RUNNING"
+    assert cluster.root("cn01", "pgrep -f 'sleep 100000' -o") == pid
+    after = history(cluster, fields)
+    assert [line for line in before if line not in after] == []
+
+    # a step of a job from before, and an array that waited all the time
+    cluster.user("cn02", "touch go")
+    cluster.wait_for_job(jobs["steps"], "COMPLETED")
+    assert cluster.user("cn02", "cat step.out") == "cn02"
+    cluster.root("ctl1", f"scancel {jobs['runs']}")
+    wait_until(
+        "the array has run",
+        lambda: cluster.root("ctl1", f"sacct -nXP -o state -j {jobs['after']}").split() == ["COMPLETED"] * 4,
+        details=lambda: cluster.root("ctl1", "squeue; sinfo"),
+    )
+
+
+def test_a_node_that_was_off_comes_by_the_same_command(cluster: LabCluster, jobs: dict[str, int]) -> None:
+    cluster.power_on("cn04")
+    wait_until(
+        "cn04 answers", lambda: cluster.holds("cn04", "systemctl is-system-running | grep -Eq 'running|degraded'")
+    )
+
+    document = cluster.parsed(*UPGRADE)
+
+    assert document["nodes"] == ["cn04"]
+    assert set(cluster.root("ctl1", "sinfo -hN -O Version").split()) == {"26.05.5"}
+    assert set(cluster.changed(cluster.deploy()).values()) == {0}
+    assert command("-C", str(cluster.directory), "validate", "smoke").returncode == 0

@@ -1,0 +1,87 @@
+"""The steps of an upgrade on a node: what is kept, what is refused, what can be repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.node_programs.slurm_upgrade import UpgradeError, copies, record
+from deepopsctl.node_programs.slurm_upgrade.daemons import unregistered_in
+from deepopsctl.node_programs.slurm_upgrade.transaction import removed_in, replaced_in
+
+# apt-get --simulate on Debian 13, with libhwloc15 of sid and without libhwloc-plugins
+SIMULATED = """\
+Remv libpmix2t64 [5.0.7-1]
+Remv libslurm42t64 [24.11.5-4+deb13u1]
+Inst slurmd [24.11.5-4+deb13u1] (26.05.5-1 deepopsctl:trixie-slurm-wlm-26.05 [amd64]) []
+Inst libhwloc15 [2.12.0-4] (2.15.0-2 deepopsctl:trixie-slurm-wlm-26.05 [amd64])
+Inst libllhttp9.4 (9.4.3 deepopsctl:trixie-slurm-wlm-26.05 [amd64])
+Conf slurmd (26.05.5-1 deepopsctl:trixie-slurm-wlm-26.05 [amd64])
+"""
+NODES = """\
+NodeName=cn01 Arch=x86_64 State=IDLE ThreadsPerCore=1 Version=26.05.5
+NodeName=cn02 Arch=x86_64 State=MIXED+DRAIN ThreadsPerCore=1 Version=24.11.5
+NodeName=cn03 State=DOWN*+DRAIN ThreadsPerCore=1 Reason=Not responding [slurm@2026-11-25T22:00:00]
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for module, names in ((record, ("DIRECTORY", "RECORD")), (copies, ("SAVED", "MANIFEST", "CONFIGURATION"))):
+        for name in names:
+            monkeypatch.setattr(module, name, str(tmp_path / "upgrade" / getattr(module, name).rpartition("/")[2]))
+    monkeypatch.setattr(record, "DIRECTORY", str(tmp_path / "upgrade"))
+    return tmp_path / "upgrade"
+
+
+def test_a_package_that_would_go_is_named_but_for_libraries_of_the_old_release() -> None:
+    assert removed_in(SIMULATED) == ["libpmix2t64"]
+
+
+def test_everything_that_is_replaced_is_kept_libraries_as_well() -> None:
+    assert replaced_in(SIMULATED) == {"slurmd": "24.11.5-4+deb13u1", "libhwloc15": "2.12.0-4"}
+
+
+def test_a_node_counts_once_it_serves_in_the_new_version() -> None:
+    assert unregistered_in(NODES, ["cn01", "cn02", "cn03", "cn04"], "26.05.5") == {
+        "cn02": "its slurmd is 24.11.5",
+        "cn03": "slurmctld has it as DOWN*+DRAIN (Not responding)",
+        "cn04": "slurmctld does not know it",
+    }
+
+
+def test_the_record_grows_and_goes_with_what_was_kept(place: Path) -> None:
+    assert record.update({"to": "26.05", "phase": "prepare"})
+    assert record.update({"phase": "controller"})
+    assert not record.update({"phase": "controller"})
+    assert record.read() == {"to": "26.05", "phase": "controller"}
+    assert record.end()
+    assert (record.read(), place.exists(), record.end()) == ({}, False, False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("ClusterName=hpc\nSlurmdTimeout=300\nTreeWidth=16\n", "ClusterName=hpc\nSlurmdTimeout=3600\nTreeWidth=16\n"),
+        ("ClusterName=hpc\n", "ClusterName=hpc\nSlurmdTimeout=3600\n"),
+        # longer already, or never
+        ("SlurmdTimeout=7200\n", "SlurmdTimeout=7200\n"),
+        ("SlurmdTimeout=0\n", "SlurmdTimeout=0\n"),
+    ],
+)
+def test_timeouts_are_raised_and_nothing_else_changes(place: Path, before: str, after: str) -> None:
+    place.mkdir()
+    configuration = place / "slurm.conf"
+    configuration.write_text(before, encoding="utf-8")
+    assert copies.raise_timeouts({"SlurmdTimeout": 3600}) == (before != after)
+    assert configuration.read_text(encoding="utf-8") == after
+
+
+def test_once_a_new_package_is_there_nothing_is_saved_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "installed", lambda: {"slurmctld": "26.05.5-1"})
+    with pytest.raises(UpgradeError, match="nothing was saved before"):
+        copies.save({"version": "26.05.5-1", "parts": []})
+    place.mkdir()
+    Path(copies.MANIFEST).write_text("{}", encoding="utf-8")
+    assert not copies.save({"version": "26.05.5-1", "parts": []})
