@@ -81,6 +81,7 @@ def test_a_second_controller_is_added_while_a_job_runs(cluster: LabCluster) -> N
     wait_until("a job runs", lambda: state_of(cluster, FIRST, runs) == "RUNNING")
     pid = cluster.root("cn01", "pgrep -f 'sleep 10000' -o")
     share(cluster)
+    assert "slurmctld.service" in cluster.deepopsctl("plan").stdout
 
     assert deploy(cluster)["ok"]
 
@@ -110,6 +111,10 @@ def test_jobs_go_on_when_the_controller_in_control_is_lost(cluster: LabCluster) 
     assert int(meanwhile) > int(waits)
     assert (state_of(cluster, SECOND, runs), state_of(cluster, SECOND, waits)) == ("RUNNING", "PENDING")
     queued = submit(cluster, SECOND, f"--dependency=afterok:{runs} --wrap hostname")
+    # the others are deployed as usual
+    edit(cluster.directory / "cluster.yml", "default: true", 'default: true, max_time: "02:00:00"')
+    assert cluster.deepopsctl("deploy", ok=False).returncode == 4
+    assert "MaxTime=02:00:00" in cluster.root(SECOND, "scontrol show partition")
 
     cluster.power_on(FIRST)
 
@@ -157,6 +162,24 @@ def test_the_suite_interrupts_the_first_controller_and_loses_nothing(cluster: La
     )  # fmt: skip
 
 
+FORGET = """
+systemctl stop deepops-slurm-guard slurmctld slurmd slurmdbd 2>/dev/null
+rm -rf /etc/slurm/* /var/lib/deepopsctl /var/lib/slurm/slurmctld/* /srv/slurm/slurmctld
+! command -v mariadb >/dev/null || mariadb -e "DROP DATABASE IF EXISTS slurm_acct_db"
+"""
+
+
+def test_a_first_deploy_starts_both_at_once(cluster: LabCluster) -> None:
+    for node in (*CONTROLLERS, "cn01", "cn02"):
+        cluster.root(node, FORGET, ok=False)
+
+    assert deploy(cluster)["ok"]
+
+    assert cluster.root(SECOND, "scontrol ping").count(" is UP") == 2
+    assert in_control(cluster, SECOND) == FIRST
+    assert submit(cluster, SECOND, "--wait --nodes=2 --wrap 'srun hostname'")
+
+
 def test_slurmctld_does_not_start_where_its_state_is_not_mounted(cluster: LabCluster) -> None:
     cluster.root(SECOND, f"systemctl stop slurmctld; umount {MOUNT}; mkdir -p {MOUNT}/slurmctld")
 
@@ -168,11 +191,11 @@ def test_slurmctld_does_not_start_where_its_state_is_not_mounted(cluster: LabClu
 def test_a_directory_that_is_not_shared_is_refused_before_anything_is_changed(cluster: LabCluster) -> None:
     before = cluster.root(SECOND, "cat /etc/slurm/slurm.conf")
     cluster.root(SECOND, f"mkdir -p /srv/own; systemctl stop slurmctld; umount {MOUNT}; mount --bind /srv/own {MOUNT}")
-    edit(cluster.directory / "cluster.yml", "default: true", 'default: true, max_time: "02:00:00"')
+    edit(cluster.directory / "cluster.yml", "02:00:00", "03:00:00")
 
     refused = json.loads(cluster.deepopsctl("deploy", "slurm", "--json", ok=False).stdout)
 
     assert not refused["ok"]
     assert any("is this controller's alone" in failure["message"] for failure in refused["failures"])
     assert cluster.root(SECOND, "cat /etc/slurm/slurm.conf") == before
-    assert "02:00:00" not in cluster.root(FIRST, "scontrol show partition")
+    assert "03:00:00" not in cluster.root(FIRST, "scontrol show partition")

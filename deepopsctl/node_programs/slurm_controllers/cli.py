@@ -20,7 +20,7 @@ def in_control(config: Mapping[str, Any]) -> str:
     with heartbeat.as_slurm():
         beat = heartbeat.read(config["directory"])
     hosts: List[str] = config["hosts"]
-    if beat is None or beat.number >= len(hosts) or time.time() - beat.stamp > config["timeout_s"]:
+    if beat is None or beat.number >= len(hosts) or time.time() - beat.stamp > heartbeat.timeout_s():
         return ""
     return hosts[beat.number]
 
@@ -48,7 +48,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
             return OK
         sys.stderr.write("error: nothing is mounted on {}: slurmctld would find no jobs\n".format(config["mount"]))
         return NO
-    guard.guard(config["directory"], config["hosts"].index(config["host"]), config["timeout_s"], _log)
+    guard.guard(config["directory"], config["hosts"].index(config["host"]), _log)
     return OK
 
 

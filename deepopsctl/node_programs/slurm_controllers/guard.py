@@ -35,21 +35,23 @@ class Process(NamedTuple):
 class Watch:
     """What the guard of one controller has seen."""
 
-    def __init__(self, index: int, limit_s: float) -> None:
+    def __init__(self, index: int) -> None:
         self._index = index
-        self._limit_s = limit_s
+        # the longest that this process may be silent: it has read slurm.conf at some time of its life
+        self._limit_s = 0.0
         self._process: Optional[Process] = None
         self._beat: Optional[Heartbeat] = None
         # when this process last showed that it is in control
         self._claimed: Optional[float] = None
 
-    def reason_to_end(self, process: Optional[Process], beat: Optional[Heartbeat], now: float) -> str:
+    def reason_to_end(self, process: Optional[Process], beat: Optional[Heartbeat], timeout_s: float, now: float) -> str:
         """Why this controller's slurmctld must not go on; '' where it may.
 
-        `process` is None while none runs, `beat` is None while the file can't be read.
+        `process` is None while none runs, `beat` is None while the file can't be read; `timeout_s` is SlurmctldTimeout.
         """
         if process != self._process:
-            self._process, self._claimed = process, None
+            self._process, self._claimed, self._limit_s = process, None, 0.0
+        self._limit_s = max(self._limit_s, SHARE * timeout_s)
         if beat is not None and beat != self._beat:
             if self._beat is not None and beat.number == self._index and process:
                 self._claimed = now
@@ -99,16 +101,16 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def guard(directory: str, index: int, timeout_s: float, log: Callable[[str], None]) -> None:
+def guard(directory: str, index: int, log: Callable[[str], None]) -> None:
     """Watch for ever."""
-    watch, reader = Watch(index, SHARE * timeout_s), Reader(directory)
+    watch, reader = Watch(index), Reader(directory)
     reader.start()
-    process, asked = running(), now()
+    process, timeout_s, asked = running(), heartbeat.timeout_s(), now()
     while True:
         time.sleep(INTERVAL_S)
         if now() - asked >= ASK_S:
-            process, asked = running(), now()
-        reason = watch.reason_to_end(process, reader.beat, now())
+            process, timeout_s, asked = running(), heartbeat.timeout_s(), now()
+        reason = watch.reason_to_end(process, reader.beat, timeout_s, now())
         # what systemd says now: it may be stopping, or be another one
         if reason and process and process == running():
             log("slurmctld (process {}) is killed: {}".format(process.pid, reason))

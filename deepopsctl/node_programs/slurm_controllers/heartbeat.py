@@ -5,12 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import struct
 import time
 from typing import Iterator, NamedTuple, Optional
 
 FILE = "heartbeat"
 SLURM = "slurm"
+# what slurmctld and all commands on a controller read
+SLURM_CONF = "/etc/slurm/slurm.conf"
+# Slurm's own default of SlurmctldTimeout
+DEFAULT_TIMEOUT_S = 120
+_TIMEOUT = re.compile(r"^[ \t]*SlurmctldTimeout[ \t]*=[ \t]*([0-9]{1,6})", re.IGNORECASE | re.MULTILINE)
 _FORM = struct.Struct(">QQ")
 # slurmctld removes the old file before it links the new one
 _TRIES = 3
@@ -34,6 +40,16 @@ def read(directory: str) -> Optional[Heartbeat]:
         except (OSError, struct.error):
             continue
     return None
+
+
+def timeout_s(path: str = SLURM_CONF) -> int:
+    """SlurmctldTimeout as it is now: an upgrade raises it for its time. Heartbeats come four times as often."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            written = _TIMEOUT.findall(stream.read())
+    except OSError:
+        return DEFAULT_TIMEOUT_S
+    return int(written[-1]) if written else DEFAULT_TIMEOUT_S
 
 
 @contextlib.contextmanager

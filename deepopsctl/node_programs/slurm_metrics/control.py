@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import Any, Callable, Dict, Mapping
 
 from .._shared import settings
@@ -11,17 +10,11 @@ from .._shared.prometheus_text import Families
 from ..slurm_controllers.cli import CONFIG, in_control
 
 COMMAND = ("scontrol", "ping")
-_PINGED = re.compile(r"^Slurmctld\(\S+\) at (\S+) is (UP|DOWN)", re.MULTILINE)
 
 
 def load(path: str = CONFIG) -> Dict[str, Any]:
     """The controllers of a cluster that has several; {} for one. Raises SettingsError for a damaged file."""
     return settings.load(path) if os.path.exists(path) else {}
-
-
-def parse(text: str) -> Dict[str, bool]:
-    """Whether each controller answers, from `scontrol ping`."""
-    return {name: word == "UP" for name, word in _PINGED.findall(text)}
 
 
 def add(

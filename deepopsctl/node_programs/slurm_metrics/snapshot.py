@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
+from .._shared import slurm_output
 from .._shared.prometheus_text import Families
 from . import control, jobs, native, nodes, own, statistics
 from .asking import AskingError, ask
@@ -113,7 +114,7 @@ class SlurmReader:
     def _pinged(self) -> Mapping[str, bool]:
         """Whether each controller answers; {} where none does."""
         try:
-            return control.parse(self._ask(control.COMMAND, COMMAND_LIMIT_S))
+            return slurm_output.pinged(self._ask(control.COMMAND, COMMAND_LIMIT_S))
         except AskingError:
             return {}
 

@@ -10,8 +10,8 @@ from .._shared import command
 DELAY_S = 2
 UNIT = "deepops-validate-ha"
 _SLURMCTLD = "slurmctld.service"
-# below /run: a reboot removes it
-_DROP_IN = "/run/systemd/system/{}.d/deepops-validate-ha.conf".format(_SLURMCTLD)
+# below /run: a reboot removes it; the last name wins
+_DROP_IN = "/run/systemd/system/{}.d/zz-deepops-validate-ha.conf".format(_SLURMCTLD)
 
 # {seconds} is how long it lasts
 SCRIPTS: Dict[str, str] = {

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from typing import Any, Callable, Dict, List
 
 from .._shared import checks, settings
 from .._shared.checks import Check
+from ..slurm_controllers import heartbeat
 from ..slurm_controllers.cli import CONFIG, in_control
 from . import faults, jobs
 
 SUITE = "ha"
 START_LIMIT_S = 60.0
+SAVE_LIMIT_S = 20.0
 # slurmctld starts, and systemd waits before it does
 SLACK_S = 30.0
 TITLES = {"killed": "ha-killed", "frozen": "ha-frozen", "cut-off": "ha-cut-off"}
@@ -46,8 +50,22 @@ def begin(request: Dict[str, Any]) -> Dict[str, Any]:
         message = "no job starts within {:.0f} s: nothing could be seen to go on".format(START_LIMIT_S)
         return {"jobs": [], "checks": [checks.skipped(SUITE, "ha-controllers", "cluster", message)]}
     waits = jobs.submit(_name(request, "waits"), "hostname", "--dependency=afterok:" + runs)
+    _wait_until_saved(config["directory"])
     good = checks.check(SUITE, "ha-controllers", "cluster", checks.PASS, host, first)
-    return {"jobs": [runs, waits], "checks": [good], "timeout_s": config["timeout_s"]}
+    return {"jobs": [runs, waits], "checks": [good]}
+
+
+def _wait_until_saved(directory: str) -> None:
+    """slurmctld saves what it knows every few seconds: a job that it has just started would start again."""
+    before, until = _saved(directory), time.monotonic() + SAVE_LIMIT_S
+    while _saved(directory) == before and time.monotonic() < until:
+        time.sleep(0.5)
+
+
+def _saved(directory: str) -> int:
+    with heartbeat.as_slurm(), contextlib.suppress(OSError):
+        return os.stat(os.path.join(directory, "job_state")).st_mtime_ns
+    return 0
 
 
 def fault(request: Dict[str, Any]) -> Dict[str, Any]:
@@ -61,7 +79,7 @@ def fault(request: Dict[str, Any]) -> Dict[str, Any]:
 def measure(request: Dict[str, Any]) -> Dict[str, Any]:
     """Submit until Slurm takes it, then wait until the first controller is back; `jobs` has the new one, too."""
     config, ids = settings.load(CONFIG), list(request["jobs"])
-    limit_s = 1.5 * config["timeout_s"] + SLACK_S
+    limit_s = 1.5 * heartbeat.timeout_s() + SLACK_S
     # until it has begun
     time.sleep(faults.DELAY_S + 1)
     started, job = time.monotonic(), ""
@@ -89,7 +107,7 @@ def measure(request: Dict[str, Any]) -> Dict[str, Any]:
 def _after(config: Dict[str, Any], ids: List[str], request: Dict[str, Any], ends: float) -> List[Check]:
     """Once the fault has ended, and the first controller is in control again, everything is there."""
     name = TITLES[request["fault"]] + "-after"
-    until = ends + 3 * config["timeout_s"] + SLACK_S
+    until = ends + 3 * heartbeat.timeout_s() + SLACK_S
     first, known = config["hosts"][0], None
     while time.monotonic() < until:
         known = jobs.states(ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 import time
 from collections import namedtuple
@@ -14,7 +15,10 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
     services as node_services,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import effects as slurm_effects
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    effects as slurm_effects,
+    output as slurm_output,
+)
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
 
 UNIT = "slurmctld.service"
@@ -50,12 +54,20 @@ def syntax_error(files):
         shutil.rmtree(directory)
 
 
+def answers_here(pinged, host):
+    """Whether this host's slurmctld is among those that answered; of one controller the name does not matter."""
+    up = {name.lower(): is_up for name, is_up in slurm_output.pinged(pinged).items()}
+    if len(up) < 2:
+        return any(up.values())
+    return any(up.get(name.lower(), False) for name in (host, host.partition(".")[0]))
+
+
 def controller_answers(seconds):
     """True once this host's slurmctld answers as primary or backup."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         ping = node_command.run_merged(["scontrol", "ping"], 20)
-        if ping.ok and " UP" in ping.output.upper():
+        if ping.ok and answers_here(ping.output, socket.gethostname()):
             return True
         if node_services.show([UNIT])[UNIT].get("ActiveState") == "failed":
             return False

@@ -14,6 +14,7 @@ Record = Dict[str, str]
 _KEY = re.compile(r"(?:(?<=\s)|^)([A-Za-z][A-Za-z0-9_:/.()]*)=")
 _REASON = re.compile(r"\sReason=((.*?) \[([^@\[\]]*)@([^\[\]]*)\])(?=\s|$)")
 _JOB = re.compile(r"([0-9]+(?:\+[0-9]+|_[0-9]+|_\[[0-9,:%.-]+\]?)?)\|([^|]+)\|([A-Z_?]+)\|([^|]*)\|([^|]*)")
+_PINGED = re.compile(r"^Slurmctld\(\S+\) at (\S+) is (UP|DOWN)", re.MULTILINE)
 _NULL = ("", "(null)", "N/A", "none", "None")
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTP]?)i?B?")
@@ -50,6 +51,11 @@ def config(text: str) -> Record:
     """`scontrol show config`, the cgroup section included."""
     pairs = (line.partition("=") for line in text.split("\n"))
     return {key.strip(): value.strip() for key, separator, value in pairs if separator}
+
+
+def pinged(text: str) -> Dict[str, bool]:
+    """Whether each controller answers, in the order of slurm.conf, from `scontrol ping`."""
+    return {name: word == "UP" for name, word in _PINGED.findall(text)}
 
 
 def running_version(text: str) -> str:

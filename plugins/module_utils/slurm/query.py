@@ -17,7 +17,6 @@ COMMAND_TIMEOUT = 30
 SHOW_NODES = ("scontrol", "--oneliner", "--details", "show", "node")
 # of several controllers, the one in control (role slurm_guard)
 IN_CONTROL = ("/usr/local/sbin/deepops-slurm-controller", "active")
-_PINGED = re.compile(r"^Slurmctld\(\S+\) at (\S+) is (UP|DOWN)", re.MULTILINE)
 SHOW_JOBS = ("squeue", "--noheader", "--all", "--sort=i", "--format=%s" % slurm_output.JOB_FORMAT)
 
 
@@ -37,7 +36,7 @@ def report(wait=0, timeout=COMMAND_TIMEOUT):
     while True:
         # a ping is refused at once where slurmctld is down; every other command goes on trying for ten seconds
         answered, shown = run("scontrol", "ping", timeout=timeout)
-        controllers = {name: word == "UP" for name, word in _PINGED.findall(shown)}
+        controllers = slurm_output.pinged(shown)
         # one of several is enough
         if answered or any(controllers.values()):
             answered, shown = run(*SHOW_NODES, timeout=timeout)

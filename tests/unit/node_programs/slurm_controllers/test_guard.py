@@ -2,64 +2,93 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from deepopsctl.node_programs.slurm_controllers.guard import Process, Watch
-from deepopsctl.node_programs.slurm_controllers.heartbeat import Heartbeat
+from deepopsctl.node_programs.slurm_controllers.heartbeat import Heartbeat, timeout_s
 
 OURS, OTHERS = 0, 1
 RUNNING, AGAIN = Process(100, "5"), Process(101, "9")
-LIMIT_S = 21
+TIMEOUT_S = 30
 
 
 def in_control() -> Watch:
     """The guard of a controller whose slurmctld has just shown that it is in control, at 10."""
-    watch = Watch(OURS, LIMIT_S)
-    assert watch.reason_to_end(RUNNING, Heartbeat(1000, OURS), 0) == ""
-    assert watch.reason_to_end(RUNNING, Heartbeat(1007, OURS), 10) == ""
+    watch = Watch(OURS)
+    assert watch.reason_to_end(RUNNING, Heartbeat(1000, OURS), TIMEOUT_S, 0) == ""
+    assert watch.reason_to_end(RUNNING, Heartbeat(1007, OURS), TIMEOUT_S, 10) == ""
     return watch
 
 
 def test_one_that_shows_life_goes_on() -> None:
     watch = in_control()
 
-    assert watch.reason_to_end(RUNNING, Heartbeat(1014, OURS), 29) == ""
-    assert watch.reason_to_end(RUNNING, Heartbeat(1014, OURS), 40) == ""
+    assert watch.reason_to_end(RUNNING, Heartbeat(1014, OURS), TIMEOUT_S, 29) == ""
+    assert watch.reason_to_end(RUNNING, Heartbeat(1014, OURS), TIMEOUT_S, 40) == ""
 
 
 def test_one_that_hangs_ends_before_the_others_take_over() -> None:
-    assert "no sign of life for 22 s" in in_control().reason_to_end(RUNNING, Heartbeat(1007, OURS), 32)
+    assert "no sign of life for 22 s" in in_control().reason_to_end(RUNNING, Heartbeat(1007, OURS), TIMEOUT_S, 32)
 
 
 def test_one_whose_storage_is_gone_ends_too() -> None:
-    assert "no sign of life" in in_control().reason_to_end(RUNNING, None, 32)
+    assert "no sign of life" in in_control().reason_to_end(RUNNING, None, TIMEOUT_S, 32)
 
 
 def test_one_that_wakes_up_after_another_has_taken_over_ends_at_once() -> None:
-    assert in_control().reason_to_end(RUNNING, Heartbeat(1040, OTHERS), 10.5) == "controller 2 has taken over"
+    assert (
+        in_control().reason_to_end(RUNNING, Heartbeat(1040, OTHERS), TIMEOUT_S, 10.5) == "controller 2 has taken over"
+    )
 
 
 def test_a_standby_is_left_alone() -> None:
-    watch = Watch(OTHERS, LIMIT_S)
+    watch = Watch(OTHERS)
 
     for now in range(0, 200, 10):
-        assert watch.reason_to_end(RUNNING, Heartbeat(1000, OURS), now) == ""
+        assert watch.reason_to_end(RUNNING, Heartbeat(1000, OURS), TIMEOUT_S, now) == ""
 
 
 def test_a_slurmctld_that_takes_its_time_to_start_is_left_alone() -> None:
     watch = in_control()
 
     # the file still has what its predecessor wrote
-    assert watch.reason_to_end(AGAIN, Heartbeat(1007, OURS), 60) == ""
-    assert watch.reason_to_end(AGAIN, Heartbeat(1007, OURS), 600) == ""
+    assert watch.reason_to_end(AGAIN, Heartbeat(1007, OURS), TIMEOUT_S, 60) == ""
+    assert watch.reason_to_end(AGAIN, Heartbeat(1007, OURS), TIMEOUT_S, 600) == ""
 
 
 def test_a_guard_that_starts_late_waits_for_a_sign_of_life_first() -> None:
-    watch = Watch(OURS, LIMIT_S)
+    watch = Watch(OURS)
 
-    assert watch.reason_to_end(RUNNING, Heartbeat(1000, OURS), 0) == ""
-    assert watch.reason_to_end(RUNNING, Heartbeat(1000, OURS), 100) == ""
+    assert watch.reason_to_end(RUNNING, Heartbeat(1000, OURS), TIMEOUT_S, 0) == ""
+    assert watch.reason_to_end(RUNNING, Heartbeat(1000, OURS), TIMEOUT_S, 100) == ""
 
 
 def test_nothing_is_ended_where_nothing_runs() -> None:
     watch = in_control()
 
-    assert watch.reason_to_end(None, Heartbeat(1040, OTHERS), 60) == ""
+    assert watch.reason_to_end(None, Heartbeat(1040, OTHERS), TIMEOUT_S, 60) == ""
+
+
+def test_a_longer_timeout_counts_at_once_and_a_shorter_one_only_for_a_new_process() -> None:
+    watch = in_control()
+
+    # an upgrade raises it, and its end lowers it again, before slurmctld has read that
+    assert watch.reason_to_end(RUNNING, Heartbeat(1007, OURS), 600, 11) == ""
+    assert watch.reason_to_end(RUNNING, Heartbeat(1007, OURS), TIMEOUT_S, 60) == ""
+    assert "no sign of life" in watch.reason_to_end(RUNNING, Heartbeat(1007, OURS), TIMEOUT_S, 500)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("slurmctldtimeout = 45\n", 45),
+        ("#SlurmctldTimeout=9\nX=1\n", 120),
+        ("SlurmctldTimeout=9\nSlurmctldTimeout=600", 600),
+    ],
+)
+def test_the_timeout_is_that_of_slurm_conf(tmp_path: Path, text: str, expected: int) -> None:
+    (tmp_path / "slurm.conf").write_text(text)
+
+    assert timeout_s(str(tmp_path / "slurm.conf")) == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from deepopsctl.node_programs._shared import slurm_output
 from deepopsctl.node_programs._shared.prometheus_text import Families
 from deepopsctl.node_programs.slurm_metrics import control
 
@@ -16,7 +17,7 @@ Slurmctld(backup) at ctl2 is UP
 def test_each_controller_answers_or_not_and_one_is_in_control() -> None:
     families = Families(200)
 
-    control.add(families, {"hosts": ["ctl1", "ctl2"]}, control.parse(PING), lambda _config: "ctl2")
+    control.add(families, {"hosts": ["ctl1", "ctl2"]}, slurm_output.pinged(PING), lambda _config: "ctl2")
 
     text = families.text()
     for line in (
