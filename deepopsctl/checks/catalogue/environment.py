@@ -85,8 +85,8 @@ ENVIRONMENT = {
         "`systemctl status deepops-login-message.timer` and `journalctl -u deepops-login-message` on the login node",
     ),
     "environment-modules": Entry(
-        _MODULES, "modules", "`module avail` lists a module for each software of `modules_software`.",
-        "`deepopsctl deploy environment` installs software and modules",
+        _MODULES, "modules", "`module avail` lists `modules_software`, and `modules_declared` load.",
+        "`deepopsctl deploy environment` writes modules; is the directory of a declared one on this node?",
     ),
     "environment-module-shells": Entry(
         _MODULES, "shells", "`module load` works in a login shell, another interactive one, a script, and zsh.",

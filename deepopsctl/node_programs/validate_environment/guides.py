@@ -137,15 +137,26 @@ COMMANDS = (
     Command(
         "module load python/3.11",
         "Alliance",
-        here="`module load python`: the version is the distribution's, or one of your site's",
+        run="module load python/3.11 && python --version | grep -q '3[.]11'",
+        needs=("python/3.11",),
+        here="where your site has that version: `module avail python`",
     ),
     Command(
         "module load StdEnv/2023 python/3.12",
         "Mila",
-        here="`module load python`; your site may name its standard environment so (`modules_standard`)",
+        run="module load StdEnv/2023 python/3.12 && python --version | grep -q '3[.]12'",
+        needs=("StdEnv/2023", "python/3.12"),
+        here="where your site has both: `module avail`; else `module load python`",
     ),
     Command("module load gcc", "Mila", run="module load gcc && $CC --version", needs=(GCC,)),
-    Command("module load cuda/VERSION", "DeepOps", here="where your site installs CUDA toolkits: `module avail cuda`"),
+    Command(
+        "module load cuda/VERSION",
+        "DeepOps",
+        run="module load cuda && nvcc --version",
+        needs=("cuda",),
+        here="where your site has CUDA toolkits: `module avail cuda`",
+    ),
+    Command("the Slurm module", "DeepOps", here="none is needed: every shell finds Slurm's commands"),
     Command("module load httpproxy", "Mila", check="environment-proxy-allowed"),
     Command("export http_proxy=http://proxy:80", "FAU", here="`module load httpproxy`, if your site has a proxy"),
     # Python
@@ -322,8 +333,8 @@ def runnable(features: Collection[str]) -> List[Command]:
     return [each for each in COMMANDS if each.run and all(need in features for need in each.needs)]
 
 
-def features_of(request: Mapping[str, Any]) -> List[str]:
-    """What the cluster has of what commands need."""
+def features_of(request: Mapping[str, Any], listed: Sequence[str] = ()) -> List[str]:
+    """What the cluster has of what commands need; `listed` are its modules."""
     software, system = request.get("modules", ()), request.get("module_system", "")
     has = {
         MODULES: bool(software),
@@ -335,7 +346,7 @@ def features_of(request: Mapping[str, Any]) -> List[str]:
         SPACES: bool(request.get("spaces")),
         USAGE: bool(request.get("spaces")),
     }
-    return [name for name, there in has.items() if there]
+    return [*(name for name, there in has.items() if there), *listed]
 
 
 def _results(output: str) -> Iterator[Any]:

@@ -45,13 +45,14 @@ def node(request: Request) -> Result:
     name, people = request["node"], request["people"]
     modular = request.get("modules", ())
     checks = [*tools.run(name), *mail.run(name)]
-    checks += modules.run(name, modular, modules.shells()) if modular else []
+    checks += modules.run(name, modular, modules.shells(), request.get("declared_modules", ())) if modular else []
     if request.get("directory"):
         checks += directory.run(name, request["directory"], people)
     checks += proxy.run(name, request["proxy"]) if request.get("proxy") else []
     person = spaces.first_active(people["people"]) if people else None
     shell = guides.login_shell(person["name"] if person else "")
-    checks += guides.run(name, shell, guides.features_of(request))
+    listed = modules.listed(shell) if modular else []
+    checks += guides.run(name, shell, guides.features_of(request, listed))
     checks += software.run(name, shell, request.get("software", ()))
     checks += login_node.run(name, request["login"]) if request.get("login") else []
     if people:

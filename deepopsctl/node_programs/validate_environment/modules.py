@@ -13,6 +13,8 @@ from .checks import check
 LISTED, SHELLS, JOBS = "environment-modules", "environment-module-shells", "environment-module-jobs"
 START = "/etc/profile.d/deepopsctl-modules.sh"
 LIMIT_S = 60
+# one that StdEnv loads would conflict
+_LOAD = "module --force purge; module load {}"
 # nothing that whoever connected has set; `bash -ic` is a shell in tmux or in an editor
 BARE = ("env", "-i", "HOME=/nonexistent", "PATH=/usr/bin:/bin")
 _BASH: Mapping[str, Sequence[str]] = {
@@ -31,22 +33,35 @@ def shells() -> Dict[str, Sequence[str]]:
     return {name: ("runuser", "-u", "nobody", "--", *BARE, *argv) for name, argv in commands.items()}
 
 
-def run(node: str, software: Sequence[str], started: Mapping[str, Sequence[str]]) -> List[Check]:
-    """One check for the modules that are listed, one for all shells; `started` runs a text each."""
+def listed(login: Sequence[str]) -> List[str]:
+    """What `module avail` lists in a login shell: each `NAME/VERSION`, and each name."""
+    lines = command.run([*login, "module -t avail 2>&1"], LIMIT_S).output.splitlines()
+    versions = [line.split("(")[0] for line in lines]
+    return [*versions, *sorted({version.split("/")[0] for version in versions})]
+
+
+def run(
+    node: str, software: Sequence[str], started: Mapping[str, Sequence[str]], declared: Sequence[str] = ()
+) -> List[Check]:
+    """One check for the modules that are there, one for all shells; `started` runs a text each.
+
+    Of `software` there has to be any version; each `NAME/VERSION` of `declared` has to load.
+    """
     login = next(iter(started.values()))
-    answer = command.run([*login, "module -t avail 2>&1"], LIMIT_S)
-    listed = {line.split("/")[0] for line in answer.output.splitlines()}
-    missing = [name for name in software if name not in listed]
-    message = "not listed: {}; {}".format(", ".join(missing), answer.message[-200:]) if missing or not answer.ok else ""
+    there = listed(login)
+    missing = [name for name in [*software, *declared] if name not in there]
+    loads = ((name, command.run([*login, _LOAD.format(name)], LIMIT_S)) for name in declared if name in there)
+    wrong = ["{}: {}".format(name, result.failure) for name, result in loads if not result.ok]
+    message = "; ".join([*(["not listed: " + ", ".join(missing)] if missing else []), *wrong])
     trial = loading(software)
     failures = [
         "{}: {}".format(name, result.failure)
         for name, result in ((name, command.run([*argv, trial], LIMIT_S)) for name, argv in started.items())
         if not result.ok
     ]
-    shown = len(started) - len(failures)
+    shown, wanted = len(started) - len(failures), len(software) + len(declared)
     return [
-        check(LISTED, node, FAIL if message else PASS, len(software) - len(missing), len(software), "modules", message),
+        check(LISTED, node, FAIL if message else PASS, wanted - len(missing) - len(wrong), wanted, "modules", message),
         check(SHELLS, node, FAIL if failures else PASS, shown, len(started), "shells", "; ".join(failures)),
     ]
 

@@ -1,0 +1,106 @@
+"""Modules for software that a site declares: in a directory that is there, or in a package."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from deepopsctl.text.problems import RefusedError
+
+SETTING = "modules_declared"
+# where a fetched package is on a node
+FETCHED = "/var/cache/deepopsctl/modules"
+_KEYS = frozenset({"prefix", "package", "url", "sha256", "default"})
+# other roles, or other settings, write these; {name: setting}
+_TAKEN = {"cuda": "cuda_toolkits", "httpproxy": "environment_http_proxy", "StdEnv": "modules_standard"}
+_NAME = re.compile(r"([A-Za-z][A-Za-z0-9_+-]*)/([A-Za-z0-9][A-Za-z0-9_.+-]*)")
+_PATH = re.compile(r"(/[A-Za-z0-9_.+@-]+)+")
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
+_URL = re.compile(r"(https?|file)://\S+")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def declared_modules(
+    declared: Mapping[str, Any], directory: str, lines: Mapping[str, Sequence[str]], distributed: Mapping[str, str]
+) -> dict[str, Any]:
+    """Templates, packages and files of packages, as the role `modules` hands them on.
+
+    `lines` are those of a module by its software; `distributed` are the versions that have the distribution's module.
+    """
+    for key, entry in declared.items():
+        _check(key, entry, distributed)
+    defaults = dict(_defaults(declared, distributed))
+    return {
+        "templates": [
+            *(_module(key, entry, directory, lines) for key, entry in declared.items()),
+            *(
+                {"src": "version.j2", "dest": f"{directory}/{name}/.version", "vars": {"version": version}}
+                for name, version in defaults.items()
+            ),
+        ],
+        # a file of another version than the module's name is refused on the node
+        "packages": {
+            entry["package"]: f"{key.split('/')[1]}*" if "url" in entry else ""
+            for key, entry in declared.items()
+            if "package" in entry
+        },
+        "fetched": [
+            {"url": entry["url"], "dest": _fetched(entry), "sha256": entry["sha256"]}
+            for entry in declared.values()
+            if "url" in entry
+        ],
+        "archives": {entry["package"]: _fetched(entry) for entry in declared.values() if "url" in entry},
+    }
+
+
+def _module(key: str, entry: Mapping[str, Any], directory: str, lines: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    name, prefix = key.split("/", maxsplit=1)[0], entry.get("prefix", "")
+    what = f"{key} of the site, in {prefix}" if prefix else f"{key} of the package {entry['package']}"
+    variables = {"what": what, "prefix": prefix, "lines": [f"conflict {name}", *lines.get(name, ())]}
+    return {"src": "module.j2", "dest": f"{directory}/{key}", "vars": variables}
+
+
+def _fetched(entry: Mapping[str, Any]) -> str:
+    return f"{FETCHED}/{entry['package']}.deb"
+
+
+def _defaults(declared: Mapping[str, Any], distributed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The default version of each software; where neither says one, the module system takes the highest."""
+    for name in dict.fromkeys(key.split("/")[0] for key in declared):
+        chosen = [
+            key for key, entry in declared.items() if key.split("/")[0] == name and entry.get("default", False) is True
+        ]
+        if len(chosen) > 1:
+            raise RefusedError(f"{SETTING}: {' and '.join(chosen)} are both the default", "leave one")
+        if chosen or name in distributed:
+            yield name, chosen[0].split("/")[1] if chosen else distributed[name]
+
+
+def _check(key: str, entry: Any, distributed: Mapping[str, str]) -> None:
+    match = _NAME.fullmatch(key)
+    if match is None:
+        raise RefusedError(f"{SETTING}: {key!r} is not NAME/VERSION", "write it like python/3.12")
+    if match[1] in _TAKEN:
+        raise RefusedError(f"{SETTING}: {key}: deepopsctl makes the modules {match[1]}", f"set {_TAKEN[match[1]]}")
+    if distributed.get(match[1]) == match[2]:
+        raise RefusedError(
+            f"{SETTING}: {key} is the distribution's own", f"take {match[1]} out of modules_software, or this entry"
+        )
+    if not isinstance(entry, Mapping) or not {"prefix", "package"} & set(entry) or set(entry) - _KEYS:
+        raise RefusedError(
+            f"{SETTING}: {key}: it has a prefix or a package", f"its keys are {', '.join(sorted(_KEYS))}"
+        )
+    if ("url" in entry) != ("sha256" in entry) or ("url" in entry and "package" not in entry):
+        raise RefusedError(f"{SETTING}: {key}: a package by its url needs its sha256", "`sha256sum FILE` prints it")
+    for field, pattern in (("prefix", _PATH), ("package", _PACKAGE), ("url", _URL), ("sha256", _SHA256)):
+        if field in entry and not pattern.fullmatch(str(entry[field])):
+            raise RefusedError(f"{SETTING}: {key}: {entry[field]!r} can't be its {field}", _HINTS[field])
+
+
+_HINTS = {
+    "prefix": "write the whole path of a directory that has bin/, without spaces",
+    "package": "write the name of a package of the nodes' repositories",
+    "url": "write https://HOST/FILE.deb, or file:///FILE.deb for a file on every node",
+    "sha256": "64 digits: `sha256sum FILE` prints them",
+}
