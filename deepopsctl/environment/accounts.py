@@ -41,7 +41,7 @@ def dates(people: Mapping[str, Iterable[Entry]], cluster: str) -> dict[str, Any]
     leaving = [person for person in people["people"] if person.get("expires")]
     return {
         "cluster": cluster,
-        "groups": [_keys_of(group, "name", "start", "end") for group in groups],
+        "groups": [_keys_of(group, "name", "start", "end", "shares") for group in groups],
         "people": [_keys_of(person, "name", "expires") for person in leaving],
     }
 

@@ -13,7 +13,8 @@ from deepopsctl.model.directory import Directory
 PARTS = ("cpu", "gpu")
 FIRST_ID = 60_001
 # limits that let no job in, of an account and of a user in one, by the columns of sacctmgr
-CLOSED_ACCOUNT: Mapping[str, str] = MappingProxyType({"GrpSubmit": "0"})
+# (a project out of its time takes no part in the fair share)
+CLOSED_ACCOUNT: Mapping[str, str] = MappingProxyType({"GrpSubmit": "0", "Share": "0"})
 CLOSED_USER: Mapping[str, str] = MappingProxyType({"MaxSubmit": "0"})
 
 

@@ -60,6 +60,7 @@ def site(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     try:
         edit(spec, "components: [slurm]", "components: [slurm, environment]")
         site.people("add-group", "def-lab")
+        site.people("add-group", "rrg-lab", "--end", "2026-01-01", "--shares", "2000")
         site.people("add", "ada", "--group", "def-lab", "--key", str(key.with_suffix(".pub")))
         site.people("add", "bea", "--group", "def-lab")
         site.deploy()
@@ -70,8 +71,11 @@ def site(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         deployed.root("ctl1", "scancel --user=ada", ok=False)
         deployed.root("ctl1", "sacctmgr -i delete user ada,bea", ok=False)
         deployed.root("ctl1", "sacctmgr -i delete account def-lab_cpu,def-lab_gpu,def-lab", ok=False)
+        deployed.root("ctl1", "sacctmgr -i delete account rrg-lab_cpu,rrg-lab_gpu,rrg-lab", ok=False)
         for node in NODES:
-            deployed.root(node, "userdel --remove ada; userdel --remove bea; groupdel def-lab", ok=False)
+            deployed.root(
+                node, "userdel --remove ada; userdel --remove bea; groupdel def-lab; groupdel rrg-lab", ok=False
+            )
             deployed.root(node, "rm -rf /etc/ssh/deepopsctl /etc/ssh/sshd_config.d/*-deepopsctl-*.conf", ok=False)
             deployed.root(node, "rm -f /var/lib/deepopsctl/*/environment.people.json; systemctl reload ssh", ok=False)
         deployed.root(
@@ -90,6 +94,19 @@ def test_a_key_of_people_yml_opens_the_login_and_the_home_is_there(site: Site) -
 
 
 def test_a_second_deploy_changes_nothing(site: Site) -> None:
+    assert set(site.cluster.changed(site.deploy()).values()) == {0}
+
+
+def test_a_project_has_its_shares_in_its_time_alone_also_between_deploys(site: Site) -> None:
+    show = "sacctmgr -nP show assoc account=rrg-lab user= format=share,grpsubmitjobs wopl"
+    due = "systemctl start deepops-account-dates"
+    assert site.cluster.root("ctl1", show) == "0|0"
+
+    site.cluster.root("ctl1", f"sed -i s/2026-01-01/2099-01-01/ /etc/deepopsctl/account-dates.json && {due}")
+    assert site.cluster.root("ctl1", show) == "2000|"
+    site.cluster.root("ctl1", f"sed -i s/2099-01-01/2026-01-01/ /etc/deepopsctl/account-dates.json && {due}")
+
+    assert site.cluster.root("ctl1", show) == "0|0"
     assert set(site.cluster.changed(site.deploy()).values()) == {0}
 
 

@@ -7,7 +7,9 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence
 
 # a limit that lets no job in, and none
 CLOSED, OPEN = "0", "-1"
-COLUMNS = ("Account", "User", "Partition", "GrpSubmit", "MaxSubmit")
+# shares of a project out of its time, and of one that declares none
+NO_SHARE, ONE_SHARE = "0", 1
+COLUMNS = ("Account", "User", "Partition", "GrpSubmit", "MaxSubmit", "Share")
 
 Entry = Mapping[str, Any]
 
@@ -20,6 +22,7 @@ class Association(NamedTuple):
     partition: str
     group_submit: str
     user_submit: str
+    share: str
 
 
 def associations(text: str) -> List[Association]:
@@ -34,16 +37,20 @@ def changes(settings: Mapping[str, Sequence[Entry]], present: Sequence[Associati
 
 
 def _groups(groups: Sequence[Entry], present: Sequence[Association], today: date) -> Iterator[List[str]]:
-    limits: Dict[str, str] = {row.account: row.group_submit for row in present if not row.user}
+    accounts: Dict[str, Association] = {row.account: row for row in present if not row.user}
     for group in groups:
         # a group without days is the deploy's alone, and so is one that Slurm does not have yet
-        if group["name"] not in limits or not (group.get("start") or group.get("end")):
+        if group["name"] not in accounts or not (group.get("start") or group.get("end")):
             continue
         is_open = _has_come(group.get("start", ""), today, default=True) and not _has_come(group.get("end", ""), today)
-        is_closed = limits[group["name"]] == CLOSED
-        if is_open == is_closed:
-            limit = OPEN if is_open else CLOSED
-            yield ["account", "where", "name=" + group["name"], "set", "GrpSubmitJobs=" + limit]
+        account = accounts[group["name"]]
+        words = []
+        if is_open == (account.group_submit == CLOSED):
+            words.append("GrpSubmitJobs=" + (OPEN if is_open else CLOSED))
+        if is_open == (account.share == NO_SHARE):
+            words.append("Fairshare={}".format(group.get("shares", ONE_SHARE) if is_open else NO_SHARE))
+        if words:
+            yield ["account", "where", "name=" + group["name"], "set", *words]
 
 
 def _people(people: Sequence[Entry], present: Sequence[Association], today: date) -> Iterator[List[str]]:

@@ -102,11 +102,12 @@ class TestAccounts:
         ],
     )
     def test_a_group_out_of_its_time_is_closed(self, times: dict[str, str], closed: bool) -> None:
-        people = {**PEOPLE, "groups": [{"name": "def-curie", "gid": 60001, **times}]}
+        people = {**PEOPLE, "groups": [{"name": "def-curie", "gid": 60001, "shares": 2000, **times}]}
 
         first, *others = with_people({}, people, TODAY)["accounts"]
 
         assert (first["settings"].get("GrpSubmit") == "0") is closed
+        assert first["settings"]["Share"] == ("0" if closed else "2000")
         assert all("GrpSubmit" not in account["settings"] for account in others)
 
     def test_the_policy_of_cluster_yml_comes_first_and_stays(self) -> None:

@@ -16,14 +16,17 @@ from deepopsctl.node_programs.account_dates import cli
 PEOPLE = {
     "groups": [
         {"name": "def-x", "gid": 60001},
-        {"name": "rrg-x", "gid": 60002, "start": "2026-04-01", "end": "2027-04-01"},
+        {"name": "rrg-x", "gid": 60002, "start": "2026-04-01", "end": "2027-04-01", "shares": 2000},
     ],
     "people": [
         {"name": "alice", "uid": 60010, "groups": ["def-x"]},
         {"name": "bob", "uid": 60011, "groups": ["def-x", "rrg-x"], "expires": "2026-12-01"},
     ],
 }
-OPEN = "root||||\ndef-x||||\nrrg-x||||\nrrg-x_cpu||||\ndef-x|alice|||\ndef-x|bob|||\nrrg-x_cpu|bob|||5\n"
+OPEN = (
+    "root|||||1\ndef-x|||||1\nrrg-x|||||2000\nrrg-x_cpu|||||1\ndef-x|alice||||1\ndef-x|bob||||1\nrrg-x_cpu|bob|||5|1\n"
+)
+CLOSED = OPEN.replace("rrg-x|||||2000", "rrg-x|||0||0")
 
 
 class Sacctmgr:
@@ -47,23 +50,24 @@ def changes(tmp_path: Path, shown: str, day: str, *options: str) -> list[str]:
 
 @pytest.mark.parametrize("day", ["2026-03-31", "2027-04-01"])
 def test_a_group_is_closed_before_its_start_and_from_its_end_on(tmp_path: Path, day: str) -> None:
-    closed = "modify account where name=rrg-x cluster=hpc set GrpSubmitJobs=0"
+    to_close = "modify account where name=rrg-x cluster=hpc set GrpSubmitJobs=0 Fairshare=0"
 
-    assert closed in changes(tmp_path, OPEN, day)
-    assert closed not in changes(tmp_path, OPEN.replace("rrg-x||||", "rrg-x|||0|"), day)
+    assert to_close in changes(tmp_path, OPEN, day)
+    assert not [text for text in changes(tmp_path, CLOSED, day) if "name=rrg-x" in text]
 
 
-def test_it_opens_on_its_first_day_and_other_limits_stay(tmp_path: Path) -> None:
+def test_it_opens_on_its_first_day_with_its_shares_and_other_limits_stay(tmp_path: Path) -> None:
+    to_open = "modify account where name=rrg-x cluster=hpc set"
+
     assert changes(tmp_path, OPEN, "2026-04-01") == []
-    assert changes(tmp_path, OPEN.replace("rrg-x||||", "rrg-x|||0|"), "2026-04-01") == [
-        "modify account where name=rrg-x cluster=hpc set GrpSubmitJobs=-1"
-    ]
-    assert changes(tmp_path, OPEN.replace("rrg-x||||", "rrg-x|||50|"), "2026-04-01") == []
+    assert changes(tmp_path, CLOSED, "2026-04-01") == [f"{to_open} GrpSubmitJobs=-1 Fairshare=2000"]
+    assert changes(tmp_path, CLOSED.replace("|0||0", "|||0"), "2026-04-01") == [f"{to_open} Fairshare=2000"]
+    assert changes(tmp_path, OPEN.replace("rrg-x|||||", "rrg-x|||50||"), "2026-04-01") == []
 
 
 def test_who_expires_submits_no_more_in_any_account(tmp_path: Path) -> None:
     assert changes(tmp_path, OPEN, "2026-12-01") == ["modify user where name=bob cluster=hpc set MaxSubmitJobs=0"]
-    assert changes(tmp_path, OPEN.replace("bob|||5", "bob|||0").replace("bob|||\n", "bob|||0\n"), "2026-12-01") == []
+    assert changes(tmp_path, OPEN.replace("bob|||5", "bob|||0").replace("bob||||", "bob|||0|"), "2026-12-01") == []
 
 
 def test_a_dry_run_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,4 +76,4 @@ def test_a_dry_run_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_accounts_that_slurm_does_not_have_are_the_deploys(tmp_path: Path) -> None:
-    assert changes(tmp_path, "root||||\n", "2027-05-01") == []
+    assert changes(tmp_path, "root|||||1\n", "2027-05-01") == []
