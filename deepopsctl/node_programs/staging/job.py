@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
-from typing import List, Mapping, Optional, Sequence
+from typing import Callable, List, Mapping, Optional, Sequence
 
 # given to the command on each node: it has to do its own part only
 HERE = "--this-node"
@@ -14,6 +15,28 @@ _FIRST_SPECIAL_STEP = 0xFFFFFFF0
 
 class StagingError(Exception):
     """Nothing can be staged; the message has the reason and what to do."""
+
+
+def main(
+    parser: argparse.ArgumentParser,
+    stage: Callable[[argparse.Namespace, Mapping[str, str]], None],
+    arguments: Optional[List[str]],
+    variables: Optional[Mapping[str, str]],
+) -> int:
+    """Read the options and stage, on each node of the job; returns the exit status."""
+    words = sys.argv[1:] if arguments is None else arguments
+    environment = os.environ if variables is None else variables
+    parser.add_argument(HERE, action="store_true", help="only on this node")
+    options = parser.parse_args(words)
+    try:
+        if not options.this_node and has_other_nodes(environment):
+            return on_each_node(sys.argv[0], words, environment)
+        stage(options, environment)
+    except StagingError as error:
+        return _report(parser.prog, str(error))
+    except OSError as error:
+        return _report(parser.prog, _sentence(error))
+    return 0
 
 
 def directory(variables: Mapping[str, str]) -> str:
@@ -56,13 +79,13 @@ def run(argv: Sequence[str], variables: Optional[Mapping[str, str]] = None) -> i
         raise StagingError("{}: {}".format(argv[0], error.strerror)) from error
 
 
-def report(program: str, error: Exception) -> int:
+def _report(program: str, error: str) -> int:
     """Print why it failed, with the node: the output of all nodes is in one file."""
     sys.stderr.write("{}: {}: {}\n".format(program, os.uname().nodename, error))
     return 1
 
 
-def words(error: OSError) -> str:
+def _sentence(error: OSError) -> str:
     """An error of a file as a sentence."""
     names: List[str] = [str(error.filename)] if error.filename else []
     return ": ".join([*names, str(error.strerror)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import List, Mapping, Optional, Sequence
 
 from . import job
@@ -17,21 +16,14 @@ ZIP = (".zip",)
 
 def main(arguments: Optional[List[str]] = None, variables: Optional[Mapping[str, str]] = None) -> int:
     """Run it; returns the exit status."""
-    words = sys.argv[1:] if arguments is None else arguments
-    environment = os.environ if variables is None else variables
-    options = _parser().parse_args(words)
-    try:
-        if not options.this_node and job.has_other_nodes(environment):
-            return job.on_each_node(sys.argv[0], words, environment)
-        target = options.to or job.directory(environment)
-        os.makedirs(target, mode=0o700, exist_ok=True)
-        for source in options.source:
-            _stage(source, target, copy=options.copy)
-    except StagingError as error:
-        return job.report(PROGRAM, error)
-    except OSError as error:
-        return job.report(PROGRAM, StagingError(job.words(error)))
-    return 0
+    return job.main(_parser(), _stage_all, arguments, variables)
+
+
+def _stage_all(options: argparse.Namespace, variables: Mapping[str, str]) -> None:
+    target = options.to or job.directory(variables)
+    os.makedirs(target, mode=0o700, exist_ok=True)
+    for source in options.source:
+        _stage(source, target, copy=options.copy)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,7 +35,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("source", nargs="+", metavar="FILE", help="archive, file or directory")
     parser.add_argument("--to", metavar="DIRECTORY", help="where to (default: $SLURM_TMPDIR)")
     parser.add_argument("--copy", action="store_true", help="copy archives as they are")
-    parser.add_argument(job.HERE, action="store_true", help="only on this node")
     return parser
 
 

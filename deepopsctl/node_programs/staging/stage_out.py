@@ -20,29 +20,22 @@ _NEW, _OLD = ".stage-out-new-", ".stage-out-old-"
 
 def main(arguments: Optional[List[str]] = None, variables: Optional[Mapping[str, str]] = None) -> int:
     """Run it; returns the exit status."""
-    words = sys.argv[1:] if arguments is None else arguments
-    environment = os.environ if variables is None else variables
-    options = _parser().parse_args(words)
-    try:
-        if not options.this_node and job.has_other_nodes(environment):
-            return job.on_each_node(sys.argv[0], words, environment)
-        target = _target(options.to, environment)
-        if options.this_node:
-            # each node has results of its own
-            target = os.path.join(target, os.uname().nodename.partition(".")[0])
-        results = [_split(os.path.join(job.directory(environment), path)) for path in options.result]
-        os.makedirs(target, mode=0o700, exist_ok=True)
-        if options.pack:
-            _place(target, options.pack, partial(_pack, results))
-        else:
-            for directory, name in results:
-                _place(target, name, partial(_copy, os.path.join(directory, name)))
-    except StagingError as error:
-        return job.report(PROGRAM, error)
-    except OSError as error:
-        return job.report(PROGRAM, StagingError(job.words(error)))
+    return job.main(_parser(), _stage_all, arguments, variables)
+
+
+def _stage_all(options: argparse.Namespace, variables: Mapping[str, str]) -> None:
+    target = _target(options.to, variables)
+    if options.this_node:
+        # each node has results of its own
+        target = os.path.join(target, os.uname().nodename.partition(".")[0])
+    results = [_split(os.path.join(job.directory(variables), path)) for path in options.result]
+    os.makedirs(target, mode=0o700, exist_ok=True)
+    if options.pack:
+        _place(target, options.pack, partial(_pack, results))
+    else:
+        for directory, name in results:
+            _place(target, name, partial(_copy, os.path.join(directory, name)))
     sys.stdout.write("results are in {}\n".format(target))
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -55,7 +48,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--to", metavar="DIRECTORY", help="where to (default: $SCRATCH/JOBID)")
     parser.add_argument("--pack", metavar="NAME", type=_archive, help="as one archive, such as results.tar.zst")
-    parser.add_argument(job.HERE, action="store_true", help="only this node's")
     return parser
 
 
