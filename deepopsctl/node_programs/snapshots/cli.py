@@ -1,6 +1,6 @@
-"""`deepops-snapshots`: take a read-only btrfs snapshot of each file system, and delete those that are not kept.
+"""`deepops-snapshots`: take a read-only snapshot of each file system, and delete those that are not kept.
 
-They are in .snapshots of the file system, named by local time:
+It is a subvolume of btrfs or a dataset of ZFS. Snapshots are in .snapshots of the file system, named by local time:
 `cp /home/.snapshots/2026-11-25_1900/alice/thesis.tex ~`.
 Files in them keep owner and mode, so users read what was theirs to read.
 """
@@ -22,6 +22,7 @@ from .._shared.settings import SettingsError
 
 CONFIG = "/etc/deepopsctl/snapshots.json"
 DIRECTORY = ".snapshots"
+MOUNTS = "/proc/self/mounts"
 OK, PROBLEMS, INVALID = 0, 1, 3
 TIME_S = 600
 _FORMAT = "%Y-%m-%d_%H%M"
@@ -65,17 +66,22 @@ def main(arguments: Optional[List[str]] = None) -> int:
 def turn(file_system: Dict[str, Any], now: datetime) -> None:
     """One more snapshot, and those that are kept."""
     path = file_system["path"]
-    directory = prepare(path)
-    take(path, directory, now.strftime(_FORMAT))
-    names = sorted(name for name in os.listdir(directory) if _NAME.fullmatch(name))
+    dataset = dataset_at(path)
+    taken = Zfs(path, dataset) if dataset else Btrfs(path)
+    taken.prepare()
+    name = now.strftime(_FORMAT)
+    # one of the same minute is enough
+    if name not in taken.names():
+        taken.take(name)
+    names = sorted(each for each in taken.names() if _NAME.fullmatch(each))
     stays = kept(names, file_system)
-    for name in names:
-        if name not in stays:
-            delete(directory, name)
+    for each in names:
+        if each not in stays:
+            taken.delete(each)
     facts = os.statvfs(path)
     if facts.f_bavail * 100 < facts.f_blocks * file_system["free_percent"] and len(stays) > 1:
         oldest = min(stays)
-        delete(directory, oldest)
+        taken.delete(oldest)
         raise SnapshotError(
             "less than {} % is free: the snapshot {} was deleted before its time".format(
                 file_system["free_percent"], oldest
@@ -95,45 +101,90 @@ def kept(names: Iterable[str], wanted: Dict[str, Any]) -> Set[str]:
     return stays
 
 
-def prepare(path: str) -> str:
-    """The directory of the snapshots, which is root's: nobody else could put anything in their place."""
-    if os.stat(path).st_ino != _ROOT_INODE:
-        raise SnapshotError("is no subvolume of btrfs: `btrfs subvolume create` makes one")
-    directory = os.path.join(path, DIRECTORY)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(directory, 0o755)
-    for each in (path, directory):
-        facts = os.lstat(each)
-        if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
-            raise SnapshotError("{} can be changed by others than root: nothing is done there".format(each))
-    return directory
+class Btrfs:
+    """Snapshots of a subvolume; each is a subvolume in its .snapshots."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.directory = path, os.path.join(path, DIRECTORY)
+
+    def prepare(self) -> None:
+        """Make the directory of the snapshots, which is root's: nobody else could put anything in their place."""
+        if os.stat(self.path).st_ino != _ROOT_INODE:
+            raise SnapshotError("is no subvolume of btrfs and no dataset of ZFS: `btrfs subvolume create` makes one")
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.directory, 0o755)
+        for each in (self.path, self.directory):
+            check_owner(each)
+
+    def names(self) -> List[str]:
+        """The snapshots that are there."""
+        return os.listdir(self.directory)
+
+    def take(self, name: str) -> None:
+        """One more snapshot."""
+        run("btrfs", "subvolume", "snapshot", "-r", self.path, os.path.join(self.directory, name))
+
+    def delete(self, name: str) -> None:
+        """Remove a snapshot."""
+        run("btrfs", "subvolume", "delete", os.path.join(self.directory, name))
 
 
-def take(path: str, directory: str, name: str) -> None:
-    """A snapshot with this name; one of the same minute is enough."""
-    target = os.path.join(directory, name)
-    if not os.path.lexists(target):
-        btrfs("snapshot", "-r", path, target)
+class Zfs:
+    """Snapshots of a dataset; .snapshots is a link to where ZFS shows them."""
+
+    LINK = ".zfs/snapshot"
+
+    def __init__(self, path: str, dataset: str) -> None:
+        self.path, self.dataset = path, dataset
+
+    def prepare(self) -> None:
+        """Make the link, in a directory that is root's."""
+        check_owner(self.path)
+        link = os.path.join(self.path, DIRECTORY)
+        with contextlib.suppress(FileExistsError):
+            os.symlink(self.LINK, link)
+        if not os.path.islink(link) or os.readlink(link) != self.LINK:
+            raise SnapshotError("{} is something else than a link to {}".format(link, self.LINK))
+
+    def names(self) -> List[str]:
+        """The snapshots that are there."""
+        shown = run("zfs", "list", "-H", "-t", "snapshot", "-d", "1", "-o", "name", self.dataset)
+        return [line.partition("@")[2] for line in shown.splitlines()]
+
+    def take(self, name: str) -> None:
+        """One more snapshot."""
+        run("zfs", "snapshot", "{}@{}".format(self.dataset, name))
+
+    def delete(self, name: str) -> None:
+        """Remove a snapshot: never the dataset, whose name has no @."""
+        run("zfs", "destroy", "{}@{}".format(self.dataset, name))
 
 
-def delete(directory: str, name: str) -> None:
-    """Remove a snapshot."""
-    btrfs("delete", os.path.join(directory, name))
+def dataset_at(path: str, mounts: str = MOUNTS) -> str:
+    """The dataset of ZFS that is mounted there; '' for none."""
+    dataset = ""
+    with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            # of several mounts the last is on top; spaces are written as \\040
+            source, place, file_system = line.split(" ")[:3]
+            if place == path.rstrip("/"):
+                dataset = source if file_system == "zfs" else ""
+    return dataset
 
 
-def btrfs(*words: str) -> None:
-    """A command of `btrfs subvolume`; it must succeed."""
-    argv = ["btrfs", "subvolume", *words]
+def check_owner(path: str) -> None:
+    """Refuse a directory that others than root can change."""
+    facts = os.lstat(path)
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+        raise SnapshotError("{} can be changed by others than root: nothing is done there".format(path))
+
+
+def run(*argv: str) -> str:
+    """What a command prints; it must succeed."""
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=TIME_S,
-            check=False,
-        )
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIME_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise SnapshotError("{} takes longer than {} s".format(" ".join(argv), TIME_S)) from error
     if done.returncode:
         raise SnapshotError(done.stderr.decode(errors="replace").strip())
+    return done.stdout.decode(errors="replace")

@@ -1,13 +1,14 @@
-"""Which snapshots stay."""
+"""Which snapshots stay, where they are made, and what is called for ZFS."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from deepopsctl.node_programs.snapshots import cli
-from deepopsctl.node_programs.snapshots.cli import SnapshotError, kept, prepare
+from deepopsctl.node_programs.snapshots.cli import Btrfs, SnapshotError, Zfs, dataset_at, kept, turn
 
 # every hour from the 20th to the 25th
 NAMES = [f"2026-11-{day:02}_{hour:02}00" for day in range(20, 26) for hour in range(24)]
@@ -39,7 +40,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_no_subvolume_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match="no subvolume of btrfs"):
-        prepare(str(tmp_path))
+        Btrfs(str(tmp_path)).prepare()
 
 
 @pytest.mark.parametrize("damage", ["others can write to it", "it is a link"])
@@ -47,7 +48,52 @@ def test_snapshots_are_made_only_where_nobody_can_put_anything_in_their_place(ho
     if damage == "it is a link":
         (home / ".snapshots").symlink_to("/etc")
     else:
-        Path(prepare(str(home))).chmod(0o777)
+        Btrfs(str(home)).prepare()
+        (home / ".snapshots").chmod(0o777)
 
     with pytest.raises(SnapshotError, match="can be changed by others than root"):
-        prepare(str(home))
+        Btrfs(str(home)).prepare()
+
+
+@pytest.fixture
+def zfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The calls of a program `zfs`, whose dataset has three snapshots."""
+    program, calls = tmp_path / "bin" / "zfs", tmp_path / "calls"
+    program.parent.mkdir()
+    shown = "\n".join(f"tank/home@{name}" for name in ("2026-11-25_1700", "2026-11-25_1800", "before-upgrade"))
+    program.write_text(f'#!/bin/sh\necho "$*" >> {calls}\n[ "$1" != list ] || echo "{shown}"\n', encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return calls
+
+
+def test_a_dataset_is_known_by_what_is_mounted_last(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("tank/home /home zfs rw 0 0\ntank/x /x zfs rw 0 0\ntmpfs /x tmpfs rw 0 0\n", encoding="utf-8")
+
+    assert [dataset_at(path, str(mounts)) for path in ("/home", "/home/", "/x", "/home/alice")] == [
+        "tank/home", "tank/home", "", "",
+    ]  # fmt: skip
+
+
+def test_zfs_takes_one_more_and_destroys_snapshots_of_its_own_alone(
+    tmp_path: Path, zfs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir(0o755)
+    monkeypatch.setattr(cli, "dataset_at", lambda path: "tank/home")
+
+    turn({"path": str(home), "hourly": 1, "daily": 0, "weekly": 0, "free_percent": 0}, datetime(2026, 11, 25, 19))
+
+    shows = "list -H -t snapshot -d 1 -o name tank/home"
+    taken = ["snapshot tank/home@2026-11-25_1900", shows, "destroy tank/home@2026-11-25_1700"]
+    assert zfs.read_text(encoding="utf-8").splitlines() == [shows, *taken]
+    assert (home / ".snapshots").readlink() == Path(".zfs/snapshot")
+
+
+def test_a_directory_of_somebody_elses_snapshots_is_left_alone(tmp_path: Path, zfs: Path) -> None:
+    (tmp_path / ".snapshots").mkdir()
+
+    with pytest.raises(SnapshotError, match="something else than a link"):
+        Zfs(str(tmp_path), "tank/home").prepare()
+    assert not zfs.exists()
