@@ -1,0 +1,84 @@
+"""What the roles of the environment ask of nodes: modules that a site declares, and the proxy of jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.recorded_roles import Asked, Recorded, record
+
+MODULES, SITE_PYTHON = "/opt/deepopsctl/modulefiles", "/usr/local/lib/deepopsctl/modules/site-python/bin"
+NODE: dict[str, Any] = {
+    "modules_packages": {"lmod": ["lmod"], "python": ["python3"], "gcc": ["gcc"]},
+    "modules_versions": {"python": "3.11", "gcc": "12"},
+    "modules_directory": MODULES,
+    "modules_trees": [],
+    "modules_wheels": "/opt/wheels",
+    "modules_declared": {
+        "python/3.12": {"prefix": "/opt/python/3.12", "default": True},
+        "gcc/14": {"prefix": "/opt/gcc/14"},
+        "apptainer/1.4": {"package": "apptainer"},
+    },
+    "http_proxy_packages": ["squid"],
+    "http_proxy_addresses": ["192.0.2.1"],
+    "http_proxy_listen": "192.0.2.1",
+    "http_proxy_port": 3128,
+    "http_proxy_allowed": ["pypi.org"],
+    "http_proxy_clients": ["192.0.2.1", "192.0.2.11"],
+}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record(
+        tmp_path_factory.mktemp("environment"),
+        [{"role": "modules"}, {"role": "http_proxy"}],
+        {"node": NODE, "none": {**NODE, "modules_system": "none", "http_proxy_addresses": [], "http_proxy_listen": ""}},
+    )
+
+
+def lines(call: Asked, path: str) -> list[str]:
+    """A file of the call."""
+    (text,) = (file["content"] for file in call.files if file["path"] == path)
+    return str(text).splitlines()
+
+
+def paths(call: Asked) -> list[str]:
+    return [file["path"] for file in call.files]
+
+
+def test_declared_software_has_its_module_next_to_that_of_the_distribution(recorded: Recorded) -> None:
+    call = recorded.asked["node"][0]
+    python, wheels = lines(call, f"{MODULES}/python/3.12"), "setenv PIP_CONFIG_FILE /etc/deepopsctl/pip.conf"
+
+    assert set(call.packages) == {"lmod", "python3", "gcc", "apptainer"}
+    assert python.index(f"prepend-path PATH {SITE_PYTHON}") < python.index("set prefix /opt/python/3.12")
+    assert wheels in python
+    assert "setenv CC gcc" in lines(call, f"{MODULES}/gcc/14")
+    assert not [line for line in lines(call, f"{MODULES}/apptainer/1.4") if "prefix" in line]
+    assert {name: lines(call, f"{MODULES}/{name}/.version")[-1] for name in ("python", "gcc")} == {
+        "python": 'set ModulesVersion "3.12"',
+        "gcc": 'set ModulesVersion "12"',
+    }
+    assert {f"{SITE_PYTHON}/python", f"{SITE_PYTHON}/virtualenv", f"{MODULES}/python/3.11"} <= set(paths(call))
+
+
+def test_without_a_module_system_and_a_proxy_nothing_is_installed(recorded: Recorded) -> None:
+    assert [(list(call.packages), paths(call)) for call in recorded.asked["none"]] == [([], []), ([], [])]
+
+
+def test_squid_lets_only_the_list_pass_and_never_to_internal_networks(recorded: Recorded) -> None:
+    rules = [line for line in lines(recorded.asked["node"][1], "/etc/squid/squid.conf") if "http_access" in line]
+
+    assert rules[0] == "http_access deny !clients"
+    assert rules[-4:] == [
+        "http_access deny !allowed", "http_access deny internal", "http_access allow clients", "http_access deny all",
+    ]  # fmt: skip
+
+
+def test_another_list_does_not_restart_squid(recorded: Recorded) -> None:
+    (squid,) = (unit for unit in recorded.asked["node"][1].units if unit["name"] == "squid.service")
+
+    assert squid["restart_on"] == []
+    assert "/etc/squid/squid.conf" in squid["reload_on"]
