@@ -140,6 +140,17 @@ def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterab
     return tuple(problems)
 
 
+def site_values(directory: ClusterDir) -> dict[str, object]:
+    """The site's settings for all nodes, as their files have them; of templates the text, of a vault nothing."""
+    values: dict[str, object] = {}
+    for path in _files(directory):
+        if path.is_relative_to(directory.inventory_dir / "group_vars" / "all"):
+            where = str(path.relative_to(directory.path))
+            if isinstance(_variables(path, where), yaml.MappingNode):
+                values.update(_load(path))
+    return values
+
+
 def known_names(content: Path) -> frozenset[str]:
     """All known settings: the product's defaults and the roles' options."""
     texts = [*content.glob("group_vars/all/*.yml"), *content.glob("roles/*/defaults/main.yml")]

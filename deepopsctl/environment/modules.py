@@ -12,6 +12,8 @@ SETTING = "modules_declared"
 # where a fetched package is on a node
 FETCHED = "/var/cache/deepopsctl/modules"
 _KEYS = frozenset({"prefix", "package", "url", "sha256", "default"})
+# lists of software: the default is the role's
+_LISTS: Mapping[str, Sequence[str]] = {"modules_software": ["python", "gcc"], "cuda_toolkits": []}
 # other roles, or other settings, write these; {name: setting}
 _TAKEN = {"cuda": "cuda_toolkits", "httpproxy": "environment_http_proxy", "StdEnv": "modules_standard"}
 _NAME = re.compile(r"([A-Za-z][A-Za-z0-9_+-]*)/([A-Za-z0-9][A-Za-z0-9_.+-]*)")
@@ -19,6 +21,22 @@ _PATH = re.compile(r"(/[A-Za-z0-9_.+@-]+)+")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
 _URL = re.compile(r"(https?|file)://\S+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def names_of_site(settings: Mapping[str, Any]) -> list[str]:
+    """The modules of a site by its settings: with a version where the site writes one."""
+    if settings.get("modules_system", "lmod") == "none":
+        return []
+    standard, declared = settings.get("modules_standard", ""), settings.get(SETTING, {})
+    listed = {key: settings.get(key, default) for key, default in _LISTS.items()}
+    software, toolkits = (value if isinstance(value, list) else [] for value in listed.values())
+    return [
+        *([f"StdEnv/{standard}"] if standard else []),
+        *map(str, software),
+        *(declared if isinstance(declared, Mapping) else ()),
+        *(f"cuda/{version}" for version in toolkits),
+        *(["httpproxy"] if settings.get("environment_proxy_nodes") or settings.get("environment_http_proxy") else []),
+    ]
 
 
 def declared_modules(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -47,8 +47,10 @@ class Space:
     purge: str
 
 
-def render_markdown(cluster: Cluster, hardware: Mapping[str, NodeHardware], ssh: str) -> str:
-    """The guide as Markdown; `ssh` is a configuration for its users."""
+def render_markdown(
+    cluster: Cluster, hardware: Mapping[str, NodeHardware], ssh: str, modules: Sequence[str] = ()
+) -> str:
+    """The guide as Markdown; `ssh` is a configuration for its users, `modules` are those that the site has."""
     partition = _default(cluster)
     gpu_types = _gpu_types(cluster, partition) or _gpu_types(cluster)
     with_environment = cluster.components is not None and "environment" in cluster.components
@@ -70,6 +72,7 @@ def render_markdown(cluster: Cluster, hardware: Mapping[str, NodeHardware], ssh:
             accounts=_accounts(cluster, cluster.people),
             spaces=[_space(cluster, mount) for mount in cluster.storage if mount.type is not StorageType.TMPFS],
             environment=with_environment,
+            modules=modules,
             monitoring=cluster.components is not None and "monitoring" in cluster.components,
         )
     )

@@ -31,11 +31,13 @@ def docs() -> None:
 def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
     """Write the user guide of this cluster: user-guide.md and user-guide.html.
 
-    Made from cluster.yml, people.yml and hardware.yml: names, partitions, limits, file systems, examples. Nodes are
-    not asked.
+    Made from cluster.yml, people.yml, hardware.yml and the settings: names, partitions, limits, file systems, modules,
+    examples. Nodes are not asked.
     """
     from deepopsctl.cli.output import SCHEMA, emit_json, info
     from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.settings import site_values
+    from deepopsctl.environment.modules import names_of_site
     from deepopsctl.environment.user_guide import render_html, render_markdown
     from deepopsctl.files import write_atomic
     from deepopsctl.slurm.hardware import load_hardware
@@ -44,7 +46,7 @@ def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     ssh = users_config(cluster, "YOUR-NAME")
-    markdown = render_markdown(cluster, load_hardware(directory.hardware), ssh)
+    markdown = render_markdown(cluster, load_hardware(directory.hardware), ssh, names_of_site(site_values(directory)))
     place = directory.path / output
     place.mkdir(parents=True, exist_ok=True)
     written = {place / MARKDOWN: markdown, place / HTML: render_html(cluster, markdown)}

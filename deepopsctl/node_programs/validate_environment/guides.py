@@ -68,6 +68,12 @@ COMMANDS = (
     ),
     Command("ssh-copy-id USER@HOST", "DeepOps", here=_KEYS),
     Command("CCDB, HPC portal, Duo, renewal of accounts", "Alliance, Mila, FAU", here=_KEYS),
+    Command(
+        "VS Code: Remote-SSH: Connect to Host ...",
+        "Alliance, FAU",
+        check="environment-keys",
+        here="with the ~/.ssh/config of `deepopsctl docs users`",
+    ),
     Command("scp -r FILE USER@HOST:PATH", "FAU", run="command -v scp"),
     Command(
         "rsync -avz --exclude '*.pt' FILE USER@HOST:PATH",
@@ -211,14 +217,16 @@ COMMANDS = (
     ),
     # Slurm
     Command(
-        "sinfo; sinfo -N; sinfo -l; sinfo -s; sinfo -p NAME; sinfo -t idle; sinfo -o FORMAT",
+        "sinfo; sinfo -N; sinfo -l; sinfo -s; sinfo -n NODE; sinfo -p NAME; sinfo -t idle; sinfo -o FORMAT",
         "FAU, DeepOps",
-        run="sinfo && sinfo -N && sinfo -l && sinfo -s && sinfo -t idle && sinfo -o %P",
+        run="sinfo && sinfo -N && sinfo -l && sinfo -s && sinfo -n $(sinfo -ho %n | head -n1) && sinfo -t idle && "
+        "sinfo -o %P && sinfo -p $(sinfo -ho %R | head -n1)",
     ),
     Command(
-        "squeue; squeue --me; squeue -l; squeue --start; squeue -u USER; squeue -t R",
+        "squeue; squeue --me; squeue -l; squeue -P; squeue --start; with -u, -A, -j, -n, -p, -t, -o",
         "Alliance, FAU, DeepOps",
-        run='squeue && squeue --me && squeue -l && squeue --start && squeue -u "$(id -un)" && squeue -t R',
+        run='squeue && squeue --me && squeue -l && squeue --start && squeue -P && squeue -u "$(id -un)" && '
+        "squeue -t R && squeue -A root && squeue -n x && squeue -p $(sinfo -ho %R | head -n1) && squeue -o %i",
     ),
     Command("sq", "Alliance", run="sq"),
     Command("sacct", "Alliance, DeepOps", run="sacct"),
@@ -239,7 +247,9 @@ COMMANDS = (
         "--mail-user=ADDRESS --mail-type=ALL", "Alliance", check="environment-mail", here="where your site sends mail"
     ),
     Command("--array=0-4; --array=0-7%4; $SLURM_ARRAY_TASK_ID", "FAU", check="environment-array"),
-    Command("--account=def-NAME; --account=rrg-NAME", "Alliance, Mila", check="environment-accounts"),
+    Command(
+        "--account=def-NAME; --account=rrg-NAME; --account=aip-NAME", "Alliance, Mila", check="environment-accounts"
+    ),
     Command(
         "--account=def-NAME-gpu; --account=def-NAME-cpu",
         "Mila",
@@ -264,6 +274,12 @@ COMMANDS = (
         "scontrol update job JOB ...", "DeepOps", here="your own jobs; some values only an administrator may raise"
     ),
     Command("scontrol update nodename=NODE state=STATE", "DeepOps", here="for administrators: `deepopsctl node drain`"),
+    Command(
+        "git clone .../deepops.git; ./scripts/setup.sh; nano config/inventory; ansible all -m raw -a hostname; "
+        "ansible-playbook -l slurm-cluster playbooks/slurm-cluster.yml, .../slurm-validation.yml",
+        "DeepOps",
+        here="for administrators: `deepopsctl init --from INVENTORY`, `doctor`, `deploy`, `validate`",
+    ),
     Command("--signal, --requeue, checkpoints", "Alliance", check="environment-checkpoint"),
     Command("GNU parallel", "Alliance", check="environment-farming"),
     Command("META, GLOST", "Alliance", here="`parallel` or a job array: neither is in the distribution"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.environment.modules import declared_modules
+from deepopsctl.environment.modules import declared_modules, names_of_site
 from deepopsctl.text.problems import RefusedError
 
 LINES = {"python": ["prepend-path PATH /x"]}
@@ -70,3 +70,14 @@ def test_a_package_comes_from_the_nodes_repositories_or_from_a_file_of_that_vers
 def test_what_can_be_no_module_is_refused(declared: dict[str, Any], message: str) -> None:
     with pytest.raises(RefusedError, match=message):
         made(declared, {"python": "3.11"})
+
+
+def test_the_modules_of_a_site_are_those_of_its_settings() -> None:
+    settings = {
+        "modules_standard": "2023", "modules_declared": {"python/3.12": {}}, "cuda_toolkits": ["12.8"],
+        "environment_proxy_nodes": ["ctl1"],
+    }  # fmt: skip
+
+    assert names_of_site({}) == ["python", "gcc"]
+    assert names_of_site(settings) == ["StdEnv/2023", "python", "gcc", "python/3.12", "cuda/12.8", "httpproxy"]
+    assert names_of_site({**settings, "modules_system": "none"}) == []

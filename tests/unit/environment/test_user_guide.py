@@ -110,8 +110,13 @@ def test_the_page_has_tables_and_no_markup_of_anybody_else() -> None:
     assert "script" not in tags.seen
 
 
-def test_the_command_writes_both_files(tmp_path: Path) -> None:
+def test_the_command_writes_both_files_with_the_modules_of_the_settings(tmp_path: Path) -> None:
+    settings = tmp_path / "inventory" / "group_vars" / "all" / "settings.yml"
+    settings.parent.mkdir(parents=True)
     (tmp_path / "cluster.yml").write_text(SPEC, encoding="utf-8")
+    settings.write_text("---\nmodules_declared: {python/3.12: {prefix: /opt/python}}\n", encoding="utf-8")
 
     assert run(["-C", str(tmp_path), "docs", "users"]) == 0
+    guide = (tmp_path / "docs" / "user-guide.md").read_text(encoding="utf-8")
+    assert "\nModules: `python`, `gcc`, `python/3.12`; all versions: `module avail`.\n" in guide
     assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["user-guide.html", "user-guide.md"]
