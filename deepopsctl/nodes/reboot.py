@@ -223,7 +223,7 @@ class _Reboot:
 
     def _follow(self) -> None:
         deadline, pause = time.monotonic() + self.options.timeout_s, FIRST_PAUSE_S
-        while self.requested:
+        while self.requested or self.queue:
             if self._advance():
                 pause = FIRST_PAUSE_S
             elif time.monotonic() > deadline:
