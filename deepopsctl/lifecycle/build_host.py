@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ControlMachineError, DeepOpsError
@@ -99,9 +99,17 @@ class OnNode:
             sent.seek(0)
             run_mmdebstrap(tuple(command), notify, output, stdin=sent, stdout=received)
             received.seek(0)
-            with tarfile.open(fileobj=received) as archive:
-                # a node is not this machine: nothing of it leaves the directory
-                archive.extractall(result, filter="data")
+            unpack(received, result)
+
+
+def unpack(received: IO[bytes], result: Path) -> None:
+    """What a node returned: plain files below the directory; a DeepOpsError for anything else."""
+    try:
+        with tarfile.open(fileobj=received) as archive:
+            # a node is not this machine: nothing of it leaves the directory
+            archive.extractall(result, filter="data")
+    except tarfile.TarError as error:
+        raise DeepOpsError(f"the node returned no result of a build: {error}") from error
 
 
 def script_of(place: Path, argv: ArgvOf) -> str:

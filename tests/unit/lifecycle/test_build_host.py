@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.lifecycle.build_host import script_of
+from deepopsctl.errors import DeepOpsError
+from deepopsctl.lifecycle.build_host import script_of, unpack
 
 
 def ran(place: Path, command: str) -> subprocess.CompletedProcess[bytes]:
@@ -39,6 +40,19 @@ def test_only_the_result_is_returned_and_nothing_stays(tmp_path: Path) -> None:
 def test_a_build_that_fails_or_is_ended_leaves_nothing(tmp_path: Path, command: str) -> None:
     assert ran(tmp_path / "place", command).returncode != 0
     assert not (tmp_path / "place").exists()
+
+
+def test_nothing_that_a_node_returns_leaves_the_directory(tmp_path: Path) -> None:
+    returned = io.BytesIO()
+    with tarfile.open(fileobj=returned, mode="w") as archive:
+        link = tarfile.TarInfo("../out")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    returned.seek(0)
+
+    with pytest.raises(DeepOpsError, match="returned no result"):
+        unpack(returned, tmp_path / "result")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_directory_of_somebody_else_is_not_used(tmp_path: Path) -> None:
