@@ -23,7 +23,7 @@ from deepopsctl.text.node_sets import fold
 
 STATE, ACCOUNTING = "state", "accounting"
 PARTS = (STATE, ACCOUNTING)
-FETCH, RECONCILE = "operate/restore-fetch", "operate/restore-reconcile"
+FETCH, FORGET, RECONCILE = "operate/restore-fetch", "operate/restore-forget", "operate/restore-reconcile"
 # jobs that were submitted after the set was made have had some of the next ids
 SPARE_IDS = 1000
 REGISTER_S = 120
@@ -60,7 +60,12 @@ class _Restore:
         """All steps in order."""
         self.flow.survey(self.cluster, slurm=False)
         fetched = self._fetch()
-        self.flow.confirm(self._question(fetched), self.cluster)
+        try:
+            self.flow.confirm(self._question(fetched), self.cluster)
+        except BaseException:
+            # a deploy refuses a restore that has not ended
+            self._run(self._center, FORGET)
+            raise
         self._bring_back(fetched)
         compared = self._reconcile()
         self._open()

@@ -39,17 +39,16 @@ def remove(directory: ClusterDir, options: DrainOptions, base: RunRequest, opera
     return report
 
 
-def chosen(cluster: Cluster, text: str) -> tuple[Node, ...]:
-    """The named nodes; refuses unknown ones and those that the cluster depends on."""
+def chosen(
+    cluster: Cluster, text: str, hint: str = "move that role to another node in cluster.yml first"
+) -> tuple[Node, ...]:
+    """The named nodes; refuses unknown ones and those that the cluster depends on, for which `hint` has another way."""
     nodes = select_nodes([text.partition("=")[0]], cluster, "NAMES")
     for node in nodes:
         roles = [role.value for role in IRREMOVABLE_ROLES if role in node.roles]
         if roles:
-            raise InputError.single(
-                "NAMES",
-                f"{node.name} is {', '.join(roles)}: this command is for compute and login nodes",
-                "move that role to another node in cluster.yml first",
-            )
+            message = f"{node.name} is {', '.join(roles)}: this command is for compute and login nodes"
+            raise InputError.single("NAMES", message, hint.format(node=node.name))
     return nodes
 
 

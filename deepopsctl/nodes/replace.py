@@ -21,6 +21,13 @@ from deepopsctl.slurm.hardware import load_hardware, store_hardware
 from deepopsctl.ssh.host_keys import NoAnswerError
 from deepopsctl.text.node_sets import fold
 
+# of what only a backup has: the queue, the accounting
+_OTHER_WAY = (
+    "the new machine gets what a backup has. If {node} still runs: `deepopsctl backup run`, then switch it off. "
+    "A new address goes into cluster.yml. Then `deepopsctl ssh setup --accept-new-keys {node}`, and "
+    "`deepopsctl restore`; where another controller runs, or without slurmctld and slurmdbd there, `deepopsctl deploy`"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ReplaceRequest:
@@ -34,7 +41,7 @@ class ReplaceRequest:
 def replace(directory: ClusterDir, request: ReplaceRequest, base: RunRequest, operator: Operator) -> Report:
     """Run the whole workflow; a second run resumes where the first one stopped."""
     cluster = directory.cluster()
-    (node, *more) = chosen(cluster, request.name)
+    (node, *more) = chosen(cluster, request.name, _OTHER_WAY)
     if more:
         raise InputError.single("NAME", f"{request.name} are several nodes", "replace one node at a time")
     report = Report("node replace", (node.name,))

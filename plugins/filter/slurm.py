@@ -235,6 +235,11 @@ def _foreign(slurm, cluster, key_hash):
     return "" if slurm["munge_key"] == key_hash else f"{slurm['what']} with another munge key than this cluster's"
 
 
+def slurm_unrestored_nodes(names, hostvars):
+    """The nodes on which a restore was begun and has not ended."""
+    return [name for name in names if hostvars[name].get("drift_check_result", {}).get("restore_begun")]
+
+
 def fold_nodes(names):
     """Names as a Slurm hostlist."""
     return text_node_sets.fold(list(names))
@@ -273,6 +278,7 @@ class FilterModule:
             "slurm_conf_servers": slurm_conf_servers,
             "slurm_failover_refusal": slurm_failover_refusal,
             "slurm_foreign_nodes": slurm_foreign_nodes,
+            "slurm_unrestored_nodes": slurm_unrestored_nodes,
             "slurm_addresses": slurm_addresses,
             "slurm_is_reachable": slurm_is_reachable,
             "slurm_cgroup_plugin": slurm_cgroup_plugin,

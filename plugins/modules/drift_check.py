@@ -56,6 +56,10 @@ settled:
 recorded: {description: "Steps with a record here, wanted or not.", type: list, elements: str, returned: always}
 reasons: {description: "Why not, a sentence each.", type: list, elements: str, returned: always}
 unregistered: {description: Nodes that Slurm itself keeps from serving., type: list, elements: str, returned: always}
+restore_begun:
+  description: Whether C(deepopsctl restore) was begun here and has not ended; only with O(foreign).
+  type: bool
+  returned: always
 foreign:
   description: A Slurm that no deploy made, with C(what) there is, its C(cluster) and the hash of its C(munge_key).
   type: dict
@@ -125,6 +129,7 @@ def main():
         recorded=node_record.steps(module.params["component"]),
         reasons=differences,
         unregistered=list(out_of_service),
+        restore_begun=module.params["foreign"] and slurm_detect.restore_begun(),
         foreign=slurm_detect.foreign(module.params["component"]) if module.params["foreign"] else {},
         ansible_facts=facts,
     )

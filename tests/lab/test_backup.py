@@ -36,12 +36,16 @@ def state_of(cluster: LabCluster, job: str) -> str:
     return cluster.root("ctl1", f"squeue --noheader --all --jobs={job} --format=%T", ok=False)
 
 
+def without(job: str, history: str) -> list[str]:
+    return [line for line in history.splitlines() if not line.startswith(f"{job}|")]
+
+
 @pytest.mark.timeout(3600)
 def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running_jobs(
     cluster: LabCluster, tmp_path: Path
 ) -> None:
     done = submit(cluster, "--wait --wrap hostname")
-    runs = submit(cluster, "--nodelist=cn01 --wrap 'sleep 10000'")
+    runs = submit(cluster, "--nodelist=cn01 --wrap 'sleep 10000 & wait $! || true'")
     lost = submit(cluster, "--nodelist=cn02 --wrap 'sleep 10000'")
     waits = submit(cluster, f"--dependency=afterok:{runs} --wrap hostname")
     wait_until("two jobs run", lambda: {state_of(cluster, runs), state_of(cluster, lost)} == {"RUNNING"})
@@ -49,7 +53,7 @@ def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running
     verified = json.loads(cluster.deepopsctl("backup", "verify", "--json").stdout)["nodes"][0]
     assert verified["jobs"] == 3
     history, keys = cluster.root("ctl1", HISTORY), cluster.root("ctl1", "sha256sum /etc/munge/munge.key; id slurm")
-    pid = cluster.root("cn01", "pgrep -f 'sleep 10000' -o")
+    pid = cluster.root("cn01", "pgrep -x -f 'sleep 10000'")
 
     # the repository is a share that a person mounts on the new machine
     podman("cp", f"{NAME}-ctl1:{REPOSITORY}", str(tmp_path / "share"))
@@ -57,23 +61,35 @@ def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running
     cluster.root("cn02", "pkill -9 slurmstepd; pkill -9 sleep", ok=False)
     lab_up(NAME, "--compute", "2")
     podman("cp", str(tmp_path / "share"), f"{NAME}-ctl1:{REPOSITORY}")
-    cluster.deepopsctl("ssh", "setup", "--accept-new-keys", "ctl1", "--password-file", str(cluster.password_file))
+    # the new machine has another name, and the first try stops after the state was put in place
+    spec = cluster.directory / "cluster.yml"
+    spec.write_text(spec.read_text("utf-8").replace("ctl1", "head1"), "utf-8")
+    cluster.deepopsctl("ssh", "setup", "--accept-new-keys", "head1", "--password-file", str(cluster.password_file))
+    # podman mounts it, so that nobody can replace it
+    cluster.root("ctl1", "umount /etc/hostname")
+    cluster.root("ctl1", "systemctl mask --quiet slurmctld")
+    assert not json.loads(cluster.deepopsctl("restore", "--yes", "--json", ok=False).stdout)["ok"]
+    cluster.root("ctl1", "systemctl unmask --quiet slurmctld")
+    refused = cluster.deploy(ok=False)["failures"][0]["message"]
+    assert "a restore of head1 has not ended: `deepopsctl restore` goes on" in refused
 
     restored = json.loads(cluster.deepopsctl("restore", "--yes", "--json").stdout)
 
     assert restored["ok"]
     assert cluster.root("ctl1", "sinfo --noheader --format=%a") == "up"
     assert any(f"held: {lost} " in warning for warning in restored["warnings"])
-    assert cluster.root("ctl1", HISTORY) == history
+    # a held job is not eligible, so sacct names it only where it is asked for it
+    assert without(lost, cluster.root("ctl1", HISTORY)) == without(lost, history)
+    assert cluster.root("ctl1", f"sacct -nXP -o jobname,user -j {lost}") == "wrap|root"
     assert cluster.root("ctl1", "sha256sum /etc/munge/munge.key; id slurm") == keys
     assert (state_of(cluster, runs), state_of(cluster, lost), state_of(cluster, waits)) == (
         "RUNNING",
         "PENDING",
         "PENDING",
     )
-    assert cluster.root("cn01", "pgrep -f 'sleep 10000' -o") == pid
+    assert cluster.root("cn01", "pgrep -x -f 'sleep 10000'") == pid
     assert int(submit(cluster, "--wait --wrap hostname")) > int(waits) + 1000
-    assert cluster.changed(cluster.deploy()) == {"ctl1": 0, "cn01": 0, "cn02": 0}
+    assert cluster.changed(cluster.deploy()) == {"head1": 0, "cn01": 0, "cn02": 0}
     assert done in history
 
 

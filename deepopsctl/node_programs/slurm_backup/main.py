@@ -36,8 +36,19 @@ def _reconcile(request: Request) -> Result:
     return {"deepops": {"reconciled": restore.finish(float(request["timeout"]), request["jobs_on"])}}
 
 
+def _forget(_request: Request) -> Result:
+    return {"changed": restore.forget()}
+
+
 def _jobs(_request: Request) -> Result:
     return {"jobs": restore.jobs_here()}
 
 
-_PHASES = {"fetch": _fetch, "accounting": _accounting, "state": _state, "jobs": _jobs, "reconcile": _reconcile}
+_PHASES = {
+    "fetch": _fetch,
+    "accounting": _accounting,
+    "state": _state,
+    "jobs": _jobs,
+    "reconcile": _reconcile,
+    "forget": _forget,
+}

@@ -150,6 +150,15 @@ def finish(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[str, 
     return result
 
 
+def forget() -> bool:
+    """Remove what was fetched, unless a part of it was brought back; whether there was anything."""
+    there = os.path.isdir(RESTORED)
+    if there and not any(name.endswith(".begun") for name in os.listdir(RESTORED)):
+        shutil.rmtree(RESTORED)
+        return True
+    return False
+
+
 def jobs_here(processes: str = "/proc") -> List[int]:
     """The jobs that have a step on this node: slurmctld's own look for lost jobs comes minutes later."""
     jobs: Set[int] = set()

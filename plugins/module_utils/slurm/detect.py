@@ -11,6 +11,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import fil
 DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
 DIRECTORIES = ("/etc/slurm", "/etc/slurm-llnl", "/usr/local/etc", "/usr/local/slurm/etc", "/opt/slurm/etc")
 MUNGE_KEY = "/etc/munge/munge.key"
+# what `deepopsctl restore` has fetched, until it has compared the queue
+RESTORE = "/var/lib/deepopsctl/restore/current.json"
 
 
 def daemons():
@@ -50,6 +52,11 @@ def settings(content):
         if match:
             values[match.group(1).lower()] = match.group(2).strip('"')
     return values
+
+
+def restore_begun():
+    """Whether a restore was begun here that has not ended."""
+    return os.path.exists(RESTORE)
 
 
 def munge_key_hash():

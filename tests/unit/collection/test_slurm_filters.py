@@ -56,6 +56,13 @@ def test_a_munge_key_has_one_hash_however_its_base64_is_broken_into_lines(filter
     assert filters.munge_key_hash("a2\nV5\n") == filters.munge_key_hash("a2V5")
 
 
+def test_a_node_whose_restore_has_not_ended_is_named(filters: Any) -> None:
+    begun: dict[str, Any] = {"ctl1": {"drift_check_result": {"restore_begun": True}}}
+    others: dict[str, Any] = {"cn01": {"drift_check_result": {"restore_begun": False}}, "silent": {}}
+
+    assert filters.slurm_unrestored_nodes([*begun, *others], {**begun, **others}) == ["ctl1"]
+
+
 def foreign_nodes(filters: Any, **slurms: dict[str, str]) -> Any:
     """What is said of nodes on which the gate found these."""
     hosts: dict[str, Any] = {name: {"drift_check_result": {"foreign": slurm}} for name, slurm in slurms.items()}

@@ -20,6 +20,7 @@ from deepopsctl.model.cluster import Gpus, Role
 from deepopsctl.nodes.host_keys import forget
 from deepopsctl.nodes.new_nodes import AddRequest, describe, parse_hosts, resolve_new_nodes, split_known
 from deepopsctl.nodes.remove import chosen
+from deepopsctl.nodes.replace import ReplaceRequest, replace
 from deepopsctl.nodes.wait_for_jobs import job_words
 from deepopsctl.nodes.workflow import Flow, Report, StoppedError, dependent_nodes, deployed_from_here, untouched_nodes
 from deepopsctl.run.command_line import RunRequest
@@ -51,6 +52,17 @@ def directory(tmp_path: Path) -> ClusterDir:
     found = ClusterDir.open(tmp_path)
     found.refresh_inventory(CLUSTER)
     return found
+
+
+def test_a_controller_is_not_replaced_like_another_node(directory: ClusterDir) -> None:
+    request = ReplaceRequest("ctl1", "", 60)
+
+    with pytest.raises(InputError) as refused:
+        replace(
+            directory, request, RunRequest(directory, ""), Console(directory, Passwords("", None, None), 0, yes=True)
+        )
+
+    assert "`deepopsctl ssh setup --accept-new-keys ctl1`, and `deepopsctl restore`" in refused.value.hint
 
 
 def test_a_new_node_is_like_those_with_such_a_name() -> None:

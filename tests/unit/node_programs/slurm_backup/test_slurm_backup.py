@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.slurm_backup import BackupError, collect, restore
+from deepopsctl.node_programs.slurm_backup import BackupError, collect, repository, restore
 from deepopsctl.node_programs.slurm_backup.repository import Snapshot
 
 
@@ -111,6 +111,39 @@ def test_a_state_is_restored_once_and_never_over_another(fetched: Path, tmp_path
     (fetched / "state.begun").unlink()
     with pytest.raises(BackupError, match="nothing was changed"):
         restore.put_state(str(target), "root")
+
+
+def test_what_was_fetched_is_forgotten_only_while_nothing_of_it_was_brought_back(fetched: Path, tmp_path: Path) -> None:
+    restore.put_state(str(tmp_path / "new"), "root")
+    assert not restore.forget()
+    (fetched / "state.begun").unlink()
+    assert restore.forget()
+    assert not fetched.exists()
+    assert not restore.forget()
+
+
+class Repository(repository.Repository):
+    """One whose snapshot is a directory of a test."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self.files = files
+
+    def restore(self, snapshot: str, target: str) -> None:
+        for name, text in self.files.items():
+            path = Path(f"{target}/set/{name}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+
+def test_a_set_that_is_not_what_was_saved_is_refused(tmp_path: Path) -> None:
+    # sha256sum of `a`
+    manifest = '{"files": {"state/job_state": "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}}'
+    good = Repository({"manifest.json": manifest, "state/job_state": "a"})
+    damaged = Repository({**good.files, "state/job_state": "b"})
+
+    assert restore.fetch_one(good, snapshot("aa", "1", "state"), str(tmp_path / "good"))
+    with pytest.raises(BackupError, match="not what was saved: state/job_state"):
+        restore.fetch_one(damaged, snapshot("aa", "1", "state"), str(tmp_path / "damaged"))
 
 
 def test_a_job_is_on_a_node_where_root_runs_a_step_of_it(tmp_path: Path) -> None:
