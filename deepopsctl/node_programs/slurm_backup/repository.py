@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence
 
@@ -18,6 +19,9 @@ from . import BackupError
 CACHE = "/var/cache/deepopsctl/restic"
 TAG = "deepopsctl"
 _MESSAGE_LIMIT = 400
+# another host prunes, or verifies: a matter of minutes
+_LOCKED = "repository is already locked"
+LOCKED_S, PAUSE_S = 1800.0, 10.0
 _NO_REPOSITORY = ("unable to open config file", "Is there a repository at the following location")
 
 
@@ -54,7 +58,9 @@ class Repository:
         """Create the repository where there is none, and remove locks of processes that have ended."""
         answer = self._run(["cat", "config"])
         if not answer.ok and any(words in answer.message for words in _NO_REPOSITORY):
-            self._require(["init"])
+            # the host of slurmdbd may have made it in the same moment
+            if not self._run(["init"]).ok:
+                self._require(["cat", "config"])
         elif not answer.ok:
             raise BackupError(_words(answer))
         self._run(["unlock"])
@@ -124,7 +130,13 @@ class Repository:
 
     def _run(self, arguments: Sequence[str]) -> command.Result:
         os.makedirs(CACHE, 0o700, exist_ok=True)
-        return command.run(["restic", *arguments], env=self._environment)
+        deadline = time.monotonic() + LOCKED_S
+        while True:
+            answer = command.run(["restic", *arguments], env=self._environment)
+            # restic's own --retry-lock came with 0.16
+            if answer.ok or _LOCKED not in answer.message or time.monotonic() > deadline:
+                return answer
+            time.sleep(PAUSE_S)
 
     def _require(self, arguments: Sequence[str]) -> str:
         answer = self._run(arguments)

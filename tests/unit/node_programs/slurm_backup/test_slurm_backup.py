@@ -135,6 +135,42 @@ class Repository(repository.Repository):
             path.write_text(text)
 
 
+RESTIC = """#!/bin/sh
+echo "$1" >> {calls}
+case $(grep -c "$1" {calls}) in 1) echo '{first}' >&2; exit 1 ;; esac
+"""
+
+
+def restic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str) -> Path:
+    """A restic whose actions fail once; the actions that were called."""
+    calls, program = tmp_path / "calls", tmp_path / "bin" / "restic"
+    program.parent.mkdir()
+    program.write_text(RESTIC.format(calls=calls, first=first))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(repository, "CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(repository, "PAUSE_S", 0.0)
+    return calls
+
+
+def test_a_repository_that_another_host_prunes_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = restic(tmp_path, monkeypatch, "Fatal: unable to create lock: repository is already locked by PID 1")
+
+    repository.Repository({"cluster": "hpc", "repository": "/r", "password": "x"}).check()
+
+    assert calls.read_text().split() == ["check", "check"]
+
+
+def test_a_repository_that_another_host_has_made_meanwhile_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = restic(tmp_path, monkeypatch, "Fatal: unable to open config file: there is none")
+
+    repository.Repository({"cluster": "hpc", "repository": "/r", "password": "x"}).prepare()
+
+    assert calls.read_text().split() == ["cat", "init", "cat", "unlock"]
+
+
 def test_a_set_that_is_not_what_was_saved_is_refused(tmp_path: Path) -> None:
     # sha256sum of `a`
     manifest = '{"files": {"state/job_state": "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}}'
