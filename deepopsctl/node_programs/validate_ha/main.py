@@ -30,7 +30,8 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
         "end": end,
     }
     result = phases[request["phase"]](request)
-    return {**result, "deepops": {"checks": result.pop("checks", [])}}
+    results = result.pop("checks", [])
+    return {**result, "deepops": {"checks": results}}
 
 
 def begin(request: Dict[str, Any]) -> Dict[str, Any]:
@@ -47,7 +48,8 @@ def begin(request: Dict[str, Any]) -> Dict[str, Any]:
     runs = jobs.submit(_name(request, "runs"), "sleep 100000")
     if not runs or not jobs.wait_until_runs(runs, START_LIMIT_S):
         jobs.cancel([runs] if runs else [])
-        message = "no job starts within {:.0f} s: nothing could be seen to go on".format(START_LIMIT_S)
+        why = "no job starts within {:.0f} s".format(START_LIMIT_S) if runs else "no job can be submitted"
+        message = "{}: nothing could be seen to go on".format(why)
         return {"jobs": [], "checks": [checks.skipped(SUITE, "ha-controllers", "cluster", message)]}
     waits = jobs.submit(_name(request, "waits"), "hostname", "--dependency=afterok:" + runs)
     _wait_until_saved(config["directory"])
