@@ -160,6 +160,20 @@ class TestFindings:
         # from cluster.yml and hardware.yml
         assert (found.nodes[1].gpus, found.nodes[1].cpus) == (Amount(None, 2), Amount(None, 8))
 
+    def test_an_upgrade_that_is_under_way_is_a_note_with_the_command_that_goes_on(self) -> None:
+        upgrade = {"from": "24.11", "to": "26.05", "phase": "nodes", "since": "2026-11-25 22:00 UTC"}
+        given = outcome()
+        answer = given.summary.results[0].data["node"]
+        assert isinstance(answer, dict)
+        answer["upgrade"] = upgrade
+
+        (finding,) = status(given).findings
+        assert (finding.severity, finding.where) == (Severity.NOTE, "")
+        assert finding.message == (
+            "an upgrade of Slurm from 24.11 to 26.05 is under way since 2026-11-25 22:00 UTC (phase nodes)"
+        )
+        assert finding.hint == "`deepopsctl upgrade slurm --to 26.05` goes on with it"
+
     def test_a_slurmctld_that_does_not_answer_is_a_problem(self) -> None:
         found = status(outcome(answer={"installed": True, "controller_up": False, "error": "connect failure"}))
 
