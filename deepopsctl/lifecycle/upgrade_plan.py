@@ -90,10 +90,6 @@ class Plan:
         known = frozenset(served if isinstance(served, list) else ())
         return {package: str(repository["version"]) for package in sorted(node.installed) if package in known}
 
-    def is_done(self, name: str) -> bool:
-        """Whether the node has the packages already."""
-        return is_done(self.facts[name], self.repositories)
-
     def document(self) -> dict[str, object]:
         """The JSON object of `--plan`."""
         return {
@@ -122,7 +118,10 @@ def make_plan(
     center = tuple(node.name for node in _center(cluster))
     repositories, missing = _repositories(facts, wanted.release, served)
     there = [node for node in cluster.nodes if node.name in facts and facts[node.name].installed]
-    todo = [node for node in there if not is_done(facts[node.name], repositories)]
+    # slurmd of one whose upgrade was cut off may not have been restarted
+    version = next((upstream(str(values["version"])) for values in repositories.values()), "")
+    stale = {name for name, node in slurm.nodes.items() if node.version not in ("", version)}
+    todo = [node for node in there if node.name in stale or not is_done(facts[node.name], repositories)]
     login = tuple(node.name for node in todo if node.name not in center and Role.COMPUTE not in node.roles)
     compute = [node.name for node in todo if node.name not in center and Role.COMPUTE in node.roles]
     record = facts[first].record if first in facts else {}

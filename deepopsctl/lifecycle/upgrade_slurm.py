@@ -221,6 +221,8 @@ class _Upgrade:
         for number, batch in enumerate(plan.batches, 1):
             if names := self._without_left(batch):
                 self._batch(plan, names, f"{number} of {len(plan.batches)}")
+        # of a batch that was cut off between its upgrade and its end
+        self._resume(self._without_left(sorted(self.drained)))
 
     def _batch(self, plan: Plan, names: tuple[str, ...], which: str) -> None:
         first = self.cluster.controllers[0].name

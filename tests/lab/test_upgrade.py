@@ -189,9 +189,10 @@ def test_a_node_that_was_off_comes_by_the_same_command(cluster: LabCluster, jobs
         "cn04 answers", lambda: cluster.holds("cn04", "systemctl is-system-running | grep -Eq 'running|degraded'")
     )
 
-    document = cluster.parsed(*UPGRADE)
+    document = cluster.parsed(*UPGRADE, "--drain")
 
     assert document["nodes"] == ["cn04"]
+    assert cluster.root("ctl1", "sinfo -hN -n cn04 -o %T") == "idle"
     assert set(cluster.root("ctl1", "sinfo -hN -O Version").split()) == {"26.05.5"}
     assert set(cluster.changed(cluster.deploy()).values()) == {0}
     assert command("-C", str(cluster.directory), "validate", "smoke").returncode == 0

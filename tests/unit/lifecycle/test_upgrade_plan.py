@@ -11,7 +11,7 @@ import pytest
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, batch_size, make_plan
-from deepopsctl.slurm.state import SlurmJob, SlurmState
+from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 
 CLUSTER = parse_spec(
     """\
@@ -78,6 +78,15 @@ def test_a_node_that_has_the_version_is_done_unless_its_installation_was_cut_off
     done = node(NEW)
     made = plan({**ALL, "cn1": done, "cn2": replace(done, unfinished=True)})
     assert made.batches == (("cn2", "cn3"), ("cn4",))
+
+
+def test_a_node_whose_slurmd_was_not_restarted_is_not_done() -> None:
+    new = {**ALL, **{f"cn{n}": node(NEW) for n in (1, 2, 3, 4)}}
+    running = {"cn1": "26.05.5", "cn2": "24.11.5", "cn3": ""}
+    state = SlurmState(
+        controller_up=True, nodes={name: SlurmNode(name, "IDLE", version=known) for name, known in running.items()}
+    )
+    assert plan(new, slurm=state).batches == (("cn2",),)
 
 
 def test_a_node_that_does_not_answer_is_left_out_but_for_the_controller() -> None:
