@@ -90,6 +90,11 @@ def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running
     assert cluster.root("cn01", "pgrep -x -f 'sleep 10000'") == pid
     assert int(submit(cluster, "--wait --wrap hostname")) > int(waits) + 1000
     assert cluster.changed(cluster.deploy()) == {"head1": 0, "cn01": 0, "cn02": 0}
+    # a job of the lost controller reports its end to the new one, and what waited for it runs
+    cluster.root("cn01", f"kill {pid}")
+    wait_until("both jobs ended", lambda: state_of(cluster, runs) == state_of(cluster, waits) == "")
+    ended = cluster.root("ctl1", f"sacct -nXP -o state -j {runs},{waits}")
+    assert ended.splitlines() == ["COMPLETED", "COMPLETED"]
     assert done in history
 
 
