@@ -19,7 +19,6 @@ from deepopsctl.files import write_atomic
 from deepopsctl.lifecycle.package_repository import PackageRepository
 from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, make_plan
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.drain import encode_reason
 from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
 from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, require_success, state_of
 from deepopsctl.run.command_line import RunRequest
@@ -38,7 +37,8 @@ PREPARING, CENTER, ON_NODES, ENDING, GOING_BACK = "prepare", "controller", "node
 # after the controllers there is no way back
 _FORWARD = (ON_NODES, ENDING)
 START_S = 300
-REASON = "upgrade slurm"
+# of a drain: `node upgrade`
+VERB = "upgrade"
 
 
 def upgrade_slurm(directory: ClusterDir, wanted: Wanted, base: RunRequest, operator: Operator) -> Report:
@@ -268,7 +268,7 @@ class _Upgrade:
         self.drained |= set(mine)
         self._record(drained=sorted(self.drained))
         options = DrainOptions(fold(names), self.wanted.timeout_s)
-        drain = NodeDrain(self.flow, self.cluster, names, REASON, options)
+        drain = NodeDrain(self.flow, self.cluster, names, VERB, options)
         drain.drain()
         drain.wait()
 
@@ -276,7 +276,7 @@ class _Upgrade:
         mine = sorted(self.drained & set(names))
         if not mine:
             return
-        outcome = self.flow.set_node_state(self.cluster, "resumed", mine, deepops_drain_reason=encode_reason(REASON))
+        outcome = self.flow.set_node_state(self.cluster, "resumed", mine)
         require_success(outcome, self.cluster.controllers[:1], f"{fold(mine)} may be drained", self._again)
         self.drained -= set(mine)
         self._record(drained=sorted(self.drained))
