@@ -65,7 +65,7 @@ def test_a_deploy_replaces_the_distributions_slurm_under_a_running_job(cluster: 
         assert "slurm" not in cluster.root(node, "apt-get update -qq; apt-get --simulate dist-upgrade")
     assert cluster.job_state(job) == "RUNNING"
     cluster.root("ctl1", f"scancel {job}")
-    assert cluster.user("ctl1", "srun -n1 hostname") == NODES[1]
+    assert cluster.user("ctl1", "srun --quiet -n1 hostname") == NODES[1]
 
     assert set(cluster.changed(cluster.deploy()).values()) == {0}
 
