@@ -100,8 +100,11 @@ def test_a_second_deploy_changes_nothing(cluster: LabCluster) -> None:
 
 def test_jobs_go_on_when_the_controller_in_control_is_lost(cluster: LabCluster) -> None:
     runs = submit(cluster, FIRST, "--nodelist=cn01 --wrap 'sleep 10000'")
-    waits = submit(cluster, FIRST, f"--dependency=afterok:{runs} --wrap hostname")
     wait_until("a job runs", lambda: state_of(cluster, FIRST, runs) == "RUNNING")
+    cluster.root(FIRST, "touch /tmp/mark")
+    waits = submit(cluster, FIRST, f"--dependency=afterok:{runs} --wrap hostname")
+    # slurmctld saves every few seconds: what came after that is lost with it
+    wait_until("they are saved", lambda: cluster.holds(FIRST, f"test {MOUNT}/slurmctld/job_state -nt /tmp/mark"))
     pid = cluster.root("cn01", "pgrep -f 'sleep 10000' -o")
 
     cluster.power_cut(FIRST)
