@@ -11,9 +11,12 @@ from pathlib import Path
 from deepopsctl.gpus.gres import gres_value
 from deepopsctl.model.cluster import Cluster, Gpus
 from deepopsctl.slurm.conf import directory_refusals
+from deepopsctl.slurm.releases import release_of
 from deepopsctl.text.node_sets import fold
 
 LOCAL = frozenset({"", "localhost", "127.0.0.1", "::1"})
+# replacing programs there would take them from under the jobs of other nodes
+SHARED = re.compile(r"nfs|lustre|beegfs|ceph|gluster|fuse\.|gpfs|9p")
 
 # where, what is wrong, what to do
 Fault = tuple[str, str, str]
@@ -50,6 +53,7 @@ class NodeFacts:
     daemons: Mapping[str, str] = field(default_factory=dict)
     packaged: Mapping[str, bool] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    build: Mapping[str, str] = field(default_factory=dict)
     deployed: bool = False
     ids: Mapping[str, list[int]] = field(default_factory=dict)
     munge_key_hash: str = ""
@@ -88,15 +92,45 @@ def _config_faults(cluster: Cluster, controller: str, config: Mapping[str, str])
 
 
 def _program_faults(facts: Mapping[str, NodeFacts]) -> Iterator[Fault]:
-    """Daemons that no package installed would keep running alongside the packaged ones."""
-    for daemon in ("slurmctld", "slurmdbd", "slurmd"):
-        names_by_program: dict[str, list[str]] = {}
-        for name, node in facts.items():
-            if daemon in node.daemons and not node.packaged.get(daemon):
-                names_by_program.setdefault(node.daemons[daemon], []).append(name)
-        for program, names in names_by_program.items():
-            hint = "a manually built Slurm can't be adopted yet: see docs/migrate/takeover.md"
-            yield fold(names), f"{daemon} is {program or 'unknown'}, which no package installed", hint
+    """What was built from source can be followed by packages of the same release."""
+    faults = _group_by_value(
+        (f"{message}\n{hint}", name) for name, node in facts.items() for message, hint in _build_faults(node)
+    )
+    for text, names in faults.items():
+        message, _, hint = text.partition("\n")
+        yield fold(names), message, hint
+    prefixes = _group_by_value((node.build["prefix"], name) for name, node in facts.items() if node.build)
+    if len(prefixes) > 1:
+        yield _split(prefixes), f"have Slurm in {' and '.join(prefixes)}", "only one such directory is supported"
+
+
+def _build_faults(node: NodeFacts) -> Iterator[tuple[str, str]]:
+    unknown = sorted(name for name in node.daemons if not node.packaged.get(name) and not node.build.get("version"))
+    if unknown:
+        yield (
+            f"{unknown[0]} is {node.daemons[unknown[0]] or 'unknown'}, which no package installed",
+            "its version can't be read, so what can follow it is unknown",
+        )
+    build = node.build
+    if not build or not build["version"]:
+        return
+    what = f"Slurm {build['version']} was built from source in {build['prefix']}"
+    if SHARED.match(build["file_system"]):
+        yield f"{what}, which other nodes share ({build['file_system']})", "see docs/migrate/takeover.md"
+    if len(build["prefix"].strip("/")) == 0 or build["prefix"] == "/usr":
+        yield f"{what}, where packages put theirs", "see docs/migrate/takeover.md"
+    built, target = release_of(build["version"]), release_of(build["target"])
+    if target != built or _micro(build["target"]) < _micro(build["version"]):
+        command = f"deepopsctl packages build slurm --release {built}"
+        yield (
+            f"{what}; the packages are {build['target'] or 'none'}",
+            f"jobs and accounting move to the same release: `{command}`, or a newer one afterwards with an upgrade",
+        )
+
+
+def _micro(version: str) -> int:
+    match = re.search(r"\d\d\.\d\d\.(\d+)", version)
+    return int(match[1]) if match else 0
 
 
 def _agreement_faults(facts: Mapping[str, NodeFacts]) -> Iterator[Fault]:

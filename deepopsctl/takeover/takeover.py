@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import yaml
+
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.secrets import change, read
 from deepopsctl.errors import InputError, Problem
@@ -16,7 +18,8 @@ from deepopsctl.takeover.preflight import NodeFacts, find_problems
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
 
-PLAYBOOK = "operate/takeover"
+PLAYBOOK, END_PLAYBOOK = "operate/takeover", "operate/takeover-end"
+SOURCE_PREFIX = "slurm_source_prefix"
 
 # Running jobs depend on these: where they are, how their resources are counted, how their steps report.
 KEPT = (
@@ -93,11 +96,32 @@ def apply(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:
     return tuple(changed)
 
 
+def source_prefix(directory: ClusterDir) -> str:
+    """Where the Slurm that was taken over was built; an InputError where none was."""
+    settings = yaml.safe_load(directory.settings.read_text("utf-8")) if directory.settings.exists() else {}
+    prefix = (settings or {}).get(SOURCE_PREFIX)
+    if not prefix:
+        raise InputError.single(
+            directory.settings.name,
+            "no Slurm that was built from source has been taken over",
+            "there is nothing to finish or undo",
+        )
+    return str(prefix)
+
+
+def forget_source(directory: ClusterDir) -> None:
+    """Nothing of what was built is there any more."""
+    text = directory.settings.read_text("utf-8")
+    write_atomic(directory.settings, with_settings(text, {SOURCE_PREFIX: ""}, str(directory.settings)))
+
+
 def _settings(primary: NodeFacts, accounting: NodeFacts) -> dict[str, object]:
     config = primary.config
     slurm_config: dict[str, object] = {key: _value(config.get(key, "")) for key in KEPT}
     slurm_config |= {key: config[key] for key, usual in PORTS.items() if config.get(key, usual) != usual}
     settings: dict[str, object] = {"slurm_taken_over": True, "slurm_config": slurm_config}
+    if primary.build:
+        settings[SOURCE_PREFIX] = primary.build["prefix"]
     user, group = primary.ids.get("slurm", [0, 0])
     if user:
         settings |= {"slurm_user_id": user, "slurm_group_id": group}
@@ -156,6 +180,12 @@ def _facts(primary: NodeFacts, accounting: NodeFacts, facts: Mapping[str, NodeFa
     config, running = primary.config, [name for name, node in facts.items() if node.daemons]
     version = ".".join(f"{part:02d}" for part in parse_version(f"slurm {config.get('SLURM_VERSION', '')}"))
     yield "cluster", f"{config.get('ClusterName', '')}, Slurm {config.get('SLURM_VERSION', version)}"
+    if primary.build:
+        build = primary.build
+        yield (
+            "built",
+            f"from source in {build['prefix']}; packages {build['target']} follow it, it stays until --finish",
+        )
     yield "jobs", f"{primary.jobs} running; they continue"
     yield "munge key", f"the same on {fold(running)} (SHA-256 {primary.munge_key_hash[:12]}...)"
     if "slurm" in primary.ids:
@@ -186,7 +216,8 @@ def _warnings(cluster: Cluster, primary: NodeFacts, facts: Mapping[str, NodeFact
     unsupported = sorted({name for node in facts.values() for name in node.other_files})
     if unsupported:
         yield f"{', '.join(unsupported)}: deepopsctl has no such settings; kept alongside the new files on the nodes"
-    made = sorted({path for node in facts.values() for path in node.units.values() if path.startswith("/etc/systemd/")})
+    packaged = [node for node in facts.values() if not node.build]
+    made = sorted({path for node in packaged for path in node.units.values() if path.startswith("/etc/systemd/")})
     if made:
         yield f"{', '.join(made)}: manually created units override the packages' units: compare them before you deploy"
 

@@ -26,6 +26,12 @@ options:
     description: Only replace a slurm.conf that deepopsctl did not write, under the jobs that run with it.
     type: bool
     default: false
+  adopt_unit:
+    description:
+      - Unit file of a slurmctld that was built from source. With O(adopt) it is set aside, so that the package's
+        slurmctld starts, and put back with the old files.
+    type: str
+    default: ""
   missing_nodes:
     description: Nodes that come into slurm.conf with this deploy, but are not in this text yet; with O(verify).
     type: list
@@ -120,6 +126,7 @@ SPEC = {
     **node_record.STEP,
     "verify": {"type": "bool", "default": False},
     "adopt": {"type": "bool", "default": False},
+    "adopt_unit": {"default": ""},
     "missing_nodes": {"type": "list", "elements": "str", "default": []},
     "primary": {"type": "bool", "default": True},
     "control": {"type": "list", "elements": "str", "default": []},
@@ -274,7 +281,7 @@ def adopt(module, files):
         module.fail_json(msg=message, hint=TAKE_OVER)
     if not module.check_mode:
         try:
-            slurm_adoption.install(files)
+            slurm_adoption.install(files, module.params["adopt_unit"])
         except slurm_apply_config.NotAcceptedError as error:
             module.fail_json(msg=str(error), hint=error.hint)
     changes = [node_changes.entry("file", path, "write", detail="adopted") for path in files]

@@ -13,6 +13,10 @@ description:
 options:
   component: {description: Component whose records mark a node as deployed by deepopsctl., type: str, required: true}
   controller: {description: "Whether to ask slurmctld, which runs here.", type: bool, default: false}
+  target:
+    description: Version of the packages that would be installed; without it, the one that the node's sources have.
+    type: str
+    default: ""
   directory: {description: Private directory on the control machine for the results., type: path, required: true}
   secrets:
     description: Read these secrets and nothing else; they are added to what an earlier call wrote.
@@ -48,11 +52,13 @@ import grp
 import os
 import pwd
 import re
+import shutil
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     files as node_files,
+    packages_apt as node_packages,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     detect as slurm_detect,
@@ -78,6 +84,30 @@ def ids():
 def owned_by_package(program):
     """Whether the program belongs to a package."""
     return node_command.run(["dpkg-query", "--search", os.path.realpath(program)]).ok
+
+
+def build(programs, target):
+    """The Slurm on this node that no package installed: where, its version, and that of the packages; {} for none."""
+    for path in [*programs.values(), shutil.which("scontrol")]:
+        if path and not owned_by_package(path):
+            shown = node_command.run([path, "-V"]).output.split()
+            prefix = os.path.dirname(os.path.dirname(os.path.realpath(path)))
+            return {
+                "prefix": prefix,
+                "version": shown[-1] if len(shown) == 2 else "",
+                "target": target or node_packages.candidates(["slurm-client"]).get("slurm-client", ""),
+                "file_system": file_system(prefix),
+            }
+    return {}
+
+
+def file_system(path):
+    """Type of the file system that a path is on."""
+    mounts = [
+        line.split() for line in (node_files.read("/proc/self/mounts") or b"").decode(errors="replace").splitlines()
+    ]
+    on = [(len(fields[1]), fields[2]) for fields in mounts if (path + "/").startswith(fields[1].rstrip("/") + "/")]
+    return max(on)[1] if on else ""
 
 
 def unit_paths(names):
@@ -158,6 +188,7 @@ def main():
         argument_spec={
             "component": {"required": True},
             "controller": {"type": "bool", "default": False},
+            "target": {"default": ""},
             "directory": {"type": "path", "required": True},
             # their names; the values are in what a task with no_log returns
             "secrets": {
@@ -180,6 +211,7 @@ def main():
         daemons=running,
         packaged={name: owned_by_package(program) for name, program in running.items()},
         units=unit_paths(sorted(running)),
+        build=build(running, module.params["target"]),
         deployed=slurm_detect.deployed(module.params["component"]),
         ids=ids(),
         munge_key_hash=slurm_detect.munge_key_hash(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -80,6 +80,14 @@ def build(cluster: LabCluster, addresses: Mapping[str, str], directory: Path) ->
     with ThreadPoolExecutor() as pool:
         list(pool.map(prepare, addresses))
     put(cluster, "ctl1", "/etc/slurm/slurmdbd.conf", SLURMDBD_CONF.encode())
+    start(cluster, [node for node in addresses if node != "ctl1"])
+    for name, text in files.items():
+        (directory / name).write_text(text)
+    (directory / "hosts").write_text(hosts)
+
+
+def start(cluster: LabCluster, compute: Sequence[str]) -> None:
+    """Make the database, and start the daemons."""
     cluster.root(
         "ctl1",
         "chown slurm: /etc/slurm/slurmdbd.conf; chmod 600 /etc/slurm/slurmdbd.conf;"
@@ -89,10 +97,6 @@ def build(cluster: LabCluster, addresses: Mapping[str, str], directory: Path) ->
         "until sacctmgr -n show cluster >/dev/null 2>&1; do sleep 0.2; done;"
         "systemctl start slurmctld; until scontrol ping | grep -q UP; do sleep 0.2; done",
     )
-    for node in addresses:
-        if node != "ctl1":
-            cluster.root(node, "systemctl enable -q slurmd; systemctl start slurmd")
+    for node in compute:
+        cluster.root(node, "systemctl enable -q slurmd; systemctl start slurmd")
     cluster.root("ctl1", 'until [ "$(sinfo -h -o %T)" = idle ]; do sleep 0.2; done')
-    for name, text in files.items():
-        (directory / name).write_text(text)
-    (directory / "hosts").write_text(hosts)

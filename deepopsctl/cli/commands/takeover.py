@@ -19,15 +19,24 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--check", is_flag=True, help="Only show what would be adopted; write nothing.")
+@click.option("--finish", is_flag=True, help="Remove a Slurm that was built from source, once nothing uses it.")
+@click.option("--undo", is_flag=True, help="Run the Slurm that was built from source again; possible until --finish.")
 @connection_options
 @json_option
 @click.pass_obj
-def takeover(settings: Settings, /, *, check: bool, as_json: bool, **options: Any) -> int:
+def takeover(settings: Settings, /, *, check: bool, finish: bool, undo: bool, as_json: bool, **options: Any) -> int:
     """Adopt an existing Slurm installation: keep its munge key, user ids, state and accounting.
 
     Nothing is changed on the nodes. The results are written to settings.yml, the vault and hardware.yml; the next
     deploy uses them and keeps the running jobs.
+
+    A Slurm that was built from source gives way to packages of the same release in that deploy, and stays on the
+    nodes until --finish.
     """
+    if check + finish + undo > 1:
+        raise click.UsageError("only one of --check, --finish and --undo")
+    if finish or undo:
+        return _end(settings, "finish" if finish else "undo", options, as_json=as_json)
     from deepopsctl.cli.output import emit_json, info
     from deepopsctl.cli.views.run import failure_lines
     from deepopsctl.cluster.directory import ClusterDir
@@ -52,6 +61,24 @@ def takeover(settings: Settings, /, *, check: bool, as_json: bool, **options: An
     if as_json:
         emit_json(result.document(written=not check))
     return int(outcome.exit_code)
+
+
+def _end(settings: Settings, phase: str, options: dict[str, Any], *, as_json: bool) -> int:
+    """Remove what was built from source, or run it again."""
+    from deepopsctl.cli.execute import run_and_report, run_request
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.takeover.takeover import END_PLAYBOOK, forget_source, source_prefix
+
+    directory = ClusterDir.open(settings.directory)
+    source_prefix(directory)
+    request = run_request(
+        settings, directory, options, (END_PLAYBOOK,), component="slurm", command=f"takeover --{phase}",
+        extra_vars={"deepops_takeover_phase": phase},
+    )  # fmt: skip
+    status = run_and_report(request, None, verbosity=settings.verbosity, as_json=as_json)
+    if status == 0 and phase == "finish":
+        forget_source(directory)
+    return status
 
 
 def _collect_facts(

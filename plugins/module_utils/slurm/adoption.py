@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     backups as node_backups,
+    command as node_command,
     files as node_files,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
@@ -89,15 +92,23 @@ def refusals(text):
         return [*problems, str(error)]
 
 
-def install(files):
-    """Write the files and restart slurmctld. Raises NotAcceptedError with the old files back in force."""
+def install(files, unit=""):
+    """Write the files and restart slurmctld. Raises NotAcceptedError with the old files back in force.
+
+    `unit` is the file of a slurmctld that was built from source: without it, the package's is started.
+    """
     old = {path: node_files.read(path) for path in files}
     for path, content in old.items():
         if content is not None:
             node_files.write(path + node_backups.SUFFIX, content, (0, 0), 0o644, [])
+    set_aside = bool(unit) and os.path.isfile(unit)
+    if set_aside:
+        rename_unit(unit, unit + node_backups.SUFFIX)
     # recorded on disk: if this is interrupted, the next deploy restarts slurmctld
     slurm_apply_config.install(files, Effect.RESTART_SLURMCTLD)
     error = slurm_apply_config.apply(Effect.RESTART_SLURMCTLD, True, START_TIMEOUT_S).error
+    if error and set_aside:
+        rename_unit(unit + node_backups.SUFFIX, unit)
     hint = slurm_apply_config.roll_back(old, Effect.RESTART_SLURMCTLD, START_TIMEOUT_S) if error else ""
     slurm_apply_config.clear_pending()
     if error:
@@ -105,3 +116,10 @@ def install(files):
             "Slurm did not accept the new configuration: %s" % error,
             "%s; see `journalctl -u slurmctld` on the controller" % hint,
         )
+
+
+def rename_unit(path, target):
+    """Rename the file of a unit; what runs goes on, and the next restart starts what systemd reads then."""
+    os.rename(path, target)
+    for words in (["daemon-reload"], ["reenable", "--quiet", slurm_apply_config.UNIT]):
+        node_command.run_merged(["systemctl", *words], 120)

@@ -49,6 +49,7 @@ CONTROLLER = replace(
     jobs=1,
     secrets={"munge_key": "b2xk", "slurm_dbd_password": "by-hand"},
 )  # fmt: skip
+BUILT = {"prefix": "/usr/local", "version": "24.11.5", "target": "24.11.5-4+deb13u1", "file_system": "ext4"}
 FOUND = {"ctl1": CONTROLLER, "gpu01": COMPUTE, "gpu02": COMPUTE}
 
 
@@ -89,6 +90,31 @@ def test_what_running_jobs_lean_on_is_kept() -> None:
     }
     assert found.secrets == {"munge_key": "b2xk", "slurm_dbd_password": "by-hand"}
     assert found.warnings == ()
+
+
+def built_from_source(node: NodeFacts, **build: str) -> NodeFacts:
+    return replace(node, packaged=dict.fromkeys(node.packaged, False), build={**BUILT, **build})
+
+
+@pytest.mark.parametrize(
+    ("build", "fault"),
+    [
+        ({"target": "24.11.4-1"}, "Slurm 24.11.5 was built from source in /usr/local; the packages are 24.11.4-1"),
+        ({"target": "26.05.5-1"}, "Slurm 24.11.5 was built from source in /usr/local; the packages are 26.05.5-1"),
+        ({"file_system": "nfs4"}, "Slurm 24.11.5 was built from source in /usr/local, which other nodes share (nfs4)"),
+        ({"prefix": "/usr"}, "Slurm 24.11.5 was built from source in /usr, where packages put theirs"),
+    ],
+)
+def test_a_slurm_built_from_source_that_no_package_can_follow_is_refused(build: dict[str, str], fault: str) -> None:
+    built = {name: built_from_source(node, **build) for name, node in FOUND.items()}
+
+    assert faults(built) == [f"ctl1,gpu[01-02]: {fault}"]
+
+
+def test_a_slurm_built_from_source_is_followed_by_packages_of_its_release() -> None:
+    built = {name: built_from_source(node) for name, node in FOUND.items()}
+
+    assert plan_takeover(cluster(), built).settings["slurm_source_prefix"] == "/usr/local"
 
 
 def test_secrets_of_a_cluster_whose_directory_was_lost_are_adopted_and_nothing_else() -> None:

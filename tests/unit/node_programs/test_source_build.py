@@ -1,0 +1,130 @@
+"""A Slurm that was built from source is set aside, put back or removed, and nothing else is."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.node_programs.source_build import main as source_build
+from deepopsctl.node_programs.source_build.main import main
+
+MINE = (
+    "bin/sinfo", "bin/sview", "sbin/slurmd", "lib/slurm/auth_munge.so", "lib/libslurm.so.42", "include/slurm/slurm.h",
+    "share/man/man1/sinfo.1", "share/man/man5/slurm.conf.5", "share/man/man5/gres.conf.5", "share/doc/slurm-24/x",
+)  # fmt: skip
+OTHERS = ("bin/python3.12", "lib/libpmi2.so.0", "lib/libfoo.so", "share/man/man1/foo.1", "share/man/man1/sinfo-foo.1")
+
+
+@pytest.fixture
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `make install` leaves, other things next to it, and packages' programs in another directory."""
+    local, packaged = tmp_path / "local", tmp_path / "bin"
+    mine = (
+        "bin/sinfo",
+        "bin/sview",
+        "sbin/slurmd",
+        "lib/slurm/auth_munge.so",
+        "lib/libslurm.so.42",
+        "include/slurm/slurm.h",
+    )
+    pages = (
+        "share/man/man1/sinfo.1",
+        "share/man/man5/slurm.conf.5",
+        "share/man/man5/gres.conf.5",
+        "share/doc/slurm-24/x",
+    )
+    for name in (*mine, *pages, *OTHERS):
+        (local / name).parent.mkdir(parents=True, exist_ok=True)
+        (local / name).write_text(f"built {name}")
+    packaged.mkdir()
+    for name in ("sinfo", "slurmd"):
+        (packaged / name).write_text(f"packaged {name}")
+    monkeypatch.setattr(source_build, "PACKAGED", (str(packaged),))
+    monkeypatch.setattr(source_build, "UNITS", str(tmp_path / "units"))
+    monkeypatch.setattr(source_build, "LINKER", str(tmp_path / "ld.conf"))
+    monkeypatch.setattr(source_build, "CONFIG", str(tmp_path / "etc"))
+    return local
+
+
+def phase(name: str, prefix: Path, *, check: bool = False) -> bool:
+    return bool(main({"phase": name, "prefix": str(prefix), "daemons": [], "check_mode": check})["changed"])
+
+
+def files(prefix: Path) -> set[str]:
+    return {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()}
+
+
+def test_commands_become_links_to_the_packages_and_the_others_of_slurm_are_kept_aside(prefix: Path) -> None:
+    before = files(prefix)
+    assert phase("replace", prefix, check=True)
+    assert files(prefix) == before
+
+    assert phase("replace", prefix)
+
+    assert (prefix / "bin/sinfo").read_text() == "packaged sinfo"
+    assert not (prefix / "bin/sview").exists()
+    assert (prefix / "lib/slurm.before-deepopsctl/bin/sview").read_text() == "built bin/sview"
+    assert not phase("replace", prefix)
+
+
+def test_the_way_back_leaves_all_as_it_was(prefix: Path) -> None:
+    before = {name: (prefix / name).read_text() for name in files(prefix)}
+    phase("replace", prefix)
+
+    source_build.restore_programs(str(prefix))
+
+    assert {name: (prefix / name).read_text() for name in files(prefix)} == before
+
+
+def test_finish_removes_slurm_and_nothing_else(prefix: Path) -> None:
+    with pytest.raises(SystemExit, match="deploy first"):
+        phase("finish", prefix)
+    phase("replace", prefix)
+
+    assert phase("finish", prefix)
+
+    assert files(prefix) == set(OTHERS)
+    assert not phase("finish", prefix)
+
+
+def test_finish_waits_for_what_was_started_with_it(prefix: Path) -> None:
+    phase("replace", prefix)
+    program = prefix / "lib/slurm.before-deepopsctl/sbin/slurmstepd"
+    shutil.copy("/bin/sleep", program)
+    with subprocess.Popen([program, "60"]) as step:
+        try:
+            with pytest.raises(SystemExit, match="slurmstepd started from"):
+                phase("finish", prefix)
+        finally:
+            step.kill()
+    assert program.exists()
+
+
+def test_there_is_no_way_back_from_a_newer_release(prefix: Path, tmp_path: Path) -> None:
+    for path, version in ((prefix / "bin/sinfo", "24.11.5"), (tmp_path / "bin/sinfo", "26.05.5")):
+        path.write_text(f"#!/bin/sh\necho slurm {version}\n")
+        path.chmod(0o755)
+    phase("replace", prefix)
+    before = files(prefix)
+
+    with pytest.raises(SystemExit, match=r"Slurm is 26\.05\.5 by now: 24\.11\.5 can't read its state"):
+        phase("undo", prefix)
+
+    assert files(prefix) == before
+
+
+def test_files_of_before_come_back_and_those_of_deepopsctl_go(tmp_path: Path) -> None:
+    for name, text in {
+        "slurm.conf": "# Written by deepopsctl",
+        "slurm.conf.before-deepopsctl": "old",
+        "cgroup.conf": "# Written by deepopsctl",
+        "site.conf": "mine",
+    }.items():
+        (tmp_path / name).write_text(text)
+
+    assert source_build.restore_files(str(tmp_path))
+
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"slurm.conf": "old", "site.conf": "mine"}
