@@ -32,14 +32,14 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=ctl1
-NodeName=gpu[01-02] CPUs=2 RealMemory=500
+NodeName=cn[01-02] CPUs=2 RealMemory=500
 PartitionName=batch Nodes=ALL Default=YES
 """
 BUILD_DEPENDS = (
     "build-essential pkg-config bzip2 libmunge-dev libmariadb-dev libpam0g-dev libhwloc-dev libdbus-1-dev libjson-c-dev"
     " libreadline-dev libssl-dev"
 )
-DEPENDS = "munge libmunge2 libmariadb3 libhwloc15 libdbus-1-3 libjson-c5 libreadline8t64"
+DEPENDS = "munge libmunge2 libmariadb3 libhwloc15 libnuma1 libdbus-1-3 libjson-c5 libreadline8t64"
 # what DeepOps' role does, without what needs a GPU
 BUILD = f"""\
 set -eu
@@ -49,9 +49,11 @@ mirror=$(apt-get indextargets --format '$(REPO_URI)' | head -1)
 mkdir -p /opt/deepops/build/slurm
 cd /opt/deepops/build/slurm
 curl -fsS "$mirror{SOURCE}" | tar xz --strip-components=1
-./configure --prefix=/usr/local --sysconfdir=/etc/slurm --enable-pam --without-shared-libslurm --disable-debug
+pam=$(dpkg -L libpam-modules | grep /pam_unix.so)
+./configure --prefix=/usr/local --sysconfdir=/etc/slurm --enable-pam --with-pam_dir="$(dirname "$pam")"
 make -j2
 make install DESTDIR=/opt/installed
+make -C contribs/pam_slurm_adopt install DESTDIR=/opt/installed
 install -D -t /opt/installed/etc/systemd/system etc/slurmctld.service etc/slurmd.service etc/slurmdbd.service
 tar cz -C /opt/installed -f /root/slurm.tar.gz .
 """
@@ -89,7 +91,7 @@ def build(cluster: LabCluster, addresses: Mapping[str, str], directory: Path) ->
             f"systemctl unmask --runtime -q munge; install -d -o slurm {STATE} {SPOOL} /var/log/slurm",
         )
         subprocess.run(
-            ["podman", "exec", "-i", f"{cluster.name}-{node}", "tar", "xz", "-C", "/", "--no-overwrite-dir"],
+            ["podman", "exec", "-i", f"{cluster.name}-{node}", "tar", "xz", "-C", "/", "--keep-directory-symlink"],
             input=archive,
             check=True,
             capture_output=True,

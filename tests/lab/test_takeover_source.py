@@ -13,8 +13,8 @@ import yaml
 from tests.lab import source_slurm
 from tests.lab.harness import PREFIX, LabCluster, command, lab_down, lab_up, wait_until
 
-NODES = ("ctl1", "gpu01", "gpu02")
-DAEMONS = {"ctl1": ("slurmdbd", "slurmctld"), "gpu01": ("slurmd",), "gpu02": ("slurmd",)}
+NODES = ("ctl1", "cn01", "cn02")
+DAEMONS = {"ctl1": ("slurmdbd", "slurmctld"), "cn01": ("slurmd",), "cn02": ("slurmd",)}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
             name, "debian13", directory / "cluster", Path(lab["node_list"]), Path(lab["password_file"])
         )
         source_slurm.build(cluster, {node["name"]: node["address"] for node in lab["nodes"]}, directory)
-        options = ("--nodelist=gpu01", "--ntasks=2", "--chdir=/tmp", "--output=/tmp/out-%j")
+        options = ("--nodelist=cn01", "--ntasks=2", "--chdir=/tmp", "--output=/tmp/out-%j")
         running = cluster.submit("while [ ! -e /tmp/go ]; do sleep 0.5; done; srun hostname", *options)
         cluster.wait_for_job(running, "RUNNING")
         waiting = cluster.submit("srun hostname", *options)
@@ -93,7 +93,7 @@ def test_deploy_moves_the_daemons_to_packages_under_the_jobs(made: Built) -> Non
 
     assert all(name.startswith("/usr/sbin/") for names in programs(lab).values() for name in names)
     assert_jobs(made)
-    lab.root("gpu01", 'test "$(readlink /usr/local/bin/srun)" = /usr/bin/srun')
+    lab.root("cn01", 'test "$(readlink /usr/local/bin/srun)" = /usr/bin/srun')
     assert set(lab.changed(lab.deploy()).values()) == {0}
     assert set(lab.changed(lab.deploy("--full")).values()) == {0}
 
@@ -104,7 +104,7 @@ def test_undo_runs_the_built_one_again_and_a_deploy_the_packages(made: Built) ->
     lab.deepopsctl("takeover", "--undo")
 
     assert all(name.startswith("/usr/local/sbin/") for names in programs(lab).values() for name in names)
-    assert lab.root("gpu01", "cat /etc/slurm/slurm.conf") == source_slurm.SLURM_CONF.strip()
+    assert lab.root("cn01", "cat /etc/slurm/slurm.conf") == source_slurm.SLURM_CONF.strip()
     wait_until("slurmctld answers", lambda: "UP" in lab.root("ctl1", "scontrol ping", ok=False))
     assert_jobs(made)
     lab.deploy()
@@ -116,7 +116,7 @@ def test_finish_waits_for_the_jobs_of_before_and_removes_the_rest(made: Built) -
     lab = made.lab
     refused = lab.deepopsctl("takeover", "--finish", ok=False)
     assert "slurmstepd started from /usr/local and still run" in refused.stderr
-    lab.root("gpu01", "test -e /usr/local/lib/slurm.before-deepopsctl/sbin/slurmd && touch /tmp/go")
+    lab.root("cn01", "test -e /usr/local/lib/slurm.before-deepopsctl/sbin/slurmd && touch /tmp/go")
     lab.wait_for_job(made.running, "COMPLETED")
     lab.wait_for_job(made.waiting, "COMPLETED")
 

@@ -9,9 +9,9 @@ import glob
 import os
 import re
 import shutil
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
-from .._shared.command import CommandError, require
+from .._shared.command import CommandError, require, run
 
 UNITS = "/etc/systemd/system"
 CONFIG = "/etc/slurm"
@@ -52,24 +52,17 @@ def main(request: Request) -> Result:
 def set_aside_units(request: Request) -> bool:
     """Give the units of these daemons to the packages. What runs goes on; its next restart starts the packaged one."""
     paths = [path for path in map(unit_path, request["daemons"]) if os.path.isfile(path) and not os.path.islink(path)]
-    for path in paths if not request["check_mode"] else ():
-        os.rename(path, path + SUFFIX)
-    if paths and not request["check_mode"]:
-        _systemctl("daemon-reload")
-        # their links name the file that was
-        _systemctl("reenable", "--quiet", *map(os.path.basename, paths))
+    if not request["check_mode"]:
+        _move_units({path: path + SUFFIX for path in paths})
     return bool(paths)
 
 
 def restore_units(request: Request) -> bool:
     """The units of before, and the daemons by them."""
     paths = [path for path in map(unit_path, request["daemons"]) if os.path.isfile(path + SUFFIX)]
-    for path in paths:
-        os.replace(path + SUFFIX, path)
-    if paths:
-        _systemctl("daemon-reload")
-        _systemctl("reenable", "--quiet", *map(os.path.basename, paths))
-        _systemctl("restart", *map(os.path.basename, paths))
+    enabled = _move_units({path + SUFFIX: path for path in paths})
+    if enabled:
+        _systemctl("restart", *enabled)
     return bool(paths)
 
 
@@ -80,7 +73,9 @@ def replace_programs(request: Request) -> bool:
     if running and not request["check_mode"]:
         # a deploy that was cut off between the two
         _systemctl("restart", *running)
-    changed = False
+    # of daemons that this node does not run, too
+    others = [name for name in _DAEMONS if "={}/".format(prefix).encode() in _read(unit_path(name))]
+    changed = set_aside_units({**request, "daemons": others})
     for path in built_programs(prefix):
         changed = True
         if request["check_mode"]:
@@ -151,8 +146,8 @@ def restore_files(directory: str) -> bool:
     return bool(saved)
 
 
-def finish(request: Request) -> bool:
-    """Remove what was built, once nothing uses it."""
+def verify(request: Request) -> bool:
+    """Raise a BuildError where what was built is still in use."""
     prefix = request["prefix"]
     if built_programs(prefix):
         raise BuildError("Slurm's programs in {} were not replaced yet: deploy first".format(prefix))
@@ -161,7 +156,13 @@ def finish(request: Request) -> bool:
         raise BuildError(
             "{} started from {} and still run: wait for the jobs of before to end".format(", ".join(users), prefix)
         )
-    paths = list(remains(prefix))
+    return False
+
+
+def finish(request: Request) -> bool:
+    """Remove what was built, once nothing uses it."""
+    verify(request)
+    paths = list(remains(request["prefix"]))
     for path in paths if not request["check_mode"] else ():
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
@@ -237,11 +238,25 @@ def _read(path: str) -> bytes:
         return b""
 
 
+def _move_units(targets: Mapping[str, str]) -> List[str]:
+    """Rename unit files; names of those that start at boot, whose links named the file of before."""
+    names = sorted({os.path.basename(path).replace(SUFFIX, "") for path in targets})
+    enabled = [name for name in names if run(["systemctl", "--quiet", "is-enabled", name], TIME_S).ok]
+    for path, target in targets.items():
+        os.replace(path, target)
+    if targets:
+        _systemctl("daemon-reload")
+    if enabled:
+        _systemctl("reenable", "--quiet", *enabled)
+    return enabled
+
+
 def _systemctl(*words: str) -> None:
     require(["systemctl", *words], TIME_S)
 
 
 _DAEMONS: Sequence[str] = ("slurmctld", "slurmdbd", "slurmd")
 _PHASES = {
-    "set aside": set_aside_units, "restore": restore_units, "replace": replace_programs, "undo": undo, "finish": finish,
+    "set aside": set_aside_units, "restore": restore_units, "replace": replace_programs, "undo": undo, "verify": verify,
+    "finish": finish,
 }  # fmt: skip
