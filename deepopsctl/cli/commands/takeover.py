@@ -72,10 +72,11 @@ def _end(settings: Settings, phase: str, options: dict[str, Any], *, as_json: bo
     directory = ClusterDir.open(settings.directory)
     source_prefix(directory)
     request = run_request(
-        settings, directory, options, (END_PLAYBOOK,), component="slurm", command=f"takeover --{phase}",
+        settings, directory, options, (END_PLAYBOOK,), component="slurm", command=f"takeover-{phase}",
         extra_vars={"deepops_takeover_phase": phase},
     )  # fmt: skip
-    status = run_and_report(request, None, verbosity=settings.verbosity, as_json=as_json)
+    hosts = tuple(node.name for node in directory.cluster().nodes)
+    status = run_and_report(request, hosts, verbosity=settings.verbosity, as_json=as_json)
     if status == 0 and phase == "finish":
         forget_source(directory)
     return status

@@ -60,7 +60,7 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
         info(f"{len(fetched_wheels)} wheels for Python {target.python} on {target.machine}, {len(new)} of them new")
         variables = {"deepops_wheels": [each.file for each in fetched_wheels], "deepops_wheels_from": fetched}
         request = run_request(
-            settings, directory, options, (PLAYBOOK,), component="wheels", command="wheels add", extra_vars=variables
+            settings, directory, options, (PLAYBOOK,), component="wheels", command="wheels-add", extra_vars=variables
         )
         return run_and_report(request, None, verbosity=settings.verbosity, as_json=as_json)
 

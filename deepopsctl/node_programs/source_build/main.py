@@ -108,10 +108,10 @@ def undo(request: Request) -> bool:
     refuse_other_release(request["prefix"])
     changed = restore_programs(request["prefix"])
     units = ["{}.service".format(name) for name in request["daemons"] if os.path.isfile(unit_path(name) + SUFFIX)]
-    if units:
-        _systemctl("stop", *units)
-        changed = True
-    changed = restore_files(CONFIG) or changed
+    running = [name for name in units if run(["systemctl", "--quiet", "is-active", name], TIME_S).ok]
+    if running:
+        _systemctl("stop", *running)
+    changed = restore_files(CONFIG) or bool(units) or changed
     for name in request["daemons"]:
         for path in (
             os.path.join(UNITS, "{}.service.d".format(name), "deepopsctl.conf"),
