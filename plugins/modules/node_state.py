@@ -199,6 +199,7 @@ options:
       path: {description: Absolute path., type: path, required: true}
       secret: {description: Whether only its owner may read the copy., type: bool, default: false}
       remove: {description: Whether the file itself goes after all else is done., type: bool, default: false}
+      link: {description: "With O(backups[].remove), a link to this path takes its place.", type: path}
   units:
     description: systemd units that must be enabled and running.
     type: list
@@ -452,6 +453,7 @@ def arguments():
                 "path": {"type": "path", "required": True},
                 "secret": {"type": "bool", "default": False},
                 "remove": {"type": "bool", "default": False},
+                "link": {"type": "path"},
             },
         },
         "databases": {

@@ -24,9 +24,15 @@ def save(step, wanted):
 
 
 def remove(step, wanted):
-    """Remove a saved file that deepopsctl does not replace."""
-    if wanted["remove"] and unmanaged(wanted["path"]) is not None and node_files.remove(step.noted, wanted["path"]):
-        step.actions.append("removed %s" % wanted["path"])
+    """Remove a saved file that deepopsctl does not replace, or put a link in its place."""
+    path, link = wanted["path"], wanted["link"]
+    if not wanted["remove"]:
+        return
+    if not os.path.islink(path) and unmanaged(path) is not None and node_files.remove(step.noted, path):
+        step.actions.append("removed %s" % path)
+    # also where an earlier call was cut off before it made the link
+    if link and not step.dry and not os.path.lexists(path) and os.path.exists(path + SUFFIX):
+        os.symlink(link, path)
 
 
 def unmanaged(path):
