@@ -397,7 +397,7 @@ def test_every_key_that_deepopsctl_sets_is_reported_or_follows_from_the_cluster(
     from_the_cluster = {
         "ClusterName", "SlurmUser", "AuthType", "StateSaveLocation", "SlurmdSpoolDir", "SlurmctldPidFile",
         "SlurmdPidFile", "SwitchType", "TopologyPlugin", "GresTypes", "AccountingStorageHost", "AccountingStorageTRES",
-        "MetricsType", "SchedulerType", "JobAcctGatherFrequency",
+        "MetricsType", "SchedulerType", "JobAcctGatherFrequency", "MessageTimeout",
     }  # fmt: skip
 
     defaults = yaml.safe_load((EXAMPLE.parents[1] / "roles/slurm_conf/vars/main.yml").read_text())["__slurm_conf_base"]
