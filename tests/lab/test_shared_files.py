@@ -69,7 +69,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         if not made.holds("gpu01", "test -e /dev/fuse"):
             pytest.skip("this machine has no FUSE")
         made.root("ctl1", SERVE)
-        made.root("ctl1", f"echo {shlex.quote(RELAY)} >/root/relay.py; systemd-run python3 /root/relay.py")
+        made.root("ctl1", f"printf %s {shlex.quote(RELAY)} >/root/relay.py; systemd-run python3 /root/relay.py")
         server = made.root("ctl1", "hostname -I").split()[0]
         entries = "".join(
             f'  - {{name: {volume}, type: glusterfs, source: "{server}:/{volume}", path: {path}, required: true}}\n'
