@@ -14,6 +14,8 @@ PASSWORDS, MESSAGE = "environment-login-keys", "environment-login-message"
 MOTD = "/run/motd.d/deepopsctl"
 # the timer writes it every two minutes
 OLDEST_S = 600
+# ... and first some seconds after the deploy
+FIRST_S = 30
 _REFUSED = ("passwordauthentication no", "kbdinteractiveauthentication no")
 
 
@@ -32,6 +34,9 @@ def _passwords(node: str) -> Check:
 
 
 def _message(node: str) -> Check:
+    deadline = time.monotonic() + FIRST_S
+    while not os.path.exists(MOTD) and time.monotonic() < deadline:
+        time.sleep(0.2)
     try:
         age = time.time() - os.stat(MOTD).st_mtime
     except OSError as error:
