@@ -91,8 +91,7 @@ class OnNode:
         """The inputs go there as an archive, and so does the result come back."""
         place = Path("/var/tmp", f"deepopsctl-build-{secrets.token_hex(8)}")  # noqa: S108 (made there with mode 0700)
         script = script_of(place, argv)
-        sudo = [] if self.cluster.access.user == "root" else ["sudo", "-n"]
-        command = command_on(self.directory, self.cluster, self.node, [*sudo, "sh", "-c", script])
+        command = command_on(self.directory, self.cluster, self.node, ["sh", "-c", script], as_root=True)
         with tempfile.TemporaryFile() as sent, tempfile.TemporaryFile() as received:
             with tarfile.open(fileobj=sent, mode="w") as archive:
                 archive.add(inputs, ".")

@@ -55,7 +55,7 @@ def try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: list
     validation = examine(outcome, cluster, (SUITE,), started)
     save(validation)
     flow.report.checks += validation.facts.checks
-    failed = failed_places(validation.facts.checks) & {*compute} if not validation.ok else frozenset[str]()
+    failed = failed_places(validation.facts.checks)
     bad = [] if validation.ok else [name for name in compute if name in failed] or compute
     good = [name for name in compute if name not in bad]
     if good:

@@ -41,8 +41,7 @@ def ask(
     timeout_s: float | None = None,
 ) -> Answer:
     """Run a command on a node and wait for its end; an UnreachableError where the node does not answer."""
-    sudo = ["sudo", "-n"] if as_root and cluster.access.user != "root" else []
-    command = command_on(directory, cluster, node, [*sudo, *remote])
+    command = command_on(directory, cluster, node, remote, as_root=as_root)
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=timeout_s
@@ -55,8 +54,11 @@ def ask(
     return answer
 
 
-def command_on(directory: ClusterDir, cluster: Cluster, node: Node, remote: Sequence[str]) -> list[str]:
+def command_on(
+    directory: ClusterDir, cluster: Cluster, node: Node, remote: Sequence[str], *, as_root: bool = False
+) -> list[str]:
     """The ssh command that runs `remote` on a node; it ends with code 255 where the node can't be reached."""
+    sudo = ["sudo", "-n"] if as_root and cluster.access.user != "root" else []
     target = Target(node.name, node.address or node.name, cluster.access.user, port_of(cluster, node))
     key = Path(cluster.access.key).expanduser() if cluster.access.key else directory.ssh_key
     login = options({
@@ -65,4 +67,4 @@ def command_on(directory: ClusterDir, cluster: Cluster, node: Node, remote: Sequ
     })  # fmt: skip
     jump = cluster.access.jump_host
     way = shlex.split(inventory_option(jump, str(directory.path / key), str(directory.known_hosts))) if jump else []
-    return ["ssh", "-T", *login, *way, *target.arguments(), shlex.join(remote)]
+    return ["ssh", "-T", *login, *way, *target.arguments(), shlex.join([*sudo, *remote])]

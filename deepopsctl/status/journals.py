@@ -75,7 +75,7 @@ def log_host(cluster: Cluster) -> Node:
 
 def ssh_command(directory: ClusterDir, cluster: Cluster, nodes: Sequence[Node], question: Question) -> list[str]:
     """The ssh command that reads the journals of these nodes."""
-    return command_on(directory, cluster, log_host(cluster), _journalctl(cluster, nodes, question))
+    return command_on(directory, cluster, log_host(cluster), _journalctl(nodes, question), as_root=True)
 
 
 def pass_on(command: Sequence[str], out: BinaryIO) -> tuple[int, bool]:
@@ -116,8 +116,7 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _journalctl(cluster: Cluster, nodes: Sequence[Node], question: Question) -> list[str]:
+def _journalctl(nodes: Sequence[Node], question: Question) -> list[str]:
     """From the node's own files: the sender of a line is known by its certificate, not by the line's text."""
     files = " ".join(files_of(node.name) for node in nodes)
-    sudo = [] if cluster.access.user == "root" else ["sudo", "-n"]
-    return [*sudo, "sh", "-c", (_FOLLOW if question.follow else _READ).format(files=files), "-", *question.arguments()]
+    return ["sh", "-c", (_FOLLOW if question.follow else _READ).format(files=files), "-", *question.arguments()]

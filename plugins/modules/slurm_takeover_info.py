@@ -65,6 +65,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     output as slurm_output,
     query as slurm_query,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota as storage_quota
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount_table import TABLE
 
 # what deepopsctl writes itself, and what other files on the nodes would be lost to sight
 OTHER_FILES = ("plugstack.conf", "topology.conf", "job_container.conf", "acct_gather.conf")
@@ -96,18 +98,15 @@ def build(programs, target):
                 "prefix": prefix,
                 "version": shown[-1] if len(shown) == 2 else "",
                 "target": target or node_packages.candidates(["slurm-client"]).get("slurm-client", ""),
-                "file_system": file_system(prefix),
+                "file_system": file_system_type(prefix),
             }
     return {}
 
 
-def file_system(path):
+def file_system_type(path):
     """Type of the file system that a path is on."""
-    mounts = [
-        line.split() for line in (node_files.read("/proc/self/mounts") or b"").decode(errors="replace").splitlines()
-    ]
-    on = [(len(fields[1]), fields[2]) for fields in mounts if (path + "/").startswith(fields[1].rstrip("/") + "/")]
-    return max(on)[1] if on else ""
+    where = storage_quota.file_system_of(path, (node_files.read(TABLE) or b"").decode(errors="replace"))
+    return where.type if where else ""
 
 
 def unit_paths(names):

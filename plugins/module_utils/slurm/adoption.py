@@ -121,5 +121,5 @@ def install(files, unit=""):
 def rename_unit(path, target):
     """Rename the file of a unit; what runs goes on, and the next restart starts what systemd reads then."""
     os.rename(path, target)
-    for words in (["daemon-reload"], ["reenable", "--quiet", slurm_apply_config.UNIT]):
-        node_command.run_merged(["systemctl", *words], 120)
+    node_command.run_merged(["systemctl", "daemon-reload"], 120)
+    slurm_apply_config.systemctl(["reenable"], 120)
