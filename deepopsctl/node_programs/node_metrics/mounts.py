@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, List, Mapping, Set
 
+from .._shared.mount_table import AUTOFS, TABLE, parse
 from .._shared.prometheus_text import GAUGE
 from .samples import Collector, Metric, Sample
 
-TABLE = "/proc/self/mountinfo"
 METRICS: Mapping[str, Metric] = {
     "deepops_mount": Metric(GAUGE, "Whether storage of cluster.yml is mounted where it should be."),
 }
@@ -15,12 +15,7 @@ METRICS: Mapping[str, Metric] = {
 
 def mounted(text: str, *, automounted: bool) -> Set[str]:
     """The paths at which something is; `automounted`: also those where it is mounted at first use."""
-    paths = set()
-    for line in text.splitlines():
-        left, _, right = line.partition(" - ")
-        if automounted or not right.startswith("autofs "):
-            paths.add(_plain(left.split(" ")[4]))
-    return paths
+    return {entry.path for entry in parse(text) if automounted or entry.type != AUTOFS}
 
 
 def samples(wanted: Iterable[Mapping[str, Any]], text: str) -> List[Sample]:
@@ -34,12 +29,6 @@ def samples(wanted: Iterable[Mapping[str, Any]], text: str) -> List[Sample]:
         )
         for each in wanted
     ]
-
-
-def _plain(path: str) -> str:
-    """A path as the kernel writes it in its table, with a blank as \\040."""
-    pieces = path.split("\\")
-    return pieces[0] + "".join(chr(int(piece[:3], 8)) + piece[3:] for piece in pieces[1:])
 
 
 def _make(settings: Mapping[str, Any]) -> Callable[[], Iterable[Sample]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import List, Mapping, NamedTuple, Optional, Sequence
+
+from .._shared.mount_table import Mounted
 
 # how a type is called by the kernel, where that is another word than in a unit file
 _KERNELS = {
@@ -33,41 +35,12 @@ _SAME_KEY = {"nfsvers": "vers"}
 ACDIRMAX = 60.0
 
 
-class Mounted(NamedTuple):
-    """One line of mountinfo; `root` is the mounted directory inside its file system."""
-
-    path: str
-    type: str
-    source: str
-    root: str
-    options: Tuple[str, ...]
-
-
 class Difference(NamedTuple):
     """What is, what should be, and a sentence."""
 
     measured: str
     expected: str
     message: str
-
-
-def parse(text: str) -> List[Mounted]:
-    """All mounts, in the kernel's order: what was mounted over another one comes later."""
-    mounts = []
-    for line in text.splitlines():
-        left, separator, right = line.partition(" - ")
-        fields, more = left.split(" "), right.split(" ")
-        if not separator or len(fields) < 6 or len(more) < 3:
-            continue
-        options = tuple(dict.fromkeys([*fields[5].split(","), *more[2].split(",")]))
-        mounts.append(Mounted(_unescaped(fields[4]), more[0], _unescaped(more[1]), _unescaped(fields[3]), options))
-    return mounts
-
-
-def on_top(mounted: Sequence[Mounted], path: str) -> Optional[Mounted]:
-    """What one sees at a path; a trigger of automount that nothing followed counts as nothing."""
-    here = [entry for entry in mounted if entry.path == path]
-    return here[-1] if here and here[-1].type != "autofs" else None
 
 
 def below(mounted: Sequence[Mounted], path: str) -> str:
@@ -179,8 +152,3 @@ def _same(shown: str, declared: str) -> bool:
 
 def _normalized(source: str) -> str:
     return source.rstrip("/").replace(":/", ":").replace("[", "").replace("]", "")
-
-
-def _unescaped(text: str) -> str:
-    """Blanks and the like are written in octal."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -6,11 +6,12 @@ import os
 import pwd
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
+from .._shared import mount_table
 from .._shared.checks import FAIL, PASS, WARN, Check
+from .._shared.mount_table import TABLE, Mounted
 from . import children, mounts, operations, trials
 from .checks import check, place, skip, trouble
 from .inputs import Expected, Seen
-from .mounts import Mounted
 
 MOUNTED, OPTIONS, ANSWERS, SQUASH, QUOTA = (
     "storage-mounted",
@@ -19,7 +20,6 @@ MOUNTED, OPTIONS, ANSWERS, SQUASH, QUOTA = (
     "storage-root-squash",
     "storage-quota",
 )
-TABLE = "/proc/self/mountinfo"
 Result = children.Result
 
 
@@ -65,7 +65,7 @@ class Node:
 
     def mounted(self) -> List[Mounted]:
         """The kernel's table as it is now; reading it waits for no server."""
-        return mounts.parse(self._table())
+        return mount_table.parse(self._table())
 
     def attempt(self, do: Callable[[], Result]) -> Result:
         """In a process of its own, with the node's limit."""
@@ -96,7 +96,7 @@ class _EntryChecks:
         # one that is mounted at first use is mounted by this; and one that hangs is noticed
         first = self.node.attempt(lambda: operations.answers(entry.path + "/."))
         table = self.node.mounted()
-        mount = mounts.on_top(table, entry.path)
+        mount = mount_table.on_top(table, entry.path)
         if entry.fstype and not self._is_mounted(table, mount):
             return None
         if "hung" in first or "error" in first:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from deepopsctl.node_programs._shared import mount_table
 from deepopsctl.node_programs.validate_storage import inputs, mounts, node_checks, operations
 
 # as a Debian 13 node with NFS, a bind mount, an automount that was triggered and one that was not shows them
@@ -24,11 +25,11 @@ TABLE = r"""23 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,errors=remou
 103 23 0:48 / /lustre rw shared:53 - lustre 10.0.0.3@tcp:/fs rw,flock
 104 23 0:49 / /gluster rw shared:54 - fuse.glusterfs 10.0.0.4:vol rw,user_id=0
 """  # noqa: E501 (as the kernel writes it)
-MOUNTED = mounts.parse(TABLE)
+MOUNTED = mount_table.parse(TABLE)
 
 
 def at(path: str) -> Any:
-    found = mounts.on_top(MOUNTED, path)
+    found = mount_table.on_top(MOUNTED, path)
     assert found
     return found
 
@@ -37,7 +38,7 @@ class TestTheTable:
     def test_the_upper_mount_counts_and_a_trigger_alone_counts_as_nothing(self) -> None:
         assert at("/second").type == "nfs"
         assert at("/fast/with blank").type == "tmpfs"
-        assert mounts.on_top(MOUNTED, "/first") is mounts.on_top(MOUNTED, "/nowhere") is None
+        assert mount_table.on_top(MOUNTED, "/first") is mount_table.on_top(MOUNTED, "/nowhere") is None
         # what is written to below an unmounted path
         assert [mounts.below(MOUNTED, path) for path in ("/home/ada", "/data")] == ["/home", "/"]
 

@@ -1,0 +1,49 @@
+"""What is mounted on this node, as the kernel has it. Pure functions over the text of /proc/self/mountinfo."""
+
+from __future__ import annotations
+
+import re
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+TABLE = "/proc/self/mountinfo"
+AUTOFS = "autofs"
+
+
+class Mounted(NamedTuple):
+    """One line of mountinfo; `root` is the mounted directory inside its file system."""
+
+    path: str
+    type: str
+    source: str
+    root: str
+    options: Tuple[str, ...]
+
+
+def read(table: str = TABLE) -> List[Mounted]:
+    """All mounts that this process sees."""
+    with open(table, encoding="utf-8", errors="surrogateescape") as stream:
+        return parse(stream.read())
+
+
+def parse(text: str) -> List[Mounted]:
+    """All mounts, in the kernel's order: what was mounted over another one comes later."""
+    mounts = []
+    for line in text.splitlines():
+        left, separator, right = line.partition(" - ")
+        fields, more = left.split(" "), right.split(" ")
+        if not separator or len(fields) < 6 or len(more) < 3:
+            continue
+        options = tuple(dict.fromkeys([*fields[5].split(","), *more[2].split(",")]))
+        mounts.append(Mounted(_unescaped(fields[4]), more[0], _unescaped(more[1]), _unescaped(fields[3]), options))
+    return mounts
+
+
+def on_top(mounted: Sequence[Mounted], path: str) -> Optional[Mounted]:
+    """What one sees at a path; a trigger of automount that nothing followed counts as nothing."""
+    here = [entry for entry in mounted if entry.path == path]
+    return here[-1] if here and here[-1].type != AUTOFS else None
+
+
+def _unescaped(text: str) -> str:
+    """Blanks and the like are written in octal."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
