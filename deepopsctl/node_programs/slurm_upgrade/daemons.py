@@ -6,7 +6,7 @@ import re
 import time
 from typing import Dict, List, Sequence
 
-from .._shared import command
+from .._shared import command, slurm_output
 from . import UpgradeError
 
 PAUSE_S = 2.0
@@ -42,8 +42,8 @@ def controller(version: str, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while True:
         shown = command.run(["scontrol", "show", "config"], _ANSWER_S, env=command.slurm_environment())
-        running = re.search(r"^SLURM_VERSION\s*=\s*(\S+)", shown.output, re.MULTILINE)
-        if shown.ok and running and version in ("", running[1]) and " UP" in _ping():
+        running = slurm_output.running_version(shown.output)
+        if shown.ok and running and version in ("", running) and any(_ping().values()):
             return
         state = _unit("slurmctld.service")
         if state.get("ActiveState") in ("failed", "inactive") or time.monotonic() > deadline:
@@ -69,24 +69,22 @@ def _unregistered(names: Sequence[str], version: str) -> Dict[str, str]:
 
 def unregistered_in(shown: str, names: Sequence[str], version: str) -> Dict[str, str]:
     """The same from the output of `scontrol --oneliner show nodes`."""
-    nodes = {match[1]: line for line in shown.splitlines() for match in [re.match(r"NodeName=(\S+)", line)] if match}
+    nodes = {node["name"]: node for node in slurm_output.nodes(shown)}
     left = {}
     for name in names:
-        line = nodes.get(name, "")
-        state = re.search(r" State=(\S+)", line)
-        running = re.search(r" Version=(\S+)", line)
-        if state is None:
+        node = nodes.get(name)
+        if node is None:
             left[name] = "slurmctld does not know it"
-        elif _UNFIT.search(state[1]):
-            reason = re.search(r" Reason=(.*?)(?: \[|$)", line)
-            left[name] = "slurmctld has it as {}{}".format(state[1], " ({})".format(reason[1]) if reason else "")
-        elif running is None or running[1] != version:
-            left[name] = "its slurmd is {}".format(running[1] if running else "of an unknown version")
+        elif _UNFIT.search(node["state"]):
+            reason = " ({})".format(node["reason"]) if node["reason"] else ""
+            left[name] = "slurmctld has it as {}{}".format(node["state"], reason)
+        elif node["version"] != version:
+            left[name] = "its slurmd is {}".format(node["version"] or "of an unknown version")
     return left
 
 
-def _ping() -> str:
-    return command.run(["scontrol", "ping"], _ANSWER_S, env=command.slurm_environment()).output.upper()
+def _ping() -> Dict[str, bool]:
+    return slurm_output.pinged(command.run(["scontrol", "ping"], _ANSWER_S, env=command.slurm_environment()).output)
 
 
 def _unit(name: str) -> Dict[str, str]:
