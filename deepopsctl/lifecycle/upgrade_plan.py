@@ -115,7 +115,7 @@ def make_plan(
 ) -> Plan:
     """The plan for what the nodes answered; nodes without an answer are left out."""
     first, dbd = cluster.controllers[0].name, cluster.with_role(Role.DBD)[0].name
-    center = tuple(node.name for node in _center(cluster))
+    center = tuple(node.name for node in service_hosts(cluster))
     repositories, missing = _repositories(facts, wanted.release, served)
     there = [node for node in cluster.nodes if node.name in facts and facts[node.name].installed]
     # slurmd of one whose upgrade was cut off may not have been restarted
@@ -178,7 +178,8 @@ def upstream(version: str) -> str:
     return re.sub(r"^\d+:|[-+~].*$", "", version)
 
 
-def _center(cluster: Cluster) -> tuple[Node, ...]:
+def service_hosts(cluster: Cluster) -> tuple[Node, ...]:
+    """The hosts of slurmdbd and slurmctld, each once."""
     nodes = (*cluster.with_role(Role.DBD), *cluster.controllers)
     return tuple({node.name: node for node in nodes}.values())
 

@@ -17,7 +17,7 @@ from deepopsctl.content import components
 from deepopsctl.errors import ExitCode
 from deepopsctl.files import write_atomic
 from deepopsctl.lifecycle.package_repository import PackageRepository
-from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, make_plan
+from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, make_plan, service_hosts
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
 from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, require_success, state_of
@@ -315,7 +315,7 @@ class _Upgrade:
     @property
     def _hosts(self) -> tuple[str, ...]:
         """The hosts of slurmdbd and slurmctld."""
-        return tuple(node.name for node in (*self.cluster.with_role(Role.DBD), *self.cluster.controllers))
+        return tuple(node.name for node in service_hosts(self.cluster))
 
     @property
     def _again(self) -> str:
