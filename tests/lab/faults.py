@@ -177,4 +177,4 @@ def assert_heals(cluster: DrivenCluster) -> None:
         assert last["ok"], last["failures"]
         assert is_unchanged(cluster, last), last
     states = cluster.root("ctl1", "sinfo -h -N -o '%N %T'").splitlines()
-    assert {line.split()[1] for line in states} <= {"idle", "mixed", "allocated"}, states
+    assert {line.split()[1] for line in states} <= {"idle", "mixed", "allocated", "planned"}, states

@@ -82,6 +82,11 @@ class LabCluster(DrivenCluster):
         argv = ["podman", "exec", f"{self.name}-{node}", "sh", "-c", test]
         return subprocess.run(argv, capture_output=True, timeout=PATIENCE_S).returncode == 0
 
+    def node_state(self, node: str) -> str:
+        """A node's state in sinfo's words; `idle` also where sinfo still has it as planned for a job that waited."""
+        word = self.root("ctl1", f"sinfo -h -n {node} -o %T", ok=False)
+        return "idle" if word == "planned" else word
+
     def power_on(self, node: str) -> None:
         """Start a container; does nothing where it runs."""
         self._podman("start", node)

@@ -71,10 +71,9 @@ def damaged(cluster: LabCluster, node: str, damage: str, repair: str) -> Iterato
 
 def wait_until_in_service(cluster: LabCluster, node: str) -> None:
     """Wait until Slurm schedules jobs on the node again."""
-    state = f"sinfo -h -n {node} -o %T"
     # Slurm keeps the drain that it set itself until somebody resumes it
     cluster.root("ctl1", f"scontrol update nodename={node} state=resume", ok=False)
-    wait_until(f"{node} serves again", lambda: cluster.root("ctl1", state, ok=False) in ("idle", "mixed", "allocated"))
+    wait_until(f"{node} serves again", lambda: cluster.node_state(node) in ("idle", "mixed", "allocated"))
 
 
 @pytest.mark.parametrize(
@@ -165,16 +164,15 @@ def test_a_node_that_slurmctld_cannot_reach_serves_again(battered: LabCluster) -
     # slurmctld asks a silent node again after a third of this
     options = ("--full", "-e", '{"slurm_config": {"SlurmdTimeout": 3000}}')
     no_way = "ip route {} blackhole $(getent ahostsv4 ctl1 | cut -d' ' -f1 | head -n 1)"
-    state = "sinfo -h -n gpu02 -o %T"
     battered.deploy(*options)
     with damaged(battered, "gpu02", no_way.format("add"), no_way.format("del")):
         battered.root("ctl1", "systemctl restart slurmctld")
-        wait_until("slurmctld does not hear gpu02", lambda: battered.root("ctl1", state, ok=False).endswith("*"))
+        wait_until("slurmctld does not hear gpu02", lambda: battered.node_state("gpu02").endswith("*"))
 
     document = battered.deploy(*options)
 
     assert "gpu02: slurmd was restarted: slurmctld has it as" in " ".join(document["warnings"])
-    assert battered.root("ctl1", state) == "idle"
+    assert battered.node_state("gpu02") == "idle"
     assert_heals(battered)
 
 

@@ -68,10 +68,6 @@ def spec(cluster: LabCluster) -> str:
     return (cluster.directory / "cluster.yml").read_text(encoding="utf-8")
 
 
-def state(cluster: LabCluster, node: str) -> str:
-    return cluster.root("ctl1", f"sinfo -h -N -o %T -n {node}")
-
-
 @pytest.mark.every_change
 def test_a_node_is_added_while_the_others_see_no_task(cluster: LabCluster, clone: LabCluster, job: int) -> None:
     path = cluster.directory / "cluster.yml"
@@ -91,7 +87,7 @@ def test_a_node_is_added_while_the_others_see_no_task(cluster: LabCluster, clone
     assert {check["status"] for check in report["checks"]} <= {"pass", "skip", "warn"}
     assert "# bought in 2024\nnodes:" in spec(cluster)
     assert '"gpu[01-03]"' in spec(cluster)
-    assert state(cluster, "gpu03") == "idle"
+    assert cluster.node_state("gpu03") == "idle"
     assert cluster.root("ctl1", "scontrol show reservation").startswith("No reservations")
     assert cluster.user("ctl1", "srun -w gpu03 --mem=100M hostname") == "gpu03"
     assert cluster.job_state(job) == "RUNNING"
@@ -111,7 +107,7 @@ def test_an_older_clone_reports_what_it_would_undo_and_changes_nothing(cluster: 
         assert "it would remove node gpu03" in text
         assert str(cluster.directory) in text
     assert removed["hosts"] == {}
-    assert {state(cluster, node) for node in ("gpu02", "gpu03")} <= {"idle", "mixed"}
+    assert {cluster.node_state(node) for node in ("gpu02", "gpu03")} <= {"idle", "mixed"}
 
 
 def test_adding_it_again_reports_that_nothing_changes(cluster: LabCluster) -> None:

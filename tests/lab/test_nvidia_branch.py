@@ -96,7 +96,7 @@ def test_a_node_with_jobs_is_left_alone(driver: Driver) -> None:
     assert "is installed, branch 551 is wanted, and jobs run or may start here" in failure["message"]
     assert "nvidia_driver_drain" in failure["message"] + failure["hint"]
     assert driver.branches == {"550"}
-    assert driver.state.startswith("idle")
+    assert driver.cluster.node_state("gpu01") == "idle"
 
 
 def test_deploy_drains_waits_no_longer_than_it_may_and_goes_on_where_it_stopped(driver: Driver) -> None:
@@ -122,7 +122,7 @@ def test_deploy_drains_waits_no_longer_than_it_may_and_goes_on_where_it_stopped(
     } <= actions(made)
     assert driver.branches == {"551"}
     assert "libcuda1" in cluster.root("gpu01", "apt-mark showhold").split()
-    assert driver.state.startswith("idle")
+    assert driver.cluster.node_state("gpu01") == "idle"
     assert cluster.job_state(job) == "COMPLETED"
 
 

@@ -192,7 +192,7 @@ def test_a_node_that_was_off_comes_by_the_same_command(cluster: LabCluster, jobs
     document = cluster.parsed(*UPGRADE, "--drain")
 
     assert document["nodes"] == ["cn04"]
-    assert cluster.root("ctl1", "sinfo -hN -n cn04 -o %T") == "idle"
+    assert cluster.node_state("cn04") == "idle"
     assert set(cluster.root("ctl1", "sinfo -hN -O Version").split()) == {"26.05.5"}
     assert set(cluster.changed(cluster.deploy()).values()) == {0}
     assert command("-C", str(cluster.directory), "validate", "smoke").returncode == 0
