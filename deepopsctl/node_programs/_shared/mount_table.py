@@ -10,13 +10,15 @@ AUTOFS = "autofs"
 
 
 class Mounted(NamedTuple):
-    """One line of mountinfo; `root` is the mounted directory inside its file system."""
+    """One line of mountinfo; `root` is the mounted directory inside its file system, `device` MAJOR:MINOR of it."""
 
     path: str
     type: str
     source: str
     root: str
     options: Tuple[str, ...]
+    number: int
+    device: str
 
 
 def read(table: str = TABLE) -> List[Mounted]:
@@ -34,7 +36,8 @@ def parse(text: str) -> List[Mounted]:
         if not separator or len(fields) < 6 or len(more) < 3:
             continue
         options = tuple(dict.fromkeys([*fields[5].split(","), *more[2].split(",")]))
-        mounts.append(Mounted(_unescaped(fields[4]), more[0], _unescaped(more[1]), _unescaped(fields[3]), options))
+        path, root, source = (_unescaped(field) for field in (fields[4], fields[3], more[1]))
+        mounts.append(Mounted(path, more[0], source, root, options, int(fields[0]), fields[2]))
     return mounts
 
 

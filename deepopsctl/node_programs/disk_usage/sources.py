@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
-from .._shared import command
+from .._shared import command, mount_table
 from . import texts
 from .rows import PROJECT, USER, WHOLE, Amount, FileSystem, Project, Row, Usage
 
@@ -134,24 +134,17 @@ def _quota(where: FileSystem, person: Person) -> Answer:
     return Answer() if usage is None else Answer("quota", usage)
 
 
-def whole_mount(path: str, table: str = "/proc/self/mountinfo") -> str:
+def whole_mount(path: str, table: str = mount_table.TABLE) -> str:
     """Mount point of a directory's whole file system: `quota` does not know bind mounts."""
     device = os.stat(path).st_dev
     number = "{}:{}".format(os.major(device), os.minor(device))
-    with open(table, encoding="utf-8", errors="surrogateescape") as stream:
-        for line in stream:
-            fields = line.split(" ")
-            if fields[2] == number and fields[3] == "/":
-                return fields[4]
-    return path
+    whole = [each.path for each in mount_table.read(table) if each.device == number and each.root == "/"]
+    return whole[0] if whole else path
 
 
-def is_mounted(path: str, table: str = "/proc/self/mountinfo") -> bool:
+def is_mounted(path: str, table: str = mount_table.TABLE) -> bool:
     """Whether a path is mounted, apart from its automount."""
-    wanted = path.replace("\\", "\\134").replace(" ", "\\040")
-    with open(table, encoding="utf-8", errors="surrogateescape") as stream:
-        halves = [line.partition(" - ")[::2] for line in stream]
-    return any(left.split(" ")[4] == wanted and right.split(" ")[0] != "autofs" for left, right in halves)
+    return any(each.path == path and each.type != mount_table.AUTOFS for each in mount_table.read(table))
 
 
 def _lfs(whose: List[str], path: str) -> Usage:

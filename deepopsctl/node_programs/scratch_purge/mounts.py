@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Iterable, Iterator, Tuple
+from typing import Iterable
 
+from .._shared.mount_table import Mounted
 from .settings import HOMES, SYSTEM_TREES
 
 # types without access times, whatever the mount options
@@ -14,44 +14,9 @@ _WITHOUT_READS = ("ceph", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs")
 _TRANSIENT = ("/dev", "/proc", "/run", "/snap", "/sys", "/var/run", "/var/snap")
 
 
-@dataclass(frozen=True)
-class MountPoint:
-    """One line of mountinfo; `top` is the directory of the file system that is mounted there."""
-
-    number: int
-    device: str
-    top: str
-    path: str
-    type: str
-    options: Tuple[str, ...]
-
-    def inside(self, path: str) -> str:
-        """The place of a path of this mount within its file system."""
-        below = os.path.relpath(path, self.path)
-        return os.path.normpath(os.path.join(self.top, below))
-
-    @property
-    def notes_reads(self) -> bool:
-        """Whether a file that is only read gets a newer time."""
-        return "noatime" not in self.options and self.type not in _WITHOUT_READS
-
-
-def mounted() -> Iterator[MountPoint]:
-    """All that this process sees."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
-        for line in stream:
-            fields = line.split()
-            rest = fields[fields.index("-") + 1 :]
-            options = (*fields[5].split(","), *(rest[2].split(",") if len(rest) > 2 else ()))
-            yield MountPoint(
-                int(fields[0]), fields[2], _unescape(fields[3]), _unescape(fields[4]), rest[0], tuple(options)
-            )
-
-
-def _unescape(text: str) -> str:
-    for code in ("\\040", "\\011", "\\012", "\\134"):
-        text = text.replace(code, chr(int(code[1:], 8)))
-    return text
+def notes_reads(mount: Mounted) -> bool:
+    """Whether a file that is only read gets a newer time."""
+    return "noatime" not in mount.options and mount.type not in _WITHOUT_READS
 
 
 def is_within(path: str, tree: str) -> bool:
@@ -59,7 +24,7 @@ def is_within(path: str, tree: str) -> bool:
     return path == tree or path.startswith(tree.rstrip("/") + "/")
 
 
-def what_it_holds(root: str, mount: MountPoint, mounts: Iterable[MountPoint], homes: Iterable[str]) -> str:
+def what_it_holds(root: str, mount: Mounted, mounts: Iterable[Mounted], homes: Iterable[str]) -> str:
     """A system directory or a user's home that is in the tree under another name; '' for none.
 
     `/home` may be a link into the tree, a bind mount of it, or another mount of the same file system.
@@ -67,9 +32,9 @@ def what_it_holds(root: str, mount: MountPoint, mounts: Iterable[MountPoint], ho
     for path in (*HOMES, *SYSTEM_TREES):
         if os.path.lexists(path) and is_within(os.path.realpath(path), root):
             return path
-    within = mount.inside(root)
+    within = os.path.normpath(os.path.join(mount.root, os.path.relpath(root, mount.path)))
     for other in mounts:
-        if other.device == mount.device and is_within(other.top, within) and _is_system(other.path):
+        if other.device == mount.device and is_within(other.root, within) and _is_system(other.path):
             return other.path
     return next((home for home in homes if is_within(os.path.normpath(home), root)), "")
 

@@ -11,11 +11,12 @@ import time
 from dataclasses import dataclass, field
 from typing import IO, Callable, Dict, Iterator, List, Optional
 
+from .._shared import mount_table
 from . import records
 from .ageing import Ages, in_days
 from .deleting import delete
 from .excluding import Excluded
-from .mounts import mounted, what_it_holds
+from .mounts import notes_reads, what_it_holds
 from .notices import Notices, NoticesError, UserNotice, can_be_mailed, send, text, user_name
 from .records import Record
 from .settings import Settings
@@ -142,16 +143,16 @@ class _Run:
 
     def _check_mount(self) -> None:
         settings = self._settings
-        mounts = list(mounted())
+        mounts = mount_table.read()
         mount = next((each for each in mounts if each.number == self._open_path.mount), None)
         if mount is None:
             raise TreeError("{}: what is mounted there can't be seen".format(settings.root))
-        if settings.mounted and (mount.path != settings.root or mount.type == "autofs"):
+        if settings.mounted and (mount.path != settings.root or mount.type == mount_table.AUTOFS):
             raise TreeError("{} is not mounted".format(settings.root))
         held = what_it_holds(settings.root, mount, mounts, (each.pw_dir for each in pwd.getpwall()))
         if held:
             raise TreeError("{} holds {}: it is no scratch and is never purged".format(settings.root, held))
-        if not mount.notes_reads and not settings.ignore_reads:
+        if not notes_reads(mount) and not settings.ignore_reads:
             raise TreeError(
                 "{} ({}{}) does not note when a file is read: files in use would be deleted. Mount it with relatime,"
                 " or count age from the last change alone: ignore_reads: true in its purge".format(
