@@ -204,13 +204,21 @@ def database(node: NodeFacts, declared: Declared) -> Check | None:
     if Role.DBD not in declared.roles(node.name):
         return None
     has = node.database
+    if has.get("problem"):
+        return failed("database", node.name, f"the database server {has.get('server', '')}: {has['problem']}")
+    if set(has) == {"server"}:
+        return passed("database", node.name, f"{has['server']} answers; its settings are compared once it is deployed")
     if not has:
         return skipped("database", node.name, "no MariaDB answers there")
     if has.get("innodb_snapshot_isolation") == "ON":
         words = "innodb_snapshot_isolation is ON: a conflict of two writes can stop slurmdbd"
         return (failed if node.managed else warned)("database", node.name, words, "ON", "OFF")
-    low = [f"{name} is {has[name]}, {least} is needed" for name, least in DATABASE.items() if int(has[name]) < least]
-    if has["bind_address"] not in LOOPBACK:
+    low = [
+        f"{name} is {has[name]}, {least} is needed"
+        for name, least in DATABASE.items()
+        if int(has.get(name, least)) < least
+    ]
+    if "server" not in has and has["bind_address"] not in LOOPBACK:
         low.append(
             f"it listens on {has['bind_address'] or 'all addresses'}, and only slurmdbd on this machine needs it"
         )

@@ -48,7 +48,8 @@ def _node(node: MonitoredNode) -> tuple[Target, ...]:
 
 
 def _mysqld(node: MonitoredNode) -> tuple[Target, ...]:
-    return (Target("mysqld", ports.at(node, "mysqld")),) if "slurm_dbd" in node.groups else ()
+    here = "slurm_dbd" in node.groups and not node.is_on("database_elsewhere")
+    return (Target("mysqld", ports.at(node, "mysqld")),) if here else ()
 
 
 def _slurm(node: MonitoredNode) -> tuple[Target, ...]:

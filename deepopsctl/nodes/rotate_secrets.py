@@ -48,6 +48,8 @@ def rotate(directory: ClusterDir, rotation: Rotation, base: RunRequest, operator
     """Run the whole workflow; a second run resumes where the first one stopped."""
     cluster = directory.cluster()
     _require_center(cluster, rotation.left_out)
+    if Secret.DATABASE_PASSWORD in rotation.secrets:
+        _require_own_database(directory)
     report = Report("secrets rotate", tuple(node.name for node in cluster.nodes))
     rotation_run = _Rotate(Flow(directory, base, operator, report), cluster, rotation)
     try:
@@ -64,6 +66,19 @@ def _require_center(cluster: Cluster, left_out: Iterable[Node]) -> None:
     if names:
         hint = "rotate the key when they are up"
         raise InputError.single("--exclude", f"{fold(names)}: slurmctld or slurmdbd runs there", hint)
+
+
+def _require_own_database(directory: ClusterDir) -> None:
+    """A server that others run gets a new password from them."""
+    server = directory.setting("slurm_dbd_server")
+    if server:
+        user = directory.setting("slurm_dbd_user") or "slurm"
+        raise InputError.single(
+            "database-password",
+            f"the accounting database is on {server}, which deepopsctl does not administer; nothing was changed",
+            f"there: ALTER USER '{user}'@'HOST' IDENTIFIED BY 'NEW'; then set slurm_dbd_password in secrets.yml and "
+            "`deepopsctl deploy slurm`. `secrets rotate munge-key` changes the other one",
+        )
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deepopsctl.gpus.gres import gres_value
-from deepopsctl.model.cluster import Cluster, Gpus
+from deepopsctl.model.cluster import Cluster, Gpus, Node, Role
 from deepopsctl.slurm.conf import directory_refusals
 from deepopsctl.slurm.releases import release_of
 from deepopsctl.text.node_sets import fold
@@ -40,9 +40,8 @@ def find_problems(
     yield from _config_faults(cluster, controller, primary.config)
     yield from _program_faults(facts)
     yield from _agreement_faults(facts)
-    host = primary.database.get("storagehost", "")
-    if host.lower() not in LOCAL | {controller.lower()}:
-        yield controller, f"slurmdbd keeps its tables on {host}", "a database on another host is not supported yet"
+    accounting = cluster.with_role(Role.DBD)[0]
+    yield from _database_faults(accounting, facts.get(accounting.name, NodeFacts()))
     yield from _gpu_faults(cluster, primary)
 
 
@@ -64,6 +63,34 @@ class NodeFacts:
     jobs: int = 0
     slurmd_report: str = ""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def database_server(node: Node, facts: NodeFacts) -> str:
+    """The host of the accounting database, where it is not slurmdbd's; else ''."""
+    host = facts.database.get("storagehost", "")
+    own = {*LOCAL, node.name, node.address or ""}
+    return "" if host.lower() in own or host.lower().partition(".")[0] == node.name else host
+
+
+def storage_parameters(facts: NodeFacts) -> dict[str, str]:
+    """StorageParameters of slurmdbd.conf."""
+    pairs = (word.partition("=") for word in facts.database.get("storageparameters", "").split(",") if word)
+    return {key.strip().upper(): value.strip() for key, _, value in pairs}
+
+
+def _database_faults(node: Node, facts: NodeFacts) -> Iterator[Fault]:
+    server = database_server(node, facts)
+    if not server:
+        return
+    if not facts.secrets.get("slurm_dbd_password"):
+        yield node.name, f"slurmdbd.conf has no StoragePass for {server}", "only a user with a password is supported"
+    further = sorted(set(storage_parameters(facts)) - {"SSL_CA"})
+    if further:
+        yield node.name, f"StorageParameters has {', '.join(further)}", "only SSL_CA is supported"
+    backup = facts.database.get("storagebackuphost", "")
+    if backup:
+        hint = "one server is supported: give slurmdbd an address that follows the server in use"
+        yield node.name, f"StorageBackupHost is {backup}", hint
 
 
 def read_facts(directory: Path) -> dict[str, NodeFacts]:

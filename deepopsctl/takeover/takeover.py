@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-import yaml
-
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.secrets import change, read
 from deepopsctl.errors import InputError, Problem
@@ -14,7 +12,7 @@ from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.slurm.conf import parse_version
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware, parse_slurmd_report, store_hardware
-from deepopsctl.takeover.preflight import NodeFacts, find_problems
+from deepopsctl.takeover.preflight import NodeFacts, database_server, find_problems, storage_parameters
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
 
@@ -67,13 +65,15 @@ def plan_takeover(cluster: Cluster, facts: Mapping[str, NodeFacts], stored_munge
     problems = [Problem(*fault) for fault in find_problems(cluster, controller, primary, facts, directory_lost=lost)]
     if problems:
         raise InputError(problems)
-    accounting = facts.get(cluster.with_role(Role.DBD)[0].name, NodeFacts())
+    dbd = cluster.with_role(Role.DBD)[0]
+    accounting = facts.get(dbd.name, NodeFacts())
+    server = database_server(dbd, accounting)
     return Takeover(
         # deepopsctl's own values are its defaults, and what a site had set is compared by `deploy --check --diff`
-        settings={} if lost else _settings(primary, accounting),
+        settings={**({} if lost else _settings(primary, accounting)), **_server_settings(server, accounting)},
         secrets=_secrets(primary, accounting),
         hardware=_hardware(cluster, primary, facts),
-        facts=tuple(_facts(primary, accounting, facts)),
+        facts=tuple(_facts(primary, accounting, facts, server)),
         warnings=tuple(_warnings(cluster, primary, facts)),
     )
 
@@ -98,15 +98,14 @@ def apply(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:
 
 def source_prefix(directory: ClusterDir) -> str:
     """Where the Slurm that was taken over was built; an InputError where none was."""
-    settings = yaml.safe_load(directory.settings.read_text("utf-8")) if directory.settings.exists() else {}
-    prefix = (settings or {}).get(SOURCE_PREFIX)
+    prefix = directory.setting(SOURCE_PREFIX)
     if not prefix:
         raise InputError.single(
             directory.settings.name,
             "no Slurm that was built from source has been taken over",
             "there is nothing to finish or undo",
         )
-    return str(prefix)
+    return prefix
 
 
 def forget_source(directory: ClusterDir) -> None:
@@ -131,6 +130,16 @@ def _settings(primary: NodeFacts, accounting: NodeFacts) -> dict[str, object]:
     if database.get("storageuser"):
         settings["slurm_dbd_user"] = database["storageuser"]
     return settings
+
+
+def _server_settings(server: str, accounting: NodeFacts) -> dict[str, object]:
+    """A database of another host stays there."""
+    if not server:
+        return {}
+    settings: dict[str, object] = {"slurm_dbd_server": server}
+    port, ca = accounting.database.get("storageport", ""), storage_parameters(accounting).get("SSL_CA", "")
+    settings |= {"slurm_dbd_server_port": int(port)} if port.isdigit() else {}
+    return settings | ({"slurm_dbd_server_ca": ca} if ca else {})
 
 
 def _value(text: str) -> str | None:
@@ -176,7 +185,9 @@ def _all_memory(counted: int, node: NodeFacts) -> int:
         return counted
 
 
-def _facts(primary: NodeFacts, accounting: NodeFacts, facts: Mapping[str, NodeFacts]) -> Iterator[tuple[str, str]]:
+def _facts(
+    primary: NodeFacts, accounting: NodeFacts, facts: Mapping[str, NodeFacts], server: str
+) -> Iterator[tuple[str, str]]:
     config, running = primary.config, [name for name, node in facts.items() if node.daemons]
     version = ".".join(f"{part:02d}" for part in parse_version(f"slurm {config.get('SLURM_VERSION', '')}"))
     yield "cluster", f"{config.get('ClusterName', '')}, Slurm {config.get('SLURM_VERSION', version)}"
@@ -196,7 +207,8 @@ def _facts(primary: NodeFacts, accounting: NodeFacts, facts: Mapping[str, NodeFa
     if database.get("storageloc") or database.get("storageuser"):
         yield (
             "accounting",
-            f"database {database.get('storageloc', 'slurm_acct_db')}, user {database.get('storageuser')}",
+            f"database {database.get('storageloc', 'slurm_acct_db')}, user {database.get('storageuser')}"
+            + (f", on {server}" if server else ""),
         )
     else:
         yield "accounting", "no slurmdbd so far: deploy adds one"

@@ -225,6 +225,14 @@ options:
       name: {description: Its name., type: str, required: true}
       user: {description: The user at localhost who has all rights on it., type: str, required: true}
       password: {description: The user's password., type: str, required: true}
+      server:
+        description:
+          - Host of a server that others run. It is verified before any file is written that its user has all rights on
+            the database, and nothing else is changed there.
+        type: str
+        default: ""
+      server_port: {description: Its port., type: int, default: 3306}
+      login: {description: "The user's login there, the text of an option file.", type: str, default: ""}
   database_logins:
     description:
       - Users of that MariaDB who log in as the system account of the same name, without a password and without rights
@@ -464,6 +472,9 @@ def arguments():
                 "name": {"required": True},
                 "user": {"required": True},
                 "password": {"required": True, "no_log": True},
+                "server": {"default": ""},
+                "server_port": {"type": "int", "default": 3306},
+                "login": {"default": "", "no_log": True},
             },
         },
         "database_logins": {"type": "list", "elements": "str", "default": []},
@@ -480,11 +491,16 @@ def converge(step):
     if ownership:
         ownership.record_additions()
     packages = install(step)
+    here = [database for database in wanted["databases"] if not database["server"]]
+    # before a file has a login that does not work
+    for database in wanted["databases"]:
+        if database["server"]:
+            node_mariadb.verify_elsewhere(step, database)
     changed = write(step)
     removed = ownership.remove_files() if ownership and not wanted["keep_obsolete"] else []
     new_units = [name for name, facts in known.items() if facts.get("LoadState") == "not-found"]
     node_resources.ensure_units(step, wanted["units"], changed + removed, new_units)
-    for database in wanted["databases"]:
+    for database in here:
         node_mariadb.ensure_database(step, database)
     if ownership:
         node_mariadb.ensure_logins(step)

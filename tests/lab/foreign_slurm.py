@@ -44,7 +44,7 @@ StorageUser=handmade
 StoragePass=by-hand-0815
 """
 MUNGE_KEY = b"by hand, and not very random at all, but as long as it has to be"
-CONTROLLER = "munge slurmctld slurmdbd slurm-client mariadb-server"
+CONTROLLER = "munge slurmctld slurmdbd slurm-client"
 COMPUTE = "munge slurmd slurm-client"
 
 
@@ -58,8 +58,23 @@ def put(cluster: LabCluster, node: str, path: str, content: bytes) -> None:
     )
 
 
-def build(cluster: LabCluster, addresses: Mapping[str, str], directory: Path) -> None:
-    """Make the cluster manually; `directory` gets the slurm.conf and hosts file that a person would copy from it."""
+def serve_database(cluster: LabCluster, node: str) -> None:
+    """Run MariaDB as the database server of a site, for other hosts."""
+    cluster.root(
+        node,
+        "DEBIAN_FRONTEND=noninteractive apt-get -yqq install --no-install-recommends mariadb-server >/dev/null;"
+        "printf '[mysqld]\\nbind_address = 0.0.0.0\\nloose_innodb_snapshot_isolation = OFF\\n'"
+        " >/etc/mysql/mariadb.conf.d/99-site.cnf; systemctl restart mariadb",
+    )
+
+
+def build(cluster: LabCluster, addresses: Mapping[str, str], directory: Path, database: str) -> None:
+    """Make the cluster manually, its database on a node that is no part of it.
+
+    `directory` gets the slurm.conf and hosts file that a person would copy from it.
+    """
+    server, addresses = addresses[database], {key: value for key, value in addresses.items() if key != database}
+    serve_database(cluster, database)
     hosts = "".join(f"{address} {name}\n" for name, address in addresses.items())
     files = {"slurm.conf": SLURM_CONF, "nodes.conf": NODES_CONF, "gres.conf": GRES_CONF}
 
@@ -79,21 +94,25 @@ def build(cluster: LabCluster, addresses: Mapping[str, str], directory: Path) ->
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(prepare, addresses))
-    put(cluster, "ctl1", "/etc/slurm/slurmdbd.conf", SLURMDBD_CONF.encode())
-    start(cluster, [node for node in addresses if node != "ctl1"])
+    text = SLURMDBD_CONF.replace("localhost", server)
+    put(cluster, "ctl1", "/etc/slurm/slurmdbd.conf", text.encode())
+    start(cluster, [node for node in addresses if node != "ctl1"], database, addresses["ctl1"])
     for name, text in files.items():
         (directory / name).write_text(text)
     (directory / "hosts").write_text(hosts)
 
 
-def start(cluster: LabCluster, compute: Sequence[str]) -> None:
+def start(cluster: LabCluster, compute: Sequence[str], database: str = "ctl1", host: str = "localhost") -> None:
     """Make the database, and start the daemons."""
+    cluster.root(
+        database,
+        'echo "create database hand_acct; '
+        f"grant all on hand_acct.* to handmade@'{host}' identified by 'by-hand-0815'\" | mariadb",
+    )
     cluster.root(
         "ctl1",
         "chown slurm: /etc/slurm/slurmdbd.conf; chmod 600 /etc/slurm/slurmdbd.conf;"
-        'echo "create database hand_acct; '
-        "grant all on hand_acct.* to handmade@localhost identified by 'by-hand-0815'\""
-        " | mariadb; systemctl enable -q slurmdbd slurmctld; systemctl start slurmdbd; "
+        "systemctl enable -q slurmdbd slurmctld; systemctl start slurmdbd; "
         "until sacctmgr -n show cluster >/dev/null 2>&1; do sleep 0.2; done;"
         "systemctl start slurmctld; until scontrol ping | grep -q UP; do sleep 0.2; done",
     )

@@ -15,6 +15,8 @@ from tests.lab.harness import PREFIX, LabCluster, command, lab_down, lab_up, wai
 from tests.lab.leaks import Leaks
 
 NODES = ("ctl1", "gpu01", "gpu02")
+# no node of the cluster's
+DATABASE = "login1"
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
     directory = tmp_path_factory.mktemp(name)
     lab_down(name)
     try:
-        lab = lab_up(name, "--compute", "2", "--gpus", "a100:2")
+        lab = lab_up(name, "--compute", "2", "--login", "1", "--gpus", "a100:2")
         cluster = LabCluster(
             name, "debian13", directory / "cluster", Path(lab["node_list"]), Path(lab["password_file"])
         )
-        handmade.build(cluster, {node["name"]: node["address"] for node in lab["nodes"]}, directory)
+        handmade.build(cluster, {node["name"]: node["address"] for node in lab["nodes"]}, directory, DATABASE)
         ended = cluster.submit("true", "--chdir=/tmp", "--output=/dev/null")
         cluster.wait_for_job(ended, "COMPLETED")
         options = ("--nodelist=gpu01", "--gpus=a100:1", "--chdir=/tmp", "--output=/dev/null")
@@ -72,6 +74,7 @@ def test_takeover_shows_what_it_preserves_and_changes_nothing_on_the_nodes(made:
     document = json.loads(done.stdout)
     assert document["written"]
     assert document["settings"]["slurm_dbd_database"] == "hand_acct"
+    assert document["settings"]["slurm_dbd_server"] == made.lab.root(DATABASE, "hostname -I").split()[0]
     assert document["settings"]["slurm_user_id"] == handmade.UID
     assert document["settings"]["slurm_config"]["StateSaveLocation"] == "/srv/slurm/state"
     assert made.lab.root("gpu01", "! test -e /var/lib/deepopsctl; head -1 /etc/slurm/slurm.conf") == "# made manually"
@@ -139,10 +142,12 @@ def test_accounting_has_the_jobs_of_before_and_after(made: HandMade) -> None:
     lab = made.lab
     assert lab.job_state(made.ended) == "COMPLETED"
     assert "StorageLoc=hand_acct" in lab.root("ctl1", "cat /etc/slurm/slurmdbd.conf")
+    # it stays on its server
+    lab.root("ctl1", "! dpkg --status mariadb-server")
     new = lab.submit("true", "--chdir=/tmp", "--output=/dev/null", "--gpus=1")
     lab.wait_for_job(new, "COMPLETED")
 
-    rows = lab.root("ctl1", "echo 'select id_job from hand_acct.hand_job_table order by id_job' | mariadb -N").split()
+    rows = lab.root(DATABASE, "echo 'select id_job from hand_acct.hand_job_table order by id_job' | mariadb -N").split()
 
     assert [str(made.ended), str(made.running), str(new)] == rows
 
@@ -170,4 +175,4 @@ def test_no_secret_is_printed_or_readable_anywhere(made: HandMade) -> None:
     key, password = {"/etc/munge/munge.key": "400"}, {"/etc/slurm/slurmdbd.conf": "600"}
     backups = {f"{path}.before-deepopsctl": mode for path, mode in password.items()}
     assert made.leaks.on_node("gpu01") == key
-    assert made.leaks.on_node("ctl1") == {**key, **password, **backups}
+    assert made.leaks.on_node("ctl1") == {**key, **password, **backups, "/etc/deepopsctl/database.cnf": "600"}

@@ -116,7 +116,8 @@ DOCTOR = {
     ),
     "database": Entry(
         _SOFTWARE, "accounting database", "MariaDB has the settings that slurmdbd needs, for this machine only.",
-        "`deepopsctl deploy slurm` sets them; where it did: `mariadbd --print-defaults` shows what a later file says",
+        "`deepopsctl deploy slurm` sets them; where it did: `mariadbd --print-defaults` shows what a later file says; "
+        "on a server of others: see docs/deploy/accounting-database.md",
     ),
     "disk": Entry(
         _SIZE, "disk space", "There is room on /, /var and /tmp, and they can be written to.",

@@ -16,16 +16,20 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
 
     `names` are all nodes, as NAME=ADDRESS words or a bare NAME; `ports` the TCP ports of a cluster's daemons, by
     daemon; `outside` the repositories that a deploy would add here: `what` they are for and their `url`. Those with
-    one of the files `unless` are in use already, and not asked. `settings` are handed back as they are.
+    one of the files `unless` are in use already, and not asked. `database` is the host and port of a database server
+    that others run, where slurmdbd needs one. `settings` are handed back as they are.
     """
     words = (word.partition("=") for word in str(request["names"]).split())
     # a controller may have a range of ports: it listens on the first of them at least
     ports = {daemon: int(str(port).partition("-")[0]) for daemon, port in request["ports"].items()}
-    facts = report({name: address for name, _equals, address in words}, list(ports.values()), request["outside"])
+    names = {name: address for name, _equals, address in words}
+    facts = report(names, list(ports.values()), request["outside"], request.get("database") or [])
     return {"deepops": {"doctor": dict(facts, ports=ports, settings=request["settings"])}}
 
 
-def report(expected: Dict[str, str], ports: List[int], outside: List[Dict[str, Any]]) -> Dict[str, Any]:
+def report(
+    expected: Dict[str, str], ports: List[int], outside: List[Dict[str, Any]], server: List[Any]
+) -> Dict[str, Any]:
     """Everything, with the node's clock at the beginning and at the end."""
     begin = time.time()
     running = services.processes()
@@ -48,7 +52,7 @@ def report(expected: Dict[str, str], ports: List[int], outside: List[Dict[str, A
         time=services.time_service(running),
         firewalls=services.firewalls(),
         slurm=services.slurm(running),
-        database=services.database(running),
+        database=services.database(running, server),
         **node_platform.cgroup_facts(),
     )
     facts["clock"] = {"begin": begin, "end": time.time()}

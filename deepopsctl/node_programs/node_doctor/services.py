@@ -6,9 +6,10 @@ import ctypes
 import glob
 import os
 import re
-from typing import Any, Dict, Iterable, List
+import socket
+from typing import Any, Dict, Iterable, List, Sequence
 
-from .._shared import command
+from .._shared import command, database as database_clients
 from .query import output, read
 
 SLURM = ("slurmctld", "slurmd", "slurmdbd")
@@ -94,14 +95,32 @@ def firewalls() -> List[str]:
     return active
 
 
-def database(running: Dict[int, str]) -> Dict[str, str]:
-    """Settings of MariaDB that are in force; {} where none runs, or only root is let in."""
-    if not {"mariadbd", "mysqld"} & set(running.values()):
-        return {}
+def database(running: Dict[int, str], server: Sequence[Any]) -> Dict[str, str]:
+    """Settings in force of the MariaDB here, or of a server elsewhere (host, port) with its `server` and `problem`.
+
+    {} where none runs, or only root is let in.
+    """
+    if server:
+        return dict(_elsewhere(str(server[0]), int(server[1])), server=str(server[0]))
+    return _settings() if {"mariadbd", "mysqld"} & set(running.values()) else {}
+
+
+def _elsewhere(host: str, port: int) -> Dict[str, str]:
+    try:
+        socket.create_connection((host, port), 10).close()
+    except OSError as error:
+        return {"problem": "{} port {}: {}".format(host, port, error.strerror or error)}
+    # before a deploy there is no login, and without root none that can be read
+    return _settings() if os.access(database_clients.LOGIN, os.R_OK) else {}
+
+
+def _settings() -> Dict[str, str]:
     names = ", ".join("'%s'" % name for name in DATABASE)
     statement = "SHOW GLOBAL VARIABLES WHERE Variable_name IN (%s);" % names
-    answer = command.run(["mariadb", "--batch", "--skip-column-names"], 10, statement)
-    rows = [line.split("\t") for line in answer.output.splitlines()] if answer.ok else []
+    answer = command.run(database_clients.client("mariadb", "--batch", "--skip-column-names"), 10, statement)
+    if not answer.ok:
+        return {"problem": answer.failure} if database_clients.is_elsewhere() else {}
+    rows = [line.split("\t") for line in answer.output.splitlines()]
     return {row[0]: row[1] for row in rows if len(row) == 2}
 
 

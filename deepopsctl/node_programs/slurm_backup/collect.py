@@ -17,7 +17,7 @@ import subprocess
 import time
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
-from .._shared import command
+from .._shared import command, database as database_clients
 from . import ACCOUNTING, DUMP, STATE, BackupError
 
 # slurmctld saves every 5 s; each of its files is replaced at once, but not all in the same moment
@@ -150,7 +150,9 @@ def dump(database: str, cluster: str, target: str) -> Dict[str, object]:
     """Dump while slurmdbd works: one transaction sees one moment. Returns its name and how many rows there were."""
     _require_space(database, os.path.dirname(target))
     before = count_rows(database, cluster)
-    words = ["mariadb-dump", "--single-transaction", "--quick", "--routines", "--skip-dump-date", database]
+    # without routines: slurmdbd makes its own at each start, and an owner of before may not be one here
+    options = ["--single-transaction", "--quick", "--no-tablespaces", "--skip-dump-date"]
+    words = database_clients.client("mariadb-dump", *options, database)
     with open(target, "wb") as stream:
         os.fchmod(stream.fileno(), 0o600)
         ended = subprocess.run(
@@ -188,8 +190,9 @@ def count_rows(database: str, cluster: str, *options: str) -> Dict[str, int]:
 
 
 def sql(statement: str, *options: str) -> str:
-    """The answer of this host's MariaDB to root."""
-    answer = command.run(["mariadb", *options, "--batch", "--skip-column-names"], _ANSWER_S, stdin=statement)
+    """The database server's answer."""
+    words = database_clients.client("mariadb", *options, "--batch", "--skip-column-names")
+    answer = command.run(words, _ANSWER_S, stdin=statement)
     if not answer.ok:
         raise BackupError("MariaDB: " + answer.failure)
     return answer.output

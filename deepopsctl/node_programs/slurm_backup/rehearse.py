@@ -19,7 +19,7 @@ import tempfile
 import time
 from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
-from .._shared import command
+from .._shared import command, database as database_clients
 from . import ACCOUNTING, DUMP, STATE, BackupError
 from .collect import count_rows, sql
 from .repository import Repository
@@ -103,15 +103,19 @@ def _accounting(place: str, set_directory: str, database: str, cluster: str) -> 
     """MariaDB with the dump, and slurmdbd on it."""
     manifest = read_manifest(set_directory)
     data, sockets = os.path.join(place, "mysql"), os.path.join(place, "sockets")
+    user = _server_user()
     for directory in (data, sockets):
         os.mkdir(directory, 0o755)
-        shutil.chown(directory, "mysql", "mysql")
+        shutil.chown(directory, user)
     os.makedirs("/run/mysqld", exist_ok=True)
     _bind(sockets, "/run/mysqld")
+    if database_clients.is_elsewhere():
+        # root's login here is that of the copy
+        _bind("/dev/null", database_clients.LOGIN)
     command.require(
-        ["mariadb-install-db", "--no-defaults", "--user=mysql", "--datadir=" + data, "--skip-test-db"], _START_S
+        ["mariadb-install-db", "--no-defaults", "--user=" + user, "--datadir=" + data, "--skip-test-db"], _START_S
     )
-    server = ["mariadbd", "--no-defaults", "--user=mysql", "--datadir=" + data, "--skip-networking"]
+    server = ["mariadbd", "--no-defaults", "--user=" + user, "--datadir=" + data, "--skip-networking"]
     server += [
         "--socket=/run/mysqld/mysqld.sock",
         "--loose-innodb-snapshot-isolation=OFF",
@@ -121,7 +125,7 @@ def _accounting(place: str, set_directory: str, database: str, cluster: str) -> 
     _until(lambda: command.run(["mariadb", "-e", "SELECT 1"], _ANSWER_S).ok, "mariadbd", place)
     password = secrets.token_hex(16)
     sql(
-        "CREATE DATABASE `{0}`; CREATE USER 'slurm'@'localhost' IDENTIFIED BY '{1}';"
+        "CREATE DATABASE `{0}`; CREATE OR REPLACE USER 'slurm'@'localhost' IDENTIFIED BY '{1}';"
         "GRANT ALL ON `{0}`.* TO 'slurm'@'localhost';".format(database, password)
     )
     import_dump(os.path.join(set_directory, DUMP), database)
@@ -141,6 +145,14 @@ def _accounting(place: str, set_directory: str, database: str, cluster: str) -> 
     words = ["sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster"]
     _until(lambda: cluster in _output(words).split(), "slurmdbd", place)
     return rows
+
+
+def _server_user() -> str:
+    """MariaDB's own user, or Slurm's where the server's programs are there alone."""
+    try:
+        return pwd.getpwnam("mysql").pw_name
+    except KeyError:
+        return _slurm_user()
 
 
 def _state(place: str, set_directory: str, state_directory: str, *, with_accounting: bool) -> int:

@@ -12,7 +12,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from .._shared import atomic_file, command, hostlist, settings
+from .._shared import atomic_file, command, database as database_clients, hostlist, settings
 from . import ACCOUNTING, DUMP, MANIFEST, RESTORED, STATE, BackupError
 from .collect import Manifest, hashes, of_tables, sql
 from .repository import Repository, Snapshot
@@ -89,7 +89,7 @@ def put_accounting(database: str) -> bool:
     if of_tables("COUNT(*)", database) != "0":
         if not _is_done(ACCOUNTING, entry, "begun"):
             raise BackupError(
-                "the database {} on this host is not empty: nothing was changed. "
+                "the database {} is not empty: nothing was changed. "
                 "If the accounting is not lost, restore with --only state".format(database)
             )
         # an import that was cut off
@@ -104,7 +104,7 @@ def import_dump(path: str, database: str, *options: str) -> None:
     """Fill a database from a dump."""
     with open(path, "rb") as stream:
         ended = subprocess.run(
-            ["mariadb", *options, database],
+            database_clients.client("mariadb", *options, database),
             stdin=stream,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -5,9 +5,11 @@ By MariaDB's socket as root, which needs no password. SQL goes in on standard in
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import socket
 import tempfile
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -17,9 +19,10 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 
 DATA = "/var/lib/mysql"
-ANSWER_S = 60
+ANSWER_S, CONNECT_S = 60, 10
 # before it was part of the step that it is for
 FORMER_STEP = "login"
+HINT_ELSEWHERE = "is slurm_dbd_server right? The server has to listen there, and its firewall to let this host through"
 HINT = "see `journalctl -u mariadb` on the node"
 
 
@@ -55,16 +58,99 @@ def check_names(users, databases=()):
 
 def login_works(user, password, database):
     """Whether the user's own login would reach its database."""
+    with option_file('[client]\nuser="%s"\npassword="%s"\n' % (user, password)) as option:
+        grants = sql("SHOW GRANTS;", option)
+    return grants.ok and has_all_rights(grants.output, database)
+
+
+@contextlib.contextmanager
+def option_file(text):
+    """The option of a client that reads this; it must be the first. The file is 0600 and gone in a moment."""
     handle, path = tempfile.mkstemp()
     try:
         with os.fdopen(handle, "w") as stream:
-            stream.write('[client]\nuser="%s"\npassword="%s"\n' % (user, password))
-        # must be the first option; the file is 0600 and gone in a moment
-        grants = sql("SHOW GRANTS;", "--defaults-extra-file=%s" % path)
-        names = (database, database.replace("_", "\\_"))
-        return grants.ok and any("ALL PRIVILEGES ON `%s`" % name in grants.output for name in names)
+            stream.write(text)
+        yield "--defaults-extra-file=%s" % path
     finally:
         os.unlink(path)
+
+
+def has_all_rights(grants, database):
+    """Whether `SHOW GRANTS` has all rights on a database, whose name there may be a pattern of SQL."""
+    names = re.findall(r"^GRANT ALL PRIVILEGES ON (\S+)\.\* TO ", grants, re.MULTILINE)
+    return any(name == "*" or re.fullmatch(expression_of(name.strip("`")), database) for name in names)
+
+
+def expression_of(pattern):
+    """The regular expression for a pattern of SQL; a client that is no terminal doubles backslashes."""
+    parts = re.findall(r"\\{1,2}.|.", pattern)
+    return "".join({"%": ".*", "_": "."}.get(part, re.escape(part[-1])) for part in parts)
+
+
+def verify_elsewhere(step, wanted):
+    """That a server which others run lets the user do everything in its database, which is created where it is not."""
+    database, where = wanted["name"], "the database server %s port %d" % (wanted["server"], wanted["server_port"])
+    check_login(wanted)
+    address = own_address(wanted, where)
+    if step.dry and not is_installed():
+        # the client comes with the deploy, and the login is tried then
+        return
+    with option_file(wanted["login"]) as option:
+        grants = sql("SHOW GRANTS;", option)
+        if not grants.ok:
+            message = "%s refuses %s: %s" % (where, wanted["user"], grants.message)
+            raise node_errors.HintedError(message, grant_hint(wanted, seen_as(grants.message) or address))
+        if not has_all_rights(grants.output, database):
+            message = "%s does not give %s all rights on %s" % (where, wanted["user"], database)
+            raise node_errors.HintedError(message, grant_hint(wanted, seen_as(grants.output) or address))
+        if sql("SHOW DATABASES LIKE '%s';" % database, option).output.strip():
+            return
+        step.did(
+            "created the database %s" % database, "database", database, "create", detail="on %s" % wanted["server"]
+        )
+        made = None if step.dry else sql("CREATE DATABASE IF NOT EXISTS `%s`;" % database, option)
+    if made and not made.ok:
+        raise node_errors.HintedError("%s refuses: %s" % (where, made.message), HINT_ELSEWHERE)
+
+
+def check_login(wanted):
+    """Raises HintedError for what would end a statement, or a line of a configuration."""
+    check_names([wanted["user"]], [wanted["name"]])
+    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9.:_-]*", wanted["server"]):
+        raise node_errors.HintedError("%r is no name or address of a database server" % wanted["server"])
+    if not wanted["password"] or re.search("[\\s#\"'\\\\]", wanted["password"]):
+        raise node_errors.HintedError(
+            "slurmdbd.conf can't hold the password of the database user %s" % wanted["user"],
+            "it must not be empty, nor have spaces, quotes, # or backslashes: give the user another one",
+        )
+
+
+def own_address(wanted, where):
+    """The address of this node that the server sees."""
+    try:
+        with socket.create_connection((wanted["server"], wanted["server_port"]), CONNECT_S) as connection:
+            return connection.getsockname()[0]
+    except OSError as error:
+        message = "%s does not answer: %s" % (where, error.strerror or error)
+        raise node_errors.HintedError(message, HINT_ELSEWHERE) from error
+
+
+def seen_as(text):
+    """The host that the server knows this node as, from a refusal or from grants."""
+    match = re.search("[`']@[`']([^`']+)", text)
+    return match.group(1) if match else ""
+
+
+def grant_hint(wanted, host):
+    """What its administrators have to run."""
+    names = {"d": wanted["name"], "u": wanted["user"], "h": host}
+    return (
+        "on the database server: CREATE DATABASE IF NOT EXISTS `%(d)s`; "
+        "CREATE USER IF NOT EXISTS '%(u)s'@'%(h)s' IDENTIFIED BY 'PASSWORD'; "
+        "ALTER USER '%(u)s'@'%(h)s' IDENTIFIED BY 'PASSWORD'; "
+        "GRANT ALL PRIVILEGES ON `%(d)s`.* TO '%(u)s'@'%(h)s'; "
+        "where PASSWORD is slurm_dbd_password of secrets.yml" % names
+    )
 
 
 def ensure_database(step, wanted):

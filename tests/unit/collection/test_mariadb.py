@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -127,3 +129,64 @@ def test_the_login_of_a_former_step_is_this_steps(server: Server) -> None:
     assert converge("prometheus") == []
     assert converge() == [("prometheus", "remove")]
     assert not ownership.owns_anything("monitoring")
+
+
+def elsewhere(**more: object) -> dict[str, object]:
+    """A database of another server, as a role asks for it; nothing listens on its port."""
+    base = {"name": "slurm_acct_db", "user": "slurm", "password": "s3cret", "server": "127.0.0.1", "server_port": 1}
+    return {**base, "login": "[client]\n", **more}
+
+
+@pytest.fixture
+def listening() -> Iterator[int]:
+    """A port of this host that accepts connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("grants", "all_rights"),
+    [
+        ("GRANT ALL PRIVILEGES ON `slurm_acct_db`.* TO `slurm`@`10.0.0.5`", True),
+        (r"GRANT ALL PRIVILEGES ON `slurm\\_acct\\_db`.* TO `slurm`@`%`", True),
+        ("GRANT ALL PRIVILEGES ON `slurm%`.* TO `slurm`@`%` WITH GRANT OPTION", True),
+        ("GRANT ALL PRIVILEGES ON *.* TO `slurm`@`%`", True),
+        ("GRANT USAGE ON *.* TO `slurm`@`%`\nGRANT SELECT, INSERT ON `slurm_acct_db`.* TO `slurm`@`%`", False),
+        ("GRANT ALL PRIVILEGES ON `other`.* TO `slurm`@`%`", False),
+        (r"GRANT ALL PRIVILEGES ON `slurm\\_acct`.* TO `slurm`@`%`", False),
+    ],
+)
+def test_rights_on_the_database_are_read_from_the_grants(grants: str, all_rights: bool) -> None:
+    assert mariadb.has_all_rights(grants, "slurm_acct_db") is all_rights
+
+
+@pytest.mark.parametrize(
+    ("login", "message"),
+    [
+        ({"server": "db1 --execute"}, "no name or address"),
+        ({"server": "-h"}, "no name or address"),
+        ({"password": "a b"}, "can't hold the password"),
+        ({"password": 'a"b'}, "can't hold the password"),
+        ({"password": "a\nStorageHost=evil"}, "can't hold the password"),
+        ({"password": ""}, "can't hold the password"),
+        ({"user": "slurm'"}, "no plain name of a user"),
+        ({}, "the database server 127.0.0.1 port 1 does not answer: Connection refused"),
+    ],
+)
+def test_a_server_that_can_not_be_used_is_refused(login: dict[str, object], message: str) -> None:
+    with pytest.raises(HintedError, match=message):
+        mariadb.verify_elsewhere(SimpleNamespace(dry=False), elsewhere(**login))
+
+
+def test_a_server_that_refuses_the_login_is_named_with_the_statements_that_help(
+    monkeypatch: pytest.MonkeyPatch, listening: int
+) -> None:
+    refusal = "ERROR 1045 (28000): Access denied for user 'slurm'@'ctl1.example.com' (using password: YES)"
+    monkeypatch.setattr(mariadb, "is_installed", lambda: True)
+    monkeypatch.setattr(mariadb, "sql", lambda *_words: command.Result("mariadb", 1, "", refusal, 0.0))
+
+    with pytest.raises(HintedError, match="refuses slurm: ERROR 1045") as caught:
+        mariadb.verify_elsewhere(SimpleNamespace(dry=False), elsewhere(server_port=listening))
+
+    assert "GRANT ALL PRIVILEGES ON `slurm_acct_db`.* TO 'slurm'@'ctl1.example.com';" in caught.value.hint
+    assert "s3cret" not in caught.value.hint + str(caught.value)

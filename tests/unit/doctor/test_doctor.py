@@ -176,6 +176,8 @@ DAMAGES = (
     Damage("database", WARN, "16777216 is needed", database(max_allowed_packet="1048576"), "ctl1"),
     Damage("database", WARN, "listens on all addresses", database(bind_address=""), "ctl1"),
     Damage("database", SKIP, "no MariaDB answers", lambda world: world.but("ctl1", database={}), "ctl1"),
+    Damage("database", FAIL, "db1: db1 port 3306: timed out",
+           database(server="db1", problem="db1 port 3306: timed out"), "ctl1"),
     Damage("memory", FAIL, "less memory than hardware.yml", with_hardware(memory_mb=32000)),
     Damage("memory", FAIL, "less memory than cluster.yml",
            declaring("roles: [compute]", "roles: [compute], slurm: {RealMemory: 24106}")),

@@ -92,6 +92,34 @@ def test_what_running_jobs_lean_on_is_kept() -> None:
     assert found.warnings == ()
 
 
+ON_ANOTHER_HOST = {
+    "storageloc": "hand_acct", "storageuser": "handmade", "storagehost": "db9.example.com", "storageport": "3307",
+    "storageparameters": "SSL_CA=/etc/ssl/db.pem",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_accounting_database_on_another_host_stays_there(lost: bool) -> None:
+    found = changed("ctl1", database=ON_ANOTHER_HOST, deployed=lost)
+
+    taken = plan_takeover(cluster(), found, "bmV3" if lost else "")
+
+    assert {name: value for name, value in taken.settings.items() if "_server" in name} == {
+        "slurm_dbd_server": "db9.example.com",
+        "slurm_dbd_server_port": 3307,
+        "slurm_dbd_server_ca": "/etc/ssl/db.pem",
+    }
+    assert taken.secrets["slurm_dbd_password"] == "by-hand"
+    assert dict(taken.facts)["accounting"].endswith("on db9.example.com")
+
+
+@pytest.mark.parametrize("host", ["", "localhost", "ctl1", "ctl1.example.com"])
+def test_a_database_of_slurmdbds_own_host_is_no_other_server(host: str) -> None:
+    taken = plan_takeover(cluster(), changed("ctl1", database={**CONTROLLER.database, "storagehost": host}))
+
+    assert "slurm_dbd_server" not in taken.settings
+
+
 def built_from_source(node: NodeFacts, **build: str) -> NodeFacts:
     return replace(node, packaged=dict.fromkeys(node.packaged, False), build={**BUILT, **build})
 
@@ -166,7 +194,21 @@ def test_memory_that_slurm_conf_does_not_set_is_the_nodes_own() -> None:
             {"daemons": {"slurmd": "/usr/local/sbin/slurmd"}, "packaged": {"slurmd": False}},
             "gpu01: slurmd is /usr/local/sbin/slurmd, which no package installed",
         ),
-        ("ctl1", {"database": {"storagehost": "db9"}}, "ctl1: slurmdbd keeps its tables on db9"),
+        (
+            "ctl1",
+            {"database": {"storagehost": "db9", "storagebackuphost": "db8"}},
+            "ctl1: StorageBackupHost is db8",
+        ),
+        (
+            "ctl1",
+            {"database": {"storagehost": "db9", "storageparameters": "SSL_CA=/a.pem,SSL_KEY=/b.pem"}},
+            "ctl1: StorageParameters has SSL_KEY",
+        ),
+        (
+            "ctl1",
+            {"database": {"storagehost": "db9"}, "secrets": {"munge_key": "b2xk"}},
+            "ctl1: slurmdbd.conf has no StoragePass for db9",
+        ),
         (
             "ctl1",
             {"config": {**CONTROLLER.config, "ClusterName": "other"}},

@@ -176,7 +176,7 @@ def test_a_tool_that_is_missing_or_hangs_says_nothing() -> None:
 
 
 def test_a_node_is_reported_whole() -> None:
-    found = main.report({"localhost": "127.0.0.1"}, [6817], [])
+    found = main.report({"localhost": "127.0.0.1"}, [6817], [], [])
 
     assert found["memory_mb"] > 100
     assert found["cpus"] >= 1

@@ -1,0 +1,19 @@
+"""How programs reach the accounting database: root in this host's MariaDB, or Slurm's user on a server of others."""
+
+from __future__ import annotations
+
+import os
+from typing import List
+
+# the role slurm_database writes it for root, where the server is another host
+LOGIN = "/etc/deepopsctl/database.cnf"
+
+
+def client(program: str, *options: str) -> List[str]:
+    """The command line of a client; the login is in a file, and on no command line."""
+    return [program, *(["--defaults-extra-file=" + LOGIN] if is_elsewhere() else []), *options]
+
+
+def is_elsewhere() -> bool:
+    """Whether others run the server."""
+    return os.path.exists(LOGIN)
