@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deepopsctl.errors import DeepOpsError
+from deepopsctl.lifecycle.pace import allowed_failures, batch_size
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.slurm.package_choice import choose_repository
 from deepopsctl.slurm.releases import REMOVALS, Removal, release_of, upgrade_path, upgrade_refusal
@@ -45,7 +45,7 @@ class Wanted:
 
     release: str
     batch: str = "10%"
-    max_down: int | None = None
+    max_failed: int | None = None
     drain: bool = False
     timeout_s: int = 24 * 3600
 
@@ -78,9 +78,8 @@ class Plan:
 
     @property
     def allowed_failures(self) -> int:
-        """How many nodes may fail before it stops: --max-down, or one in twenty."""
-        count = sum(map(len, self.batches))
-        return max(1, count // 20) if self.wanted.max_down is None else self.wanted.max_down
+        """How many nodes may fail before it stops."""
+        return allowed_failures(self.wanted.max_failed, sum(map(len, self.batches)))
 
     def packages(self, name: str) -> dict[str, str]:
         """{package: version} that the node gets: of those that it has, all that the repository has."""
@@ -162,15 +161,6 @@ def is_done(node: NodeFacts, repositories: Mapping[str, Mapping[str, object]]) -
     known = frozenset(served if isinstance(served, list) else ())
     versions = {version for name, version in node.installed.items() if name in known}
     return not node.unfinished and versions == {repository.get("version")}
-
-
-def batch_size(text: str, count: int) -> int:
-    """How many nodes a batch has: `5`, or `10%` of `count`, rounded up."""
-    match = re.fullmatch(r"(\d+)(%?)", text)
-    if match is None or int(match[1]) == 0:
-        raise DeepOpsError(f"--batch {text}: that is neither a number of nodes nor a share", "for example 5 or 10%")
-    number = int(match[1])
-    return max(1, -(-count * number // 100)) if match[2] else number
 
 
 def upstream(version: str) -> str:

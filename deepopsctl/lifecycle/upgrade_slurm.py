@@ -20,7 +20,16 @@ from deepopsctl.lifecycle.package_repository import PackageRepository
 from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, make_plan, service_hosts
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
-from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, require_success, state_of
+from deepopsctl.nodes.workflow import (
+    SLURM,
+    Flow,
+    Operator,
+    Report,
+    StoppedError,
+    failed_nodes,
+    require_success,
+    state_of,
+)
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
@@ -285,7 +294,7 @@ class _Upgrade:
         failed = [name for name in self.left if name in {one for batch in plan.batches for one in batch}]
         if len(failed) > plan.allowed_failures:
             raise StoppedError(
-                f"{fold(failed)} failed, more than --max-down {plan.allowed_failures}: {self.left[failed[-1]]}",
+                f"{fold(failed)} failed, more than --max-failed {plan.allowed_failures}: {self.left[failed[-1]]}",
                 f"fix them, then {self._again}",
             )
 
@@ -326,11 +335,7 @@ class _Upgrade:
 
     def _leave_out(self, outcome: RunOutcome, names: Iterable[str]) -> None:
         """Note which nodes failed; stops where the run itself was stopped."""
-        if outcome.stopped:
-            raise StoppedError("stopped: the nodes before are upgraded", self._again, outcome.exit_code)
-        reasons = {failure.host: failure.message for failure in outcome.summary.failures}
-        reasons |= dict.fromkeys(outcome.summary.unreachable, "does not answer")
-        self.left |= {name: reasons[name] for name in names if name in reasons}
+        self.left |= failed_nodes(outcome, names, "the nodes before are upgraded", self._again)
 
     def _record(self, **values: object) -> None:
         """What the record says from now on; nothing ends it."""

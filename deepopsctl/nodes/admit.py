@@ -69,10 +69,19 @@ def try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: list
     raise _refusal(validation, bad, outcome.run_id)
 
 
-def _refusal(validation: Validation, compute: list[str], run: str) -> StoppedError:
+class NotAdmittedError(StoppedError):
+    """Nodes failed their validation and stay drained; the others of the same call take jobs."""
+
+    def __init__(self, nodes: list[str], message: str, hint: str, exit_code: ExitCode) -> None:
+        super().__init__(message, hint, exit_code)
+        self.nodes = tuple(nodes)
+
+
+def _refusal(validation: Validation, compute: list[str], run: str) -> NotAdmittedError:
     failed = [check for check in validation.facts.checks if check.status == "fail"]
     text = "; ".join(f"{check.name} on {check.target}: {check.message or check.measured}" for check in failed[:3])
-    return StoppedError(
+    return NotAdmittedError(
+        compute,
         f"{fold(compute)} failed the validation and stays drained: {text or 'no check passed'}",
         f"see `deepopsctl runs show {run}`; fix it, then run the same command again",
         validation.exit_code if validation.exit_code is not ExitCode.OK else ExitCode.FAILED,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
@@ -19,11 +19,12 @@ from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.admit import try_out
-from deepopsctl.nodes.drain import FIRST_PAUSE_S, LONGEST_PAUSE_S, SLURM_INFO, encode_reason
+from deepopsctl.nodes.drain import FIRST_PAUSE_S, LONGEST_PAUSE_S, encode_reason
 from deepopsctl.nodes.wait_for_jobs import job_words
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, require_success, state_of
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import ClusterBusyError, cluster_lock
+from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.slurm.node_states import PREFIX, REBOOT_PREFIX
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 from deepopsctl.text.node_sets import fold
@@ -31,7 +32,7 @@ from deepopsctl.text.node_sets import fold
 COMMAND = "deepopsctl node reboot"
 PLAYBOOK = "operate/reboot"
 # jobs of the whole cluster depend on what runs there
-_ELSEWHERE = (Role.CONTROLLER, Role.DBD, Role.NFS_SERVER)
+SERVICES = (Role.CONTROLLER, Role.DBD, Role.NFS_SERVER)
 # what a server may take to boot where systemd reboots it
 BOOT_S = 1800
 
@@ -90,10 +91,46 @@ def reboot(directory: ClusterDir, options: RebootOptions, base: RunRequest, oper
     return report
 
 
+def reboot_drained(flow: Flow, cluster: Cluster, names: Sequence[str], why: str) -> dict[str, str]:
+    """Have Slurm reboot nodes that an upgrade drained, and wait; {name: reason} of those that are not back.
+
+    Those that are back are down in Slurm until they are admitted. One for which it was requested before is waited for.
+    """
+    text = f"{REBOOT_PREFIX.removeprefix(PREFIX)}: {why}"
+    how = {"deepops_drain_reason": encode_reason(text), "deepops_next_state": "DOWN"}
+    outcome = flow.set_node_state(cluster, "rebooted", names, **how)
+    stands = f"{fold(names)} stays drained and was not rebooted"
+    require_success(outcome, cluster.controllers[:1], stands, "see `sinfo -R`, then run the same command again")
+    decisions = _decisions(outcome)
+    lost = {**decisions.get("refused", {}), **decisions.get("host", {})}
+    waiting, pause = [name for name in names if name not in {**lost, **decisions.get("back", {})}], FIRST_PAUSE_S
+    while waiting:
+        flow.idle(partial(time.sleep, pause))
+        pause = min(pause * 1.5, LONGEST_PAUSE_S)
+        slurm = flow.slurm_now()
+        phases = {name: phase_of(slurm.nodes.get(name)) for name in waiting if slurm.controller_up}
+        for name, phase in phases.items():
+            if phase in (Phase.LATE, Phase.TAKEN_OUT):
+                node = slurm.nodes.get(name)
+                lost[name] = f"{phase}: {node.reason if node else 'Slurm has no such node'}"
+            elif phase in (Phase.BACK, Phase.IN_SERVICE):
+                flow.operator.info(f"  {name} {Phase.BACK}")
+        waiting = [name for name in waiting if phases.get(name, Phase.WAITING) in (Phase.WAITING, Phase.REBOOTING)]
+    return lost
+
+
+def _decisions(outcome: RunOutcome) -> dict[str, dict[str, str]]:
+    """{action: {node: message}} of a request for reboots."""
+    by_action: dict[str, dict[str, str]] = {}
+    for entry in (entry for result in outcome.summary.results for entry in result.entries("reboot")):
+        by_action.setdefault(str(entry["action"]), {})[str(entry["name"])] = str(entry["message"])
+    return by_action
+
+
 def refuse_services(nodes: Iterable[Node]) -> None:
     """Refuse nodes that all others depend on."""
     for node in nodes:
-        roles = [role.value for role in _ELSEWHERE if role in node.roles]
+        roles = [role.value for role in SERVICES if role in node.roles]
         if roles:
             raise InputError.single(
                 "NODES",
@@ -165,9 +202,7 @@ class _Reboot:
         how = {"deepops_drain_reason": self._reason, "deepops_next_state": "DOWN" if self.options.wait else "RESUME"}
         outcome = self.flow.set_node_state(self.cluster, "rebooted", names, **how)
         require_success(outcome, self.cluster.controllers[:1], "Slurm was asked for no reboot", "see `sinfo -R`")
-        by_action: dict[str, dict[str, str]] = {}
-        for entry in (entry for result in outcome.summary.results for entry in result.entries("reboot")):
-            by_action.setdefault(str(entry["action"]), {})[str(entry["name"])] = str(entry["message"])
+        by_action = _decisions(outcome)
         self.skipped.update(by_action.get("refused", {}))
         self.requested.update(dict.fromkeys([*by_action.get("reboot", {}), *by_action.get("none", {})]))
         back = list(by_action.get("back", {}))
@@ -234,10 +269,7 @@ class _Reboot:
 
     def _advance(self) -> bool:
         """One look at the nodes; whether anything has changed."""
-        from deepopsctl.run.runner import run_readonly
-
-        asked = replace(self.flow.base, playbook=SLURM_INFO, more=(), command="node-wait", extra_vars={})
-        slurm = state_of(run_readonly(asked))
+        slurm = self.flow.slurm_now()
         if not slurm.controller_up:
             return False
         phases = {name: phase_of(slurm.nodes.get(name)) for name in self.requested}

@@ -24,6 +24,8 @@ from deepopsctl.ssh.results import SetupResult
 from deepopsctl.text.node_sets import fold
 
 SLURM = "slurm"
+# why an unreachable node failed
+SILENT = "does not answer"
 # other nodes reach a new host at an old address only after their neighbour tables have expired
 PATIENCE_S = 60
 # nodes with these roles are deployed whenever nodes are added or removed; other compute nodes are not touched
@@ -200,6 +202,14 @@ class Flow:
             raise StoppedError(message, "see `deepopsctl status`")
         return state
 
+    def slurm_now(self) -> SlurmState:
+        """The state of Slurm as a wait queries it: `controller_up` says whether slurmctld answered."""
+        from deepopsctl.run.runner import run_readonly
+
+        return state_of(
+            run_readonly(replace(self.base, playbook=SLURM_INFO, more=(), command="node-wait", extra_vars={}))
+        )
+
     def set_node_state(self, cluster: Cluster, state: str, names: Iterable[str], **extra: object) -> RunOutcome:
         """Set the nodes to a state of slurm_node_state, on the primary controller."""
         variables = {"deepops_node_state": state, "deepops_nodes": sorted(names), **extra}
@@ -232,6 +242,15 @@ def deployed_from_here(workspace: Workspace) -> frozenset[str]:
         if isinstance(playbooks, list) and not request.get("check") and run_dir.read(run_dir.summary).get("ok"):
             names |= {str(name) for name in playbooks}
     return frozenset(names)
+
+
+def failed_nodes(outcome: RunOutcome, names: Iterable[str], stands: str, hint: str) -> dict[str, str]:
+    """{node: why} of those on which the run failed; StoppedError where the run itself was stopped."""
+    if outcome.stopped or any(not failure.host for failure in outcome.summary.failures):
+        require_success(outcome, (), stands, hint)
+    reasons = {failure.host: failure.message for failure in outcome.summary.failures}
+    reasons |= dict.fromkeys(outcome.summary.unreachable, SILENT)
+    return {name: reasons[name] for name in names if name in reasons}
 
 
 def require_success(

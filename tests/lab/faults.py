@@ -88,6 +88,19 @@ def working(cluster: DrivenCluster, *words: str) -> Iterator[Deploy]:
             deploy.ensure_ended()
 
 
+def killed_when(cluster: DrivenCluster, words: tuple[str, ...], condition: str) -> None:
+    """Start a command, and kill -9 all of it once a shell test on the controller is true."""
+    with working(cluster, *words) as started:
+        wait_until(
+            condition,
+            lambda: started.process.poll() is not None or cluster.holds("ctl1", condition),
+            # several runs of Ansible
+            4 * cluster.patience_s,
+            lambda: started.stderr.read_text()[-2000:],
+        )
+        assert started.process.poll() is None, started.stderr.read_text()[-2000:]
+
+
 @contextmanager
 def in_the_middle_of_an_install(cluster: DrivenCluster, node: str) -> Iterator[Deploy]:
     """A deploy that stands still on one node, in a package's own script; it goes on after `release`, or at the end."""

@@ -6,8 +6,6 @@ The packages of 26.05 are the binaries of Debian's sid, fetched by this machine'
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,8 @@ import pytest
 
 from deepopsctl.lab.image import own_mirror
 from deepopsctl.lifecycle.package_sources import DEFAULT_MIRROR, KEYRING
-from tests.lab.harness import DEEPOPSCTL, PREFIX, LabCluster, command, fresh_cluster, lab_down, wait_until
+from tests.lab.faults import killed_when
+from tests.lab.harness import PREFIX, LabCluster, command, fresh_cluster, lab_down, wait_until
 
 NAME = f"{PREFIX}-upgrade"
 UPGRADE = ("upgrade", "slurm", "--to", "26.05", "--yes", "--batch", "2")
@@ -77,24 +76,6 @@ def history(cluster: LabCluster, fields: str) -> list[str]:
     return [line for line in shown.splitlines() if "|RUNNING|" not in line and "|PENDING|" not in line]
 
 
-def killed_when(cluster: LabCluster, condition: str) -> None:
-    """Start the upgrade, and kill -9 all of it once a shell test on the controller is true."""
-    with (cluster.directory / "killed.log").open("ab") as log:
-        process = subprocess.Popen(
-            [DEEPOPSCTL, "-C", str(cluster.directory), *UPGRADE], stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        wait_until(
-            condition,
-            lambda: process.poll() is not None or cluster.holds("ctl1", condition),
-            details=lambda: (cluster.directory / "killed.log").read_text(encoding="utf-8")[-2000:],
-        )
-        assert process.poll() is None, (cluster.directory / "killed.log").read_text(encoding="utf-8")[-2000:]
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
 @pytest.fixture(scope="module")
 def jobs(cluster: LabCluster) -> dict[str, int]:
     """Jobs that have ended, run, wait, and start a step later."""
@@ -151,11 +132,11 @@ def test_jobs_and_accounting_survive_an_upgrade_that_is_killed_twice(cluster: La
     pid = cluster.root("cn01", "pgrep -f 'sleep 100000' -o")
     cluster.power_cut("cn04")
 
-    killed_when(cluster, f"grep -q controller {RECORD} && ! systemctl --quiet is-active slurmctld")
+    killed_when(cluster, UPGRADE, f"grep -q controller {RECORD} && ! systemctl --quiet is-active slurmctld")
     refused = cluster.deepopsctl("deploy", "slurm", ok=False)
     assert refused.returncode == 1
     assert "an upgrade of Slurm from 24.11 to 26.05 is under way" in refused.stderr
-    killed_when(cluster, f"grep -q '\"nodes\"' {RECORD} && sinfo -hN -O Version | grep -q 26.05")
+    killed_when(cluster, UPGRADE, f"grep -q '\"nodes\"' {RECORD} && sinfo -hN -O Version | grep -q 26.05")
     findings = cluster.deepopsctl("status", "--json", ok=False).stdout
     assert "an upgrade of Slurm from 24.11 to 26.05 is under way" in findings
     ended = cluster.deepopsctl(*UPGRADE, "--json", ok=False)

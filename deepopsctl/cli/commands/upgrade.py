@@ -1,16 +1,49 @@
-"""`deepopsctl upgrade`: another release of Slurm on the whole cluster, while jobs run."""
+"""`deepopsctl upgrade`: Slurm and the operating system on the whole cluster, while jobs run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import confirm_option, json_option, sudo_option, yes_option
+from deepopsctl.cli.options import confirm_option, json_option, limit_option, seconds, sudo_option, yes_option
 
 if TYPE_CHECKING:
+    from deepopsctl.lifecycle.os_plan import OsPlan
+    from deepopsctl.lifecycle.pace import Pace
     from deepopsctl.lifecycle.upgrade_plan import Plan
+
+F = TypeVar("F", bound=Callable[..., object])
+
+batch_option = click.option(
+    "--batch", default="10%", show_default=True, metavar="N|N%", help="Compute nodes at a time."
+)
+failed_option = click.option(
+    "--max-failed", type=click.IntRange(0), help="Stop when more nodes than this failed.  [default: one in twenty]"
+)
+plan_option = click.option("--plan", "only_plan", is_flag=True, help="Show what would be done, and change nothing.")
+
+
+def _pace_options(function: F) -> F:
+    """Options of upgrades that wait for jobs."""
+    for option in (
+        click.option(
+            "--window", default="", metavar="HOURS",
+            help='Take nodes out of service only then: "Sat 02:00-06:00", "Mon-Fri 22:00-05:00"; local time.',
+        ),
+        click.option(
+            "--timeout", "timeout_s", callback=seconds, default="1d", show_default=True, metavar="DURATION",
+            help="How long to wait for running jobs: 90s, 30m, 2h, 1d.",
+        ),
+        failed_option,
+        batch_option,
+        limit_option,
+        plan_option,
+    ):  # fmt: skip
+        function = option(function)
+    return function
 
 
 @click.group()
@@ -20,11 +53,9 @@ def upgrade() -> None:
 
 @upgrade.command(short_help="Take the cluster to another release of Slurm.")
 @click.option("--to", "release", required=True, metavar="RELEASE", help="Release in the cluster's repository: 26.05.")
-@click.option("--plan", "only_plan", is_flag=True, help="Show what would be done, and change nothing.")
-@click.option("--batch", default="10%", show_default=True, metavar="N|N%", help="Compute nodes at a time.")
-@click.option(
-    "--max-down", type=click.IntRange(0), help="Stop when more nodes than this failed.  [default: one in twenty]"
-)
+@plan_option
+@batch_option
+@failed_option
 @click.option("--drain", is_flag=True, help="Wait for the end of a batch's jobs first.")
 @click.option(
     "--timeout", "timeout_s", type=click.IntRange(1), default=86400, show_default=True, metavar="SECONDS",
@@ -42,7 +73,7 @@ def slurm(
     release: str,
     only_plan: bool,
     batch: str,
-    max_down: int | None,
+    max_failed: int | None,
     drain: bool,
     timeout_s: int,
     as_json: bool,
@@ -55,17 +86,64 @@ def slurm(
     run it again: it goes on.
     """
     from deepopsctl.cli.interactive import open_console, show_report
-    from deepopsctl.lifecycle.upgrade_plan import Wanted, batch_size
+    from deepopsctl.lifecycle.pace import batch_size
+    from deepopsctl.lifecycle.upgrade_plan import Wanted
     from deepopsctl.lifecycle.upgrade_slurm import plan_upgrade, upgrade_slurm
 
     batch_size(batch, 1)
-    wanted = Wanted(release, batch, max_down, drain, timeout_s)
+    wanted = Wanted(release, batch, max_failed, drain, timeout_s)
     console, directory, base = open_console(settings, "upgrade-slurm", options)
     if only_plan:
         return _show_plan(plan_upgrade(directory, wanted, base), as_json=as_json)
     with console.attentive():
         report = upgrade_slurm(directory, wanted, base, console)
     return show_report(report, directory, as_json=as_json)
+
+
+@upgrade.command("os", short_help="Upgrade the packages of the nodes, and reboot where that is needed.")
+@_pace_options
+@sudo_option
+@yes_option
+@confirm_option
+@json_option
+@click.pass_obj
+def operating_system(settings: Settings, /, *, only_plan: bool, as_json: bool, **options: Any) -> int:
+    """Upgrade the packages of the nodes: compute nodes when no job is there, idle ones first; then the others.
+
+    Compute nodes are drained, upgraded, rebooted by Slurm where a kernel or a library needs it, validated and resumed.
+    Login nodes and servers are upgraded one after the other, and not rebooted. Held packages stay, and so do those of
+    Slurm, of the driver and of the database server. After an interruption, run it again: it goes on.
+    """
+    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.lifecycle.upgrade_os import OsOptions, plan_os, upgrade_os
+
+    wanted = OsOptions(options["limit"] or "", _pace(options))
+    console, directory, base = open_console(settings, "upgrade-os", options)
+    if only_plan:
+        return _show_os_plan(plan_os(directory, wanted, base), as_json=as_json)
+    with console.attentive():
+        report = upgrade_os(directory, wanted, base, console)
+    return show_report(report, directory, as_json=as_json)
+
+
+def _pace(options: Mapping[str, Any]) -> Pace:
+    from deepopsctl.lifecycle.pace import Pace, batch_size, parse_window
+
+    batch_size(options["batch"], 1)
+    window = parse_window(options["window"]) if options["window"] else None
+    return Pace(options["batch"], options["max_failed"], options["timeout_s"], window)
+
+
+def _show_os_plan(plan: OsPlan, *, as_json: bool) -> int:
+    from deepopsctl.cli.output import SCHEMA, emit_json, show
+    from deepopsctl.cli.views.upgrade import os_plan_lines
+
+    if as_json:
+        emit_json({"schema": SCHEMA, "command": "upgrade os", "ok": not plan.silent, **plan.document()})
+    else:
+        for line in os_plan_lines(plan):
+            show(line)
+    return int(plan.exit_code)
 
 
 def _show_plan(plan: Plan, *, as_json: bool) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deepopsctl.lifecycle.os_plan import OsFacts, OsPlan, Versions
 from deepopsctl.lifecycle.upgrade_plan import Plan
+from deepopsctl.nodes.wait_for_jobs import job_words
 from deepopsctl.text.node_sets import fold
 
 
@@ -26,3 +28,43 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"batch {number}: {fold(batch)}" + (f", {word} {len(jobs)} running jobs" if jobs else "")
     for note in plan.notes:
         yield f"note: {note}"
+
+
+# packages that are named one by one
+SHOWN_PACKAGES = 30
+
+
+def os_plan_lines(plan: OsPlan) -> Iterator[str]:
+    """Packages of nodes with the same ones together, then which nodes come when."""
+    for names, facts in plan.groups:
+        yield f"{fold(names)}:"
+        yield from _package_lines(facts)
+    if plan.compute.begun:
+        yield f"begun by an earlier call, goes on first: {fold(plan.compute.begun)}"
+    if plan.idle:
+        yield f"idle, at once: {fold(plan.idle)}"
+    if plan.busy:
+        yield f"after their jobs: {fold(plan.busy)}; {job_words(plan.slurm.jobs_on(plan.busy))} there"
+    if plan.others:
+        yield f"at the end, one after the other, without a reboot: {', '.join(plan.others)}"
+    for name, why in {**plan.compute.left_alone, **plan.silent}.items():
+        yield f"left out: {name}: {why}"
+    if not plan.todo:
+        yield "nothing to do"
+
+
+def _package_lines(facts: OsFacts) -> Iterator[str]:
+    yield from _versions("", facts.packages)
+    yield from _versions("held, stays: ", facts.held)
+    yield from _versions("has its own command, stays: ", facts.left)
+    if facts.kept_back:
+        yield f"  apt would have to remove packages, stays: {' '.join(facts.kept_back)}"
+    if facts.will_reboot:
+        yield f"  reboot: {facts.will_reboot}"
+
+
+def _versions(what: str, packages: Versions) -> Iterator[str]:
+    for name, (before, after) in list(packages.items())[:SHOWN_PACKAGES]:
+        yield f"  {what}{name} {before or '(new)'} -> {after}"
+    if len(packages) > SHOWN_PACKAGES:
+        yield f"  {what}and {len(packages) - SHOWN_PACKAGES} more packages"

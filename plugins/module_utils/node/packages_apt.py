@@ -14,7 +14,14 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     services as node_services,
 )
 
-ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "APT_LISTCHANGES_FRONTEND": "none"}
+ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "LC_ALL": "C.UTF-8",
+    "APT_LISTCHANGES_FRONTEND": "none",
+    # Ubuntu's would restart daemons by itself
+    "NEEDRESTART_SUSPEND": "1",
+    "UCF_FORCE_CONFFOLD": "1",
+}
 APT = [
     "apt-get",
     "--yes",
@@ -30,6 +37,8 @@ LOCKED = re.compile(
     r"Could not get lock|Unable to acquire the dpkg frontend lock|Unable to lock|is another process using it"
 )
 INTERRUPTED = "dpkg was interrupted"
+# kernels come as new packages; nothing is removed by it
+UPGRADE = ["--with-new-pkgs", "--no-install-recommends", "upgrade"]
 _REMOVED = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
 _CANDIDATE = re.compile(r"^(\S+):\n  Installed: .*\n  Candidate: (?!\(none\))(\S+)$", re.MULTILINE)
 # What a cluster lives by. Debian's slurmctld cancels all jobs when it is removed; a purge deletes its state, that of
@@ -140,6 +149,20 @@ def install(names, lock_wait=LOCK_WAIT_S, downgrade=False):
 def refresh(options, lock_wait=LOCK_WAIT_S):
     """Fetch package lists. Raises PackageError."""
     _checked(["update"] + list(options), time.monotonic() + lock_wait)
+
+
+def simulated_upgrade(options):
+    """What apt-get prints of an upgrade of all packages that it would not do. Raises PackageError."""
+    done = _run(["apt-get", "--simulate"] + NO_CACHE + list(options) + UPGRADE)
+    if not done.ok:
+        raise PackageError(_summary(done.message), _hint(done.message))
+    return done.output
+
+
+def upgrade(options, lock_wait=LOCK_WAIT_S):
+    """Upgrade all packages that can be without removing one. Raises PackageError."""
+    finish_interrupted_transaction()
+    _checked(list(options) + UPGRADE, time.monotonic() + lock_wait)
 
 
 def remove(names, lock_wait=LOCK_WAIT_S):

@@ -130,7 +130,7 @@ def reboot_decision(node, is_reserved):
     """(action, message) for one node: reboot by Slurm, host (by systemd), none, back, or refused.
 
     Slurm ends every drain when the node returns, so one that is drained for another reason is not its to reboot: with
-    one of deepopsctl's, systemd does it and the node stays drained.
+    one of deepopsctl's, systemd does it and the node stays drained. A drain of an upgrade ends with the reboot.
     """
     if node is None:
         return "refused", "Slurm has no node of that name"
@@ -151,8 +151,10 @@ def reboot_decision(node, is_reserved):
             since,
             node["reason"] or "no reason given",
         )
-    if flags & {"DOWN", "NOT_RESPONDING", "UNKNOWN"} or ("DRAIN" in flags and is_managed):
-        return "host", node["reason"]
+    is_away = bool(flags & {"DOWN", "NOT_RESPONDING", "UNKNOWN"})
+    if is_away or ("DRAIN" in flags and is_managed):
+        is_upgrade = node["reason"].startswith(slurm_node_states.UPGRADE_PREFIX)
+        return "reboot" if is_upgrade and not is_away else "host", node["reason"]
     if "DRAIN" in flags:
         return "refused", "drained since %s: %s" % (since, node["reason"] or "no reason given")
     if flags & {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}:

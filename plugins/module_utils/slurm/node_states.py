@@ -10,6 +10,8 @@ PREFIX = "deepopsctl: "
 NODE_PREFIX = PREFIX + "node "
 # of node reboot; slurmctld adds to it what has become of the reboot
 REBOOT_PREFIX = NODE_PREFIX + "reboot"
+# of upgrade os, followed by the rest of the command
+UPGRADE_PREFIX = NODE_PREFIX + "upgrade "
 # of the program that drains nodes by alerts
 ALERT_PREFIX = PREFIX + "alert "
 # the reservation in which new nodes are validated

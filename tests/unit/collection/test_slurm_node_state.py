@@ -112,6 +112,9 @@ REBOOT = "deepopsctl: node reboot"
         (node("IDLE+DRAIN", "Kill task failed", "slurm"), "refused"),
         (node("DOWN", "burnt", "root"), "refused"),
         (node("IDLE+DRAIN", OURS, "root"), "host"),
+        # an upgrade's drain ends with its reboot
+        (node("IDLE+DRAIN", "deepopsctl: node upgrade os", "root"), "reboot"),
+        (node("IDLE*+DRAIN", "deepopsctl: node upgrade os", "root"), "host"),
         (node("DOWN*", "Not responding", "slurm"), "host"),
         (node("IDLE*"), "host"),
         (node("MIXED+DRAIN+REBOOT_REQUESTED", REBOOT, "root"), "none"),

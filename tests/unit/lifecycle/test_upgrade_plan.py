@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from deepopsctl.cluster.spec import parse_spec
-from deepopsctl.errors import DeepOpsError
-from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, batch_size, make_plan
+from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, make_plan
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 
 CLUSTER = parse_spec(
@@ -143,13 +142,6 @@ def test_an_upgrade_to_another_release_that_is_under_way_is_ended_first() -> Non
     assert "--to 25.11` goes on" in refusals(record={"to": "25.11", "from": "24.11"})
 
 
-def test_a_batch_is_a_number_or_a_share_rounded_up() -> None:
-    assert [batch_size(text, 25) for text in ("5", "10%", "100%")] == [5, 3, 25]
-    for bad in ("0", "-1", "ten", "0%"):
-        with pytest.raises(DeepOpsError, match="neither a number"):
-            batch_size(bad, 10)
-
-
 def test_one_in_twenty_nodes_may_fail_unless_said_otherwise() -> None:
     assert plan().allowed_failures == 1
-    assert plan(wanted=Wanted("26.05", max_down=0)).allowed_failures == 0
+    assert plan(wanted=Wanted("26.05", max_failed=0)).allowed_failures == 0

@@ -1,0 +1,259 @@
+"""Work on compute nodes, a few at a time: drain, wait for their jobs, work, reboot, validate, resume.
+
+Slurm remembers how far it is: the drain reason of a node that was taken out of service has the command in it, so that
+the same command goes on after an interruption, and nobody else's drain is touched. The cluster is not locked while jobs
+are waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+from deepopsctl.errors import ExitCode
+from deepopsctl.lifecycle.pace import Pace, allowed_failures, batch_size
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.nodes.admit import NotAdmittedError, try_out
+from deepopsctl.nodes.drain import FIRST_PAUSE_S, LONGEST_PAUSE_S, encode_reason
+from deepopsctl.nodes.reboot import reboot_drained
+from deepopsctl.nodes.wait_for_jobs import job_words
+from deepopsctl.nodes.workflow import Flow, StoppedError, require_success, state_of
+from deepopsctl.run.lock import ClusterBusyError, cluster_lock
+from deepopsctl.slurm.node_states import NODE_PREFIX, REBOOT_PREFIX, REBOOTING
+from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
+from deepopsctl.text.node_sets import fold
+
+# of a node that does not run its jobs, though it answers
+_UNFIT = frozenset({"NOT_RESPONDING", "INVAL", "INVALID_REG", "FAIL", "ERROR"})
+
+
+@dataclass(frozen=True, slots=True)
+class WorkResult:
+    """How the work on some nodes ended: why it failed, and why those have to reboot that have to."""
+
+    failed: Mapping[str, str]
+    reboot: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Nodes by what Slurm has of them: `begun` by an earlier call, `free`, or `left_alone`, with the reason."""
+
+    begun: tuple[str, ...]
+    free: tuple[str, ...]
+    left_alone: Mapping[str, str]
+
+
+def is_begun(node: SlurmNode, command: str) -> bool:
+    """Whether `command` (`upgrade os`) took the node out of service."""
+    own = node.reason.startswith((f"{NODE_PREFIX}{command}", f"{REBOOT_PREFIX}: {command}"))
+    return own and bool(node.flags & {"DRAIN", "DOWN", *REBOOTING})
+
+
+def select(names: Iterable[str], slurm: SlurmState, command: str) -> Selection:
+    """What the command may do with the nodes."""
+    begun: list[str] = []
+    free: list[str] = []
+    left_alone: dict[str, str] = {}
+    for name in names:
+        node = slurm.nodes.get(name)
+        if node is None:
+            left_alone[name] = "Slurm does not know it"
+        elif is_begun(node, command) or name in slurm.reserved:
+            # in the reservation: its validation was cut off
+            begun.append(name)
+        elif node.is_drained or node.is_faulty or node.flags & REBOOTING:
+            by = f" by {node.reason_user}" if node.reason_user else ""
+            left_alone[name] = f"{node.word}{by}: {node.reason or 'no reason given'}"
+        else:
+            free.append(name)
+    return Selection(tuple(begun), tuple(free), left_alone)
+
+
+@dataclass(slots=True)
+class Rolling:
+    """One pass over compute nodes. `work` gets nodes that are drained and empty; `again` is the whole command."""
+
+    flow: Flow
+    cluster: Cluster
+    command: str
+    again: str
+    pace: Pace
+    work: Callable[[tuple[str, ...]], WorkResult]
+    queue: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    # drained, until their jobs have ended; those that an earlier call may have worked on
+    _waiting: list[str] = field(default_factory=list)
+    _begun: frozenset[str] = frozenset()
+    _shown: tuple[SlurmJob, ...] = ()
+    _since: float = 0
+    _allowed: int = 0
+    _size: int = 0
+
+    def run(self, selection: Selection) -> None:
+        """All nodes of the selection that can be done now; those that are left stay in `queue`."""
+        count = len(selection.begun) + len(selection.free)
+        self._allowed = allowed_failures(self.pace.max_failed, count)
+        self._size = batch_size(self.pace.batch, count)
+        self.queue, self._begun = list(selection.free), frozenset(selection.begun)
+        self._since = time.monotonic()
+        if selection.begun:
+            with self._lock():
+                self._take_up(selection.begun)
+        pause = FIRST_PAUSE_S
+        while self._waiting or (self.queue and self._is_open and not self.is_over_limit):
+            if self._advance():
+                self._since, pause = time.monotonic(), FIRST_PAUSE_S
+            elif time.monotonic() - self._since > self.pace.timeout_s:
+                raise self._late()
+            else:
+                self.flow.idle(partial(time.sleep, pause))
+                pause = min(pause * 1.5, LONGEST_PAUSE_S)
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether more nodes failed than may."""
+        return len(self.failed) > self._allowed
+
+    def failure(self, more: Mapping[str, str], left: Sequence[str]) -> StoppedError | None:
+        """What a command ends with where nodes failed, with those that failed elsewhere and those that are left."""
+        failed = {**self.failed, **more}
+        if not failed:
+            return None
+        limit = f", more than --max-failed {self._allowed}" if self.is_over_limit else ""
+        rest = f"; {fold(left)} is left" if left else ""
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        return StoppedError(f"{fold(failed)} failed{limit}{rest}: {reasons}", f"fix it, then {self._goes_on}")
+
+    @property
+    def _is_open(self) -> bool:
+        return self.pace.is_open(datetime.now())
+
+    def _lock(self) -> AbstractContextManager[None]:
+        return cluster_lock(self.flow.directory.runs, f"deepopsctl {self.command}")
+
+    def _advance(self) -> bool:
+        """One step, where there is one to do now."""
+        slurm = self.flow.slurm_now()
+        if not slurm.controller_up:
+            return False
+        try:
+            with self._lock():
+                return self._step(slurm)
+        except ClusterBusyError:
+            # somebody deploys: that does not disturb, and ends
+            return False
+
+    def _step(self, slurm: SlurmState) -> bool:
+        if self.is_over_limit:
+            self._give_back([name for name in self._waiting if name not in self._begun])
+            # these may be half done
+            self._waiting.clear()
+            return True
+        if not self._is_open:
+            self._give_back([name for name in self._waiting if slurm.jobs_on([name])])
+        elif self.queue and len(self._waiting) < self._size:
+            slurm = self._fill(slurm)
+        ready = tuple(name for name in self._waiting if not slurm.jobs_on([name]))
+        if ready:
+            self._treat(ready)
+        self._show_jobs(slurm.jobs_on(self._waiting))
+        return bool(ready)
+
+    def _fill(self, slurm: SlurmState) -> SlurmState:
+        """Take nodes out of service, those without jobs first."""
+        self.queue.sort(key=lambda name: bool(slurm.jobs_on([name])))
+        room = self._size - len(self._waiting)
+        names, self.queue = self.queue[:room], self.queue[room:]
+        return self._drain(names)
+
+    def _take_up(self, begun: Sequence[str]) -> None:
+        """Nodes that an earlier call took out of service; a reboot that is under way is waited for."""
+        slurm = self.flow.slurm_now()
+        rebooting = [name for name in begun if name in slurm.nodes and slurm.nodes[name].flags & REBOOTING]
+        if rebooting:
+            self.flow.operator.info(f"wait for the reboot of {fold(rebooting)}")
+            self._fail(reboot_drained(self.flow, self.cluster, rebooting, self.command))
+        self._drain([name for name in begun if name not in self.failed])
+
+    def _drain(self, names: Sequence[str]) -> SlurmState:
+        self.flow.operator.info(f"drain {fold(names)}")
+        how = {"deepops_drain_reason": encode_reason(f"node {self.command}")}
+        outcome = self.flow.set_node_state(self.cluster, "out_of_service", names, **how)
+        require_success(outcome, self.cluster.controllers[:1], f"{fold(names)} may be drained", self._goes_on)
+        slurm = state_of(outcome)
+        # somebody else may have been quicker
+        self._waiting += [name for name in names if name in slurm.nodes and is_begun(slurm.nodes[name], self.command)]
+        return slurm
+
+    def _give_back(self, names: Sequence[str]) -> None:
+        """Nodes on which nothing was done take jobs again."""
+        if not names:
+            return
+        self.flow.operator.info(f"resume {fold(names)}: nothing was done there")
+        outcome = self.flow.set_node_state(self.cluster, "resumed", names)
+        require_success(outcome, self.cluster.controllers[:1], f"{fold(names)} may be drained", self._goes_on)
+        self._waiting = [name for name in self._waiting if name not in names]
+        self.queue += names
+
+    def _treat(self, names: tuple[str, ...]) -> None:
+        """Work, reboot, validate: what fails stays drained."""
+        self._waiting = [name for name in self._waiting if name not in names]
+        self.flow.operator.info(f"{self.command}: {fold(names)}")
+        result = self.work(names)
+        self._fail(result.failed)
+        rebooting = [name for name in names if name in result.reboot and name not in self.failed]
+        if rebooting:
+            reasons = "; ".join(dict.fromkeys(result.reboot[name] for name in rebooting))
+            self.flow.operator.info(f"reboot {fold(rebooting)}: {reasons}")
+            self._fail(reboot_drained(self.flow, self.cluster, rebooting, self.command))
+        self._admit([name for name in names if name not in self.failed])
+
+    def _admit(self, names: list[str]) -> None:
+        slurm = self.flow.slurm_now()
+        unfit = {name: slurm.nodes[name] for name in names if name in slurm.nodes and slurm.nodes[name].flags & _UNFIT}
+        self._fail({name: f"Slurm has it as {node.state.lower()}: {node.reason}" for name, node in unfit.items()})
+        good = [name for name in names if name not in unfit]
+        if not good:
+            return
+        nodes = tuple(node for node in self.cluster.nodes if node.name in good)
+        try:
+            try_out(self.flow, self.cluster, nodes, good, self.command)
+        except NotAdmittedError as refused:
+            # its drain reason names the validation
+            self.failed.update(dict.fromkeys(refused.nodes, refused.message))
+        self.done += [name for name in good if name not in self.failed]
+
+    def _fail(self, reasons: Mapping[str, str]) -> None:
+        """These stay drained, with a reason by which a later call knows them."""
+        if not reasons:
+            return
+        self.failed.update(reasons)
+        run = self.flow.report.outcomes[-1].run_id if self.flow.report.outcomes else ""
+        how = {"deepops_drain_reason": encode_reason(f"node {self.command} failed, see run {run}")}
+        outcome = self.flow.set_node_state(self.cluster, "out_of_service", reasons, **how)
+        require_success(outcome, self.cluster.controllers[:1], f"{fold(reasons)} may not be drained", self._goes_on)
+
+    def _show_jobs(self, jobs: tuple[SlurmJob, ...]) -> None:
+        if jobs and jobs != self._shown:
+            self.flow.operator.info(f"  {job_words(jobs)} still on {fold(self._waiting)}")
+        self._shown = jobs
+
+    def _late(self) -> StoppedError:
+        names, after = fold(self._waiting), f"after {self.pace.timeout_s} s"
+        if not names:
+            return StoppedError(f"{after} slurmctld does not answer", self._goes_on, ExitCode.TIMEOUT)
+        return StoppedError(
+            f"{after} jobs are still on {names}, which stays drained, so that no new job starts",
+            f"{self._goes_on}; `deepopsctl node resume {names}` ends the drain",
+            ExitCode.TIMEOUT,
+        )
+
+    @property
+    def _goes_on(self) -> str:
+        return f"`deepopsctl {self.again}` goes on from here"
