@@ -156,8 +156,8 @@ class _Reader:
                 ]
         for name, _, where in self.controllers[1:]:
             self.carryover.leave(
-                f"backup controller {name}", where, "slurmctld runs on the first controller only",
-                "it stays a controller in cluster.yml, with Slurm's configuration and commands",
+                f"backup controller {name}", where, "a second slurmctld needs a state directory that controllers share",
+                "add its file system to storage: and name it in slurm_state (docs/operate/two-controllers.md)",
             )  # fmt: skip
         done = set()
         for name, address, where in self.controllers:
