@@ -20,7 +20,7 @@ from deepopsctl.imports.slurm_keys import (
     note_new_values,
     settle_keys,
 )
-from deepopsctl.imports.slurm_lines import Line, Pair, read_lines
+from deepopsctl.imports.slurm_lines import Line, Pair, read_lines, template_line
 from deepopsctl.imports.slurm_nodes import Nodes, Partitions, batches, carried_option, short_name
 from deepopsctl.model.cluster import Role
 from deepopsctl.text import values
@@ -47,6 +47,12 @@ _OTHER_FILES = {
 def draft_slurm_conf(text: str, source: str, directory: Path | None, problems: Problems) -> Draft:
     """The nodes and partitions of a slurm.conf; `directory` is its directory, None for standard input."""
     draft = Draft(source, problems)
+    if number := template_line(text):
+        problems.add(
+            f"{source}:{number}", "this is a template, without its values", "give /etc/slurm/slurm.conf of a node"
+        )
+        draft.incomplete = True
+        return draft
     _Reader(draft, directory).read(list(read_lines(text, source, directory, problems)))
     return draft
 

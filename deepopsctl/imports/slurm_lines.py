@@ -53,6 +53,11 @@ def read_lines(text: str, source: str, directory: Path | None, problems: Problem
     return _Reading(problems, directory).lines(text, source)
 
 
+def template_line(text: str) -> int:
+    """The number of the first line of a Jinja template that another tool fills in; 0 where there is none."""
+    return next((number for number, content in _logical_lines(text) if "{{ " in content or "{%" in content), 0)
+
+
 class _Reading:
     """Reads files with a limit on includes, because they may form a cycle."""
 

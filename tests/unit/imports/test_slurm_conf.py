@@ -184,6 +184,12 @@ def test_every_fault_is_reported_with_its_line() -> None:
     ]
 
 
+def test_a_template_is_one_fault() -> None:
+    text = "ClusterName={{ name }}\n{% for host in hosts %}\nNodeName={{ host }}\n{% endfor %}\n"
+
+    assert faults(f"# {{{{ managed }}}}\n{text}") == ["slurm.conf:2: this is a template, without its values"]
+
+
 def test_a_node_in_two_lines_is_a_fault() -> None:
     assert faults(f"{HEAD}NodeName=n1\nNodeName=n[1-2]\n") == ["slurm.conf:4: n1 is already given at slurm.conf:3"]
 
