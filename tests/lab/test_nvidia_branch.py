@@ -41,7 +41,8 @@ echo 'deb [trusted=yes] file:/srv/drivers ./' > /etc/apt/sources.list.d/stand-in
 INSTALLED = "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' 'libcuda1*' '*nvidia*' | grep ' installed'"
 CLEAN = f"""names=$({INSTALLED} | cut -d' ' -f1)
 apt-mark unhold $names >/dev/null; DEBIAN_FRONTEND=noninteractive apt-get -qq -y purge $names >/dev/null 2>&1
-rm -rf /srv/drivers /etc/apt/sources.list.d/stand-in.list /etc/apt/*/deepopsctl-nvidia*
+rm -rf /srv/drivers /etc/apt/sources.list.d/stand-in.list /etc/apt/*/deepopsctl-nvidia* \\
+    /var/lib/deepopsctl/records/nvidia.*
 scontrol update nodename=gpu01 state=resume"""
 
 
