@@ -1,4 +1,4 @@
-"""`secrets rotate`: a new munge key on all nodes at once, a new database password, and no job is lost.
+"""`secrets rotate`: a new munge key on all nodes at once, new passwords, and no job is lost.
 
 munged has one key at a time, so nodes can't authenticate each other while it is changed. Running jobs need nothing
 signed; jobs started in this time would fail, so slurmctld is stopped for these seconds. The vault has
@@ -25,6 +25,7 @@ from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 
 KEY, NEXT, PASSWORD = "munge_key", "munge_key_next", "slurm_dbd_password"
+MONITORING, WEB_PASSWORDS = "monitoring", ("monitoring_web_password", "grafana_admin_password")
 _LEAVE_OUT = "a compute node that is off for long: --exclude NODE"
 REASON = "secrets rotate: it has the old munge key"
 
@@ -34,6 +35,7 @@ class Secret(StrEnum):
 
     MUNGE_KEY = "munge-key"
     DATABASE_PASSWORD = "database-password"  # noqa: S105 (its name)
+    MONITORING_PASSWORDS = "monitoring-passwords"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,14 @@ class _Rotate:
         directory = self.flow.directory
         self.resumed = NEXT in secrets.read(directory.secrets, directory.vault_password)
         with_key = self.resumed or Secret.MUNGE_KEY in self.rotation.secrets
-        nodes = self._nodes if with_key else dependent_nodes(self.cluster)
+        # what Prometheus scrapes follows from all nodes of a run
+        nodes = self._nodes if with_key or self._with_monitoring else dependent_nodes(self.cluster)
         # neither another run nor a newer clone, whose vault has another key
         self._refuse_to_lose_jobs(self.flow.survey(self.cluster, slurm=bool(self.rotation.left_out)))
+        if self._with_monitoring and MONITORING not in self.flow.deployed:
+            raise StoppedError("monitoring is not deployed: nothing was changed", "it has no passwords before that")
         self.flow.confirm(self._question(nodes, with_key=with_key), self.cluster)
-        if not self.resumed:
+        if not self.resumed and self._with_slurm:
             self._compare(nodes)
         if with_key:
             self._drain_left_out()
@@ -107,10 +112,20 @@ class _Rotate:
         self._end(nodes, with_key=with_key)
 
     @property
+    def _with_monitoring(self) -> bool:
+        return Secret.MONITORING_PASSWORDS in self.rotation.secrets
+
+    @property
+    def _with_slurm(self) -> bool:
+        return bool(self.rotation.secrets - {Secret.MONITORING_PASSWORDS})
+
+    @property
     def _nodes(self) -> tuple[Node, ...]:
         return tuple(node for node in self.cluster.nodes if node not in self.rotation.left_out)
 
     def _question(self, nodes: tuple[Node, ...], *, with_key: bool) -> str:
+        if not with_key and not self._with_slurm:
+            return f"change the passwords of {self.cluster.name}'s monitoring? Slurm and jobs are not touched"
         if not with_key:
             return f"change the password of {self.cluster.name}'s accounting database? slurmdbd restarts"
         again = "finish changing" if self.resumed else "change"
@@ -192,14 +207,19 @@ class _Rotate:
             values = {KEY: secrets.read(directory.secrets, directory.vault_password)[NEXT], NEXT: None}
         if Secret.DATABASE_PASSWORD in self.rotation.secrets:
             values[PASSWORD] = secrets.new_password()
+        if self._with_monitoring:
+            values.update({name: secrets.new_password() for name in WEB_PASSWORDS})
         secrets.change(directory.secrets, directory.vault_password, values)
 
     def _end(self, nodes: tuple[Node, ...], *, with_key: bool) -> None:
         self.flow.operator.info("deploy the new secrets, and verify that every node uses them")
-        outcome = self._run(nodes, *(("operate/rotate-start",) if with_key else ()), "slurm")
-        require_success(
-            outcome, nodes, "secrets.yml has the new secrets already", "`deepopsctl deploy slurm` finishes it"
-        )
+        slurm = ("slurm",) if with_key or self._with_slurm else ()
+        playbooks = (*(("operate/rotate-start",) if with_key else ()), *slurm)
+        playbooks += (MONITORING,) if self._with_monitoring else ()
+        outcome = self._run(nodes, *playbooks)
+        # no other has a password
+        needed = nodes if with_key else [node for node in dependent_nodes(self.cluster) if node in nodes]
+        require_success(outcome, needed, "secrets.yml has the new secrets already", "`deepopsctl deploy` finishes it")
         left_out = [node.name for node in self.rotation.left_out]
         if with_key and left_out:
             self.flow.report.warnings.append(
@@ -208,6 +228,7 @@ class _Rotate:
             )
         new = [f"munge key on {len(nodes)} nodes"] if with_key else []
         new += ["database password"] if Secret.DATABASE_PASSWORD in self.rotation.secrets else []
+        new += ["monitoring passwords"] if self._with_monitoring else []
         self.flow.report.closing = (
             f"new {' and '.join(new)}; back up secrets.yml with the rest of the cluster directory"
         )

@@ -99,6 +99,19 @@ def test_the_password_is_nowhere_that_others_can_read(monitored: MonitoredCluste
     assert not any(password.encode() in content for content in runs)
 
 
+def test_new_passwords_of_the_pages_are_in_force_and_the_old_ones_are_not(monitored: MonitoredCluster) -> None:
+    old = monitored.password()
+    since = "systemctl show --property=ActiveEnterTimestamp slurmctld"
+    before = monitored.root("ctl1", since)
+
+    monitored.deepopsctl("secrets", "rotate", "monitoring-passwords", "--yes")
+
+    assert monitored.password() != old
+    assert [monitored.status(PROMETHEUS, password=word) for word in (old, monitored.password())] == [401, 200]
+    assert monitored.root("ctl1", since) == before
+    assert set(monitored.changed(monitored.deploy()).values()) == {0}
+
+
 def test_the_exporter_of_mariadb_may_read_no_data(monitored: MonitoredCluster) -> None:
     grants = monitored.root("ctl1", "mariadb -BN -e \"SHOW GRANTS FOR 'prometheus'@'localhost'\"").splitlines()
 
