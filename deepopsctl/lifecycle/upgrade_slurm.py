@@ -8,6 +8,7 @@ does not start is undone: packages, accounting and state are again as they were.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -40,6 +41,7 @@ from deepopsctl.validation.result import examine
 
 QUERY, RECORD, PREPARE = "operate/upgrade-query", "operate/upgrade-record", "operate/upgrade-prepare"
 CONTROLLER, NODES, BACK = "operate/upgrade-controller", "operate/upgrade-nodes", "operate/upgrade-back"
+QUEUE = "operate/upgrade-queue"
 SUITE = "smoke"
 # the phases of the record, in their order; `back` undoes those before `nodes`
 PREPARING, CENTER, ON_NODES, ENDING, GOING_BACK = "prepare", "controller", "nodes", "deploy", "back"
@@ -196,6 +198,7 @@ class _Upgrade:
         controllers = {node.name for node in self.cluster.controllers}
         together = bool(dbd & controllers)
         both = [("slurmdbd", dbd), ("slurmctld", controllers)]
+        since = time.time()
         for what, names in [("slurmdbd and slurmctld", dbd | controllers)] if together else both:
             self.flow.operator.info(f"upgrade {what} on {fold(names)}")
             outcome = self._run(names, CONTROLLER, **self._variables(plan))
@@ -207,6 +210,21 @@ class _Upgrade:
                 why = next((each.message.partition("\n")[0] for each in outcome.summary.failures), "it failed")
                 self._record(phase=GOING_BACK, why=why, hosts=sorted(names))
                 self._go_back(plan, why, names)
+            if not together and names == dbd:
+                self._hand_over(since)
+
+    def _hand_over(self, since: float) -> None:
+        """slurmctld has kept its records meanwhile, as many as it has room for: they reach the new slurmdbd."""
+        variables = {"deepops_upgrade_since": since, "deepops_upgrade_timeout": START_S}
+        outcome = self._run([self.cluster.controllers[0].name], QUEUE, **variables)
+        require_success(outcome, self.cluster.controllers[:1], "slurmdbd is upgraded", self._again)
+        queue = next((result.data["queue"] for result in outcome.summary.results if "queue" in result.data), None)
+        left, lost = (queue.get("left"), queue.get("discarded")) if isinstance(queue, Mapping) else (0, 0)
+        if left or lost:
+            self.flow.report.warnings.append(
+                f"accounting: slurmctld still has {left} records for slurmdbd and has given up {lost}, for lack of "
+                "room (MaxDBDMsgs); `sacctmgr show runawayjobs` lists jobs whose end is missing"
+            )
 
     def _go_back(self, plan: Plan, why: str, hosts: set[str]) -> None:
         """Packages, accounting and state as they were; raises StoppedError at its end."""

@@ -58,7 +58,7 @@ def upgrade() -> None:
 @failed_option
 @click.option("--drain", is_flag=True, help="Wait for the end of a batch's jobs first.")
 @click.option(
-    "--timeout", "timeout_s", type=click.IntRange(1), default=86400, show_default=True, metavar="SECONDS",
+    "--timeout", "timeout_s", callback=seconds, default="1d", show_default=True, metavar="DURATION",
     help="How long to wait for jobs with --drain.",
 )  # fmt: skip
 @sudo_option

@@ -16,7 +16,7 @@ from .._shared import atomic_file, settings
 from .._shared.command import CommandError
 from .._shared.prometheus_text import TEXTFILE_DIRECTORY, Families
 from .._shared.settings import SettingsError
-from . import CONFIG, DIRECTORY, LAST, MANIFEST, BackupError
+from . import CONFIG, DIRECTORY, LAST, MANIFEST, UNDER_WAY, BackupError
 from .collect import Manifest, collect
 from .rehearse import rehearse
 from .repository import Repository
@@ -51,6 +51,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 def run(config: Config, _snapshot: str = "") -> Dict[str, Any]:
     """Make a set, store it, read it back; how it ended is kept for `deepopsctl status` and Prometheus."""
+    for path, what in UNDER_WAY.items():
+        if os.path.exists(path):
+            raise BackupError("{} is under way: the next backup is made after its end".format(what))
     started, last = time.time(), _last()
     result: Dict[str, Any] = {"schema": 1, "started": int(started), "last_good": last.get("last_good", {})}
     try:

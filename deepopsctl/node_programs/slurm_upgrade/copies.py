@@ -10,22 +10,27 @@ import shutil
 import time
 from typing import Any, Dict, List, Mapping
 
-from .._shared import atomic_file
-from ..slurm_backup import ACCOUNTING, STATE
+from .._shared import atomic_file, command
+from ..slurm_backup import ACCOUNTING, CONVERTING, STATE
 from ..slurm_backup.collect import copy_state, dump, release, sql
 from ..slurm_backup.restore import import_dump, install_state
-from . import FAILED, SAVED, UpgradeError
+from . import DIRECTORY, FAILED, SAVED, UpgradeError
 from .query import CONFIGURATION, installed
 
 MANIFEST = SAVED + "/manifest.json"
+_BACKUP, _STOP_S = "deepops-backup.service", 120
 _DUMP, _STATE, _CONFIGURATION = SAVED + "/accounting.sql", SAVED + "/state", SAVED + "/slurm.conf"
 
 
 def save(request: Mapping[str, Any]) -> bool:
     """Copy state and database while their daemons are stopped; done again until the first new package is installed.
 
-    A copy that was made before an interruption may be older than what the old daemons did since.
+    A copy that was made before an interruption may be older than what the old daemons did since. From here on no
+    backup is made until `backups_go_on`: it would have half of a conversion, and a dump holds one up.
     """
+    os.makedirs(DIRECTORY, 0o700, exist_ok=True)
+    atomic_file.write_synced(CONVERTING, "", 0o600)
+    command.run(["systemctl", "stop", _BACKUP], _STOP_S)
     new = sorted(name for name, version in installed().items() if version == request["version"])
     if new:
         if not os.path.isfile(MANIFEST):
@@ -42,6 +47,14 @@ def save(request: Mapping[str, Any]) -> bool:
         manifest["database"] = dump(request["database"], request["cluster"], _DUMP)
     atomic_file.write_synced(MANIFEST, json.dumps(manifest) + "\n", 0o600)
     return True
+
+
+def backups_go_on() -> bool:
+    """The databases are converted, or again as they were."""
+    there = os.path.exists(CONVERTING)
+    if there:
+        os.unlink(CONVERTING)
+    return there
 
 
 def mark(step: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Dict, List, Sequence
+from typing import Dict, List, Sequence, Tuple
 
 from .._shared import command, slurm_output
 from . import UpgradeError
@@ -13,6 +13,7 @@ PAUSE_S = 2.0
 # one call lasts so long: the connection may not last as long as a conversion
 _CALL_S = 20.0
 _ANSWER_S = 30
+_DISCARDED = re.compile(r"agent queue is full.*discarding")
 _UNFIT = re.compile(r"DOWN|UNKNOWN|INVAL|NOT_RESPONDING|NO_RESPOND|\*")
 
 
@@ -35,6 +36,28 @@ def accounting(version: str) -> str:
             minutes = max(time.monotonic() - since, 0) / 60
             return "slurmdbd converts its tables since {:.0f} min: {}".format(minutes, _last(lines))
         time.sleep(PAUSE_S)
+
+
+def queue() -> Tuple[int, int]:
+    """How many records slurmctld keeps for slurmdbd, and how many it can; zero where it does not say."""
+    own = command.slurm_environment()
+    figures = (
+        re.search(r"DBD Agent queue size:\s*(\d+)", command.run(["sdiag"], _ANSWER_S, env=own).output),
+        re.search(
+            r"^MaxDBDMsgs\s*=\s*(\d+)",
+            command.run(["scontrol", "show", "config"], _ANSWER_S, env=own).output,
+            re.MULTILINE,
+        ),
+    )
+    size, limit = (int(figure[1]) if figure else 0 for figure in figures)
+    return size, limit
+
+
+def discarded(since: float) -> int:
+    """How many records slurmctld has given up since then, as it had no room for more."""
+    words = ["journalctl", "--quiet", "--no-pager", "--output", "cat", "--unit", "slurmctld.service"]
+    shown = command.run([*words, "--since", "@{:d}".format(int(since))], _ANSWER_S)
+    return sum(bool(_DISCARDED.search(line)) for line in shown.output.splitlines())
 
 
 def controller(version: str, timeout_s: float) -> None:

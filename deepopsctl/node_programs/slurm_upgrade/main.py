@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Dict
 
 from ..slurm_backup import BackupError
@@ -9,6 +10,7 @@ from . import UpgradeError, copies, daemons, query, record, transaction
 
 Request = Dict[str, Any]
 Result = Dict[str, Any]
+_LOST = "the first controller does not answer any more"
 
 
 def main(request: Request) -> Result:
@@ -37,6 +39,10 @@ def _save(request: Request) -> Result:
     return {"changed": copies.save(request)}
 
 
+def _backups(_request: Request) -> Result:
+    return {"changed": copies.backups_go_on()}
+
+
 def _going(request: Request) -> Result:
     """Before something that going back has to undo."""
     return {"changed": copies.mark(request["step"])}
@@ -55,6 +61,17 @@ def _accounting(request: Request) -> Result:
             "lost": "the host of slurmdbd does not answer any more: the conversion goes on there",
         }
     }
+
+
+def _queue(request: Request) -> Result:
+    """What slurmctld still has for slurmdbd, which was away; `again` while there is any."""
+    size, limit = daemons.queue()
+    until = float(request.get("until") or time.time() + request["timeout"])
+    if size and time.time() < until:
+        progress = "slurmctld hands over {} records".format(size)
+        return {"again": {"after_s": daemons.PAUSE_S, "input": {"until": until}, "progress": progress, "lost": _LOST}}
+    discarded = daemons.discarded(request["since"])
+    return {"deepops": {"queue": {"left": size, "limit": limit, "discarded": discarded}}}
 
 
 def _controller(request: Request) -> Result:
@@ -90,7 +107,9 @@ _PHASES = {
     "record": _record,
     "prepare": _prepare,
     "save": _save,
+    "backups": _backups,
     "going": _going,
+    "queue": _queue,
     "accounting": _accounting,
     "controller": _controller,
     "timeouts": _timeouts,
