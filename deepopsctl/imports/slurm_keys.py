@@ -77,7 +77,9 @@ _LEFT = MappingProxyType({
     "slurmctldpidfile": _UNIT, "slurmdpidfile": _UNIT,
     "plugindir": ("the package decides where its plugins are", ""),
     "slurmduser": ("slurmd runs as root", ""),
-    "accountingstoragebackuphost": ("one accounting host is supported", ""),
+    "accountingstoragebackuphost": (
+        "a second slurmdbd needs a database server outside", "two nodes with the role dbd, and slurm_dbd_server",
+    ),
     "accountingstorageexternalhost": ("other clusters' accounting is not managed here", "set it in slurm_config"),
     "accountingstorageport": ("slurmdbd listens on its own port, 6819", "set slurmdbd_port in settings.yml"),
     "accountingstorageloc": _DATABASE, "accountingstorageuser": _DATABASE, "defaultstoragehost": _DATABASE,

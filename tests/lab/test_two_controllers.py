@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import PREFIX, LabCluster, edit, fresh_cluster, lab_down, wait_until
+from deepopsctl.cluster import secrets
+from deepopsctl.cluster.directory import ClusterDir
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_down, wait_until
 
 NAME = f"{PREFIX}-two"
 # the first is the lab's controller, the second a node that cluster.yml makes one
@@ -153,13 +155,90 @@ def test_a_standby_that_is_away_is_a_problem_of_status(cluster: LabCluster) -> N
     cluster.root(SECOND, "systemctl start slurmctld")
 
 
+DATABASE = """
+export DEBIAN_FRONTEND=noninteractive; exec 2>&1; set -e
+apt-get -qq install --no-install-recommends mariadb-server >/tmp/log
+settings='[mysqld]\nbind_address = 0.0.0.0\nloose_innodb_snapshot_isolation = OFF\n'
+printf "$settings" >/etc/mysql/mariadb.conf.d/99-site.cnf
+systemctl restart mariadb
+"""
+
+
+def test_a_second_slurmdbd_without_a_database_of_its_own_is_refused(cluster: LabCluster) -> None:
+    spec = cluster.directory / "cluster.yml"
+    spec.write_text(spec.read_text("utf-8").replace("roles: [controller]", "roles: [controller, dbd]"), "utf-8")
+
+    refused = json.loads(cluster.deepopsctl("deploy", "slurm", "--json", ok=False).stdout)
+
+    assert "gives ctl1, login1 the role dbd: a second slurmdbd" in refused["failures"][0]["message"]
+
+
+def test_a_database_moves_to_its_server_and_a_second_slurmdbd_stands_by(cluster: LabCluster) -> None:
+    job = submit(cluster, FIRST, "--wait --wrap hostname")
+    wait_until_accounted(cluster, FIRST, job)
+    address = cluster.root(SERVER, "hostname -I").split()[0]
+    password = passwords_of(cluster)["slurm_dbd_password"]
+    cluster.root(SERVER, DATABASE)
+    statements = "".join(
+        f"CREATE USER slurm@'{cluster.root(node, 'hostname -I').split()[0]}' IDENTIFIED BY '{password}';"
+        f"GRANT ALL PRIVILEGES ON slurm_acct_db.* TO slurm@'{cluster.root(node, 'hostname -I').split()[0]}';"
+        for node in CONTROLLERS
+    )
+    cluster.root(SERVER, f"mariadb <<'END'\nCREATE DATABASE slurm_acct_db; {statements}\nEND\n")
+    cluster.root(
+        FIRST,
+        "systemctl stop slurmdbd; mariadb-dump --single-transaction --skip-routines slurm_acct_db >/root/slurm.sql;"
+        f"MYSQL_PWD='{password}' mariadb -h {address} -u slurm slurm_acct_db </root/slurm.sql",
+    )
+    with (cluster.directory / SETTINGS).open("a", encoding="utf-8") as stream:
+        stream.write(f"slurm_dbd_server: {address}\n")
+
+    assert deploy(cluster)["ok"]
+
+    assert set(cluster.changed(deploy(cluster)).values()) == {0}
+    assert state_in_accounting(cluster, SECOND, job) == "COMPLETED"
+    assert "in background mode" in cluster.root(SECOND, "journalctl -u slurmdbd")
+
+
+def test_accounting_goes_on_by_the_second_slurmdbd(cluster: LabCluster) -> None:
+    before = submit(cluster, FIRST, "--wait --wrap hostname")
+    wait_until_accounted(cluster, FIRST, before)
+
+    cluster.power_cut(FIRST)
+
+    wait_until("sacct answers", lambda: state_in_accounting(cluster, SECOND, before) == "COMPLETED")
+    wait_until("the second takes over", lambda: in_control(cluster, SECOND) == SECOND)
+    during = submit(cluster, SECOND, "--wait --wrap hostname")
+    wait_until_accounted(cluster, SECOND, during)
+    cluster.power_on(FIRST)
+    wait_until("the first is back in control", lambda: in_control(cluster, SECOND) == FIRST)
+    given_up = "journalctl -u slurmdbd | tail -n 5 | grep -q 'in background mode'"
+    wait_until("the second slurmdbd gives up control", lambda: cluster.holds(SECOND, given_up))
+    after = submit(cluster, SECOND, "--wait --wrap hostname")
+    for job in (before, during, after):
+        wait_until_accounted(cluster, SECOND, job)
+
+
+def state_in_accounting(cluster: LabCluster, node: str, job: str) -> str:
+    return cluster.root(node, f"sacct -nXP -o state -j {job}", ok=False)
+
+
+def wait_until_accounted(cluster: LabCluster, node: str, job: str) -> None:
+    wait_until("it is accounted", lambda: state_in_accounting(cluster, node, job) == "COMPLETED")
+
+
+def passwords_of(cluster: LabCluster) -> dict[str, str]:
+    directory = ClusterDir(cluster.directory)
+    return secrets.read(directory.secrets, directory.vault_password)
+
+
 def test_the_suite_interrupts_the_first_controller_and_loses_nothing(cluster: LabCluster) -> None:
     document = json.loads(cluster.deepopsctl("validate", "ha", "--json").stdout)
 
     assert {check["name"]: check["status"] for check in document["checks"]} == dict.fromkeys(
         [
-            "ha-controllers", "ha-killed", "ha-killed-after", "ha-frozen", "ha-frozen-after", "ha-cut-off",
-            "ha-cut-off-after",
+            "ha-controllers", "ha-killed", "ha-killed-accounting", "ha-killed-after", "ha-frozen", "ha-frozen-after",
+            "ha-cut-off", "ha-cut-off-after",
         ],
         "pass",
     )  # fmt: skip

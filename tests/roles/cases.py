@@ -61,6 +61,7 @@ class Case:
                 "slurm_controller_hosts": list(members["slurm_controller"]),
                 "slurm_compute_hosts": list(members["slurm_compute"]),
                 "slurm_dbd_host": members["slurm_dbd"][0],
+                "slurm_dbd_hosts": list(members["slurm_dbd"]),
                 "slurm_dbd_password": "example-password",
                 "deepops_cluster_dir": str(clusters / name),
                 **self.settings,

@@ -17,6 +17,10 @@ HA = {
     ),
     "ha-killed": Entry(_GROUP, "killed", "When the first controller is killed, jobs are taken in time.", _SUBMIT),
     "ha-killed-after": Entry(_GROUP, "killed: afterwards", "It returns, and no job is lost.", _LOST),
+    "ha-killed-accounting": Entry(
+        _GROUP, "killed: accounting", "When the first slurmdbd is killed, too, the second one answers.",
+        "`journalctl -u slurmdbd` on both hosts; does the second one reach the database server?",
+    ),
     "ha-frozen": Entry(_GROUP, "frozen", "When its slurmctld hangs, jobs are taken in time.", _SUBMIT),
     "ha-frozen-after": Entry(_GROUP, "frozen: afterwards", "It goes on, and no job is lost.", _LOST),
     "ha-cut-off": Entry(

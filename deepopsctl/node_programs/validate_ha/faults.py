@@ -9,18 +9,19 @@ from .._shared import command
 # so that the answer still comes
 DELAY_S = 2
 UNIT = "deepops-validate-ha"
-_SLURMCTLD = "slurmctld.service"
+_SLURMCTLD, _SLURMDBD = "slurmctld.service", "slurmdbd.service"
 # below /run: a reboot removes it; the last name wins
-_DROP_IN = "/run/systemd/system/{}.d/zz-deepops-validate-ha.conf".format(_SLURMCTLD)
+_DROP_IN = "/run/systemd/system/$unit.d/zz-deepops-validate-ha.conf"
 
 # {seconds} is how long it lasts
 SCRIPTS: Dict[str, str] = {
     # a machine without power: nothing starts it again
     "killed": """
-mkdir -p {directory}; printf '[Service]\\nRestart=no\\n' >{drop_in}; systemctl daemon-reload
-systemctl kill --signal=KILL {unit}
+for unit in {killed}; do mkdir -p "{directory}"; printf '[Service]\\nRestart=no\\n' >"{drop_in}"; done
+systemctl daemon-reload; systemctl kill --signal=KILL {killed}
 sleep {seconds}
-rm -f {drop_in}; systemctl daemon-reload; systemctl reset-failed {unit}; systemctl start {unit}
+for unit in {killed}; do rm -f "{drop_in}"; done
+systemctl daemon-reload; systemctl reset-failed {killed}; systemctl start {killed}
 """,
     "frozen": """
 pid=$(systemctl show --property=MainPID --value {unit}); kill -STOP "$pid"
@@ -36,13 +37,15 @@ ip rule del pref 1; ip -6 rule del pref 1 || :
 }
 
 
-def script(fault: str, seconds: int) -> str:
+def script(fault: str, seconds: int, *, with_slurmdbd: bool) -> str:
     """The shell text of a fault."""
-    words = {"unit": _SLURMCTLD, "drop_in": _DROP_IN, "directory": _DROP_IN.rpartition("/")[0]}
+    killed = "{} {}".format(_SLURMCTLD, _SLURMDBD) if with_slurmdbd else _SLURMCTLD
+    words = {"unit": _SLURMCTLD, "killed": killed, "drop_in": _DROP_IN, "directory": _DROP_IN.rpartition("/")[0]}
     return SCRIPTS[fault].format(seconds=seconds, **words)
 
 
-def start(fault: str, seconds: int) -> command.Result:
+def start(fault: str, seconds: int, *, with_slurmdbd: bool) -> command.Result:
     """Have systemd run it: it goes on without the connection, which it may cut."""
     options = ["--unit=" + UNIT, "--collect", "--on-active={}".format(DELAY_S), "--timer-property=AccuracySec=100ms"]
-    return command.run(["systemd-run", *options, "/bin/sh", "-c", script(fault, seconds)], 30)
+    text = script(fault, seconds, with_slurmdbd=with_slurmdbd)
+    return command.run(["systemd-run", *options, "/bin/sh", "-c", text], 30)

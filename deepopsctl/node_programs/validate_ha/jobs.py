@@ -36,6 +36,17 @@ def states(ids: Sequence[str]) -> Optional[Dict[str, str]]:
     return dict(line.split()[:2] for line in result.output.splitlines() if len(line.split()) > 1)
 
 
+def second_slurmdbd(path: str = "/etc/slurm/slurm.conf") -> bool:
+    """Whether another slurmdbd serves while the first one does not."""
+    with open(path, encoding="utf-8") as stream:
+        return any(line.startswith("AccountingStorageBackupHost=") for line in stream)
+
+
+def accounting_answers() -> bool:
+    """Whether a slurmdbd answers users."""
+    return _as_user(["sacctmgr", "--noheader", "show", "cluster"], SUBMIT_LIMIT_S).ok
+
+
 def wait_until_runs(job: str, limit_s: float) -> bool:
     """Whether a job starts in time."""
     until = time.monotonic() + limit_s

@@ -18,7 +18,8 @@ START_LIMIT_S = 60.0
 SAVE_LIMIT_S = 20.0
 # slurmctld starts, and systemd waits before it does
 SLACK_S = 30.0
-TITLES = {"killed": "ha-killed", "frozen": "ha-frozen", "cut-off": "ha-cut-off"}
+KILLED = "killed"
+TITLES = {KILLED: "ha-killed", "frozen": "ha-frozen", "cut-off": "ha-cut-off"}
 
 
 def main(request: Dict[str, Any]) -> Dict[str, Any]:
@@ -72,7 +73,7 @@ def _saved(directory: str) -> int:
 
 def fault(request: Dict[str, Any]) -> Dict[str, Any]:
     """Let it happen here, in two seconds."""
-    started = faults.start(request["fault"], int(request["seconds"]))
+    started = faults.start(request["fault"], int(request["seconds"]), with_slurmdbd=jobs.second_slurmdbd())
     if not started.ok:
         return {"failed": True, "msg": started.failure}
     return {}
@@ -103,7 +104,21 @@ def measure(request: Dict[str, Any]) -> Dict[str, Any]:
                 SUITE, name, "cluster", checks.PASS, "{:.0f}".format(took), "{:.0f}".format(limit_s), "s", message
             )
         ]
+    if request["fault"] == KILLED and jobs.second_slurmdbd():
+        results.append(_accounting(started, int(request["seconds"])))
     return {"jobs": ids, "checks": [*results, *_after(config, ids, request, started + int(request["seconds"]))]}
+
+
+def _accounting(started: float, seconds: int) -> Check:
+    """While the first slurmdbd is killed, the other one answers."""
+    # what answers at the end may be the first one again
+    limit_s, name = seconds - SLACK_S / 2, TITLES[KILLED] + "-accounting"
+    while time.monotonic() - started < limit_s:
+        if jobs.accounting_answers():
+            took = "{:.0f}".format(time.monotonic() - started)
+            return checks.check(SUITE, name, "cluster", checks.PASS, took, "{:.0f}".format(limit_s), "s")
+        time.sleep(0.5)
+    return checks.failed(SUITE, name, "cluster", "no slurmdbd answers", "", "{:.0f}".format(limit_s), "s")
 
 
 def _after(config: Dict[str, Any], ids: List[str], request: Dict[str, Any], ends: float) -> List[Check]:

@@ -403,6 +403,7 @@ def test_every_key_that_deepopsctl_sets_is_reported_or_follows_from_the_cluster(
     from_the_cluster = {
         "ClusterName", "SlurmUser", "AuthType", "StateSaveLocation", "SlurmdSpoolDir", "SlurmctldPidFile",
         "SlurmdPidFile", "SwitchType", "TopologyPlugin", "GresTypes", "AccountingStorageHost", "AccountingStorageTRES",
+        "AccountingStorageBackupHost",
         "MetricsType", "SchedulerType", "JobAcctGatherFrequency", "MessageTimeout",
     }  # fmt: skip
 
