@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -9,10 +10,12 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Optional
+from typing import Iterator, Optional
 
 from .._shared import atomic_file
 from .snapshot import SlurmReader, Snapshot
+
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Daemon:
@@ -26,14 +29,15 @@ class Daemon:
 
     def run(self) -> None:
         """Query, write, wait; the file is removed at the end."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _STOPPING:
             signal.signal(number, _stop)
         message = "READY=1\nWATCHDOG=1"
         try:
             while True:
                 started = time.monotonic()
                 snapshot = self._slurm.read_snapshot(time.time())
-                atomic_file.write(self._path, snapshot.text)
+                with _undisturbed():
+                    atomic_file.write(self._path, snapshot.text)
                 self._log_problems(snapshot)
                 notify(message)
                 message = "WATCHDOG=1"
@@ -60,6 +64,16 @@ def notify(message: str) -> None:
         where = f"\0{where[1:]}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.sendto(message.encode(), where)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Stop only afterwards: a file that was half written would stay."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
 
 
 def _stop(number: int, frame: Optional[FrameType]) -> None:
