@@ -106,7 +106,12 @@ class _Restore:
         base = replace(self.flow.base, user_vars=(*self.flow.base.user_vars, variables))
         outcome = replace(self.flow, base=base).run(self.cluster, (SLURM,), [node.name for node in self.cluster.nodes])
         hint = "`deepopsctl restore` goes on from here; partitions are down until it has ended"
-        require_success(outcome, self._center, "not all was restored", hint)
+        try:
+            require_success(outcome, self._center, "not all was restored", hint)
+        except StoppedError:
+            # nothing was, where the cluster is not lost
+            self._run(self._center, FORGET)
+            raise
 
     def _reconcile(self) -> Mapping[str, object]:
         self.flow.operator.info("compare the queue with what was saved")

@@ -103,6 +103,7 @@ def test_a_cluster_that_was_not_lost_is_left_alone(cluster: LabCluster) -> None:
 
     assert refused.returncode == 1
     assert "nothing was changed" in json.loads(refused.stdout)["failures"][0]["message"]
+    assert set(cluster.changed(cluster.deploy()).values()) == {0}
 
 
 def test_a_damaged_backup_is_noticed(cluster: LabCluster) -> None:

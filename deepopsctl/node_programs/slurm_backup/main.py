@@ -40,6 +40,10 @@ def _forget(_request: Request) -> Result:
     return {"changed": restore.forget()}
 
 
+def _begun(_request: Request) -> Result:
+    return {"begun": restore.has_begun()}
+
+
 def _jobs(_request: Request) -> Result:
     return {"jobs": restore.jobs_here()}
 
@@ -50,5 +54,6 @@ _PHASES = {
     "state": _state,
     "jobs": _jobs,
     "reconcile": _reconcile,
+    "begun": _begun,
     "forget": _forget,
 }

@@ -152,11 +152,15 @@ def finish(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[str, 
 
 def forget() -> bool:
     """Remove what was fetched, unless a part of it was brought back; whether there was anything."""
-    there = os.path.isdir(RESTORED)
-    if there and not any(name.endswith(".begun") for name in os.listdir(RESTORED)):
+    there = os.path.isdir(RESTORED) and not has_begun()
+    if there:
         shutil.rmtree(RESTORED)
-        return True
-    return False
+    return there
+
+
+def has_begun() -> bool:
+    """Whether a part of what was fetched was brought back."""
+    return os.path.isdir(RESTORED) and any(name.endswith(".begun") for name in os.listdir(RESTORED))
 
 
 def jobs_here(processes: str = "/proc") -> List[int]:
