@@ -41,7 +41,7 @@ COMMANDS = MappingProxyType({
     "node": "Add, remove, replace, drain or resume nodes.",
     "secrets": "Rotate the cluster's keys and passwords while jobs run.",
     "backup": "Back up the accounting database and slurmctld's state.",
-    "upgrade": "Upgrade Slurm and packages while jobs run.",
+    "upgrade": "Upgrade Slurm, packages and drivers while jobs run.",
     "restore": "Bring a lost controller back from a backup.",
     "runs": "Show earlier runs.",
     "lab": "Run a disposable cluster of containers on this machine.",

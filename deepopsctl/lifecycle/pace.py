@@ -68,7 +68,7 @@ def _days(listed: str, text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The options of an upgrade about it; a node's jobs are waited for `timeout_s`."""
+    """The options of `upgrade os` and `upgrade nvidia` about it; a node's jobs are waited for `timeout_s`."""
 
     batch: str = "10%"
     max_failed: int | None = None

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.lab.faults import running_job
-from tests.lab.harness import LabCluster, actions
+from tests.lab.faults import running_job, working
+from tests.lab.harness import SETTINGS, LabCluster, actions, wait_until
+from tests.lab.nvidia_stubs import site
 from tests.support.paths import ROOT
 
 VERSIONS = ROOT / "group_vars" / "all" / "versions.yml"
@@ -51,6 +52,7 @@ class Driver:
 
     def __init__(self, cluster: LabCluster, catalogue: Path) -> None:
         self.cluster = cluster
+        self.catalogue = catalogue
         settings = (f"@{catalogue}", "nvidia_driver_source=distro", "nvidia_driver_without_device=true")
         self._options = ["--limit", "gpu01", *(word for setting in settings for word in ("-e", setting))]
 
@@ -140,3 +142,53 @@ def test_an_older_branch_is_installed_again_and_a_drain_by_somebody_else_stays(d
 
     assert driver.branches == {"550"}
     assert driver.state == "drained bad DIMM"
+
+
+@pytest.fixture
+def declared(driver: Driver) -> Iterator[Driver]:
+    """What the driver comes from is in the cluster directory, which is as it was before at the end."""
+    cluster = driver.cluster
+    settings = cluster.directory / SETTINGS
+    before = settings.read_text(encoding="utf-8")
+    site(
+        cluster,
+        {**json.loads(driver.catalogue.read_text(encoding="utf-8")), "nvidia_driver_source": "distro",
+         "nvidia_driver_without_device": True},
+    )  # fmt: skip
+    # the test before leaves it drained
+    cluster.root("ctl1", "scontrol update nodename=gpu01 state=resume", ok=False)
+    yield driver
+    settings.write_text(before, encoding="utf-8")
+    settings.with_name("gpus.yml").unlink()
+
+
+@pytest.mark.timeout(1800)
+def test_an_upgrade_exchanges_it_after_the_job_and_declares_the_branch(declared: Driver) -> None:
+    cluster, words = declared.cluster, ("upgrade", "nvidia", "--limit", "gpu01", "--to")
+    settings = cluster.directory / SETTINGS
+
+    refused = cluster.deepopsctl(*words, "999", "--yes", ok=False)
+    with running_job(cluster, "gpu01") as job:
+        plan = cluster.parsed(*words, "551", "--plan")
+        assert "nvidia_driver_branch" not in settings.read_text(encoding="utf-8")
+        with working(cluster, *words, "551", "--yes") as upgrade:
+            wait_until(
+                "gpu01 is drained",
+                lambda: upgrade.process.poll() is not None or declared.state.startswith("draining"),
+                details=upgrade.stderr.read_text,
+            )
+            assert declared.branches == {"550"}, upgrade.stderr.read_text()
+            cluster.root("gpu01", f"touch /tmp/go-{job}")
+            code, document, shown = upgrade.end()
+
+    assert refused.returncode == 1
+    assert "has no driver branch 999" in refused.stderr
+    assert set(plan["nodes"]) == {"gpu01"}
+    assert {"libcuda1", "nvidia-smi"} <= set(plan["nodes"]["gpu01"])
+    assert plan["busy"] == ["gpu01"]
+    assert code == 0, shown
+    assert document["checks"]
+    assert declared.branches == {"551"}
+    assert cluster.node_state("gpu01") == "idle"
+    assert "nvidia_driver_branch: '551'" in settings.read_text(encoding="utf-8").replace('"', "'")
+    assert cluster.parsed(*words, "551", "--yes")["runs"] == []

@@ -1,4 +1,4 @@
-"""`deepopsctl upgrade`: Slurm and the operating system on the whole cluster, while jobs run."""
+"""`deepopsctl upgrade`: Slurm, the operating system and the driver on the whole cluster, while jobs run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from deepopsctl.cli.options import confirm_option, json_option, limit_option, se
 if TYPE_CHECKING:
     from deepopsctl.lifecycle.os_plan import OsPlan
     from deepopsctl.lifecycle.pace import Pace
+    from deepopsctl.lifecycle.upgrade_nvidia import NvidiaPlan
     from deepopsctl.lifecycle.upgrade_plan import Plan
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -124,6 +125,46 @@ def operating_system(settings: Settings, /, *, only_plan: bool, as_json: bool, *
     with console.attentive():
         report = upgrade_os(directory, wanted, base, console)
     return show_report(report, directory, as_json=as_json)
+
+
+@upgrade.command(short_help="Take the nodes with GPUs to another branch of the driver.")
+@click.option("--to", "branch", required=True, metavar="BRANCH", help="Branch of the driver: 580.")
+@_pace_options
+@sudo_option
+@yes_option
+@confirm_option
+@json_option
+@click.pass_obj
+def nvidia(settings: Settings, /, *, branch: str, only_plan: bool, as_json: bool, **options: Any) -> int:
+    """Take nodes with GPUs to another BRANCH of the driver when no job is there, idle ones first.
+
+    settings.yml gets the branch; then nodes are drained, get the driver, are rebooted where the old modules can't be
+    unloaded, validated and resumed. After an interruption, run it again: it goes on.
+    """
+    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.lifecycle.upgrade_nvidia import NvidiaOptions, plan_nvidia, upgrade_nvidia
+
+    if not (branch.isascii() and branch.isdigit()):
+        raise click.BadParameter(f"{branch!r} is no branch: it is a number, such as 580", param_hint="--to")
+    wanted = NvidiaOptions(branch, options["limit"] or "", _pace(options))
+    console, directory, base = open_console(settings, "upgrade-nvidia", options)
+    if only_plan:
+        return _show_nvidia_plan(plan_nvidia(directory, wanted, base), as_json=as_json)
+    with console.attentive():
+        report = upgrade_nvidia(directory, wanted, base, console)
+    return show_report(report, directory, as_json=as_json)
+
+
+def _show_nvidia_plan(plan: NvidiaPlan, *, as_json: bool) -> int:
+    from deepopsctl.cli.output import SCHEMA, emit_json, show
+    from deepopsctl.cli.views.upgrade import nvidia_plan_lines
+
+    if as_json:
+        emit_json({"schema": SCHEMA, "command": "upgrade nvidia", "ok": not plan.refusals, **plan.document()})
+    else:
+        for line in nvidia_plan_lines(plan):
+            show(line)
+    return 1 if plan.refusals else 4 if plan.silent else 0
 
 
 def _pace(options: Mapping[str, Any]) -> Pace:

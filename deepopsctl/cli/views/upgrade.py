@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deepopsctl.lifecycle.os_plan import OsFacts, OsPlan, Versions
+from deepopsctl.lifecycle.upgrade_nvidia import NvidiaPlan
 from deepopsctl.lifecycle.upgrade_plan import Plan
 from deepopsctl.nodes.wait_for_jobs import job_words
+from deepopsctl.nodes.workflow import SILENT
 from deepopsctl.text.node_sets import fold
 
 
@@ -48,6 +50,25 @@ def os_plan_lines(plan: OsPlan) -> Iterator[str]:
     if plan.others:
         yield f"at the end, one after the other, without a reboot: {', '.join(plan.others)}"
     for name, why in {**plan.compute.left_alone, **plan.silent}.items():
+        yield f"left out: {name}: {why}"
+    if not plan.todo:
+        yield "nothing to do"
+
+
+def nvidia_plan_lines(plan: NvidiaPlan) -> Iterator[str]:
+    """Refusals first, then the exchanges of nodes with the same ones together."""
+    for host, (message, hint) in plan.refusals.items():
+        yield f"refused: {host}: {message}"
+        yield f"  {hint}"
+    names_by_packages: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name, packages in plan.exchanges.items():
+        names_by_packages.setdefault(tuple(packages.items()), []).append(name)
+    for exchanged, names in names_by_packages.items():
+        yield f"{fold(names)}:"
+        yield from (f"  {package} {detail}" for package, detail in exchanged)
+    if plan.busy:
+        yield f"after their jobs: {fold(plan.busy)}; {job_words(plan.slurm.jobs_on(plan.busy))} there"
+    for name, why in {**plan.compute.left_alone, **dict.fromkeys(plan.silent, SILENT)}.items():
         yield f"left out: {name}: {why}"
     if not plan.todo:
         yield "nothing to do"

@@ -10,7 +10,7 @@ PREFIX = "deepopsctl: "
 NODE_PREFIX = PREFIX + "node "
 # of node reboot; slurmctld adds to it what has become of the reboot
 REBOOT_PREFIX = NODE_PREFIX + "reboot"
-# of upgrade os, followed by the rest of the command
+# of upgrade os and upgrade nvidia, followed by the command
 UPGRADE_PREFIX = NODE_PREFIX + "upgrade "
 # of the program that drains nodes by alerts
 ALERT_PREFIX = PREFIX + "alert "

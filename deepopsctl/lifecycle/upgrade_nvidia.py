@@ -1,0 +1,200 @@
+"""`upgrade nvidia`: another branch of the driver on all nodes with GPUs, where jobs are disturbed least.
+
+The settings get the branch first, so that no deploy goes back to the old one; then the component `nvidia` is deployed
+on nodes that are drained and empty, a few at a time. It exchanges the packages, and reboots where the old kernel
+modules can't be unloaded. Every step can be repeated: the same command goes on.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.selection import select_nodes
+from deepopsctl.files import write_atomic
+from deepopsctl.lifecycle.pace import Pace
+from deepopsctl.lifecycle.rolling import Rolling, Selection, WorkResult, select
+from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.nodes.drain import SLURM_INFO
+from deepopsctl.nodes.workflow import SILENT, Flow, Operator, Report, StoppedError, failed_nodes, state_of
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.slurm.state import SlurmState
+from deepopsctl.text.node_sets import fold
+from deepopsctl.text.yaml_editor import with_settings
+
+COMMAND = "upgrade nvidia"
+COMPONENT = "nvidia"
+# what the role reports of packages of the driver
+EXCHANGE = ("package", "exchange")
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaOptions:
+    """The options of `upgrade nvidia`: `limit` are node sets, all nodes with GPUs without any."""
+
+    branch: str
+    limit: str = ""
+    pace: Pace = field(default_factory=Pace)
+
+    @property
+    def again(self) -> str:
+        """The command that goes on."""
+        words = [COMMAND, "--to", self.branch, *(["--limit", shlex.quote(self.limit)] if self.limit else [])]
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaPlan:
+    """Which packages go to the branch on which node, and why other nodes refuse it."""
+
+    branch: str
+    exchanges: Mapping[str, Mapping[str, str]]
+    refusals: Mapping[str, tuple[str, str]]
+    compute: Selection
+    silent: tuple[str, ...]
+    slurm: SlurmState
+
+    @property
+    def todo(self) -> tuple[str, ...]:
+        """The nodes that something is done to."""
+        return (*self.compute.begun, *self.compute.free)
+
+    @property
+    def busy(self) -> tuple[str, ...]:
+        """Those whose jobs are waited for."""
+        return tuple(name for name in self.todo if self.slurm.jobs_on([name]))
+
+    def document(self) -> dict[str, object]:
+        """The JSON object of `--plan`."""
+        jobs = self.slurm.jobs_on(self.todo)
+        return {
+            "to": self.branch,
+            "nodes": {name: dict(packages) for name, packages in self.exchanges.items()},
+            "busy": list(self.busy),
+            "left_alone": dict(self.compute.left_alone),
+            "unreachable": list(self.silent),
+            "refusals": [{"host": host, "message": text, "hint": hint} for host, (text, hint) in self.refusals.items()],
+            "jobs": [{"id": job.id, "user": job.user, "nodes": list(job.nodes)} for job in jobs],
+        }
+
+
+def upgrade_nvidia(directory: ClusterDir, options: NvidiaOptions, base: RunRequest, operator: Operator) -> Report:
+    """Run the whole workflow; a second run resumes where the first one stopped."""
+    cluster = directory.cluster()
+    nodes = _selected(cluster, options)
+    report = Report(COMMAND, tuple(node.name for node in nodes))
+    try:
+        _upgrade(Flow(directory, base, operator, report), cluster, nodes, options)
+    except StoppedError as stop:
+        report.stopped = stop
+    return report
+
+
+def plan_nvidia(directory: ClusterDir, options: NvidiaOptions, base: RunRequest) -> NvidiaPlan:
+    """What `upgrade nvidia` would do; nothing is changed."""
+    cluster = directory.cluster()
+    return _query(cluster, _selected(cluster, options), options, base)
+
+
+def _selected(cluster: Cluster, options: NvidiaOptions) -> tuple[Node, ...]:
+    nodes = select_nodes([options.limit], cluster, "--limit") if options.limit else cluster.nodes
+    selected = tuple(node for node in nodes if node.gpus and Role.COMPUTE in node.roles)
+    if not selected:
+        raise StoppedError("no node with GPUs in cluster.yml is among them", "see `deepopsctl status`")
+    return selected
+
+
+def _query(cluster: Cluster, nodes: tuple[Node, ...], options: NvidiaOptions, base: RunRequest) -> NvidiaPlan:
+    from deepopsctl.run.runner import run_readonly
+
+    first, names = cluster.controllers[0].name, [node.name for node in nodes]
+    # in the digest as well: nodes whose last deploy was good would be taken for done
+    wanted = {"nvidia_driver_branch": options.branch, "nvidia_driver_drain": True}
+    limit = ",".join(dict.fromkeys([*names, first]))
+    request = replace(base, playbook=COMPONENT, more=(SLURM_INFO,), limit=limit, check=True, extra_vars={})
+    outcome = run_readonly(replace(request, user_vars=(*base.user_vars, wanted)))
+    slurm = state_of(outcome)
+    if outcome.stopped or not slurm.controller_up:
+        raise StoppedError(f"slurmctld on {first} does not answer; nothing was changed", "see `deepopsctl status`")
+    return plan_of(outcome, names, options.branch, slurm)
+
+
+def plan_of(outcome: RunOutcome, names: list[str], branch: str, slurm: SlurmState) -> NvidiaPlan:
+    """The plan from a finished check run of the component."""
+    summary = outcome.summary
+    exchanges: dict[str, dict[str, str]] = {}
+    for change in summary.changes:
+        if (change.kind, change.action) == EXCHANGE and change.host in names:
+            exchanges.setdefault(change.host, {})[change.name] = change.detail
+    chosen = select(names, slurm, COMMAND)
+    return NvidiaPlan(
+        branch,
+        exchanges,
+        {
+            failure.host: (failure.message, failure.hint)
+            for failure in summary.failures
+            if not failure.unreachable and failure.host in (*names, "")
+        },
+        Selection(
+            tuple(name for name in chosen.begun if name not in summary.unreachable),
+            tuple(name for name in chosen.free if name in exchanges),
+            {name: why for name, why in chosen.left_alone.items() if name in exchanges},
+        ),
+        tuple(name for name in names if name in summary.unreachable),
+        slurm,
+    )
+
+
+def _upgrade(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], options: NvidiaOptions) -> None:
+    flow.survey(cluster, slurm=False)
+    plan = _query(cluster, nodes, options, flow.base)
+    goes_on = f"`deepopsctl {options.again}` goes on from here"
+    if plan.refusals:
+        host, (message, hint) = next(iter(plan.refusals.items()))
+        raise StoppedError(f"{host}: {message}; nothing was changed", hint)
+    for name, why in {**plan.compute.left_alone, **dict.fromkeys(plan.silent, SILENT)}.items():
+        flow.report.warnings.append(f"{name} is left out: {why}; {goes_on} once that has ended")
+    rolling = Rolling(
+        flow, cluster, COMMAND, options.again, options.pace, lambda names: _work(flow, cluster, names, goes_on)
+    )
+    is_open = options.pace.is_open(datetime.now())
+    if plan.todo:
+        if plan.compute.begun or is_open:
+            flow.confirm(_question(cluster, plan), cluster)
+            _declare(flow.directory, options.branch)
+        rolling.run(plan.compute)
+    else:
+        flow.report.closing = f"no node has another branch than {options.branch}"
+    _conclude(flow, options, rolling)
+
+
+def _declare(directory: ClusterDir, branch: str) -> None:
+    text = directory.settings.read_text(encoding="utf-8")
+    write_atomic(directory.settings, with_settings(text, {"nvidia_driver_branch": branch}))
+
+
+def _work(flow: Flow, cluster: Cluster, names: tuple[str, ...], goes_on: str) -> WorkResult:
+    """Deploy the driver; it reboots by itself where it has to, because what follows needs the new modules."""
+    outcome = flow.run(cluster, (COMPONENT,), names, nvidia_driver_reboot=True)
+    return WorkResult(failed_nodes(outcome, names, "drivers of some nodes may be exchanged", goes_on), {})
+
+
+def _question(cluster: Cluster, plan: NvidiaPlan) -> str:
+    waits = f", wait for the jobs on {fold(plan.busy)}" if plan.busy else ""
+    return f"exchange the driver of {fold(plan.todo)} of {cluster.name} for branch {plan.branch}{waits}?"
+
+
+def _conclude(flow: Flow, options: NvidiaOptions, rolling: Rolling) -> None:
+    report = flow.report
+    parts = [f"{fold(rolling.done)} has branch {options.branch}"] if rolling.done else []
+    if rolling.queue and not rolling.is_over_limit:
+        now = datetime.now()
+        report.warnings.append(options.pace.left_sentence(rolling.queue, options.again, now))
+        parts.append(f"{fold(rolling.queue)} is left")
+    report.closing = "; ".join(parts) or report.closing
+    if failure := rolling.failure({}, rolling.queue):
+        raise failure
