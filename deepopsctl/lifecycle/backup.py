@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.settings import site_values
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.ssh.node_command import ask
 
 PROGRAM = "/usr/local/sbin/deepops-backup"
+STATE, ACCOUNTING, MONITORING = "state", "accounting", "monitoring"
+_OF_MONITORING = ("--config", "/etc/deepopsctl/backup-monitoring.json")
 _NOT_FOUND = 127
 
 
@@ -28,9 +32,14 @@ def saved_nodes(cluster: Cluster) -> tuple[Node, ...]:
     return tuple({node.name: node for node in nodes}.values())
 
 
+def saves_monitoring(directory: ClusterDir) -> bool:
+    """Whether the settings have monitoring's data saved."""
+    return site_values(directory).get("monitoring_backup") is True
+
+
 def run_backup(directory: ClusterDir) -> tuple[Answer, ...]:
     """Make a set now."""
-    return tuple(_ask(directory, node, "run") for node in saved_nodes(directory.cluster()))
+    return tuple(_ask(directory, node, *which, "run") for node, which, _parts in _sets(directory))
 
 
 def list_backups(directory: ClusterDir) -> tuple[Answer, ...]:
@@ -38,10 +47,35 @@ def list_backups(directory: ClusterDir) -> tuple[Answer, ...]:
     return (_ask(directory, saved_nodes(directory.cluster())[0], "list"),)
 
 
+def snapshots(directory: ClusterDir) -> list[Mapping[str, object]]:
+    """The entries of `list_backups`: id, time, host, parts."""
+    entries = list_backups(directory)[0].result.get("snapshots")
+    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
+
+
 def verify_backup(directory: ClusterDir, snapshot: str) -> tuple[Answer, ...]:
-    """Restore a set into a throw-away Slurm on each node, and compare it with what was saved."""
-    nodes = saved_nodes(directory.cluster())
-    return tuple(_ask(directory, node, "verify", *([snapshot] if snapshot else [])) for node in nodes)
+    """Restore a set where its parts belong, apart from what runs there, and compare it with what was saved."""
+    sets = _sets(directory)
+    if not snapshot:
+        return tuple(_ask(directory, node, *which, "verify") for node, which, _parts in sets)
+    has = next((entry["parts"] for entry in snapshots(directory) if entry["id"] == snapshot[:8]), None)
+    for node, which, parts in sets:
+        if isinstance(has, list) and parts & set(has):
+            return (_ask(directory, node, *which, "verify", snapshot),)
+    raise DeepOpsError(f"the repository has no snapshot {snapshot}", "see `deepopsctl backup list`")
+
+
+def _sets(directory: ClusterDir) -> list[tuple[Node, tuple[str, ...], frozenset[str]]]:
+    """Who makes which sets: the node, options of the program, and the parts of a set."""
+    cluster = directory.cluster()
+    dbd = cluster.with_role(Role.DBD)[0]
+    sets: list[tuple[Node, tuple[str, ...], frozenset[str]]] = []
+    for node in saved_nodes(cluster):
+        parts = {*({STATE} if node == cluster.controllers[0] else ()), *({ACCOUNTING} if node == dbd else ())}
+        sets.append((node, (), frozenset(parts)))
+    if saves_monitoring(directory):
+        sets.append((cluster.with_role(Role.MONITORING)[0], _OF_MONITORING, frozenset({MONITORING})))
+    return sets
 
 
 def _ask(directory: ClusterDir, node: Node, *words: str) -> Answer:

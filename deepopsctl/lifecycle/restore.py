@@ -13,15 +13,14 @@ from datetime import UTC, datetime
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import components
-from deepopsctl.lifecycle.backup import saved_nodes
-from deepopsctl.model.cluster import Cluster, Node
+from deepopsctl.lifecycle.backup import ACCOUNTING, STATE, saved_nodes, saves_monitoring
+from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, require_success
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.text.node_sets import fold
 
-STATE, ACCOUNTING = "state", "accounting"
 PARTS = (STATE, ACCOUNTING)
 FETCH, FORGET, RECONCILE = "operate/restore-fetch", "operate/restore-forget", "operate/restore-reconcile"
 # jobs that were submitted after the set was made have had some of the next ids
@@ -140,6 +139,10 @@ class _Restore:
         if isinstance(silent, list) and silent:
             self.flow.report.warnings.append(
                 f"{fold(map(str, silent))} has not answered slurmctld: see `deepopsctl status`"
+            )
+        if saves_monitoring(self.flow.directory) and set(self._center) & set(self.cluster.with_role(Role.MONITORING)):
+            self.flow.report.warnings.append(
+                "if Prometheus' data was lost as well: `deepopsctl restore --only monitoring`"
             )
         counts = f": {compared['running']} jobs run, {compared['pending']} wait" if compared else ""
         self.flow.report.closing = f"{self.cluster.name} is restored{counts}"

@@ -172,6 +172,9 @@ class ClusterStatus:
             },
             **self.last.as_object(),
             "last_backup": {name: backup.as_object() for name, backup in self.backups.items()},
+            "last_backup_of_monitoring": {
+                node.name: node.backup_of_monitoring.as_object() for node in self.nodes if node.backup_of_monitoring
+            },
             "findings": [finding.as_object() for finding in self.findings],
         }
 

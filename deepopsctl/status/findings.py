@@ -13,6 +13,8 @@ from deepopsctl.text.node_sets import fold
 
 # a site's timer makes one every few minutes or hours
 LATE = timedelta(days=1)
+# once a day
+LATE_OF_MONITORING = timedelta(days=2)
 # slurmctld drains nodes as this user; a person's drain has their own name, or root's
 SLURM_USERS = frozenset({"slurm"})
 # placeholder in a hint for the nodes that share it
@@ -87,6 +89,10 @@ def _of_the_cluster(nodes: Sequence[NodeStatus], slurm: SlurmState) -> Iterator[
             was, new, phase, since = map(node.upgrade.get, ("from", "to", "phase", "since"))
             message = f"an upgrade of Slurm from {was} to {new} is under way since {since} (phase {phase})"
             yield Finding(Severity.NOTE, (), message, f"`deepopsctl upgrade slurm --to {new}` goes on with it")
+    restored = tuple(node.name for node in nodes if node.restore)
+    if restored:
+        message = "a restore was begun here and has not ended: partitions may be down, and deploys are refused"
+        yield Finding(Severity.PROBLEM, restored, message, "`deepopsctl restore` goes on with it")
     yield from _of_controllers(slurm)
     strange = set(slurm.nodes) - {node.name for node in nodes if node.is_compute}
     if strange:
@@ -162,17 +168,21 @@ def _of_components(node: NodeStatus, deployed: Collection[str]) -> Iterator[Find
 
 def _of_backup(node: NodeStatus, now: datetime) -> Iterator[Finding]:
     """A backup that failed, or is late."""
-    last, hint = node.backup, "see `journalctl -u deepops-backup` there, then `deepopsctl backup run`"
-    if last is None:
-        return
-    if last.failure:
-        yield Finding(Severity.PROBLEM, (node.name,), f"the last backup failed: {last.failure}", hint)
-    elif last.made is None:
-        yield Finding(Severity.NOTE, (node.name,), "no backup yet", "`deepopsctl backup run` makes one")
-    elif now - last.made > LATE:
-        days = (now - last.made).days
-        age = f"{days} days" if days > 1 else "more than a day"
-        yield Finding(Severity.PROBLEM, (node.name,), f"the last backup is {age} old", hint)
+    for last, what, unit, late in (
+        (node.backup, "backup", "deepops-backup", LATE),
+        (node.backup_of_monitoring, "backup of monitoring", "deepops-backup-monitoring", LATE_OF_MONITORING),
+    ):
+        hint = f"see `journalctl -u {unit}` there, then `deepopsctl backup run`"
+        if last is None:
+            continue
+        if last.failure:
+            yield Finding(Severity.PROBLEM, (node.name,), f"the last {what} failed: {last.failure}", hint)
+        elif last.made is None:
+            yield Finding(Severity.NOTE, (node.name,), f"no {what} yet", "`deepopsctl backup run` makes one")
+        elif now - last.made > late:
+            days = (now - last.made).days
+            age = f"{days} days" if days > 1 else "more than a day"
+            yield Finding(Severity.PROBLEM, (node.name,), f"the last {what} is {age} old", hint)
 
 
 def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:

@@ -96,6 +96,9 @@ class NodeStatus:
     hardware: NodeHardware | None = None
     # None where it makes none
     backup: LastBackup | None = None
+    backup_of_monitoring: LastBackup | None = None
+    # whether a restore was begun here and has not ended
+    restore: bool = False
     # of the first controller: the record of an upgrade of Slurm that is under way
     upgrade: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -184,6 +187,8 @@ def with_answer(status: NodeStatus, data: Mapping[str, object]) -> NodeStatus:
         components=parse_components(data.get("components")),
         versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
         backup=_parse_backup(data.get("backup")),
+        backup_of_monitoring=_parse_backup(data.get("backup_of_monitoring")),
+        restore=data.get("restore") is True,
         upgrade=upgrade if isinstance(upgrade := data.get("upgrade"), Mapping) else {},
     )
 

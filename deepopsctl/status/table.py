@@ -121,9 +121,11 @@ def last_lines(last: LastRuns, now: datetime) -> Iterator[str]:
 
 def backup_lines(status: ClusterStatus, now: datetime) -> Iterator[str]:
     """The last good backup of each node that makes some."""
-    for node, backup in status.backups.items():
-        if backup.made:
-            yield f"{'last backup':<17}{backup.snapshot} on {node}{_age(backup.made.isoformat(), now)}"
+    for node in status.nodes:
+        for backup, of in ((node.backup, ""), (node.backup_of_monitoring, "of monitoring ")):
+            if backup and backup.made:
+                age = _age(backup.made.isoformat(), now)
+                yield f"{'last backup':<17}{backup.snapshot} {of}on {node.name}{age}"
 
 
 def summary_line(status: ClusterStatus) -> str:

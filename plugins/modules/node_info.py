@@ -64,8 +64,9 @@ EXAMPLES = r"""
 RETURN = r"""
 deepops:
   description:
-    - C(node), with the comparison by C(components), C(versions), C(backup), how the last backup ended, and C(upgrade),
-      the record of an upgrade of Slurm that is under way, with O(components).
+    - C(node), with the comparison by C(components), C(versions), C(backup) and C(backup_of_monitoring), how the last
+      one ended, C(upgrade), the record of an upgrade of Slurm that is under way, and C(restore), whether a restore was
+      begun and has not ended, with O(components).
     - C(slurm), with C(installed), C(controller_up), C(error), C(nodes), C(jobs), C(versions) and C(reserved), the nodes
       that are reserved until they are tested, with O(slurm).
   type: dict
@@ -94,13 +95,18 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
     gpu_check as nvidia_gpu_check,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    detect as slurm_detect,
     node_jobs as slurm_node_jobs,
     query as slurm_query,
 )
 
-# of the program slurm_backup
-BACKUP_CONFIG = "/etc/deepopsctl/backup.json"
-BACKUP_RESULT = "/var/lib/deepopsctl/backup/last.json"
+# of the program slurm_backup: its settings, and how it last ended, by the key of the result
+BACKUPS = {
+    "backup": ("/etc/deepopsctl/backup.json", "/var/lib/deepopsctl/backup/last.json"),
+    "backup_of_monitoring": (
+        "/etc/deepopsctl/backup-monitoring.json", "/var/lib/deepopsctl/backup-monitoring/last.json"
+    ),
+}  # fmt: skip
 # of the program slurm_upgrade
 UPGRADE = "/var/lib/deepopsctl/upgrade/slurm.json"
 
@@ -109,15 +115,17 @@ def compare(params):
     """The records of the last deploy compared with the node, and its versions."""
     compared = node_drift.compare(params["components"], params["digest"])
     versions = dict(node_platform.versions(), **slurm_query.installed_version())
-    return {"components": compared, "versions": versions, "backup": last_backup(), "upgrade": upgrade_under_way()}
+    backups = {key: last_backup(*paths) for key, paths in BACKUPS.items()}
+    begun = {"upgrade": upgrade_under_way(), "restore": slurm_detect.restore_begun()}
+    return dict(begun, components=compared, versions=versions, **backups)
 
 
-def last_backup():
+def last_backup(config, result):
     """How the last backup on this node ended; empty where it makes none."""
-    if not os.path.exists(BACKUP_CONFIG):
+    if not os.path.exists(config):
         return {}
     try:
-        with open(BACKUP_RESULT, encoding="utf-8") as stream:
+        with open(result, encoding="utf-8") as stream:
             return dict(json.load(stream), configured=True)
     except (OSError, ValueError):
         return {"configured": True}

@@ -101,7 +101,7 @@ def site(monitored: MonitoredCluster, tmp_path_factory: pytest.TempPathFactory) 
             yield Site(monitored, mirror, url, signer.fingerprint)
         finally:
             settings.write_text(before, encoding="utf-8")
-            monitored.deepopsctl("deploy", "monitoring")
+            monitored.deploy()
             monitored.root("ctl1", "systemctl stop mirror; rm -r /srv/mirror")
 
 
@@ -178,6 +178,38 @@ def test_a_dashboard_and_a_password_that_were_changed_are_set_back_without_a_res
     assert of_grafana(done) == {("file", DASHBOARD, "write"), ("password", "Grafana's admin", "set")}
     assert json.loads(site.asks("/api/user", PASSWORD)) == {"login": "admin"}
     assert site.started() == before
+
+
+@pytest.mark.usefixtures("deploys")
+def test_history_and_database_come_back_from_a_backup(site: Site) -> None:
+    cluster, data = site.cluster, "/var/lib/prometheus/deepops"
+    with (cluster.directory / SETTINGS).open("a", encoding="utf-8") as settings:
+        settings.write("slurm_backup_repository: /backup\nmonitoring_backup: true\n")
+    cluster.deepopsctl("deploy", "slurm")
+    yesterday = int(site.root("date -d yesterday +%s"))
+    # a block of Prometheus' own takes hours
+    site.root(
+        f"printf '# TYPE old gauge\nold 7 {yesterday}\n# EOF\n' > /tmp/old.om"
+        f" && promtool tsdb create-blocks-from openmetrics /tmp/old.om {data} && chown -R prometheus: {data}"
+        " && printf other | grafana-cli admin reset-admin-password --password-from-stdin"
+    )
+    cluster.deepopsctl("backup", "run")
+    listed = json.loads(cluster.deepopsctl("backup", "list", "--json").stdout)["nodes"][0]["snapshots"]
+    (saved,) = [entry["id"] for entry in listed if entry["parts"] == ["monitoring"]]
+    verified = json.loads(cluster.deepopsctl("backup", "verify", saved, "--json").stdout)["nodes"][0]
+    assert (verified["samples"], verified["blocks"], verified["grafana"]) == (1, 1, True)
+    site.root(f"systemctl stop prometheus grafana-server; rm -r {data}/* /var/lib/grafana/grafana.db")
+    cluster.deepopsctl("deploy", "monitoring")
+
+    cluster.deepopsctl("restore", "--only", "monitoring", "--yes")
+
+    result = cluster.ask("/api/v1/query", query="old", time=str(yesterday))["data"]["result"]
+    assert [series["value"][1] for series in result] == ["7"]
+    # the saved database has another password than secrets.yml
+    assert json.loads(site.asks("/api/user", PASSWORD)) == {"login": "admin"}
+    assert site.root("ls /var/lib/grafana").count("before-restore") == 1
+    assert set(cluster.changed(cluster.deploy()).values()) == {0}
+    assert "of monitoring on ctl1" in cluster.deepopsctl("status", ok=False).stdout
 
 
 @pytest.mark.usefixtures("deploys")

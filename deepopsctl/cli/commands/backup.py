@@ -1,4 +1,4 @@
-"""`deepopsctl backup`: make, list and verify backups of the accounting and of slurmctld's state."""
+"""`deepopsctl backup`: make, list and verify backups of the accounting, of slurmctld's state, and of monitoring."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def backup() -> None:
-    """Back up the accounting database and slurmctld's state.
+    """Back up the accounting database and slurmctld's state, and the data of monitoring if asked.
 
     A timer on the nodes does so as well (docs/operate/backup.md).
     """
@@ -71,7 +71,7 @@ def verify(settings: Settings, /, *, snapshot: str, as_json: bool) -> int:
     """Restore SNAPSHOT (default: the newest) into a throw-away Slurm on the controller, cut off from the nodes.
 
     MariaDB, slurmdbd and slurmctld start on the copy; jobs and rows are compared with what was saved. The real ones
-    run on.
+    run on. The data of Prometheus and Grafana is read on the monitoring host.
     """
     from deepopsctl.cli.output import info
     from deepopsctl.cluster.directory import ClusterDir
@@ -87,6 +87,9 @@ def _has(result: dict[str, Any]) -> str:
     rows = result.get("rows")
     parts = [f"{sum(rows.values()):,} rows of accounting"] if isinstance(rows, dict) else []
     parts += [f"{result['jobs']} jobs in the queue"] if "jobs" in result else []
+    if "samples" in result:
+        parts.append(f"{result['samples']:,} samples of Prometheus in {result['blocks']} blocks")
+        parts += ["Grafana's database"] if result["grafana"] else []
     return ", ".join(parts)
 
 

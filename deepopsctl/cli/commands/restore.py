@@ -14,8 +14,9 @@ from deepopsctl.cli.options import confirm_option, json_option, sudo_option, yes
 @click.argument("snapshot", default="")
 @click.option(
     "--only",
-    type=click.Choice(["state", "accounting"]),
-    help="Restore only slurmctld's state, or only the accounting database; the other was not lost.",
+    type=click.Choice(["state", "accounting", "monitoring"]),
+    help="Restore only slurmctld's state, or only the accounting database, as the other was not lost; or the data of "
+    "Prometheus and Grafana.",
 )
 @sudo_option
 @yes_option
@@ -25,14 +26,20 @@ from deepopsctl.cli.options import confirm_option, json_option, sudo_option, yes
 def restore(settings: Settings, /, *, snapshot: str, only: str | None, as_json: bool, **options: Any) -> int:
     """Restore SNAPSHOT (default: the newest) onto a controller that has neither state nor accounting.
 
+    With --only monitoring, onto a deployed monitoring host.
+
     The new controller is in cluster.yml, under the same or another name. Running jobs continue and waiting jobs stay
     in the queue; jobs that were lost since the backup are held. After a failure or an interruption, run it again: it
     resumes.
     """
     from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.lifecycle.backup import MONITORING
     from deepopsctl.lifecycle.restore import PARTS, Restore, restore as restore_cluster
+    from deepopsctl.lifecycle.restore_monitoring import restore_monitoring
 
     console, directory, base = open_console(settings, "restore", options)
     with console.attentive():
+        if only == MONITORING:
+            return show_report(restore_monitoring(directory, snapshot, base, console), directory, as_json=as_json)
         report = restore_cluster(directory, Restore(snapshot, (only,) if only else PARTS), base, console)
     return show_report(report, directory, as_json=as_json)

@@ -1,16 +1,17 @@
-"""Saves what a cluster can't be made again without: slurmctld's state and the accounting database, into restic."""
+"""Saves what a cluster can't be made again without into restic: slurmctld's state, accounting, monitoring."""
 
-CONFIG = "/etc/deepopsctl/backup.json"
+# of the monitoring host it is a set of its own, made less often: it is large, and nothing waits for it
+CONFIG, MONITORING_CONFIG = "/etc/deepopsctl/backup.json", "/etc/deepopsctl/backup-monitoring.json"
 DIRECTORY = "/var/lib/deepopsctl/backup"
-# how the last run ended; `deepopsctl status` reads it
-LAST = DIRECTORY + "/last.json"
+# in the directory: how the last run ended; `deepopsctl status` reads it
+LAST = "last.json"
 RESTORED = "/var/lib/deepopsctl/restore"
 # there while an upgrade of Slurm stops slurmdbd and has its tables converted
 CONVERTING = "/var/lib/deepopsctl/upgrade/converting"
-# while one of these is there, a set would be of something half done; the unit of the timer asks the same
+# while one of these is there, a set would be of something half done; the units of the timers ask the same
 UNDER_WAY = {RESTORED + "/current.json": "a restore", CONVERTING: "an upgrade of Slurm"}
 # what a set has; a host that runs slurmctld and slurmdbd has both in one
-STATE, ACCOUNTING = "state", "accounting"
+STATE, ACCOUNTING, MONITORING = "state", "accounting", "monitoring"
 MANIFEST, DUMP = "manifest.json", "accounting.sql"
 
 

@@ -16,14 +16,12 @@ from .._shared import atomic_file, settings
 from .._shared.command import CommandError
 from .._shared.prometheus_text import TEXTFILE_DIRECTORY, Families
 from .._shared.settings import SettingsError
-from . import CONFIG, DIRECTORY, LAST, MANIFEST, UNDER_WAY, BackupError
+from . import CONFIG, DIRECTORY, LAST, MANIFEST, MONITORING, UNDER_WAY, BackupError
 from .collect import Manifest, collect
 from .rehearse import rehearse
 from .repository import Repository
 
 OK, FAILED, INVALID = 0, 1, 3
-METRICS = os.path.join(TEXTFILE_DIRECTORY, "deepops-backup.prom")
-_SET = os.path.join(DIRECTORY, "set")
 _DAY = 86_400
 
 Config = Mapping[str, Any]
@@ -38,7 +36,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     options = parser.parse_args(arguments)
     try:
         config = settings.load(options.config)
-        with _alone():
+        with _alone(_directory(config)):
             sys.stdout.write(json.dumps(_ACTIONS[options.what](config, options.snapshot)) + "\n")
     except SettingsError as error:
         sys.stderr.write("error: {}\n".format(error))
@@ -54,7 +52,8 @@ def run(config: Config, _snapshot: str = "") -> Dict[str, Any]:
     for path, what in UNDER_WAY.items():
         if os.path.exists(path):
             raise BackupError("{} is under way: the next backup is made after its end".format(what))
-    started, last = time.time(), _last()
+    started, path = time.time(), os.path.join(_directory(config), LAST)
+    last = _last(path)
     result: Dict[str, Any] = {"schema": 1, "started": int(started), "last_good": last.get("last_good", {})}
     try:
         result["last_good"] = _save(config, prune=int(started) // _DAY != int(last.get("started", 0)) // _DAY)
@@ -65,25 +64,26 @@ def run(config: Config, _snapshot: str = "") -> Dict[str, Any]:
         raise
     finally:
         result["seconds"] = round(time.time() - started, 1)
-        atomic_file.write_synced(LAST, json.dumps(result) + "\n")
-        _write_metrics(result)
+        atomic_file.write_synced(path, json.dumps(result) + "\n")
+        _write_metrics(config, result)
 
 
 def _save(config: Config, *, prune: bool) -> Dict[str, Any]:
     repository = Repository(config)
     repository.prepare()
-    shutil.rmtree(_SET, ignore_errors=True)
-    os.makedirs(_SET, 0o700)
+    place = os.path.join(_directory(config), "set")
+    shutil.rmtree(place, ignore_errors=True)
+    os.makedirs(place, 0o700)
     try:
-        manifest = collect(config, _SET)
-        with open(os.path.join(_SET, MANIFEST), "w", encoding="utf-8") as stream:
+        manifest = collect(config, place)
+        with open(os.path.join(place, MANIFEST), "w", encoding="utf-8") as stream:
             json.dump(manifest, stream)
-        size = sum(os.path.getsize(os.path.join(path, name)) for path, _, names in os.walk(_SET) for name in names)
-        snapshot = repository.save(_SET, config["host"], config["parts"])
-        _read_back(repository, snapshot, manifest)
+        size = sum(os.path.getsize(os.path.join(path, name)) for path, _, names in os.walk(place) for name in names)
+        snapshot = repository.save(place, config["host"], config["parts"])
+        _read_back(repository, snapshot, manifest, place)
     finally:
-        shutil.rmtree(_SET, ignore_errors=True)
-    repository.forget(config["host"], config["keep"], prune=prune)
+        shutil.rmtree(place, ignore_errors=True)
+    repository.forget(config["host"], config["parts"], config["keep"], prune=prune)
     jobs = manifest.get("jobs")
     return {
         "snapshot": snapshot[:8],
@@ -94,10 +94,10 @@ def _save(config: Config, *, prune: bool) -> Dict[str, Any]:
     }
 
 
-def _read_back(repository: Repository, snapshot: str, manifest: Manifest) -> None:
+def _read_back(repository: Repository, snapshot: str, manifest: Manifest, place: str) -> None:
     """A repository that returns something else than was written is no backup."""
     for path, digest in manifest["files"].items():
-        if repository.hash_of(snapshot, os.path.join(_SET, path)) != digest:
+        if repository.hash_of(snapshot, os.path.join(place, path)) != digest:
             raise BackupError("{} in snapshot {} is not what was saved".format(path, snapshot[:8]))
 
 
@@ -112,33 +112,37 @@ def _verify(config: Config, snapshot: str) -> Dict[str, Any]:
 _ACTIONS = {"run": run, "list": _list, "verify": _verify}
 
 
+def _directory(config: Config) -> str:
+    return DIRECTORY + "-monitoring" if MONITORING in config["parts"] else DIRECTORY
+
+
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def _alone(directory: str) -> Iterator[None]:
     """One at a time: the timer's and a person's."""
-    os.makedirs(DIRECTORY, 0o700, exist_ok=True)
-    with open(os.path.join(DIRECTORY, ".lock"), "w", encoding="utf-8") as stream:
+    os.makedirs(directory, 0o700, exist_ok=True)
+    with open(os.path.join(directory, ".lock"), "w", encoding="utf-8") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 
 
-def _last() -> Dict[str, Any]:
+def _last(path: str) -> Dict[str, Any]:
     try:
-        return settings.load(LAST)
+        return settings.load(path)
     except SettingsError:
         return {}
 
 
-def _write_metrics(result: Mapping[str, Any]) -> None:
+def _write_metrics(config: Config, result: Mapping[str, Any]) -> None:
     if not os.path.isdir(TEXTFILE_DIRECTORY):
         return
-    metrics = Families()
-    good = result["last_good"]
-    metrics.add_value("deepops_backup_failed", "Whether the last backup failed.", float(bool(result["message"])))
-    metrics.add_value("deepops_backup_duration_seconds", "How long the last backup took.", result["seconds"])
-    metrics.add_value(
-        "deepops_backup_last_good_timestamp_seconds", "When the last good backup was made.", good.get("finished", 0)
-    )
-    metrics.add_value(
-        "deepops_backup_size_bytes", "Size of the last good backup before compression.", good.get("bytes", 0)
-    )
-    atomic_file.write(METRICS, metrics.text())
+    metrics, good = Families(), result["last_good"]
+    labels = {"part": MONITORING} if MONITORING in config["parts"] else {}
+    for name, text, value in (
+        ("failed", "Whether the last backup failed.", float(bool(result["message"]))),
+        ("duration_seconds", "How long the last backup took.", result["seconds"]),
+        ("last_good_timestamp_seconds", "When the last good backup was made.", good.get("finished", 0)),
+        ("size_bytes", "Size of the last good backup before compression.", good.get("bytes", 0)),
+    ):
+        metrics.family("deepops_backup_" + name, text).set(value, **labels)
+    path = os.path.join(TEXTFILE_DIRECTORY, "deepops-{}.prom".format(os.path.basename(_directory(config))))
+    atomic_file.write(path, metrics.text())

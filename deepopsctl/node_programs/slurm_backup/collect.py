@@ -18,7 +18,7 @@ import time
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from .._shared import command, database as database_clients
-from . import ACCOUNTING, DUMP, STATE, BackupError
+from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring
 
 # slurmctld saves every 5 s; each of its files is replaced at once, but not all in the same moment
 ATTEMPTS, PAUSE_S = 6, 1.0
@@ -50,6 +50,8 @@ def collect(config: Mapping[str, Any], target: str) -> Manifest:
         _copy_files(target)
     if ACCOUNTING in config["parts"]:
         manifest["database"] = dump(config["database"], config["cluster"], os.path.join(target, DUMP))
+    if MONITORING in config["parts"]:
+        manifest["monitoring"] = monitoring.collect(target)
     manifest["files"] = dict(hashes(target))
     manifest["finished"] = int(time.time())
     return manifest

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from .._shared import settings
-from . import CONFIG, BackupError, restore
+from .._shared.command import CommandError
+from . import CONFIG, MONITORING_CONFIG, BackupError, restore
 
 Request = Dict[str, Any]
 Result = Dict[str, Any]
@@ -15,7 +16,7 @@ def main(request: Request) -> Result:
     """One phase; SystemExit with the reason where it fails."""
     try:
         return _PHASES[request["phase"]](request)
-    except (BackupError, settings.SettingsError, OSError) as error:
+    except (BackupError, CommandError, settings.SettingsError, OSError) as error:
         raise SystemExit(str(error)) from error
 
 
@@ -34,6 +35,12 @@ def _state(request: Request) -> Result:
 
 def _reconcile(request: Request) -> Result:
     return {"deepops": {"reconciled": restore.finish(float(request["timeout"]), request["jobs_on"])}}
+
+
+def _monitoring(request: Request) -> Result:
+    """All of it at once: Slurm does not wait for it."""
+    done = restore.put_monitoring(settings.load(MONITORING_CONFIG), request["snapshot"])
+    return {"changed": any(done.values()), "deepops": {"restored": done}}
 
 
 def _forget(_request: Request) -> Result:
@@ -56,4 +63,5 @@ _PHASES = {
     "reconcile": _reconcile,
     "begun": _begun,
     "forget": _forget,
+    "monitoring": _monitoring,
 }

@@ -20,7 +20,7 @@ import time
 from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 from .._shared import command, database as database_clients
-from . import ACCOUNTING, DUMP, STATE, BackupError
+from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring
 from .collect import count_rows, sql
 from .repository import Repository
 from .restore import choose, fetch_one, import_dump, install_state, read_manifest
@@ -45,18 +45,23 @@ def rehearse(config: Mapping[str, Any], repository: Repository, asked: str) -> R
         private = os.path.join(place, "sets")
         os.mkdir(private, 0o700)
         sets = {part: fetch_one(repository, snapshot, private) for part, snapshot in chosen.items()}
-        plan = {
-            "place": place, "sets": sets, "cluster": config["cluster"], "database": config["database"],
-            "state_directory": config["state_directory"], "addresses": _addresses(),
-        }  # fmt: skip
-        words = ["unshare", "--net", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        ended = command.run([*words, sys.executable, "-IB", "-c", _start_code()], _START_S * 4, stdin=json.dumps(plan))
+        result = monitoring.examine(sets[MONITORING]) if MONITORING in sets else _in_namespaces(config, place, sets)
+    snapshot = {part: entry.id for part, entry in chosen.items()}
+    return {"schema": 1, "snapshots": snapshot, "time": max(entry.time for entry in chosen.values()), **result}
+
+
+def _in_namespaces(config: Mapping[str, Any], place: str, sets: Mapping[str, str]) -> Result:
+    plan = {
+        "place": place, "sets": sets, "cluster": config["cluster"], "database": config["database"],
+        "state_directory": config["state_directory"], "addresses": _addresses(),
+    }  # fmt: skip
+    words = ["unshare", "--net", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    ended = command.run([*words, sys.executable, "-IB", "-c", _start_code()], _START_S * 4, stdin=json.dumps(plan))
     lines = ended.output.splitlines()
     if not ended.ok or not lines:
         raise BackupError("the restored copy does not work: {}".format(ended.errors.strip()[-600:] or ended.failure))
     result: Result = json.loads(lines[-1])
-    snapshot = {part: entry.id for part, entry in chosen.items()}
-    return {"schema": 1, "snapshots": snapshot, "time": max(entry.time for entry in chosen.values()), **result}
+    return result
 
 
 def _start_code() -> str:

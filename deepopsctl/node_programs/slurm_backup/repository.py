@@ -116,11 +116,14 @@ class Repository:
         """Write all files of a snapshot below a directory, with their owners and modes."""
         self._require(["restore", snapshot, "--target", target])
 
-    def forget(self, host: str, keep: Mapping[str, int], *, prune: bool) -> None:
-        """Drop snapshots of a host that are older than a site keeps them; `prune` frees their space."""
+    def forget(self, host: str, parts: Sequence[str], keep: Mapping[str, int], *, prune: bool) -> None:
+        """Drop sets of a host that are older than a site keeps them; `prune` frees their space.
+
+        A host has at most two kinds of them, which don't share their first part.
+        """
         rules = [word for name, count in sorted(keep.items()) for word in ("--keep-" + name, str(count))]
         if rules:
-            tags = ",".join([TAG, "cluster=" + self._cluster])
+            tags = ",".join([TAG, "cluster=" + self._cluster, "part=" + parts[0]])
             more = ["--prune"] if prune else []
             self._require(["forget", "--host", host, "--tag", tags, "--group-by", "host", *rules, *more])
 

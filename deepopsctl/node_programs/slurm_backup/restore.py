@@ -13,7 +13,7 @@ import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .._shared import atomic_file, command, database as database_clients, hostlist, settings
-from . import ACCOUNTING, DUMP, MANIFEST, RESTORED, STATE, BackupError
+from . import ACCOUNTING, DUMP, MANIFEST, MONITORING, RESTORED, STATE, BackupError, monitoring
 from .collect import Manifest, hashes, of_tables, sql
 from .repository import Repository, Snapshot
 
@@ -141,6 +141,18 @@ def install_state(source: str, directory: str, uid: int, gid: int) -> None:
             target = os.path.join(there, name)
             shutil.copy(os.path.join(path, name), target, follow_symlinks=False)
             os.chown(target, uid, gid)
+
+
+def put_monitoring(config: Mapping[str, Any], asked: str) -> Dict[str, Any]:
+    """Fetch what monitoring had, and put it back; what there was to do."""
+    repository, directory = Repository(config), RESTORED + "-" + MONITORING
+    snapshot = choose(repository.snapshots(), asked, [MONITORING])[MONITORING]
+    shutil.rmtree(directory, ignore_errors=True)
+    os.makedirs(directory, 0o700)
+    try:
+        return monitoring.put_back(fetch_one(repository, snapshot, directory))
+    finally:
+        shutil.rmtree(directory)
 
 
 def finish(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[str, Any]:

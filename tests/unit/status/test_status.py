@@ -174,6 +174,33 @@ class TestFindings:
         )
         assert finding.hint == "`deepopsctl upgrade slurm --to 26.05` goes on with it"
 
+    def test_a_restore_that_has_not_ended_is_a_problem(self) -> None:
+        given = outcome()
+        answer = given.summary.results[0].data["node"]
+        assert isinstance(answer, dict)
+        answer["restore"] = True
+
+        (finding,) = status(given).findings
+        assert (finding.severity, finding.nodes) == (Severity.PROBLEM, ("ctl1",))
+        assert finding.hint == "`deepopsctl restore` goes on with it"
+
+    @pytest.mark.parametrize(
+        ("key", "days", "message"),
+        [
+            ("backup", 2, "the last backup is 2 days old"),
+            ("backup_of_monitoring", 1, ""),
+            ("backup_of_monitoring", 3, "the last backup of monitoring is 3 days old"),
+        ],
+    )
+    def test_a_backup_is_late_by_how_often_one_is_made(self, key: str, days: int, message: str) -> None:
+        given = outcome()
+        answer = given.summary.results[0].data["node"]
+        assert isinstance(answer, dict)
+        finished = int((datetime.now(UTC) - timedelta(days=days, hours=1)).timestamp())
+        answer[key] = {"configured": True, "last_good": {"finished": finished, "snapshot": "ab12"}}
+
+        assert [finding.message for finding in status(given).findings] == [message] * bool(message)
+
     def test_a_slurmctld_that_does_not_answer_is_a_problem(self) -> None:
         found = status(outcome(answer={"installed": True, "controller_up": False, "error": "connect failure"}))
 
