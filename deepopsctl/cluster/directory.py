@@ -104,13 +104,6 @@ class ClusterDir:
 
         return replace(cluster, people=load_people(self.people, cluster))
 
-    def setting(self, name: str) -> str:
-        """A setting of settings.yml as text; '' where it has none, or is not there."""
-        from deepopsctl.text.yaml_editor import read_settings
-
-        text = self.settings.read_text("utf-8") if self.settings.exists() else ""
-        return str(read_settings(text, str(self.settings)).get(name) or "")
-
     def refresh_inventory(self, cluster: Cluster) -> bool:
         """Update inventory/hosts.yml; returns whether it changed."""
         from deepopsctl.cluster.inventory import render_inventory

@@ -141,12 +141,17 @@ def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterab
 
 
 def site_values(directory: ClusterDir) -> dict[str, object]:
-    """The site's settings for all nodes, as their files have them; of templates the text, of a vault nothing."""
+    """The site's settings for all nodes, as their files have them; of templates the text, of a vault nothing.
+
+    InputError for a file that is no valid YAML.
+    """
     values: dict[str, object] = {}
     for path in _files(directory):
         if path.is_relative_to(directory.inventory_dir / "group_vars" / "all"):
-            where = str(path.relative_to(directory.path))
-            if isinstance(_variables(path, where), yaml.MappingNode):
+            root = _variables(path, str(path.relative_to(directory.path)))
+            if isinstance(root, Problem):
+                raise InputError([root])
+            if isinstance(root, yaml.MappingNode):
                 values.update(_load(path))
     return values
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from deepopsctl.cluster import secrets
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.settings import site_values
 from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.drain import encode_reason
@@ -72,9 +73,10 @@ def _require_center(cluster: Cluster, left_out: Iterable[Node]) -> None:
 
 def _require_own_database(directory: ClusterDir) -> None:
     """A server that others run gets a new password from them."""
-    server = directory.setting("slurm_dbd_server")
+    settings = site_values(directory)
+    server = settings.get("slurm_dbd_server")
     if server:
-        user = directory.setting("slurm_dbd_user") or "slurm"
+        user = settings.get("slurm_dbd_user", "slurm")
         raise InputError.single(
             "database-password",
             f"the accounting database is on {server}, which deepopsctl does not administer; nothing was changed",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.secrets import change, read
+from deepopsctl.cluster.settings import site_values
 from deepopsctl.errors import InputError, Problem
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
@@ -98,14 +99,14 @@ def apply(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:
 
 def source_prefix(directory: ClusterDir) -> str:
     """Where the Slurm that was taken over was built; an InputError where none was."""
-    prefix = directory.setting(SOURCE_PREFIX)
+    prefix = site_values(directory).get(SOURCE_PREFIX)
     if not prefix:
         raise InputError.single(
             directory.settings.name,
             "no Slurm that was built from source has been taken over",
             "there is nothing to finish or undo",
         )
-    return prefix
+    return str(prefix)
 
 
 def forget_source(directory: ClusterDir) -> None:

@@ -24,9 +24,14 @@ def with_settings(text: str, wanted: Mapping[str, object], where: str = "setting
     """The text of settings.yml with these variables set; mappings are merged key by key, in any case of their keys."""
     if not wanted:
         return text
-    present = read_settings(text, where)
+    try:
+        present = yaml.load(text, _AnyTag)  # noqa: S506 (a safe loader)
+    except yaml.YAMLError as error:
+        raise InputError.single(where, "is no valid YAML", "correct it, or restore it from git") from error
     if not present:
         return f"{text.rstrip()}\n{_INTRO}{_lines(wanted)}"
+    if not isinstance(present, dict):
+        raise InputError.single(where, "holds no variables", "it needs lines of `name: value`")
     merged = _merged(present, wanted)
     if merged == present:
         return text
@@ -36,17 +41,6 @@ def with_settings(text: str, wanted: Mapping[str, object], where: str = "setting
             return result
     hint = f"set them manually:\n{_lines(wanted).rstrip()}"
     raise InputError.single(where, f"{', '.join(wanted)} can't be set in it", hint)
-
-
-def read_settings(text: str, where: str = "settings.yml") -> dict[str, object]:
-    """The variables of settings.yml; those with a tag are (tag, text)."""
-    try:
-        present = yaml.load(text, _AnyTag) or {}  # noqa: S506 (a safe loader)
-    except yaml.YAMLError as error:
-        raise InputError.single(where, "is no valid YAML", "correct it, or restore it from git") from error
-    if not isinstance(present, dict):
-        raise InputError.single(where, "holds no variables", "it needs lines of `name: value`")
-    return present
 
 
 @dataclass(slots=True)
