@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -11,12 +11,17 @@ from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import confirm_option, json_option, limit_option, seconds, sudo_option, yes_option
 
 if TYPE_CHECKING:
-    from deepopsctl.lifecycle.os_plan import OsPlan
     from deepopsctl.lifecycle.pace import Pace
-    from deepopsctl.lifecycle.upgrade_nvidia import NvidiaPlan
-    from deepopsctl.lifecycle.upgrade_plan import Plan
 
 F = TypeVar("F", bound=Callable[..., object])
+
+
+class _Planned(Protocol):
+    """What `--plan` of an upgrade shows."""
+
+    def document(self) -> dict[str, object]:
+        """Its JSON object."""
+
 
 batch_option = click.option(
     "--batch", default="10%", show_default=True, metavar="N|N%", help="Compute nodes at a time."
@@ -87,6 +92,7 @@ def slurm(
     run it again: it goes on.
     """
     from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.cli.views.upgrade import plan_lines
     from deepopsctl.lifecycle.pace import batch_size
     from deepopsctl.lifecycle.upgrade_plan import Wanted
     from deepopsctl.lifecycle.upgrade_slurm import plan_upgrade, upgrade_slurm
@@ -95,7 +101,9 @@ def slurm(
     wanted = Wanted(release, batch, max_failed, drain, timeout_s)
     console, directory, base = open_console(settings, "upgrade-slurm", options)
     if only_plan:
-        return _show_plan(plan_upgrade(directory, wanted, base), as_json=as_json)
+        plan = plan_upgrade(directory, wanted, base)
+        _show_plan("upgrade slurm", plan, plan_lines(plan), ok=not plan.refusals, as_json=as_json)
+        return 1 if plan.refusals else 0
     with console.attentive():
         report = upgrade_slurm(directory, wanted, base, console)
     return show_report(report, directory, as_json=as_json)
@@ -116,12 +124,15 @@ def operating_system(settings: Settings, /, *, only_plan: bool, as_json: bool, *
     Slurm, of the driver and of the database server. After an interruption, run it again: it goes on.
     """
     from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.cli.views.upgrade import os_plan_lines
     from deepopsctl.lifecycle.upgrade_os import OsOptions, plan_os, upgrade_os
 
     wanted = OsOptions(options["limit"] or "", _pace(options))
     console, directory, base = open_console(settings, "upgrade-os", options)
     if only_plan:
-        return _show_os_plan(plan_os(directory, wanted, base), as_json=as_json)
+        plan = plan_os(directory, wanted, base)
+        _show_plan("upgrade os", plan, os_plan_lines(plan), ok=not plan.silent, as_json=as_json)
+        return int(plan.exit_code)
     with console.attentive():
         report = upgrade_os(directory, wanted, base, console)
     return show_report(report, directory, as_json=as_json)
@@ -142,6 +153,7 @@ def nvidia(settings: Settings, /, *, branch: str, only_plan: bool, as_json: bool
     unloaded, validated and resumed. After an interruption, run it again: it goes on.
     """
     from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.cli.views.upgrade import nvidia_plan_lines
     from deepopsctl.lifecycle.upgrade_nvidia import NvidiaOptions, plan_nvidia, upgrade_nvidia
 
     if not (branch.isascii() and branch.isdigit()):
@@ -149,22 +161,12 @@ def nvidia(settings: Settings, /, *, branch: str, only_plan: bool, as_json: bool
     wanted = NvidiaOptions(branch, options["limit"] or "", _pace(options))
     console, directory, base = open_console(settings, "upgrade-nvidia", options)
     if only_plan:
-        return _show_nvidia_plan(plan_nvidia(directory, wanted, base), as_json=as_json)
+        plan = plan_nvidia(directory, wanted, base)
+        _show_plan("upgrade nvidia", plan, nvidia_plan_lines(plan), ok=not plan.refusals, as_json=as_json)
+        return 1 if plan.refusals else 4 if plan.silent else 0
     with console.attentive():
         report = upgrade_nvidia(directory, wanted, base, console)
     return show_report(report, directory, as_json=as_json)
-
-
-def _show_nvidia_plan(plan: NvidiaPlan, *, as_json: bool) -> int:
-    from deepopsctl.cli.output import SCHEMA, emit_json, show
-    from deepopsctl.cli.views.upgrade import nvidia_plan_lines
-
-    if as_json:
-        emit_json({"schema": SCHEMA, "command": "upgrade nvidia", "ok": not plan.refusals, **plan.document()})
-    else:
-        for line in nvidia_plan_lines(plan):
-            show(line)
-    return 1 if plan.refusals else 4 if plan.silent else 0
 
 
 def _pace(options: Mapping[str, Any]) -> Pace:
@@ -175,26 +177,11 @@ def _pace(options: Mapping[str, Any]) -> Pace:
     return Pace(options["batch"], options["max_failed"], options["timeout_s"], window)
 
 
-def _show_os_plan(plan: OsPlan, *, as_json: bool) -> int:
+def _show_plan(command: str, plan: _Planned, lines: Iterable[str], *, ok: bool, as_json: bool) -> None:
     from deepopsctl.cli.output import SCHEMA, emit_json, show
-    from deepopsctl.cli.views.upgrade import os_plan_lines
 
     if as_json:
-        emit_json({"schema": SCHEMA, "command": "upgrade os", "ok": not plan.silent, **plan.document()})
+        emit_json({"schema": SCHEMA, "command": command, "ok": ok, **plan.document()})
     else:
-        for line in os_plan_lines(plan):
+        for line in lines:
             show(line)
-    return int(plan.exit_code)
-
-
-def _show_plan(plan: Plan, *, as_json: bool) -> int:
-    from deepopsctl.cli.output import SCHEMA, emit_json, show
-    from deepopsctl.cli.views.upgrade import plan_lines
-
-    if as_json:
-        document = plan.document()
-        emit_json({"schema": SCHEMA, "command": "upgrade slurm", "ok": not plan.refusals, **document})
-    else:
-        for line in plan_lines(plan):
-            show(line)
-    return 1 if plan.refusals else 0

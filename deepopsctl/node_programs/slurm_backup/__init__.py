@@ -6,10 +6,12 @@ DIRECTORY = "/var/lib/deepopsctl/backup"
 # in the directory: how the last run ended; `deepopsctl status` reads it
 LAST = "last.json"
 RESTORED = "/var/lib/deepopsctl/restore"
+# which sets are brought back; there until the restore has ended
+CURRENT = RESTORED + "/current.json"
 # there while an upgrade of Slurm stops slurmdbd and has its tables converted
 CONVERTING = "/var/lib/deepopsctl/upgrade/converting"
 # while one of these is there, a set would be of something half done; the units of the timers ask the same
-UNDER_WAY = {RESTORED + "/current.json": "a restore", CONVERTING: "an upgrade of Slurm"}
+UNDER_WAY = {CURRENT: "a restore", CONVERTING: "an upgrade of Slurm"}
 # what a set has; a host that runs slurmctld and slurmdbd has both in one
 STATE, ACCOUNTING, MONITORING = "state", "accounting", "monitoring"
 MANIFEST, DUMP = "manifest.json", "accounting.sql"

@@ -13,11 +13,10 @@ import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .._shared import atomic_file, command, database as database_clients, hostlist, settings
-from . import ACCOUNTING, DUMP, MANIFEST, MONITORING, RESTORED, STATE, BackupError, monitoring
+from . import ACCOUNTING, CURRENT, DUMP, MANIFEST, MONITORING, RESTORED, STATE, BackupError, monitoring
 from .collect import Manifest, hashes, of_tables, sql
 from .repository import Repository, Snapshot
 
-CURRENT = os.path.join(RESTORED, "current.json")
 _ANSWER_S = 60
 # the states in which a job has nodes
 _STARTED = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "STOPPED")
