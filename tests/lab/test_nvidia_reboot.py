@@ -17,6 +17,7 @@ import pytest
 from tests.lab.faults import deploying, running_job
 from tests.lab.harness import PREFIX, LabCluster, actions, fresh_cluster, lab_down, powered, wait_until
 from tests.lab.nvidia_stubs import MODULE, STANDIN, Mirrors, driver, mirrors, pci_bus, site, write
+from tests.lab.reboots import UNIT
 
 OLD, NEW = "580.95.05", "595.45.04"
 GPUS = {"0000:17:00.0": "0x20b0", "0000:1f:00.0": "0x20b0"}
@@ -40,15 +41,6 @@ mount --bind /run/machine/boot_id /proc/sys/kernel/random/boot_id
 mount --bind /run/machine/module /sys/module
 mount --bind /srv/pci /sys/bus/pci/devices
 rm -f /run/systemd/container
-"""
-UNIT = """[Unit]
-Before=ssh.service slurmd.service
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/usr/local/sbin/machine
-[Install]
-WantedBy=multi-user.target
 """
 
 

@@ -6,21 +6,19 @@ The packages of 26.05 are the binaries of Debian's sid, fetched by this machine'
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deepopsctl.lab.image import own_mirror
-from deepopsctl.lifecycle.package_sources import DEFAULT_MIRROR, KEYRING
 from tests.lab.faults import killed_when
 from tests.lab.harness import PREFIX, LabCluster, command, fresh_cluster, lab_down, wait_until
+from tests.support.sid import Sid
 
 NAME = f"{PREFIX}-upgrade"
 UPGRADE = ("upgrade", "slurm", "--to", "26.05", "--yes", "--batch", "2")
 RECORD = "/var/lib/deepopsctl/upgrade/slurm.json"
+# Slurm 26.05, and the libraries that it needs in a later version than Debian 13 has
 PACKAGES = (
     "slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-basic-plugins", "slurm-wlm-mysql-plugin",
     "libslurm45t64", "libpam-slurm-adopt", "libhwloc15", "libhwloc-plugins", "libllhttp9.4", "libxml2-16", "libze1",
@@ -29,31 +27,14 @@ PACKAGES = (
 OBSTACLE = "/etc/systemd/system/slurmctld.service.d/obstacle.conf"
 
 
-def packages_of_sid(directory: Path) -> list[str]:
-    """Slurm 26.05, and the libraries that it needs in a later version than Debian 13 has."""
-    for name in ("lists/partial", "cache/archives/partial", "debs"):
-        (directory / name).mkdir(parents=True)
-    sources = directory / "sources.list"
-    sources.write_text(f"deb [signed-by={KEYRING}] {own_mirror() or DEFAULT_MIRROR} sid main\n")
-    settings = {
-        "Dir::State::lists": directory / "lists", "Dir::Cache": directory / "cache", "Dir::Etc::sourcelist": sources,
-        "Dir::Etc::sourceparts": "-", "APT::Sandbox::User": "", "Acquire::Check-Valid-Until": "false",
-        "Acquire::Languages": "none",
-    }  # fmt: skip
-    options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
-    subprocess.run(["apt-get", *options, "update"], check=True, capture_output=True)
-    subprocess.run(["apt-get", *options, "download", *PACKAGES], cwd=directory / "debs", check=True)
-    return [str(path) for path in sorted((directory / "debs").glob("*.deb"))]
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """24.11 is deployed, and 26.05 is in the cluster's repository."""
     try:
         made = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "4")
         made.deploy()
-        files = packages_of_sid(tmp_path_factory.mktemp("sid"))
-        made.deepopsctl("packages", "add", "slurm", "--for", "debian13", *files)
+        files = Sid(tmp_path_factory.mktemp("sid")).download(*PACKAGES)
+        made.deepopsctl("packages", "add", "slurm", "--for", "debian13", *map(str, files))
         yield made
     finally:
         lab_down(NAME)

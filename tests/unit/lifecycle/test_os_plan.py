@@ -14,19 +14,8 @@ from deepopsctl.lifecycle.os_plan import OsFacts, OsPlan, kernel_warnings, make_
 from deepopsctl.lifecycle.rolling import is_begun, select
 from deepopsctl.nodes.workflow import SILENT
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
+from tests.unit.lifecycle.small_cluster import CLUSTER
 
-CLUSTER = parse_spec(
-    """\
-schema: 1
-cluster: {name: hpc, user: ubuntu}
-nodes:
-  - {names: ctl1, roles: [controller]}
-  - {names: login1, roles: [login]}
-  - {names: "cn[1-4]", roles: [compute]}
-partitions: [{name: batch, nodes: "cn[1-4]"}]
-""",
-    "cluster.yml",
-)
 TOOL = {"packages": {"libxml2": ["2.1", "2.2"]}}
 KERNEL = {"packages": {"linux-image-6.12.9-amd64": ["", "6.12.9"]}, "new_kernel": "6.12.9-amd64"}
 ALL: Mapping[str, Mapping[str, Any]] = {node.name: TOOL for node in CLUSTER.nodes}

@@ -8,22 +8,10 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, make_plan
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
+from tests.unit.lifecycle.small_cluster import CLUSTER
 
-CLUSTER = parse_spec(
-    """\
-schema: 1
-cluster: {name: hpc, user: ubuntu}
-nodes:
-  - {names: ctl1, roles: [controller]}
-  - {names: login1, roles: [login]}
-  - {names: "cn[1-4]", roles: [compute]}
-partitions: [{name: batch, nodes: "cn[1-4]"}]
-""",
-    "cluster.yml",
-)
 OLD, NEW = "24.11.5-4+deb13u1", "26.05.5-1"
 PACKAGES = ["slurmctld", "slurmd", "slurmdbd", "slurm-client", "libslurm45t64"]
 SERVED: Mapping[str, Mapping[str, Mapping[str, object]]] = {

@@ -7,15 +7,13 @@ reboot and the boot are real.
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from deepopsctl.lab.image import own_mirror
-from deepopsctl.lifecycle.package_sources import DEFAULT_MIRROR, KEYRING
 from tests.lab.faults import running_job, working
 from tests.support.cluster import wait_until
+from tests.support.sid import Sid
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
 META = "linux-image-cloud-amd64"
@@ -32,24 +30,9 @@ echo 'deb [trusted=yes] file:/srv/kernel ./' > /etc/apt/sources.list"""
 
 def kernel_of_sid(directory: Path) -> list[Path]:
     """The package that depends on the newest kernel, and that kernel's."""
-    for name in ("lists/partial", "cache/archives/partial", "debs"):
-        (directory / name).mkdir(parents=True)
-    sources = directory / "sources.list"
-    sources.write_text(f"deb [arch=amd64 signed-by={KEYRING}] {own_mirror() or DEFAULT_MIRROR} sid main\n")
-    settings = {
-        "Dir::State::lists": directory / "lists", "Dir::Cache": directory / "cache", "Dir::Etc::sourcelist": sources,
-        "Dir::Etc::sourceparts": "-", "APT::Sandbox::User": "", "Acquire::Check-Valid-Until": "false",
-        "Acquire::Languages": "none",
-    }  # fmt: skip
-    options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
-    subprocess.run(["apt-get", *options, "update"], check=True, capture_output=True)
-    shown = subprocess.run(
-        ["apt-cache", *options, "depends", "--no-recommends", "--no-suggests", META],
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    (image,) = (line.split()[-1] for line in shown.splitlines() if "Depends: linux-image-" in line)
-    subprocess.run(["apt-get", *options, "download", META, image], cwd=directory / "debs", check=True)
-    return sorted((directory / "debs").glob("*.deb"))
+    sid = Sid(directory)
+    (image,) = (line.split()[-1] for line in sid.depends(META).splitlines() if "Depends: linux-image-" in line)
+    return sid.download(META, image)
 
 
 @pytest.fixture(scope="module")
