@@ -31,6 +31,7 @@ NODE_CHECKS: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
     single_node.ports,
     single_node.firewall,
     single_node.foreign_slurm,
+    single_node.plugins,
     single_node.security,
     single_node.database,
     single_node.disk,

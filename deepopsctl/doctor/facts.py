@@ -122,6 +122,8 @@ class NodeFacts:
     firewalls: tuple[str, ...]
     slurm_daemons: tuple[str, ...]
     slurm_version: str
+    # of plugstack.conf: path, required, there, version
+    plugins: tuple[Mapping[str, object], ...]
     managed: bool
     settings: Settings
     versions: Mapping[str, str]
@@ -235,6 +237,7 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         firewalls=raw.texts("firewalls"),
         slurm_daemons=slurm.texts("daemons"),
         slurm_version=slurm.text("version"),
+        plugins=tuple(slurm.values.get("plugins", ())),
         managed=slurm.yes("managed"),
         settings=_settings(raw.part("settings")),
         versions=_words(raw.part("versions")),

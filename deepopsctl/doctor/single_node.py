@@ -12,6 +12,7 @@ from deepopsctl.gpus.models import may_be
 from deepopsctl.model.cluster import Role
 from deepopsctl.run.hints import hint_for
 from deepopsctl.run.outcome import Failure
+from deepopsctl.slurm.releases import release_of
 
 # MiB: below the first a deploy fails, below the second is a warning
 BOUNDS = {"/": (500, 2000), "/var": (500, 2000), "/tmp": (50, 200)}  # noqa: S108 (only checked)
@@ -197,6 +198,25 @@ def foreign_slurm(node: NodeFacts, _: Declared) -> Check:
     running = f", {' and '.join(node.slurm_daemons)} run" if node.slurm_daemons else ""
     what = f"Slurm {node.slurm_version}".strip()
     return warned("foreign-slurm", node.name, f"{what} is installed{running}, but not by deepopsctl")
+
+
+def plugins(node: NodeFacts, _: Declared) -> Check | None:
+    """The SPANK plugins that every job loads are of the Slurm there."""
+    if not node.plugins:
+        return None
+    has = release_of(node.slurm_version)
+    wrong = {
+        str(plugin["path"]): f"was built for Slurm {plugin['version']}" if plugin["there"] else "is not there"
+        for plugin in node.plugins
+        if not plugin["there"] or (has and release_of(str(plugin["version"])) not in ("", has))
+    }
+    if not wrong:
+        return passed("plugins", node.name, ", ".join(str(plugin["path"]) for plugin in node.plugins))
+    words = "; ".join(f"{path} {why}" for path, why in wrong.items())
+    required = any(plugin["required"] and plugin["path"] in wrong for plugin in node.plugins)
+    if required:
+        return failed("plugins", node.name, f"{words}: slurmd does not start with it", measured=has)
+    return warned("plugins", node.name, f"{words}: jobs go on without it", has)
 
 
 def database(node: NodeFacts, declared: Declared) -> Check | None:

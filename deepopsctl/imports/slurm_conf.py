@@ -35,7 +35,7 @@ _CONTROLLER = re.compile(r"([^()\s]+)(?:\(([^()\s]*)\))?")
 _OTHER_FILES = {
     "cgroup.conf": "deepopsctl writes its own, from slurm_confinement",
     "topology.conf": "topologies are not managed",
-    "plugstack.conf": "deepopsctl's own names no SPANK plugins",
+    "plugstack.conf": "`deepopsctl takeover` reads it on the nodes, into slurm_plugstack",
     "job_container.conf": "job containers are not managed",
     "acct_gather.conf": "profiling plugins are not managed",
     "burst_buffer.conf": "burst buffers are not managed",

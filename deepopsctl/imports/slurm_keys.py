@@ -99,7 +99,7 @@ _LEFT = MappingProxyType({
     "acctgatherinterconnecttype": _needs("acct_gather.conf"), "acctgatherfilesystemtype": _needs("acct_gather.conf"),
     "switchparameters": ("the switch plugin that reads it is not in the packages", ""),
     "usepam": _needs("/etc/pam.d/slurm on the nodes"),
-    "plugstackconfig": ("deepopsctl's own plugstack.conf names no SPANK plugins", ""),
+    "plugstackconfig": ("deepopsctl writes /etc/slurm/plugstack.conf, with the lines of slurm_plugstack", ""),
 })  # fmt: skip
 
 # Keys that name programs or files on the nodes: the key is carried over, the file is not.

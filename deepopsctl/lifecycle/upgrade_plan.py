@@ -32,6 +32,7 @@ class NodeFacts:
     settings: Text = field(default_factory=dict)
     record: Mapping[str, object] = field(default_factory=dict)
     database: Mapping[str, object] = field(default_factory=dict)
+    plugins: Sequence[Mapping[str, object]] = ()
 
     @property
     def releases(self) -> frozenset[str]:
@@ -135,6 +136,7 @@ def make_plan(
             if name in silent
         ),
     ]
+    refusals += _refusals_of_plugins(wanted.release, facts)
     if first in facts:
         refusals += _refusals_of_settings(facts[first].settings, installed, wanted.release)
     if dbd in facts:
@@ -240,6 +242,20 @@ def _refusals_of_settings(settings: Text, installed: str, release: str) -> Itera
                 f"slurm.conf has {_shown(removal, settings)}: Slurm {removal.release} and later do not start with it",
                 f"remove it from slurm_config in settings.yml{instead}, deploy, then upgrade",
             )
+
+
+def _refusals_of_plugins(release: str, facts: Mapping[str, NodeFacts]) -> Iterator[tuple[str, str]]:
+    """slurmd does not start with a plugin that plugstack.conf requires and that was built for another release."""
+    wrong: dict[str, list[str]] = {}
+    for name, node in facts.items():
+        for plugin in node.plugins:
+            if plugin["required"] and release_of(str(plugin["version"])) not in ("", release):
+                wrong.setdefault(f"{plugin['path']}, which was built for Slurm {plugin['version']}", []).append(name)
+    for plugin_words, names in wrong.items():
+        yield (
+            f"{fold(names)}: plugstack.conf requires {plugin_words}",
+            f"slurmd of {release} would not start: make the line in slurm_plugstack `optional`, and deploy",
+        )
 
 
 def _refusals_of_database(database: Mapping[str, object], host: str) -> Iterator[tuple[str, str]]:

@@ -82,7 +82,7 @@ def _query(
         if isinstance(answer, Mapping):
             facts[result.host] = NodeFacts(**{
                 key: answer[key]
-                for key in ("platform", "installed", "unfinished", "settings", "record", "database")
+                for key in ("platform", "installed", "unfinished", "settings", "record", "database", "plugins")
                 if key in answer
             })  # fmt: skip
     first = cluster.controllers[0].name

@@ -6,6 +6,7 @@ Sources: slurm.conf(5), gres.conf(5), cgroup.conf(5) of Slurm 22.05, 24.11 and 2
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -26,6 +27,7 @@ Version = tuple[int, int]
 WEIGHT_STEP = 100
 # an older slurmd does not know the word, by cgroup.conf(5)
 _CGROUPS_DISABLED_SINCE = (24, 5)
+_PLUGSTACK_LINE = re.compile(r"(?:required|optional)[ \t]+[^\s#][^\n#]*")
 _NO_FEATURES: Mapping[str, str] = MappingProxyType({})
 
 # Keys that follow from cluster.yml or from detection; a site can't set them.
@@ -113,6 +115,17 @@ def directory_refusal(key: str, value: str) -> str:
     if name in OWN_FILES and value.startswith("/") and (value.endswith("/") or is_system_directory(value)):
         return "is a directory, but a file is required"
     return ""
+
+
+def plugstack_refusal(lines: Iterable[str]) -> str:
+    """Why these can't be the lines of plugstack.conf, '' if they can.
+
+    Nodes that fetch it from slurmctld have no file to include.
+    """
+    wrong = next((line for line in lines if not _PLUGSTACK_LINE.fullmatch(str(line))), None)
+    if wrong is None:
+        return ""
+    return f"slurm_plugstack has {wrong!r}: a line is `required FILE [ARGUMENTS]` or `optional FILE [ARGUMENTS]`"
 
 
 def merge_settings(base: Mapping[str, object], extra: Mapping[str, object]) -> dict[str, object]:

@@ -57,6 +57,7 @@ class NodeFacts:
     ids: Mapping[str, list[int]] = field(default_factory=dict)
     munge_key_hash: str = ""
     other_files: tuple[str, ...] = ()
+    spank: tuple[Mapping[str, object], ...] = ()
     database: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)

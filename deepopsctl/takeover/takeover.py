@@ -13,6 +13,7 @@ from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.slurm.conf import parse_version
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware, parse_slurmd_report, store_hardware
+from deepopsctl.takeover.plugins import plugstack
 from deepopsctl.takeover.preflight import NodeFacts, database_server, find_problems, storage_parameters
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
@@ -69,13 +70,18 @@ def plan_takeover(cluster: Cluster, facts: Mapping[str, NodeFacts], stored_munge
     dbd = cluster.with_role(Role.DBD)[0]
     accounting = facts.get(dbd.name, NodeFacts())
     server = database_server(dbd, accounting)
+    lines, plugin_warnings = plugstack(cluster, facts)
     return Takeover(
-        # deepopsctl's own values are its defaults, and what a site had set is compared by `deploy --check --diff`
-        settings={**({} if lost else _settings(primary, accounting)), **_server_settings(server, accounting)},
+        settings={
+            # deepopsctl's own values are its defaults, and what a site had set is compared by `deploy --check --diff`
+            **({} if lost else _settings(primary, accounting)),
+            **_server_settings(server, accounting),
+            **({"slurm_plugstack": lines} if lines else {}),
+        },
         secrets=_secrets(primary, accounting),
         hardware=_hardware(cluster, primary, facts),
         facts=tuple(_facts(primary, accounting, facts, server)),
-        warnings=tuple(_warnings(cluster, primary, facts)),
+        warnings=(*_warnings(cluster, primary, facts), *plugin_warnings),
     )
 
 
@@ -202,6 +208,9 @@ def _facts(
     yield "munge key", f"the same on {fold(running)} (SHA-256 {primary.munge_key_hash[:12]}...)"
     if "slurm" in primary.ids:
         yield "user slurm", "id {}, group {}".format(*primary.ids["slurm"])
+    plugins = sorted({str(plugin["path"]) for node in facts.values() for plugin in node.spank})
+    if plugins:
+        yield "plugins of jobs", f"{', '.join(plugins)}: stay where they are, also after --finish"
     for key in KEPT:
         yield key, _value(config.get(key, "")) or "none"
     database = accounting.database

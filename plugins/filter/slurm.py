@@ -299,6 +299,7 @@ class FilterModule:
             "slurm_domain_refusal": slurm_domain_refusal,
             "slurm_domain_settings": slurm_domain_settings,
             "slurm_native_refusal": slurm_native_refusal,
+            "slurm_plugstack_refusal": slurm_conf.plugstack_refusal,
             "slurm_native_settings": slurm_native_settings,
             "slurm_topology_lines": slurm_topology_lines,
             "slurm_node_lines": slurm_node_lines,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_config
-short_description: Check, install and apply slurm.conf, gres.conf and cgroup.conf on a controller
+short_description: Check, install and apply slurm.conf and the files next to it on a controller
 description:
   - The new slurm.conf is parsed by Slurm itself before it replaces the old one.
   - What changed decides what happens, from nothing over C(scontrol reconfigure) to a restart of slurmctld.
@@ -66,7 +66,7 @@ options:
   directory: {description: Where slurm.conf lives., type: path, default: /etc/slurm}
   files:
     description:
-      - Text of C(slurm.conf), C(gres.conf) and C(cgroup.conf), by name.
+      - Text of C(slurm.conf), C(gres.conf), C(cgroup.conf) and C(plugstack.conf), by name.
       - Text of C(job_container.conf), C(topology.conf) and C(job_submit.lua); without one, the managed file is removed.
     type: dict
     required: true
@@ -109,12 +109,15 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     adoption as slurm_adoption,
     apply_config as slurm_apply_config,
     effects as slurm_effects,
+    query as slurm_query,
+    spank as slurm_spank,
     unsafe_changes as slurm_unsafe_changes,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.apply_config import UNIT
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
 
-ALWAYS = ("slurm.conf", "gres.conf", "cgroup.conf")
+PLUGSTACK = "plugstack.conf"
+ALWAYS = ("slurm.conf", "gres.conf", "cgroup.conf", PLUGSTACK)
 CONTAINER = "job_container.conf"
 # slurmctld does not start without them where slurm.conf calls for their plugins
 SCRIPT = "job_submit.lua"
@@ -239,6 +242,9 @@ def refusals(module, files, current, changes):
     if problem:
         hint = "correct slurm_config in inventory/group_vars/all/settings.yml, or the options in cluster.yml"
         return [("slurm.conf is not valid: %s" % problem, hint)]
+    obstacles = slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
+    if obstacles:
+        return [("; ".join(obstacles), slurm_spank.HINT)]
     script = current.get(path_of(module.params, SCRIPT))
     if script and not script.encode().startswith(node_files.MANAGED):
         return [("%s is not deepopsctl's" % path_of(module.params, SCRIPT), FOREIGN)]
@@ -247,6 +253,11 @@ def refusals(module, files, current, changes):
     if module.params["move_state"]:
         changes = [change for change in changes if change.key.lower() != slurm_apply_config.STATE]
     return slurm_unsafe_changes.refusals(slurm_unsafe_changes.certain(changes, module.params["missing_nodes"]))
+
+
+def installed():
+    """The version of Slurm's commands here."""
+    return slurm_query.installed_version().get("slurm", "")
 
 
 def differences(params, files, current):
@@ -276,6 +287,7 @@ def adopt(module, files):
     if current is None or current.startswith(node_files.MANAGED):
         module.exit_json(changed=False, effect="none", keys=[], changes=[])
     problems = slurm_adoption.refusals(files[conf]) + list(filter(None, [slurm_apply_config.syntax_error(files)]))
+    problems += slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
     if problems:
         message = "the running jobs would be lost, nothing was changed: %s" % "; ".join(problems)
         module.fail_json(msg=message, hint=TAKE_OVER)

@@ -64,12 +64,13 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     detect as slurm_detect,
     output as slurm_output,
     query as slurm_query,
+    spank as slurm_spank,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota as storage_quota
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount_table import TABLE
 
-# what deepopsctl writes itself, and what other files on the nodes would be lost to sight
-OTHER_FILES = ("plugstack.conf", "topology.conf", "job_container.conf", "acct_gather.conf")
+# with settings that deepopsctl does not have: what is in them would be lost to sight
+OTHER_FILES = ("topology.conf", "job_container.conf", "acct_gather.conf")
 
 
 def ids():
@@ -153,14 +154,21 @@ def jobs():
 
 
 def other_files(directory):
-    """Files with settings that deepopsctl does not have; Debian's plugstack.conf only includes an empty directory."""
+    """The other files with settings that are there."""
     names = []
     for name in OTHER_FILES if directory else ():
         text = (node_files.read(os.path.join(directory, name)) or b"").decode(errors="replace")
         lines = [line.partition("#")[0].strip() for line in text.splitlines()]
-        if any(line and not line.startswith("include ") for line in lines):
+        if any(lines):
             names.append(name)
     return names
+
+
+def plugins_of_jobs(conf, prefix):
+    """What plugstack.conf has jobs load; a Slurm that was built in `prefix` has plugins there, which packages lack."""
+    named = slurm_detect.settings(conf).get("plugstackconfig")
+    directory = os.path.join(prefix, "lib", "slurm") if prefix else ""
+    return slurm_spank.plugins((*([named] if named else []), *slurm_spank.PLUGSTACKS), directory)
 
 
 def database():
@@ -203,19 +211,21 @@ def main():
     if module.params["secrets"]:
         module.exit_json(changed=False, secrets=read_secrets(module.params["secrets"]))
     running = slurm_detect.daemons()
-    path, _content = slurm_detect.first_file("slurm.conf")
+    path, content = slurm_detect.first_file("slurm.conf")
+    source = build(running, module.params["target"])
     asked = module.params["controller"] and "slurmctld" in running
     module.exit_json(
         changed=False,
         daemons=running,
         packaged={name: owned_by_package(program) for name, program in running.items()},
         units=unit_paths(sorted(running)),
-        build=build(running, module.params["target"]),
+        build=source,
         deployed=slurm_detect.deployed(module.params["component"]),
         ids=ids(),
         munge_key_hash=slurm_detect.munge_key_hash(),
         slurm_conf=path,
         other_files=other_files(os.path.dirname(path)),
+        spank=plugins_of_jobs(content, source.get("prefix", "")),
         database=database()[0],
         config=config() if asked else {},
         nodes=nodes() if asked else {},

@@ -62,7 +62,9 @@ REPORT: dict[str, Any] = {
     "settings": {
         "set_hostname": True, "confinement": "auto", "families": ["Debian"], "tested": {"Debian": ["12", "13"]},
     },
-    "slurm": {"daemons": ["slurmd"], "version": "24.11.5", "managed": True},
+    "slurm": {"daemons": ["slurmd"], "version": "24.11.5", "managed": True, "plugins": [
+        {"path": "/usr/local/lib/slurm/spank_pyxis.so", "required": True, "there": True, "version": "24.11.3"},
+    ]},
     "sudo": "",
     "time": {"daemons": [], "synchronised": False},
     "users": {"slurm": "64030:64030", "ubuntu": "1000:1000"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,9 +32,22 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=ctl1
+HealthCheckProgram=/usr/sbin/nhc
+HealthCheckInterval=10
 NodeName=cn[01-02] CPUs=2 RealMemory=500
 PartitionName=batch Nodes=ALL Default=YES
 """
+# stand-ins for what DeepOps installs besides Slurm: a plugin of jobs as pyxis is one, and a health check
+PLUGIN = "/usr/local/lib/slurm/spank_pyxis.so"
+PLUGIN_SOURCE = b"""\
+#include <stddef.h>
+#include <slurm/spank.h>
+SPANK_PLUGIN(pyxis, 1);
+static struct spank_option option = {"container-image", "IMAGE", "image of the container", 1, 0, NULL};
+int slurm_spank_init(spank_t spank, int count, char **words) { return spank_option_register(spank, &option); }
+int slurm_spank_user_init(spank_t spank, int count, char **words) { spank_setenv(spank, "PYXIS", "here", 1); return 0; }
+"""
+NHC = b"#!/bin/sh\ntouch /run/nhc\n"
 BUILD_DEPENDS = (
     "build-essential pkg-config bzip2 libmunge-dev libmariadb-dev libpam0g-dev libhwloc-dev libdbus-1-dev libjson-c-dev"
     " libreadline-dev libssl-dev"
@@ -107,7 +120,27 @@ def build(cluster: LabCluster, addresses: Mapping[str, str], directory: Path) ->
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(prepare, addresses))
+    add_plugin(cluster, tuple(addresses))
     put(cluster, "ctl1", "/etc/slurm/slurmdbd.conf", (SLURMDBD_CONF + "PluginDir=/usr/local/lib/slurm\n").encode())
     foreign_slurm.start(cluster, [node for node in addresses if node != "ctl1"])
     (directory / "slurm.conf").write_text(SLURM_CONF)
     (directory / "hosts").write_text(hosts)
+
+
+def add_plugin(cluster: LabCluster, nodes: Sequence[str]) -> None:
+    """The plugin where DeepOps' role has it, compiled on the controller, and the health check."""
+    put(cluster, "ctl1", "/root/pyxis.c", PLUGIN_SOURCE)
+    cluster.root(
+        "ctl1",
+        "DEBIAN_FRONTEND=noninteractive apt-get -yqq install --no-install-recommends gcc libc6-dev >/dev/null;"
+        "gcc -shared -fPIC -Wl,-z,now -I/usr/local/include -o /root/pyxis.so /root/pyxis.c",
+    )
+    compiled = subprocess.run(
+        ["podman", "exec", f"{cluster.name}-ctl1", "cat", "/root/pyxis.so"], check=True, capture_output=True
+    ).stdout
+    for node in nodes:
+        put(cluster, node, PLUGIN, compiled)
+        put(cluster, node, "/etc/slurm/plugstack.conf", b"include /etc/slurm/plugstack.conf.d/*\n")
+        put(cluster, node, "/etc/slurm/plugstack.conf.d/pyxis.conf", f"required {PLUGIN}\n".encode())
+        put(cluster, node, "/usr/sbin/nhc", NHC)
+        cluster.root(node, "chmod 755 /usr/sbin/nhc")

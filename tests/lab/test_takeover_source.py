@@ -73,6 +73,7 @@ def test_takeover_finds_where_it_was_built(made: Built) -> None:
     assert document["settings"]["slurm_source_prefix"] == "/usr/local"
     assert document["settings"]["slurm_config"]["StateSaveLocation"] == source_slurm.STATE
     assert "PluginDir" not in document["settings"]["slurm_config"]
+    assert document["settings"]["slurm_plugstack"] == [f"required {source_slurm.PLUGIN}"]
 
 
 def test_a_configuration_that_the_packages_do_not_start_with_leaves_the_built_one_in_force(made: Built) -> None:
@@ -96,6 +97,25 @@ def test_deploy_moves_the_daemons_to_packages_under_the_jobs(made: Built) -> Non
     lab.root("cn01", 'test "$(readlink /usr/local/bin/srun)" = /usr/bin/srun')
     assert set(lab.changed(lab.deploy()).values()) == {0}
     assert set(lab.changed(lab.deploy("--full")).values()) == {0}
+
+
+def assert_pyxis_and_nhc(made: Built) -> None:
+    """New jobs have the plugin, and slurmd runs the health check of before."""
+    seen = made.lab.root(
+        "ctl1", "srun -Q --nodelist=cn02 --ntasks=1 --chdir=/tmp --container-image=x env | grep ^PYXIS"
+    )
+    assert seen == "PYXIS=here"
+    made.lab.root("cn02", "rm -f /run/nhc")
+    wait_until("the health check runs", lambda: made.lab.holds("cn02", "test -e /run/nhc"))
+
+
+def test_plugins_of_jobs_and_the_health_check_stay(made: Built) -> None:
+    assert_pyxis_and_nhc(made)
+
+    document = json.loads(made.lab.deepopsctl("doctor", "--json", ok=False).stdout)
+
+    checks = [check["status"] for check in document["checks"] if check["name"] == "plugins"]
+    assert checks == ["pass"] * len(NODES)
 
 
 def test_undo_runs_the_built_one_again_and_a_deploy_the_packages(made: Built) -> None:
@@ -123,9 +143,11 @@ def test_finish_waits_for_the_jobs_of_before_and_removes_the_rest(made: Built) -
     lab.deepopsctl("takeover", "--finish")
 
     for node in NODES:
-        assert lab.root(node, "find /usr/local -iname '*slurm*' -not -path '*/deepopsctl/*'") == ""
+        left = lab.root(node, "find /usr/local ! -type d -path '*slurm*' -not -path '*/deepopsctl/*'")
+        assert left == source_slurm.PLUGIN
+    assert_pyxis_and_nhc(made)
     rows = lab.root("ctl1", "echo 'select id_job from hand_acct.hand_job_table order by id_job' | mariadb -N").split()
-    assert rows == [str(made.running), str(made.waiting)]
+    assert rows[:2] == [str(made.running), str(made.waiting)]
     assert set(lab.changed(lab.deploy("--full")).values()) == {0}
     new = lab.submit("true", "--chdir=/tmp", "--output=/dev/null")
     lab.wait_for_job(new, "COMPLETED")

@@ -124,6 +124,7 @@ SHOWN = {
     "gres.conf": "{{ slurm_conf_files['gres.conf'] }}",
     "cgroup.conf": "{{ slurm_conf_files['cgroup.conf'] }}",
     "topology.conf": "{{ slurm_conf_files['topology.conf'] }}",
+    "plugstack.conf": "{{ slurm_conf_files['plugstack.conf'] }}",
     **{
         file: f"{{{{ lookup('ansible.builtin.template', 'roles/{role}/templates/{file}.j2') }}}}"
         for role, files in TEMPLATES.items()
@@ -134,7 +135,12 @@ SHOWN = {
 EXAMPLES = {name: (ROOT / "inventory" / name / "cluster.yml").read_text("utf-8") for name in EXAMPLE_NAMES}
 
 CASES = {
-    "one-dgx": Case(spec=EXAMPLES["one-dgx"], version=DEBIAN13, reports={"dgx1": DGX}),
+    "one-dgx": Case(
+        spec=EXAMPLES["one-dgx"],
+        version=DEBIAN13,
+        reports={"dgx1": DGX},
+        settings={"slurm_plugstack": ["required /usr/local/lib/slurm/spank_pyxis.so"]},
+    ),
     "university": Case(
         spec=EXAMPLES["university"],
         version=DEBIAN13,

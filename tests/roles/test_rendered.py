@@ -29,6 +29,7 @@ FILES = {
     "gres.conf": ("gres.conf", "slurm_controller"),
     "cgroup.conf": ("cgroup.conf", "slurm_controller"),
     "topology.conf": ("topology.conf", "slurm_controller"),
+    "plugstack.conf": ("plugstack.conf", "slurm_controller"),
     "slurmdbd.conf": ("slurmdbd.conf", "slurm_dbd"),
     "chrony-server.conf": ("chrony.conf", "slurm_controller"),
     "chrony-client.conf": ("chrony.conf", "slurm_compute"),
@@ -41,10 +42,12 @@ GPU_FILES = ("slurm.conf", "gres.conf")
 ALL_CASES = {**CASES, **GPU_CASES}
 # Those with an NVLink domain; the others have no such file.
 BLOCKS = ("gpus-gb200-nvl",)
+# Files that few of them have, or that are the same everywhere else.
+RARE = {"topology.conf": BLOCKS, "plugstack.conf": ("one-dgx",)}
 GOLDEN_FILES = [
-    *((case, file) for case in CASES for file in FILES if file != "topology.conf"),
+    *((case, file) for case in CASES for file in FILES if file not in RARE),
     *((case, file) for case in GPU_CASES for file in GPU_FILES),
-    *((case, "topology.conf") for case in BLOCKS),
+    *((case, file) for file, cases in RARE.items() for case in cases),
 ]
 
 each_case = pytest.mark.parametrize("case", CASES)

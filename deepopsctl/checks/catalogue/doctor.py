@@ -110,6 +110,10 @@ DOCTOR = {
         _SOFTWARE, "foreign Slurm", "There is no Slurm that deepopsctl did not install.",
         "to keep it: `deepopsctl takeover` before the first deploy, which overwrites it; otherwise remove it",
     ),
+    "plugins": Entry(
+        _SOFTWARE, "plugins of jobs", "The plugins of plugstack.conf (pyxis) were built for the Slurm that is there.",
+        "build it for this Slurm, or make its line in slurm_plugstack `optional` (docs/deploy/spank.md)",
+    ),
     "security": Entry(
         _SOFTWARE, "vulnerabilities", "The installed Slurm and munge have no vulnerability that this release knows of.",
         "install the distribution's security updates for them, on drained nodes first, or a newer release of Slurm",

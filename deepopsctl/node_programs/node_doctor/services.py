@@ -9,7 +9,7 @@ import re
 import socket
 from typing import Any, Dict, Iterable, List, Sequence
 
-from .._shared import command, database as database_clients
+from .._shared import command, database as database_clients, spank
 from .query import output, read
 
 SLURM = ("slurmctld", "slurmd", "slurmdbd")
@@ -131,4 +131,5 @@ def slurm(running: Dict[int, str]) -> Dict[str, Any]:
         "daemons": sorted(set(running.values()) & set(SLURM)),
         "version": version.group(0) if version else "",
         "managed": os.path.isdir(STATE),
+        "plugins": spank.plugins(),
     }

@@ -7,7 +7,7 @@ import re
 import shutil
 from typing import Any, Dict, List, Tuple
 
-from .._shared import command, platform
+from .._shared import command, platform, spank
 from ..slurm_backup import BackupError
 from ..slurm_backup.collect import of_tables, sql
 from . import DIRECTORY, record
@@ -31,6 +31,7 @@ def query(*, controller: bool, database: str) -> Dict[str, Any]:
         "installed": installed(),
         "unfinished": any(status in _UNFINISHED for _, _, status in _packages()),
         "free_mb": shutil.disk_usage("/var/cache").free >> 20,
+        "plugins": spank.plugins(),
     }
     if controller:
         result["settings"] = configured()

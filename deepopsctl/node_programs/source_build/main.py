@@ -9,8 +9,9 @@ import glob
 import os
 import re
 import shutil
-from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set
 
+from .._shared import spank
 from .._shared.command import CommandError, require, run
 
 UNITS = "/etc/systemd/system"
@@ -174,10 +175,17 @@ def finish(request: Request) -> bool:
 
 
 def remains(prefix: str) -> Iterator[str]:
-    """All that `make install` left, and what was set aside. libpmi stays: programs of users are linked with it."""
+    """All that `make install` left, and what was set aside. libpmi stays: programs of users are linked with it.
+
+    So do plugins that plugstack.conf has jobs load (pyxis): without one that it requires, no job would start.
+    """
     links = (os.path.join(prefix, directory, name) for directory in ("bin", "sbin") for name in sorted(PROGRAMS))
     yield from (path for path in links if os.path.islink(path) and os.path.dirname(os.readlink(path)) in PACKAGED)
-    for pattern in ("lib*/slurm", "lib*/libslurm*", "include/slurm", "share/doc/slurm-*"):
+    kept = loaded_plugins()
+    for directory in sorted(glob.glob(os.path.join(prefix, "lib*/slurm"))):
+        inside = [entry.path for entry in os.scandir(directory)]
+        yield from sorted(set(inside) - kept) if kept & set(inside) else [directory]
+    for pattern in ("lib*/libslurm*", "include/slurm", "share/doc/slurm-*"):
         yield from sorted(glob.glob(os.path.join(prefix, pattern)))
     pages = sorted(glob.glob(os.path.join(prefix, "share/man/man[158]/*")))
     yield from (path for path in pages if PAGES.fullmatch(os.path.basename(path)))
@@ -185,6 +193,11 @@ def remains(prefix: str) -> Iterator[str]:
     lines = _read(LINKER).decode(errors="replace").split()
     if lines and all(line.startswith(os.path.join(prefix, "lib")) for line in lines):
         yield LINKER
+
+
+def loaded_plugins() -> Set[str]:
+    """Files that plugstack.conf names."""
+    return {plugin["path"] for plugin in spank.plugins()}
 
 
 def built_programs(prefix: str) -> List[str]:
@@ -204,10 +217,11 @@ def processes() -> Iterator["tuple[str, str]"]:
 
 
 def library_users(prefix: str) -> Iterator[str]:
-    """Names of programs that have Slurm's libraries or plugins of the prefix open."""
-    opened = re.compile(r" {}/lib[^/]*/(?:libslurm|slurm/)".format(re.escape(prefix)))
+    """Names of programs that have Slurm's libraries or plugins of the prefix open, which are to go."""
+    opened = re.compile(r" ({}/lib[^/]*/(?:libslurm|slurm/).*)$".format(re.escape(prefix)), re.MULTILINE)
+    kept = loaded_plugins()
     for entry in filter(str.isdigit, os.listdir("/proc")):
-        if opened.search(_read("/proc/{}/maps".format(entry)).decode(errors="replace")):
+        if set(opened.findall(_read("/proc/{}/maps".format(entry)).decode(errors="replace"))) - kept:
             yield _read("/proc/{}/comm".format(entry)).decode(errors="replace").strip()
 
 

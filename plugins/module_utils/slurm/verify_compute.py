@@ -13,7 +13,9 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import gpu_check as nvidia_gpu_check
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     output as slurm_output,
+    query as slurm_query,
     readiness as slurm_readiness,
+    spank as slurm_spank,
 )
 
 UNIT = "slurmd.service"
@@ -43,6 +45,7 @@ def observe(wanted, node, gpus):
     observation = Observation()
     if check_daemon(observation, wanted):
         check_files(observation, wanted)
+    check_plugins(observation)
     check_registration(observation, wanted, node, gpus)
     return observation
 
@@ -88,6 +91,13 @@ def check_files(observation, wanted):
             observation.add_problem("slurmd still has the %s of %s" % (name, since), repairable=True)
 
 
+def check_plugins(observation):
+    """Would slurmd start again with the plugins that jobs have to load?"""
+    reasons = slurm_spank.obstacles(slurm_query.installed_version().get("slurm", ""))
+    observation.add_problem("; ".join(reasons), hint=slurm_spank.HINT)
+    observation.lasting = bool(reasons)
+
+
 def check_registration(observation, wanted, node, gpus):
     """Does slurmctld know this node as one that serves, with the GPUs that are there? If not, does munge say why?"""
     status, output = slurm_readiness.run(["scontrol", "--oneliner", "show", "node", node])
@@ -95,7 +105,7 @@ def check_registration(observation, wanted, node, gpus):
     # only a slurmd that runs what it should has a say about GPUs
     differs = gpus.sentence(output) if status == 0 and not observation.problems else ""
     observation.add_problem(differs, hint=nvidia_gpu_check.HINT)
-    observation.lasting = bool(differs) and gpus.lasting
+    observation.lasting = observation.lasting or (bool(differs) and gpus.lasting)
     if status == 0 and observation.state.state and not observation.state.bad:
         return
     refused = munge_problem(wanted)

@@ -82,6 +82,9 @@ def both(*changes: Callable[[World], World]) -> Callable[[World], World]:
     return apply
 
 
+PYXIS = {"path": "/usr/local/lib/slurm/spank_pyxis.so", "required": True, "there": True, "version": "24.11.5"}
+
+
 def database(**changes: str) -> Callable[[World], World]:
     """Settings of the accounting database."""
     return lambda world: world.but("ctl1", database={**world.nodes[0].database, **changes})
@@ -172,6 +175,10 @@ DAMAGES = (
            both(everywhere(users={"alice": "1001:1001"}), gpu02(users={"alice": "1002:1002"}))),
     Damage("user-ids", WARN, "1001 is bob and alice on ctl1,gpu01",
            both(everywhere(users={"alice": "1001:1001"}), gpu02(users={"bob": "1001:1001"}))),
+    Damage("plugins", FAIL, "spank_pyxis.so was built for Slurm 23.11.4: slurmd does not start",
+           gpu02(plugins=({**PYXIS, "version": "23.11.4"},))),
+    Damage("plugins", WARN, "spank_pyxis.so is not there: jobs go on",
+           gpu02(plugins=({**PYXIS, "there": False, "required": False},))),
     Damage("database", FAIL, "can stop slurmdbd", database(innodb_snapshot_isolation="ON"), "ctl1"),
     Damage("database", WARN, "16777216 is needed", database(max_allowed_packet="1048576"), "ctl1"),
     Damage("database", WARN, "listens on all addresses", database(bind_address=""), "ctl1"),

@@ -126,6 +126,19 @@ def test_a_database_that_slurmdbd_can_not_work_with_is_refused() -> None:
     assert "connect" in refusals(database={"problem": "MariaDB: can't connect"})
 
 
+def test_a_plugin_of_another_release_that_slurmd_requires_is_refused() -> None:
+    pyxis = {"path": "/usr/local/lib/slurm/spank_pyxis.so", "required": True, "there": True, "version": "24.11.5"}
+
+    def with_plugin(**changes: object) -> dict[str, NodeFacts]:
+        return {**ALL, **{f"cn{n}": replace(node(), plugins=({**pyxis, **changes},)) for n in (1, 2)}}
+
+    ((message, hint),) = plan(with_plugin()).refusals
+    assert message.startswith("cn[1-2]: plugstack.conf requires /usr/local/lib/slurm/spank_pyxis.so")
+    assert "`optional`" in hint
+    for fits in ({"version": "26.05.1"}, {"required": False}, {"version": ""}):
+        assert plan(with_plugin(**fits)).refusals == ()
+
+
 def test_an_upgrade_to_another_release_that_is_under_way_is_ended_first() -> None:
     assert "--to 25.11` goes on" in refusals(record={"to": "25.11", "from": "24.11"})
 

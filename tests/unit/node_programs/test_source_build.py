@@ -128,3 +128,16 @@ def test_files_of_before_come_back_and_those_of_deepopsctl_go(tmp_path: Path) ->
     assert source_build.restore_files(str(tmp_path))
 
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"slurm.conf": "old", "site.conf": "mine"}
+
+
+def test_a_plugin_that_jobs_load_stays_when_the_rest_is_removed(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = prefix / "lib/slurm/spank_pyxis.so"
+    plugin.write_text("built for jobs")
+    monkeypatch.setattr(source_build, "loaded_plugins", lambda: {str(plugin)})
+    monkeypatch.setattr(source_build, "require", lambda *_words: "")
+    phase("replace", prefix)
+
+    assert phase("finish", prefix)
+
+    assert files(prefix) == {*OTHERS, "lib/slurm/spank_pyxis.so"}
+    assert not phase("finish", prefix)

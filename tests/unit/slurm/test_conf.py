@@ -18,6 +18,7 @@ from deepopsctl.slurm.conf import (
     parse_node_sets,
     parse_version,
     partition_lines,
+    plugstack_refusal,
     setting,
     unknown_nodes,
     with_word,
@@ -345,3 +346,17 @@ def test_slurmd_looks_for_no_control_groups_where_none_confine(
     confinement: str, version: tuple[int, int], plugin: str
 ) -> None:
     assert cgroup_plugin(confinement, version) == plugin
+
+
+def test_a_line_that_configless_nodes_can_not_follow_is_refused() -> None:
+    assert (
+        plugstack_refusal(["required /usr/local/lib/slurm/spank_pyxis.so", "optional lua.so /etc/slurm/lua.d/*"]) == ""
+    )
+    for wrong in (
+        "include /etc/slurm/plugstack.conf.d/*",
+        "/opt/x.so",
+        "required",
+        "required /x.so\nrequired /y.so",
+        "",
+    ):
+        assert repr(wrong) in plugstack_refusal(["required /opt/x.so", wrong])

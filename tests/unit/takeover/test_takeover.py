@@ -244,6 +244,47 @@ def test_differences_that_cost_nothing_are_warnings() -> None:
     ]  # fmt: skip
 
 
+PYXIS = {
+    "path": "/usr/local/lib/slurm/spank_pyxis.so", "required": True, "there": True, "version": "24.11.5",
+    "arguments": "runtime_path=/run/pyxis",
+}  # fmt: skip
+
+
+def plugstack(plugins: Mapping[str, tuple[Mapping[str, object], ...]]) -> tuple[object, list[str]]:
+    """slurm_plugstack of a cluster built from source whose nodes have these plugins, and the warnings about them."""
+    built = {name: replace(built_from_source(node), spank=plugins.get(name, ())) for name, node in FOUND.items()}
+    taken = plan_takeover(cluster(), built)
+    return taken.settings.get("slurm_plugstack"), [
+        words for words in taken.warnings if "slurm_pyxis" in words or ".so" in words
+    ]
+
+
+def test_plugins_of_jobs_are_kept() -> None:
+    lines, warnings = plugstack(dict.fromkeys(FOUND, (PYXIS, {**PYXIS, "path": "lua.so", "required": False})))
+
+    assert lines == [
+        "required /usr/local/lib/slurm/spank_pyxis.so runtime_path=/run/pyxis",
+        "optional lua.so runtime_path=/run/pyxis",
+    ]
+    assert warnings == []
+    assert plugstack({}) == (None, [])
+
+
+def test_a_required_plugin_that_slurmd_would_not_start_with_becomes_optional() -> None:
+    misfit, gone = {**PYXIS, "version": "23.11.4"}, {**PYXIS, "there": False}
+    optional = ["optional /usr/local/lib/slurm/spank_pyxis.so runtime_path=/run/pyxis"]
+
+    lines, (warning,) = plugstack({**dict.fromkeys(FOUND, (PYXIS,)), "gpu02": (misfit,)})
+    assert lines == optional
+    assert warning.startswith("gpu02: /usr/local/lib/slurm/spank_pyxis.so was built for Slurm 23.11.4: it becomes")
+    for other in ((gone,), ()):
+        lines, (warning,) = plugstack({**dict.fromkeys(FOUND, (PYXIS,)), "gpu02": other})
+        assert lines == optional
+        assert warning.startswith(
+            "gpu02: /usr/local/lib/slurm/spank_pyxis.so of plugstack.conf is not there: it becomes"
+        )
+
+
 def test_it_is_written_into_settings_vault_and_hardware_and_only_once(tmp_path: Path) -> None:
     assert run(["init", str(tmp_path / "hpc"), "--controller", "ctl1", "--compute", "gpu[01-02]"]) == 0
     directory = ClusterDir.open(tmp_path / "hpc")
