@@ -59,10 +59,20 @@ def as_slurm() -> Iterator[None]:
         yield
         return
     user = pwd.getpwnam(SLURM)
+    with as_user(user.pw_uid, user.pw_gid):
+        yield
+
+
+@contextlib.contextmanager
+def as_user(uid: int, gid: int) -> Iterator[None]:
+    """Files are opened by these ids; nothing changes where root does not run this."""
+    if os.geteuid() != 0:
+        yield
+        return
     groups = os.getgroups()
     os.setgroups([])
-    os.setegid(user.pw_gid)
-    os.seteuid(user.pw_uid)
+    os.setegid(gid)
+    os.seteuid(uid)
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ import pwd
 import secrets
 from typing import Any, Dict
 
-from .heartbeat import SLURM, as_slurm
+from .heartbeat import SLURM, as_slurm, as_user
 from .mounts import NETWORK, mounted_type
 
 LENT = ".deepopsctl-check-"
@@ -71,16 +71,24 @@ def write(request: Dict[str, Any]) -> str:
 
 def read(request: Dict[str, Any]) -> None:
     """Read what the other controllers have written."""
-    directory = request["directory"] if has_slurm() else request["mount"]
-    with as_slurm() if has_slurm() else contextlib.nullcontext():
-        unseen = [host for host, word in sorted(request["words"].items()) if word and _get(directory, host) != word]
+    unseen = [host for host, word in sorted(request["words"].items()) if word and not _is_seen(request, host, word)]
     if unseen:
         raise NotSharedError(
             "{} is not shared: what {} wrote there is not seen by {}".format(
-                directory, " and ".join(unseen), request["host"]
+                request["mount"], " and ".join(unseen), request["host"]
             ),
             "mount the same directory of one file server on all controllers",
         )
+
+
+def _is_seen(request: Dict[str, Any], host: str, word: str) -> bool:
+    """Slurm's user may be there on this controller and not on the new one, or the other way round."""
+    with contextlib.suppress(OSError):
+        owner = os.stat(request["directory"])
+        with as_user(owner.st_uid, owner.st_gid):
+            if _get(request["directory"], host) == word:
+                return True
+    return _get(request["mount"], host) == word
 
 
 def remove(request: Dict[str, Any]) -> None:
@@ -125,7 +133,8 @@ def _put(path: str, word: str) -> None:
 
 def _get(directory: str, host: str) -> str:
     try:
-        with open(_path(directory, host), encoding="ascii") as stream:
+        handle = os.open(_path(directory, host), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(handle, encoding="ascii") as stream:
             return stream.read(64)
     except (OSError, ValueError):
         return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import struct
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,21 @@ def test_controllers_that_share_a_directory_see_each_others_words(tmp_path: Path
     for host in "ab":
         main.main(request(host, tmp_path, "remove"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_controller_has_no_user_slurm_yet_and_the_other_one_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for module in (shared, heartbeat):
+        monkeypatch.setattr(module, "SLURM", pwd.getpwuid(os.geteuid()).pw_name)
+    monkeypatch.setattr(shared, "has_slurm", lambda: True)
+    written = words(old=tmp_path)
+    monkeypatch.setattr(shared, "has_slurm", lambda: False)
+    written |= words(new=tmp_path)
+
+    assert main.main(request("new", tmp_path, "read", words=written)) == {}
+    monkeypatch.setattr(shared, "has_slurm", lambda: True)
+    assert main.main(request("old", tmp_path, "read", words=written)) == {}
 
 
 def test_directories_of_the_same_name_that_are_not_shared_are_refused(tmp_path: Path) -> None:
