@@ -41,7 +41,8 @@ class ReplaceRequest:
 def replace(directory: ClusterDir, request: ReplaceRequest, base: RunRequest, operator: Operator) -> Report:
     """Run the whole workflow; a second run resumes where the first one stopped."""
     cluster = directory.cluster()
-    (node, *more) = chosen(cluster, request.name, _OTHER_WAY)
+    standby = _standby(cluster, request.name)
+    (node, *more) = (standby,) if standby else chosen(cluster, request.name, _OTHER_WAY)
     if more:
         raise InputError.single("NAME", f"{request.name} are several nodes", "replace one node at a time")
     report = Report("node replace", (node.name,))
@@ -58,6 +59,17 @@ def replace(directory: ClusterDir, request: ReplaceRequest, base: RunRequest, op
     except StoppedError as stop:
         report.stopped = stop
     return report
+
+
+def _standby(cluster: Cluster, name: str) -> Node | None:
+    """The named node, if all that it has of the cluster's is on the file system that the controllers share.
+
+    The first controller is asked by every command, also by this one. Two slurmdbd have their database elsewhere.
+    """
+    if not cluster.slurm_state:
+        return None
+    needed = {Role.NFS_SERVER, Role.MONITORING} | ({Role.DBD} if len(cluster.with_role(Role.DBD)) == 1 else set())
+    return next((node for node in cluster.controllers[1:] if node.name == name and not node.roles & needed), None)
 
 
 @dataclass(slots=True)
@@ -87,6 +99,8 @@ class _Replace:
         cluster = spec.write(set_address(spec.text, name, self.request.address) if self._moves else spec.text)
         self._set_up_ssh(cluster, spec)
         self._deploy(cluster)
+        if Role.CONTROLLER in self.node.roles:
+            self._require_standby(cluster)
         flow.report.closing = f"{name} is replaced and in service"
         others = untouched_nodes(cluster, [name])
         if others and self._moves:
@@ -150,3 +164,11 @@ class _Replace:
             store_hardware(path, stored)
         nodes = tuple(node for node in cluster.nodes if node.name == self.node.name)
         admit(self.flow, cluster, nodes, "replace")
+
+    def _require_standby(self, cluster: Cluster) -> None:
+        """A controller that takes over when the first one is lost."""
+        if not self.flow.survey(cluster).controllers.get(self.node.name):
+            raise StoppedError(
+                f"{self.node.name} is set up, but slurmctld does not answer there: it can't take over",
+                "see `deepopsctl status`, and `journalctl -u slurmctld` there; then run the same command again",
+            )

@@ -6,14 +6,15 @@ The kernel below a lab has no NFS. GlusterFS is a real network file system, moun
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from deepopsctl.cluster import secrets
 from deepopsctl.cluster.directory import ClusterDir
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_down, wait_until
+from deepopsctl.lab.podman import podman
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_down, lab_up, wait_until
 
 NAME = f"{PREFIX}-two"
 # the first is the lab's controller, the second a node that cluster.yml makes one
@@ -50,12 +51,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 
 def share(cluster: LabCluster) -> None:
     """Have two controllers in cluster.yml, and both keep Slurm's state on the volume."""
-    server = cluster.root(SERVER, "hostname -I").split()[0]
     spec = cluster.directory / "cluster.yml"
     edit(spec, "roles: [login]", "roles: [controller]")
-    entry = f'{{name: state, type: glusterfs, source: "{server}:/state", path: {MOUNT}, nodes: controller}}'
     with spec.open("a", encoding="utf-8") as stream:
-        stream.write(f"storage:\n  - {entry}\nslurm_state: state\n")
+        stream.write(shared_state(cluster))
+
+
+def shared_state(cluster: LabCluster) -> str:
+    """The lines of cluster.yml for a state on the volume."""
+    source = f"{address_of(cluster, SERVER)}:/state"
+    entry = f'{{name: state, type: glusterfs, source: "{source}", path: {MOUNT}, nodes: controller}}'
+    return f"storage:\n  - {entry}\nslurm_state: state\n"
 
 
 def deploy(cluster: LabCluster) -> dict[str, Any]:
@@ -164,6 +170,24 @@ systemctl restart mariadb
 """
 
 
+def serve_database(cluster: LabCluster, server: str, hosts: Iterable[str]) -> tuple[str, str]:
+    """Run MariaDB on a node as others would, with a database for slurmdbd on these hosts: its address, the password."""
+    directory = ClusterDir(cluster.directory)
+    password = secrets.read(directory.secrets, directory.vault_password)["slurm_dbd_password"]
+    cluster.root(server, DATABASE)
+    statements = "".join(
+        f"CREATE USER slurm@'{address}' IDENTIFIED BY '{password}';"
+        f"GRANT ALL PRIVILEGES ON slurm_acct_db.* TO slurm@'{address}';"
+        for address in (address_of(cluster, host) for host in hosts)
+    )
+    cluster.root(server, f"mariadb <<'END'\nCREATE DATABASE slurm_acct_db; {statements}\nEND\n")
+    return address_of(cluster, server), password
+
+
+def address_of(cluster: LabCluster, node: str) -> str:
+    return cluster.root(node, "hostname -I").split()[0]
+
+
 def test_a_second_slurmdbd_without_a_database_of_its_own_is_refused(cluster: LabCluster) -> None:
     spec = cluster.directory / "cluster.yml"
     spec.write_text(spec.read_text("utf-8").replace("roles: [controller]", "roles: [controller, dbd]"), "utf-8")
@@ -176,15 +200,7 @@ def test_a_second_slurmdbd_without_a_database_of_its_own_is_refused(cluster: Lab
 def test_a_database_moves_to_its_server_and_a_second_slurmdbd_stands_by(cluster: LabCluster) -> None:
     job = submit(cluster, FIRST, "--wait --wrap hostname")
     wait_until_accounted(cluster, FIRST, job)
-    address = cluster.root(SERVER, "hostname -I").split()[0]
-    password = passwords_of(cluster)["slurm_dbd_password"]
-    cluster.root(SERVER, DATABASE)
-    statements = "".join(
-        f"CREATE USER slurm@'{cluster.root(node, 'hostname -I').split()[0]}' IDENTIFIED BY '{password}';"
-        f"GRANT ALL PRIVILEGES ON slurm_acct_db.* TO slurm@'{cluster.root(node, 'hostname -I').split()[0]}';"
-        for node in CONTROLLERS
-    )
-    cluster.root(SERVER, f"mariadb <<'END'\nCREATE DATABASE slurm_acct_db; {statements}\nEND\n")
+    address, password = serve_database(cluster, SERVER, CONTROLLERS)
     cluster.root(
         FIRST,
         "systemctl stop slurmdbd; mariadb-dump --single-transaction --skip-routines slurm_acct_db >/root/slurm.sql;"
@@ -227,9 +243,23 @@ def wait_until_accounted(cluster: LabCluster, node: str, job: str) -> None:
     wait_until("it is accounted", lambda: state_in_accounting(cluster, node, job) == "COMPLETED")
 
 
-def passwords_of(cluster: LabCluster) -> dict[str, str]:
-    directory = ClusterDir(cluster.directory)
-    return secrets.read(directory.secrets, directory.vault_password)
+def test_new_hardware_takes_the_place_of_the_standby_while_a_job_runs(cluster: LabCluster) -> None:
+    runs = submit(cluster, FIRST, "--nodelist=cn01 --wrap 'sleep 10000'")
+    wait_until("a job runs", lambda: state_of(cluster, FIRST, runs) == "RUNNING")
+    podman("rm", "--force", "--time", "0", f"{NAME}-{SECOND}")
+    lab_up(NAME, "--compute", "2", "--login", "1")
+    login = ("--password-file", str(cluster.password_file))
+
+    cluster.deepopsctl("node", "replace", SECOND, "--yes", *login)
+
+    assert cluster.root("cn02", "scontrol ping").count(" is UP") == 2
+    assert "in background mode" in cluster.root(SECOND, "journalctl -u slurmdbd")
+    assert {in_control(cluster, node) for node in CONTROLLERS} == {FIRST}
+    assert state_of(cluster, SECOND, runs) == "RUNNING"
+    assert set(cluster.changed(deploy(cluster)).values()) == {0}
+    refused = cluster.deepopsctl("node", "replace", FIRST, "--yes", ok=False)
+    assert (refused.returncode, "deepopsctl restore" in refused.stderr) == (3, True)
+    cluster.root(FIRST, "scancel --user=root")
 
 
 def test_the_suite_interrupts_the_first_controller_and_loses_nothing(cluster: LabCluster) -> None:
@@ -273,11 +303,12 @@ def test_slurmctld_does_not_start_where_its_state_is_not_mounted(cluster: LabClu
 def test_a_directory_that_is_not_shared_is_refused_before_anything_is_changed(cluster: LabCluster) -> None:
     before = cluster.root(SECOND, "cat /etc/slurm/slurm.conf")
     cluster.root(SECOND, f"mkdir -p /srv/own; systemctl stop slurmctld; umount {MOUNT}; mount --bind /srv/own {MOUNT}")
-    edit(cluster.directory / "cluster.yml", "02:00:00", "03:00:00")
+    with (cluster.directory / SETTINGS).open("a", encoding="utf-8") as stream:
+        stream.write("slurm_config: {MaxJobCount: 4321}\n")
 
     refused = json.loads(cluster.deepopsctl("deploy", "slurm", "--json", ok=False).stdout)
 
     assert not refused["ok"]
     assert any("is this controller's alone" in failure["message"] for failure in refused["failures"])
     assert cluster.root(SECOND, "cat /etc/slurm/slurm.conf") == before
-    assert "03:00:00" not in cluster.root(FIRST, "scontrol show partition")
+    assert "4321" not in cluster.root(FIRST, "scontrol show config")

@@ -65,6 +65,28 @@ def test_a_controller_is_not_replaced_like_another_node(directory: ClusterDir) -
     assert "`deepopsctl ssh setup --accept-new-keys ctl1`, and `deepopsctl restore`" in refused.value.hint
 
 
+SHARED = """\
+storage:
+  - {name: state, type: nfs, source: "filer.example.com:/slurm", path: /srv/slurm, nodes: controller}
+slurm_state: state
+"""
+
+
+@pytest.mark.parametrize(
+    ("roles", "state"), [("controller", ""), ("controller, dbd", SHARED), ("controller, monitoring", SHARED)]
+)
+def test_a_second_controller_is_not_replaced_where_it_alone_has_something(
+    directory: ClusterDir, roles: str, state: str
+) -> None:
+    directory.spec.write_text(TEXT.replace("[login]", f"[{roles}]") + state)
+    console = Console(directory, Passwords("", None, None), 0, yes=True)
+
+    with pytest.raises(InputError) as refused:
+        replace(directory, ReplaceRequest("login1", "", 60), RunRequest(directory, ""), console)
+
+    assert f"login1 is {roles}: " in refused.value.message
+
+
 def test_a_new_node_is_like_those_with_such_a_name() -> None:
     new = resolve_new_nodes(CLUSTER, AddRequest("gpu03"), [("gpu03", "10.0.1.13")])
 
