@@ -13,7 +13,7 @@ import pytest
 
 from tests.lab.faults import killed_when
 from tests.lab.harness import PREFIX, LabCluster, command, fresh_cluster, lab_down, wait_until
-from tests.support.sid import Sid
+from tests.support.suite import Suite
 
 NAME = f"{PREFIX}-upgrade"
 UPGRADE = ("upgrade", "slurm", "--to", "26.05", "--yes", "--batch", "2")
@@ -33,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     try:
         made = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "4")
         made.deploy()
-        files = Sid(tmp_path_factory.mktemp("sid")).download(*PACKAGES)
+        files = Suite("sid", tmp_path_factory.mktemp("sid")).download(*PACKAGES)
         made.deepopsctl("packages", "add", "slurm", "--for", "debian13", *map(str, files))
         yield made
     finally:

@@ -1,25 +1,25 @@
 """Stage upgrade_os: a newer kernel on the compute node by `upgrade os`, after its job, booted by Slurm, validated.
 
-The kernel is that of Debian's sid, fetched by this machine's apt: Debian 13 has but one. Packages, GRUB, slurmctld's
-reboot and the boot are real.
+The kernel is that of Debian's backports, fetched by this machine's apt: a release has but one. Packages, GRUB,
+slurmctld's reboot and the boot are real.
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import re
 
 import pytest
 
 from tests.lab.faults import running_job, working
 from tests.support.cluster import wait_until
-from tests.support.sid import Sid
+from tests.support.suite import Suite
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
 META = "linux-image-cloud-amd64"
 # apt knows nothing else, so that an emulated machine has but the kernel to install
 REPOSITORY = """set -e
-mkdir -p /srv/kernel && mv /tmp/linux-image-*.deb /srv/kernel && cd /srv/kernel
+mkdir -p /srv/kernel && mv /tmp/linux-*.deb /srv/kernel && cd /srv/kernel
 for deb in *.deb; do
     dpkg-deb --field $deb; echo "Filename: ./$deb"; echo "Size: $(stat -c %s $deb)"
     echo "SHA256: $(sha256sum $deb | cut -d' ' -f1)"; echo
@@ -28,22 +28,26 @@ rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*
 echo 'deb [trusted=yes] file:/srv/kernel ./' > /etc/apt/sources.list"""
 
 
-def kernel_of_sid(directory: Path) -> list[Path]:
-    """The package that depends on the newest kernel, and that kernel's."""
-    sid = Sid(directory)
-    (image,) = (line.split()[-1] for line in sid.depends(META).splitlines() if "Depends: linux-image-" in line)
-    return sid.download(META, image)
+BACKPORTS = {"debian12": "bookworm-backports", "debian13": "trixie-backports"}
+
+
+def with_dependencies(suite: Suite, package: str) -> list[str]:
+    """A package of the kernel, and what else of the kernel it needs."""
+    names = [package]
+    for name in names:
+        needed = re.findall(r"^[ |]+(?:Pre)?Depends: (linux-\S+)", suite.depends(name), re.MULTILINE)
+        names += sorted({*needed} - {*names})
+    return names
 
 
 @pytest.fixture(scope="module")
 def kernel(cluster: VmCluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The release of a kernel that the compute node's apt knows and the node does not run."""
-    if cluster.os != "debian13":
-        pytest.skip("sid's kernel needs tools that Debian 12 does not have")
-    files = kernel_of_sid(tmp_path_factory.mktemp("sid"))
-    cluster.copy(NODE, files, "/tmp")
+    suite = Suite(BACKPORTS[cluster.os], tmp_path_factory.mktemp("backports"))
+    names = with_dependencies(suite, META)
+    cluster.copy(NODE, suite.download(*names), "/tmp")
     cluster.root(NODE, REPOSITORY)
-    (release,) = (path.name.split("_")[0].removeprefix("linux-image-") for path in files if META not in path.name)
+    (release,) = (name.removeprefix("linux-image-") for name in names if re.match(r"linux-image-\d", name))
     return release
 
 

@@ -1,4 +1,4 @@
-"""Packages of sid, fetched by this machine's apt without touching its own lists."""
+"""Packages of another suite of Debian, fetched by this machine's apt without touching its own lists."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from deepopsctl.lab.image import own_mirror
 from deepopsctl.lifecycle.package_sources import DEFAULT_MIRROR, KEYRING
 
 
-class Sid:
-    """apt with sid alone, in a directory of its own."""
+class Suite:
+    """apt with this suite alone, in a directory of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, suite: str, directory: Path) -> None:
         self._debs = directory / "debs"
         for name in ("lists/partial", "cache/archives/partial", "debs"):
             (directory / name).mkdir(parents=True)
         sources = directory / "sources.list"
-        sources.write_text(f"deb [signed-by={KEYRING}] {own_mirror() or DEFAULT_MIRROR} sid main\n")
+        sources.write_text(f"deb [signed-by={KEYRING}] {own_mirror() or DEFAULT_MIRROR} {suite} main\n")
         settings = {
             "Dir::State::lists": directory / "lists", "Dir::Cache": directory / "cache",
             "Dir::Etc::sourcelist": sources, "Dir::Etc::sourceparts": "-", "APT::Sandbox::User": "",
