@@ -107,7 +107,11 @@ def test_slurmdbd_uses_the_server_and_none_is_installed(elsewhere: Elsewhere) ->
     assert jobs.split() == [str(job)]
     lab.root("ctl1", "! dpkg --status mariadb-server && ! pgrep mariadbd")
     assert set(lab.changed(lab.deploy()).values()) == {0}
-    assert set(lab.changed(lab.deploy("--full")).values()) == {0}
+    elsewhere.sql("SET GLOBAL innodb_snapshot_isolation = ON;")
+    again = lab.deploy("--full")
+    assert set(lab.changed(again).values()) == {0}
+    assert "innodb_snapshot_isolation=ON" in json.dumps(again["warnings"])
+    elsewhere.sql("SET GLOBAL innodb_snapshot_isolation = OFF;")
     assert database_check(elsewhere)["status"] == "pass"
     assert lab.parsed("status", "--json")["ok"]
 

@@ -22,6 +22,8 @@ DATA = "/var/lib/mysql"
 ANSWER_S, CONNECT_S = 60, 10
 # before it was part of the step that it is for
 FORMER_STEP = "login"
+# on from MariaDB 11.6: a conflict of two writes is an error then, which slurmdbd does not expect
+ISOLATION = "innodb_snapshot_isolation"
 HINT_ELSEWHERE = "is slurm_dbd_server right? The server has to listen there, and its firewall to let this host through"
 HINT = "see `journalctl -u mariadb` on the node"
 
@@ -103,6 +105,8 @@ def verify_elsewhere(step, wanted):
         if not has_all_rights(grants.output, database):
             message = "%s does not give %s all rights on %s" % (where, wanted["user"], database)
             raise node_errors.HintedError(message, grant_hint(wanted, seen_as(grants.output) or address))
+        if sql("SHOW GLOBAL VARIABLES LIKE '%s';" % ISOLATION, option).output.split() == [ISOLATION, "ON"]:
+            step.module.warn("%s has %s=ON, with which slurmdbd can stop: set it OFF there" % (where, ISOLATION))
         if sql("SHOW DATABASES LIKE '%s';" % database, option).output.strip():
             return
         step.did(
