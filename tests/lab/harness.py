@@ -8,13 +8,16 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.writer import render_spec
+from deepopsctl.model.cluster import Role
 from tests.support.cluster import (
     DEEPOPSCTL,
     PATIENCE_S,
@@ -36,6 +39,7 @@ __all__ = [
     "LabCluster",
     "SharedCluster",
     "actions",
+    "assign_roles",
     "changes",
     "command",
     "edit",
@@ -180,6 +184,19 @@ class SharedCluster:
         edit(cluster.directory / "cluster.yml", "components: [nvidia, slurm]", "components: [slurm]")
         edit(cluster.directory / SETTINGS, "---\n", f"---\n{SLURM_CONFIG}\n")
         return cluster
+
+
+def assign_roles(cluster: LabCluster, roles: dict[str, Role], components: tuple[str, ...] = ("slurm",)) -> None:
+    """Give the nodes these roles in cluster.yml, in this order; partitions have the compute nodes among them."""
+    directory = ClusterDir(cluster.directory)
+    spec = directory.cluster()
+    named = {node.name: node for node in spec.nodes}
+    nodes = tuple(replace(named[name], roles=frozenset({role})) for name, role in roles.items())
+    compute = tuple(name for name, role in roles.items() if role is Role.COMPUTE)
+    partitions = tuple(replace(each, nodes=compute, everything=False) for each in spec.partitions)
+    directory.spec.write_text(
+        render_spec(replace(spec, nodes=nodes, partitions=partitions, components=components)), "utf-8"
+    )
 
 
 def edit(path: Path, old: str, new: str) -> None:

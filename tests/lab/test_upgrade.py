@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,11 +34,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     try:
         made = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "4")
         made.deploy()
-        files = Suite("sid", tmp_path_factory.mktemp("sid")).download(*PACKAGES)
-        made.deepopsctl("packages", "add", "slurm", "--for", "debian13", *map(str, files))
+        add_new_release(made, tmp_path_factory.mktemp("sid"))
         yield made
     finally:
         lab_down(NAME)
+
+
+def add_new_release(cluster: LabCluster, directory: Path) -> None:
+    files = Suite("sid", directory).download(*PACKAGES)
+    cluster.deepopsctl("packages", "add", "slurm", "--for", "debian13", *map(str, files))
 
 
 def version(cluster: LabCluster) -> str:
