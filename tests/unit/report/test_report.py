@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from deepopsctl.checks.catalogue.doctor import DOCTOR
 from deepopsctl.checks.catalogue.environment import ENVIRONMENT
 from deepopsctl.checks.catalogue.gpu import BURNIN, GPU
 from deepopsctl.checks.catalogue.monitoring import MONITORING
@@ -34,52 +35,61 @@ def parse(text: str) -> ET.Element:
 
 
 class TestFolding:
-    def test_two_different_failures_are_two_rows(self) -> None:
-        checks = [failed("node-state", node, "down", "idle", f"reason: {node} {why}") for node, why in
-                  (("gpu01", "fan"), ("gpu02", "fan"), ("gpu03", "disk"))]  # fmt: skip
-
-        assert [row.where for row in fold_checks(checks)] == ["gpu[01-02]", "gpu03"]
-
-    def test_messages_that_differ_in_the_nodes_name_only_are_the_same(self) -> None:
-        rows = fold_checks([skipped("clock", node, f"{node} is silent") for node in ("gpu01", "gpu02")])
-
-        assert [(row.where, row.message) for row in rows] == [("gpu[01-02]", "the node is silent")]
-
-    def test_measured_numbers_become_a_range(self) -> None:
-        rows = fold_checks([passed("clock", f"gpu0{n}", f"+0.0{n} ± 0.001", "within 1", "s") for n in (3, 1, 2)])
-
-        assert rows[0].measured == "+0.01 to +0.03 s"
-
-    def test_nodes_that_answer_with_their_own_names_fold(self) -> None:
-        rows = fold_checks([passed("node-answers", node, node, node) for node in ("gpu01", "gpu02")])
-
-        assert [(row.where, row.measured) for row in rows] == [("gpu[01-02]", "its own name")]
+    @pytest.mark.parametrize(
+        ("checks", "rows"),
+        [
+            # two failures
+            (
+                [failed("node-state", node, "down", "idle", f"reason: {node} {why}") for node, why in
+                 (("gpu01", "fan"), ("gpu02", "fan"), ("gpu03", "disk"))],
+                [("gpu[01-02]", "down", "reason: the node fan"), ("gpu03", "down", "reason: gpu03 disk")],
+            ),
+            # one that differs in the node's name only
+            (
+                [skipped("clock", node, f"{node} is silent") for node in ("gpu01", "gpu02")],
+                [("gpu[01-02]", "", "the node is silent")],
+            ),
+            (
+                [passed("clock", f"gpu0{n}", f"+0.0{n} ± 0.001", "within 1", "s") for n in (3, 1, 2)],
+                [("gpu[01-03]", "+0.01 to +0.03 s", "")],
+            ),
+            (
+                [passed("node-answers", node, node, node) for node in ("gpu01", "gpu02")],
+                [("gpu[01-02]", "its own name", "")],
+            ),
+        ],
+        ids=["failures", "names", "numbers", "answers"],
+    )  # fmt: skip
+    def test_nodes_share_a_row_where_only_names_and_numbers_differ(
+        self, checks: list[Check], rows: list[tuple[str, str, str]]
+    ) -> None:
+        assert [(row.where, row.measured, row.message) for row in fold_checks(checks)] == rows
 
 
 class TestCatalogue:
+    ALL = CATALOGUE | GPU | BURNIN | STORAGE | ENVIRONMENT | MONITORING
+
     def test_every_entry_says_what_it_proves_and_what_to_do(self) -> None:
-        for name, what in (CATALOGUE | GPU | BURNIN | STORAGE | ENVIRONMENT | MONITORING).items():
+        for name, what in (*self.ALL.items(), *DOCTOR.items()):
             assert what.verifies.endswith("."), name
             assert what.advice, name
             assert not what.advice.endswith("."), name
-        assert set(CATALOGUE | GPU | BURNIN | STORAGE | ENVIRONMENT | MONITORING) >= PER_NODE
+        assert set(self.ALL) >= PER_NODE
 
-    def test_the_reference_page_has_every_check(self) -> None:
-        page = (ROOT / "docs/reference/validate-smoke.md").read_text()
+    @pytest.mark.parametrize(
+        ("page", "checks"),
+        [("validate-smoke", CATALOGUE), ("validate-environment", ENVIRONMENT), ("gpucheck", GPU)],
+        ids=["smoke", "environment", "gpu"],
+    )
+    def test_the_reference_page_has_every_check(self, page: str, checks: dict[str, object]) -> None:
+        text = (ROOT / f"docs/reference/{page}.md").read_text()
 
-        assert [name for name in CATALOGUE if f"`{name}`" not in page] == []
-
-    def test_the_page_of_the_environment_has_every_check(self) -> None:
-        page = (ROOT / "docs/reference/validate-environment.md").read_text()
-
-        assert [name for name in ENVIRONMENT if f"`{name}`" not in page] == []
+        assert [name for name in checks if f"`{name}`" not in text] == []
 
     def test_every_check_of_gpucheck_has_its_entry(self) -> None:
         made = {check["name"] for check in evaluate([gpu_result(), gpu_result("gpu02")], (), {"gpu01": 8})}
-        page = (ROOT / "docs/reference/gpucheck.md").read_text()
 
         assert sorted(made - set(catalogue_of("gpu"))) == []
-        assert [name for name in GPU if f"`{name}`" not in page] == []
 
 
 class TestTable:

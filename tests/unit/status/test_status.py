@@ -52,11 +52,23 @@ CLUSTER = Cluster(
 HARDWARE = {name: NodeHardware(8, 1, 1, 8, 1, 32768) for name in NAMES}
 
 
-def slurm(changes: Mapping[str, Mapping[str, object]] | None = None, jobs: list[object] | None = None) -> object:
-    """node_info's answer: idle nodes, with changes by name."""
+def slurm(
+    changes: Mapping[str, Mapping[str, object]] | None = None, jobs: list[object] | None = None, **more: object
+) -> dict[str, Any]:
+    """node_info's answer: idle nodes, with changes by name, and more of it."""
     nodes = [{"name": name, **IDLE, **(changes or {}).get(name, {})} for name in GPUS]
     versions = {"slurm": "24.11.5", "slurmctld": "24.11.5"}
-    return {"installed": True, "controller_up": True, "nodes": nodes, "jobs": jobs or [], "versions": versions}
+    base = {"installed": True, "controller_up": True, "nodes": nodes, "jobs": jobs or [], "versions": versions}
+    return {**base, **more}
+
+
+def with_controllers(**more: object) -> RunOutcome:
+    """All is well, and the controller says more of itself."""
+    given = outcome()
+    answer = given.summary.results[0].data["node"]
+    assert isinstance(answer, dict)
+    answer.update(more)
+    return given
 
 
 def node_facts(
@@ -162,12 +174,8 @@ class TestFindings:
 
     def test_an_upgrade_that_is_under_way_is_a_note_with_the_command_that_goes_on(self) -> None:
         upgrade = {"from": "24.11", "to": "26.05", "phase": "nodes", "since": "2026-11-25 22:00 UTC"}
-        given = outcome()
-        answer = given.summary.results[0].data["node"]
-        assert isinstance(answer, dict)
-        answer["upgrade"] = upgrade
 
-        (finding,) = status(given).findings
+        (finding,) = status(with_controllers(upgrade=upgrade)).findings
         assert (finding.severity, finding.where) == (Severity.NOTE, "")
         assert finding.message == (
             "an upgrade of Slurm from 24.11 to 26.05 is under way since 2026-11-25 22:00 UTC (phase nodes)"
@@ -175,12 +183,7 @@ class TestFindings:
         assert finding.hint == "`deepopsctl upgrade slurm --to 26.05` goes on with it"
 
     def test_a_restore_that_has_not_ended_is_a_problem(self) -> None:
-        given = outcome()
-        answer = given.summary.results[0].data["node"]
-        assert isinstance(answer, dict)
-        answer["restore"] = True
-
-        (finding,) = status(given).findings
+        (finding,) = status(with_controllers(restore=True)).findings
         assert (finding.severity, finding.nodes) == (Severity.PROBLEM, ("ctl1",))
         assert finding.hint == "`deepopsctl restore` goes on with it"
 
@@ -193,13 +196,11 @@ class TestFindings:
         ],
     )
     def test_a_backup_is_late_by_how_often_one_is_made(self, key: str, days: int, message: str) -> None:
-        given = outcome()
-        answer = given.summary.results[0].data["node"]
-        assert isinstance(answer, dict)
         finished = int((datetime.now(UTC) - timedelta(days=days, hours=1)).timestamp())
-        answer[key] = {"configured": True, "last_good": {"finished": finished, "snapshot": "ab12"}}
+        backup = {"configured": True, "last_good": {"finished": finished, "snapshot": "ab12"}}
 
-        assert [finding.message for finding in status(given).findings] == [message] * bool(message)
+        found = status(with_controllers(**{key: backup})).findings
+        assert [finding.message for finding in found] == [message] * bool(message)
 
     def test_a_slurmctld_that_does_not_answer_is_a_problem(self) -> None:
         found = status(outcome(answer={"installed": True, "controller_up": False, "error": "connect failure"}))
@@ -226,47 +227,35 @@ class TestFindings:
         (finding,) = found.findings
         assert (finding.severity, finding.where, finding.message) == (kind, "gpu03", text)
 
-    def test_a_node_that_rebooted_is_not_sent_to_deploy(self) -> None:
-        change = {"state": "DOWN", "reason": "Node unexpectedly rebooted", "reason_user": "slurm"}
-        (finding,) = status(outcome(answer=slurm({"gpu03": change}))).findings
-
-        assert finding.hint == "find out why, then: scontrol update nodename=gpu03 state=resume"
-
-    def test_nodes_out_of_service_share_a_hint_that_names_them_all(self) -> None:
+    def test_nodes_out_of_service_share_a_hint_that_names_them_all_and_says_what_ends_it(self) -> None:
         drained = {"state": "IDLE+DRAIN", "reason": "deepopsctl: new fan", "reason_user": "root"}
         down = {"state": "DOWN", "reason": "burnt", "reason_user": "alice"}
-        found = status(outcome(answer=slurm({"gpu01": down, "gpu02": drained, "gpu03": drained})))
+        rebooted = {"state": "DOWN", "reason": "Node unexpectedly rebooted", "reason_user": "slurm"}
+        states = {"gpu01": down, "gpu02": drained, "gpu03": drained, "gpu04": rebooted}
 
-        assert [finding.hint for finding in found.findings] == [
+        assert [finding.hint for finding in status(outcome(answer=slurm(states))).findings] == [
             "someone set it down; after the repair: scontrol update nodename=gpu01 state=resume",
+            "find out why, then: scontrol update nodename=gpu04 state=resume",
             "`deepopsctl node resume gpu[02-03]` resumes it",
         ]
 
-    def test_a_node_that_only_slurm_has_is_a_note(self) -> None:
-        answer = slurm()
-        assert isinstance(answer, dict)
-        answer["nodes"].append({"name": "gpu09", **IDLE})
-        found = status(outcome(answer=answer))
+    def test_nodes_that_only_slurm_or_only_the_deploy_has_are_named(self) -> None:
+        nodes = slurm()["nodes"]
+        more = status(outcome(answer=slurm(nodes=[*nodes, {"name": "gpu09", **IDLE}])))
+        fewer = status(outcome(answer=slurm(nodes=nodes[:3])))
 
-        assert (found.exit_code, kinds(found)) == (ExitCode.OK, [("note", "gpu09")])
+        assert (more.exit_code, kinds(more)) == (ExitCode.OK, [("note", "gpu09")])
+        assert kinds(fewer) == [("problem", "gpu04")]
 
     def test_a_standby_that_is_away_is_a_problem_and_control_that_moved_a_note(self) -> None:
-        answer = slurm()
-        assert isinstance(answer, dict)
-        away = status(outcome(answer={**answer, "controllers": {"ctl1": True, "ctl2": False}, "in_control": "ctl1"}))
-        moved = status(outcome(answer={**answer, "controllers": {"ctl1": True, "ctl2": True}, "in_control": "ctl2"}))
-        well = status(outcome(answer={**answer, "controllers": {"ctl1": True, "ctl2": True}, "in_control": "ctl1"}))
+        def of(standby: bool, in_control: str) -> ClusterStatus:
+            return status(outcome(answer=slurm(controllers={"ctl1": True, "ctl2": standby}, in_control=in_control)))
+
+        away, moved, well = of(False, "ctl1"), of(True, "ctl2"), of(True, "ctl1")
 
         assert (kinds(away), away.exit_code) == ([("problem", "ctl2")], ExitCode.FAILED)
         assert [finding.message for finding in moved.findings] == ["ctl2 is in control of Slurm, not ctl1"]
         assert (well.findings, "ctl1 in control" in head(well)) == ((), True)
-
-    def test_a_deployed_node_that_slurm_does_not_know_is_a_problem(self) -> None:
-        answer = slurm()
-        assert isinstance(answer, dict)
-        answer["nodes"] = answer["nodes"][:3]
-
-        assert kinds(status(outcome(answer=answer))) == [("problem", "gpu04")]
 
     def test_the_worst_comes_first_and_nodes_with_the_same_share_it(self) -> None:
         drifted = {"differences": ["slurmd.service is inactive"]}
@@ -383,19 +372,19 @@ class TestSilence:
         assert kinds(found) == [("no answer", "gpu[03-04]")]
         assert found.findings[0].message.startswith("ssh: connect to host ADDRESS port 22: No route to host; Slurm")
 
-    def test_a_node_that_hangs_did_not_answer_either(self) -> None:
-        hangs = Failure("gpu04", "status", "Query every node", "Task failed: Timed out after 10 second(s).", "")
-        found = status(outcome(failures=(hangs,)))
+    @pytest.mark.parametrize(
+        ("message", "code", "cell"),
+        [
+            ("Task failed: Timed out after 10 second(s).", ExitCode.UNREACHABLE, "no answer"),
+            ("Missing sudo password", ExitCode.FAILED, "failed"),
+        ],
+    )
+    def test_a_node_that_hangs_did_not_answer_and_one_that_refuses_is_a_problem(
+        self, message: str, code: ExitCode, cell: str
+    ) -> None:
+        found = status(outcome(failures=(Failure("gpu04", "status", "Query every node", message, ""),)))
 
-        assert found.exit_code is ExitCode.UNREACHABLE
-        assert node_rows(found.nodes)[-1][-1] == "no answer"
-
-    def test_a_node_that_can_not_be_asked_is_a_problem(self) -> None:
-        sudo = Failure("gpu04", "status", "Query every node", "Missing sudo password", "give -K")
-        found = status(outcome(failures=(sudo,)))
-
-        assert found.exit_code is ExitCode.FAILED
-        assert node_rows(found.nodes)[-1][-1] == "failed"
+        assert (found.exit_code, node_rows(found.nodes)[-1][-1]) == (code, cell)
 
     def test_a_silent_controller_leaves_slurm_unknown(self) -> None:
         found = status(outcome(failures=(silent("ctl1"),)))
@@ -436,11 +425,13 @@ class TestText:
         assert all(len(line.text) <= 60 for line in more[:-1])
         assert all(line.text.startswith("    ") for line in more)
 
-    def test_no_runs_are_said_to_be_none(self) -> None:
-        lines = list(last_lines(LastRuns(), datetime.now(UTC)))
+    def test_no_runs_are_said_to_be_none(self, tmp_path: Path) -> None:
+        none = last_runs(Workspace(tmp_path))
+        lines = list(last_lines(none, datetime.now(UTC)))
 
         assert lines[0] == "last run         none yet"
         assert lines[1].startswith("last validation  none yet; run `deepopsctl validate`")
+        assert none.as_object() == {"last_run": {}, "last_deploy": {}, "last_validation": {}}
 
 
 class TestLastRuns:
@@ -474,6 +465,3 @@ class TestLastRuns:
         validated = document["last_validation"]
         assert isinstance(validated, dict)
         assert validated["checks"] == {"passed": 1, "warned": 0, "failed": 0, "skipped": 0}
-
-    def test_without_runs_there_are_empty_objects(self, tmp_path: Path) -> None:
-        assert last_runs(Workspace(tmp_path)).as_object() == {"last_run": {}, "last_deploy": {}, "last_validation": {}}
