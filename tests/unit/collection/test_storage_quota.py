@@ -227,40 +227,21 @@ def test_a_second_deploy_changes_nothing(server: Server) -> None:
     ]
 
 
-def test_a_trial_run_says_the_same_and_sets_nothing(server: Server) -> None:
-    told = server.deploy(export(), dry=True)
+def test_what_a_deploy_would_still_set_is_named_and_not_set(server: Server) -> None:
+    def named(machine: Any) -> Any:
+        return quota.differences({"path": str(server.directory), **export()}, machine)
+
+    point = f"{server.root}/srv"
+    before, told = named(server.machine), server.deploy(export(), dry=True)
 
     assert server.kernel.known == {}
     assert not list((server.root / "var").glob("**/*"))
+    assert before["differences"] == [
+        f"{point}: grace of 168 h",
+        f"{point}: user default: soft 45 KiB, space 50 KiB, files 500",
+    ]
     assert told == server.deploy(export())
-
-
-def test_what_a_deploy_would_still_set_is_named_and_not_set(server: Server) -> None:
-    wanted = {"path": str(server.directory), **export()}
-
-    before = quota.differences(wanted, server.machine)
-    known = dict(server.kernel.known)
-    server.deploy(export())
-
-    point = f"{server.root}/srv"
-    assert before == {
-        "differences": [
-            f"{point}: grace of 168 h",
-            f"{point}: user default: soft 45 KiB, space 50 KiB, files 500",
-        ],
-        "problem": "",
-    }
-    assert known == {}
-    assert quota.differences(wanted, server.machine) == {"differences": [], "problem": ""}
-
-
-def test_what_can_have_no_quotas_is_named(tmp_path: Path) -> None:
-    server = Server(tmp_path, "btrfs")
-
-    compared = quota.differences({"path": str(server.directory), **export()}, server.machine)
-
-    assert compared["differences"] == []
-    assert "btrfs" in compared["problem"]
+    assert named(server.machine) == {"differences": [], "problem": ""}
 
 
 def test_what_goes_from_cluster_yml_loses_the_limits_that_came_by_it_and_no_others(server: Server) -> None:
@@ -288,16 +269,15 @@ def test_ext4_that_only_counts_is_reported_now_and_for_the_next_boot(tmp_path: P
 
 def test_all_file_systems_are_looked_at_before_any_is_touched(server: Server) -> None:
     server.machine.table += f"24 22 8:32 / {server.root}/data rw - btrfs /dev/sdc rw\n"
+    unfit = export(path=f"{server.root}/data")
 
+    assert "btrfs" in quota.differences(unfit, server.machine)["problem"]
     with pytest.raises(HintedError, match="btrfs"):
-        server.deploy(export(), export(path=f"{server.root}/data"))
-
-    assert server.kernel.known == {}
-
-
-def test_two_exports_of_one_file_system_cannot_differ(server: Server) -> None:
+        server.deploy(export(), unfit)
     with pytest.raises(HintedError, match=r"are on one file system .* with different limits"):
         server.deploy(export(), export(default=MORE))
+
+    assert server.kernel.known == {}
 
 
 def test_projects_wait_for_their_directories(server: Server) -> None:
@@ -328,8 +308,12 @@ def test_reads_what_the_kernel_answers() -> None:
     assert kernel.parse_limits(kernel._DQBLK.pack(50, 45, 0, 500, 0, 0, 0, 0, kernel._LIMITS)) == DEFAULT
 
 
-def run_beside(image: Path, point: Path, program: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with an image mounted at a point, in a mount namespace of its own; skips where it can't be mounted."""
+def run_on(directory: Path, fstype: str, size: str, program: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with a new file system mounted, in a mount namespace of its own; skips where it can't be mounted."""
+    image, point = directory / "image", directory / "point"
+    point.mkdir()
+    subprocess.run(["truncate", f"--size={size}", image], check=True)
+    subprocess.run([f"mkfs.{fstype}", "-q", image], check=True)
     script = 'mount -o loop "$1" "$2" || exit 77; "$3" -c "$4" "$2"'
     done = subprocess.run(
         ["unshare", "--mount", "bash", "-c", script, "bash", image, point, sys.executable, program],
@@ -364,10 +348,6 @@ def test_a_project_is_marked_through_no_link_and_within_its_file_system(
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mkfs.ext4"), reason="only root mounts")
 def test_a_real_ext4_without_quotas_is_refused(tmp_path: Path) -> None:
     """The whole question, to a real file system on a loop device in a mount namespace of its own."""
-    image, point = tmp_path / "image", tmp_path / "point"
-    point.mkdir()
-    subprocess.run(["truncate", "--size=32M", image], check=True)
-    subprocess.run(["mkfs.ext4", "-q", image], check=True)
     program = (
         "import sys; from tests.support import node_modules as nodeside\n"
         "quota, kernel = nodeside.load('storage.quota'), nodeside.load('storage.quota_kernel')\n"
@@ -377,9 +357,9 @@ def test_a_real_ext4_without_quotas_is_refused(tmp_path: Path) -> None:
         "except nodeside.load('node.errors').HintedError as error:\n"
         "    print(error, '|', error.hint)\n"
     )
-    done = run_beside(image, point, program)
+    done = run_on(tmp_path, "ext4", "32M", program)
 
-    assert f"{point} (ext4 on /dev/loop" in done.stdout, done.stderr
+    assert f"{tmp_path}/point (ext4 on /dev/loop" in done.stdout, done.stderr
     assert "counts no space by user" in done.stdout
     assert "tune2fs -O quota -Q usrquota /dev/loop" in done.stdout
 
@@ -388,10 +368,6 @@ def test_a_real_ext4_without_quotas_is_refused(tmp_path: Path) -> None:
     os.geteuid() != 0 or not shutil.which("mkfs.xfs"), reason="only root mounts, and only with xfsprogs"
 )
 def test_directories_become_projects_on_a_real_xfs(tmp_path: Path) -> None:
-    image, point = tmp_path / "image", tmp_path / "point"
-    point.mkdir()
-    subprocess.run(["truncate", "--size=400M", image], check=True)
-    subprocess.run(["mkfs.xfs", "-q", image], check=True)
     program = (
         "import os, sys; from pathlib import Path; from tests.support import node_modules as nodeside\n"
         "kernel = nodeside.load('storage.quota_kernel')\n"
@@ -408,7 +384,7 @@ def test_directories_become_projects_on_a_real_xfs(tmp_path: Path) -> None:
         "paths = [root / 'a/file', root / 'a/b', root.parent / 'outside']\n"
         "print(number(root / 'a/b/new')[0], *map(number, paths))\n"
     )
-    done = run_beside(image, point, program)
+    done = run_on(tmp_path, "xfs", "400M", program)
 
     assert done.stdout.splitlines() == ["False 4 True 0", "77 (77, False) (77, True) (0, False)"], done.stderr
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from deepopsctl.model.storage import Mount
 from deepopsctl.storage.health_check import CONFIG, PROGRAM, node_files, with_health_check
 from deepopsctl.storage.node_plan import exports_of, uses_rdma
 from deepopsctl.storage.systemd_units import SLURMD_DROP_IN
@@ -20,6 +19,7 @@ from tests.support.paths import ROOT
 nfs_holders = nodeside.load("storage.nfs_exports")
 nfs_lines = nodeside.load("storage.nfs_exports")
 node_mounts = nodeside.load("storage.mount_table")
+filters = nodeside.plugin("filter", "storage")
 CHECK = ROOT / "roles" / "storage" / "files" / "deepops-nodecheck"
 TABLE = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -35,16 +35,13 @@ def mount(options: str, what: str = "tmpfs", fstype: str = "tmpfs") -> Any:
 
 
 class TestTable:
-    def test_what_is_on_top_of_a_path_counts(self) -> None:
+    def test_what_is_on_top_of_a_path_counts_and_what_waits_for_its_first_use_does_not(self) -> None:
         table = node_mounts.parse_table(TABLE)
 
         assert table["/data"] == ("/data", "/", "filer:/vol/1", "nfs4")
         assert table["/scratch"].root == "/srv/with blank"
-
-    def test_what_only_waits_for_its_first_use_is_not_mounted(self) -> None:
-        assert "/lazy" not in node_mounts.parse_table(TABLE)
-
-    def test_the_table_of_this_machine_can_be_read(self) -> None:
+        assert "/lazy" not in table
+        # the table of this machine can be read
         assert "/" in node_mounts.mounted()
 
     def test_a_units_own_text_reads_back(self) -> None:
@@ -67,13 +64,17 @@ class TestChanges:
         assert node_mounts.is_live(mount(before), mount(after))
         assert node_mounts.remount_options(mount(before), mount(after)) == options
 
-    @pytest.mark.parametrize(("before", "after"), [("mode=1777", "mode=0755"), ("size=1G,huge=always", "size=1G")])
-    def test_other_options_need_an_unmount(self, before: str, after: str) -> None:
-        assert not node_mounts.is_live(mount(before), mount(after))
-
-    def test_another_source_needs_an_unmount(self) -> None:
-        assert not node_mounts.is_live(mount("ro", "a:/x", "nfs"), mount("ro", "b:/x", "nfs"))
-        assert not node_mounts.is_live(mount("vers=4.2", "a:/x", "nfs"), mount("vers=4.1", "a:/x", "nfs"))
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            (mount("mode=1777"), mount("mode=0755")),
+            (mount("size=1G,huge=always"), mount("size=1G")),
+            (mount("ro", "a:/x", "nfs"), mount("ro", "b:/x", "nfs")),
+            (mount("vers=4.2", "a:/x", "nfs"), mount("vers=4.1", "a:/x", "nfs")),
+        ],
+    )
+    def test_other_options_and_another_source_need_an_unmount(self, before: Any, after: Any) -> None:
+        assert not node_mounts.is_live(before, after)
 
     def test_an_automount_that_gives_up_later_is_another_one(self) -> None:
         text = plan("gpu1").mounts[1].automount
@@ -99,9 +100,6 @@ class TestChanges:
 
 
 class TestHealthCheck:
-    def required(self) -> tuple[Mount, ...]:
-        return mounts()
-
     def test_slurm_has_no_check_where_nothing_is_required(self) -> None:
         free = mounts(WHOLE.replace("required: true", "required: false"))
 
@@ -110,9 +108,9 @@ class TestHealthCheck:
 
     def test_a_sites_own_program_is_called_by_ours_and_its_interval_kept(self) -> None:
         config = {"healthcheckprogram": "/usr/sbin/nhc", "HEALTHCHECKINTERVAL": 300}
-        files = {file.path: file.content for file in node_files(self.required(), "gpu1", config, "program")}
+        files = {file.path: file.content for file in node_files(mounts(), "gpu1", config, "program")}
 
-        assert with_health_check(config, self.required()) == {
+        assert with_health_check(config, mounts()) == {
             "HEALTHCHECKINTERVAL": 300,
             "HealthCheckProgram": PROGRAM,
         }
@@ -217,21 +215,7 @@ class TestServing:
         assert not nfs_lines.has_all(shown, {"/a": "/a 192.0.2.9(rw)"})
         assert not nfs_lines.has_all("", {"/b": "/b 192.0.2.0/24(rw)"})
 
-    @pytest.fixture
-    def filters(self) -> Any:
-        path = CHECK.parents[3] / "plugins" / "filter" / "storage.py"
-        loader = SourceFileLoader("storage_filters", str(path))
-        spec = importlib.util.spec_from_loader(loader.name, loader)
-        assert spec
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
-        return module
-
-    def test_a_server_without_exports_uses_no_rdma(self, filters: Any) -> None:
-        assert filters.storage_rdma([], "ctl1") is False
-        assert filters.storage_exports([], "ctl1", {}) == []
-
-    def test_an_export_stays_for_nodes_that_did_not_confirm(self, filters: Any) -> None:
+    def test_an_export_stays_for_nodes_that_did_not_confirm(self) -> None:
         hosts = {
             "clean": {"group_names": ["deepops_storage_done"]},
             "told": {"group_names": [], "storage_result": {"deferred": []}},
@@ -243,7 +227,7 @@ class TestServing:
 
         assert filters.storage_unconfirmed(list(hosts), hosts) == ["busy", "failed", "away"]
 
-    def test_what_a_node_has_mounted_by_hand_is_handed_on_with_its_address(self, filters: Any) -> None:
+    def test_what_a_node_has_mounted_by_hand_is_handed_on_with_its_address(self) -> None:
         stray = {"path": "/mnt", "export": "/a", "server": "192.0.2.1", "client": ""}
         hosts: dict[str, Any] = {
             "old": {"storage_result": {"unmanaged_mounts": [stray]}},
@@ -258,8 +242,10 @@ class TestServing:
         ]
 
     def test_the_server_listens_on_rdma_where_a_mount_wants_it(self) -> None:
-        assert not uses_rdma(mounts(), "ctl1")
         assert uses_rdma(mounts(WHOLE.replace("nconnect: 4", "rdma: true")), "ctl1")
+        assert not uses_rdma(mounts(), "ctl1")
+        assert filters.storage_rdma([], "ctl1") is False
+        assert filters.storage_exports([], "ctl1", {}) == []
 
 
 # as Linux 6.12 writes it; one by IPv6, and one that was never confirmed to have an address
