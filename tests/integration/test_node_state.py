@@ -89,18 +89,13 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
     }
 
     def state(name: str, *, check: bool = False, **changes: object) -> dict[str, Any]:
-        return {
-            "name": name,
-            "deepopsctl.cluster.node_state": {**desired, **changes},
-            "check_mode": check,
-            "ignore_errors": True,
-        }
+        return {"name": name, "deepopsctl.cluster.node_state": {**desired, **changes}, "check_mode": check}
 
-    def gate(name: str, digest: str = "d1", steps: tuple[str, ...] = ("files",)) -> dict[str, Any]:
-        return {
-            "name": name,
-            "deepopsctl.cluster.drift_check": {"component": "test", "digest": digest, "steps": list(steps)},
-        }
+    def gate(
+        name: str, digest: str = "d1", steps: tuple[str, ...] = ("files",), component: str = "test"
+    ) -> dict[str, Any]:
+        asked = {"component": component, "digest": digest, "steps": list(steps)}
+        return {"name": name, "deepopsctl.cluster.drift_check": asked}
 
     def edit(name: str, **file: str) -> dict[str, Any]:
         return {"name": name, "ansible.builtin.copy": file}
@@ -189,13 +184,12 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
     block = {"block": "ours", "mode": "0600", "where_present": True, **mine}
     blocks = [{"path": f"{directory}/etc/{name}", **block} for name in ("shellrc", "absentrc")]
 
-    def gate_of_owned(name: str, steps: tuple[str, ...]) -> dict[str, Any]:
-        arguments = {"component": "owned", "digest": "d1", "steps": list(steps)}
-        return {"name": name, "deepopsctl.cluster.drift_check": arguments}
+    def gate_of_owned(name: str, *steps: str) -> dict[str, Any]:
+        return gate(name, steps=steps, component="owned")
 
     def owned(name: str, *, check: bool = False, **changes: object) -> dict[str, Any]:
         wanted = {"component": "owned", "step": "things", "digest": "d1", "owned": True, **changes}
-        return {"name": name, "deepopsctl.cluster.node_state": wanted, "check_mode": check, "ignore_errors": True}
+        return {"name": name, "deepopsctl.cluster.node_state": wanted, "check_mode": check}
 
     owning = [
         {"name": "there before", "ansible.builtin.file": {"path": f"{directory}/own/kept", "state": "directory"}},
@@ -210,22 +204,19 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
         owned("empty, for the gate", step="empty", record_empty=True),
         edit("a site's own file", content="theirs\n", dest=f"{directory}/etc/shellrc", mode="0600"),
         owned("block", step="block", files=blocks),
-        gate_of_owned("gate, block", steps=("block",)),
+        gate_of_owned("gate, block", "block"),
         owned("no block, in check mode", check=True, step="block"),
         owned("no block", step="block"),
         owned("for later", step="later", files=[{**present, "path": f"{directory}/own/later"}]),
         owned("later, in check mode", check=True, step="later", keep_obsolete=True),
         owned("later", step="later", keep_obsolete=True),
-        gate_of_owned("gate, not over yet", steps=("later",)),
+        gate_of_owned("gate, not over yet", "later"),
         owned("now", step="later"),
         owned("forget, in check mode", check=True, step="any", owned=False, forget=True),
-        gate_of_owned("gate, empty", steps=("empty",)),
+        gate_of_owned("gate, empty", "empty"),
         owned("forget", step="any", owned=False, forget=True),
-        gate_of_owned("gate, forgotten", steps=("empty",)),
-        {
-            "name": "gate, nothing left",
-            "deepopsctl.cluster.drift_check": {"component": "owned", "digest": "d1", "steps": []},
-        },
+        gate_of_owned("gate, forgotten", "empty"),
+        gate_of_owned("gate, nothing left"),
     ]
     return [
         *in_check_mode,
@@ -298,13 +289,8 @@ class TestDeploy:
         assert (etc / "hosts").read_text() == (
             "# BEGIN deepopsctl\n192.0.2.1 n1\n# END deepopsctl\n127.0.0.1 localhost\n"
         )
-        modes = {
-            path.name: stat.S_IMODE(path.stat().st_mode) for path in [*etc.iterdir(), node.directory / "var/spool"]
-        }
-        assert modes["plain.conf"] == 0o644
-        assert modes["password"] == 0o600
-        assert modes["key"] == 0o400
-        assert modes["spool"] == 0o750
+        paths = etc / "plain.conf", etc / "password", etc / "key", node.directory / "var/spool"
+        assert [stat.S_IMODE(path.stat().st_mode) for path in paths] == [0o644, 0o600, 0o400, 0o750]
 
     def test_the_second_run_changes_nothing(self, node: Node) -> None:
         assert not node["second"].changed
@@ -313,35 +299,30 @@ class TestDeploy:
 
     def test_probes_that_work_are_returned_and_of_the_others_the_reason(self, node: Node) -> None:
         assert node["first"].data["probes"] == {"said": "hello\n"}
-        reasons = node["first"].data["failed_probes"]
-        assert reasons.keys() == {"failed", "broken", "crashed", "nameless", "absent"}
-        assert reasons["failed"] == "ended with 1"
-        assert reasons["broken"] == "ended with 3: no such hardware"
-        assert reasons["crashed"] == "was ended by SIGSEGV"
-        assert reasons["nameless"] == "was ended by signal 40"
-        assert reasons["absent"] == "no-such-command-anywhere is not installed"
+        assert node["first"].data["failed_probes"] == {
+            "failed": "ended with 1",
+            "broken": "ended with 3: no such hardware",
+            "crashed": "was ended by SIGSEGV",
+            "nameless": "was ended by signal 40",
+            "absent": "no-such-command-anywhere is not installed",
+        }
 
 
 class TestCheckMode:
-    def test_it_reports_what_a_first_run_would_do_and_does_nothing(self, node: Node) -> None:
-        assert node["first, in check mode"].changed
-        assert node.actions("first, in check mode") == node.actions("first")
-        # the run after it still had everything to do
-        assert node["first"].changed
-
     def test_it_shows_the_difference_of_each_file(self, node: Node) -> None:
         shown = {Path(diff["after_header"]).name: diff for diff in node["mend, in check mode"].data["diff"]}
 
         assert shown["plain.conf"]["before"] == "one\nedited\n"
         assert shown["plain.conf"]["after"] == "one\ntwo\n"
 
-    def test_it_names_the_same_as_the_run_that_follows(self, node: Node) -> None:
-        assert node.actions("mend, in check mode") == node.actions("mend")
+    @pytest.mark.parametrize("run", ["first", "mend", "things", "fewer", "none", "no block", "forget"])
+    def test_it_reports_the_same_as_the_run_that_follows_and_leaves_it_all_to_do(self, node: Node, run: str) -> None:
+        checked = f"{run}, in check mode"
 
-    @pytest.mark.parametrize("run", ["first", "mend"])
-    def test_its_changes_for_programs_are_those_of_the_run_that_follows(self, node: Node, run: str) -> None:
-        assert node.changes(f"{run}, in check mode")
-        assert node.changes(f"{run}, in check mode") == node.changes(run)
+        assert node.changes(run)
+        assert (node[checked].changed, node[run].changed) == (True, True)
+        assert node.changes(checked) == node.changes(run)
+        assert node.actions(checked) == node.actions(run)
 
     def test_a_change_has_its_difference_and_a_secret_one_has_none(self, node: Node) -> None:
         diffs = {
@@ -411,42 +392,24 @@ class TestOwned:
         assert node.changes("none") == [("file", f"{node.directory}/own/kept/file", "remove")]
         assert [path.name for path in (node.directory / "own" / "kept").iterdir()] == ["other"]
 
-    def test_it_goes_once_and_leaves_no_record(self, node: Node) -> None:
+    def test_it_goes_once_and_so_do_all_records_that_are_to_be_forgotten(self, node: Node) -> None:
         assert not node["none again"].changed
-        assert node.reasons("gate, nothing left") == []
+        assert not node["empty, for the gate"].changed
+        assert node.changes("forget") == [("record", "owned", "remove")]
 
     def test_of_a_file_of_somebody_elses_only_the_block_goes(self, node: Node) -> None:
         shellrc = node.directory / "etc" / "shellrc"
 
         assert node.actions("block") == ["wrote etc/shellrc"]
         assert node.changes("no block") == [("file", str(shellrc), "write")]
-        assert node.changes("no block, in check mode") == node.changes("no block")
         assert (shellrc.read_text(), stat.S_IMODE(shellrc.stat().st_mode)) == ("theirs\n", 0o600)
-
-    def test_a_file_that_only_a_present_one_gets_is_not_made(self, node: Node) -> None:
-        assert node.reasons("gate, block") == []
+        # one that only a present file gets is not made
         assert not (node.directory / "etc" / "absentrc").exists()
-
-    @pytest.mark.parametrize("run", ["things", "fewer", "none"])
-    def test_check_mode_reports_the_same_and_removes_nothing(self, node: Node, run: str) -> None:
-        assert node.changes(run)
-        assert node.changes(f"{run}, in check mode") == node.changes(run)
-
-    def test_an_empty_step_may_have_a_record_that_the_gate_expects(self, node: Node) -> None:
-        assert not node["empty, for the gate"].changed
-        assert node.reasons("gate, empty") == []
 
     def test_what_is_kept_for_later_is_to_be_done_until_it_is_gone(self, node: Node) -> None:
         assert not node["later, in check mode"].changed
         assert not node["later"].changed
-        assert node.reasons("gate, not over yet") == [
-            "the desired state changed, or the last deploy did not finish: later"
-        ]
         assert node.changes("now") == [("file", f"{node.directory}/own/later", "remove")]
-
-    def test_all_records_of_a_component_can_be_forgotten(self, node: Node) -> None:
-        assert node.changes("forget, in check mode") == node.changes("forget") == [("record", "owned", "remove")]
-        assert node.reasons("gate, forgotten") == ["never deployed"]
 
 
 class TestSecrets:
@@ -463,46 +426,31 @@ class TestSecrets:
         # that its arguments are hidden as well is for tests/integration/test_node_state_action.py
         assert not [result.task for result in node.played.results if hidden in json.dumps(result.data)]
 
-    def test_a_parser_that_refuses_a_secret_is_named_and_not_quoted(self, node: Node) -> None:
-        assert node["refused secret"].status == "failed"
-        assert node["refused secret"].data["msg"] == f"{node.directory}/etc/bad: cat refuses the new content"
-        assert not (node.directory / "etc" / "bad").exists()
-
-    def test_a_secret_that_is_not_base64_is_an_error_that_names_the_file(self, node: Node) -> None:
-        assert node["no base64"].status == "failed"
-        assert f"{node.directory}/etc/bad: its content is not base64" in node["no base64"].data["msg"]
-
 
 class TestRefusals:
-    def test_an_owner_that_does_not_exist_is_named_with_the_file(self, node: Node) -> None:
-        failed = node["nobody"]
+    @pytest.mark.parametrize(
+        ("task", "message"),
+        [
+            ("nobody", "etc/plain.conf: user nobody-has-this-name or group "),
+            ("file for a directory", "etc/plain.conf: File exists"),
+            ("directory for a file", "etc: "),
+            ("no base64", "etc/bad: its content is not base64"),
+            # what a parser says of a secret is not quoted
+            ("refused secret", "etc/bad: cat refuses the new content"),
+        ],
+    )
+    def test_what_cannot_be_is_named_with_the_file(self, node: Node, task: str, message: str) -> None:
+        assert node[task].status == "failed"
+        assert node[task].data["msg"].startswith(f"{node.directory}/{message}")
+        assert not (node.directory / "etc" / "bad").exists()
 
-        assert failed.status == "failed"
-        assert failed.data["msg"].startswith(f"{node.directory}/etc/plain.conf: user nobody-has-this-name or group ")
-        assert not failed.changed
-
-    def test_content_that_validate_refuses_changes_nothing(self, node: Node) -> None:
+    def test_content_that_validate_refuses_changes_nothing_and_calls_for_no_restart(self, node: Node) -> None:
         failed = node["refused"]
 
-        assert failed.status == "failed"
+        assert (failed.status, failed.changed, failed.data["actions"]) == ("failed", False, [])
         assert failed.data["msg"].endswith("the new content is not valid: line 1 is odd")
         assert failed.data["hint"] == "the old file is still in place"
-        assert failed.data["actions"] == []
-        assert not failed.changed
-        assert node.reasons("gate, after refusals") == []
-
-    def test_a_refused_file_calls_for_no_restart(self, node: Node) -> None:
-        assert not (node.directory / "state" / "pending").exists() or not list(
-            (node.directory / "state/pending").iterdir()
-        )
-
-    def test_a_file_where_a_directory_belongs_is_an_error(self, node: Node) -> None:
-        assert node["file for a directory"].status == "failed"
-        assert node["file for a directory"].data["msg"] == f"{node.directory}/etc/plain.conf: File exists"
-
-    def test_a_directory_where_a_file_belongs_is_an_error(self, node: Node) -> None:
-        assert node["directory for a file"].status == "failed"
-        assert node["directory for a file"].data["msg"].startswith(f"{node.directory}/etc: ")
+        assert list((node.directory / "state").glob("pending/*")) == []
 
     @needs_systemctl
     def test_a_unit_that_does_not_exist_is_named_with_a_hint(self, node: Node) -> None:
@@ -511,7 +459,6 @@ class TestRefusals:
         assert failed.status == "failed"
         assert "systemctl enable --quiet no-such-unit-anywhere.service: " in failed.data["msg"]
         assert failed.data["hint"] == "see `journalctl -u no-such-unit-anywhere.service` on the node"
-        assert node.reasons("gate, unit never started") == ["never deployed"]
 
 
 UNFINISHED = "the desired state changed, or the last deploy did not finish"
@@ -526,6 +473,18 @@ class TestGate:
             ("gate, other digest", [f"{UNFINISHED}: files"]),
             ("gate, step never done", [f"{UNFINISHED}: more"]),
             ("gate, full run", ["a full run was asked for"]),
+            ("gate, mended", []),
+            ("gate, after refusals", []),
+            # a step without a digest leaves no record
+            ("gate, no record", ["never deployed"]),
+            ("gate, block", []),
+            ("gate, not over yet", [f"{UNFINISHED}: later"]),
+            # an empty step may have a record
+            ("gate, empty", []),
+            ("gate, forgotten", ["never deployed"]),
+            ("gate, nothing left", []),
+            pytest.param("gate, unit never started", ["never deployed"], marks=needs_systemctl),
+            pytest.param("gate, package", [], marks=needs_dpkg),
         ],
     )
     def test_it_has_the_reasons_for_a_run(self, node: Node, task: str, reasons: list[str]) -> None:
@@ -540,18 +499,12 @@ class TestGate:
 
     def test_what_was_broken_is_fixed_with_no_other_changes(self, node: Node) -> None:
         assert node.actions("mend") == ["created var/spool", "wrote etc/plain.conf", "set mode of etc/key"]
-        assert node.reasons("gate, mended") == []
-
-    def test_a_step_without_a_digest_leaves_no_record(self, node: Node) -> None:
-        assert node["no record"].changed
-        assert node.reasons("gate, no record") == ["never deployed"]
 
     @needs_dpkg
     def test_packages_are_part_of_the_record(self, node: Node) -> None:
         record = json.loads((node.directory / "state" / "records" / "test.package.json").read_text())
 
         assert record["items"]["packages"] == node["package"].data["packages"]
-        assert node.reasons("gate, package") == []
 
     def test_facts_that_roles_choose_by_come_along(self, node: Node) -> None:
         facts = node["gate"].data["ansible_facts"]
