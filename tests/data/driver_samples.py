@@ -30,3 +30,19 @@ def facts(gpus: int = 1, device: str = "0x2330", **more: object) -> dict[str, An
         "sources": [],
         **more,
     }
+
+
+def platform(distribution: str, version: str) -> dict[str, str]:
+    """What Ansible gathers of a node's system."""
+    major = version.partition(".")[0]
+    return {"distribution": distribution, "distribution_version": version, "distribution_major_version": major}
+
+
+# a task that gives a host the facts that it has in its variable `platform`
+SET_PLATFORM: dict[str, Any] = {
+    "name": "The platform",
+    "ansible.builtin.set_fact": {
+        "cacheable": True,
+        **{name: f"{{{{ platform.{name} }}}}" for name in platform("", "")},
+    },
+}

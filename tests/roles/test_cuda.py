@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.data.driver_samples import facts
+from tests.data.driver_samples import SET_PLATFORM, facts, platform
 from tests.roles.content import load, role_calls, steps_of
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
@@ -56,16 +56,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
             **settings,
             **({} if node is None else {"nvidia_driver_info_result": {"nvidia": node}}),
             "groups_of_it": groups,
-            "platform": {
-                "distribution": distribution,
-                "distribution_version": version,
-                "distribution_major_version": version.partition(".")[0],
-            },
+            "platform": platform(distribution, version),
         }
         for name, (distribution, version, groups, node, settings) in CASES.items()
-    }
-    hosts_vars = {
-        f"distribution{name}": f"{{{{ platform.distribution{name} }}}}" for name in ("", "_version", "_major_version")
     }
     template = f"{{{{ lookup('ansible.builtin.template', '{ROOT}/roles/nvidia_container/templates/preferences.j2') }}}}"
     shown = {
@@ -77,7 +70,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         "Pins": template,
     }
     tasks: list[dict[str, Any]] = [
-        {"name": "The platform", "ansible.builtin.set_fact": {"cacheable": True, **hosts_vars}},
+        SET_PLATFORM,
         {"name": "Groups", "ansible.builtin.group_by": {"key": "{{ item }}"}, "loop": "{{ groups_of_it }}"},
         *({"name": name, "ansible.builtin.debug": {"msg": text}} for name, text in shown.items()),
     ]

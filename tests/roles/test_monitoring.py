@@ -60,10 +60,6 @@ def node(recorded: Recorded, host: str) -> Asked:
     return recorded.step(host, "node")
 
 
-def test_no_role_refuses_the_settings(recorded: Recorded) -> None:
-    assert recorded.failures == {}
-
-
 @pytest.mark.parametrize(("host", "gpus"), [("gpu01", ["0", "1"]), ("gpu02", [])])
 def test_a_compute_node_gets_its_gpus_in_slurms_order(recorded: Recorded, host: str, gpus: list[str]) -> None:
     settings = json.loads(node(recorded, host).texts()["/etc/deepopsctl/nodemetrics.json"])
@@ -72,18 +68,21 @@ def test_a_compute_node_gets_its_gpus_in_slurms_order(recorded: Recorded, host: 
 
 
 def test_only_the_database_is_watched_by_its_own_exporter(recorded: Recorded) -> None:
-    having = [
-        host for host in ("ctl1", "gpu01", "gpu02") if "prometheus-mysqld-exporter" in node(recorded, host).packages
-    ]
+    hosts = ("ctl1", "gpu01", "gpu02")
 
-    assert having == ["ctl1"]
+    assert [host for host in hosts if "prometheus-mysqld-exporter" in node(recorded, host).packages] == ["ctl1"]
 
 
-def test_all_nodes_are_in_the_one_file_of_targets(recorded: Recorded) -> None:
+def test_all_nodes_are_in_the_one_file_of_targets_with_the_exporter_that_has_their_gpus(recorded: Recorded) -> None:
     text = recorded.step("ctl1", "prometheus").texts()["/etc/prometheus/targets/deepops.yml"]
+    of_gpus = [line for line in text.splitlines() if "__exporter: gpu" in line]
 
     assert all(address in text for address in ("192.0.2.1:9100", "192.0.2.11:9100", "192.0.2.12:9100"))
     assert "__exporter: mysqld" in text
+    assert [("192.0.2.11:9401" in line, "192.0.2.12:9400" in line) for line in of_gpus] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_a_node_with_gpus_has_the_exporter_that_goes_with_its_settings(recorded: Recorded) -> None:
@@ -95,30 +94,17 @@ def test_a_node_with_gpus_has_the_exporter_that_goes_with_its_settings(recorded:
     assert exporters == {"ctl1": [], "gpu01": ["deepops-gpumetrics.service"], "gpu02": ["nvidia-dcgm-exporter.service"]}
 
 
-def test_prometheus_knows_of_each_node_which_exporter_has_its_gpus(recorded: Recorded) -> None:
-    lines = recorded.step("ctl1", "prometheus").texts()["/etc/prometheus/targets/deepops.yml"].splitlines()
-
-    assert [("192.0.2.11:9401" in line, "192.0.2.12:9400" in line) for line in lines if "__exporter: gpu" in line] == [
-        (True, False),
-        (False, True),
-    ]
-
-
 def test_a_port_that_a_site_changes_is_changed_for_all_that_use_it(recorded: Recorded) -> None:
-    servers = {step: recorded.step("ctl1", step) for step in ("prometheus", "alertmanager", "grafana")}
+    servers = {step: recorded.step("ctl1", step) for step in SERVERS}
     sources = servers["grafana"].texts()["/etc/grafana/provisioning/datasources/deepopsctl.yaml"]
     targets = servers["prometheus"].texts()["/etc/prometheus/targets/deepops.yml"]
 
+    assert recorded.failures == {}
     assert [unit["port"] for unit in servers["prometheus"].units] == [PORT]
+    assert f'timeInterval: "{load("roles/prometheus/defaults/main.yml")["prometheus_scrape_interval"]}"' in sources
     assert f'url: "http://192.0.2.1:{PORT}"' in sources
     assert f'"192.0.2.1:{PORT}"' in targets
     assert json.loads(node(recorded, "ctl1").texts()["/etc/deepopsctl/job-summaries.json"])["url"].endswith(f":{PORT}")
-
-
-def test_grafana_has_prometheus_scrape_interval(recorded: Recorded) -> None:
-    sources = recorded.step("ctl1", "grafana").texts()["/etc/grafana/provisioning/datasources/deepopsctl.yaml"]
-
-    assert f'timeInterval: "{load("roles/prometheus/defaults/main.yml")["prometheus_scrape_interval"]}"' in sources
 
 
 def expected(host: str, **variables: object) -> list[str]:

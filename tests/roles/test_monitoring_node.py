@@ -20,6 +20,9 @@ UNITS = "/etc/systemd/system"
 EXPORTER = f"{UNITS}/prometheus-node-exporter.service.d/deepopsctl.conf"
 TLS = "/etc/prometheus/deepops-tls"
 PKI = "/etc/deepopsctl/pki"
+CERTIFICATE = tuple(f"{TLS}/{name}" for name in ("authority.crt", "node.crt", "node.key"))
+DCGM = f"{UNITS}/nvidia-dcgm-exporter.service.d/deepopsctl.conf"
+NVITOP = f"{UNITS}/deepops-gpumetrics.service"
 
 
 def node(base: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -131,14 +134,10 @@ def test_no_line_of_a_unit_is_empty_where_systemd_expects_the_next_argument(reco
 @pytest.mark.parametrize("host", WRITTEN)
 def test_a_unit_restarts_only_for_files_that_the_role_writes(recorded: Recorded, host: str) -> None:
     call = asked(recorded, host)
-    tls = (
-        set()
-        if NODES[host].get("monitoring_node_tls", True)
-        else {f"{TLS}/{name}" for name in ("authority.crt", "node.crt", "node.key")}
-    )
+    tls = () if NODES[host].get("monitoring_node_tls", True) else CERTIFICATE
     watched = {path for unit in call.units for path in (*unit.get("restart_on", []), *unit.get("reload_on", []))}
 
-    assert watched <= set(call.texts()) | tls
+    assert watched <= {*call.texts(), *tls}
     assert [unit["name"] for unit in call.units] == list(call.arguments["hold_units"])
 
 
@@ -182,17 +181,15 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_touched(record
 
 
 def test_a_secret_is_in_files_that_are_treated_as_secret_and_nowhere_else(recorded: Recorded) -> None:
-    for host in WRITTEN:
-        for file in asked(recorded, host).files:
-            shown = str(file.get("content", ""))
-            assert PASSWORD not in shown
-            assert "PRIVATE KEY" not in shown
-    secret = {
+    shown = [str(file.get("content", "")) for host in WRITTEN for file in asked(recorded, host).files]
+    kept = {
         file["path"]: (file["mode"], file.get("group"))
         for file in asked(recorded, "everything").files
         if "secret_base64" in file
     }
-    assert secret == {
+
+    assert not [content for content in shown if PASSWORD in content or "PRIVATE KEY" in content]
+    assert kept == {
         f"{TLS}/node.key": ("0640", "prometheus"),
         f"{PKI}/node.key": ("0600", None),
         "/etc/deepopsctl/job-summaries.json": ("0600", None),
@@ -211,12 +208,10 @@ ALL = PRIVATE_VIEW | {
     "SystemCallFilter",
 }  # fmt: skip
 LEFT_OPEN = {
-    "deepops-alertdrain": set[str](),
-    "deepops-job-summaries": set[str](),
-    "deepops-slurmmetrics": set[str](),
-    "deepops-logs": set[str](),
-    "deepops-logs-store": set[str](),
-    "deepops-logs-tidy": set[str](),
+    **{
+        f"deepops-{name}": set[str]()
+        for name in ("alertdrain", "job-summaries", "slurmmetrics", "logs", "logs-store", "logs-tidy")
+    },
     # it has to see mounts and jobs as they are
     "deepops-nodemetrics": {*PRIVATE_VIEW, "CapabilityBoundingSet"},
     # NVIDIA's library; see the unit
@@ -283,42 +278,29 @@ def test_a_node_that_waits_for_tls_is_done_again_by_the_next_deploy(recorded: Re
     assert asked(recorded, "gpu01").arguments["digest"] == ""
 
 
-def test_an_exporter_of_gpus_listens_on_the_management_address_at_its_port(recorded: Recorded) -> None:
-    dcgm = text(recorded, "dcgm", f"{UNITS}/nvidia-dcgm-exporter.service.d/deepopsctl.conf")
-    nvitop = text(recorded, "nvitop", f"{UNITS}/deepops-gpumetrics.service")
+def test_an_exporter_of_gpus_listens_on_the_management_address_at_its_port_with_tls(recorded: Recorded) -> None:
+    dcgm, nvitop = text(recorded, "dcgm", DCGM).split(), text(recorded, "nvitop", NVITOP).split()
 
-    assert {"--address=192.0.2.11:9500", "--collect-interval=30000", "--hpc-job-mapping-dir=/run/deepops/gpus"} <= set(
-        dcgm.split()
-    )
+    assert {"--address=192.0.2.11:9500", "--collect-interval=30000", "--hpc-job-mapping-dir=/run/deepops/gpus"} <= {
+        *dcgm
+    }
     # where nvidia-dcgm.service listens
-    assert f"--remote-hostengine-info=unix://{SOCKET}" in dcgm.split()
-    assert {"--address=192.0.2.11", "--port=9401"} <= set(nvitop.split())
+    assert f"--remote-hostengine-info=unix://{SOCKET}" in dcgm
+    assert f"--web-config-file={TLS}/exporters.yml" in dcgm
+    assert {"--address=192.0.2.11", "--port=9401"} <= {*nvitop}
+    of_tls = zip(("authority", "certificate", "key"), CERTIFICATE, strict=True)
+    assert {"--client=ctl1", *(f"--{name}={path}" for name, path in of_tls)} <= {*nvitop}
     assert [unit["port"] for unit in asked(recorded, "dcgm").units if "dcgm" in unit["name"]] == [9500]
-    assert "--address=[2001:db8::1]:9400" in text(
-        recorded, "ipv6", f"{UNITS}/nvidia-dcgm-exporter.service.d/deepopsctl.conf"
-    )
-    assert "--address=2001:db8::7" in text(recorded, "ipv6-nvitop", f"{UNITS}/deepops-gpumetrics.service").split()
-
-
-def test_an_exporter_of_gpus_uses_tls_where_the_others_do(recorded: Recorded) -> None:
-    dcgm = text(recorded, "dcgm", f"{UNITS}/nvidia-dcgm-exporter.service.d/deepopsctl.conf")
-    nvitop = text(recorded, "nvitop", f"{UNITS}/deepops-gpumetrics.service")
-
-    assert f"--web-config-file={TLS}/exporters.yml" in dcgm.split()
-    assert {
-        f"--certificate={TLS}/node.crt",
-        f"--key={TLS}/node.key",
-        f"--authority={TLS}/authority.crt",
-        "--client=ctl1",
-    } <= set(nvitop.split())
+    assert "--address=[2001:db8::1]:9400" in text(recorded, "ipv6", DCGM)
+    assert "--address=2001:db8::7" in text(recorded, "ipv6-nvitop", NVITOP).split()
 
 
 def test_a_renewed_certificate_restarts_what_has_it_open(recorded: Recorded) -> None:
     restarts = {unit["name"]: set(unit["restart_on"]) for unit in asked(recorded, "everything").units}
 
     for name in ("systemd-journal-upload.service", "deepops-logs.service"):
-        assert {f"{PKI}/authority.crt", f"{PKI}/node.crt", f"{PKI}/node.key"} <= restarts[name]
-    assert {f"{TLS}/authority.crt", f"{TLS}/node.crt", f"{TLS}/node.key"} <= restarts["deepops-gpumetrics.service"]
+        assert {path.replace(TLS, PKI) for path in CERTIFICATE} <= restarts[name]
+    assert {*CERTIFICATE} <= restarts["deepops-gpumetrics.service"]
     # the others read theirs for each connection
     assert not [path for path in restarts["prometheus-node-exporter.service"] if path.startswith(TLS)]
 
@@ -348,12 +330,7 @@ def test_what_nodemetrics_collects_is_in_its_settings(recorded: Recorded) -> Non
 def test_slurm_is_queried_at_the_port_and_address_of_slurmctld(recorded: Recorded) -> None:
     settings = json.loads(text(recorded, "everything", "/etc/deepopsctl/slurmmetrics.json"))
 
-    assert (settings["native"], settings["address"], settings["port"], settings["interval_s"]) == (
-        True,
-        "192.0.2.1",
-        6820,
-        30,
-    )
+    assert [settings[key] for key in ("native", "address", "port", "interval_s")] == [True, "192.0.2.1", 6820, 30]
 
 
 def test_job_report_is_wherever_slurms_commands_are(recorded: Recorded) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.data.driver_samples import facts
+from tests.data.driver_samples import SET_PLATFORM, facts, platform
 from tests.roles.content import load
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
@@ -62,20 +62,13 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
             **defaults, **catalogue, **settings,
             "nvidia_driver_gpus": gpus,
             "nvidia_driver_info_result": {"nvidia": node},
-            "platform": {
-                "distribution": distribution,
-                "distribution_version": version,
-                "distribution_major_version": version.partition(".")[0],
-            },
+            "platform": platform(distribution, version),
         }
         for name, (distribution, version, gpus, node, settings) in CASES.items()
     }  # fmt: skip
     shown = {name: f"{{{{ lookup('ansible.builtin.template', '{role}/templates/{name}.j2') }}}}" for name in TEMPLATES}
-    hosts_vars = {
-        f"distribution{name}": f"{{{{ platform.distribution{name} }}}}" for name in ("", "_version", "_major_version")
-    }
     tasks = [
-        {"name": "The platform", "ansible.builtin.set_fact": {"cacheable": True, **hosts_vars}},
+        SET_PLATFORM,
         {"name": "Plan", "ansible.builtin.debug": {"msg": "{{ __nvidia_driver_plan }}"}},
         {"name": "Render", "ansible.builtin.debug": {"msg": shown}, "when": "__nvidia_driver_installs"},
     ]  # fmt: skip
