@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,43 +20,30 @@ URI = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/
 OURS = "deepopsctl-nvidia-cuda.sources"
 
 
-class TestNamedElsewhere:
-    @pytest.fixture
-    def directory(self, tmp_path: Path) -> Path:
-        (tmp_path / "sources.list.d").mkdir()
-        return tmp_path
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("sources.list", f"deb {URI} /\n", True),
+        ("sources.list", f"deb [signed-by=/usr/share/keyrings/cuda.gpg] {URI.rstrip('/')} /\n", True),
+        ("sources.list", f"# NVIDIA's own\ndeb [arch=amd64] {URI.replace('https', 'http')} / # here\n", True),
+        ("sources.list.d/cuda.sources", f"Types: deb\nURIs:\n https://example.com/a\n {URI}\nSuites: /\n", True),
+        ("sources.list.d/cuda.sources", f"URIs: https://a\nSuites: a\n\nTypes: deb\nURIs: {URI}\nSuites: /\n", True),
+        # what apt does not read as this source
+        ("sources.list", f"# deb {URI} /\n", False),
+        ("sources.list", f"deb {URI}more/ /\n", False),
+        ("sources.list", f"deb-src {URI} /\n", False),
+        ("sources.list.d/cuda.sources", f"Enabled: no\nTypes: deb\nURIs: {URI}\nSuites: /\n", False),
+        ("sources.list.d/cuda.sources.save", f"Types: deb\nURIs: {URI}\nSuites: /\n", False),
+        (f"sources.list.d/{OURS}", f"Types: deb\nURIs: {URI}\nSuites: /\n", False),
+    ],
+)
+def test_a_source_that_is_named_in_either_form_is_found(tmp_path: Path, name: str, text: str, found: bool) -> None:
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / name).write_text(text, encoding="utf-8")
 
-    def found(self, directory: Path, name: str, text: str) -> str:
-        (directory / name).write_text(text, encoding="utf-8")
-        path: str = apt_source.named_elsewhere(URI, str(directory / "sources.list.d" / OURS), str(directory))
-        return path.removeprefix(f"{directory}/")
+    path = apt_source.named_elsewhere(URI, str(tmp_path / "sources.list.d" / OURS), str(tmp_path))
 
-    @pytest.mark.parametrize(
-        ("name", "text"),
-        [
-            ("sources.list", f"deb {URI} /\n"),
-            ("sources.list", f"deb [signed-by=/usr/share/keyrings/cuda.gpg] {URI.rstrip('/')} /\n"),
-            ("sources.list", f"# NVIDIA's own\ndeb [arch=amd64] {URI.replace('https', 'http')} / # here\n"),
-            ("sources.list.d/cuda.sources", f"Types: deb\nURIs:\n https://example.com/a\n {URI}\nSuites: /\n"),
-            ("sources.list.d/cuda.sources", f"URIs: https://a\nSuites: a\n\nTypes: deb\nURIs: {URI}\nSuites: /\n"),
-        ],
-    )
-    def test_in_either_form(self, directory: Path, name: str, text: str) -> None:
-        assert self.found(directory, name, text) == name
-
-    @pytest.mark.parametrize(
-        ("name", "text"),
-        [
-            ("sources.list", f"# deb {URI} /\n"),
-            ("sources.list", f"deb {URI}more/ /\n"),
-            ("sources.list", f"deb-src {URI} /\n"),
-            ("sources.list.d/cuda.sources", f"Enabled: no\nTypes: deb\nURIs: {URI}\nSuites: /\n"),
-            ("sources.list.d/cuda.sources.save", f"Types: deb\nURIs: {URI}\nSuites: /\n"),
-            (f"sources.list.d/{OURS}", f"Types: deb\nURIs: {URI}\nSuites: /\n"),
-        ],
-    )
-    def test_what_apt_does_not_read_as_this_source_is_none(self, directory: Path, name: str, text: str) -> None:
-        assert self.found(directory, name, text) == ""
+    assert path == (str(tmp_path / name) if found else "")
 
 
 DEB822 = """\
@@ -127,18 +115,15 @@ class TestKey:
         assert not apt_source.is_the_key(b"<html>", FINGERPRINT)
         assert not apt_source.is_the_key(None, FINGERPRINT)
 
-    def test_it_is_fetched_and_another_is_refused(self, tmp_path: Path) -> None:
+    def test_it_is_fetched_and_another_or_none_is_refused_with_what_to_do(self, tmp_path: Path) -> None:
         path = tmp_path / "key.asc"
         path.write_text(KEY, encoding="utf-8")
 
         assert apt_source.fetch_key(path.as_uri(), FINGERPRINT, "hint") == KEY.encode()
         with pytest.raises(apt_source.SourceError, match=f"is not the key with the fingerprint {'0' * 40}"):
             apt_source.fetch_key(path.as_uri(), "0" * 40, "hint")
-
-    def test_one_that_can_not_be_had_says_what_to_do(self, tmp_path: Path) -> None:
         with pytest.raises(apt_source.SourceError, match="cannot fetch") as caught:
             apt_source.fetch_key((tmp_path / "none").as_uri(), FINGERPRINT, "use a mirror")
-
         assert caught.value.hint == "use a mirror"
 
 
@@ -195,17 +180,14 @@ class TestOwned:
         assert node_owned.load("nvidia", "cuda") == NOTHING
         assert not node_owned.owns_anything("nvidia")
 
-    def test_a_toolkit_without_a_package_was_installed_by_hand(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(("packaged", "found"), [(False, ["there"]), (True, [])])
+    def test_a_toolkit_without_a_package_was_installed_by_hand(
+        self, tmp_path: Path, packaged: bool, found: list[str]
+    ) -> None:
         (tmp_path / "nvcc").touch()
         by_hand = {"there": str(tmp_path / "nvcc"), "gone": str(tmp_path / "none")}
 
-        def look(packaged: bool) -> list[str]:
-            names = ["there", "gone", "bare"]
-            found: list[str] = node_owned.manually_installed(names, by_hand, lambda _path: packaged)
-            return found
-
-        assert look(packaged=False) == ["there"]
-        assert look(packaged=True) == []
+        assert node_owned.manually_installed(["there", "gone", "bare"], by_hand, lambda _path: packaged) == found
 
 
 class TestRemoval:
@@ -213,40 +195,31 @@ class TestRemoval:
 
     APT_GET = """#!/bin/sh
 case "$*" in
-    *--auto-remove*) echo "Remv toolkit [1]"; echo "Remv compiler [1]"; echo "Remv old-kernel [1]"; {more} ;;
+    *--auto-remove*) echo "Remv toolkit [1]"; echo "Remv compiler [1]"; echo "Remv old-kernel [1]"; {} ;;
     *) echo "Remv old-kernel [1]" ;;
 esac
 """
 
-    def removable(
-        self, directory: Path, monkeypatch: pytest.MonkeyPatch, more: str = ":", chosen: str = ""
-    ) -> list[str]:
-        for name, text in {
-            "apt-get": self.APT_GET.format(more=more),
-            "apt-mark": f"#!/bin/sh\necho {chosen}\n",
-        }.items():
-            (directory / name).write_text(text, encoding="utf-8")
-            (directory / name).chmod(0o755)
-        monkeypatch.setenv("PATH", str(directory), prepend=":")
-        found: list[str] = node_packages.removable_with(["toolkit"])
-        return found
+    @pytest.fixture
+    def removable(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], list[str]]:
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
-    @pytest.mark.parametrize(
-        ("more", "chosen", "goes"),
-        [
-            # what apt would remove anyway stays
-            (":", "toolkit", ["toolkit", "compiler"]),
-            # nothing goes where a package that somebody chose would
-            ("echo 'Remv their-program [1]'", "toolkit their-program", []),
-        ],
-    )
-    def test_what_came_with_it_goes(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, chosen: str, goes: list[str]
-    ) -> None:
-        assert self.removable(tmp_path, monkeypatch, more, chosen) == goes
+        def ask(more: str, chosen: str) -> list[str]:
+            for name, text in {"apt-get": self.APT_GET.format(more), "apt-mark": f"#!/bin/sh\necho {chosen}\n"}.items():
+                (tmp_path / name).write_text(text, encoding="utf-8")
+                (tmp_path / name).chmod(0o755)
+            found: list[str] = node_packages.removable_with(["toolkit"])
+            return found
 
-    def test_an_apt_that_refuses_is_an_error_and_not_nothing(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        return ask
+
+    def test_what_came_with_it_goes_and_nothing_where_a_package_that_somebody_chose_would(
+        self, removable: Callable[[str, str], list[str]]
     ) -> None:
+        # what apt would remove anyway stays
+        assert removable(":", "toolkit") == ["toolkit", "compiler"]
+        assert removable("echo 'Remv their-program [1]'", "toolkit their-program") == []
+
+    def test_an_apt_that_refuses_is_an_error_and_not_nothing(self, removable: Callable[[str, str], list[str]]) -> None:
         with pytest.raises(node_packages.PackageError, match="E: broken"):
-            self.removable(tmp_path, monkeypatch, "echo 'E: broken'; exit 100")
+            removable("echo 'E: broken'; exit 100", "")

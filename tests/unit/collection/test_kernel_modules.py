@@ -84,11 +84,8 @@ def test_it_is_loaded_now_and_at_every_start(node: Node) -> None:
 
 
 def test_check_mode_reports_the_same_and_does_nothing(node: Node) -> None:
-    step = node.ensure(check_mode=True)
-
-    assert step.actions == [f"wrote {node.file}", "loaded my-mod"]
-    assert not node.file.exists()
-    assert not node.is_loaded
+    assert node.ensure(check_mode=True).actions == [f"wrote {node.file}", "loaded my-mod"]
+    assert (node.file.exists(), node.is_loaded) == (False, False)
 
 
 def test_beside_a_module_that_is_not_loaded_it_waits_for_the_next_start(node: Node) -> None:
@@ -112,20 +109,17 @@ def test_one_that_is_not_wanted_stays_loaded_until_the_next_start(node: Node) ->
     assert node.is_loaded
 
 
-def test_one_that_does_not_load_is_an_error_with_what_to_do(node: Node) -> None:
+def test_one_that_does_not_load_is_an_error_with_what_to_do_and_one_that_is_missing_is_named_with_the_kernel(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.has("modprobe", REFUSES)
 
     with pytest.raises(HintedError, match=r"modprobe my-mod: .*Exec format error") as caught:
         node.ensure(hint="install the other one")
-
     assert caught.value.hint == "install the other one"
 
-
-def test_one_that_is_missing_is_named_with_the_kernel(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    node.has("modprobe", REFUSES)
     monkeypatch.setattr(kernel, "has_module", lambda name, release: False)
     monkeypatch.setattr(kernel, "running", lambda: "6.12.1")
-
     with pytest.raises(HintedError, match=r"there is no such module for the running kernel 6\.12\.1"):
         node.ensure()
 

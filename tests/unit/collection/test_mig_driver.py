@@ -23,7 +23,6 @@ from tests.support.paths import FAKES
 driver = nodeside.load("nvidia.mig")
 judging = nodeside.load("nvidia.mig_check")
 
-STANDIN = FAKES
 LGI = """\
 +-------------------------------------------------------+
 | GPU instances:                                        |
@@ -92,8 +91,10 @@ class TestReading:
         assert driver.current_text(gpus[1]) == "whole (MIG mode waits for a reset)"
         assert (gpus[0]["name"], gpus[0]["current"]) == ("NVIDIA A40", None)
 
-    def test_slices_have_numbers_and_compute_instances(self) -> None:
-        assert driver.slices_in(LGI, LCI) == {
+    def test_slices_have_numbers_and_compute_instances_and_one_in_parts_or_without_is_named_so(self) -> None:
+        slices = driver.slices_in(LGI, LCI)
+
+        assert slices == {
             0: [
                 ["1g.10gb", 9, ["1g.10gb"]],
                 ["1g.10gb+me", 10, ["1g.10gb"]],
@@ -103,15 +104,8 @@ class TestReading:
         }
         # as older drivers list them
         assert driver.slices_in(LGI, OLD_LCI)[1] == [["3g.40gb", 1, ["3g.40gb"]]]
-
-    def test_a_slice_in_parts_or_without_a_compute_instance_is_not_what_anybody_asked_for(self) -> None:
-        slices = driver.slices_in(LGI, LCI)
-
-        assert driver.names({"slices": slices[0]}) == [
-            "1g.10gb",
-            "1g.10gb+me",
-            "2g.20gb (in parts: 1c.2g.20gb, 1c.2g.20gb)",
-        ]
+        in_parts = "2g.20gb (in parts: 1c.2g.20gb, 1c.2g.20gb)"
+        assert driver.names({"slices": slices[0]}) == ["1g.10gb", "1g.10gb+me", in_parts]
         assert driver.names({"slices": slices[1]}) == ["3g.40gb (without a compute instance)"]
 
 
@@ -165,7 +159,7 @@ def command(path: Path, script: str) -> None:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Two GPUs of 40 GB, whole, and no job; another cluster's containers on this machine may have some."""
     monkeypatch.setattr(driver, "PROC", str(tmp_path / "proc"))
-    monkeypatch.setenv("PATH", f"{STANDIN}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{FAKES}:{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN_NVIDIA", str(tmp_path / "standin"))
     monkeypatch.setenv("STANDIN_RUN", str(tmp_path / "run"))
     monkeypatch.setenv("STANDIN_CAPS", str(tmp_path / "caps"))
@@ -240,7 +234,9 @@ class TestChanging:
         assert (minor, message.count("Insufficient Resources")) == (0, 2)
         assert machine.now() == {0: "in MIG mode, without slices", 1: "3g.20gb"}
 
-    def test_a_mode_that_waits_for_a_reset_asks_for_a_reboot(self, machine: Machine) -> None:
+    def test_a_mode_that_waits_for_a_reset_asks_for_a_reboot_and_the_next_start_cuts_the_gpu(
+        self, machine: Machine
+    ) -> None:
         machine.set(reset=False)
 
         ((minor, message, hint),) = apply(wish(0, "3g.20gb"))
@@ -249,16 +245,11 @@ class TestChanging:
         assert message.startswith("MIG mode on waits for a reset of the GPU, which was refused: Resetting GPU")
         assert "reboot the drained node" in hint
         assert machine.now()[0] == "whole (MIG mode waits for a reset)"
-
-    def test_the_next_start_does_what_the_reset_could_not(self, machine: Machine) -> None:
-        machine.set(reset=False)
-        apply(wish(0, "3g.20gb"))
-        addresses = json.loads((machine.directory / "mode.json").read_text(encoding="utf-8"))
-        after = {address: [pending, pending] for address, (_, pending) in addresses.items()}
-        (machine.directory / "mode.json").write_text(json.dumps(after), encoding="utf-8")
-
+        # after a reboot
+        mode = machine.directory / "mode.json"
+        pending = {address: [wanted] * 2 for address, (_, wanted) in json.loads(mode.read_text("utf-8")).items()}
+        mode.write_text(json.dumps(pending), encoding="utf-8")
         status, said = driver.boot([wish(0, "3g.20gb")])
-
         assert (status, said[0]) == (0, "GPU 0: 3g.20gb")
 
     def test_a_start_under_jobs_changes_nothing(self, machine: Machine, tmp_path: Path) -> None:
@@ -337,7 +328,7 @@ class TestSilence:
         apply(wish(0, "3g.20gb"))
         odd = tmp_path / "odd"
         odd.mkdir()
-        refuses = f'[ "$1" = mig ] && echo Insufficient Permissions || exec {STANDIN}/nvidia-smi "$@"'
+        refuses = f'[ "$1" = mig ] && echo Insufficient Permissions || exec {FAKES}/nvidia-smi "$@"'
         command(odd / "nvidia-smi", refuses)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", f"{odd}:{os.environ['PATH']}")

@@ -34,12 +34,13 @@ def asked_by(argument_spec: Mapping[str, Any], **_more: object) -> None:
 def arguments_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """(documented, asked for)."""
     module = nodeside.plugin("modules", path.stem)
+    documented = yaml.safe_load(module.DOCUMENTATION)
     if not hasattr(module, "main"):
-        return yaml.safe_load(module.DOCUMENTATION)["options"], arguments_of_action(path.stem)
+        # an action plugin does its whole work
+        return documented["options"], nodeside.plugin("action", path.stem).ARGUMENTS
     monkeypatch.setattr(module, "AnsibleModule", asked_by, raising=False)
     with pytest.raises(AskedError) as caught:
         module.main()
-    documented = yaml.safe_load(module.DOCUMENTATION)
     fragments = [documented[FRAGMENT]] if FRAGMENT in documented else []
     shared = [yaml.safe_load(fragment(name))["options"] for name in fragments]
     return {key: value for options in (*shared, documented.get("options") or {}) for key, value in options.items()}, (
@@ -52,12 +53,6 @@ def fragment(name: str) -> str:
     module = nodeside.plugin("doc_fragments", name.rpartition(".")[2])
     text: str = module.ModuleDocFragment.DOCUMENTATION
     return text
-
-
-def arguments_of_action(name: str) -> Mapping[str, Any]:
-    """What an action plugin takes that does a module's whole work."""
-    arguments: Mapping[str, Any] = nodeside.plugin("action", name).ARGUMENTS
-    return arguments
 
 
 def differences(told: Mapping[str, Any], asked: Mapping[str, Any], where: str = "") -> list[str]:

@@ -13,26 +13,20 @@ from tests.support.node_modules import FailedError, Step
 accounts = nodeside.load("node.accounts")
 
 
-def test_an_account_with_the_clusters_id_is_left_alone() -> None:
-    step = Step(dry=False)
+def test_an_account_with_the_clusters_id_is_left_alone_and_check_mode_reports_one_that_is_missing() -> None:
+    there, missing = Step(), Step(dry=True)
 
-    accounts.ensure_account(step, {"name": pwd.getpwuid(os.getuid()).pw_name, "uid": os.getuid(), "gid": 0})
+    accounts.ensure_account(there, {"name": pwd.getpwuid(os.getuid()).pw_name, "uid": os.getuid(), "gid": 0})
+    accounts.ensure_account(missing, {"name": "nobody-has-this", "uid": 22078, "gid": 0})
 
-    assert step.done == []
+    assert there.done == []
+    assert missing.changes == [("account", "nobody-has-this", "add")]
 
 
 @pytest.mark.parametrize("dry", [True, False])
 def test_an_account_with_another_id_is_refused_also_in_check_mode(*, dry: bool) -> None:
     with pytest.raises(FailedError, match="the user root has the id 0 here, 22078 in the cluster"):
         accounts.ensure_account(Step(dry=dry), {"name": "root", "uid": 22078, "gid": 0})
-
-
-def test_check_mode_reports_an_account_that_is_missing() -> None:
-    step = Step(dry=True)
-
-    accounts.ensure_account(step, {"name": "nobody-has-this", "uid": 22078, "gid": 0})
-
-    assert step.changes == [("account", "nobody-has-this", "add")]
 
 
 def test_group_and_user_are_created_with_their_ids(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,17 +177,14 @@ def test_a_place_of_keys_that_sshd_would_lose_is_refused(etc: Path, monkeypatch:
         deploy(ALICE)
 
 
-class TestDrift:
-    def test_a_change_on_the_node_is_seen(self, etc: Path) -> None:
-        step = deploy(ALICE, BOB)
-        assert node_people.differences(step.record["people"]) == []
+def test_a_change_on_the_node_is_seen(etc: Path) -> None:
+    step = deploy(ALICE, BOB)
+    assert node_people.differences(step.record["people"]) == []
 
-        text = (etc / "shadow").read_text()
-        (etc / "shadow").write_text(text.replace("99999:7:::\n", "99999:7::1:\n"))
+    (etc / "shadow").write_text((etc / "shadow").read_text().replace("99999:7:::\n", "99999:7::1:\n"))
 
-        assert node_people.differences(step.record["people"]) == [
-            "the account alice was changed", "the account bob was changed",
-        ]  # fmt: skip
+    changed = [f"the account {name} was changed" for name in ("alice", "bob")]
+    assert node_people.differences(step.record["people"]) == changed
 
 
 class TestHomes:

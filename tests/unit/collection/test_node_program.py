@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -76,47 +77,45 @@ class Repeated:
 
 
 LOST = AnsibleConnectionFailure("ssh: gone")
+Maker = Callable[..., Repeated]
 
 
 class TestRepeatedCalls:
-    def test_a_program_is_called_again_with_its_own_state_after_its_pause(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        repeated = Repeated(monkeypatch, {"deepops": {}})
+    @pytest.fixture
+    def repeated(self, monkeypatch: pytest.MonkeyPatch) -> Maker:
+        return lambda *answers: Repeated(monkeypatch, *answers)
 
-        assert repeated.next() == {"deepops": {}}
-        assert repeated.requests == [{"phase": "load", "state": 2}]
-        assert repeated.clock == 20.0
+    def test_a_program_is_called_again_with_its_own_state_after_its_pause(self, repeated: Maker) -> None:
+        call = repeated({"deepops": {}})
 
-    def test_a_connection_or_a_call_that_fails_meanwhile_loses_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        repeated = Repeated(monkeypatch, LOST, {"failed": True, "msg": "slurmctld is away"}, {"deepops": {}})
+        assert call.next() == {"deepops": {}}
+        assert call.requests == [{"phase": "load", "state": 2}]
+        assert call.clock == 20.0
 
-        assert repeated.next() == {"deepops": {}}
+    def test_a_connection_or_a_call_that_fails_meanwhile_loses_nothing(self, repeated: Maker) -> None:
+        call = repeated(LOST, {"failed": True, "msg": "slurmctld is away"}, {"deepops": {}})
 
-    def test_a_node_that_stays_away_is_an_error_that_says_where_the_work_is(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        repeated = Repeated(monkeypatch, *[LOST] * 100)
+        assert call.next() == {"deepops": {}}
+
+    def test_a_node_that_stays_away_is_an_error_that_says_where_the_work_is(self, repeated: Maker) -> None:
+        call = repeated(*[LOST] * 100)
 
         with pytest.raises(AnsibleConnectionFailure, match=r"squeue shows the jobs \(ssh: gone\)"):
-            repeated.next()
-        assert 60.0 < repeated.clock < 90.0
+            call.next()
+        assert 60.0 < call.clock < 90.0
 
-    def test_progress_is_shown_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        repeated = Repeated(monkeypatch, {}, {}, {})
+    def test_progress_is_shown_once(self, repeated: Maker) -> None:
+        call = repeated({}, {}, {})
 
-        repeated.next("half")
-        repeated.next("half")
-        repeated.next("done")
+        for progress in ("half", "half", "done"):
+            call.next(progress)
 
-        assert repeated.shown == ["deepopsctl: half", "deepopsctl: done"]
+        assert call.shown == ["deepopsctl: half", "deepopsctl: done"]
 
-    def test_the_first_answer_is_asked_for_again_where_it_was_lost(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        repeated = Repeated(monkeypatch, LOST, LOST, {"failed": True, "msg": "no Slurm here"})
+    def test_the_first_answer_is_asked_for_again_where_it_was_lost(self, repeated: Maker) -> None:
+        call = repeated(LOST, LOST, {"failed": True, "msg": "no Slurm here"})
 
-        result = repeated.plugin._first({}, {"patience": 60.0})
-
-        assert result["msg"] == "no Slurm here"
+        assert call.plugin._first({}, {"patience": 60.0})["msg"] == "no Slurm here"
 
     def test_a_line_of_a_program_reaches_the_person_at_once(self) -> None:
         raw = {"event": "verbose", "stdout": ACTION.SHOWN + "burn-in: 1 ended", "event_data": {}}

@@ -15,6 +15,8 @@ import pytest
 from tests.support.node_modules import COLLECTIONS
 from tests.support.paths import ROOT
 
+# an entry as in versions.yml, and where the wheel is
+Wheel = tuple[dict[str, Any], str]
 MODULE = ROOT / "plugins" / "modules" / "python_wheels.py"
 # the state of a node is where the test says; the way to module_utils is what Ansible's own packing makes
 RUN = """
@@ -43,14 +45,21 @@ class Node:
         document: dict[str, Any] = json.loads(done.stdout)
         return document
 
+    def bring(self, wheel: Wheel) -> dict[str, Any]:
+        """The call that has the wheel `one`."""
+        return self.run({"one": wheel[0]}, {"one": wheel[1]})
+
+    def ask(self, wheel: Wheel) -> dict[str, Any]:
+        """The call that asks whether it is there."""
+        return self.run({"one": wheel[0]}, {})
+
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def wheel(path: Path, files: dict[str, str]) -> tuple[dict[str, Any], str]:
-    """An entry as in versions.yml, and where the wheel is."""
+def wheel(path: Path, files: dict[str, str]) -> Wheel:
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)
@@ -59,19 +68,17 @@ def wheel(path: Path, files: dict[str, str]) -> tuple[dict[str, Any], str]:
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> tuple[dict[str, Any], str]:
+def one(tmp_path: Path) -> Wheel:
     return wheel(tmp_path / "one.whl", {"one/__init__.py": "x = 1", "one/data.bin": "no", "one.dist-info/LICENSE": "l"})
 
 
-def test_a_node_says_which_wheels_it_lacks_and_unpacks_what_is_brought(
-    node: Node, one: tuple[dict[str, Any], str]
-) -> None:
+def test_a_node_says_which_wheels_it_lacks_and_unpacks_what_is_brought(node: Node, one: Wheel) -> None:
     checked = node.run({"one": one[0]}, {}, _ansible_check_mode=True)
     assert (checked["changed"], [entry["action"] for entry in checked["changes"]]) == (True, ["write"])
     assert not node.directory.exists()
-    asked = node.run({"one": one[0]}, {})
-    done = node.run({"one": one[0]}, {"one": one[1]})
-    again = node.run({"one": one[0]}, {})
+    asked = node.ask(one)
+    done = node.bring(one)
+    again = node.ask(one)
 
     assert (asked["missing"], asked["changed"]) == (["one"], False)
     assert done["changed"]
@@ -81,23 +88,21 @@ def test_a_node_says_which_wheels_it_lacks_and_unpacks_what_is_brought(
     assert node.directory.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_file_that_was_edited_is_noticed_and_fixed(node: Node, one: tuple[dict[str, Any], str]) -> None:
-    node.run({"one": one[0]}, {"one": one[1]})
+def test_a_file_that_was_edited_is_noticed_and_fixed(node: Node, one: Wheel) -> None:
+    node.bring(one)
     (node.directory / "one" / "__init__.py").write_text("x = 2", encoding="utf-8")
 
-    assert node.run({"one": one[0]}, {})["missing"] == ["one"]
-    assert node.run({"one": one[0]}, {"one": one[1]})["changed"]
+    assert node.ask(one)["missing"] == ["one"]
+    assert node.bring(one)["changed"]
     assert (node.directory / "one" / "__init__.py").read_text(encoding="utf-8") == "x = 1"
     # the gate sees every file
     record = json.loads((node.root / "state" / "records" / "c.s.json").read_text(encoding="utf-8"))
     assert str(node.directory / "one" / "__init__.py") in record["items"]["files"]
 
 
-def test_another_wheel_than_the_pinned_one_leaves_the_node_as_it_was(
-    node: Node, one: tuple[dict[str, Any], str], tmp_path: Path
-) -> None:
+def test_another_wheel_than_the_pinned_one_leaves_the_node_as_it_was(node: Node, one: Wheel, tmp_path: Path) -> None:
     other = wheel(tmp_path / "other.whl", {"one/__init__.py": "x = 3"})
-    node.run({"one": one[0]}, {"one": one[1]})
+    node.bring(one)
     (node.directory / "one" / "__init__.py").write_text("x = 2", encoding="utf-8")
 
     refused = node.run({"one": one[0]}, {"one": other[1]})
@@ -114,11 +119,11 @@ def test_a_wheel_that_leads_out_of_its_directory_is_refused(node: Node, tmp_path
     assert not (node.root / "evil.py").exists()
 
 
-def test_another_version_takes_the_place_of_the_one_before(node: Node, one: tuple[dict[str, Any], str]) -> None:
-    node.run({"one": one[0]}, {"one": one[1]})
+def test_another_version_takes_the_place_of_the_one_before(node: Node, one: Wheel) -> None:
+    node.bring(one)
     before, node.directory = node.directory, node.directory.with_name("thing-2")
 
-    done = node.run({"one": one[0]}, {"one": one[1]})
+    done = node.bring(one)
 
     assert [(entry["action"], entry["name"]) for entry in done["changes"]] == [
         ("write", str(node.directory)),
@@ -127,8 +132,8 @@ def test_another_version_takes_the_place_of_the_one_before(node: Node, one: tupl
     assert not before.exists()
 
 
-def test_what_is_no_longer_wanted_goes_with_its_record(node: Node, one: tuple[dict[str, Any], str]) -> None:
-    node.run({"one": one[0]}, {"one": one[1]})
+def test_what_is_no_longer_wanted_goes_with_its_record(node: Node, one: Wheel) -> None:
+    node.bring(one)
 
     gone = node.run({}, {}, state="absent", path=None)
 
@@ -138,7 +143,7 @@ def test_what_is_no_longer_wanted_goes_with_its_record(node: Node, one: tuple[di
     assert node.run({}, {}, state="absent", path=None)["changed"] is False
 
 
-def test_a_processor_without_a_wheel_is_reported_of(node: Node, one: tuple[dict[str, Any], str]) -> None:
+def test_a_processor_without_a_wheel_is_reported_of(node: Node, one: Wheel) -> None:
     foreign = {**one[0], "wheels": {"sparc": one[0]["wheels"]["any"]}}
 
     refused = node.run({"one": foreign}, {}, hint="set monitoring_gpu_exporter")

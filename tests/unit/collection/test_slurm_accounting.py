@@ -26,9 +26,12 @@ def recorded(release: str) -> State:
     return found
 
 
+def state_of(**kinds: dict[str, dict[str, str]]) -> State:
+    return {"qos": {}, "associations": {}, "users": {}, **kinds}
+
+
 def wanted(kind: str, key: str, **given: str) -> State:
-    empty: State = {"qos": {}, "associations": {}, "users": {}}
-    return empty | {kind: {key: slurm_policy.settings(kind, given)}}
+    return state_of(**{kind: {key: slurm_policy.settings(kind, given)}})
 
 
 def difference(wish: State, present: State, owned: dict[str, dict[str, list[str]]] | None = None) -> Any:
@@ -61,23 +64,22 @@ class TestState:
         assert found["associations"]["default/ubuntu"] == {}
 
 
-class TestNormalForm:
-    @pytest.mark.parametrize(
-        ("kind", "given"),
-        [
-            ("qos", {"Priority": "0"}),
-            ("qos", {"UsageFactor": "1.000000"}),
-            ("qos", {"PreemptMode": "cluster"}),
-            ("qos", {"GraceTime": "00:00:00"}),
-            ("qos", {"MaxWall": "UNLIMITED"}),
-            ("qos", {"MaxJobsPU": "-1"}),
-            ("qos", {"GrpTRES": "cpu=-1"}),
-            ("associations", {"Share": "1"}),
-            ("associations", {"ParentName": "root"}),
-        ],
-    )
-    def test_slurms_defaults_count_as_not_set(self, kind: str, given: dict[str, str]) -> None:
-        assert slurm_policy.settings(kind, given) == {}
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("qos", {"Priority": "0"}),
+        ("qos", {"UsageFactor": "1.000000"}),
+        ("qos", {"PreemptMode": "cluster"}),
+        ("qos", {"GraceTime": "00:00:00"}),
+        ("qos", {"MaxWall": "UNLIMITED"}),
+        ("qos", {"MaxJobsPU": "-1"}),
+        ("qos", {"GrpTRES": "cpu=-1"}),
+        ("associations", {"Share": "1"}),
+        ("associations", {"ParentName": "root"}),
+    ],
+)
+def test_slurms_defaults_count_as_not_set(kind: str, given: dict[str, str]) -> None:
+    assert slurm_policy.settings(kind, given) == {}
 
 
 class TestDifference:
@@ -127,10 +129,11 @@ class TestDifference:
     @each_release
     def test_a_site_is_reported_what_is_its_own(self, release: str) -> None:
         wish = wanted("associations", "newp")
+        found = slurm_policy_diff.undeclared(wish, recorded(release))
 
-        assert slurm_policy_diff.undeclared(wish, recorded(release))["qos"] == ["high", "low", "qq", "qr"]
-        assert {"kid", "phys", "sub"} <= set(slurm_policy_diff.undeclared(wish, recorded(release))["accounts"])
-        assert {"alice", "bob", "carol"} <= set(slurm_policy_diff.undeclared(wish, recorded(release))["users"])
+        assert found["qos"] == ["high", "low", "qq", "qr"]
+        assert {"kid", "phys", "sub"} <= set(found["accounts"])
+        assert {"alice", "bob", "carol"} <= set(found["users"])
         # what is declared elsewhere
         named = slurm_policy_diff.undeclared(wish, recorded(release), ["phys", "kid"])["accounts"]
         assert not {"phys", "kid"} & set(named)
@@ -150,7 +153,7 @@ class TestDifference:
         policy = {"users": [{"name": "grace", "account": "def-a", "settings": {}}]}
         wish = slurm_policy.desired_state([], [], policy)
         keys = ("def-a", "def-a/grace", "def-a/lise", "def-a/listed", "def-a/root", "def-b/lise")
-        present: State = {"qos": {}, "users": {}, "associations": {key: {} for key in keys}}
+        present = state_of(associations={key: {} for key in keys})
 
         left = slurm_policy_diff.close_left(wish, present, ["def-a"], {"def-a/listed": {}})
 
@@ -169,8 +172,7 @@ class TestDifference:
 
 class TestCommands:
     def words(self, wish: State, present: State | None = None) -> list[str]:
-        empty: State = {"qos": {}, "associations": {}, "users": {}}
-        changes = difference(wish, present or empty)
+        changes = difference(wish, present or state_of())
         return [" ".join(words) for _changes, words in slurm_policy_diff.commands(changes, "hpc")]
 
     def test_a_new_qos_is_added_with_all_it_has(self) -> None:
@@ -180,8 +182,8 @@ class TestCommands:
 
     def test_users_who_are_added_alike_share_a_call(self) -> None:
         default = {"DefaultAccount": "x"}
-        wish: State = {"qos": {}, "users": {"a": default, "b": default}, "associations": {"x/a": {}, "x/b": {}}}
-        wish["associations"]["x/c"] = {"MaxJobs": "2"}
+        members: dict[str, dict[str, str]] = {"x/a": {}, "x/b": {}, "x/c": {"MaxJobs": "2"}}
+        wish = state_of(users={"a": default, "b": default}, associations=members)
 
         assert self.words(wish) == [
             "add user a,b account=x cluster=hpc",
@@ -194,11 +196,7 @@ class TestCommands:
         people: dict[str, dict[str, str]] = {
             f"{account}/{name}": {} for account in ("lab", "lab_cpu", "lab_gpu") for name in "ab"
         }
-        wish: State = {
-            "qos": {},
-            "users": {},
-            "associations": {"lab": {}, **parts, "other": {}, **people, "other/a": {}},
-        }
+        wish = state_of(associations={"lab": {}, **parts, "other": {}, **people, "other/a": {}})
 
         assert self.words(wish) == [
             "add account lab,other cluster=hpc",
@@ -209,9 +207,10 @@ class TestCommands:
 
     def test_a_limit_of_a_user_is_modified_in_its_account_and_cluster_alone(self) -> None:
         wish = wanted("associations", "x/a", MaxJobs="3")
-        present: State = {"qos": {}, "users": {}, "associations": {"x/a": {}}}
 
-        assert self.words(wish, present) == ["modify user where name=a account=x cluster=hpc set MaxJobs=3"]
+        assert self.words(wish, state_of(associations={"x/a": {}})) == [
+            "modify user where name=a account=x cluster=hpc set MaxJobs=3"
+        ]
 
 
 def test_a_change_is_reported_with_old_and_new_values() -> None:

@@ -43,13 +43,12 @@ def test_settings_that_slurmctld_would_forget_its_jobs_over_are_named(old: str, 
 
 @pytest.mark.parametrize("none", ["(null)", "switch/none"])
 def test_channels_that_the_running_slurm_has_not_are_named_and_their_absence_is_not(none: str) -> None:
-    live, channels = {**LIVE, "SwitchType": none}, f"SwitchType=switch/nvidia_imex\n{CONF}"
+    imex = "switch/nvidia_imex"
+    live, channels = {**LIVE, "SwitchType": none}, f"SwitchType={imex}\n{CONF}"
 
     assert adoption.lost_settings(live, CONF) == []
-    assert adoption.lost_settings(live, channels) == [
-        f"SwitchType is {none}, the new slurm.conf says switch/nvidia_imex"
-    ]
-    assert adoption.lost_settings({**live, "SwitchType": "switch/nvidia_imex"}, channels) == []
+    assert adoption.lost_settings(live, channels) == [f"SwitchType is {none}, the new slurm.conf says {imex}"]
+    assert adoption.lost_settings({**live, "SwitchType": imex}, channels) == []
 
 
 def test_a_node_with_a_job_may_neither_leave_nor_be_renumbered() -> None:

@@ -90,12 +90,11 @@ def test_a_repeated_one_begins_with_the_next_that_is_whole() -> None:
     assert commands(entry, {**RECORD, **following}) == []
 
 
-def test_another_repetition_makes_it_again() -> None:
-    assert [line.split()[0] for line in commands({**UPGRADE, "repeat": "daily"}, RECORD)] == ["delete", "create"]
+def test_another_repetition_and_a_move_of_one_that_is_on_make_it_again() -> None:
+    again = ["delete", "create"]
 
-
-def test_one_that_is_on_and_was_moved_is_made_again() -> None:
-    assert [line.split()[0] for line in commands(UPGRADE, {**RECORD, "State": "ACTIVE"})] == ["delete", "create"]
+    assert [line.split()[0] for line in commands({**UPGRADE, "repeat": "daily"}, RECORD)] == again
+    assert [line.split()[0] for line in commands(UPGRADE, {**RECORD, "State": "ACTIVE"})] == again
 
 
 def test_only_its_own_are_removed() -> None:

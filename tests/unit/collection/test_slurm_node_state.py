@@ -71,10 +71,20 @@ def test_only_what_deepopsctl_drained_is_resumed_or_drained_again(
     assert (found, message if result[1] else None) == result
 
 
-@pytest.mark.parametrize("state", ["DOWN", "DOWN*+DRAIN", "IDLE*+DRAIN", "FAIL+DRAIN", "IDLE+DRAIN+INVALID_REG"])
-def test_a_broken_node_is_not_resumed(state: str) -> None:
-    assert SlurmNode("gpu01", state).is_faulty
-    assert action("resume", state, OURS, "root") == ("refused", f"Slurm has it as {state.lower()} ({OURS})")
+@pytest.mark.parametrize(
+    ("state", "is_broken"),
+    [
+        *((state, True) for state in ("DOWN", "DOWN*+DRAIN", "IDLE*+DRAIN", "FAIL+DRAIN", "IDLE+DRAIN+INVALID_REG")),
+        *((f"{state}+DRAIN", False) for state in ("IDLE", "MIXED", "IDLE+POWERED_DOWN", "FAILING")),
+    ],
+)
+def test_a_node_that_would_run_jobs_is_resumed_and_a_broken_one_is_not(state: str, is_broken: bool) -> None:
+    refusal = "refused", f"Slurm has it as {state.lower()} ({OURS})"
+
+    found = action("resume", state, OURS, "root")
+
+    assert SlurmNode("gpu01", state).is_faulty is is_broken
+    assert found == refusal if is_broken else found[0] == "resume"
 
 
 def test_a_node_that_slurm_does_not_know_is_refused() -> None:
@@ -91,12 +101,6 @@ def test_a_node_with_other_gpus_is_not_resumed_and_may_be_drained() -> None:
 
     assert (resumed["action"], resumed["message"]) == ("refused", others["gpu01"])
     assert drained["action"] == "drain"
-
-
-@pytest.mark.parametrize("state", ["IDLE", "MIXED", "IDLE+POWERED_DOWN", "FAILING"])
-def test_a_node_that_would_run_jobs_is_resumed(state: str) -> None:
-    assert action("resume", f"{state}+DRAIN", OURS, "root")[0] == "resume"
-    assert not SlurmNode("gpu01", state).is_faulty
 
 
 REBOOT = "deepopsctl: node reboot"
@@ -131,22 +135,17 @@ def test_slurm_reboots_only_a_node_whose_drain_would_not_be_lost(shown: dict[str
 
 
 @pytest.mark.parametrize(
-    ("config", "refused"),
-    [
-        ("RebootProgram = /sbin/reboot\nResumeTimeout = 900 sec", False),
-        ("RebootProgram = (null)\nResumeTimeout = 900 sec", True),
-        ("RebootProgram = /sbin/reboot\nResumeTimeout = 60 sec", True),
-    ],
+    "config",
+    ["RebootProgram = (null)\nResumeTimeout = 900 sec", "RebootProgram = /sbin/reboot\nResumeTimeout = 60 sec"],
 )
 def test_no_reboot_is_asked_for_that_slurm_would_take_for_a_failure(
-    monkeypatch: pytest.MonkeyPatch, config: str, refused: bool
+    monkeypatch: pytest.MonkeyPatch, config: str
 ) -> None:
-    monkeypatch.setattr(service, "run", lambda *_words: config)
+    monkeypatch.setattr(service, "run", lambda *_words: "RebootProgram = /sbin/reboot\nResumeTimeout = 900 sec")
+    service.require_reboot_settings()
 
-    if refused:
-        with pytest.raises(service.RefusedError):
-            service.require_reboot_settings()
-    else:
+    monkeypatch.setattr(service, "run", lambda *_words: config)
+    with pytest.raises(service.RefusedError):
         service.require_reboot_settings()
 
 

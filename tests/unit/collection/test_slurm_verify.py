@@ -49,17 +49,13 @@ class TestNodes:
 
         assert (node.bad, node.rebooted) == (bad, rebooted)
 
-    def test_what_does_not_respond_is_unheard(self) -> None:
+    def test_what_does_not_respond_is_unheard_and_the_reason_is_without_who_gave_it(self) -> None:
         found = slurm.parse_nodes(OUTPUT)
 
         assert [name for name, node in found.items() if node.unheard] == ["gpu02"]
         # as Slurm 22.05 has it, and after a restart of slurmctld
         assert slurm.NodeState("DOWN*").unheard
         assert slurm.NodeState("IDLE+NOT_RESPONDING").unheard
-
-    def test_the_reason_is_without_who_gave_it(self) -> None:
-        found = slurm.parse_nodes(OUTPUT)
-
         assert found["gpu02"].sentence() == "slurmctld has it as DOWN+NOT_RESPONDING (Not responding)"
         assert (found["gpu04"].reason, found["gpu04"].reason_user) == ("bad DIMM in slot 7", "root")
         assert found["gpu05"].reason == "gres/gpu count reported lower than configured (1 < 2)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -80,16 +79,15 @@ class TestVersions:
 
 
 class TestSources:
-    def noted(self) -> Any:
-        return node_changes.Noted(dry=False)
-
     def test_a_package_of_another_hash_is_refused_and_nothing_of_it_stays(self, tmp_path: Path) -> None:
         archive = tmp_path / "a_1_amd64.deb"
         archive.write_bytes(b"not what was promised")
         directory = tmp_path / "kept"
 
         with pytest.raises(sources.ArchiveError) as caught:
-            sources.ensure_archives(self.noted(), str(directory), [{"url": f"file://{archive}", "sha256": "0" * 64}])
+            sources.ensure_archives(
+                node_changes.Noted(dry=False), str(directory), [{"url": f"file://{archive}", "sha256": "0" * 64}]
+            )
 
         assert hashlib.sha256(b"not what was promised").hexdigest() in str(caught.value)
         assert list(directory.iterdir()) == []
@@ -98,7 +96,7 @@ class TestSources:
         content = b"a package"
         (tmp_path / "a_1_amd64.deb").write_bytes(content)
         wanted = {"url": "file:///gone/a_1_amd64.deb", "sha256": hashlib.sha256(content).hexdigest()}
-        noted = self.noted()
+        noted = node_changes.Noted(dry=False)
 
         sources.ensure_archives(noted, str(tmp_path), [wanted])
 

@@ -51,11 +51,15 @@ def facts(path: Path) -> tuple[int, int, int]:
 
 
 def test_every_user_gets_a_directory_of_their_own_and_a_second_call_changes_nothing(space: Path) -> None:
+    checked = make(space, check=True)
+    assert list(space.iterdir()) == []
     first, second = make(space), make(space)
 
     assert facts(space / "alice") == (60010, 60010, 0o700)
     assert facts(space / "bob") == (60011, 60011, 0o700)
     assert (first["changed"], second["changed"]) == (True, False)
+    # check mode announces what a run makes
+    assert checked["changes"] == first["changes"]
 
 
 def test_a_directory_of_a_group_is_roots_and_hands_its_group_on(space: Path) -> None:
@@ -63,13 +67,6 @@ def test_a_directory_of_a_group_is_roots_and_hands_its_group_on(space: Path) -> 
 
     assert facts(space / "def-curie") == (0, 60001, 0o2770)
     assert [path.name for path in space.iterdir()] == ["def-curie"]
-
-
-def test_check_mode_announces_what_a_run_makes(space: Path) -> None:
-    checked = make(space, check=True)
-
-    assert list(space.iterdir()) == []
-    assert checked["changes"] == make(space)["changes"]
 
 
 def test_the_mode_that_a_user_has_set_and_what_is_inside_stay(space: Path) -> None:
