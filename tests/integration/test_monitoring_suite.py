@@ -135,21 +135,19 @@ class TestTargets:
         assert checks["target-up", "n3/node"]["measured"] == "down"
         assert monitored.exporters["n3"] in checks["target-up", "n3/node"]["message"]
 
-    def test_a_node_that_is_missing_from_prometheus_targets_is_named(
-        self, monitored: Monitored, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("node", "address", "measured"),
+        [("n9", "192.0.2.9:9100", "not listed"), ("n1", "192.0.2.1:9100", "elsewhere")],
+    )
+    def test_a_node_that_is_missing_from_prometheus_targets_or_scraped_elsewhere_is_named(
+        self, monitored: Monitored, monkeypatch: pytest.MonkeyPatch, node: str, address: str, measured: str
     ) -> None:
         monkeypatch.setattr(targets, "_FIRST_S", 1.0)
-        missing = [*monitored.wanted("n1"), targets.Wanted("n9", "node", "192.0.2.9:9100")]
-        checks = by_name(targets.evaluate(monitored.prometheus, "hpc", missing, ("n1", "n9")))
+        wanted = [targets.Wanted(node, "node", address)]
+        check = by_name(targets.evaluate(monitored.prometheus, "hpc", wanted, (node,)))["target-up", f"{node}/node"]
 
-        assert checks["target-up", "n9/node"]["measured"] == "not listed"
-        assert "192.0.2.9:9100" in checks["target-up", "n9/node"]["message"]
-
-    def test_one_that_is_scraped_at_another_address_is_named(self, monitored: Monitored) -> None:
-        elsewhere = [targets.Wanted("n1", "node", "192.0.2.1:9100")]
-        checks = by_name(targets.evaluate(monitored.prometheus, "hpc", elsewhere, ("n1",)))
-
-        assert checks["target-up", "n1/node"]["measured"] == "elsewhere"
+        assert check["measured"] == measured
+        assert address in check["message"]
 
     def test_one_that_nobody_expects_is_reported(self, monitored: Monitored) -> None:
         checks = self.evaluated(monitored, "n1", "n2", "n3")
@@ -279,9 +277,8 @@ class TestAlerts:
         assert there == []
 
     def test_where_no_receiver_has_an_address_no_route_is_needed(self, monitored: Monitored, tmp_path: Path) -> None:
-        with servers.alertmanager(
-            tmp_path, {"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}
-        ) as other:
+        nobody = {"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}
+        with servers.alertmanager(tmp_path, nobody) as other:
             checks = self.tried(monitored, service(other))
 
         assert checks["alert-arrives"]["status"] == "pass", checks
@@ -317,16 +314,13 @@ class TestDashboards:
             dashboards.Query("Cluster", "Time", "rate(node_time_seconds[30s])"),
         ]
         wait_until("there is a rate", lambda: monitored.prometheus.query(queries[-1].text))
-        checks = by_name(dashboards.evaluate(monitored.prometheus, queries, 0.0))
+        checks = {check["target"]: check for check in dashboards.evaluate(monitored.prometheus, queries, 0.0)}
 
-        assert checks["dashboard-queries", "Cluster"]["status"] == "pass"
-        assert checks["dashboard-queries", "Empty"]["status"] == "fail"
-        assert checks["dashboard-queries", "Nodes"]["status"] == "warn"
-        assert checks["dashboard-queries", "Nodes"]["message"] == "no series for Nothing"
-        assert checks["dashboard-queries", "Nodes"]["measured"] == "1"
-        assert checks["dashboard-queries", "Jobs"]["status"] == "fail"
-        assert "Wrong (" in checks["dashboard-queries", "Jobs"]["message"]
-        assert "parse error" in checks["dashboard-queries", "Jobs"]["message"]
+        status = {"Cluster": "pass", "Empty": "fail", "Nodes": "warn", "Jobs": "fail"}
+        assert {target: check["status"] for target, check in checks.items()} == status
+        assert (checks["Nodes"]["message"], checks["Nodes"]["measured"]) == ("no series for Nothing", "1")
+        assert "Wrong (" in checks["Jobs"]["message"]
+        assert "parse error" in checks["Jobs"]["message"]
 
     def test_grafana_is_checked_by_its_database_and_its_password(self) -> None:
         """Grafana's health page as its documentation describes it; there is no Grafana where this runs."""

@@ -48,13 +48,14 @@ def repository(tmp_path: Path) -> PackageRepository:
     return PackageRepository(directory)
 
 
-def unpack(repository: PackageRepository, root: Path) -> dict[str, object]:
-    """What a deploy does on a node: the archive unpacked, its key and its source; returns the suite's values."""
-    values = repository.suites()["Debian 13"][SUITE]
+def unpack(repository: PackageRepository, tmp_path: Path) -> tuple[Path, dict[str, object]]:
+    """A published build as a deploy has it on a node: its archive unpacked in a directory, and the suite's values."""
+    assert repository.publish(build_of(tmp_path)) == (SUITE, True)
+    root, values = tmp_path / "node", repository.suites()["Debian 13"][SUITE]
     with tarfile.open(repository.cluster.path / str(values["archive"])) as tar:
         assert tar.getnames()[-1] == f"dists/{SUITE}/InRelease"
         tar.extractall(root, filter="data")
-    return values
+    return root, values
 
 
 def update(root: Path, key: str) -> subprocess.CompletedProcess[str]:
@@ -78,9 +79,8 @@ def apt(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_apt_reads_what_was_published_and_checks_its_signature(repository: PackageRepository, tmp_path: Path) -> None:
-    assert repository.publish(build_of(tmp_path)) == (SUITE, True)
-    node = tmp_path / "node"
-    values = unpack(repository, node)
+    node, values = unpack(repository, tmp_path)
+
     assert update(node, str(values["key"])).returncode == 0
     assert "1.2-1+deepopsctl1" in apt(node, "--simulate", "install", "tool").stdout
     # developers' packages stay here
@@ -91,22 +91,20 @@ def test_apt_reads_what_was_published_and_checks_its_signature(repository: Packa
 def test_a_repository_that_was_changed_on_the_way_is_refused_by_apt(
     repository: PackageRepository, tmp_path: Path
 ) -> None:
-    repository.publish(build_of(tmp_path))
-    node = tmp_path / "node"
-    values = unpack(repository, node)
+    node, values = unpack(repository, tmp_path)
     signed = node / "dists" / SUITE / "InRelease"
     signed.write_text(signed.read_text("utf-8").replace("Label: deepopsctl", "Label: deepopsctk"), "utf-8")
+
     assert "BADSIG" in update(node, str(values["key"])).stderr
 
 
 def test_the_key_of_another_cluster_is_refused_by_apt(repository: PackageRepository, tmp_path: Path) -> None:
-    repository.publish(build_of(tmp_path))
-    node = tmp_path / "node"
-    unpack(repository, node)
+    node, _values = unpack(repository, tmp_path)
     repository.key.unlink()
     repository.publish(build_of(tmp_path / "again"))
-    other = repository.suites()["Debian 13"][SUITE]
-    done = update(node, str(other["key"]))
+
+    done = update(node, str(repository.suites()["Debian 13"][SUITE]["key"]))
+
     assert done.returncode != 0
     assert "is not signed" in done.stderr
 

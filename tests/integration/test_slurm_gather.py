@@ -6,7 +6,7 @@ The reports that nodes register in a real run are variables of the hosts here; e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,10 @@ def report(cpus: int = 16, **packages: str) -> dict[str, object]:
 def with_gpus(*products: str) -> dict[str, object]:
     """The same of a node whose driver lists these GPUs, all near to its second socket."""
     rows = [f"GPU{index}\t X \t8-15\n" for index in range(len(products))]
+    minor = "/proc/driver/nvidia/gpus/0000:{0:02x}:00.0/information:Device Minor: \t {0}\n"
     probes = {
         "gpu_names": "".join(f"{index}, {name}, 00000000:{index:02X}:00.0\n" for index, name in enumerate(products)),
-        "gpu_minors": "".join(
-            f"/proc/driver/nvidia/gpus/0000:{index:02x}:00.0/information:Device Minor: \t {index}\n"
-            for index in range(len(products))
-        ),
+        "gpu_minors": "".join(minor.format(index) for index in range(len(products))),
         "gpu_topology": "\tGPU0\tCPU Affinity\n" + "".join(rows),
         "cpu_sockets": "".join(f"{cpu},{cpu // 8},{cpu // 8}\n" for cpu in range(16)),
     }
@@ -78,16 +76,12 @@ class Story:
 
     def task(self, clusters: Path) -> Mapping[str, object]:
         """The task, as roles/slurm_conf has it."""
+        gpus = {"gpus": {"type": self.gpus, "count": 2}} if self.gpus else {}
         return {
             "name": self.name,
             "deepopsctl.cluster.slurm_gather": {
                 "cluster_dir": str(clusters / self.directory),
-                "node_sets": [
-                    {
-                        "names": ",".join(self.compute),
-                        **({"gpus": {"type": self.gpus, "count": 2}} if self.gpus else {}),
-                    }
-                ],
+                "node_sets": [{"names": ",".join(self.compute), **gpus}],
                 "compute": list(self.compute),
                 "controllers": list(self.controllers),
                 "confinement": self.confinement,
@@ -167,14 +161,10 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> Stories:
     for directory, hardware in BEFORE.items():
         store_hardware(clusters / directory / "hardware.yml", hardware)
     (clusters / "damaged" / "hardware.yml").write_text("nodes: [{names: ", encoding="utf-8")
+    seen = {name: f"{{{{ seen.{name} }}}}" for name in facts("v2")}
     gate = {
         "name": "What the gate saw",
-        "ansible.builtin.set_fact": {
-            "deepops_cgroup": "{{ seen.deepops_cgroup }}",
-            "deepops_cgroup_writable": "{{ seen.deepops_cgroup_writable }}",
-            "deepops_cgroup_fault": "{{ seen.deepops_cgroup_fault }}",
-            "cacheable": True,
-        },
+        "ansible.builtin.set_fact": {**seen, "cacheable": True},
         "when": "seen | length > 0",
     }
     tasks = [gate, *(story.task(clusters) for story in STORIES)]
@@ -186,19 +176,12 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> Stories:
 
 class TestStore:
     def test_the_first_run_stores_what_answered(self, stories: Stories) -> None:
+        stored = stories.facts("first")["slurm_hardware"]
+
         assert stories["first"].changed
-        assert stories.facts("first")["slurm_hardware"] == stories.facts("again")["slurm_hardware"]
-        assert set(stories.facts("first")["slurm_hardware"]) == {"gpu01", "gpu02"}
-        assert stories.facts("first")["slurm_hardware"]["gpu01"] == {
-            "cpus": 16,
-            "boards": 1,
-            "sockets": 2,
-            "cores_per_socket": 8,
-            "threads_per_core": 1,
-            "memory_mb": 64000,
-            "cgroup": "v2",
-            "gpus": [],
-        }
+        assert stories.facts("again")["slurm_hardware"] == stored
+        assert set(stored) == {"gpu01", "gpu02"}
+        assert stored["gpu01"] == {**asdict(STORED), "gpus": []}
 
     def test_the_line_of_a_node_that_is_down_stays_and_a_new_one_gets_its_own(self, stories: Stories) -> None:
         hardware = stories.hardware("grown")
@@ -232,28 +215,39 @@ class TestWarnings:
     def test_a_healthy_cluster_has_none(self, stories: Stories) -> None:
         assert stories.warnings("node removed") == []
 
-    def test_a_node_never_reached_is_named(self, stories: Stories) -> None:
-        (warning,) = stories.warnings("first")
-        assert warning.startswith("gpu03: never reached, so not in slurm.conf yet")
+    @pytest.mark.parametrize(
+        ("story", "directory", "beginning"),
+        [
+            ("odd node", "odd", "odd1: slurmd -C did not report CPUs"),
+            (
+                "mute node",
+                "mute",
+                "mute1: `slurmd -C` ended with 1: no memory, so it is not in slurm.conf; try it there",
+            ),
+            ("failed node", "failed", "failed1: failed before `slurmd -C`, so not in slurm.conf yet"),
+            (
+                "new node without cgroups",
+                "unconfined",
+                "ro1: /sys/fs/cgroup is read-only: jobs could not be confined, so it is left out",
+            ),
+        ],
+    )
+    def test_a_node_that_can_not_be_used_is_named_and_stops_no_other(
+        self, stories: Stories, story: str, directory: str, beginning: str
+    ) -> None:
+        (warning,) = stories.warnings(story)
+        assert warning.startswith(beginning)
+        assert set(stories.hardware(directory)) == {"gpu01"}
 
-    def test_a_node_whose_slurmd_prints_nothing_useful_is_named_and_stops_no_other(self, stories: Stories) -> None:
-        (warning,) = stories.warnings("odd node")
-        assert warning.startswith("odd1: slurmd -C did not report CPUs")
-        assert set(stories.hardware("odd")) == {"gpu01"}
-
-    def test_a_node_whose_slurmd_fails_is_named_with_its_error(self, stories: Stories) -> None:
-        (warning,) = stories.warnings("mute node")
-        assert warning == "mute1: `slurmd -C` ended with 1: no memory, so it is not in slurm.conf; try it there"
-        assert set(stories.hardware("mute")) == {"gpu01"}
-
-    def test_a_node_that_failed_before_is_left_out(self, stories: Stories) -> None:
-        (warning,) = stories.warnings("failed node")
-        assert warning.startswith("failed1: failed before `slurmd -C`, so not in slurm.conf yet")
-        assert set(stories.hardware("failed")) == {"gpu01"}
-
-    def test_a_controller_that_does_not_serve_is_named(self, stories: Stories) -> None:
-        (warning,) = stories.warnings("two controllers")
-        assert warning.startswith("ctl2: ")
+    @pytest.mark.parametrize(
+        ("story", "beginning"),
+        [("first", "gpu03: never reached, so not in slurm.conf yet"), ("two controllers", "ctl2: ")],
+    )
+    def test_a_node_never_reached_and_a_controller_that_does_not_serve_are_named(
+        self, stories: Stories, story: str, beginning: str
+    ) -> None:
+        (warning,) = stories.warnings(story)
+        assert warning.startswith(beginning)
 
 
 class TestConfinement:
@@ -271,21 +265,16 @@ class TestConfinement:
     def test_it_follows_from_what_the_nodes_have(self, stories: Stories, story: str, confinement: str) -> None:
         assert stories.facts(story)["slurm_confinement"] == confinement
 
-    def test_a_new_node_without_a_writable_cgroup_tree_is_left_out_by_name(self, stories: Stories) -> None:
-        (warning,) = stories.warnings("new node without cgroups")
-        assert warning == "ro1: /sys/fs/cgroup is read-only: jobs could not be confined, so it is left out"
-        assert set(stories.hardware("unconfined")) == {"gpu01"}
-
-    def test_one_that_serves_stays_as_it_was(self, stories: Stories) -> None:
+    def test_one_that_serves_stays_as_it_was_and_a_site_that_asks_for_none_has_all_its_nodes(
+        self, stories: Stories
+    ) -> None:
         assert stories.hardware("lost")["ro1"] == STORED
+        assert stories.hardware("asked")["ro1"].cgroup == "none"
+        assert stories.warnings("no confinement asked for") == []
 
     def test_a_cluster_that_ran_without_is_not_confined_under_its_jobs(self, stories: Stories) -> None:
         assert stories["never confined"].status == "failed"
         assert "ro1: /sys/fs/cgroup is read-only: Slurm can't confine jobs" in stories["never confined"].data["msg"]
-
-    def test_a_site_that_asks_for_none_has_all_its_nodes(self, stories: Stories) -> None:
-        assert stories.warnings("no confinement asked for") == []
-        assert stories.hardware("asked")["ro1"].cgroup == "none"
 
     def test_a_node_whose_hierarchy_changed_is_stored_again(self, stories: Stories) -> None:
         assert stories["changed cgroups"].changed
@@ -293,9 +282,6 @@ class TestConfinement:
         assert stories.facts("changed cgroups")["slurm_confinement"] == "v2"
 
 
-class TestVersion:
-    def test_it_is_the_controllers(self, stories: Stories) -> None:
-        assert stories.facts("first")["slurm_version"] == "24.11.5-4"
-
-    def test_it_is_a_compute_nodes_where_no_controller_answered(self, stories: Stories) -> None:
-        assert stories.facts("controller not reached")["slurm_version"] == "24.11.5-4"
+@pytest.mark.parametrize("story", ["first", "controller not reached"])
+def test_the_version_is_the_controllers_or_a_compute_nodes_where_none_answered(stories: Stories, story: str) -> None:
+    assert stories.facts(story)["slurm_version"] == "24.11.5-4"

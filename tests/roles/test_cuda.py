@@ -104,10 +104,13 @@ def test_the_gate_expects_the_steps_that_a_role_records(played: Played, role: st
     assert steps_of(role) <= set(of(played, "Steps", case))
 
 
-def test_a_node_gets_packages_module_files_and_a_way_to_see_them(played: Played) -> None:
-    plan = of(played, "Plan", "gpu-repository")
+def test_a_node_gets_packages_module_files_and_a_way_to_see_them_and_a_login_node_none_where_that_is_set(
+    played: Played,
+) -> None:
+    plan, off = of(played, "Plan", "gpu-repository"), of(played, "Plan", "login-off")
 
     assert plan["problems"] == []
+    assert of(played, "Plan", "login")["packages"] == plan["packages"]
     assert plan["packages"] == {"cuda-toolkit-12-8": "", "cuda-toolkit-13-0": ""}
     assert [file["path"] for file in plan["files"]] == [
         "/opt/deepopsctl/modulefiles/cuda/12.8",
@@ -115,12 +118,6 @@ def test_a_node_gets_packages_module_files_and_a_way_to_see_them(played: Played)
         "/opt/deepopsctl/modulefiles/cuda/.version",
         "/etc/profile.d/zz-deepopsctl-modules.sh",
     ]
-
-
-def test_login_nodes_get_none_where_that_is_set(played: Played) -> None:
-    assert of(played, "Plan", "login")["packages"] == of(played, "Plan", "gpu-repository")["packages"]
-    off = of(played, "Plan", "login-off")
-
     assert (off["packages"], off["by_hand"], off["files"], off["problems"]) == ({}, {}, [], [])
 
 

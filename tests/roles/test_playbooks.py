@@ -87,9 +87,6 @@ def test_ansible_warns_of_nothing(output: str) -> None:
 
 
 class TestTasks:
-    def test_there_are_some(self) -> None:
-        assert len(list(all_tasks())) > 15
-
     def test_every_module_is_ansibles_or_of_this_collection(self) -> None:
         foreign = [(where, module_of(task)) for where, task in all_tasks() if module_of(task) not in BUILTIN | OURS]
 

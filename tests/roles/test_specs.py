@@ -24,14 +24,10 @@ def described(options: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, dict
 
 
 @each_role
-def test_it_has_a_description(role: str) -> None:
+def test_it_is_described_and_every_variable_is_typed_and_described(role: str) -> None:
     for entry in load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"].values():
         assert entry["short_description"]
         assert entry["description"]
-
-
-@each_role
-def test_every_variable_is_typed_and_described(role: str) -> None:
     for name, option in described(options(role)):
         assert option.get("type"), name
         assert option["type"] != "list" or option.get("elements"), name
