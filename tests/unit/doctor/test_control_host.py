@@ -44,17 +44,22 @@ def test_encrypted_secrets_may_be_read_and_plain_ones_may_not(directory: Cluster
 
 
 class TestVault:
-    def test_another_password_does_not_open_it(self, directory: ClusterDir) -> None:
-        directory.vault_password.write_text("another\n")
+    @pytest.mark.parametrize(
+        ("file", "text", "words"),
+        [
+            ("vault_password", "another\n", "the password in .vault-password does not open secrets.yml"),
+            ("vault_password", "", ".vault-password is empty"),
+            ("vault_password", None, ".vault-password is missing"),
+            ("secrets", None, "secrets.yml is missing"),
+        ],
+    )
+    def test_secrets_that_do_not_open_are_said_with_the_reason(
+        self, directory: ClusterDir, file: str, text: str | None, words: str
+    ) -> None:
+        path: Path = getattr(directory, file)
+        path.unlink() if text is None else path.write_text(text)
 
-        assert control_host.vault(directory, {}) == "the password in .vault-password does not open secrets.yml"
-
-    def test_an_empty_or_missing_password_is_said(self, directory: ClusterDir) -> None:
-        directory.vault_password.write_text("")
-        assert control_host.vault(directory, {}) == ".vault-password is empty"
-
-        directory.vault_password.unlink()
-        assert ".vault-password is missing" in control_host.vault(directory, {})
+        assert words in control_host.vault(directory, {})
 
     def test_the_environment_names_another_file(self, directory: ClusterDir, tmp_path: Path) -> None:
         mine = directory.vault_password.rename(tmp_path / "mine")
@@ -69,24 +74,15 @@ class TestVault:
 
         assert control_host.vault(directory, {"ANSIBLE_VAULT_PASSWORD_FILE": str(program)}) == ""
 
-    def test_secrets_that_are_gone_are_said(self, directory: ClusterDir) -> None:
-        directory.secrets.unlink()
-
-        assert "secrets.yml is missing" in control_host.vault(directory, {})
-
 
 def test_versions_are_compared_with_deepopsctls_own_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = control_host.package("no-such-package")
+    assert (missing.installed, missing.good) == ("", False)
     assert not control_host.python("3.9.2").good
 
     monkeypatch.setattr("importlib.metadata.version", lambda name: "2.14.3")
 
     assert not control_host.package("ansible-core").good
-
-
-def test_a_package_that_is_missing_is_not_good() -> None:
-    found = control_host.package("no-such-package")
-
-    assert (found.installed, found.good) == ("", False)
 
 
 def test_no_ssh_client_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

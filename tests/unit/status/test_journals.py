@@ -17,7 +17,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import ExitCode
 from deepopsctl.node_programs.log_collector.places import DIRECTORY, files_of
-from deepopsctl.status.journals import FIELDS, Question, lines_of, log_host, pass_on, ssh_command
+from deepopsctl.status.journals import FIELDS, Question, lines_of, pass_on, ssh_command
 
 SPEC = """\
 schema: 1
@@ -46,10 +46,13 @@ def test_the_node_that_is_named_for_monitoring_is_asked(tmp_path: Path) -> None:
     assert f'IdentityFile="{tmp_path}/ssh/id_ed25519"' in ssh
 
 
-def test_without_one_the_first_controller_is_asked(tmp_path: Path) -> None:
-    (tmp_path / "cluster.yml").write_text(SPEC.replace("monitoring", "login"), encoding="utf-8")
+def test_without_one_the_first_controller_is_asked_and_jump_hosts_are_on_the_way(tmp_path: Path) -> None:
+    spec = SPEC.replace("monitoring", "login").replace("user: ubuntu", "user: root, jump_host: bastion")
 
-    assert log_host(ClusterDir.open(tmp_path).cluster()).name == "ctl1"
+    ssh, _ = asked(tmp_path, spec, "gpu01", Question())
+
+    assert ssh[-1] == "192.0.2.1"
+    assert any(word.startswith("ProxyCommand=ssh") and "bastion" in word for word in ssh)
 
 
 def test_nodes_are_told_apart_by_the_files_that_their_certificates_gave_them(tmp_path: Path) -> None:
@@ -121,25 +124,19 @@ def test_what_was_asked_for_is_journalctls_to_judge_and_no_shells(tmp_path: Path
     _, remote = asked(tmp_path, SPEC, "gpu01", question)
 
     assert remote[-6:] == [
-        "--unit=slurmd",
-        "--unit=a b; reboot",
-        "--since=-1h",
-        "--until=2026-11-22 10:00",
-        "--priority=err",
-        "--lines=5",
-    ]
+        "--unit=slurmd", "--unit=a b; reboot", "--since=-1h", "--until=2026-11-22 10:00", "--priority=err", "--lines=5",
+    ]  # fmt: skip
 
 
-def test_jump_hosts_are_on_the_way(tmp_path: Path) -> None:
-    ssh, _ = asked(tmp_path, SPEC.replace("user: ubuntu", "user: root, jump_host: bastion"), "gpu01", Question())
-
-    assert any(word.startswith("ProxyCommand=ssh") and "bastion" in word for word in ssh)
-
-
-def test_a_node_that_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_node_that_there_is_not_and_an_object_without_an_end_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "cluster.yml").write_text(SPEC, encoding="utf-8")
 
     assert run(["-C", str(tmp_path), "logs", "gpu09"]) == ExitCode.INVALID_INPUT
+    capsys.readouterr()
+    assert run(["-C", str(tmp_path), "logs", "gpu01", "--follow", "--json"]) == ExitCode.USAGE
+    assert "--json and --follow exclude each other" in json.loads(capsys.readouterr().out)["errors"][0]["message"]
 
 
 def test_objects_are_asked_for_whole_and_with_no_more_than_is_named() -> None:
@@ -193,10 +190,3 @@ def test_who_has_read_enough_waits_for_no_more() -> None:
 
     with pytest.raises(BrokenPipeError):
         pass_on([sys.executable, "-c", "import os, time; os.write(1, b'x'); time.sleep(600)"], Closed())
-
-
-def test_what_has_no_end_makes_no_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "cluster.yml").write_text(SPEC, encoding="utf-8")
-
-    assert run(["-C", str(tmp_path), "logs", "gpu01", "--follow", "--json"]) == ExitCode.USAGE
-    assert "--json and --follow exclude each other" in json.loads(capsys.readouterr().out)["errors"][0]["message"]

@@ -181,22 +181,17 @@ def declared(directory: Path, text: str = SPEC) -> tuple[Mount, ...]:
     return from_variable(variable(load_spec(path).storage))
 
 
-def test_a_client_expects_what_its_unit_has(tmp_path: Path) -> None:
+def test_a_client_expects_what_its_unit_has_and_the_server_its_own_directory(tmp_path: Path) -> None:
     home, data, scratch, san = inputs.expected(expected_on(declared(tmp_path), "gpu01", NODES_AT))
+    at_server = inputs.expected(expected_on(declared(tmp_path), "ctl1", NODES_AT))[0]
 
     assert (home.source, home.fstype, home.options) == ("10.0.0.1:/srv/home", "nfs", ("vers=4.2", "noatime"))
-    assert home.quota == {}
-    assert (home.shared, home.squash, home.read_only) == (True, "root", False)
+    assert (home.quota, home.shared, home.squash, home.read_only) == ({}, True, "root", False)
     assert (data.source, data.squash, data.read_only, data.user_writable) == ("filer:/data", "", True, "/data/a")
     assert (scratch.source, scratch.fstype, scratch.shared) == ("/srv/scratch", "none", False)
     assert san.shared
-
-
-def test_the_server_expects_its_own_directory(tmp_path: Path) -> None:
-    home = inputs.expected(expected_on(declared(tmp_path), "ctl1", NODES_AT))[0]
-
-    assert (home.source, home.fstype, home.served_here) == ("/srv/home", "none", True)
-    assert home.quota["users"] == {"ada": [0, 1024**2, 0, 0]}
+    assert (at_server.source, at_server.fstype, at_server.served_here) == ("/srv/home", "none", True)
+    assert at_server.quota["users"] == {"ada": [0, 1024**2, 0, 0]}
 
 
 def test_a_server_without_a_mount_of_its_own_has_its_quota_judged_and_nothing_else(tmp_path: Path) -> None:

@@ -62,15 +62,10 @@ def test_a_server_knows_whether_its_own_directory_is_mounted_anywhere(path: str,
     assert (home["path"], home["type"], home["mounted"]) == (path, "local", mounted)
 
 
-def test_one_node_has_the_purge_and_its_timer() -> None:
-    mounts = read(SCRATCH)
-
+def test_one_node_has_the_purge_and_its_timer_and_quota_is_where_exports_count_by_users() -> None:
     assert "/usr/local/sbin/deepops-purge" in texts("ctl1")
-    assert timers(mounts, "ctl1") == ["deepops-purge-scratch.timer"]
-    assert timers(mounts, "gpu1") == []
-
-
-def test_quota_is_installed_where_exports_count_by_users() -> None:
+    assert timers(read(SCRATCH), "ctl1") == ["deepops-purge-scratch.timer"]
+    assert timers(read(SCRATCH), "gpu1") == []
     assert packages(read(HOME), "gpu1") == {"quota": ""}
     assert packages(read(HOME), "nfs1") == packages(read(PROJECT), "gpu1") == {}
     assert texts("nfs1", HOME) == {}
@@ -80,21 +75,19 @@ def test_quota_is_installed_where_exports_count_by_users() -> None:
 def test_the_programs_run_from_their_files_alone(tmp_path: Path) -> None:
     installed(tmp_path, "ctl1")
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": "/nonexistent", "PYTHONHOME": "/nonexistent"}
-    report: list[Path | str] = [
-        tmp_path / "usr/local/bin/diskusage_report",
-        "--config",
-        tmp_path / "etc/deepopsctl/diskusage.json",
-    ]
-    purge: list[Path] = [tmp_path / "usr/local/sbin/deepops-purge", tmp_path / "etc/deepopsctl/purge/scratch.json"]
-    (tmp_path / "etc/deepopsctl/diskusage.json").write_text('{"filesystems": []}')
+    config = tmp_path / "etc/deepopsctl/diskusage.json"
+    config.write_text('{"filesystems": []}')
 
-    shown = subprocess.run(report, capture_output=True, text=True, env=environment)
-    refused = subprocess.run(purge, capture_output=True, text=True, env=environment)
+    def run(*argv: str | Path) -> tuple[int, str, str]:
+        done = subprocess.run(argv, capture_output=True, text=True, env=environment)
+        return done.returncode, done.stdout, done.stderr
 
-    assert (shown.returncode, shown.stdout, shown.stderr) == (0, "Description  Space  # of files\n", "")
+    shown = run(tmp_path / "usr/local/bin/diskusage_report", "--config", config)
+    status, said, error = run(tmp_path / "usr/local/sbin/deepops-purge", tmp_path / "etc/deepopsctl/purge/scratch.json")
+
+    assert shown == (0, "Description  Space  # of files\n", "")
     # no /scratch here
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("error: ")
+    assert (status, said, error[:7]) == (1, "", "error: ")
     assert not list(tmp_path.rglob("__pycache__"))
 
 
