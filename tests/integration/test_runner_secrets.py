@@ -80,14 +80,9 @@ def test_a_run_leaves_exactly_its_own_files_closed_to_others(site: Site) -> None
 
 
 def test_no_file_holds_the_environment_while_the_run_goes_on(site: Site) -> None:
-    search_task = (
-        f"- name: Look\n  command: grep -rl environment-5eCr3t '{site.directory.runs}'\n  failed_when: false\n"
-    )
-    site.write_playbook("slurm", play(search_task + "- name: Show\n  fail: {msg: 'found: {{ seen.stdout }}'}\n", "n1"))
-    text = (site.content / "playbooks" / "slurm.yml").read_text()
-    (site.content / "playbooks" / "slurm.yml").write_text(
-        text.replace("failed_when: false", "failed_when: false\n      register: seen")
-    )
+    look = f"- name: Look\n  command: grep -rl environment-5eCr3t '{site.directory.runs}'\n  register: seen\n"
+    show = "  failed_when: false\n- name: Show\n  fail: {msg: 'found: {{ seen.stdout }}'}\n"
+    site.write_playbook("slurm", play(look + show, "n1"))
     site.command("deploy", MY_TOKEN="environment-5eCr3t")
     assert site.summary()["failures"][0]["message"] == "found:"
 

@@ -101,10 +101,15 @@ def test_a_port_that_a_site_changes_is_changed_for_all_that_use_it(recorded: Rec
 
     assert recorded.failures == {}
     assert [unit["port"] for unit in servers["prometheus"].units] == [PORT]
-    assert f'timeInterval: "{load("roles/prometheus/defaults/main.yml")["prometheus_scrape_interval"]}"' in sources
     assert f'url: "http://192.0.2.1:{PORT}"' in sources
     assert f'"192.0.2.1:{PORT}"' in targets
     assert json.loads(node(recorded, "ctl1").texts()["/etc/deepopsctl/job-summaries.json"])["url"].endswith(f":{PORT}")
+
+
+def test_grafana_has_prometheus_scrape_interval(recorded: Recorded) -> None:
+    sources = recorded.step("ctl1", "grafana").texts()["/etc/grafana/provisioning/datasources/deepopsctl.yaml"]
+
+    assert f'timeInterval: "{load("roles/prometheus/defaults/main.yml")["prometheus_scrape_interval"]}"' in sources
 
 
 def expected(host: str, **variables: object) -> list[str]:

@@ -46,12 +46,15 @@ def test_the_node_that_is_named_for_monitoring_is_asked(tmp_path: Path) -> None:
     assert f'IdentityFile="{tmp_path}/ssh/id_ed25519"' in ssh
 
 
-def test_without_one_the_first_controller_is_asked_and_jump_hosts_are_on_the_way(tmp_path: Path) -> None:
-    spec = SPEC.replace("monitoring", "login").replace("user: ubuntu", "user: root, jump_host: bastion")
-
-    ssh, _ = asked(tmp_path, spec, "gpu01", Question())
+def test_without_one_the_first_controller_is_asked(tmp_path: Path) -> None:
+    ssh, _ = asked(tmp_path, SPEC.replace("monitoring", "login"), "gpu01", Question())
 
     assert ssh[-1] == "192.0.2.1"
+
+
+def test_jump_hosts_are_on_the_way(tmp_path: Path) -> None:
+    ssh, _ = asked(tmp_path, SPEC.replace("user: ubuntu", "user: root, jump_host: bastion"), "gpu01", Question())
+
     assert any(word.startswith("ProxyCommand=ssh") and "bastion" in word for word in ssh)
 
 

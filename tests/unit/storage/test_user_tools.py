@@ -62,10 +62,13 @@ def test_a_server_knows_whether_its_own_directory_is_mounted_anywhere(path: str,
     assert (home["path"], home["type"], home["mounted"]) == (path, "local", mounted)
 
 
-def test_one_node_has_the_purge_and_its_timer_and_quota_is_where_exports_count_by_users() -> None:
+def test_one_node_has_the_purge_and_its_timer() -> None:
     assert "/usr/local/sbin/deepops-purge" in texts("ctl1")
     assert timers(read(SCRATCH), "ctl1") == ["deepops-purge-scratch.timer"]
     assert timers(read(SCRATCH), "gpu1") == []
+
+
+def test_quota_is_installed_where_exports_count_by_users() -> None:
     assert packages(read(HOME), "gpu1") == {"quota": ""}
     assert packages(read(HOME), "nfs1") == packages(read(PROJECT), "gpu1") == {}
     assert texts("nfs1", HOME) == {}
