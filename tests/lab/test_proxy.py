@@ -105,9 +105,11 @@ def test_a_second_deploy_changes_nothing_and_another_list_restarts_nothing(site:
 
 
 def test_without_the_setting_it_is_removed(site: LabCluster) -> None:
+    module = "test -e /opt/deepopsctl/modulefiles/httpproxy"
+    assert site.holds(NODE, module)
     edit(site.directory / SETTINGS, f"environment_proxy_nodes: [{PROXY}]", "environment_proxy_nodes: []")
     site.deepopsctl("deploy", "environment")
 
     assert not site.holds(PROXY, "dpkg-query --status squid | grep -q '^Status: install ok'")
     assert not site.holds(NODE, "systemctl is-active deepops-ident || ls /usr/local/sbin/deepops-ident")
-    assert not site.holds(NODE, "ls /opt/deepopsctl/modulefiles/httpproxy/*")
+    assert not site.holds(NODE, module)

@@ -14,8 +14,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 
 UNIT_DIRECTORY = "/etc/systemd/system/"
-# parent directories of managed files that belong to nobody else
-_OWN_PARENTS = (UNIT_DIRECTORY, "/usr/local/lib/deepopsctl/")
+# parent directories of managed files that belong to nobody else; of modules one by name
+_OWN_PARENTS = (UNIT_DIRECTORY, "/usr/local/lib/deepopsctl/", "/opt/deepopsctl/modulefiles/")
 
 
 class Ownership:
