@@ -146,6 +146,7 @@ def _accounting(place: str, set_directory: str, database: str, cluster: str) -> 
         "LogFile": os.path.join(place, "slurmdbd.log"), "PidFile": os.path.join(place, "slurmdbd.pid"),
     }  # fmt: skip
     _write_slurmdbd_conf(os.path.join(configuration, "slurmdbd.conf"), storage)
+    _ensure_slurm_conf(configuration, cluster)
     _start(place, ["/usr/sbin/slurmdbd", "-D"])
     words = ["sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster"]
     _until(lambda: cluster in _output(words).split(), "slurmdbd", place)
@@ -218,6 +219,23 @@ def _write_slurmdbd_conf(path: str, storage: Mapping[str, str]) -> None:
         stream.writelines([*kept, *("{}={}\n".format(key, value) for key, value in storage.items())])
     os.chmod(path, 0o600)
     shutil.chown(path, _slurm_user())
+
+
+def _ensure_slurm_conf(configuration: str, cluster: str) -> None:
+    """Commands need a slurm.conf, and a host of slurmdbd alone has none."""
+    path, host = os.path.join(configuration, "slurm.conf"), os.uname().nodename
+    if os.path.exists(path):
+        return
+    lines = [
+        "ClusterName=" + cluster, "SlurmctldHost=" + host, "SlurmUser=slurm",
+        "AccountingStorageType=accounting_storage/slurmdbd", "AccountingStorageHost=" + host,
+    ]  # fmt: skip
+    for line in _lines(os.path.join(configuration, "slurmdbd.conf")):
+        key, _, value = line.partition("=")
+        if key.strip().lower() == "dbdport":
+            lines.append("AccountingStoragePort=" + value.strip())
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.writelines(line + "\n" for line in lines)
 
 
 def _slurm_user() -> str:
