@@ -13,6 +13,7 @@ import pytest
 
 from deepopsctl.node_programs import shipping
 from deepopsctl.node_programs._shared.archive import loader
+from tests.support.files import write_files
 
 # gpu_metrics needs nvitop-exporter, which a deploy unpacks on the node
 PROGRAMS = [
@@ -23,15 +24,11 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_module_of_a_program_can_be_imported_on_a_node(name: str, tmp_path: Path) -> None:
-    modules = []
-    for path, content in shipping.sources(name):
-        target = tmp_path / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(content)
-        if path.startswith(f"node_programs/{name}/") and "__init__" not in path:
-            modules.append(path.removesuffix(".py").replace("/", "."))
+    files = write_files(tmp_path, dict(shipping.sources(name)))
+    programs = [path for path, _ in shipping.sources(name) if path.startswith(f"node_programs/{name}/")]
+    modules = [path.removesuffix(".py").replace("/", ".") for path in programs if "__init__" not in path]
 
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import {', '.join(modules)}"
+    code = f"import sys; sys.path.insert(0, {str(files)!r}); import {', '.join(modules)}"
     done = subprocess.run([sys.executable, "-IBS", "-c", code], capture_output=True, text=True, cwd=tmp_path)
 
     assert modules
@@ -48,9 +45,7 @@ def test_a_program_brings_what_it_shares_and_nothing_else(tmp_path: Path, monkey
         "_shared/b.py": "from .c import y\n",
         "_shared/c.py": "from . import a\n",
     }
-    for path, content in files.items():
-        (package / path).parent.mkdir(parents=True, exist_ok=True)
-        (package / path).write_text(content)
+    write_files(package, files)
     monkeypatch.setattr(shipping, "_HERE", package)
     shipping.sources.cache_clear()
 

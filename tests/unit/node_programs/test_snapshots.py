@@ -9,6 +9,7 @@ import pytest
 
 from deepopsctl.node_programs.snapshots import cli
 from deepopsctl.node_programs.snapshots.cli import Btrfs, SnapshotError, Zfs, dataset_at, kept, turn
+from tests.support.files import write_program
 
 # every hour from the 20th to the 25th
 NAMES = [f"2026-11-{day:02}_{hour:02}00" for day in range(20, 26) for hour in range(24)]
@@ -58,11 +59,9 @@ def test_snapshots_are_made_only_where_nobody_can_put_anything_in_their_place(ho
 @pytest.fixture
 def zfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The calls of a program `zfs`, whose dataset has three snapshots."""
-    program, calls = tmp_path / "bin" / "zfs", tmp_path / "calls"
-    program.parent.mkdir()
+    calls = tmp_path / "calls"
     shown = "\n".join(f"tank/home@{name}" for name in ("2026-11-25_1700", "2026-11-25_1800", "before-upgrade"))
-    program.write_text(f'#!/bin/sh\necho "$*" >> {calls}\n[ "$1" != list ] || echo "{shown}"\n', encoding="utf-8")
-    program.chmod(0o755)
+    program = write_program(tmp_path / "bin/zfs", f'echo "$*" >> {calls}\n[ "$1" != list ] || echo "{shown}"')
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     return calls
 

@@ -10,6 +10,7 @@ import pytest
 
 from deepopsctl.node_programs.source_build import main as source_build
 from deepopsctl.node_programs.source_build.main import main
+from tests.support.files import write_files, write_program
 
 MINE = (
     "bin/sinfo", "bin/sview", "sbin/slurmd", "lib/slurm/auth_munge.so", "lib/libslurm.so.42", "include/slurm/slurm.h",
@@ -22,26 +23,8 @@ OTHERS = ("bin/python3.12", "lib/libpmi2.so.0", "lib/libfoo.so", "share/man/man1
 def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What `make install` leaves, other things next to it, and packages' programs in another directory."""
     local, packaged = tmp_path / "local", tmp_path / "bin"
-    mine = (
-        "bin/sinfo",
-        "bin/sview",
-        "sbin/slurmd",
-        "lib/slurm/auth_munge.so",
-        "lib/libslurm.so.42",
-        "include/slurm/slurm.h",
-    )
-    pages = (
-        "share/man/man1/sinfo.1",
-        "share/man/man5/slurm.conf.5",
-        "share/man/man5/gres.conf.5",
-        "share/doc/slurm-24/x",
-    )
-    for name in (*mine, *pages, *OTHERS):
-        (local / name).parent.mkdir(parents=True, exist_ok=True)
-        (local / name).write_text(f"built {name}")
-    packaged.mkdir()
-    for name in ("sinfo", "slurmd"):
-        (packaged / name).write_text(f"packaged {name}")
+    write_files(local, {name: f"built {name}" for name in (*MINE, *OTHERS)})
+    write_files(packaged, {name: f"packaged {name}" for name in ("sinfo", "slurmd")})
     monkeypatch.setattr(source_build, "PACKAGED", (str(packaged),))
     monkeypatch.setattr(source_build, "UNITS", str(tmp_path / "units"))
     monkeypatch.setattr(source_build, "LINKER", str(tmp_path / "ld.conf"))
@@ -105,8 +88,7 @@ def test_finish_waits_for_what_was_started_with_it(prefix: Path) -> None:
 
 def test_there_is_no_way_back_from_a_newer_release(prefix: Path, tmp_path: Path) -> None:
     for path, version in ((prefix / "bin/sinfo", "24.11.5"), (tmp_path / "bin/sinfo", "26.05.5")):
-        path.write_text(f"#!/bin/sh\necho slurm {version}\n")
-        path.chmod(0o755)
+        write_program(path, f"echo slurm {version}")
     phase("replace", prefix)
     before = files(prefix)
 
@@ -117,13 +99,8 @@ def test_there_is_no_way_back_from_a_newer_release(prefix: Path, tmp_path: Path)
 
 
 def test_files_of_before_come_back_and_those_of_deepopsctl_go(tmp_path: Path) -> None:
-    for name, text in {
-        "slurm.conf": "# Written by deepopsctl",
-        "slurm.conf.before-deepopsctl": "old",
-        "cgroup.conf": "# Written by deepopsctl",
-        "site.conf": "mine",
-    }.items():
-        (tmp_path / name).write_text(text)
+    ours = dict.fromkeys(("slurm.conf", "cgroup.conf"), "# Written by deepopsctl")
+    write_files(tmp_path, {**ours, "slurm.conf.before-deepopsctl": "old", "site.conf": "mine"})
 
     assert source_build.restore_files(str(tmp_path))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.node_programs.staging import stage_in, stage_out
+from tests.support.files import write_program
 
 DAY = 86400
 PACKED = ["data.tar", "data.tar.gz", "data.tar.bz2", "data.tar.xz", "data.tar.zst", "data.ZIP"]
@@ -108,10 +109,7 @@ def test_results_go_to_scratch_and_a_second_call_replaces_them(job: Mapping[str,
 def test_results_that_are_not_complete_leave_the_former_ones(job: Mapping[str, str], tmp_path: Path) -> None:
     out = results(job, "1")
     stage_out.main(["results"], job)
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "cp").write_text('#!/bin/sh\nmkdir -p "$6"\nexit 1\n')
-    (tools / "cp").chmod(0o755)
+    tools = write_program(tmp_path / "tools/cp", 'mkdir -p "$6"\nexit 1').parent
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
@@ -150,10 +148,7 @@ def test_results_without_a_place_to_go_to_fail(job: Mapping[str, str], capsys: p
 
 @pytest.mark.parametrize("step", ["", "4294967290"])
 def test_a_job_with_several_nodes_calls_each_once(step: str, job: Mapping[str, str], tmp_path: Path) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "srun").write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/called\nexit 3\n')
-    (tools / "srun").chmod(0o755)
+    tools = write_program(tmp_path / "tools/srun", f'echo "$@" >{tmp_path}/called\nexit 3').parent
     several = {**job, "SLURM_JOB_NUM_NODES": "4", "SLURM_STEP_ID": step}
 
     with pytest.MonkeyPatch.context() as patch:

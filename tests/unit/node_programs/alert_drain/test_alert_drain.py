@@ -15,6 +15,7 @@ from deepopsctl.node_programs.alert_drain.decide import Alert, HealthyTimers, Li
 from deepopsctl.node_programs.alert_drain.rounds import Rounds, render
 from deepopsctl.node_programs.alert_drain.settings import Settings, load
 from deepopsctl.node_programs.alert_drain.slurm import SlurmError
+from tests.support.files import write_program
 
 OURS = "deepopsctl: alert GpuLost"
 LIMITS = Limits(nodes=2, resume_after_s=600)
@@ -70,8 +71,7 @@ def test_nodes_with_an_alert_that_drains_are_drained_up_to_the_limit(
 
 def test_the_alert_that_came_first_is_the_reason() -> None:
     alerts = [
-        alert("gpu01", "Later", since="2026-11-22T10:00:01Z"),
-        alert("gpu01", "First", since="2026-11-22T10:00:00Z"),
+        alert("gpu01", name, since=f"2026-11-22T10:00:0{second}Z") for second, name in ((1, "Later"), (0, "First"))
     ]
 
     assert decide(alerts, nodes(), HealthyTimers(), LIMITS, 0).drains == {"gpu01": "deepopsctl: alert First"}
@@ -166,11 +166,6 @@ class TestAlertmanagersAnswer:
             read(text.encode(), "hpc")
 
 
-SCONTROL = """#!/bin/sh
-echo "$@" >> {log}
-test "$2" = show && cat {shown}
-exit {status}
-"""
 SHOWN = (
     "NodeName=gpu01 Arch=x86_64 State=IDLE+DRAIN Reason=deepopsctl: alert GpuLost [root@2026-11-22T10:00:00]\n"
     "NodeName=gpu02 State=MIXED Partitions=gpu\n"
@@ -183,13 +178,11 @@ SHOWN = (
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What a scontrol was told that only answers; Slurm itself is in the lab's test."""
-    log, shown = tmp_path / "log", tmp_path / "shown"
-    shown.write_text(SHOWN)
-    program = tmp_path / "scontrol"
-    program.write_text(SCONTROL.format(log=log, shown=shown, status=0))
-    program.chmod(0o755)
+    (tmp_path / "shown").write_text(SHOWN)
+    script = f'echo "$@" >> {tmp_path}/log; test "$2" != show || cat {tmp_path}/shown'
+    write_program(tmp_path / "scontrol", script)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    return log
+    return tmp_path / "log"
 
 
 class TestSlurmsText:
@@ -208,7 +201,7 @@ class TestSlurmsText:
         assert "nodename=gpu03" not in asked.read_text()
 
     def test_a_refusal_says_what_scontrol_said(self, asked: Path) -> None:
-        asked.with_name("scontrol").write_text("#!/bin/sh\necho slurm_update error: Invalid user id\nexit 1\n")
+        write_program(asked.with_name("scontrol"), "echo slurm_update error: Invalid user id\nexit 1")
 
         with pytest.raises(SlurmError, match="Invalid user id"):
             slurm.drain("gpu01", OURS)

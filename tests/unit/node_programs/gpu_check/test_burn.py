@@ -16,6 +16,7 @@ from deepopsctl.node_programs.gpu_check.burncpu import WORKS, Work, one_round
 from deepopsctl.node_programs.gpu_check.burnmemory import CHUNK, Memory, WrongMemoryError
 from tests.support.cluster import wait_until
 from tests.support.compiler import compiled
+from tests.support.files import write_files
 
 UUID = "GPU-10101010-1010-1010-1010-101010101010"
 
@@ -112,11 +113,7 @@ class TestSensors:
             "sys/class/hwmon/hwmon4/temp1_input": "99000",
             "proc/interrupts": "           CPU0       CPU1\n MCE:          0          1   Machine check exceptions\n",
         }
-        for name, text in files.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text + "\n")
-        return tmp_path
+        return write_files(tmp_path, {name: text + "\n" for name, text in files.items()})
 
     def test_the_kernel_s_counters_are_added_up(self, machine: Path) -> None:
         assert burnsensors.counters(machine) == {

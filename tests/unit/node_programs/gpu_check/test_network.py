@@ -5,20 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from deepopsctl.node_programs.gpu_check.network import network
+from tests.support.files import write_files
 
 
 def port(root: Path, device: str, rate: str, state: str = "4: ACTIVE", layer: str = "InfiniBand") -> None:
-    directory = root / "sys/class/infiniband" / device / "ports" / "1"
-    directory.mkdir(parents=True)
-    for name, text in (("rate", rate), ("state", state), ("link_layer", layer)):
-        (directory / name).write_text(text + "\n")
+    files = {"rate": f"{rate}\n", "state": f"{state}\n", "link_layer": f"{layer}\n"}
+    write_files(root / "sys/class/infiniband" / device / "ports" / "1", files)
 
 
 def card(root: Path, name: str, speed: str, state: str = "up", hardware: bool = True) -> None:
-    directory = root / "sys/class/net" / name
-    directory.mkdir(parents=True)
-    (directory / "speed").write_text(speed + "\n")
-    (directory / "operstate").write_text(state + "\n")
+    directory = write_files(root / "sys/class/net" / name, {"speed": f"{speed}\n", "operstate": f"{state}\n"})
     if hardware:
         (directory / "device").symlink_to(root)
 

@@ -11,23 +11,18 @@ from deepopsctl.node_programs.gpu_check import simulated as module
 from deepopsctl.node_programs.gpu_check.evaluation import MEASURED, evaluate
 from deepopsctl.node_programs.gpu_check.simulated import simulated, stands_in
 from tests.data.gpu_check_samples import without_driver
+from tests.support.files import write_files
 
 WHY = "simulated GPUs of a lab: nothing to measure"
 
 
 def machine(root: Path, *paths: str) -> Path:
     """A root directory with device files (plain ones: they are no NVIDIA devices) and whatever else it has."""
-    for path in ("dev/nvidia0", "dev/nvidia1", *paths):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).touch()
-    return root
+    return write_files(root, dict.fromkeys(("dev/nvidia0", "dev/nvidia1", *paths), ""))
 
 
 def on_the_bus(root: Path, kind: str = "0x030200", vendor: str = "0x10de") -> Path:
-    device = root / "sys/bus/pci/devices/0000:1b:00.0"
-    device.mkdir(parents=True)
-    (device / "vendor").write_text(vendor + "\n")
-    (device / "class").write_text(kind + "\n")
+    write_files(root / "sys/bus/pci/devices/0000:1b:00.0", {"vendor": f"{vendor}\n", "class": f"{kind}\n"})
     return root
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.node_programs.node_doctor import host, main, network, packages, query, services
+from tests.support.files import write_files
 
 AUDIT = """\
 The following packages have been unpacked but not yet configured.
@@ -29,9 +30,7 @@ database, they need to be reinstalled:
 
 
 def device(directory: Path, address: str, **values: str) -> None:
-    (directory / address).mkdir(parents=True)
-    for name, value in values.items():
-        (directory / address / name).write_text(f"{value}\n")
+    write_files(directory / address, {name: f"{value}\n" for name, value in values.items()})
 
 
 class TestGpus:
@@ -47,11 +46,9 @@ class TestGpus:
         assert host.gpus(str(tmp_path / "none"))["bus"] == []
 
     def test_the_modules_of_a_deploy_and_whether_they_run(self, tmp_path: Path) -> None:
+        modules = {"deepopsctl-nvidia": "# ours\nnvidia\nnvidia-uvm", "deepopsctl-gdrdrv": "gdrdrv", "others": "fuse"}
         directory = tmp_path / "etc/modules-load.d"
-        directory.mkdir(parents=True)
-        (directory / "deepopsctl-nvidia.conf").write_text("# ours\nnvidia\nnvidia-uvm\n")
-        (directory / "deepopsctl-gdrdrv.conf").write_text("# ours\ngdrdrv\n")
-        (directory / "others.conf").write_text("fuse\n")
+        write_files(directory, {f"{name}.conf": f"{text}\n" for name, text in modules.items()})
         for name in ("nvidia", "nvidia_uvm"):
             (tmp_path / "sys/module" / name).mkdir(parents=True)
 
@@ -84,12 +81,9 @@ class TestPackages:
 
     def test_a_lock_is_seen_with_its_holder_and_is_not_taken(self, tmp_path: Path) -> None:
         lock = tmp_path / "lock"
-        hold = (
-            f"import fcntl; f = open({str(lock)!r}, 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); input()"
-        )
-        with subprocess.Popen(
-            [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as process:
+        hold = f"import fcntl; f = open('{lock}', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); input()"
+        argv = [sys.executable, "-c", hold]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             process.stdout.readline()
             found = packages.first_lock([str(tmp_path / "none"), str(lock)])
@@ -127,8 +121,6 @@ class TestNames:
         assert found["unresolved"] == ["gpu02"]
 
     def test_a_resolver_that_hangs_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import threading
-
         never = threading.Event()
         monkeypatch.setattr(network, "resolve", lambda name: ["192.0.2.1"] if name == "quick" else never.wait())
 

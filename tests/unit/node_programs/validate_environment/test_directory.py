@@ -14,6 +14,7 @@ import pytest
 
 from deepopsctl.certificates.authority import Authority, new_authority
 from deepopsctl.node_programs.validate_environment import directory
+from tests.support.files import write_files, write_program
 
 ENTRIES = {
     "passwd": [
@@ -30,17 +31,10 @@ ENTRIES = {
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`getent -s sss DATABASE -- KEY...` and a sss_cache that does nothing."""
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for database, lines in ENTRIES.items():
-        (tools / database).write_text("".join(f"{line}\n" for line in lines))
-    script = f"""#!/bin/sh
-database={tools}/$3; shift 4
-for key; do grep -E "^($key:|[^:]*:[^:]*:$key:)" "$database"; done
-"""
-    for name, text in (("getent", script), ("sss_cache", "#!/bin/sh\n")):
-        (tools / name).write_text(text)
-        (tools / name).chmod(0o755)
+    tools = write_files(tmp_path / "bin", {name: "\n".join([*lines, ""]) for name, lines in ENTRIES.items()})
+    found = 'grep -E "^($key:|[^:]*:[^:]*:$key:)" "$database"'
+    write_program(tools / "getent", f"database={tools}/$3; shift 4\nfor key; do {found}; done")
+    write_program(tools / "sss_cache", "")
     monkeypatch.setattr(directory, "SOCKET", str(tools))
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
 
