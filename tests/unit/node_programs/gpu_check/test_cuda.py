@@ -48,8 +48,13 @@ def fault(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda name: monkeypatch.setenv("FAKE_CUDA", name)
 
 
-def measure(library: str, *tests: str) -> dict[str, Any]:
-    return worker.on_one(Cuda(library), {"uuid": UUID, "pci": "", "tests": tests or TESTS, "cublas": ""})
+def measure(library: str, *tests: str, uuid: str = UUID, cublas: str = "") -> dict[str, Any]:
+    return worker.on_one(Cuda(library), {"uuid": uuid, "pci": "", "tests": tests or TESTS, "cublas": cublas})
+
+
+def across(library: str, test: str, gpus: int = 2, nccl: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = worker.across(Cuda(library), {"tests": [test], "gpus": gpus, "nccl": nccl})[test]
+    return found
 
 
 def statuses(found: dict[str, Any]) -> dict[str, str]:
@@ -76,12 +81,9 @@ class TestHealthy:
         assert found["bf16"]["bf16_tflop_s"] == pytest.approx(warps * 8 * (2 * rounds + 1) * one / 0.1 / 1e12)
 
     def test_all_pairs_of_gpus_are_measured(self, library: str) -> None:
-        found = worker.across(Cuda(library), {"tests": ["peers"], "gpus": 2})
+        pairs = across(library, "peers")["pairs"]
 
-        assert [(pair["from"], pair["to"], pair["direct"]) for pair in found["peers"]["pairs"]] == [
-            (0, 1, True),
-            (1, 0, True),
-        ]
+        assert [(pair["from"], pair["to"], pair["direct"]) for pair in pairs] == [(0, 1, True), (1, 0, True)]
 
 
 class TestFaults:
@@ -107,10 +109,19 @@ class TestFaults:
         assert found["status"] == status
         assert message in found["message"]
 
-    def test_a_lost_bit_between_gpus_is_a_wrong_result(self, library: str, fault: Any) -> None:
+    @pytest.mark.parametrize(
+        ("test", "message"),
+        [("peers", ""), ("all_reduce", "all-reduce, rank 0: 1 of 16384 words are wrong")],
+    )
+    def test_a_lost_bit_between_gpus_is_a_wrong_result(
+        self, library: str, extras: str, fault: Any, test: str, message: str
+    ) -> None:
         fault("flip")
 
-        assert worker.across(Cuda(library), {"tests": ["peers"], "gpus": 2})["peers"]["status"] == "wrong"
+        found = across(library, test, nccl=extras)
+
+        assert found["status"] == "wrong"
+        assert found["message"].startswith(message)
 
     def test_after_an_error_the_rest_is_skipped(self, library: str, fault: Any) -> None:
         fault("lost")
@@ -130,13 +141,10 @@ class TestFaults:
         assert found["memory_bandwidth"] == {"status": "skip", "message": "only 16 MiB of its memory are free"}
 
     def test_a_gpu_that_is_another_or_does_not_open_is_not_measured(self, library: str) -> None:
-        job = {"uuid": "GPU-of-nobody", "pci": "", "tests": ["fp32"], "cublas": ""}
+        other = measure(library, "fp32", uuid="GPU-of-nobody")["fp32"]
 
-        other = worker.on_one(Cuda(library), job)["fp32"]["message"]
-        missing = worker.across(Cuda(library), {"tests": ["peers"], "gpus": 8})["peers"]
-
-        assert other == f"CUDA gives {UUID} where NVML has GPU-of-nobody"
-        assert missing == {"status": "skip", "message": "CUDA opens 2 of 8 GPUs"}
+        assert other["message"] == f"CUDA gives {UUID} where NVML has GPU-of-nobody"
+        assert across(library, "peers", gpus=8) == {"status": "skip", "message": "CUDA opens 2 of 8 GPUs"}
 
     @pytest.mark.parametrize(
         ("name", "message"),
@@ -158,33 +166,20 @@ class TestFaults:
 
 class TestLibraries:
     def test_a_matrix_product_is_measured_and_checked(self, library: str, extras: str) -> None:
-        job = {"uuid": UUID, "pci": "", "tests": ["bf16_gemm"], "cublas": extras}
+        found = measure(library, "bf16_gemm", cublas=extras)["bf16_gemm"]
 
-        found = worker.on_one(Cuda(library), job)
-
-        assert found["bf16_gemm"]["status"] == "measured"
-        assert found["bf16_gemm"]["bf16_gemm_tflop_s"] == pytest.approx(2 * 64**3 / 0.1 / 1e12)
+        assert found["status"] == "measured"
+        assert found["bf16_gemm_tflop_s"] == pytest.approx(2 * 64**3 / 0.1 / 1e12)
 
     def test_all_gpus_reduce_together_and_the_sums_are_checked(self, library: str, extras: str) -> None:
-        found = worker.across(Cuda(library), {"tests": ["all_reduce"], "gpus": 2, "nccl": extras})
+        found = across(library, "all_reduce", nccl=extras)
 
-        assert found["all_reduce"]["status"] == "measured"
-        assert found["all_reduce"]["ranks"] == 2
-        assert [point["bytes"] for point in found["all_reduce"]["all_reduce"]] == [4096, 65536]
-
-    def test_a_wrong_sum_is_a_wrong_result(self, library: str, extras: str, fault: Any) -> None:
-        fault("flip")
-
-        found = worker.across(Cuda(library), {"tests": ["all_reduce"], "gpus": 2, "nccl": extras})
-
-        assert found["all_reduce"]["status"] == "wrong"
-        assert found["all_reduce"]["message"].startswith("all-reduce, rank 0: 1 of 16384 words are wrong")
+        assert (found["status"], found["ranks"]) == ("measured", 2)
+        assert [point["bytes"] for point in found["all_reduce"]] == [4096, 65536]
 
     @pytest.mark.parametrize("path", ["/nowhere/libcublas.so", ""])
     def test_a_library_that_is_missing_or_another_one_is_a_skip(self, library: str, path: str) -> None:
-        job = {"uuid": UUID, "pci": "", "tests": ["bf16_gemm"], "cublas": path or library}
-
-        found = worker.on_one(Cuda(library), job)["bf16_gemm"]
+        found = measure(library, "bf16_gemm", cublas=path or library)["bf16_gemm"]
 
         assert found["status"] == "skip"
         assert (f"{path} can't be loaded" if path else "is it the right library?") in found["message"]
