@@ -8,15 +8,7 @@ from typing import Any, cast
 
 from deepopsctl.node_programs._slurm_jobs import probe, session
 from deepopsctl.node_programs.validate_smoke import gpus
-
-PARTITIONS = {"gpu": {"PartitionName": "gpu", "State": "UP", "Default": "YES", "MaxNodes": "UNLIMITED"}}
-
-
-def node(name: str, used: int = 0) -> dict[str, str]:
-    return {
-        "NodeName": name, "State": "IDLE", "CPUTot": "8", "CPUAlloc": "0", "Gres": "gpu:h100:2", "Partitions": "gpu",
-        "AllocTRES": f"cpu=1,gres/gpu={used}" if used else "", "ThreadsPerCore": "1",
-    }  # fmt: skip
+from tests.data.slurm_samples import node, partition
 
 
 class Cluster:
@@ -62,13 +54,13 @@ class Held:
 
 
 def statuses(cluster: Cluster, nodes: dict[str, dict[str, str]]) -> dict[str, str]:
-    pair = gpus.run_all(cast(session.Session, cluster), list(nodes), nodes, PARTITIONS)
+    pair = gpus.run_all(cast(session.Session, cluster), list(nodes), nodes, {"gpu": partition(Default="YES")})
     return {name: gpus.evaluate(name, pair, 2)["status"] for name in nodes}
 
 
 def test_all_nodes_are_tested_by_two_jobs_and_one_free_gpu_by_the_first() -> None:
     cluster = Cluster()
-    nodes = {"n1": node("n1"), "n2": node("n2", used=1), "n3": node("n3")}
+    nodes = {"n1": node("n1"), "n2": node("n2", AllocTRES="gres/gpu=1"), "n3": node("n3")}
 
     assert statuses(cluster, nodes) == dict.fromkeys(nodes, "pass")
     assert cluster.jobs == [("pair-a0", ["n1", "n3", "n2"]), ("pair-b0", ["n1", "n3"])]

@@ -58,10 +58,9 @@ class TestGuide:
         ],
     )
     def test_the_scripts_line_is_evaluated(self, line: str, status: str) -> None:
-        assert (
-            user_guide_examples.evaluate_script("gpu", user_guide_examples.PRINTED, "as printed", line, "")["status"]
-            == status
-        )
+        check = user_guide_examples.evaluate_script("gpu", user_guide_examples.PRINTED, "as printed", line, "")
+
+        assert check["status"] == status
 
     @pytest.mark.parametrize(
         ("text", "status"),
@@ -77,17 +76,11 @@ class TestGuide:
 
 class TestBatch:
     def test_output_of_another_job_or_user_does_not_count(self) -> None:
-        found = batch.lines(f"{batch.MARK} job=8 task=none user={os.getuid()}\n")
+        def status(job: str, user: int) -> str:
+            found = batch.lines(f"{batch.MARK} job=8 task=none user={user}\n")
+            return batch.output_check("gpu01", Job(job, "batch"), found, "")["status"]
 
-        assert batch.output_check("gpu01", Job("8", "batch"), found, "")["status"] == "pass"
-        assert batch.output_check("gpu01", Job("9", "batch"), found, "")["status"] == "fail"
-
-        assert (
-            batch.output_check(
-                "gpu01", Job("8", "batch"), batch.lines(f"{batch.MARK} job=8 task=none user=4242\n"), ""
-            )["status"]
-            == "fail"
-        )
+        assert [status("8", os.getuid()), status("9", os.getuid()), status("8", 4242)] == ["pass", "fail", "fail"]
 
     @pytest.mark.parametrize(
         ("tasks", "status"), [((1, 2, 3), "pass"), ((1, 3), "fail"), ((1, 2, 2), "fail"), ((), "fail")]

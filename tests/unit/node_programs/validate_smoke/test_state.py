@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from deepopsctl.node_programs._slurm_jobs import placement
 from deepopsctl.node_programs.validate_smoke import context, state
+from tests.data import slurm_samples
 
 WANT = context.Node("gpu01", cpus=64, memory_mb=200_000, gpu_type="h100", gpus=8)
 
 
-def node(**changes: str) -> dict[str, str]:
-    found = {
-        "NodeName": "gpu01", "State": "IDLE", "CPUTot": "64", "RealMemory": "196000", "Gres": "gpu:h100:8(S:0-1)",
-        "Partitions": "gpu", "Reason": "(null)",
-    }  # fmt: skip
-    return {**found, **changes}
+node = partial(slurm_samples.node, CPUTot="64", RealMemory="196000", Gres="gpu:h100:8(S:0-1)")
+partition = partial(slurm_samples.partition, Default="YES", MaxTime="2-00:00:00")
 
 
-def partition(**changes: str) -> dict[str, str]:
-    return {"PartitionName": "gpu", "State": "UP", "Default": "YES", "MaxTime": "2-00:00:00", **changes}
+FAN = "bad fan [root@2026-11-21T09:00:01]"
 
 
-@pytest.mark.parametrize("text", ["IDLE", "MIXED", "ALLOCATED", "IDLE+PLANNED", "MIXED+COMPLETING"])
-def test_a_node_that_runs_jobs_passes(text: str) -> None:
-    assert state.node_state("gpu01", node(State=text), reserved=False)["status"] == "pass"
-    assert placement.is_up(node(State=text))
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        *(("pass", text) for text in ("IDLE", "MIXED", "ALLOCATED", "IDLE+PLANNED", "MIXED+COMPLETING")),
+        # kept for later
+        *(("warn", text) for text in ("IDLE+RESERVED", "IDLE+MAINT", "IDLE+REBOOT_REQUESTED")),
+        *(("fail", text) for text in ("IDLE*", "DOWN", "IDLE+DRAIN", "ALLOCATED+DRAIN", "INVAL")),
+        ("fail", "DOWN+NOT_RESPONDING"),
+    ],
+)
+def test_a_node_passes_that_runs_jobs_and_one_that_runs_none_fails_with_slurms_reason(status: str, text: str) -> None:
+    given = node(State=text, Reason=f"{FAN} Comment=x")
 
+    check = state.node_state("gpu01", given, reserved=False)
 
-@pytest.mark.parametrize("text", ["IDLE+RESERVED", "IDLE+MAINT", "IDLE+REBOOT_REQUESTED"])
-def test_a_node_that_is_kept_for_later_is_a_warning(text: str) -> None:
-    assert state.node_state("gpu01", node(State=text), reserved=False)["status"] == "warn"
-
-
-@pytest.mark.parametrize("text", ["IDLE*", "DOWN", "IDLE+DRAIN", "ALLOCATED+DRAIN", "INVAL", "DOWN+NOT_RESPONDING"])
-def test_a_node_that_runs_none_fails_with_slurms_reason(text: str) -> None:
-    check = state.node_state(
-        "gpu01", node(State=text, Reason="bad fan [root@2026-11-21T09:00:01] Comment=x"), reserved=False
-    )
-
-    assert check["status"] == "fail"
-    assert "Slurm's reason: bad fan [root@2026-11-21T09:00:01]" in check["message"]
-    assert "Comment" not in check["message"]
-    assert not placement.is_up(node(State=text))
+    assert check["status"] == status
+    assert (f"Slurm's reason: {FAN}" in check["message"], "Comment" in check["message"]) == (status == "fail", False)
+    assert status == "warn" or placement.is_up(given) == (status == "pass")
     assert state.node_state("gpu01", None, reserved=False)["measured"] == "not registered"
 
 

@@ -153,21 +153,17 @@ class TestANode:
     ) -> None:
         checks, seen = looked([entry(tmp_path)], TABLE)
 
-        assert set(checks) == {node_checks.MOUNTED}
-        assert checks[node_checks.MOUNTED]["status"] == "fail"
-        assert (
-            checks[node_checks.MOUNTED]["message"]
-            == f"nothing is mounted at {tmp_path}: what is written there goes to /"
-        )
+        ((name, check),) = checks.items()
+        assert (name, check["status"]) == (node_checks.MOUNTED, "fail")
+        assert check["message"] == f"nothing is mounted at {tmp_path}: what is written there goes to /"
         assert seen == {}
 
     @as_root
     def test_a_good_one_is_handed_on_with_its_promise(self, open_directory: Path) -> None:
         checks, seen = looked([entry(open_directory, options=("noatime",))], line(open_directory))
 
-        assert {checks[name]["status"] for name in (node_checks.MOUNTED, node_checks.OPTIONS, node_checks.ANSWERS)} == {
-            "pass"
-        }
+        good = (node_checks.MOUNTED, node_checks.OPTIONS, node_checks.ANSWERS)
+        assert {checks[name]["status"] for name in good} == {"pass"}
         assert seen["data"].name_bound == 60
 
     @as_root
@@ -175,9 +171,10 @@ class TestANode:
         """As on any directory of this machine: nobody squashes root here."""
         checks, _seen = looked([entry(open_directory)], line(open_directory))
 
-        assert checks[node_checks.SQUASH]["status"] == "fail"
-        assert "take a user's file" in checks[node_checks.SQUASH]["message"]
-        assert "mode 0700" in checks[node_checks.SQUASH]["message"]
+        squash = checks[node_checks.SQUASH]
+        assert squash["status"] == "fail"
+        assert "take a user's file" in squash["message"]
+        assert "mode 0700" in squash["message"]
         assert list(open_directory.iterdir()) == []
 
     @as_root
@@ -212,16 +209,13 @@ class TestANode:
         assert list(seen) == ["data"]
 
     def test_a_bound_directory_is_compared_with_its_source(self, tmp_path: Path) -> None:
-        source, other = tmp_path / "source", tmp_path / "other"
-        source.mkdir()
-        other.mkdir()
-        table = f"98 23 254:1 /x {source} rw - ext4 /dev/vda1 rw\n"
+        for name in ("source", "other"):
+            (tmp_path / name).mkdir()
+        table = f"98 23 254:1 /x {tmp_path}/source rw - ext4 /dev/vda1 rw\n"
 
-        right, _ = looked([entry(source, fstype="none", source=str(source), options=("ro",))], table)
-        wrong, _ = looked([entry(source, fstype="none", source=str(other), options=("ro",))], table)
-
-        assert right[node_checks.MOUNTED]["status"] == "pass"
-        assert wrong[node_checks.MOUNTED]["status"] == "fail"
+        for name, status in (("source", "pass"), ("other", "fail")):
+            wanted = entry(tmp_path / "source", fstype="none", source=str(tmp_path / name), options=("ro",))
+            assert looked([wanted], table)[0][node_checks.MOUNTED]["status"] == status
 
     @pytest.mark.parametrize(
         ("report", "status", "measured", "message"),

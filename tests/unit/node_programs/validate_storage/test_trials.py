@@ -27,6 +27,7 @@ from deepopsctl.node_programs.validate_storage import (
     trials,
 )
 from tests.support.cluster import wait_until
+from tests.support.files import write_program
 from tests.support.processes import runs
 
 NODES = ("n1", "n2", "n3")
@@ -216,20 +217,26 @@ class TestChildren:
         wait_until("its child is gone", lambda: not runs(pid))
 
 
+WHOLE = operations.content("v", 1)
+
+
 class TestRenames:
-    def test_a_name_that_is_missing_is_counted(self, tmp_path: Path) -> None:
-        found = operations.follow(str(tmp_path / "f"), 0.05)
-
-        assert found["missing"] == found["reads"] > 0
-
     @pytest.mark.parametrize(
-        "data", [b"", operations.content("v", 1)[:1000], operations.content("v", 1)[:-6] + b"v 2\nv "]
+        ("data", "fault"),
+        [
+            (None, "missing"),
+            *((data, "torn") for data in (b"", WHOLE[:1000], WHOLE[:-6] + b"v 2\nv ")),
+        ],
     )
-    def test_a_file_that_is_not_whole_is_counted(self, tmp_path: Path, data: bytes) -> None:
-        (tmp_path / "f").write_bytes(data)
+    def test_a_file_that_is_missing_or_not_whole_is_counted(
+        self, tmp_path: Path, data: bytes | None, fault: str
+    ) -> None:
+        if data is not None:
+            (tmp_path / "f").write_bytes(data)
+
         found = operations.follow(str(tmp_path / "f"), 0.05)
 
-        assert found["torn"] == found["reads"] > 0
+        assert found[fault] == found["reads"] > 0
 
     def test_a_file_that_is_replaced_by_rename_is_always_there_and_whole(self, tmp_path: Path) -> None:
         path = str(tmp_path / "f")
@@ -258,19 +265,20 @@ class TestRates:
         assert read["rate"] > 0
         assert Path(path).stat().st_size == 2 * 1024 * 1024
 
-    def test_fio_is_preferred_and_its_result_is_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        text = '{"jobs": [{"job_runtime": 2000, "write": {"io_bytes": 67108864, "runtime": 1000}}]}'
-        _fio(tmp_path, f"echo 'fio: a note'; echo '{text}'", monkeypatch)
-
-        assert operations.write_rate(str(tmp_path / "f"), 64, 5) == {"rate": 32.0, "by": "fio", "direct": True}
-
-    def test_a_file_system_without_direct_transfer_is_measured_otherwise(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("before", "written", "direct"),
+        [("echo 'fio: a note'", 64, True), ('case "$*" in *direct=1*) exit 1;; esac', 1, False)],
+        ids=["with direct transfer", "on a file system without"],
+    )
+    def test_fio_is_preferred_and_its_result_is_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, written: int, direct: bool
     ) -> None:
-        text = '{"jobs": [{"job_runtime": 1000, "write": {"io_bytes": 1048576, "runtime": 1000}}]}'
-        _fio(tmp_path, f"case \"$*\" in *direct=1*) exit 1;; esac; echo '{text}'", monkeypatch)
+        result = f'{{"jobs": [{{"job_runtime": 2000, "write": {{"io_bytes": {written << 20}, "runtime": 1000}}}}]}}'
+        _fio(tmp_path, f"{before}; echo '{result}'", monkeypatch)
 
-        assert operations.write_rate(str(tmp_path / "f"), 64, 5) == {"rate": 1.0, "by": "fio", "direct": False}
+        rate = operations.write_rate(str(tmp_path / "f"), 64, 5)
+
+        assert rate == {"rate": written / 2, "by": "fio", "direct": direct}
 
     def test_what_fio_says_when_it_fails_is_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         _fio(tmp_path, "echo 'No space left on device' >&2; exit 1", monkeypatch)
@@ -280,9 +288,7 @@ class TestRates:
 
 
 def _fio(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = directory / "fio"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
+    write_program(directory / "fio", script)
     monkeypatch.setattr(shutil, "which", lambda name, path="": str(directory / name))
 
 
