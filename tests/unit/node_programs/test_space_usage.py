@@ -119,20 +119,16 @@ def test_a_result_that_may_be_somebody_elses_is_not_shown(forge: str, space: Pat
 
 
 def test_members_with_little_are_counted_below_the_table() -> None:
-    row = members._row(
-        FileSystem("project", "/project", "nfs"), "def-curie", {"uid": 4242421, "files": 3, "bytes": 5}, {"finished": 0}
-    )
-    much = members._row(
-        FileSystem("project", "/project", "nfs"), "def-curie", {"uid": 4242422, "files": 120_000, "bytes": 2 << 30},
-        {"finished": 0},
-    )  # fmt: skip
+    where = FileSystem("project", "/project", "nfs")
+    counts = [
+        {"uid": 4242421, "files": 3, "bytes": 5},
+        {"uid": 4242422, "files": 120_000, "bytes": 2 << 30},
+    ]
+    found = [members._row(where, "def-curie", count, {"finished": 0}) for count in counts]
 
-    shown = members.render([row, much], everybody=False).splitlines()
+    shown = members.render(found, everybody=False).splitlines()
 
     assert shown[1].startswith("/project/def-curie, counted 19")
-    assert [line.split() for line in shown[2:4]] == [
-        ["User", "#", "of", "files", "Space"],
-        ["4242422", "120k", "2", "GiB"],
-    ]
+    assert [" ".join(line.split()) for line in shown[2:4]] == ["User # of files Space", "4242422 120k 2 GiB"]
     assert shown[4] == "1 with less than 100k files and 1 GiB: --all_users shows them"
-    assert "4242421  " in members.render([row, much], everybody=True)
+    assert "4242421  " in members.render(found, everybody=True)

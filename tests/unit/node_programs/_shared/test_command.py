@@ -45,23 +45,14 @@ def test_a_command_that_is_missing_or_may_not_run_is_reported(tmp_path: Path) ->
     assert (refused.status, refused.message, refused.failure) == (MISSING, *[f"{tmp_path}: Permission denied"] * 2)
 
 
-def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+@pytest.mark.parametrize("then", ["; wait", ""], ids=["the command hangs", "its child keeps the output open"])
+def test_a_command_that_does_not_end_is_ended_with_its_children(tmp_path: Path, then: str) -> None:
     numbers = tmp_path / "pid"
-    script = f"sleep 1000 & echo $! > {numbers}; wait"
 
-    result = run(["sh", "-c", script], 0.3)
+    result = run(["sh", "-c", f"sleep 1000 & echo $! > {numbers}{then}"], 0.3)
 
     assert (result.status, result.message) == (TIMED_OUT, "no answer within 0.3 s")
     assert result.failure == "sh: no answer within 0.3 s"
-    wait_until("its child is gone", lambda: not runs(int(numbers.read_text())))
-
-
-def test_a_child_that_keeps_the_output_open_is_ended_as_well(tmp_path: Path) -> None:
-    numbers = tmp_path / "pid"
-
-    result = run(["sh", "-c", f"sleep 1000 & echo $! > {numbers}"], 0.3)
-
-    assert result.status == TIMED_OUT
     wait_until("its child is gone", lambda: not runs(int(numbers.read_text())))
 
 

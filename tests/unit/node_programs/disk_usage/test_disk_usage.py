@@ -25,6 +25,7 @@ from deepopsctl.node_programs.disk_usage.apart import ask_all
 from deepopsctl.node_programs.disk_usage.rows import Amount, FileSystem, Project, Row, Usage, load
 from deepopsctl.node_programs.disk_usage.sources import Person, UnansweredError, ask
 from deepopsctl.node_programs.disk_usage.table import count, render, size
+from tests.support.files import write_program
 
 KIB = 1024
 GIB = 1 << 30
@@ -121,12 +122,8 @@ class Tools:
 
     def add(self, name: str, text: str, status: int = 0) -> None:
         (self._directory / f"{name}.text").write_text(text)
-        program = self._directory / name
-        script = (
-            f'#!/bin/sh\necho "$@" >> {self._directory}/asked\n/bin/cat {self._directory}/{name}.text\nexit {status}\n'
-        )
-        program.write_text(script)
-        program.chmod(0o755)
+        script = f'echo "$@" >> {self._directory}/asked\n/bin/cat {self._directory}/{name}.text\nexit {status}'
+        write_program(self._directory / name, script)
 
     def asked(self) -> list[str]:
         return (self._directory / "asked").read_text().splitlines()
@@ -220,11 +217,7 @@ def test_asks_lustre_for_the_user_and_for_projects_by_their_number(tools: Tools,
     rows = ask(FileSystem("lustre", "/lustre", "lustre", projects=(mine,)), Person("root", os.getuid(), os.getgroups()))
 
     assert [(row.who, row.problem) for row in rows] == [("root", ""), ("prof", "")]
-    assert tools.asked() == [
-        "quota -q -u root /lustre",
-        f"project -d {tmp_path}",
-        "quota -q -p 42 /lustre",
-    ]
+    assert tools.asked() == ["quota -q -u root /lustre", f"project -d {tmp_path}", "quota -q -p 42 /lustre"]
 
 
 def test_asks_beegfs_by_the_tool_that_is_there(tools: Tools) -> None:
@@ -242,10 +235,10 @@ def test_asks_beegfs_by_the_tool_that_is_there(tools: Tools) -> None:
     ]
 
 
-def ceph(values: dict[tuple[str, str], int]) -> sources.Xattr:
+def ceph(values: dict[str, dict[str, int]]) -> sources.Xattr:
     def read(path: str, key: str) -> bytes:
         try:
-            return str(values[path, key]).encode()
+            return str(values[path][key]).encode()
         except KeyError as error:
             raise OSError(61, "No data available") from error
 
@@ -255,20 +248,14 @@ def ceph(values: dict[tuple[str, str], int]) -> sources.Xattr:
 def test_ceph_counts_a_directory_against_the_nearest_quota_above(tmp_path: Path) -> None:
     own = tmp_path / "alice"
     own.mkdir()
-    values = {
-        (str(own), "ceph.dir.rbytes"): 5,
-        (str(own), "ceph.dir.rfiles"): 1,
-        (str(tmp_path), "ceph.quota.max_bytes"): 100,
-        (str(tmp_path), "ceph.dir.rbytes"): 50,
-        (str(tmp_path), "ceph.dir.rfiles"): 7,
-    }
+    inner = {"ceph.dir.rbytes": 5, "ceph.dir.rfiles": 1}
+    outer = {"ceph.quota.max_bytes": 100, "ceph.dir.rbytes": 50, "ceph.dir.rfiles": 7}
 
-    answer = sources._ceph(str(own), ceph(values))
+    answer = sources._ceph(str(own), ceph({str(own): inner, str(tmp_path): outer}))
 
     assert answer.usage == Usage(Amount(50, None, 100), Amount(7))
-
     # without any quota
-    answer = sources._ceph(str(tmp_path), ceph({(str(tmp_path), "ceph.dir.rbytes"): 5}))
+    answer = sources._ceph(str(tmp_path), ceph({str(tmp_path): {"ceph.dir.rbytes": 5}}))
     assert answer.usage == Usage(Amount(5), Amount(0))
     with pytest.raises(UnansweredError, match="no quota is set on it"):
         sources._statvfs_project(str(tmp_path), str(tmp_path))
@@ -354,16 +341,12 @@ def hung(tmp_path: Path) -> Iterator[Path]:
 @as_root
 def test_a_mount_that_really_hangs_costs_its_time_and_nothing_else(hung: Path, tmp_path: Path) -> None:
     config = tmp_path / "diskusage.json"
-    file_systems = [
-        {"name": "hung", "path": str(hung), "type": "local"},
-        {"name": "fine", "path": str(tmp_path), "type": "local"},
-    ]
+    file_systems = [{"name": path.name, "path": str(path), "type": "local"} for path in (hung, tmp_path)]
     config.write_text(json.dumps({"schema": 1, "filesystems": file_systems}))
     program = "import sys; from deepopsctl.node_programs.disk_usage.cli import main; sys.exit(main(sys.argv[1:]))"
 
-    done = subprocess.run(
-        [sys.executable, "-c", program, "--config", config, "--limit", "3"], capture_output=True, text=True
-    )
+    argv = [sys.executable, "-c", program, "--config", str(config), "--limit", "3"]
+    done = subprocess.run(argv, capture_output=True, text=True)
 
     assert done.returncode == cli.INCOMPLETE
     assert f"{hung} (root): not known: no answer in 3 s" in done.stdout

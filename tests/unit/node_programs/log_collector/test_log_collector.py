@@ -191,8 +191,8 @@ def opened_proxy(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
     contents = {"certificate": host.certificate, "key": host.key, "authority": AUTHORITY.certificate}
     for name, path in paths.items():
         Path(path).write_text(contents[name], encoding="utf-8")
-    (tmp_path / "members").write_text("ctl1\ngpu01\n", encoding="utf-8")
     members = str(tmp_path / "members")
+    Path(members).write_text("ctl1\ngpu01\n", encoding="utf-8")
     listener = socket.create_server(("127.0.0.1", 0))
     ready: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
 
@@ -206,9 +206,8 @@ def opened_proxy(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
     async def main() -> None:
         store = await asyncio.start_server(answer, "127.0.0.1", 0)
         port = store.sockets[0].getsockname()[1]
-        serving = asyncio.ensure_future(
-            tls_proxy.serve(listener, tls_proxy.context(**paths), members, ("127.0.0.1", port))
-        )
+        proxy = tls_proxy.serve(listener, tls_proxy.context(**paths), members, ("127.0.0.1", port))
+        serving = asyncio.ensure_future(proxy)
         ready.append((asyncio.get_running_loop(), serving))
         await asyncio.wait([serving])
         store.close()
@@ -223,20 +222,28 @@ def opened_proxy(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
         thread.join()
 
 
-def said(port: int, identity: Identity | None, tmp_path: Path) -> bytes:
-    """What comes back through the proxy; b"" where it closes. One that does neither is an error of the test."""
+@contextmanager
+def connected(port: int, identity: Identity | None, tmp_path: Path) -> Iterator[ssl.SSLSocket]:
     tls = ssl.create_default_context(cadata=AUTHORITY.certificate)
     if identity:
         both = tmp_path / "both.pem"
         both.write_text(identity.key + identity.certificate, encoding="utf-8")
         tls.load_cert_chain(both)
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
-        try:
-            with tls.wrap_socket(plain, server_hostname="127.0.0.1") as stream:
-                stream.sendall(b"hello\n")
-                return stream.recv(100)
-        except (ssl.SSLError, ConnectionError):
-            return b""
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=30) as plain,
+        tls.wrap_socket(plain, server_hostname="127.0.0.1") as stream,
+    ):
+        yield stream
+
+
+def said(port: int, identity: Identity | None, tmp_path: Path) -> bytes:
+    """What comes back through the proxy; b"" where it closes. One that does neither is an error of the test."""
+    try:
+        with connected(port, identity, tmp_path) as stream:
+            stream.sendall(b"hello\n")
+            return stream.recv(100)
+    except (ssl.SSLError, ConnectionError):
+        return b""
 
 
 @pytest.mark.parametrize("identity", [None, STRANGER, EXPIRED], ids=["none", "of another cluster", "of last year"])
@@ -276,15 +283,7 @@ def test_a_node_that_left_the_cluster_is_refused_by_name_though_its_certificate_
 
 
 def test_who_is_taken_out_while_it_sends_is_heard_no_more(tmp_path: Path) -> None:
-    both = tmp_path / "gpu01.pem"
-    both.write_text(GPU01.key + GPU01.certificate, encoding="utf-8")
-    tls = ssl.create_default_context(cadata=AUTHORITY.certificate)
-    tls.load_cert_chain(both)
-    with (
-        opened_proxy(tmp_path) as (port, _),
-        socket.create_connection(("127.0.0.1", port)) as plain,
-        tls.wrap_socket(plain, server_hostname="127.0.0.1") as stream,
-    ):
+    with opened_proxy(tmp_path) as (port, _), connected(port, GPU01, tmp_path) as stream:
         stream.sendall(b"one\n")
         assert stream.recv(100) == b"heard one\n"
         (tmp_path / "members").write_text("ctl1\n", encoding="utf-8")

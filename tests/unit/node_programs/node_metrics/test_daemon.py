@@ -45,6 +45,11 @@ class Running:
         self.daemon.stop()
         self.thread.join()
 
+    def until(self, name: str, *, up: bool) -> None:
+        """Wait until the daemon says that of a collector, and its file is there or gone."""
+        line = f'up{{collector="{name}"}} {int(up)}\n'
+        wait_until("the file has it", lambda: line in self.text("self") and bool(self.text(name)) == up)
+
     def text(self, name: str) -> str:
         path = self.directory / f"nodemetrics-{name}.prom"
         return path.read_text() if path.exists() else ""
@@ -79,7 +84,7 @@ class TestTheDaemon:
             raise OSError("no such thing")
 
         with Running(tmp_path, bad=fail, good=lambda: [Sample("deepops_a", 1)]) as running:
-            wait_until("it is in the file", lambda: 'up{collector="good"} 1\n' in running.text("self"))
+            running.until("good", up=True)
             assert 'up{collector="bad"} 0\n' in running.text("self")
             assert running.text("bad") == ""
         # once, not with each look
@@ -95,17 +100,11 @@ class TestTheDaemon:
             return [Sample("deepops_a", 1)]
 
         with Running(tmp_path, one=collect) as running:
-            wait_until("it is in the file", lambda: running.text("one") != "")
+            running.until("one", up=True)
             fails.set()
-            wait_until(
-                "it is in the file",
-                lambda: running.text("one") == "" and 'up{collector="one"} 0\n' in running.text("self"),
-            )
+            running.until("one", up=False)
             fails.clear()
-            wait_until(
-                "it is in the file",
-                lambda: running.text("one") != "" and 'up{collector="one"} 1\n' in running.text("self"),
-            )
+            running.until("one", up=True)
 
     def test_does_not_wait_for_one_that_hangs(self, tmp_path: Path) -> None:
         ends, looks = threading.Event(), iter([False])
@@ -116,11 +115,8 @@ class TestTheDaemon:
             return [Sample("deepops_a", 1)]
 
         with Running(tmp_path, stuck=hang, good=lambda: [Sample("deepops_b", 1)]) as running:
-            wait_until("it is in the file", lambda: 'up{collector="good"} 1\n' in running.text("self"))
-            wait_until(
-                "it is in the file",
-                lambda: 'up{collector="stuck"} 0\n' in running.text("self") and running.text("stuck") == "",
-            )
+            running.until("good", up=True)
+            running.until("stuck", up=False)
             ends.set()
 
 
@@ -133,13 +129,8 @@ class TestTheProgram:
         directory.mkdir()
         jobs = {"cgroup": str(tmp_path), "map": str(tmp_path / "jobs"), "dcgm": str(tmp_path / "gpus")}
         config.write_text(json.dumps({key: str(directory), "interval_s": 0.05, "collectors": {"jobs": jobs}}))
-        program = [
-            sys.executable,
-            "-c",
-            "from deepopsctl.node_programs.node_metrics.cli import main; main()",
-            "--config",
-            str(config),
-        ]
+        code = "from deepopsctl.node_programs.node_metrics.cli import main; main()"
+        program = [sys.executable, "-c", code, "--config", str(config)]
         running = subprocess.Popen(program, cwd=ROOT)
         wait_until("it writes", (directory / "nodemetrics-self.prom").exists)
         running.terminate()

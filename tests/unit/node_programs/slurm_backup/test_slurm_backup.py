@@ -9,15 +9,13 @@ import pytest
 
 from deepopsctl.node_programs.slurm_backup import BackupError, collect, repository, restore
 from deepopsctl.node_programs.slurm_backup.repository import Snapshot
+from tests.support.files import write_files, write_program
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    source = tmp_path / "slurmctld"
-    (source / "hash.1" / "job.11").mkdir(parents=True)
-    for name in ("clustername", "job_state", "heartbeat", "hash.1/job.11/script"):
-        (source / name).write_text(name)
-    return source
+    names = ("clustername", "job_state", "heartbeat", "hash.1/job.11/script")
+    return write_files(tmp_path / "slurmctld", {name: name for name in names})
 
 
 def test_a_set_has_plain_files_of_the_state_and_no_file_that_a_link_leads_to(state: Path, tmp_path: Path) -> None:
@@ -56,17 +54,14 @@ def snapshot(name: str, time: str, *parts: str) -> Snapshot:
     return Snapshot(name, time, "ctl1", list(parts), "/set")
 
 
+BOTH = [snapshot("new", "2", "state", "accounting"), snapshot("old", "1", "state", "accounting")]
+
+
 @pytest.mark.parametrize(
     ("snapshots", "asked", "expected"),
     [
-        pytest.param(
-            [snapshot("new", "2", "state", "accounting"), snapshot("old", "1", "state", "accounting")],
-            "", {"state": "new", "accounting": "new"}, id="the newest",
-        ),
-        pytest.param(
-            [snapshot("new", "2", "state", "accounting"), snapshot("old", "1", "state", "accounting")],
-            "old", {"state": "old", "accounting": "old"}, id="the one asked for",
-        ),
+        pytest.param(BOTH, "", {"state": "new", "accounting": "new"}, id="the newest"),
+        pytest.param(BOTH, "old", {"state": "old", "accounting": "old"}, id="the one asked for"),
         pytest.param(
             [snapshot("d3", "3", "accounting"), snapshot("s2", "2", "state"), snapshot("d1", "1", "accounting")],
             "", {"state": "s2", "accounting": "d3"}, id="a database that was saved after the state",
@@ -129,46 +124,29 @@ class Repository(repository.Repository):
         self.files = files
 
     def restore(self, snapshot: str, target: str) -> None:
-        for name, text in self.files.items():
-            path = Path(f"{target}/set/{name}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        write_files(Path(target) / "set", self.files)
 
 
-RESTIC = """#!/bin/sh
-echo "$1" >> {calls}
-case $(grep -c "$1" {calls}) in 1) echo '{first}' >&2; exit 1 ;; esac
-"""
-
-
-def restic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str) -> Path:
-    """A restic whose actions fail once; the actions that were called."""
-    calls, program = tmp_path / "calls", tmp_path / "bin" / "restic"
-    program.parent.mkdir()
-    program.write_text(RESTIC.format(calls=calls, first=first))
-    program.chmod(0o755)
+@pytest.mark.parametrize(
+    ("action", "first", "called"),
+    [
+        ("check", "unable to create lock: repository is already locked by PID 1", "check check"),
+        ("prepare", "unable to open config file: there is none", "cat init cat unlock"),
+    ],
+)
+def test_a_repository_that_another_host_prunes_or_makes_meanwhile_is_waited_for_and_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str, first: str, called: str
+) -> None:
+    fails_once = f"[ $(grep -c $1 {tmp_path}/calls) -gt 1 ] || {{ echo 'Fatal: {first}' >&2; exit 1; }}"
+    script = f"echo $1 >> {tmp_path}/calls; {fails_once}"
+    program = write_program(tmp_path / "bin" / "restic", script)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(repository, "CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(repository, "PAUSE_S", 0.0)
-    return calls
 
+    getattr(repository.Repository({"cluster": "hpc", "repository": "/r", "password": "x"}), action)()
 
-def test_a_repository_that_another_host_prunes_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = restic(tmp_path, monkeypatch, "Fatal: unable to create lock: repository is already locked by PID 1")
-
-    repository.Repository({"cluster": "hpc", "repository": "/r", "password": "x"}).check()
-
-    assert calls.read_text().split() == ["check", "check"]
-
-
-def test_a_repository_that_another_host_has_made_meanwhile_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = restic(tmp_path, monkeypatch, "Fatal: unable to open config file: there is none")
-
-    repository.Repository({"cluster": "hpc", "repository": "/r", "password": "x"}).prepare()
-
-    assert calls.read_text().split() == ["cat", "init", "cat", "unlock"]
+    assert (tmp_path / "calls").read_text().split() == called.split()
 
 
 def test_a_set_that_is_not_what_was_saved_is_refused(tmp_path: Path) -> None:
