@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -29,7 +30,7 @@ threading.Event().wait()
 def test_when_nobody_reads_any_more_the_program_cleans_up_and_ends(work: str, tmp_path: Path) -> None:
     argv = [sys.executable, "-c", PROGRAM, str(tmp_path), work]
     environment = {**os.environ, "PYTHONPATH": str(Path(hangup.__file__).parent)}
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment) as process:
+    with subprocess.Popen(argv, stdout=PIPE, stdin=subprocess.DEVNULL, env=environment) as process:
         assert process.stdout
         assert process.stdout.readline() == b"ready\n"
         assert process.poll() is None
@@ -55,13 +56,8 @@ program.main()
 
 def test_a_program_that_node_program_started_sees_that_its_output_is_closed(tmp_path: Path) -> None:
     # sshd keeps the other pipe open
-    with subprocess.Popen(
-        [sys.executable, "-c", STARTED],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as process:
+    argv, environment = [sys.executable, "-c", STARTED], {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment) as process:
         assert process.stdin
         assert process.stdout
         assert process.stderr

@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 from deepopsctl.node_programs._slurm_jobs import suite
+from deepopsctl.node_programs.validate_environment import main as environment
 from deepopsctl.node_programs.validate_gpu import main as gpu
 from deepopsctl.node_programs.validate_monitoring import main as monitoring
 from deepopsctl.node_programs.validate_smoke import main as smoke
@@ -20,6 +21,22 @@ NOTHING = {"deepops": {"checks": []}, "elapsed_s": 0.0, "msg": "check mode: noth
 )
 def test_no_suite_tries_anything_in_check_mode(program: ModuleType, phase: str) -> None:
     assert program.main({"phase": phase, "check_mode": True}) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("program", "inputs", "check"),
+    [
+        (environment, {"phase": "users", "people": {}}, "environment-people"),
+        (monitoring, {"phase": "suite", "enabled": False}, "monitoring-enabled"),
+        (storage, {"phase": "trials", "wanted": []}, "storage-entries"),
+    ],
+)
+def test_where_there_is_nothing_to_try_one_check_says_so(
+    program: ModuleType, inputs: dict[str, object], check: str
+) -> None:
+    result = program.main({"cluster": "hpc", "check_mode": False, **inputs})
+
+    assert [(made["name"], made["status"]) for made in result["deepops"]["checks"]] == [(check, "skip")]
 
 
 def test_the_result_has_what_reports_read_and_how_long_it_took() -> None:

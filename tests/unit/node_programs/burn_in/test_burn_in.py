@@ -48,9 +48,8 @@ class TestPlan:
         assert found.left.get("gpu01", "") == reason
         assert bool(found.batches) is not bool(reason)
         # one that is reserved is loaded within the reservation
-        within = plan.plan(
-            ["gpu01"], TEN_MINUTES._replace(reservation="trial"), {"gpu01": node(**changes)}, PARTS, 1000
-        )
+        reserved = TEN_MINUTES._replace(reservation="trial")
+        within = plan.plan(["gpu01"], reserved, {"gpu01": node(**changes)}, PARTS, 1000)
         assert within.left.get("gpu01", "") == ("" if "RESERVED" in changes.get("State", "") else reason)
 
     def test_there_is_one_array_for_each_partition_and_number_of_gpus(self) -> None:
@@ -79,9 +78,9 @@ class TestPlan:
         assert found.left == {"b": "the node is not in partition long"}
 
     def test_a_load_longer_than_the_partition_allows_is_reported_before_slurm_refuses_it(self) -> None:
-        found = plan.plan(
-            ["gpu01"], plan.LoadRequest(7200.0, 0.7), {"gpu01": node()}, {"gpu": partition(MaxTime="60")}, 9
-        )
+        parts = {"gpu": partition(MaxTime="60")}
+
+        found = plan.plan(["gpu01"], plan.LoadRequest(7200.0, 0.7), {"gpu01": node()}, parts, 9)
 
         assert "partition gpu allows jobs of 01:00:00, this takes 02:04:00" in found.left["gpu01"]
 
@@ -103,9 +102,7 @@ class TestQueue:
         ]  # fmt: skip
 
     def test_what_was_submitted_before_its_answer_was_lost_is_found_again(self) -> None:
-        sent = plan.Plan(
-            [plan.Batch("gpu", 2, ["gpu03"])], {"gpu01": "busy: jobs run here", "gpu02": "the node is down"}
-        )
+        sent = plan.Plan([plan.Batch("gpu", 2, ["gpu03"])], {"gpu01": "jobs run here", "gpu02": "the node is down"})
 
         found = jobs.resumed(sent, [jobs.Task("12_0", "gpu01", "RUNNING", "None", 3)])
 
@@ -279,7 +276,6 @@ class TestFollowing:
     @pytest.mark.parametrize(
         ("tasks", "text"),
         [
-            ([], "burn-in: 2 waiting"),
             ([task(0, "RUNNING", 67, "a"), task(1, "PENDING")], "burn-in: 1 node under load, 60 of 600 s; 1 waiting"),
             ([task(0, "RUNNING", 999, "a"), task(1, "RUNNING", 5, "b")], "burn-in: 2 nodes under load, 600 of 600 s"),
             ([task(0, "COMPLETED", 600, "a"), task(1, "COMPLETED", 600, "b")], "burn-in: 2 ended"),

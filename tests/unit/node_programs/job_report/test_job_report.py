@@ -70,14 +70,9 @@ class TestSacct:
 
     def test_lets_no_name_of_a_job_pretend_to_be_another_field(self) -> None:
         name = "x" + records.DELIMITER + "y\n" + line(JobID="4712", User="root") + "\x1b[31m"
+        names = f"4711{records.DELIMITER}{name}\n4711{records.DELIMITER}z\n"
         other = line(JobID="4712", JobIDRaw="4712", User="root")
-        (found,) = jobs(
-            "4711",
-            Slurm(
-                sacct=line() + other + line(User="root"),
-                names=f"4711{records.DELIMITER}{name}\n4711{records.DELIMITER}z\n",
-            ),
-        )
+        (found,) = jobs("4711", Slurm(sacct=line() + other + line(User="root"), names=names))
 
         assert found.user == "alice"
         assert found.name == "x?y"
@@ -103,9 +98,8 @@ class TestSacct:
 
 class TestTheReport:
     def test_is_a_table_of_used_and_asked_with_advice(self) -> None:
-        comment = summed(
-            GpuUse("gpu01", "0", 0.853, 1.0, 11 * GIB, 80 * GIB), GpuUse("gpu01", "1", 0.0, 0.0, GIB / 2, 80 * GIB)
-        )
+        used, unused = (0.853, 1.0, 11 * GIB, 80 * GIB), (0.0, 0.0, GIB / 2, 80 * GIB)
+        comment = summed(GpuUse("gpu01", "0", *used), GpuUse("gpu01", "1", *unused))
         text = render(measure(job(AdminComment=comment)))
 
         lines = [line.split("  ")[0] + "|" + " ".join(line.split()[1:]) for line in text.splitlines() if "[" in line]
@@ -238,10 +232,10 @@ class TestTheCommand:
 
         found = json.loads(capsys.readouterr().out)
         assert (found["schema"], found["command"], found["ok"]) == (1, "job-report", True)
-        assert found["jobs"][0]["cpu"] == {"used": 2.1, "asked": 32}
-        assert found["jobs"][0]["memory"] == {"used": 3e9, "asked": 128 * GIB}
-        assert found["jobs"][0]["time"] == {"used": 7200.0, "asked": 28800}
-        assert found["jobs"][0]["per_gpu"] == [
-            {"node": "gpu01", "gpu": "0", "use": 0.85, "most": 1.0, "memory": 1e10, "total": 8e10}
-        ]
-        assert found["jobs"][0]["per_node"] == [{"node": "gpu01", "cores": 2.1, "memory": 3e9}]
+        (job,) = found["jobs"]
+        assert job["cpu"] == {"used": 2.1, "asked": 32}
+        assert job["memory"] == {"used": 3e9, "asked": 128 * GIB}
+        assert job["time"] == {"used": 7200.0, "asked": 28800}
+        gpu = {"node": "gpu01", "gpu": "0", "use": 0.85, "most": 1.0, "memory": 1e10, "total": 8e10}
+        assert job["per_gpu"] == [gpu]
+        assert job["per_node"] == [{"node": "gpu01", "cores": 2.1, "memory": 3e9}]

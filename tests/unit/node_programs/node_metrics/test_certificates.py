@@ -25,9 +25,8 @@ from deepopsctl.node_programs.node_metrics.certificates import COLLECTOR, ends_a
 
 
 def certificate(end: datetime, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> x509.Certificate:
-    name = x509.Name(
-        [x509.NameAttribute(NameOID.COMMON_NAME, "a" * 60), x509.NameAttribute(NameOID.LOCALITY_NAME, "b" * 100)]
-    )
+    long = {NameOID.COMMON_NAME: "a" * 60, NameOID.LOCALITY_NAME: "b" * 100}
+    name = x509.Name([x509.NameAttribute(part, text) for part, text in long.items()])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     builder = builder.serial_number(7).not_valid_before(end - timedelta(3650)).not_valid_after(end)
     return builder.sign(key, hashes.SHA256())
@@ -164,7 +163,6 @@ def test_what_a_node_shows_to_others_is_watched_there_and_nothing_else() -> None
     assert watched(compute, logs=True, certificates=["/srv/*.pem"]) == [*OF_LOGS, "/srv/*.pem"]
     assert watched(compute, exporter_tls=True) == [*OF_EXPORTERS]
     assert watched(gpus) == ["/etc/apt/keyrings/deepopsctl-*"]
-    assert watched(compute, name="ctl1", grafana_certificate="/etc/ssl/grafana.pem") == [
-        "/etc/ssl/grafana.pem",
-        "/etc/apt/keyrings/deepopsctl-*",
-    ]
+    grafana = "/etc/ssl/grafana.pem"
+    found = watched(compute, name="ctl1", grafana_certificate=grafana)
+    assert found == [grafana, "/etc/apt/keyrings/deepopsctl-*"]

@@ -164,12 +164,8 @@ def test_slurms_own_pages_are_scraped_where_a_site_wants_it() -> None:
     assert pages(controller) == pages(replace(controller, name="gpu1", settings=on)) == []
     found = pages(replace(controller, settings=on))
     assert {target.address for target in found} == {"192.0.2.1:6820"}
-    assert [target.labels["__metrics_path__"] for target in found] == [
-        "/metrics/jobs",
-        "/metrics/nodes",
-        "/metrics/partitions",
-        "/metrics/scheduler",
-    ]
+    paths = [f"/metrics/{page}" for page in ("jobs", "nodes", "partitions", "scheduler")]
+    assert [target.labels["__metrics_path__"] for target in found] == paths
 
 
 def test_separators_in_a_users_text_are_none() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.validate_environment import identities, main
+from deepopsctl.node_programs.validate_environment import identities
 
 DAEMON = {"name": "daemon", "uid": 1, "groups": ["daemon"]}
 GROUPS = [{"name": "daemon", "gid": 1}]
@@ -43,11 +43,3 @@ def test_another_id_and_a_missing_user_fail(people: list[dict[str, Any]], messag
 )
 def test_wrong_groups_fail(people: list[dict[str, Any]], groups: list[dict[str, Any]], message: str) -> None:
     assert checks(people, groups)["environment-groups"] == ("fail" if message else "pass", message)
-
-
-def test_a_cluster_without_people_hears_that_nothing_was_tested() -> None:
-    request = {"phase": "users", "cluster": "hpc", "people": {}, "check_mode": False}
-
-    (check,) = main.main(request)["deepops"]["checks"]
-
-    assert (check["name"], check["status"]) == ("environment-people", "skip")

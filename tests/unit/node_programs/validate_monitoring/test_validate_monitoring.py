@@ -204,11 +204,3 @@ class TestWhatADeployAsks:
         assert result["failed"]
         assert "does not answer" in result["msg"]
         assert "opensesame" not in json.dumps(result)
-
-
-def test_without_monitoring_one_check_says_so() -> None:
-    result = program.main({"phase": "suite", "check_mode": False, "enabled": False, "cluster": "hpc"})
-
-    assert [(check["name"], check["status"]) for check in result["deepops"]["checks"]] == [
-        ("monitoring-enabled", "skip")
-    ]

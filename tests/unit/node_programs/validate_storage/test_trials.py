@@ -20,7 +20,6 @@ from deepopsctl.node_programs.validate_storage import (
     agent_pool,
     children,
     inputs,
-    main as program,
     operations,
     rate_trials,
     suite,
@@ -353,10 +352,3 @@ class TestLocks:
 
         assert {check["status"] for check in where.checks} == {"skip"}
         assert option in where.checks[0]["message"]
-
-
-def test_without_storage_one_check_says_so() -> None:
-    assert program.main({"phase": "trials", "check_mode": True})["deepops"] == {"checks": []}
-    result = program.main({"phase": "trials", "check_mode": False, "wanted": [], "cluster": "hpc"})
-
-    assert [(check["name"], check["status"]) for check in result["deepops"]["checks"]] == [("storage-entries", "skip")]
