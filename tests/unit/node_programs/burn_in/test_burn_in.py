@@ -211,10 +211,13 @@ class Queue:
         return result
 
 
-class TestFollowing:
-    def test_it_is_called_again_until_its_jobs_have_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        queue = Queue(monkeypatch)
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
+    return Queue(monkeypatch)
 
+
+class TestFollowing:
+    def test_it_is_called_again_until_its_jobs_have_ended(self, queue: Queue) -> None:
         first = queue.call(0.0, [])
         second = queue.call(20.0, [task(0, "RUNNING", 5, "gpu01"), task(1, "RUNNING", 5, "gpu02")])
         last = queue.call(640.0, [task(0, "COMPLETED", 40, "gpu01"), task(1, "NODE_FAIL", 9, "gpu02")])
@@ -229,19 +232,13 @@ class TestFollowing:
         }
         assert (last["token"], last["seconds"], last["deepops"]) == ("abc", 600.0, {"checks": []})
 
-    def test_a_queue_that_cannot_be_asked_is_a_failure_that_is_tried_again(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        queue = Queue(monkeypatch)
+    def test_a_queue_that_cannot_be_asked_is_a_failure_that_is_tried_again(self, queue: Queue) -> None:
         queue.call(20.0, [task(0, "RUNNING", 5, "gpu01")])
 
         with pytest.raises(SystemExit, match="slurmctld is away"):
             queue.call(40.0, "slurmctld is away")
 
-    def test_what_waits_too_long_is_given_up_once_and_its_node_is_skipped(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        queue = Queue(monkeypatch)
+    def test_what_waits_too_long_is_given_up_once_and_its_node_is_skipped(self, queue: Queue) -> None:
         waiting = [task(0, "RUNNING", 5, "gpu01"), task(1, "PENDING")]
         queue.call(20.0, waiting)
         queue.call(121.0, waiting)
@@ -255,8 +252,7 @@ class TestFollowing:
         text = "another job was quicker, or Slurm kept this one waiting; Slurm's reason: Resources"
         assert check["message"] == text
 
-    def test_jobs_that_slurm_has_forgotten_have_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        queue = Queue(monkeypatch)
+    def test_jobs_that_slurm_has_forgotten_have_ended(self, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
         queue.call(20.0, [task(0, "RUNNING", 5, "gpu01")])
 
         last = queue.call(640.0, [])
@@ -265,8 +261,7 @@ class TestFollowing:
         # those that the queue has never known
         assert Queue(monkeypatch).call(121.0, [])["jobs_by_node"] == {}
 
-    def test_jobs_that_do_not_end_are_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        queue = Queue(monkeypatch)
+    def test_jobs_that_do_not_end_are_ended(self, queue: Queue) -> None:
         queue.call(20.0, [task(0, "RUNNING", 5, "gpu01")])
 
         queue.call(1_021.0, [])

@@ -63,16 +63,6 @@ class TestWhatIsMeasured:
 
 
 class TestWorker:
-    def test_a_job_that_cannot_run_here_is_skipped_with_the_reason(self) -> None:
-        job = {"kind": "one", "uuid": "GPU-of-nobody", "pci": "0000:ff:1f.0", "tests": ["fp32"], "cublas": ""}
-
-        found, load = run_job(job, ["GPU-of-nobody"], 60, None)
-
-        # without libcuda: skip; with one that knows no such GPU: an error. Never a number
-        assert found["fp32"]["status"] in ("skip", "error")
-        assert "cuda" in found["fp32"]["message"].lower()
-        assert load["samples"] == 0
-
     def test_a_worker_that_dies_is_a_failure_with_its_last_words(self) -> None:
         found, _ = run_job({"tests": ["fp32", "bf16"]}, ["GPU-0"], 60, None, "raise KeyError('kind')")
 
@@ -92,13 +82,6 @@ class TestWorker:
 
 
 class TestFiles:
-    def test_what_json_prints_is_read_again(self, tmp_path: Path) -> None:
-        results = [result("gpu01"), without_driver()]
-        path = tmp_path / "gpu01.json"
-        path.write_text(json.dumps(document(results, evaluate(results))), encoding="utf-8")
-
-        assert read_results(path) == results
-
     @pytest.mark.parametrize(
         ("text", "says"),
         [

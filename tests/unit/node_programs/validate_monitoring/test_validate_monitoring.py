@@ -78,14 +78,6 @@ class TestTargets:
         told = {"labels": labels, "health": health, "scrapeUrl": url, "lastScrape": now}
         return {**told, "lastScrapeDuration": 0.1, "lastError": "" if health == "up" else "refused"}
 
-    def test_at_one_address_are_evaluated_page_by_page(self) -> None:
-        pages = [self.target("jobs", "down"), self.target("nodes", "up")]
-        found = targets.query_targets(prometheus(lambda: pages))
-        told = [targets._one(wanted, found.get(wanted.key), time.time()) for wanted in self.WANTED]
-
-        assert [check["target"] for check in told] == ["ctl1/slurm/jobs", "ctl1/slurm/nodes"]
-        assert [check["status"] for check in told] == ["fail", "pass"]
-
     @pytest.mark.parametrize(
         ("rounds", "status"),
         # one that answered too late once is up; one that is down is so twice
