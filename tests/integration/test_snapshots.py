@@ -46,6 +46,10 @@ def as_user(uid: str, script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True)
 
 
+def snapshot_by_hand(home: Path, path: Path) -> None:
+    subprocess.run(["btrfs", "subvolume", "snapshot", "-r", home, path], check=True, capture_output=True)
+
+
 def take(home: Path, tmp_path: Path, **wanted: int) -> int:
     """One call of the program for this file system."""
     config = tmp_path / "snapshots.json"
@@ -77,9 +81,7 @@ def test_what_is_not_kept_is_deleted_and_what_an_administrator_made_stays(home: 
     directory = home / ".snapshots"
     directory.mkdir()
     for name in ("2026-11-01_1200", "2026-11-02_1200", "before-upgrade"):
-        subprocess.run(
-            ["btrfs", "subvolume", "snapshot", "-r", home, directory / name], check=True, capture_output=True
-        )
+        snapshot_by_hand(home, directory / name)
 
     assert take(home, tmp_path, hourly=2, daily=0, weekly=0) == cli.OK
 
@@ -94,7 +96,7 @@ def test_a_full_file_system_loses_its_oldest_snapshot_and_says_so(
 ) -> None:
     (home / ".snapshots").mkdir()
     oldest = home / ".snapshots" / "2026-11-01_1200"
-    subprocess.run(["btrfs", "subvolume", "snapshot", "-r", home, oldest], check=True, capture_output=True)
+    snapshot_by_hand(home, oldest)
 
     assert take(home, tmp_path, free_percent=100) == cli.PROBLEMS
 

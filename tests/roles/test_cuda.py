@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.data.driver_samples import SET_PLATFORM, facts, platform
-from tests.roles.content import load, role_calls, steps_of
+from tests.roles.content import load, role_calls
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
 
@@ -82,8 +82,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 def of(played: Played, task: str, case: str) -> Any:
     """What a task showed for a case."""
-    (result,) = (result for result in played.results if result.task == task and result.host == case)
-    return result.data["msg"]
+    return played.on(case).result(task).data["msg"]
 
 
 @pytest.mark.parametrize("case", DRIVER)
@@ -94,14 +93,6 @@ def test_toolkits_are_held_against_the_driver_that_the_node_has_or_gets(played: 
 @pytest.mark.parametrize("case", STEPS)
 def test_the_gate_expects_what_was_asked_for(played: Played, case: str) -> None:
     assert of(played, "Steps", case) == STEPS[case]
-
-
-@pytest.mark.parametrize(
-    ("role", "case"), [("cuda", "login"), ("nvidia_container", "containers"), ("nvidia_driver", "gpu-unset")]
-)
-def test_the_gate_expects_the_steps_that_a_role_records(played: Played, role: str, case: str) -> None:
-    assert steps_of(role)
-    assert steps_of(role) <= set(of(played, "Steps", case))
 
 
 def test_a_node_gets_packages_module_files_and_a_way_to_see_them_and_a_login_node_none_where_that_is_set(

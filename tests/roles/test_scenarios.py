@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,7 +21,6 @@ COMMANDS = {"deploy": (SITE,), "validate": tuple(f"playbooks/{playbook_of(suite)
 ALONE = "roles"
 WATCHING = ("playbooks/monitoring.yml", "playbooks/validate/monitoring.yml")
 
-each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
 each_cluster = pytest.mark.parametrize("scenario", sorted({*SCENARIOS} - {ALONE}))
 
 
@@ -95,26 +93,11 @@ def test_a_scenario_converges_by_the_products_own_playbook(scenario: str) -> Non
     assert SITE in applied(step_playbook(scenario, "converge"))
 
 
-@each_scenario
-def test_a_scenario_makes_its_nodes_and_removes_them(scenario: str) -> None:
-    steps = sequence(scenario)
-
-    assert step_playbook(scenario, "create")
-    assert step_playbook(scenario, "destroy")
-    assert steps[0] == steps[-1] == "destroy"
-
-
 @each_cluster
 def test_a_scenario_runs_twice_tries_check_mode_and_is_verified(scenario: str) -> None:
     wanted = ["create", "converge", "idempotence", "side_effect", "verify"]
 
     assert [step for step in sequence(scenario) if step in wanted] == wanted
-
-
-def test_the_vaults_password_and_the_fingerprint_are_programs() -> None:
-    programs = [ROOT / "molecule" / "shared" / name for name in ("vault-password", "fingerprint")]
-
-    assert all(os.access(program, os.X_OK) for program in programs)
 
 
 def test_single_roles_run_twice_without_anything_of_deepopsctls_command_line() -> None:

@@ -65,10 +65,3 @@ def test_storage_is_there_before_slurm_is() -> None:
     order = [entry["ansible.builtin.import_playbook"] for entry in load("playbooks/site.yml")]
 
     assert order.index("storage.yml") < order.index("slurm.yml")
-
-
-def test_a_cluster_without_storage_sees_no_task() -> None:
-    for play in load("playbooks/storage.yml"):
-        # a group without members leaves nothing of each of these
-        assert "storage" in play["hosts"]
-        assert "slurm_" not in play["hosts"]

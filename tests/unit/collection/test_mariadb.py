@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.node_modules import load
+from tests.support.node_modules import Step, load
 
 mariadb = load("node.mariadb")
 command = load("node.command")
@@ -48,22 +48,14 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
     return server
 
 
-def converge(*logins: str, dry: bool = False) -> list[tuple[str, str]]:
+def converge(*logins: str, dry: bool = False) -> list[tuple[str, ...]]:
     """One call of a step that wants these logins; what it did."""
-    done: list[tuple[str, str]] = []
-    owned = ownership.load("monitoring", "node")
-
-    def did(_sentence: str, _kind: str, name: str, action: str, **_more: str) -> None:
-        done.append((name, action))
-
-    def save_owned() -> None:
-        if not dry:
-            ownership.save("monitoring", "node", owned)
-
-    wanted = {"component": "monitoring", "database_logins": list(logins)}
-    step = SimpleNamespace(wanted=wanted, owned=owned, dry=dry, did=did, save_owned=save_owned)
+    step: Any = Step(dry=dry, owned=ownership.load("monitoring", "node"))
+    step.wanted = {"component": "monitoring", "database_logins": list(logins)}
     mariadb.ensure_logins(step)
-    return done
+    if not dry:
+        ownership.save("monitoring", "node", step.owned)
+    return [change[1:] for change in step.changes]
 
 
 @pytest.mark.parametrize("name", ["slurm'@'%'; DROP DATABASE x", "", "a b", "slurm\n"])
