@@ -103,6 +103,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
     addressed = [node for node in cluster.nodes if node.address]
     policy = cluster.policy.variable()
     directory = cluster.people.directory if cluster.people else None
+    mounts = shared_state.without_delegations(cluster.storage, cluster.slurm_state)
     return {
         "deepops_addresses": [{"names": names, "addresses": text} for names, text in address_pieces(addressed)],
         "slurm_nodes": _slurm_nodes(cluster),
@@ -110,7 +111,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
         **({"slurm_policy": policy} if policy else {}),
         **({"slurm_maintenance": maintenance_variable(cluster.maintenance)} if cluster.maintenance else {}),
         **({} if cluster.nvlink_domains is None else {"nvlink_domains": nvlink_variable(cluster.nvlink_domains)}),
-        **({"storage_mounts": storage_variable(cluster.storage)} if cluster.manages_storage else {}),
+        **({"storage_mounts": storage_variable(mounts)} if cluster.manages_storage else {}),
         **({"environment_spaces": [space.variable() for space in cluster.spaces]} if cluster.spaces else {}),
         **({"environment_people": cluster.people.variable()} if cluster.people else {}),
         **({"environment_directory": directory.variable()} if directory else {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from deepopsctl.model.storage import NETWORKED, Mount, StorageType
 from deepopsctl.storage.systemd_units import unit_name
@@ -44,6 +45,20 @@ def refusals(name: str, mounts: Iterable[Mount], controllers: Sequence[str]) -> 
 def is_shared(mount: Mount) -> bool:
     """Whether the nodes that mount it see each other's files."""
     return mount.type in NETWORKED or (mount.type is StorageType.LOCAL and bool(mount.settings.get("shared")))
+
+
+def without_delegations(mounts: Iterable[Mount], name: str) -> tuple[Mount, ...]:
+    """The mounts as nodes get them: the NFS server gives controllers no delegations of the state's files.
+
+    Those of a lost controller would block the other one until the server's lease time is over (90 s). A client of
+    NFS 4.0 with this address gets none; later versions have no such option (nfs(5)).
+    """
+    return tuple(
+        replace(mount, settings={**mount.settings, "version": "4.0"}, options=(*mount.options, "clientaddr=0.0.0.0"))
+        if mount.name == name and mount.type is StorageType.NFS and "version" not in mount.settings
+        else mount
+        for mount in mounts
+    )
 
 
 def variable(mount: Mount) -> dict[str, object]:

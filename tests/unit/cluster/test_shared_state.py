@@ -39,6 +39,19 @@ def test_it_comes_to_the_nodes_and_back_into_cluster_yml() -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "options"), [("", ["noatime", "clientaddr=0.0.0.0"]), (", nfs: {version: 4.2}", ["noatime"])]
+)
+def test_an_nfs_server_gives_controllers_no_delegations(version: str, options: list[str]) -> None:
+    cluster = parse_spec(CLUSTER.format(entry=f"{NFS}, options: [noatime]{version}"), "cluster.yml")
+
+    inventory: dict[str, Any] = build_inventory(cluster)
+
+    (mount,) = inventory["all"]["vars"]["storage_mounts"]
+    assert mount["options"] == options
+    assert mount["nfs"]["version"] == ("4.2" if version else "4.0")
+
+
+@pytest.mark.parametrize(
     ("entry", "message"),
     [
         ("type: local, source: /dev/sdb", "is every controller's own"),

@@ -16,7 +16,6 @@ from tests.support.paths import ROOT
 from tests.vm.stages.machines import Machines, run
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
-SPEC = Path(__file__).with_name("cluster.yml")
 DEPLOYED = "deployed"
 # Real devices, so that opening one works where it is allowed, and made again by each boot as udev makes a driver's.
 DEVICES = """set -e
@@ -34,11 +33,12 @@ class Stand:
 
     os: str
     directory: Path
+    spec: Path
 
     @cached_property
     def cluster(self) -> VmCluster:
         """How the machines are driven; they need not be there yet."""
-        document = yaml.safe_load(SPEC.read_text(encoding="utf-8"))
+        document = yaml.safe_load(self.spec.read_text(encoding="utf-8"))
         addresses = {node["names"]: node["addresses"] for node in document["nodes"]}
         settings = {
             "DEEPOPSCTL_CLUSTER": str(self._directory),
@@ -58,9 +58,9 @@ class Stand:
         """New machines that are reached by key, nothing deployed."""
         self.clear()
         self.directory.mkdir(parents=True)
-        made = command("init", str(self._directory), "--from", str(SPEC))
+        made = command("init", str(self._directory), "--from", str(self.spec))
         assert made.returncode == 0, made.stderr
-        shutil.copy(SPEC.with_name("vagrant.yml"), self._directory)
+        shutil.copy(self.spec.with_name("vagrant.yml"), self._directory)
         machines = self.cluster.machines
         machines.up()
         self.cluster.deepopsctl("ssh", "setup", "--identity", str(machines.login_key(CONTROLLER)))
@@ -135,6 +135,7 @@ class Stand:
         return self.directory / "versions.json"
 
 
-def stand_for(os_name: str) -> Stand:
-    """The stand of a Debian release, in the checkout's cache."""
-    return Stand(os_name, ROOT / ".cache" / "test-vm" / os_name)
+def stand_for(os_name: str, cluster: str = "cluster") -> Stand:
+    """The stand of a Debian release and one of the cluster files here, in the checkout's cache."""
+    name = os_name if cluster == "cluster" else f"{os_name}-{cluster}"
+    return Stand(os_name, ROOT / ".cache" / "test-vm" / name, Path(__file__).with_name(f"{cluster}.yml"))
