@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import struct
+from operator import itemgetter
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence
 
 # the first that is there is in force: what slurmd fetched from slurmctld, or a file of the node's own
@@ -32,13 +33,16 @@ def plugins(paths: Sequence[str] = PLUGSTACKS, directory: str = "") -> List[Dict
 
 
 def obstacles(version: str, text: Optional[str] = None) -> List[str]:
-    """Why slurmd of this version would not start: required plugins that it can't load. `text` is a plugstack.conf."""
+    """Why slurmd of this version would not start: required plugins that it can't load. `text` is a plugstack.conf.
+
+    With an unknown version ('') only those that are not there.
+    """
     loaded = plugins() if text is None else _examined(_entries(text), "")
     reasons = []
-    for plugin in loaded:
-        if plugin["required"] and not plugin["there"]:
+    for plugin in filter(itemgetter("required"), loaded):
+        if not plugin["there"]:
             reasons.append("slurm_plugstack requires {path}, which is not there".format(**plugin))
-        elif plugin["required"] and plugin["version"] and _release(plugin["version"]) != _release(version):
+        elif version and plugin["version"] and _release(plugin["version"]) != _release(version):
             reasons.append("slurm_plugstack requires {path}, which was built for Slurm {version}".format(**plugin))
     return reasons
 

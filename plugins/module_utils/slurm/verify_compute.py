@@ -13,7 +13,6 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import gpu_check as nvidia_gpu_check
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     output as slurm_output,
-    query as slurm_query,
     readiness as slurm_readiness,
     spank as slurm_spank,
 )
@@ -93,9 +92,10 @@ def check_files(observation, wanted):
 
 def check_plugins(observation):
     """Would slurmd start again with the plugins that jobs have to load?"""
-    reasons = slurm_spank.obstacles(slurm_query.installed_version().get("slurm", ""))
+    reasons = slurm_spank.obstacles(observation.version)
+    # one that has not fetched the files of this deploy yet may have lines that are gone
+    observation.lasting = bool(reasons) and not observation.problems
     observation.add_problem("; ".join(reasons), hint=slurm_spank.HINT)
-    observation.lasting = bool(reasons)
 
 
 def check_registration(observation, wanted, node, gpus):

@@ -11,6 +11,7 @@ import pytest
 from tests.support import node_modules as nodeside
 
 slurm = nodeside.load("slurm.readiness")
+compute = nodeside.load("slurm.verify_compute")
 units = nodeside.load("node.services")
 
 IDLE = "NodeName=gpu01 Arch=x86_64 Version=24.11.5 RealMemory=23622 State=IDLE ThreadsPerCore=1 AllocTRES= "
@@ -28,6 +29,18 @@ ENCODE_TIME:     2026-11-21 19:11:04 +0000 (1795288264)
 DECODE_TIME:     2026-11-21 19:11:04 +0000 ({})
 LENGTH:          0
 """
+
+
+def test_a_plugin_of_a_file_that_slurmd_has_yet_to_fetch_anew_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute.slurm_spank, "obstacles", lambda _version: ["requires /x.so"])
+    current, stale = compute.Observation(), compute.Observation()
+    stale.add_problem("slurmd still has the plugstack.conf of 07:00")
+
+    for observation in (current, stale):
+        compute.check_plugins(observation)
+
+    assert (current.lasting, stale.lasting) == (True, False)
+    assert current.problems == stale.problems[1:] == ["requires /x.so"]
 
 
 class TestNodes:

@@ -71,3 +71,4 @@ def test_required_plugins_that_slurmd_would_not_start_with_are_named(tmp_path: P
         f"slurm_plugstack requires {misfit}, which was built for Slurm 23.11.4",
         "slurm_plugstack requires /gone.so, which is not there",
     ]
+    assert spank.obstacles("", text) == ["slurm_plugstack requires /gone.so, which is not there"]

@@ -5,7 +5,6 @@ They are other machines than those of the other stages, which rest meanwhile.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -54,7 +53,7 @@ def test_both_have_the_state_on_nfs(cluster: VmCluster) -> None:
 
 
 def test_the_suite_interrupts_the_first_controller_and_loses_nothing(cluster: VmCluster) -> None:
-    document = json.loads(cluster.deepopsctl("validate", "ha", "--json", ok=False).stdout)
+    document = cluster.parsed("validate", "ha", ok=False)
 
     assert {check["status"] for check in document["checks"]} == {"pass"}, document["checks"]
 

@@ -17,6 +17,7 @@ from tests.support.suite import Suite
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
 META = "linux-image-cloud-amd64"
+BACKPORTS = {"debian12": "bookworm-backports", "debian13": "trixie-backports"}
 # apt knows nothing else, so that an emulated machine has but the kernel to install
 REPOSITORY = """set -e
 mkdir -p /srv/kernel && mv /tmp/linux-*.deb /srv/kernel && cd /srv/kernel
@@ -26,9 +27,6 @@ for deb in *.deb; do
 done > Packages
 rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*
 echo 'deb [trusted=yes] file:/srv/kernel ./' > /etc/apt/sources.list"""
-
-
-BACKPORTS = {"debian12": "bookworm-backports", "debian13": "trixie-backports"}
 
 
 def with_dependencies(suite: Suite, package: str) -> list[str]:
