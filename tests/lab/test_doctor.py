@@ -112,8 +112,8 @@ def test_bare_nodes_are_fit_and_are_left_as_they_were(bare: LabCluster) -> None:
     assert result.names("warn") == {"gpus"}
     assert "simulated" in result.checks["gpus", "gpu01"]["message"]
     assert result.names("skip") | {"names"} == NOT_YET
-    # no deploy has had a module loaded yet
-    assert result.names("pass") | {"gpus"} | NOT_YET == set(DOCTOR) - {"examined", "gpu-modules"}
+    # no deploy has had a module loaded yet, and no plugin is declared
+    assert result.names("pass") | {"gpus"} | NOT_YET == set(DOCTOR) - {"examined", "gpu-modules", "plugins"}
     assert {node: bare.root(node, FILES) for node in NODES} == before
 
 
