@@ -141,7 +141,8 @@ def reboot_decision(node, is_reserved):
     if slurm_node_states.REBOOTING & flags:
         return ("none", node["reason"]) if is_own else ("refused", "%s has asked for a reboot since %s" % (by, since))
     if is_reserved:
-        return "refused", "it is in the reservation %s: `node add` or `node replace` has not ended" % RESERVATION
+        message = "its validation was cut off (reservation %s): `deepopsctl node add %s` validates it"
+        return "refused", message % (RESERVATION, node["name"])
     if is_own and flags & {"DOWN", "DRAIN"}:
         return ("host" if "NOT_RESPONDING" in flags else "back"), node["reason"]
     if flags & {"DOWN", "DRAIN"} and not is_managed and by not in ("somebody", "slurm"):

@@ -131,7 +131,13 @@ REBOOT = "deepopsctl: node reboot"
 )
 def test_slurm_reboots_only_a_node_whose_drain_would_not_be_lost(shown: dict[str, Any] | None, expected: str) -> None:
     assert service.reboot_decision(shown, False)[0] == expected
-    assert service.reboot_decision(node("IDLE"), True)[0] == "refused"
+
+
+def test_a_node_whose_validation_was_cut_off_is_validated_before_it_reboots() -> None:
+    action, message = service.reboot_decision({**node("IDLE"), "name": "gpu01"}, True)
+
+    assert action == "refused"
+    assert "`deepopsctl node add gpu01`" in message
 
 
 @pytest.mark.parametrize(
