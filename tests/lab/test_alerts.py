@@ -28,10 +28,11 @@ WANTED: dict[str, object] = {
     "monitoring_drain_resume_after": 60,
     "monitoring_drain_interval": 5,
 }
-# no GPU, no storage, no job that was started yet; certificates where logs are sent
+# no GPU, no storage, no second controller, no job that was started yet; certificates where logs are sent
 NOT_HERE = {
     "deepops_certificate_expires_seconds", "deepops_certificate_readable", "deepops_mount",
-    "deepops_slurm_queue_wait_seconds", "gpu:ecc_uncorrected:total", "gpu:present:bool",
+    "deepops_slurm_controller_up", "deepops_slurm_in_control", "deepops_slurm_queue_wait_seconds",
+    "gpu:ecc_uncorrected:total", "gpu:present:bool",
     "gpu:recovery_action:code", "gpu:row_remap_pending:bool", "gpu:slices:count", "gpu:throttled:bool", "gpu:xid:last",
 }  # fmt: skip
 REASON = "deepopsctl: alert NodeUnitFailed"
