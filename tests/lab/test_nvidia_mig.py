@@ -41,14 +41,16 @@ signal.pause()
 """
 CONNECT = "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"/run/nvidia-dcgm/nv-hostengine\")'"
 DCGM = ("-core", "-cuda13", "-proprietary", "-proprietary-cuda13")
-# as much of DCGM exporter as is asked here: it listens where its options say, by TLS, and prints how it was started
+# as much of DCGM exporter as is asked here: it listens where its options say, by TLS, and has as a comment
+# of its metrics how it was started
 EXPORTER = """#!/usr/bin/python3
 import http.server, re, socketserver, ssl, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()
-        self.wfile.write(" ".join(sys.argv[1:]).encode())
+        self.wfile.write("# {}\\nDCGM_FI_DEV_GPU_TEMP 40\\n".format(" ".join(sys.argv[1:])).encode())
 options = dict(word.partition("=")[::2] for word in sys.argv[1:])
 address, _, port = options["--address"].rpartition(":")
 socketserver.TCPServer.allow_reuse_address = True
