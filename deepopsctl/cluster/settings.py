@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,7 +17,7 @@ from deepopsctl.cluster.secrets import is_encrypted, why_not_opened
 from deepopsctl.errors import ControlMachineError, InputError, Problem
 from deepopsctl.slurm.hardware import load_hardware
 from deepopsctl.text.node_sets import shorten
-from deepopsctl.text.yaml_reader import duplicate_keys, is_endless, why_broken
+from deepopsctl.text.yaml_reader import AnyTagLoader, duplicate_keys, is_endless, why_broken
 
 # the suffixes that Ansible reads; it ignores `.bak`, `~` and others
 _SUFFIXES = frozenset({"", ".yml", ".yaml", ".json"})
@@ -83,10 +83,14 @@ def require_settings(directory: ClusterDir, content: Path) -> None:
     load_hardware(directory.hardware)
 
 
-def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType]) -> Iterator[Problem]:
+def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType]) -> Sequence[Problem]:
     """The problems of a file's variables."""
     if root is None:
-        return
+        return []
+    return [*_wrong_values(root, where, types)] or [*_unreadable(root, where)]
+
+
+def _wrong_values(root: yaml.Node, where: str, types: Mapping[str, SettingType]) -> Iterator[Problem]:
     for key in duplicate_keys(root):
         line = key.start_mark.line + 1
         yield Problem(f"{where}:{line}", f"the key {shorten(str(key.value))} is given twice", "keep one of them")
@@ -141,18 +145,19 @@ def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterab
 
 
 def site_values(directory: ClusterDir) -> dict[str, object]:
-    """The site's settings for all nodes, as their files have them; of templates the text, of a vault nothing.
+    """The site's settings for all nodes, as their files have them; of templates and values with tags the text.
 
-    InputError for a file that is no valid YAML.
+    Nothing of encrypted files. InputError for a file that is no valid YAML.
     """
     values: dict[str, object] = {}
     for path in _files(directory):
         if path.is_relative_to(directory.inventory_dir / "group_vars" / "all"):
             root = _variables(path, str(path.relative_to(directory.path)))
-            if isinstance(root, Problem):
-                raise InputError([root])
+            where = str(path.relative_to(directory.path))
+            if problems := [root] if isinstance(root, Problem) else [*_unreadable(root, where)]:
+                raise InputError(problems)
             if isinstance(root, yaml.MappingNode):
-                values.update(_load(path))
+                values.update(yaml.load(path.read_text(encoding="utf-8"), Loader=_SiteLoader))  # noqa: S506 - a safe loader
     return values
 
 
@@ -236,6 +241,24 @@ def fits(node: yaml.Node, wanted: SettingType) -> bool:
     if wanted.name == "dict":
         return isinstance(node, yaml.MappingNode)
     return isinstance(node, yaml.ScalarNode) and _scalar_fits(node, wanted)
+
+
+class _SiteLoader(AnyTagLoader):
+    """Reads `!vault` and `!unsafe` as plain text."""
+
+
+_SiteLoader.add_multi_constructor("!", lambda _loader, _suffix, node: str(node.value))
+
+
+def _unreadable(root: yaml.Node | None, where: str) -> Iterator[Problem]:
+    """The first value that Ansible can't load either, such as the date 2026-02-30."""
+    if root is None:
+        return
+    try:
+        _SiteLoader("").construct_document(root)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        yield Problem(f"{where}:{line}", f"no valid YAML: {error.problem}", "put it in quotes if it is text")
 
 
 def _one_key_to_slurm(config: yaml.MappingNode, where: str) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from deepopsctl.imports.slurm_conf import draft_slurm_conf
 from deepopsctl.model.cluster import Role
 from deepopsctl.text.problems import Problems
 from deepopsctl.text.source import MAX_BYTES, check_markers, decode, read_source
-from deepopsctl.text.yaml_reader import Document, parse_yaml
+from deepopsctl.text.yaml_reader import AnyTagLoader, Document, parse_yaml
 
 Reader = Callable[[str, str, Problems], Draft]
 SiteReader = Callable[[str, str, Path | None, Problems], Draft]
@@ -53,7 +53,12 @@ def draft_yaml(text: str, where: str, problems: Problems) -> Draft:
     rest = {key: value for key, value in document.value.items() if key != KEY}
     draft = draft_document(Document(rest, document.lines), where, problems)
     # parse_yaml returns strings only, and these values are for Ansible
-    settings = yaml.safe_load(text)[KEY]
+    try:
+        settings = yaml.load(text, AnyTagLoader)[KEY]  # noqa: S506 - a safe loader
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else document.line((KEY,))
+        problems.add(f"{where}:{line}", f"no valid YAML: {error.problem}", "put it in quotes if it is text")
+        return draft
     wrong = [] if isinstance(settings, dict) else [str(settings)]
     wrong = wrong or [str(name) for name in settings if not _VARIABLE.fullmatch(str(name))]
     if wrong:

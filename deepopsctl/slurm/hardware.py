@@ -107,7 +107,7 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
         # first, because its errors have the right line; the C parser reports the last one
         document = yaml.safe_load(text) or {}
         twice = next(duplicate_keys(yaml.compose(text, Loader=yaml.CSafeLoader)), None)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
         raise InputError.single(f"{where}{line}", "is no valid YAML", _restore_hint(path)) from error

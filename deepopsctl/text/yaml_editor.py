@@ -16,6 +16,7 @@ import yaml
 
 from deepopsctl.errors import InputError
 from deepopsctl.text import yaml_writer
+from deepopsctl.text.yaml_reader import AnyTagLoader
 
 _INTRO = "\n# Taken from the node list that this cluster was made from; edit it as you like.\n"
 
@@ -25,7 +26,7 @@ def with_settings(text: str, wanted: Mapping[str, object], where: str = "setting
     if not wanted:
         return text
     try:
-        present = yaml.load(text, _AnyTag)  # noqa: S506 (a safe loader)
+        present = yaml.load(text, AnyTagLoader)  # noqa: S506 (a safe loader)
     except yaml.YAMLError as error:
         raise InputError.single(where, "is no valid YAML", "correct it, or restore it from git") from error
     if not present:
@@ -37,7 +38,7 @@ def with_settings(text: str, wanted: Mapping[str, object], where: str = "setting
         return text
     with suppress(yaml.YAMLError, ValueError):
         result = _set_variables(text, wanted)
-        if yaml.load(result, _AnyTag) == merged:  # noqa: S506 (a safe loader)
+        if yaml.load(result, AnyTagLoader) == merged:  # noqa: S506 (a safe loader)
             return result
     hint = f"set them manually:\n{_lines(wanted).rstrip()}"
     raise InputError.single(where, f"{', '.join(wanted)} can't be set in it", hint)
@@ -237,13 +238,6 @@ def _spelt_like(known: Iterable[object], values: Mapping[str, object]) -> dict[s
     """The values with the keys that are known in another case, as they are known."""
     spelling = {str(key).lower(): str(key) for key in known}
     return {spelling.get(key.lower()) or key: value for key, value in values.items()}
-
-
-class _AnyTag(yaml.SafeLoader):
-    """Reads values with tags (`!vault`) as their text."""
-
-
-_AnyTag.add_multi_constructor("!", lambda _, suffix, node: (suffix, str(node.value)))
 
 
 def _lines(values: Mapping[str, object]) -> str:

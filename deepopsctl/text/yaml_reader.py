@@ -109,6 +109,21 @@ def is_endless(root: yaml.Node, most: int = 1_000_000) -> bool:
         return True
 
 
+class AnyTagLoader(yaml.CSafeLoader):
+    """Reads values with tags (`!vault`) as their text; its only errors are YAMLErrors, with their lines."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:  # noqa: FBT001, FBT002 - PyYAML's own
+        """The value of a node."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, OverflowError) as error:
+            # `2026-02-30` looks like a date, `!!int x` claims to be a number
+            raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
+
+
+AnyTagLoader.add_multi_constructor("!", lambda _, suffix, node: (suffix, str(node.value)))
+
+
 class _StopReadingError(RefusedError):
     """The rest of the document can't be read."""
 

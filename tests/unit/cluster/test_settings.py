@@ -15,6 +15,7 @@ from deepopsctl.cluster.settings import (
     require_settings,
     require_vault_password,
     setting_types,
+    site_values,
 )
 from deepopsctl.content import content_dir
 from deepopsctl.errors import ControlMachineError, InputError
@@ -100,6 +101,30 @@ class TestBrokenFiles:
         assert misspelt_settings(directory, content_dir()) == ()
 
 
+class TestSiteValues:
+    def test_a_value_with_a_tag_is_text(self, directory: ClusterDir) -> None:
+        directory.settings.write_text("slurm_dbd_server: !vault |\n  $ANSIBLE_VAULT;1.1\nmonitoring_backup: true\n")
+
+        values = site_values(directory)
+
+        assert values == {"slurm_dbd_server": "$ANSIBLE_VAULT;1.1\n", "monitoring_backup": True}
+
+    def test_a_value_that_ansible_cannot_load_is_named_with_its_line(self, directory: ClusterDir) -> None:
+        directory.settings.write_text("a: 1\nb: 2026-13-01\n")
+
+        with pytest.raises(InputError) as caught:
+            site_values(directory)
+
+        (problem,) = caught.value.problems
+        assert (problem.where, problem.message) == (f"{SETTINGS}:2", "no valid YAML: month must be in 1..12")
+
+    @pytest.mark.parametrize("text", ["", "# only comments\n"])
+    def test_there_need_not_be_any(self, directory: ClusterDir, text: str) -> None:
+        directory.settings.write_text(text)
+
+        assert site_values(directory) == {}
+
+
 class TestValues:
     @pytest.mark.parametrize(
         ("text", "line", "message"),
@@ -123,6 +148,9 @@ class TestValues:
             ("a: 1\nb: 2\na: 3\n", 3, "the key a is given twice"),
             ("slurm_config:\n  A: 1\n  B: 1\n  A: 2\n", 4, "the key A is given twice"),
             ("a:\n  - b: {c: 1, c: 2}\n", 2, "the key c is given twice"),
+            ("a: 1\nb: [2026-02-30]\n", 2, "no valid YAML: day is out of range for month"),
+            ("a: 1\n? [b]\n: 1\n", 2, "no valid YAML: found unhashable key"),
+            ("a: !!python/object:x {}\n", 1, "no valid YAML: could not determine a constructor for the tag"),
         ],
     )
     def test_one_that_its_setting_can_not_have_is_named_with_its_line(
