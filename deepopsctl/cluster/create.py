@@ -12,6 +12,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.import_report import FILE_NAME, Carryover, render_report
 from deepopsctl.cluster.inventory import render_inventory
 from deepopsctl.cluster.secrets import add_missing, encrypt, new_password, new_secrets
+from deepopsctl.cluster.settings import site_values
 from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import FULL, ControlMachineError, DeepOpsError, InputError
 from deepopsctl.files import naming, write_atomic
@@ -77,7 +78,7 @@ def replace_cluster(
     directory = ClusterDir(path.expanduser().resolve())
     if not directory.spec.exists():
         return create_cluster(path, cluster, carryover, source), []
-    if carryover:
+    if carryover is not None:
         _leave_settings(directory, carryover)
     try:
         copies = _copies(directory.spec, directory.path / FILE_NAME)
@@ -111,8 +112,11 @@ def _unwritten(path: Path, error: OSError, hint: str) -> DeepOpsError:
 def _leave_settings(directory: ClusterDir, carryover: Carryover) -> None:
     """Existing settings.yml and vault are not changed: report what would have gone into them."""
     hint = f"set it in {directory.settings.name}, or import into a new directory"
-    for name in (*carryover.settings, *carryover.secrets):
+    present = site_values(directory) if carryover.direct_settings else {}
+    direct = [name for name, value in carryover.direct_settings.items() if present.get(name) != value]
+    for name in (*direct, *carryover.settings, *carryover.secrets):
         carryover.leave(name, str(directory.settings), "settings and secrets of an existing cluster stay", hint)
+    carryover.direct_settings.clear()
     carryover.settings.clear()
     carryover.secrets.clear()
 

@@ -213,6 +213,31 @@ def test_force_replaces_the_nodes_and_keeps_everything_else() -> None:
     assert after[copy] == before["cluster.yml"]
 
 
+def test_force_lists_the_settings_that_it_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
+    directory = init()
+    directory.settings.write_text("monitoring_enabled: false\n")
+    Path("nodes.yml").write_text(
+        "schema: 1\nsettings: {monitoring_enabled: false, slurm_time_servers: [ntp.example.com]}\nnodes:\n"
+        "  - {names: ctl1, roles: [controller]}\n  - {names: n1, roles: [compute]}\n"
+    )
+    capsys.readouterr()
+
+    assert run(["init", "hpc", "--from", "nodes.yml", "--force", "--json"]) == ExitCode.OK
+
+    left = json.loads(capsys.readouterr().out)["not_carried"]
+    assert [note["name"] for note in left] == ["slurm_time_servers"]
+
+
+def test_a_setting_that_is_no_date_is_named_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("nodes.yml").write_text(
+        "schema: 1\nnodes: [{names: a, roles: [controller, compute]}]\nsettings:\n  x: 2026-02-30\n"
+    )
+
+    assert run(["init", "hpc", "--from", "nodes.yml"]) == ExitCode.INVALID_INPUT
+
+    assert "nodes.yml:4: no valid YAML: day is out of range for month" in capsys.readouterr().err
+
+
 def test_force_that_changes_nothing_leaves_no_copy() -> None:
     directory = init()
     before = files(directory.path)
