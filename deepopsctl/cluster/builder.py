@@ -17,7 +17,7 @@ from deepopsctl.policy.builder import Place, PolicyDraft
 from deepopsctl.storage.builder import ClusterNodes, StorageDraft
 from deepopsctl.text.node_sets import expand, fold_in_order, pair, shorten
 from deepopsctl.text.problems import Problems, RefusedError
-from deepopsctl.text.values import address_key, check_address, check_name
+from deepopsctl.text.values import address_key, check_address, check_cluster_name, check_name
 
 # More than the largest Slurm clusters have: protects memory from a mistyped range.
 MAX_NODES = 20_000
@@ -110,6 +110,13 @@ class Draft:
         """Refuse a whole entry; its nodes are then not reported as missing."""
         self.incomplete = True
         self.problems.refuse(where, "", refusal)
+
+    def take_name(self, text: str, where: str) -> None:
+        """The cluster's name of a Slurm configuration: Slurm itself converts it to lower case."""
+        try:
+            self.name = check_cluster_name(text.lower())
+        except RefusedError as refusal:
+            self.refused_name = where, RefusedError(refusal.message, f"give another by --name: {refusal.hint}")
 
     def add(self, entry: NodeEntry) -> None:
         """Add new nodes; a duplicate is a problem."""

@@ -116,7 +116,7 @@ def parse_yaml_inventory(text: str, source: str, problems: Problems) -> Inventor
     """The inventory in a text; every part that can't be read is a problem."""
     inventory = Inventory()
     try:
-        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+        root = _composed(text)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         problems.add(f"{source}{line}", f"no valid YAML: {error.problem or error.context}", "compare it with Ansible")
@@ -297,10 +297,26 @@ def _files(directory: Path, name: str) -> list[Path]:
     return [path for path in [*alongside, *inside] if path.is_file() and path.suffix in _SUFFIXES]
 
 
+def _composed(text: str) -> yaml.Node | None:
+    """The document with its merge keys (`<<: *common`) replaced by what they stand for."""
+    root: yaml.Node | None = yaml.compose(text, Loader=yaml.CSafeLoader)
+    loader, todo, done = yaml.CSafeLoader(""), [root], set[int]()
+    while todo:
+        node = todo.pop()
+        if isinstance(node, yaml.CollectionNode) and id(node) not in done:
+            done.add(id(node))
+            if isinstance(node, yaml.MappingNode):
+                loader.flatten_mapping(node)
+                todo += [item for pair in node.value for item in pair]
+            else:
+                todo += node.value
+    return root
+
+
 def _variables(text: str, source: str, problems: Problems) -> dict[str, Setting]:
     hint = "compare it with what Ansible reads: ansible-inventory --list"
     try:
-        document = yaml.compose(text, Loader=yaml.CSafeLoader)
+        document = _composed(text)
         if document is None or (isinstance(document, yaml.ScalarNode) and not document.value):
             return {}
         if isinstance(document, yaml.MappingNode):
@@ -341,7 +357,7 @@ def _scalar(node: yaml.ScalarNode) -> object:
         return None
     if type_name == "bool":
         return text.lower() in ("yes", "true", "on", "y")
-    if type_name == "int" and text.isascii() and text.isdecimal() and len(text) < 19:
+    if type_name == "int" and re.fullmatch(r"0|[1-9][0-9]{0,17}", text):
         return int(text)
     return text
 

@@ -153,8 +153,8 @@ class _Reader:
                 carry_variable(name, setting, self.carryover)
         self._note_what_is_left()
         cluster_name = settings.get("slurm_cluster_name")
-        if cluster_name:
-            self.draft.name = self._checked("slurm_cluster_name", cluster_name, values.check_cluster_name, "")
+        if cluster_name and (name := self._checked("slurm_cluster_name", cluster_name, str, "")):
+            self.draft.take_name(name, cluster_name.where)
         self._add_nodes(settings)
         self._storage(settings)
         self._failover(settings)

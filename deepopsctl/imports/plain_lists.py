@@ -41,6 +41,7 @@ def draft_hosts_file(text: str, source: str, problems: Problems) -> Draft:
     """The nodes of a hosts file, by short names; options set their roles."""
     draft = Draft(source, problems)
     check_markers(text, source, problems)
+    versions: dict[str, set[int]] = {}
     for number, line in significant_lines(text):
         where, words = f"{source}:{number}", line.split()
         if is_prefixed(words[0]):
@@ -51,7 +52,12 @@ def draft_hosts_file(text: str, source: str, problems: Problems) -> Draft:
             draft.refuse(where, RefusedError(f"no name for {words[0]}", _HINT))
         elif not _is_local_entry(words[0], words[1]):
             # Slurm knows nodes by their short names
-            draft.add(NodeEntry(where=where, names=words[1].partition(".")[0], addresses=words[0]))
+            name, version = words[1].partition(".")[0], ipaddress.ip_address(words[0]).version
+            mine = versions.setdefault(name.lower(), set())
+            # a name with an IPv4 and an IPv6 address: the first is used
+            if not mine or version in mine:
+                draft.add(NodeEntry(where=where, names=name, addresses=words[0]))
+            mine.add(version)
     return draft
 
 
@@ -95,7 +101,8 @@ def draft_table(text: str, source: str, problems: Problems) -> Draft:
 def _is_local_entry(address: str, name: str) -> bool:
     """Whether a line is a default of /etc/hosts, for localhost or IPv6."""
     parsed = ipaddress.ip_address(address)
-    return parsed.is_loopback or parsed.is_multicast or name.startswith("ip6-") or name == "broadcasthost"
+    default = name.startswith("ip6-") or name == "broadcasthost" or (name == "localhost" and parsed.is_link_local)
+    return parsed.is_loopback or parsed.is_multicast or default
 
 
 def _rows(text: str, source: str, problems: Problems) -> Iterator[tuple[int, list[str]]]:
@@ -104,7 +111,10 @@ def _rows(text: str, source: str, problems: Problems) -> Iterator[tuple[int, lis
     reader = csv.reader(io.StringIO(text), delimiter=delimiter_of(header), strict=True)
     try:
         for cells in reader:
-            if any(cell.strip() for cell in cells) and not cells[0].lstrip().startswith("#"):
+            while cells and not cells[-1].strip():
+                # spreadsheets export columns that were once used
+                cells.pop()
+            if cells and not cells[0].lstrip().startswith("#"):
                 yield reader.line_num, cells
     except csv.Error as error:
         problems.add(f"{source}:{reader.line_num}", f"no valid CSV: {error}", "check the quotes of this line")

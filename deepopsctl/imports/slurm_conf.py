@@ -129,18 +129,11 @@ class _Reader:
         try:
             values.check_template(item.value)
             if item.name == "clustername":
-                self._name(item.value, where)
+                self.draft.take_name(item.value, where)
             elif item.name in ("slurmctldhost", "controlmachine", "backupcontroller"):
                 self._controllers(item, where)
         except RefusedError as refusal:
             self.draft.refuse(where, refusal)
-
-    def _name(self, text: str, where: str) -> None:
-        try:
-            # Slurm itself converts it to lower case
-            self.draft.name = values.check_cluster_name(text.lower())
-        except RefusedError as refusal:
-            self.draft.refused_name = where, RefusedError(refusal.message, f"give another by --name: {refusal.hint}")
 
     def _controllers(self, item: Pair, where: str) -> None:
         for text in item.value.split(","):

@@ -166,6 +166,7 @@ def test_the_passwords_that_deepops_ships_are_refused(tmp_path: Path, name: str,
         ("my_own_thing: [1, {a: b}]", "my_own_thing"),
         ("nfs_server_group: nowhere", "nfs_server_group"),
         ("slurm_user_uid: many", "slurm_user_uid"),
+        ("slurm_user_uid: 0644", "slurm_user_uid"),
         ("slurm_password: private", "slurm_password"),
     ],
 )
@@ -296,6 +297,53 @@ all:
         slurm_cluster_name: other
 """
 GROUPS = {"head": Role.CONTROLLER, "workers": Role.COMPUTE}
+
+
+def test_merge_keys_are_what_they_stand_for() -> None:
+    text = """
+all:
+  children:
+    slurm-master:
+      hosts:
+        m1: &common {ansible_host: 192.0.2.1, ansible_port: 2222}
+    slurm-node:
+      hosts:
+        n1: {ansible_host: 192.0.2.2, <<: *common}
+"""
+
+    draft = read(text)
+
+    assert [(node.address, node.port) for node in draft.nodes.values()] == [("192.0.2.1", 2222), ("192.0.2.2", 2222)]
+    assert left(draft) == []
+
+
+def test_a_merge_key_of_something_else_is_named() -> None:
+    problems = Problems()
+    draft_text("all:\n  hosts:\n    m1: {<<: x}\n  children: {}\n", "hosts.yml", problems)
+
+    with pytest.raises(InputError) as caught:
+        problems.raise_if_any()
+
+    (problem,) = caught.value.problems
+    assert problem.where == "hosts.yml:3"
+    assert problem.message.startswith("no valid YAML: expected a mapping")
+
+
+def test_the_clusters_name_is_in_lower_case_as_in_slurm(tmp_path: Path) -> None:
+    source = site(tmp_path, "slurm_cluster_name: Hpc\n")
+
+    assert read_request(InitRequest(Path("x"), source=source)).cluster.name == "hpc"
+
+
+def test_another_name_replaces_one_that_slurm_cannot_have(tmp_path: Path) -> None:
+    source = site(tmp_path, "slurm_cluster_name: my cluster\n")
+
+    assert read_request(InitRequest(Path("x"), source=source, name="other")).cluster.name == "other"
+    with pytest.raises(InputError) as caught:
+        read_request(InitRequest(Path("x"), source=source))
+    (problem,) = caught.value.problems
+    assert problem.where.endswith("slurm-cluster.yml:1")
+    assert problem.hint.startswith("give another by --name")
 
 
 def test_an_inventory_in_yaml_is_one_in_ini() -> None:

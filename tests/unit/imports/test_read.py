@@ -122,6 +122,12 @@ def test_reports_every_faulty_line_of_a_hosts_file() -> None:
     ]
 
 
+def test_a_hosts_file_may_have_two_addresses_of_a_name() -> None:
+    text = "fe80::1%lo0 localhost\n192.0.2.1 ctl1\n2001:db8::1 CTL1.example.com\n2001:db8::2 n1\n192.0.2.2 n1\n"
+
+    assert names_and_addresses(text) == [("ctl1", "192.0.2.1"), ("n1", "2001:db8::2")]
+
+
 def test_reads_a_table() -> None:
     nodes = read(CSV).nodes
     assert [(name, node.address) for name, node in nodes.items()] == [
@@ -160,6 +166,13 @@ def test_reads_what_spreadsheets_export(tmp_path: Path, delimiter: str, line_end
     (node,) = read_nodes(path, None, Problems()).nodes.values()
     assert (node.name, node.address) == ("ctl1", "192.0.2.1")
     assert node.roles == {Role.CONTROLLER}
+
+
+def test_empty_columns_at_the_end_are_no_columns() -> None:
+    text = "name,address,,\nctl1,192.0.2.1,,\n,,,\nn1,,,\n"
+
+    assert names_and_addresses(text) == [("ctl1", "192.0.2.1"), ("n1", "")]
+    assert faults(text.replace("n1,,,", "n1,,,x")) == ["nodes:4 has 4 cells, the header 2"]
 
 
 def test_excels_own_first_line_is_no_line_of_the_table() -> None:
