@@ -19,6 +19,8 @@ MAX_INCLUDES = 100
 
 _PAIR = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*\+?=\s*(?:\"([^\"]*)\"|(\S*))(?=\s|$)")
 _INCLUDE = re.compile(r"\s*include\s+(\S.*?)\s*", re.IGNORECASE)
+_HOSTLISTS = frozenset({"nodename", "nodehostname", "nodeaddr", "nodes"})
+_PADDED = re.compile(r"(?<=[\[,])(0[0-9]{0,14})-([0-9]{1,15})(?=[\],])")
 # `\#` is a number sign in a value
 _COMMENT = re.compile(r"(?<!\\)#.*")
 
@@ -129,6 +131,14 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield start, joined.strip()
 
 
+def _range(match: re.Match[str]) -> str:
+    """A range as Slurm reads it: the first number says how wide all are, so [08-100] is [08-99,100-100]."""
+    first, last = match[1], match[2]
+    if len(last) > len(first) > 1:
+        return f"{first}-{'9' * len(first)},1{'0' * len(first)}-{last}"
+    return f"{first}-{last.zfill(len(first))}"
+
+
 def _pairs(content: str) -> tuple[Pair, ...]:
     pairs, position = [], 0
     while position < len(content):
@@ -136,7 +146,8 @@ def _pairs(content: str) -> tuple[Pair, ...]:
         if not match:
             rest = content[position:].strip()
             raise RefusedError(f"{shorten(rest)!r} is no KEY=VALUE", "compare the line with slurm.conf(5)")
-        pairs.append(Pair(match[1], match[3] if match[2] is None else match[2]))
+        value = match[3] if match[2] is None else match[2]
+        pairs.append(Pair(match[1], _PADDED.sub(_range, value) if match[1].lower() in _HOSTLISTS else value))
         position = match.end()
         while position < len(content) and content[position].isspace():
             position += 1

@@ -262,11 +262,18 @@ def _parse_range(element: str, text: str) -> tuple[range, int]:
     if padded and len(first) != len(last):
         raise RefusedError(
             f"{shorten(text)}: the ends of {element} differ in their number of digits",
-            f"write {first.zfill(len(last))}-{last.zfill(len(first))}",
+            f"write {first.zfill(len(last))}-{last.zfill(len(first))}{_as_in_slurm(first, last)}",
         )
     if step == 0:
         raise RefusedError(f"{shorten(text)}: {element} has a step of 0", "leave the step out")
     return range(int(first), int(last) + 1, step), len(first) if len(first) == len(last) else 1
+
+
+def _as_in_slurm(first: str, last: str) -> str:
+    """Slurm prints node08 to node100 as node[08-100]."""
+    if not len(last) > len(first) > 1:
+        return ""
+    return f", or if the numbers are {first} and {last}: {first}-{'9' * len(first)},1{'0' * len(first)}-{last}"
 
 
 def _count(items: Sequence[object], one: str, many: str = "") -> str:

@@ -88,6 +88,30 @@ def test_keys_are_read_in_any_case_and_several_on_a_line() -> None:
     assert cluster.partitions[0].default
 
 
+@pytest.mark.parametrize(
+    ("written", "names"),
+    [
+        ("n[98-101]", ["n98", "n99", "n100", "n101"]),
+        ("n[098-101]", ["n098", "n099", "n100", "n101"]),
+        ("n[08-10]", ["n08", "n09", "n10"]),
+        ("n[001-3,7]", ["n001", "n002", "n003", "n7"]),
+        ("n[0-2]", ["n0", "n1", "n2"]),
+    ],
+)
+def test_a_range_is_as_wide_as_its_first_number(written: str, names: list[str]) -> None:
+    draft = read(f"{HEAD}NodeName={written}\nPartitionName=p Nodes={written}\n")
+
+    assert [node.name for node in draft.finish().compute] == names
+    assert list(draft.finish().partitions[0].nodes) == names
+
+
+def test_a_range_may_grow_wider_as_slurm_prints_it() -> None:
+    compute = read(HEAD + "NodeName=n[08-101]-ib\nPartitionName=p Nodes=ALL\n").finish().compute
+
+    names = [node.name for node in compute]
+    assert (len(names), names[0], names[91], names[-1]) == (94, "n08-ib", "n99-ib", "n101-ib")
+
+
 def test_old_names_of_the_controllers_are_read_too() -> None:
     draft = read("ControlMachine=a\nControlAddr=192.0.2.1\nBackupController=b\nBackupAddr=192.0.2.2\nNodeName=n1\n")
 

@@ -193,3 +193,10 @@ def _random_names(generator: random.Random) -> list[str]:
     if generator.random() < 0.3:
         generator.shuffle(chosen)
     return chosen
+
+
+def test_a_range_that_grows_wider_has_a_hint_with_both_meanings() -> None:
+    with pytest.raises(RefusedError) as caught:
+        expand("n[08-100]")
+
+    assert caught.value.hint == "write 008-100, or if the numbers are 08 and 100: 08-99,100-100"
