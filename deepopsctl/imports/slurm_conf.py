@@ -62,6 +62,8 @@ class _Reader:
         self.draft = draft
         self.directory = directory
         self.problems = draft.problems
+        # before the lines are read: nodes of an unreadable line are not reported as missing
+        self.before = len(draft.problems)
         self.carryover = draft.carryover
         self.nodes = Nodes(draft.carryover)
         self.partitions = Partitions(self.nodes, draft)
@@ -71,7 +73,6 @@ class _Reader:
 
     def read(self, lines: list[Line]) -> None:
         """Read the nodes first: partitions, node sets and gres.conf refer to them."""
-        before = len(self.problems)
         lines_by_key: dict[str, list[Line]] = {first_key: [] for first_key in _LINE_KEYS}
         for line in lines:
             first_key = next(
@@ -83,7 +84,7 @@ class _Reader:
                 self._globals(line)
         for line in lines_by_key["nodename"]:
             self._try(line, self.nodes.add)
-        self.draft.incomplete = len(self.problems) > before
+        self.draft.incomplete = len(self.problems) > self.before
         for first_key in ("downnodes", "frontendname", "switchname"):
             for line in lines_by_key[first_key]:
                 first = line.pairs[0]

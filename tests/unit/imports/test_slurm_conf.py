@@ -208,6 +208,16 @@ def test_every_fault_is_reported_with_its_line() -> None:
     ]
 
 
+def test_nodes_of_an_unreadable_line_are_not_reported_as_missing(tmp_path: Path) -> None:
+    source = tmp_path / "slurm.conf"
+    source.write_text(f"{HEAD}NodeName=n[1-2] Reason=bad disk\nPartitionName=p Nodes=n[1-2]\n")
+
+    with pytest.raises(InputError) as caught:
+        read_request(InitRequest(tmp_path / "x", source=source))
+
+    assert [problem.message for problem in caught.value.problems] == ["'disk' is no KEY=VALUE"]
+
+
 def test_a_template_is_one_fault() -> None:
     text = "ClusterName={{ name }}\n{% for host in hosts %}\nNodeName={{ host }}\n{% endfor %}\n"
 
