@@ -30,7 +30,8 @@ _ROLES = MappingProxyType({role.value: role for role in Role})
 # Slurm, systemd and ssh take underscores, which RFC 1123 has not
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
-_TIME = re.compile(r"[0-9]+|[0-9]+:[0-9]{1,2}|[0-9]+:[0-9]{1,2}:[0-9]{1,2}|[0-9]+-[0-9]{1,2}(?::[0-9]{1,2}){0,2}")
+# more digits than any year needs are more than Slurm counts
+_TIME = re.compile(r"[0-9]{1,9}(?:(?::[0-9]{1,2}){0,2}|-[0-9]{1,2}(?::[0-9]{1,2}){0,2})")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _JUMP = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?")
 

@@ -190,6 +190,14 @@ def test_refuses_a_bad_node_entry_and_names_its_line(entry: str, fault: str) -> 
         ("{name: p}", "partitions[0].nodes: is missing"),
         ("{name: p, nodes: n1, default: maybe}", "partitions[0].default: must be true or false"),
         ("{name: p, nodes: n1, max_time: 2d}", "partitions[0].max_time: '2d' is no time limit of Slurm's"),
+        (
+            f"{{name: p, nodes: n1, max_time: {'9' * 10}}}",
+            "partitions[0].max_time: '9999999999' is no time limit of Slurm's",
+        ),
+        (
+            "{name: p, nodes: n1, max_time: 1-1:1:1:1}",
+            "partitions[0].max_time: '1-1:1:1:1' is no time limit of Slurm's",
+        ),
         ("{name: p, nodes: n1, maxtime: 10}", "partitions[0].maxtime: unknown key"),
         ("{name: p, nodes: n1, options: {MaxTime: 10}}", "partitions[0].options: MaxTime is written by deepopsctl"),
         ('{name: p, nodes: n1, options: {Alternate: "q\\nNodeName=x"}}', "partitions[0].options: Alternate:"),

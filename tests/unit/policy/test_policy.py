@@ -138,6 +138,7 @@ def test_every_limit_is_known_on_the_nodes() -> None:
         ("priority: {weights: {fairshare: -1}}", "priority.weights: fairshare: '-1' is no weight"),
         ("priority: {weights: {fair: 1}}", "priority.weights: fair is no factor of the priority"),
         ("priority: {decay_half_life: fortnight}", "priority.decay_half_life: 'fortnight' is no time limit"),
+        (f"priority: {{max_age: {'1' * 5000}}}", "priority.max_age: '1"),
         ("priority: {usage_reset: sometimes}", "priority.usage_reset: 'sometimes' is not known here"),
         ("preemption: {by: account}", "preemption.by: 'account' is not known here"),
         ("preemption: {mode: cancel}", "preemption.by: is missing"),
