@@ -29,8 +29,13 @@ def draft_hostlist(text: str, source: str, problems: Problems) -> Draft:
     check_markers(text, source, problems)
     for number, line in significant_lines(text):
         names, equals, addresses = line.partition("=")
-        where = f"{source}:{number}"
-        if equals and not addresses.strip():
+        where, words = f"{source}:{number}", line.split()
+        if len(words) == 2 and is_ip_address(words[1]):
+            name, address = words
+            draft.refuse(
+                where, RefusedError(f"{shorten(line)}: = joins a name and its address", f"write {name}={address}")
+            )
+        elif equals and not addresses.strip():
             draft.refuse(where, RefusedError("no address after =", "write NAMES=ADDRESSES or only NAMES"))
         else:
             draft.add(NodeEntry(where=where, names=names, addresses=addresses))

@@ -113,6 +113,16 @@ def test_reports_every_faulty_line_of_a_hostlist() -> None:
     ]
 
 
+def test_a_name_and_its_address_are_joined_by_an_equals_sign() -> None:
+    problems = Problems()
+    draft_text("n1  192.0.2.1\n", "nodes", problems)
+
+    with pytest.raises(InputError) as caught:
+        problems.raise_if_any()
+
+    assert [problem.hint for problem in caught.value.problems] == ["write n1=192.0.2.1"]
+
+
 def test_reports_every_faulty_line_of_a_hosts_file() -> None:
     assert faults("192.0.2.1 ctl1\nctl2 192.0.2.2\n192.0.2.3\n192.0.2.4 ctl1\n192.0.2.5 a-\n") == [
         "nodes:2 'ctl2' is no IP address",
