@@ -14,6 +14,7 @@ from datetime import datetime
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.selection import select_nodes
+from deepopsctl.errors import ExitCode
 from deepopsctl.files import write_atomic
 from deepopsctl.lifecycle.pace import Pace
 from deepopsctl.lifecycle.rolling import Rolling, Selection, WorkResult, select
@@ -167,9 +168,11 @@ def _upgrade(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], options: Nvi
             flow.confirm(_question(cluster, plan), cluster)
             _declare(flow.directory, options.branch)
         rolling.run(plan.compute)
-    else:
+    elif not plan.silent and not plan.compute.left_alone:
+        # a deploy would go back to the branch of the settings
+        _declare(flow.directory, options.branch)
         flow.report.closing = f"no node has another branch than {options.branch}"
-    _conclude(flow, options, rolling)
+    _conclude(flow, options, plan, rolling)
 
 
 def _declare(directory: ClusterDir, branch: str) -> None:
@@ -188,7 +191,7 @@ def _question(cluster: Cluster, plan: NvidiaPlan) -> str:
     return f"exchange the driver of {fold(plan.todo)} of {cluster.name} for branch {plan.branch}{waits}?"
 
 
-def _conclude(flow: Flow, options: NvidiaOptions, rolling: Rolling) -> None:
+def _conclude(flow: Flow, options: NvidiaOptions, plan: NvidiaPlan, rolling: Rolling) -> None:
     report = flow.report
     parts = [f"{fold(rolling.done)} has branch {options.branch}"] if rolling.done else []
     if rolling.queue and not rolling.is_over_limit:
@@ -198,3 +201,6 @@ def _conclude(flow: Flow, options: NvidiaOptions, rolling: Rolling) -> None:
     report.closing = "; ".join(parts) or report.closing
     if failure := rolling.failure({}, rolling.queue):
         raise failure
+    if plan.silent:
+        message = f"{fold(plan.silent)} {SILENT}, and may have another branch; the others are done"
+        raise StoppedError(message, f"`deepopsctl {options.again}` goes on from here", ExitCode.UNREACHABLE)

@@ -123,8 +123,9 @@ class _Upgrade:
         plan = _query(self.cluster, self.nodes, self.flow.base)
         self._name_left_alone(plan)
         if not plan.todo:
-            self.flow.report.closing = "no package to upgrade"
             self._name_pending(plan.facts)
+            self._require_answers(plan)
+            self.flow.report.closing = "no package to upgrade"
             return
         if plan.compute.begun or self._is_open:
             self.flow.confirm(_question(self.cluster, plan), self.cluster)
@@ -200,6 +201,9 @@ class _Upgrade:
         report.closing = "; ".join(parts)
         if failure := rolling.failure(self.failed, left):
             raise failure
+        self._require_answers(plan)
+
+    def _require_answers(self, plan: OsPlan) -> None:
         if plan.silent:
             message = f"{fold(plan.silent)} is not upgraded, the others are done"
             raise StoppedError(message, self._goes_on, plan.exit_code)

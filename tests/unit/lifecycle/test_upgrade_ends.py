@@ -1,0 +1,81 @@
+"""How upgrades of packages and of the driver end where some nodes did not answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from deepopsctl.cli.interactive import Console
+from deepopsctl.cli.passwords import Passwords
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.errors import ExitCode
+from deepopsctl.lifecycle import upgrade_nvidia, upgrade_os
+from deepopsctl.lifecycle.os_plan import OsFacts, OsPlan
+from deepopsctl.lifecycle.rolling import Selection
+from deepopsctl.lifecycle.upgrade_nvidia import NvidiaOptions, NvidiaPlan
+from deepopsctl.lifecycle.upgrade_os import OsOptions
+from deepopsctl.nodes.workflow import SILENT, Flow, Report
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.slurm.state import SlurmState
+
+TEXT = """\
+schema: 1
+cluster: {name: hpc, user: ubuntu}
+nodes:
+  - {names: ctl1, roles: [controller]}
+  - {names: "gpu[1-2]", roles: [compute], gpus: {type: a100, count: 2}}
+partitions: [{name: gpu, nodes: all}]
+"""
+NOBODY = Selection((), (), MappingProxyType({}))
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
+    (tmp_path / "cluster.yml").write_text(TEXT)
+    opened = ClusterDir.open(tmp_path)
+    opened.refresh_inventory(opened.cluster())
+    opened.settings.parent.mkdir(parents=True, exist_ok=True)
+    opened.settings.write_text("---\nnvidia_driver_branch: '550'\n")
+    monkeypatch.setattr(Flow, "survey", lambda *_, **__: SlurmState())
+    return opened
+
+
+def console(directory: ClusterDir) -> Console:
+    return Console(directory, Passwords("", None, None), 0, yes=True)
+
+
+@pytest.mark.parametrize(
+    ("silent", "code"),
+    [({}, ExitCode.OK), ({"gpu2": SILENT}, ExitCode.UNREACHABLE), ({"gpu2": "E: no list"}, ExitCode.FAILED)],
+)
+def test_packages_of_nodes_without_an_answer_are_not_taken_for_current(
+    directory: ClusterDir, monkeypatch: pytest.MonkeyPatch, silent: dict[str, str], code: ExitCode
+) -> None:
+    plan = OsPlan({"gpu1": OsFacts()}, NOBODY, (), silent, SlurmState())
+    monkeypatch.setattr(upgrade_os, "_query", lambda *_: plan)
+
+    report = upgrade_os.upgrade_os(directory, OsOptions(), RunRequest(directory, ""), console(directory))
+
+    assert (report.exit_code, bool(report.closing)) == (code, not silent)
+
+
+def nvidia(directory: ClusterDir, monkeypatch: pytest.MonkeyPatch, silent: tuple[str, ...]) -> Report:
+    plan = NvidiaPlan("580", {}, {}, NOBODY, silent, SlurmState())
+    monkeypatch.setattr(upgrade_nvidia, "_query", lambda *_: plan)
+    return upgrade_nvidia.upgrade_nvidia(directory, NvidiaOptions("580"), RunRequest(directory, ""), console(directory))
+
+
+def test_a_silent_node_is_not_said_to_have_the_branch(directory: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = nvidia(directory, monkeypatch, ("gpu2",))
+
+    assert (report.exit_code, report.closing) == (ExitCode.UNREACHABLE, "")
+    assert "580" not in directory.settings.read_text()
+
+
+def test_settings_follow_nodes_that_have_the_branch(directory: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = nvidia(directory, monkeypatch, ())
+
+    assert report.exit_code is ExitCode.OK
+    assert "580" in directory.settings.read_text()
