@@ -117,7 +117,8 @@ class _Restore:
         parts = {"deepops_restore_parts": list(self.wanted.parts)}
         outcome = self._run(self.cluster.nodes, RECONCILE, deepops_restore_timeout=REGISTER_S, **parts)
         require_success(outcome, self._center, "all partitions are down", "`deepopsctl restore` goes on from here")
-        return next(_returned(outcome, "reconciled"), {})
+        # the host of slurmdbd has nothing to compare
+        return next(filter(None, _returned(outcome, "reconciled")), {})
 
     def _open(self) -> None:
         """A deploy as every other: from here on it is all that is needed."""
@@ -134,6 +135,13 @@ class _Restore:
             self.flow.report.warnings.append(
                 f"ran when the backup was made and do not run now, so they are held: {jobs}; "
                 "`scontrol release JOB` runs one again, `scancel JOB` removes it"
+            )
+        stuck = compared.get("stuck") or []
+        if isinstance(stuck, list) and stuck:
+            jobs = ", ".join(f"{job['id']} ({job['user']})" for job in stuck)
+            self.flow.report.warnings.append(
+                f"are on none of their nodes any more, and Slurm can't requeue them: {jobs}; they hold their nodes until "
+                "`scancel JOB`"
             )
         silent = compared.get("silent") or []
         if isinstance(silent, list) and silent:

@@ -1,4 +1,4 @@
-"""What `node_program` starts, in the order of `deepopsctl restore`: fetch, accounting, state, reconcile."""
+"""What `node_program` starts, in the order of `deepopsctl restore`: fetch, accounting, state, reconcile, end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ def _state(request: Request) -> Result:
 
 
 def _reconcile(request: Request) -> Result:
-    return {"deepops": {"reconciled": restore.finish(float(request["timeout"]), request["jobs_on"])}}
+    return {"deepops": {"reconciled": restore.reconcile(float(request["timeout"]), request["jobs_on"])}}
+
+
+def _end(_request: Request) -> Result:
+    return {"changed": restore.end()}
 
 
 def _monitoring(request: Request) -> Result:
@@ -61,6 +65,7 @@ _PHASES = {
     "state": _state,
     "jobs": _jobs,
     "reconcile": _reconcile,
+    "end": _end,
     "begun": _begun,
     "forget": _forget,
     "monitoring": _monitoring,

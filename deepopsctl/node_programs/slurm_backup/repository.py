@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Dict, List, Mapping, Sequence
 
 from .._shared import command
@@ -22,6 +24,7 @@ _MESSAGE_LIMIT = 400
 # another host prunes, or verifies: a matter of minutes
 _LOCKED = "repository is already locked"
 LOCKED_S, PAUSE_S = 1800.0, 10.0
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _NO_REPOSITORY = ("unable to open config file", "Is there a repository at the following location")
 
 
@@ -34,6 +37,15 @@ class Snapshot:
     host: str
     parts: List[str]
     root: str
+
+    @property
+    def instant(self) -> float:
+        """The time in seconds: hosts may have different time zones, and winter's hours repeat summer's."""
+        match = _TIME.fullmatch(self.time)
+        if match is None:
+            raise BackupError("snapshot {} has no time: {}".format(self.id, self.time))
+        zone = "+00:00" if match[3] == "Z" else match[3]
+        return datetime.fromisoformat(match[1] + zone).timestamp() + float(match[2] or 0)
 
     def as_object(self) -> Dict[str, object]:
         """For a result in JSON."""
@@ -92,7 +104,7 @@ class Repository:
             )
             for entry in entries
         ]
-        return sorted(snapshots, key=lambda snapshot: snapshot.time, reverse=True)
+        return sorted(snapshots, key=lambda snapshot: snapshot.instant, reverse=True)
 
     def hash_of(self, snapshot: str, path: str) -> str:
         """SHA-256 of a file in a snapshot, read back whole from the repository."""

@@ -37,7 +37,7 @@ def choose(snapshots: Sequence[Snapshot], asked: str, parts: Sequence[str]) -> D
         named = [snapshot for snapshot in having if snapshot.id == asked[:8]] if asked else []
         if part == ACCOUNTING and STATE in chosen and not named:
             state = chosen[STATE]
-            later = [snapshot for snapshot in having if snapshot.time >= state.time]
+            later = [snapshot for snapshot in having if snapshot.instant >= state.instant]
             having = [state] if ACCOUNTING in state.parts else later[-1:] or having
         if not (named or having):
             raise BackupError("the repository has no snapshot with {} of this cluster".format(part))
@@ -50,8 +50,19 @@ def choose(snapshots: Sequence[Snapshot], asked: str, parts: Sequence[str]) -> D
 def fetch(config: Mapping[str, Any], asked: str, parts: Sequence[str]) -> Dict[str, Any]:
     """Restore sets into a private directory and compare each file with its manifest; what they hold."""
     current = _current()
+    is_asked = not asked or any(entry["snapshot"] == asked[:8] for entry in current.values())
+    begun = {part for part, entry in current.items() if _is_done(part, entry, "begun")}
     # one that was cut off goes on with its set: by now, a newer one is of what has been restored so far
-    if set(current) != {*parts} or (asked and all(entry["snapshot"] != asked[:8] for entry in current.values())):
+    if begun and is_asked and begun <= {*parts} <= {*current}:
+        current = {part: current[part] for part in parts}
+        atomic_file.write_synced(CURRENT, json.dumps(current))
+    elif begun:
+        raise BackupError(
+            "{} of snapshot {} is half restored: finish that first, with the options it was begun with".format(
+                " and ".join(sorted(begun)), " and ".join(sorted({current[part]["snapshot"] for part in begun}))
+            )
+        )
+    elif set(current) != {*parts} or not is_asked:
         repository = Repository(config)
         chosen = choose(repository.snapshots(), asked, parts)
         shutil.rmtree(RESTORED, ignore_errors=True)
@@ -154,11 +165,12 @@ def put_monitoring(config: Mapping[str, Any], asked: str) -> Dict[str, Any]:
         shutil.rmtree(directory)
 
 
-def finish(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[str, Any]:
-    """Compare jobs with the set, which then goes: it has keys. Nothing to compare where the state was not restored."""
-    result = reconcile(timeout_s, jobs_on) if STATE in _current() else {}
-    shutil.rmtree(RESTORED)
-    return result
+def end() -> bool:
+    """Remove the set, which has keys, once all hosts have compared what they restored; whether there was one."""
+    there = os.path.isdir(RESTORED)
+    if there:
+        shutil.rmtree(RESTORED)
+    return there
 
 
 def forget() -> bool:
@@ -191,37 +203,48 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[st
     """Compare the queue with the nodes once they have registered, while no partition starts jobs.
 
     A job that ran when the set was made and is on none of its nodes (`jobs_on`, of those that answered) was lost: it
-    is held, and never starts again by itself. One that ended meanwhile is reported by its node.
+    is held, and never starts again by itself. Slurm requeues no interactive job, and none with --no-requeue: these are
+    named as `stuck`. One that ended meanwhile is reported by its node. Nothing where the state was not restored.
     """
+    if STATE not in _current():
+        return {}
     manifest = read_manifest(_current()[STATE]["set"])
     ran = {job["id"]: job for job in manifest["jobs"] or [] if job["state"] in _STARTED}
     silent = _wait_for_nodes(timeout_s)
-    held = []
+    held, refused = [], set()
     for number, (state, nodes) in _queue().items():
         if number not in ran:
             continue
         known = [jobs_on[name] for name in nodes if name in jobs_on]
         is_lost = len(known) == len(nodes) and not any(number in jobs for jobs in known)
         if state == "PENDING":
-            _require("uhold", number)
+            done = _scontrol("uhold", number)
         elif state in _STARTED and nodes and is_lost:
-            _require("requeuehold", number)
+            done = _scontrol("requeuehold", number)
         else:
             continue
-        held.append({"id": number, "user": ran[number]["user"]})
-    now = [state for number, (state, _nodes) in _queue().items() if number not in {job["id"] for job in held}]
+        if done.ok:
+            held.append({"id": number, "user": ran[number]["user"]})
+        elif state == "PENDING":
+            raise BackupError("job {}: {}".format(number, done.failure))
+        else:
+            refused.add(number)
+    queue = _queue()
+    # one that ended in this moment is no more
+    stuck = sorted(number for number in refused if queue.get(number, ("", []))[0] in _STARTED)
+    apart = {*(job["id"] for job in held), *stuck}
+    now = [state for number, (state, _nodes) in queue.items() if number not in apart]
     return {
         "running": sum(state in _STARTED for state in now),
         "pending": now.count("PENDING"),
         "held": held,
+        "stuck": [{"id": number, "user": ran[number]["user"]} for number in stuck],
         "silent": silent,
     }
 
 
-def _require(action: str, number: int) -> None:
-    done = command.run(["scontrol", action, str(number)], _ANSWER_S, env=command.slurm_environment())
-    if not done.ok:
-        raise BackupError("job {}: {}".format(number, done.failure))
+def _scontrol(action: str, number: int) -> command.Result:
+    return command.run(["scontrol", action, str(number)], _ANSWER_S, env=command.slurm_environment())
 
 
 def _wait_for_nodes(timeout_s: float) -> List[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_a_directory_without_a_state_is_no_backup(tmp_path: Path) -> None:
 
 
 def snapshot(name: str, time: str, *parts: str) -> Snapshot:
-    return Snapshot(name, time, "ctl1", list(parts), "/set")
+    return Snapshot(name, time if "T" in time else f"2026-11-26T08:0{time}:00Z", "ctl1", list(parts), "/set")
 
 
 BOTH = [snapshot("new", "2", "state", "accounting"), snapshot("old", "1", "state", "accounting")]
@@ -69,6 +70,14 @@ BOTH = [snapshot("new", "2", "state", "accounting"), snapshot("old", "1", "state
         pytest.param(
             [snapshot("s2", "2", "state"), snapshot("d1", "1", "accounting")],
             "", {"state": "s2", "accounting": "d1"}, id="an older database where there is no other",
+        ),
+        pytest.param(
+            [
+                snapshot("d2", "2026-11-26T08:02:00.5Z", "accounting"),
+                snapshot("s1", "2026-11-26T09:01:00.123456789+01:00", "state"),
+                snapshot("d0", "2026-11-26T10:00:00+02:00", "accounting"),
+            ],
+            "", {"state": "s1", "accounting": "d2"}, id="hosts in different time zones",
         ),
     ],
 )  # fmt: skip
@@ -176,3 +185,53 @@ def test_a_restore_that_was_cut_off_goes_on(fetched: Path, tmp_path: Path) -> No
     (target / "job_state").unlink()
     assert restore.put_state(str(target), "root")
     assert (target / "job_state").exists()
+
+
+def test_a_restore_that_was_cut_off_is_not_mixed_with_another(fetched: Path, tmp_path: Path) -> None:
+    restore.put_state(str(tmp_path / "new"), "root")
+
+    for asked, parts in (("cd34", ["state"]), ("", ["accounting"]), ("", ["state", "accounting"])):
+        with pytest.raises(BackupError, match="state of snapshot ab12 is half restored"):
+            restore.fetch({}, asked, parts)
+    assert restore.has_begun()
+
+
+def test_what_a_restore_has_not_begun_with_may_be_left_out(fetched: Path, tmp_path: Path) -> None:
+    entry = {"snapshot": "ab12", "set": str(fetched / "set")}
+    (fetched / "current.json").write_text(json.dumps({"state": entry, "accounting": entry}))
+    manifest = {"cluster": "hpc", "host": "ctl1", "finished": 1, "slurm": "24.11.5"}
+    (fetched / "set" / "manifest.json").write_text(json.dumps(manifest))
+    restore.put_state(str(tmp_path / "new"), "root")
+
+    assert set(restore.fetch({}, "", ["state"])) == {"state"}
+    assert not restore.put_state(str(tmp_path / "new"), "root")
+
+
+def test_lost_jobs_that_slurm_can_not_requeue_do_not_stop_a_restore(
+    fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [{"id": number, "state": "RUNNING", "user": "alice"} for number in (41, 42, 43)]
+    (fetched / "set" / "manifest.json").write_text(json.dumps({"jobs": jobs}))
+    calls, cancelled = tmp_path / "calls", tmp_path / "cancelled"
+    write_program(
+        tmp_path / "bin" / "scontrol",
+        f"""case "$1" in
+            --oneliner) echo 'NodeName=cn01 State=IDLE SlurmdStartTime=now' ;;
+            *) echo "$@" >> {calls}; [ $2 = 41 ] || {{ touch {cancelled}; echo 'Only batch jobs' >&2; exit 1; }} ;;
+        esac""",
+    )
+    write_program(
+        tmp_path / "bin" / "squeue",
+        f"echo '41|RUNNING|cn01'; echo '42|RUNNING|cn01'; [ -e {cancelled} ] || echo '43|RUNNING|cn01'",
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+
+    result = restore.reconcile(1, {"cn01": []})
+
+    assert calls.read_text() == "requeuehold 41\nrequeuehold 42\nrequeuehold 43\n"
+    assert result["held"] == [{"id": 41, "user": "alice"}]
+    assert result["stuck"] == [{"id": 42, "user": "alice"}]
+    # another host may have to compare its own first
+    assert fetched.is_dir()
+    assert restore.end()
+    assert not restore.end()
