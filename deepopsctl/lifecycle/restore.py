@@ -140,8 +140,8 @@ class _Restore:
         if isinstance(stuck, list) and stuck:
             jobs = ", ".join(f"{job['id']} ({job['user']})" for job in stuck)
             self.flow.report.warnings.append(
-                f"are on none of their nodes any more, and Slurm can't requeue them: {jobs}; they hold their nodes until "
-                "`scancel JOB`"
+                f"are on none of their nodes any more, and Slurm can't requeue them: {jobs}; "
+                "they hold their nodes until `scancel JOB`"
             )
         silent = compared.get("silent") or []
         if isinstance(silent, list) and silent:

@@ -34,6 +34,7 @@ from deepopsctl.nodes.workflow import (
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.slurm.node_states import NODE_PREFIX
 from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
@@ -50,6 +51,7 @@ _FORWARD = (ON_NODES, ENDING)
 START_S = 300
 # of a drain: `node upgrade`
 VERB = "upgrade"
+_REASON = f"{NODE_PREFIX}{VERB}"
 
 
 def upgrade_slurm(directory: ClusterDir, wanted: Wanted, base: RunRequest, operator: Operator) -> Report:
@@ -111,7 +113,7 @@ class _Upgrade:
         self.flow.survey(self.cluster, slurm=False)
         plan, record, slurm = _query(self.flow.directory, self.cluster, self.wanted, self.flow.base)
         phase = str(record.get("phase") or "")
-        if phase == GOING_BACK:
+        if phase == GOING_BACK and record.get("to") == self.wanted.release:
             hosts = record.get("hosts")
             self._go_back(plan, str(record.get("why")), set(map(str, hosts)) if isinstance(hosts, list) else set())
         self._refuse(plan, phase, slurm)
@@ -123,6 +125,8 @@ class _Upgrade:
         self.flow.confirm(self._question(plan, resumed=bool(record)), self.cluster)
         drained = record.get("drained")
         self.drained = set(map(str, drained)) if isinstance(drained, list) else set()
+        # by an upgrade that has ended without them
+        self.drained |= {name for name, node in slurm.nodes.items() if node.is_drained and node.reason == _REASON}
         self.out = {name for name, node in slurm.nodes.items() if node.is_drained or node.is_faulty} - self.drained
         if not record:
             since = f"{datetime.now(UTC):%F %H:%M} UTC"
@@ -229,7 +233,8 @@ class _Upgrade:
     def _go_back(self, plan: Plan, why: str, hosts: set[str]) -> None:
         """Packages, accounting and state as they were; raises StoppedError at its end."""
         self.flow.operator.info(f"go back to Slurm {plan.installed} on {fold(hosts)}: {why}")
-        outcome = self._run(hosts, BACK, **self._variables(plan))
+        # not of the new packages: by now a host may be silent, or the repository gone
+        outcome = self._run(hosts, BACK, deepops_upgrade_timeout=START_S)
         require_success(outcome, self._named(hosts), "slurmctld may be stopped; running jobs continue", self._again)
         self._withdraw()
         raise StoppedError(

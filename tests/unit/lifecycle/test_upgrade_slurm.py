@@ -1,0 +1,100 @@
+"""What a second `upgrade slurm` goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.cli.interactive import Console
+from deepopsctl.cli.passwords import Passwords
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.lifecycle import upgrade_slurm
+from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Wanted, make_plan
+from deepopsctl.lifecycle.upgrade_slurm import BACK
+from deepopsctl.nodes.drain import NODE_STATE
+from deepopsctl.nodes.workflow import Flow, Report
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.outcome import RunOutcome, RunSummary
+from deepopsctl.run.workspace import RunDir
+from deepopsctl.slurm.state import SlurmNode, SlurmState
+from tests.unit.lifecycle.small_cluster import CLUSTER
+from tests.unit.lifecycle.test_upgrade_plan import ALL, NEW, SERVED, node
+
+Calls = list[tuple[tuple[str, ...], tuple[str, ...], dict[str, Any]]]
+
+
+class Upgrade:
+    """`upgrade slurm` on nodes that answer what a test has them answer."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (path / "cluster.yml").write_text("schema: 1\n")
+        self.directory, self.calls, self.patch = ClusterDir.open(path), Calls(), monkeypatch
+        self.directory.settings.parent.mkdir(parents=True, exist_ok=True)
+        self.directory.settings.write_text("---\n")
+        outcome = RunOutcome(RunDir(path), "upgrade", RunSummary({}, (), (), (), ()), 1.0, 0)
+
+        def run(_flow: Flow, _cluster: object, playbooks: tuple[str, ...], names: Any, **extra: object) -> RunOutcome:
+            self.calls.append((playbooks, tuple(names), extra))
+            return outcome
+
+        monkeypatch.setattr(Flow, "survey", lambda *_, **__: SlurmState())
+        monkeypatch.setattr(Flow, "run", run)
+        monkeypatch.setattr(ClusterDir, "cluster", lambda _: CLUSTER)
+        monkeypatch.setattr(upgrade_slurm._Upgrade, "_validate", lambda *_: None)
+
+    def __call__(
+        self,
+        facts: Mapping[str, NodeFacts],
+        record: Mapping[str, object],
+        served: Mapping[str, Any] = SERVED,
+        **nodes: SlurmNode,
+    ) -> Report:
+        slurm = SlurmState(controller_up=True, nodes=nodes)
+        wanted = Wanted("26.05")
+        plan = make_plan(CLUSTER, wanted, facts, served, slurm)
+        self.patch.setattr(upgrade_slurm, "_query", lambda *_: (plan, record, slurm))
+        console = Console(self.directory, Passwords("", None, None), 0, yes=True)
+        return upgrade_slurm.upgrade_slurm(self.directory, wanted, RunRequest(self.directory, ""), console)
+
+
+@pytest.fixture
+def upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Upgrade:
+    return Upgrade(tmp_path, monkeypatch)
+
+
+def going_back(release: str) -> dict[str, object]:
+    return {"phase": "back", "from": "24.11", "to": release, "why": "it died", "hosts": ["ctl1"]}
+
+
+def test_the_way_back_needs_nothing_of_the_new_release(upgrade: Upgrade) -> None:
+    report = upgrade(ALL, going_back("26.05"), served={})
+
+    assert upgrade.calls[0][:2] == ((BACK,), ("ctl1",))
+    assert report.stopped
+    assert "it died" in report.stopped.message
+
+
+def test_the_way_back_from_another_release_is_named(upgrade: Upgrade) -> None:
+    facts = {**ALL, "ctl1": NodeFacts("Debian 13", {"slurmctld": NEW}, unfinished=False, record=going_back("25.11"))}
+
+    report = upgrade(facts, going_back("25.11"))
+
+    assert upgrade.calls == []
+    assert report.stopped
+    assert "`deepopsctl upgrade slurm --to 25.11`" in report.stopped.hint
+
+
+def test_a_node_that_an_ended_upgrade_had_drained_is_resumed_when_it_is_upgraded(upgrade: Upgrade) -> None:
+    done = {name: node(NEW) for name in ALL}
+    drained = SlurmNode("cn1", "IDLE+DRAIN", "deepopsctl: node upgrade", "root")
+    foreign = SlurmNode("cn2", "IDLE+DRAIN", "bad DIMM", "alice")
+    facts = {**done, "ctl1": replace(ALL["ctl1"], installed={"slurmctld": NEW}), "cn1": node()}
+
+    report = upgrade(facts, {}, cn1=drained, cn2=foreign)
+
+    resumed = [extra["deepops_nodes"] for playbooks, _, extra in upgrade.calls if playbooks == (NODE_STATE,)]
+    assert (report.stopped, resumed) == (None, [["cn1"]])
