@@ -11,12 +11,14 @@ import re
 import shutil
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set
 
-from .._shared import spank
+from .._shared import atomic_file, spank
 from .._shared.command import CommandError, require, run
 
 UNITS = "/etc/systemd/system"
 CONFIG = "/etc/slurm"
 RECORDS = "/var/lib/deepopsctl/records"
+# there until an undo has ended: which units were stopped for it
+UNDOING = "/var/lib/deepopsctl/takeover-undo"
 LINKER = "/etc/ld.so.conf.d/slurm.conf"
 # where a package's programs are
 PACKAGED = ("/usr/bin", "/usr/sbin")
@@ -104,12 +106,15 @@ def restore_programs(prefix: str) -> bool:
 def undo(request: Request) -> bool:
     """These daemons and their configuration as they were before the deploy."""
     saved = [kept_in(request["prefix"]), *(unit_path(name) + SUFFIX for name in _DAEMONS)]
-    if not any(map(os.path.exists, saved)):
+    if not any(map(os.path.exists, (*saved, UNDOING))):
         return False
     refuse_other_release(request["prefix"])
     changed = restore_programs(request["prefix"])
     units = ["{}.service".format(name) for name in request["daemons"] if os.path.isfile(unit_path(name) + SUFFIX)]
     running = [name for name in units if run(["systemctl", "--quiet", "is-active", name], TIME_S).ok]
+    # one that was cut off has stopped them, or has not started all of them again
+    running = sorted({*running, *_read(UNDOING).decode().split()})
+    atomic_file.write_synced(UNDOING, "\n".join(running))
     if running:
         _systemctl("stop", *running)
     changed = restore_files(CONFIG) or bool(units) or changed
@@ -121,9 +126,14 @@ def undo(request: Request) -> bool:
             if _is_managed(path):
                 os.unlink(path)
     restore_units(request)
+    if running:
+        _systemctl("daemon-reload")
+        _systemctl("reenable", "--quiet", *running)
+        _systemctl("start", *running)
     # to deepopsctl it is a Slurm of somebody else again
     for path in glob.glob(os.path.join(RECORDS, "slurm.*")):
         os.unlink(path)
+    os.unlink(UNDOING)
     return changed
 
 

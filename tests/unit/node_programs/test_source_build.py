@@ -118,3 +118,32 @@ def test_a_plugin_that_jobs_load_stays_when_the_rest_is_removed(prefix: Path, mo
 
     assert files(prefix) == {*OTHERS, "lib/slurm/spank_pyxis.so"}
     assert not phase("finish", prefix)
+
+
+def test_a_way_back_that_was_cut_off_starts_the_daemons_that_it_stopped(
+    prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phase("replace", prefix)
+    write_files(tmp_path / "units", {"slurmctld.service.before-deepopsctl": "theirs"})
+    monkeypatch.setattr(source_build, "RECORDS", str(tmp_path / "records"))
+    monkeypatch.setattr(source_build, "UNDOING", str(tmp_path / "takeover-undo"))
+    monkeypatch.setattr(source_build, "refuse_other_release", lambda _prefix: None)
+    calls = tmp_path / "calls"
+    # active until it is stopped; no restart works
+    script = f"""echo "$@" >> {calls}
+case "$*" in
+    *is-active*) ! grep -q ^stop {calls} ;;
+    restart*) exit 1 ;;
+esac"""
+    write_program(tmp_path / "fakes" / "systemctl", script)
+    monkeypatch.setenv("PATH", str(tmp_path / "fakes"), prepend=":")
+    request = {"phase": "undo", "prefix": str(prefix), "daemons": ["slurmctld"], "check_mode": False}
+
+    with pytest.raises(SystemExit, match="systemctl restart"):
+        main(request)
+    calls.write_text("stop")
+    main(request)
+
+    assert "start slurmctld.service" in calls.read_text().splitlines()
+    assert (tmp_path / "units/slurmctld.service").read_text() == "theirs"
+    assert not main(request)["changed"]
