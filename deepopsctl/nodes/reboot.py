@@ -18,7 +18,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.admit import try_out
+from deepopsctl.nodes.admit import NotAdmittedError, try_out
 from deepopsctl.nodes.drain import FIRST_PAUSE_S, LONGEST_PAUSE_S, encode_reason
 from deepopsctl.nodes.wait_for_jobs import job_words
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, require_success, state_of
@@ -251,6 +251,9 @@ class _Reboot:
         self.requested.update(dict.fromkeys(names, Phase.BACK))
         try:
             try_out(self.flow, self.cluster, nodes, names, "reboot")
+        except NotAdmittedError as refused:
+            # the others are in service
+            self.tried.update(dict.fromkeys(refused.nodes, refused))
         except StoppedError as stop:
             self.tried.update(dict.fromkeys(names, stop))
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from deepopsctl.cli.interactive import Console
+from deepopsctl.cli.passwords import Passwords
+from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.spec import parse_spec
-from deepopsctl.errors import InputError
-from deepopsctl.nodes.reboot import Phase, phase_of, refuse_services
+from deepopsctl.errors import ExitCode, InputError
+from deepopsctl.nodes import reboot
+from deepopsctl.nodes.admit import NotAdmittedError
+from deepopsctl.nodes.reboot import Phase, RebootOptions, phase_of, refuse_services
+from deepopsctl.nodes.workflow import Flow, Report
+from deepopsctl.run.command_line import RunRequest
 from deepopsctl.slurm.state import SlurmNode
 
 REASON = "deepopsctl: node reboot"
@@ -38,3 +47,30 @@ def test_a_node_that_all_others_depend_on_is_not_rebooted() -> None:
     refuse_services(cluster.compute)
     with pytest.raises(InputError, match="ctl1 is controller"):
         refuse_services(cluster.nodes)
+
+
+def test_a_node_that_passed_is_not_reported_with_one_that_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = "schema: 1\ncluster: {name: hpc, user: ubuntu}\n"
+    text += "nodes: [{names: ctl1, roles: [controller]}, {names: 'gpu[1-2]', roles: [compute]}]\n"
+    cluster = parse_spec(f"{text}partitions: [{{name: gpu, nodes: all}}]\n", "cluster.yml")
+    (tmp_path / "cluster.yml").write_text(text)
+    directory = ClusterDir.open(tmp_path)
+    report = Report("node reboot", ("gpu1", "gpu2"))
+    flow = Flow(
+        directory, RunRequest(directory, ""), Console(directory, Passwords("", None, None), 0, yes=True), report
+    )
+
+    def refuse(*_: object) -> None:
+        raise NotAdmittedError(["gpu1"], "gpu1 failed the validation", "", ExitCode.FAILED)
+
+    monkeypatch.setattr(reboot, "try_out", refuse)
+    work = reboot._Reboot(flow, cluster, cluster.compute, RebootOptions(("gpu[1-2]",)))
+
+    work._admit(["gpu1", "gpu2"])
+    work._conclude()
+
+    assert report.closing == "gpu2 rebooted"
+    assert report.stopped
+    assert report.stopped.message == "gpu1: gpu1 failed the validation"
