@@ -28,7 +28,8 @@ NOT_SAVED = ("heartbeat",)
 FILES = ("/etc/slurm", "/etc/munge/munge.key")
 ROWS_OF = ("acct_table", "user_table", "qos_table", "{}_assoc_table", "{}_job_table", "{}_step_table")
 _ANSWER_S = 60
-_DUMP_S = 6 * 3600
+# what reads or drops all of a database may take hours
+DATABASE_S = 6 * 3600
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Manifest = Dict[str, Any]
@@ -157,9 +158,12 @@ def dump(database: str, cluster: str, target: str) -> Dict[str, object]:
     words = database_clients.client("mariadb-dump", *options, database)
     with open(target, "wb") as stream:
         os.fchmod(stream.fileno(), 0o600)
-        ended = subprocess.run(
-            words, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.PIPE, check=False, timeout=_DUMP_S
-        )
+        try:
+            ended = subprocess.run(
+                words, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.PIPE, check=False, timeout=DATABASE_S
+            )
+        except subprocess.TimeoutExpired as error:
+            raise BackupError("mariadb-dump did not end within {} hours".format(DATABASE_S // 3600)) from error
     if ended.returncode:
         reason = ended.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
         raise BackupError("mariadb-dump: " + reason[-1])
@@ -187,14 +191,14 @@ def count_rows(database: str, cluster: str, *options: str) -> Dict[str, int]:
         "SELECT '{0}', COUNT(*) FROM `{1}`.`{0}`".format(table, database)  # noqa: S608 (names that deploy has checked)
         for table in tables
     )
-    rows = [line.split("\t") for line in sql(queries + ";", *options).splitlines()]
+    rows = [line.split("\t") for line in sql(queries + ";", *options, limit_s=DATABASE_S).splitlines()]
     return {name: int(count) for name, count in rows}
 
 
-def sql(statement: str, *options: str) -> str:
+def sql(statement: str, *options: str, limit_s: float = _ANSWER_S) -> str:
     """The database server's answer."""
     words = database_clients.client("mariadb", *options, "--batch", "--skip-column-names")
-    answer = command.run(words, _ANSWER_S, stdin=statement)
+    answer = command.run(words, limit_s, stdin=statement)
     if not answer.ok:
         raise BackupError("MariaDB: " + answer.failure)
     return answer.output

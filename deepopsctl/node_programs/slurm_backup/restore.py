@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .._shared import atomic_file, command, database as database_clients, hostlist, settings
 from . import ACCOUNTING, CURRENT, DUMP, MANIFEST, MONITORING, RESTORED, STATE, BackupError, monitoring
-from .collect import Manifest, hashes, of_tables, sql
+from .collect import DATABASE_S, Manifest, hashes, of_tables, sql
 from .repository import Repository, Snapshot
 
 _ANSWER_S = 60
@@ -103,7 +103,7 @@ def put_accounting(database: str) -> bool:
                 "If the accounting is not lost, restore with --only state".format(database)
             )
         # an import that was cut off
-        sql("DROP DATABASE `{0}`; CREATE DATABASE `{0}`;".format(database))
+        sql("DROP DATABASE `{0}`; CREATE DATABASE `{0}`;".format(database), limit_s=DATABASE_S)
     _mark(ACCOUNTING, entry, "begun")
     import_dump(os.path.join(entry["set"], DUMP), database)
     _mark(ACCOUNTING, entry)

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping
 
 from .._shared import atomic_file, command
 from ..slurm_backup import ACCOUNTING, CONVERTING, STATE
-from ..slurm_backup.collect import copy_state, dump, release, sql
+from ..slurm_backup.collect import DATABASE_S, copy_state, dump, release, sql
 from ..slurm_backup.restore import import_dump, install_state
 from . import DIRECTORY, FAILED, SAVED, UpgradeError
 from .query import CONFIGURATION, installed
@@ -73,7 +73,7 @@ def put_back(request: Mapping[str, Any]) -> bool:
     done: List[str] = []
     if os.path.exists(_mark(ACCOUNTING)):
         database = request["database"]
-        sql("DROP DATABASE IF EXISTS `{0}`; CREATE DATABASE `{0}`;".format(database))
+        sql("DROP DATABASE IF EXISTS `{0}`; CREATE DATABASE `{0}`;".format(database), limit_s=DATABASE_S)
         import_dump(_DUMP, database)
         done.append(ACCOUNTING)
     if os.path.exists(_mark(STATE)):

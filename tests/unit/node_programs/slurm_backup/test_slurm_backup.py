@@ -235,3 +235,18 @@ def test_lost_jobs_that_slurm_can_not_requeue_do_not_stop_a_restore(
     assert fetched.is_dir()
     assert restore.end()
     assert not restore.end()
+
+
+def test_a_large_database_is_counted_for_longer_than_a_question_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_program(tmp_path / "bin" / "mariadb", "sleep 0.5; printf 'acct_table\\t7\\n'")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    limits = collect.sql.__kwdefaults__
+    assert limits
+    monkeypatch.setitem(limits, "limit_s", 0.1)
+
+    with pytest.raises(BackupError, match=r"MariaDB: mariadb: no answer within 0\.1 s"):
+        collect.of_tables("COUNT(*)", "slurm_acct_db")
+    monkeypatch.setattr(collect, "ROWS_OF", ())
+    assert collect.count_rows("slurm_acct_db", "hpc")["acct_table"] == 7
