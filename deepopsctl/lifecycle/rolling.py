@@ -90,6 +90,8 @@ class Rolling:
     # drained, until their jobs have ended; those that an earlier call may have worked on
     _waiting: list[str] = field(default_factory=list)
     _begun: frozenset[str] = frozenset()
+    # of these, those that are upgraded: jobs there are those of a validation that was cut off
+    _worked_on: frozenset[str] = frozenset()
     _shown: tuple[SlurmJob, ...] = ()
     _since: float = 0
     _allowed: int = 0
@@ -156,7 +158,7 @@ class Rolling:
             self._waiting.clear()
             return True
         if not self._is_open:
-            self._give_back([name for name in self._waiting if slurm.jobs_on([name])])
+            self._give_back([name for name in self._waiting if slurm.jobs_on([name]) and name not in self._worked_on])
         elif self.queue and len(self._waiting) < self._size:
             slurm = self._fill(slurm)
         ready = tuple(name for name in self._waiting if not slurm.jobs_on([name]))
@@ -175,6 +177,7 @@ class Rolling:
     def _take_up(self, begun: Sequence[str]) -> None:
         """Nodes that an earlier call took out of service; a reboot that is under way is waited for."""
         slurm = self.flow.slurm_now()
+        self._worked_on = slurm.reserved & frozenset(begun)
         rebooting = [name for name in begun if name in slurm.nodes and slurm.nodes[name].flags & REBOOTING]
         if rebooting:
             self.flow.operator.info(f"wait for the reboot of {fold(rebooting)}")
@@ -188,7 +191,12 @@ class Rolling:
         require_success(outcome, self.cluster.controllers[:1], f"{fold(names)} may be drained", self._goes_on)
         slurm = state_of(outcome)
         # somebody else may have been quicker
-        self._waiting += [name for name in names if name in slurm.nodes and is_begun(slurm.nodes[name], self.command)]
+        mine = {name for name in names if name in slurm.nodes and is_begun(slurm.nodes[name], self.command)}
+        self._waiting += [name for name in names if name in mine]
+        for name, why in select((name for name in names if name not in mine), slurm, self.command).left_alone.items():
+            self.flow.report.warnings.append(
+                f"{name} is left out: {why}; `deepopsctl {self.again}` includes it once that has ended"
+            )
         return slurm
 
     def _give_back(self, names: Sequence[str]) -> None:

@@ -1,0 +1,101 @@
+"""Which nodes an upgrade gives back, and which it names, while others work on them as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.cli.interactive import Console
+from deepopsctl.cli.passwords import Passwords
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.lifecycle import rolling
+from deepopsctl.lifecycle.pace import Pace, parse_window
+from deepopsctl.lifecycle.rolling import Rolling, Selection, WorkResult
+from deepopsctl.nodes.workflow import Flow, Report
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.outcome import RunOutcome, RunSummary
+from deepopsctl.run.workspace import RunDir
+from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
+from tests.unit.lifecycle.small_cluster import CLUSTER
+
+OWN = "deepopsctl: node upgrade os"
+Start = Callable[..., tuple[Rolling, list[str]]]
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """A pass over nodes, of which Slurm has these states one after the other; and what it does."""
+    (tmp_path / "cluster.yml").write_text("schema: 1\n")
+    directory, done = ClusterDir.open(tmp_path), list[str]()
+    outcome = RunOutcome(RunDir(tmp_path), "", RunSummary({}, (), (), (), ()), 1.0, 0)
+    console = Console(directory, Passwords("", None, None), 0, yes=True)
+
+    def set_node_state(_flow: Flow, _cluster: object, state: str, names: Any, **_: object) -> RunOutcome:
+        done.append(f"{state} {','.join(names)}")
+        return outcome
+
+    def work(names: tuple[str, ...]) -> WorkResult:
+        done.append(f"work {','.join(names)}")
+        return WorkResult({}, {})
+
+    def begin(*states: SlurmState, window: str = "") -> tuple[Rolling, list[str]]:
+        left = list(states)
+        monkeypatch.setattr(Flow, "slurm_now", lambda _: left.pop(0) if len(left) > 1 else left[0])
+        monkeypatch.setattr(rolling, "state_of", lambda _: left[0])
+        flow = Flow(directory, RunRequest(directory, ""), console, Report("upgrade os", ()))
+        pace = Pace(window=parse_window(window) if window else None)
+        return Rolling(flow, CLUSTER, "upgrade os", "upgrade os", pace, work), done
+
+    monkeypatch.setattr(Flow, "set_node_state", set_node_state)
+    monkeypatch.setattr(rolling, "try_out", lambda *_: done.append("validate"))
+    monkeypatch.setattr(rolling, "FIRST_PAUSE_S", 0.0)
+    return begin
+
+
+def slurm(state: str, reason: str = "", user: str = "root", *jobs: SlurmJob, reserved: bool = False) -> SlurmState:
+    nodes = {"cn1": SlurmNode("cn1", state, reason, user)}
+    return SlurmState(True, True, nodes=nodes, jobs=jobs, reserved=frozenset({"cn1"} if reserved else ()))
+
+
+JOB = SlurmJob("7", "ubuntu", "RUNNING", "batch", ("cn1",))
+
+
+def test_a_node_that_somebody_drains_at_the_same_time_is_named(start: Start) -> None:
+    rolling, done = start(slurm("IDLE"), slurm("IDLE+DRAIN", "bad DIMM", "alice"))
+
+    rolling.run(Selection((), ("cn1",), {}))
+
+    assert done == ["out_of_service cn1"]
+    assert rolling.flow.report.warnings == [
+        "cn1 is left out: drained by alice: bad DIMM; `deepopsctl upgrade os` includes it once that has ended"
+    ]
+
+
+def test_a_node_whose_validation_was_cut_off_is_not_resumed_untested_when_the_window_closes(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drained = slurm("IDLE+DRAIN", OWN)
+    rolling, done = start(
+        slurm("MIXED", "", "root", JOB, reserved=True), slurm("MIXED+DRAIN", OWN, "root", JOB), drained
+    )
+    monkeypatch.setattr(Rolling, "_is_open", False)
+
+    rolling.run(Selection(("cn1",), (), {}))
+
+    assert done == ["out_of_service cn1", "work cn1", "validate"]
+    assert rolling.done == ["cn1"]
+
+
+def test_a_node_whose_jobs_have_not_ended_is_resumed_when_the_window_closes(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rolling, done = start(slurm("MIXED+DRAIN", OWN, "root", JOB))
+    monkeypatch.setattr(Rolling, "_is_open", False)
+
+    rolling.run(Selection(("cn1",), (), {}))
+
+    assert done == ["out_of_service cn1", "resumed cn1"]
+    assert rolling.queue == ["cn1"]
