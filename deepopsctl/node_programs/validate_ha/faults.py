@@ -24,7 +24,10 @@ for unit in {killed}; do rm -f "{drop_in}"; done
 systemctl daemon-reload; systemctl reset-failed {killed}; systemctl start {killed}
 """,
     "frozen": """
-pid=$(systemctl show --property=MainPID --value {unit}); kill -STOP "$pid"
+pid=$(systemctl show --property=MainPID --value {unit})
+# 0 would be this shell itself, which nothing would wake
+[ "$pid" -gt 0 ] || exit 1
+kill -STOP "$pid"
 sleep {seconds}
 kill -CONT "$pid" 2>/dev/null || :
 """,
