@@ -64,7 +64,10 @@ class ActionModule(ActionBase):
             time.sleep(RETRY_S)
 
     def _next(self, request: Result, again: Result, patience_s: float) -> Result:
-        """The program's next call, which it asked for; repeated where it fails, too, as it has work under way."""
+        """The program's next call, which it asked for; repeated where it fails, too, as it has work under way.
+
+        A program whose work has failed returns that as `final`.
+        """
         if again["progress"] != self._shown:
             self._shown = again["progress"]
             Display().display(SHOWN + self._shown)
@@ -78,7 +81,7 @@ class ActionModule(ActionBase):
             except AnsibleConnectionFailure as error:
                 problem = str(error)
             else:
-                if not answer.get("failed"):
+                if not answer.get("failed") or answer.get("final"):
                     return answer
                 problem = answer["msg"]
             if time.monotonic() > until:

@@ -1,7 +1,8 @@
 """A program that the Ansible module `node_program` has started: a request comes in, one result goes out.
 
 Its `main` (of deepopsctl/node_programs/NAME/main.py) takes the module's `input`, and `check_mode`. What it returns are
-the keys of the task's result. For a failure it raises; SystemExit with a text is one that needs no traceback.
+the keys of the task's result. For a failure it raises; SystemExit with a text is one that needs no traceback. A call
+that was asked for by `again` is repeated then, unless it returns `failed` and `final`.
 """
 
 from __future__ import annotations

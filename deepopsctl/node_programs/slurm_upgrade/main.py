@@ -50,7 +50,11 @@ def _going(request: Request) -> Result:
 
 def _accounting(request: Request) -> Result:
     """Whether slurmdbd serves; `again` asks for another call while it converts its tables."""
-    progress = daemons.accounting(request["version"])
+    try:
+        progress = daemons.accounting(request["version"])
+    except UpgradeError as error:
+        # not a call that failed: asked again, it would be taken for a host that does not answer
+        return {"failed": True, "final": True, "msg": str(error)}
     if not progress:
         return {"changed": False}
     return {

@@ -97,6 +97,12 @@ class TestRepeatedCalls:
 
         assert call.next() == {"deepops": {}}
 
+    def test_work_that_has_failed_is_not_asked_for_again(self, repeated: Maker) -> None:
+        failed = {"failed": True, "final": True, "msg": "slurmdbd does not run: out of memory"}
+        call = repeated(failed, {"deepops": {}})
+
+        assert call.next() == failed
+
     def test_a_node_that_stays_away_is_an_error_that_says_where_the_work_is(self, repeated: Maker) -> None:
         call = repeated(*[LOST] * 100)
 

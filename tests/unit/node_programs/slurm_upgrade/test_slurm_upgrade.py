@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.slurm_upgrade import UpgradeError, copies, record
+from deepopsctl.node_programs.slurm_upgrade import UpgradeError, copies, daemons, record
 from deepopsctl.node_programs.slurm_upgrade.daemons import unregistered_in
+from deepopsctl.node_programs.slurm_upgrade.main import main
 from deepopsctl.node_programs.slurm_upgrade.transaction import removed_in, replaced_in
 
 # apt-get --simulate on Debian 13, with libhwloc15 of sid and without libhwloc-plugins
@@ -85,3 +86,16 @@ def test_once_a_new_package_is_there_nothing_is_saved_again(place: Path, monkeyp
     place.mkdir()
     Path(copies.MANIFEST).write_text("{}", encoding="utf-8")
     assert not copies.save({"version": "26.05.5-1", "parts": []})
+
+
+def test_a_slurmdbd_that_gives_up_in_its_conversion_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def give_up(_version: str) -> str:
+        raise UpgradeError("slurmdbd does not run: fatal: no space left")
+
+    monkeypatch.setattr(daemons, "accounting", give_up)
+
+    result = main({"phase": "accounting", "version": "26.05.5"})
+
+    # a second call that only failed would be repeated, and end as a host that does not answer: without the way back
+    assert (result["failed"], result["final"]) == (True, True)
+    assert "no space left" in result["msg"]
