@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from .._shared import command, slurm_output
 from . import UpgradeError
@@ -15,6 +15,8 @@ _CALL_S = 20.0
 _ANSWER_S = 30
 _DISCARDED = re.compile(r"agent queue is full.*discarding")
 _UNFIT = re.compile(r"DOWN|UNKNOWN|INVAL|NOT_RESPONDING|NO_RESPOND|\*")
+# registered, and set down by somebody: it stays so
+_SET_DOWN = re.compile(r"DOWN(?:\+DRAIN)?")
 
 
 def accounting(version: str) -> str:
@@ -98,12 +100,16 @@ def unregistered_in(shown: str, names: Sequence[str], version: str) -> Dict[str,
         node = nodes.get(name)
         if node is None:
             left[name] = "slurmctld does not know it"
-        elif _UNFIT.search(node["state"]):
+        elif _UNFIT.search(node["state"]) and not _is_set_down(node):
             reason = " ({})".format(node["reason"]) if node["reason"] else ""
             left[name] = "slurmctld has it as {}{}".format(node["state"], reason)
         elif node["version"] != version:
             left[name] = "its slurmd is {}".format(node["version"] or "of an unknown version")
     return left
+
+
+def _is_set_down(node: Dict[str, Any]) -> bool:
+    return bool(_SET_DOWN.fullmatch(node["state"])) and node["reason_user"] not in ("", "slurm")
 
 
 def _ping() -> Dict[str, bool]:

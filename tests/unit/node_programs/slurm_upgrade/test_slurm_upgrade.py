@@ -24,6 +24,8 @@ NODES = """\
 NodeName=cn01 Arch=x86_64 State=IDLE ThreadsPerCore=1 Version=26.05.5
 NodeName=cn02 Arch=x86_64 State=MIXED+DRAIN ThreadsPerCore=1 Version=24.11.5
 NodeName=cn03 State=DOWN*+DRAIN ThreadsPerCore=1 Reason=Not responding [slurm@2026-11-25T22:00:00]
+NodeName=cn05 State=DOWN ThreadsPerCore=1 Version=26.05.5 Reason=bad DIMM [alice@2026-11-25T22:00:00]
+NodeName=cn06 State=DOWN ThreadsPerCore=1 Version=26.05.5 Reason=Low RealMemory [slurm@2026-11-25T22:00:00]
 """
 
 
@@ -45,10 +47,12 @@ def test_everything_that_is_replaced_is_kept_libraries_as_well() -> None:
 
 
 def test_a_node_counts_once_it_serves_in_the_new_version() -> None:
-    assert unregistered_in(NODES, ["cn01", "cn02", "cn03", "cn04"], "26.05.5") == {
+    assert unregistered_in(NODES, [f"cn0{n}" for n in range(1, 7)], "26.05.5") == {
         "cn02": "its slurmd is 24.11.5",
         "cn03": "slurmctld has it as DOWN*+DRAIN (Not responding)",
         "cn04": "slurmctld does not know it",
+        # cn05 has registered, and stays down because alice wants that
+        "cn06": "slurmctld has it as DOWN (Low RealMemory)",
     }
 
 
