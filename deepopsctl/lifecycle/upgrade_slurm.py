@@ -337,6 +337,9 @@ class _Upgrade:
         self._record()
         self._name_left(plan)
         self.flow.report.closing = f"{self.cluster.name} has Slurm {plan.version}"
+        if self.left and self.flow.report.exit_code is ExitCode.OK:
+            # no task failed on those that have not registered
+            raise StoppedError(f"{fold(self.left)} is left out, the others have Slurm {plan.version}", self._again)
 
     def _name_left(self, plan: Plan) -> None:
         again = f"`deepopsctl upgrade slurm --to {self.wanted.release}` includes it once it is repaired"

@@ -12,13 +12,14 @@ import pytest
 from deepopsctl.cli.interactive import Console
 from deepopsctl.cli.passwords import Passwords
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.errors import ExitCode
 from deepopsctl.lifecycle import upgrade_slurm
 from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Wanted, make_plan
 from deepopsctl.lifecycle.upgrade_slurm import BACK
 from deepopsctl.nodes.drain import NODE_STATE
 from deepopsctl.nodes.workflow import Flow, Report
 from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.outcome import RunOutcome, RunSummary
+from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult
 from deepopsctl.run.workspace import RunDir
 from deepopsctl.slurm.state import SlurmNode, SlurmState
 from tests.unit.lifecycle.small_cluster import CLUSTER
@@ -35,11 +36,11 @@ class Upgrade:
         self.directory, self.calls, self.patch = ClusterDir.open(path), Calls(), monkeypatch
         self.directory.settings.parent.mkdir(parents=True, exist_ok=True)
         self.directory.settings.write_text("---\n")
-        outcome = RunOutcome(RunDir(path), "upgrade", RunSummary({}, (), (), (), ()), 1.0, 0)
+        self.results: tuple[TaskResult, ...] = ()
 
         def run(_flow: Flow, _cluster: object, playbooks: tuple[str, ...], names: Any, **extra: object) -> RunOutcome:
             self.calls.append((playbooks, tuple(names), extra))
-            return outcome
+            return RunOutcome(RunDir(path), "upgrade", RunSummary({}, (), (), (), self.results), 1.0, 0)
 
         monkeypatch.setattr(Flow, "survey", lambda *_, **__: SlurmState())
         monkeypatch.setattr(Flow, "run", run)
@@ -98,3 +99,16 @@ def test_a_node_that_an_ended_upgrade_had_drained_is_resumed_when_it_is_upgraded
 
     resumed = [extra["deepops_nodes"] for playbooks, _, extra in upgrade.calls if playbooks == (NODE_STATE,)]
     assert (report.stopped, resumed) == (None, [["cn1"]])
+
+
+def test_a_node_that_does_not_register_is_no_success(upgrade: Upgrade) -> None:
+    done = {name: node(NEW) for name in ALL}
+    facts = {**done, "ctl1": replace(ALL["ctl1"], installed={"slurmctld": NEW}), "cn1": node()}
+    upgrade.results = (TaskResult("ctl1", "", {"unregistered": {"cn1": "its slurmd is 24.11.5"}}),)
+
+    report = upgrade(facts, {})
+
+    assert report.exit_code is ExitCode.FAILED
+    assert report.stopped
+    assert report.stopped.message == "cn1 is left out, the others have Slurm 26.05.5"
+    assert "its slurmd is 24.11.5" in report.warnings[0]
