@@ -102,7 +102,8 @@ def reboot_drained(flow: Flow, cluster: Cluster, names: Sequence[str], why: str)
     stands = f"{fold(names)} stays drained and was not rebooted"
     require_success(outcome, cluster.controllers[:1], stands, "see `sinfo -R`, then run the same command again")
     decisions = _decisions(outcome)
-    lost = {**decisions.get("refused", {}), **decisions.get("host", {})}
+    away = {name: f"it does not answer slurmctld ({text})" for name, text in decisions.get("host", {}).items()}
+    lost = {**decisions.get("refused", {}), **away}
     waiting, pause = [name for name in names if name not in {**lost, **decisions.get("back", {})}], FIRST_PAUSE_S
     while waiting:
         flow.idle(partial(time.sleep, pause))

@@ -16,7 +16,10 @@ from deepopsctl.nodes.admit import NotAdmittedError
 from deepopsctl.nodes.reboot import Phase, RebootOptions, phase_of, refuse_services
 from deepopsctl.nodes.workflow import Flow, Report
 from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult
+from deepopsctl.run.workspace import RunDir
 from deepopsctl.slurm.state import SlurmNode
+from tests.unit.lifecycle.small_cluster import CLUSTER
 
 REASON = "deepopsctl: node reboot"
 
@@ -74,3 +77,20 @@ def test_a_node_that_passed_is_not_reported_with_one_that_failed(
     assert report.closing == "gpu2 rebooted"
     assert report.stopped
     assert report.stopped.message == "gpu1: gpu1 failed the validation"
+
+
+def test_a_node_that_slurm_can_not_reboot_is_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cluster.yml").write_text("schema: 1\n")
+    directory = ClusterDir.open(tmp_path)
+    console = Console(directory, Passwords("", None, None), 0, yes=True)
+    flow = Flow(directory, RunRequest(directory, ""), console, Report("upgrade os", ()))
+    answer = {"reboot": [{"name": "gpu1", "action": "host", "message": "deepopsctl: node upgrade os"}]}
+    results = (TaskResult("ctl1", "", answer),)
+    outcome = RunOutcome(RunDir(tmp_path), "", RunSummary({}, (), (), (), results), 1.0, 0)
+    monkeypatch.setattr(Flow, "set_node_state", lambda *_, **__: outcome)
+
+    lost = reboot.reboot_drained(flow, CLUSTER, ["gpu1"], "upgrade os")
+
+    assert lost == {"gpu1": "it does not answer slurmctld (deepopsctl: node upgrade os)"}
