@@ -87,6 +87,9 @@ def _keep(versions: Mapping[str, str]) -> None:
         raise UpgradeError(
             "what is installed now can't be fetched again, so there would be no way back: {}".format(_words(done))
         )
+    # of an upgrade whose end this host has missed: there would be two versions to go back to
+    for name in there.keys() & set(missing):
+        os.unlink(there[name][0])
     for file in os.listdir(scratch):
         os.replace(os.path.join(scratch, file), os.path.join(PACKAGES, file))
     os.rmdir(scratch)

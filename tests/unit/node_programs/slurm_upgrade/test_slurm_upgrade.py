@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.slurm_upgrade import UpgradeError, copies, daemons, record
+from deepopsctl.node_programs.slurm_upgrade import UpgradeError, copies, daemons, record, transaction
 from deepopsctl.node_programs.slurm_upgrade.daemons import unregistered_in
 from deepopsctl.node_programs.slurm_upgrade.main import main
 from deepopsctl.node_programs.slurm_upgrade.transaction import removed_in, replaced_in
+from tests.support.files import write_files, write_program
 
 # apt-get --simulate on Debian 13, with libhwloc15 of sid and without libhwloc-plugins
 SIMULATED = """\
@@ -103,3 +105,18 @@ def test_a_slurmdbd_that_gives_up_in_its_conversion_has_failed(monkeypatch: pyte
     # a second call that only failed would be repeated, and end as a host that does not answer: without the way back
     assert (result["failed"], result["final"]) == (True, True)
     assert "no space left" in result["msg"]
+
+
+def test_the_way_back_leads_to_the_version_that_was_installed_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "packages"
+    write_files(packages, {"slurmctld_26.05.9_amd64.deb": "of an earlier upgrade"})
+    monkeypatch.setattr(transaction, "PACKAGES", str(packages))
+    write_program(tmp_path / "bin" / "dpkg-deb", "for last; do :; done; basename $last | tr _ ' ' | cut -d' ' -f1,2")
+    write_program(tmp_path / "bin" / "apt-get", "touch slurmctld_26.05.10_amd64.deb")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+
+    transaction._keep({"slurmctld": "26.05.10"})
+
+    assert transaction.kept() == {"slurmctld": (str(packages / "slurmctld_26.05.10_amd64.deb"), "26.05.10")}
