@@ -49,6 +49,13 @@ def directory(variables: Mapping[str, str]) -> str:
     return path
 
 
+def refuse_same_names(names: Sequence[str]) -> None:
+    """Refuse what would replace one another in one directory."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise StagingError("several are called {}: name the directory that they are in".format(", ".join(twice)))
+
+
 def has_other_nodes(variables: Mapping[str, str]) -> bool:
     """Whether this is the script of a job with several nodes, which has to call the others; a step of it has not."""
     step = variables.get("SLURM_STEP_ID", "")

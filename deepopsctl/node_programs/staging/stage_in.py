@@ -21,6 +21,8 @@ def main(arguments: Optional[List[str]] = None, variables: Optional[Mapping[str,
 
 def _stage_all(options: argparse.Namespace, variables: Mapping[str, str]) -> None:
     target = options.to or job.directory(variables)
+    copied = [source for source in options.source if command_for(source, target, copy=options.copy)[0] == "cp"]
+    job.refuse_same_names([os.path.basename(os.path.abspath(source)) for source in copied])
     os.makedirs(target, mode=0o700, exist_ok=True)
     for source in options.source:
         _stage(source, target, copy=options.copy)
@@ -46,10 +48,13 @@ def _stage(source: str, target: str, *, copy: bool) -> None:
 
 
 def command_for(source: str, target: str, *, copy: bool) -> Sequence[str]:
-    """What stages one file. Everything gets the time of now: a purge must not take it for old."""
+    """What stages one file. Everything gets the time of now: a purge must not take it for old.
+
+    A link that is named is what it leads to; those in a directory stay links.
+    """
     path, name = os.path.abspath(source), source.lower()
     if not copy and name.endswith(TAR) and not os.path.isdir(path):
         return ["tar", "--extract", "--touch", "--no-same-owner", "--file=" + path, "--directory=" + target]
     if not copy and name.endswith(ZIP) and not os.path.isdir(path):
         return ["unzip", "-q", "-o", "-DD", path, "-d", target]
-    return ["cp", "--recursive", "--no-dereference", "--preserve=mode,links", "--", path.rstrip("/"), target]
+    return ["cp", "--recursive", "-H", "--preserve=mode,links", "--", path, target]

@@ -29,6 +29,9 @@ def _stage_all(options: argparse.Namespace, variables: Mapping[str, str]) -> Non
         # each node has results of its own
         target = os.path.join(target, os.uname().nodename.partition(".")[0])
     results = [_split(os.path.join(job.directory(variables), path)) for path in options.result]
+    job.refuse_same_names([name for _, name in results])
+    if options.pack:
+        _refuse_lone_links([os.path.join(*each) for each in results])
     os.makedirs(target, mode=0o700, exist_ok=True)
     if options.pack:
         _place(target, options.pack, partial(_pack, results))
@@ -74,6 +77,9 @@ def _split(path: str) -> Tuple[str, str]:
 def _place(target: str, name: str, write: Callable[[str], None]) -> None:
     """Write under another name, then rename; what has the name is replaced, and lost only after that."""
     new, old, final = (os.path.join(target, each + name) for each in (_NEW, _OLD, ""))
+    if os.path.lexists(old) and not os.path.lexists(final):
+        # of a call that was cut off between the two renames below
+        os.rename(old, final)
     for leftover in (new, old):
         _remove(leftover)
     write(new)
@@ -85,10 +91,18 @@ def _place(target: str, name: str, write: Callable[[str], None]) -> None:
 
 
 def _copy(path: str, new: str) -> None:
-    # no owner and no group: in a project's directory new files belong to the project
-    _check(
-        path, job.run(["cp", "--recursive", "--no-dereference", "--preserve=mode,links,timestamps", "--", path, new])
-    )
+    # no owner and no group: in a project's directory new files belong to the project; a link that is named is what it
+    # leads to, which is gone after the job
+    _check(path, job.run(["cp", "--recursive", "-H", "--preserve=mode,links,timestamps", "--", path, new]))
+
+
+def _refuse_lone_links(paths: Sequence[str]) -> None:
+    """An archive has links as they are: what a named one leads to has to be named, too."""
+    packed = [os.path.realpath(path) for path in paths if not os.path.islink(path)]
+    for path in paths:
+        there = os.path.realpath(path)
+        if os.path.islink(path) and not any(there == each or there.startswith(each + "/") for each in packed):
+            raise StagingError("{}: a link, and what it leads to is gone after the job: name that".format(path))
 
 
 def _pack(results: Sequence[Tuple[str, str]], new: str) -> None:

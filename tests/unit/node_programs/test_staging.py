@@ -61,6 +61,48 @@ def test_anything_else_is_copied_and_archives_too_where_that_is_asked_for(data: 
     assert (Path(job["SLURM_TMPDIR"]) / "data" / "link").is_symlink()
 
 
+def test_a_link_that_is_named_is_what_it_leads_to(data: Path, job: Mapping[str, str]) -> None:
+    (data.parent / "newest").symlink_to("data")
+    own = Path(job["SLURM_TMPDIR"])
+
+    assert stage_in.main([str(data.parent / "newest")], job) == 0
+    assert (own / "newest" / "old").read_text() == "x"
+    (own / "last").symlink_to("newest/old")
+    assert stage_out.main(["last"], job) == 0
+
+    assert (Path(job["SCRATCH"], "7", "last")).read_text() == "x"
+    assert not Path(job["SCRATCH"], "7", "last").is_symlink()
+
+
+def test_an_archive_is_refused_where_it_would_have_a_link_alone(
+    job: Mapping[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    results(job, "1")
+    Path(job["SLURM_TMPDIR"], "last").symlink_to("results/loss")
+
+    assert stage_out.main(["--pack", "all.tar", "last"], job) == 1
+    assert "a link, and what it leads to is gone after the job" in capsys.readouterr().err
+    assert stage_out.main(["--pack", "all.tar", "last", "results"], job) == 0
+
+
+def test_refuses_files_that_would_replace_one_another(
+    job: Mapping[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = Path(job["SLURM_TMPDIR"])
+    for name in ("a", "b"):
+        (own / name).mkdir()
+        (own / name / "loss").write_text(name)
+        subprocess.run(["tar", "-cf", own / name / "x.tar", "-C", own / name, "loss"], check=True)
+
+    assert stage_out.main(["a/loss", "b/loss"], job) == 1
+    assert stage_out.main(["--pack", "all.tar", "a/loss", "b/loss"], job) == 1
+    assert stage_in.main([str(own / "a/loss"), str(own / "b/loss")], job) == 1
+    assert capsys.readouterr().err.count("several are called loss") == 3
+    assert not list(Path(job["SCRATCH"]).iterdir())
+    # archives are unpacked
+    assert stage_in.main([str(own / "a/x.tar"), str(own / "b/x.tar")], job) == 0
+
+
 def test_an_archive_that_is_cut_off_fails(
     data: Path, job: Mapping[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +160,18 @@ def test_results_that_are_not_complete_leave_the_former_ones(job: Mapping[str, s
     assert (out / "results" / "loss").read_text() == "1"
     assert stage_out.main(["results"], job) == 0
     assert [path.name for path in out.iterdir()] == ["results"]
+
+
+def test_results_of_a_call_that_was_cut_off_are_not_lost(job: Mapping[str, str]) -> None:
+    out = results(job, "1")
+    (out / ".stage-out-old-results").mkdir(parents=True)
+    (out / ".stage-out-old-results" / "loss").write_text("0")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "")
+        assert stage_out.main(["results"], job) == 1
+
+    assert (out / "results" / "loss").read_text() == "0"
 
 
 def test_a_link_in_place_of_results_is_not_followed(job: Mapping[str, str], tmp_path: Path) -> None:
