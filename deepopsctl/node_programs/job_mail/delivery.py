@@ -60,15 +60,16 @@ class Delivery:
 
     def _keep(self, mail: Mail, now: float) -> bool:
         """Whether a mail waits on."""
-        report = self._report(mail)
-        if mail.ended and not report and now - mail.since < REPORT_WAIT_S:
-            return True
-        recent = self._sent[mail.address]
+        recent = self._sent[mail.address.lower()]
         while recent and now - recent[0] > HOUR_S:
             recent.popleft()
         if len(recent) >= self._hourly:
             self._log(_ONE_HOUR.format(self._hourly, mail.address))
             return False
+        # after the limit: a question for each mail of a user with thousands of jobs would delay those of all others
+        report = self._report(mail)
+        if mail.ended and not report and now - mail.since < REPORT_WAIT_S:
+            return True
         problem = self._send(mail.address, message(mail, report, self._sender))
         if not problem:
             recent.append(now)

@@ -105,6 +105,22 @@ def test_one_address_gets_no_more_than_so_many_in_an_hour_and_a_damaged_file_goe
     assert not list(tmp_path.iterdir())
 
 
+def test_mails_above_the_limit_cost_no_question_to_the_accounting(tmp_path: Path) -> None:
+    for number in range(5):
+        spool.put(str(tmp_path), mail(since=number)._replace(address=f"{'aA'[number % 2]}lice@example.com"))
+    asked: list[Sequence[str]] = []
+    server, accounting = Server(), Accounting("COMPLETED")
+
+    def ask(argv: Sequence[str]) -> str:
+        asked.append(argv)
+        return accounting(argv)
+
+    Delivery(str(tmp_path), CONFIG, ask, server).round(now=100)
+
+    # the job and its name
+    assert len(asked) == 2 * len(server.mails) == 2 * CONFIG["hourly"]
+
+
 @pytest.mark.parametrize(
     "address",
     [
