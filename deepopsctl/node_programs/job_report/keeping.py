@@ -16,7 +16,7 @@ from typing import Callable, Iterator, List, Sequence, Tuple
 from .._shared import atomic_file, slurm_output
 from . import records, summary
 from .asking import Run
-from .prometheus import Query, summarise
+from .prometheus import PrometheusError, Query, summarise
 from .summary import Summary
 
 # no state that a job can be in again without a record of its own
@@ -66,7 +66,7 @@ class Keeper:
         return written
 
     def _write_summary(self, job: Ended) -> int:
-        job_summary = summarise(job.number, job.end, job.elapsed, self._query)
+        job_summary = self._summary(job)
         if job_summary == Summary():
             self._nothing[(job.number, job.end)] = None
             while len(self._nothing) > _REMEMBERED:
@@ -77,6 +77,14 @@ class Keeper:
             ["sacctmgr", "--immediate", "modify", "job", *where, "set", "AdminComment=" + summary.write(job_summary)]
         )
         return 1
+
+    def _summary(self, job: Ended) -> Summary:
+        try:
+            return summarise(job.number, job.end, job.elapsed, self._query)
+        except PrometheusError:
+            # of this job alone (too many samples) where Prometheus answers this; else the next round tries again
+            self._query("vector(1)", job.end)
+            return Summary()
 
     def _candidates(self, seconds: int) -> List[Ended]:
         """Jobs without a comment, in the order in which they ended; of a job that ran again its last run alone."""
