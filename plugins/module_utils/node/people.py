@@ -50,7 +50,11 @@ class Tables:
         self.lines, self.index = {}, {}
         for name in FILES:
             text = (node_files.read(os.path.join(ETC, name)) or b"").decode("utf-8", "surrogateescape")
-            self.lines[name] = [line.split(":") for line in text.splitlines()]
+            lines = text.split("\n")
+            if not lines[-1]:
+                lines.pop()
+            # only at line feeds: users choose what is in the field of their name (chfn)
+            self.lines[name] = [line.split(":") for line in lines]
             self.index[name] = {}
             for fields in self.lines[name]:
                 if len(fields) == WIDTH[name] and not fields[0].startswith(("#", "+", "-")):
@@ -78,8 +82,8 @@ class Tables:
             with contextlib.suppress(OSError):
                 status = os.stat(path)
                 ids, mode = (status.st_uid, status.st_gid), status.st_mode & 0o7777
-                # as useradd leaves one
-                shutil.copy2(path, path + "-")
+                # as useradd leaves one; never for a moment with a mode that others can read hashes of passwords by
+                node_files.write(path + "-", node_files.read(path), ids, mode, [])
             node_files.write(path, self.text(name).encode("utf-8", "surrogateescape"), ids, mode, [])
 
 

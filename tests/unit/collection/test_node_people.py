@@ -91,6 +91,27 @@ def test_a_second_deploy_changes_nothing(etc: Path) -> None:
     assert {path.name: path.stat().st_ino for path in etc.iterdir()} == before
 
 
+def test_a_users_own_words_break_no_line(etc: Path) -> None:
+    lines = "".join(f"u{number}:x:{number}:{number}:room {mark}1:/home/u:/bin/sh\n"
+                    for number, mark in enumerate("\x0b\x0c\x1c\x1e\x85\u2028\r", 1000))  # fmt: skip
+    (etc / "passwd").write_text(PASSWD + lines, newline="")
+
+    deploy(ALICE)
+
+    assert (etc / "passwd").read_bytes().startswith((PASSWD + lines).encode())
+
+
+def test_a_copy_of_hashes_is_never_readable_by_others(etc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (etc / "shadow").chmod(0o600)
+    # nobody can be quicker than a copy that never gets its mode
+    monkeypatch.setattr("shutil.copystat", refuse)
+
+    deploy(ALICE)
+
+    assert (etc / "shadow-").read_text() == SHADOW
+    assert (etc / "shadow-").stat().st_mode & 0o777 == 0o600
+
+
 def test_check_mode_reports_and_writes_nothing(etc: Path) -> None:
     step = deploy(ALICE, step=Step(dry=True, owned=deepcopy(NOTHING)))
 
