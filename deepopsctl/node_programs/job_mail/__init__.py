@@ -2,3 +2,5 @@
 
 CONFIG = "/etc/deepopsctl/job-mail.json"
 SPOOL = "/var/spool/deepops-job-mail"
+# what was sent in the last hour; systemd keeps the directory while the service is stopped
+SENT = "/run/deepops-job-mail/sent.json"

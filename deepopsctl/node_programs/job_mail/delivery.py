@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -12,12 +13,12 @@ from email.message import EmailMessage
 from email.utils import formataddr
 from typing import Callable, Deque, Dict, List, Optional
 
-from .._shared import command, settings
+from .._shared import atomic_file, command, settings
 from ..job_report import asking
 from ..job_report.asking import Run, UnansweredError
 from ..job_report.measures import measure
 from ..job_report.text import render
-from . import CONFIG, SPOOL, spool
+from . import CONFIG, SENT, SPOOL, spool
 from .spool import Mail
 
 OK, INVALID = 0, 3
@@ -37,14 +38,16 @@ _ONE_HOUR = "{} mails to {} in an hour: the rest is dropped"
 class Delivery:
     """One run: what waits is sent, or tried again later."""
 
-    def __init__(self, directory: str, config: Dict[str, object], run: Run, send: Callable[[str, bytes], str]) -> None:
-        self._directory = directory
+    def __init__(
+        self, directory: str, config: Dict[str, object], run: Run, send: Callable[[str, bytes], str], record: str
+    ) -> None:
+        self._directory, self._record = directory, record
         address = str(config["sender"]) or "slurm@" + socket.getfqdn()
         self._sender = formataddr(("Slurm on {}".format(config["cluster"]), address))
         self._hourly = int(str(config["hourly"]))
         self._run = run
         self._send = send
-        self._sent: Dict[str, Deque[float]] = defaultdict(deque)
+        self._sent: Dict[str, Deque[float]] = defaultdict(deque, _sent_before(record))
         self._reported = ""
 
     def round(self, now: float) -> int:
@@ -56,7 +59,16 @@ class Delivery:
                 left += 1
             else:
                 spool.drop(path)
+        self._save(now)
         return left
+
+    def _save(self, now: float) -> None:
+        """Remember across runs what was sent: a run ends with the last mail that waits."""
+        recent = {address: times for address, times in self._sent.items() if times and now - times[-1] <= HOUR_S}
+        try:
+            atomic_file.write(self._record, json.dumps({key: list(times) for key, times in recent.items()}), 0o600)
+        except OSError as error:
+            self._log("{}: {}".format(self._record, error.strerror))
 
     def _keep(self, mail: Mail, now: float) -> bool:
         """Whether a mail waits on."""
@@ -96,6 +108,15 @@ class Delivery:
         self._reported = text
 
 
+def _sent_before(path: str) -> Dict[str, Deque[float]]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return {str(address): deque(map(float, times)) for address, times in json.load(stream).items()}
+    except (OSError, ValueError):
+        # the first run after a boot
+        return {}
+
+
 def message(mail: Mail, report: str, sender: str) -> bytes:
     """The mail as the mail server takes it; headers can't be broken by a job's name."""
     mime = EmailMessage(policy=policy.default.clone(max_line_length=_LINE))
@@ -120,7 +141,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Run it; returns the exit status."""
     del arguments
     try:
-        delivery = Delivery(SPOOL, settings.load(CONFIG), asking.run_command, by_sendmail)
+        delivery = Delivery(SPOOL, settings.load(CONFIG), asking.run_command, by_sendmail, SENT)
     except (settings.SettingsError, KeyError, ValueError) as error:
         sys.stderr.write("error: {}: {}\n".format(CONFIG, error))
         return INVALID

@@ -14,7 +14,7 @@ import pytest
 from deepopsctl.node_programs.job_mail import cli, delivery, spool
 from deepopsctl.node_programs.job_mail.delivery import Delivery
 from deepopsctl.node_programs.job_mail.spool import Mail, RefusedError
-from deepopsctl.node_programs.job_report import records
+from deepopsctl.node_programs.job_report import asking, records
 from tests.data.slurm_samples import JOB
 
 # slurmctld of 24.11
@@ -53,6 +53,10 @@ def mail(since: float = 0.0, event: str = "END", subject: str = ENDED) -> Mail:
     return Mail("alice@example.com", subject, "28", event, since)
 
 
+def deliverer(directory: Path, run: asking.Run, server: Server) -> Delivery:
+    return Delivery(str(directory), CONFIG, run, server, f"{directory}.sent")
+
+
 def text(message: EmailMessage) -> str:
     return str(message.get_content())
 
@@ -61,7 +65,7 @@ def test_a_mail_at_the_end_has_the_jobs_report(tmp_path: Path) -> None:
     spool.put(str(tmp_path), mail())
     server = Server()
 
-    assert Delivery(str(tmp_path), CONFIG, Accounting("COMPLETED"), server).round(now=1) == 0
+    assert deliverer(tmp_path, Accounting("COMPLETED"), server).round(now=1) == 0
 
     (sent,) = server.mails
     assert (sent["To"], sent["Subject"]) == ("alice@example.com", ENDED)
@@ -73,7 +77,7 @@ def test_a_mail_at_the_end_has_the_jobs_report(tmp_path: Path) -> None:
 def test_it_waits_for_the_accounting_and_is_sent_without_a_report_in_the_end(tmp_path: Path) -> None:
     spool.put(str(tmp_path), mail())
     server = Server()
-    running = Delivery(str(tmp_path), CONFIG, Accounting("RUNNING"), server)
+    running = deliverer(tmp_path, Accounting("RUNNING"), server)
 
     assert running.round(now=10) == 1
     assert not server.mails
@@ -87,7 +91,7 @@ def test_it_waits_for_the_accounting_and_is_sent_without_a_report_in_the_end(tmp
 
 def test_a_server_that_is_down_is_tried_for_a_day(tmp_path: Path) -> None:
     spool.put(str(tmp_path), mail())
-    down = Delivery(str(tmp_path), CONFIG, Accounting("COMPLETED"), Server("no connection"))
+    down = deliverer(tmp_path, Accounting("COMPLETED"), Server("no connection"))
 
     assert down.round(now=delivery.KEPT_S - 1) == 1
     assert down.round(now=delivery.KEPT_S) == 0
@@ -99,10 +103,22 @@ def test_one_address_gets_no_more_than_so_many_in_an_hour_and_a_damaged_file_goe
         spool.put(str(tmp_path), mail(since=number))
     server = Server()
 
-    Delivery(str(tmp_path), CONFIG, Accounting("COMPLETED"), server).round(now=100)
+    deliverer(tmp_path, Accounting("COMPLETED"), server).round(now=100)
 
     assert len(server.mails) == CONFIG["hourly"]
     assert not list(tmp_path.iterdir())
+
+
+def test_the_limit_holds_across_runs_and_ends_with_the_hour(tmp_path: Path) -> None:
+    server = Server()
+
+    def run(now: float) -> int:
+        spool.put(str(tmp_path), mail(since=now))
+        deliverer(tmp_path, Accounting("COMPLETED"), server).round(now=now)
+        return len(server.mails)
+
+    assert [run(now) for now in (10, 20, 30, 40)] == [1, 2, 3, 3]
+    assert run(11 + delivery.HOUR_S) == 4
 
 
 def test_mails_above_the_limit_cost_no_question_to_the_accounting(tmp_path: Path) -> None:
@@ -115,7 +131,7 @@ def test_mails_above_the_limit_cost_no_question_to_the_accounting(tmp_path: Path
         asked.append(argv)
         return accounting(argv)
 
-    Delivery(str(tmp_path), CONFIG, ask, server).round(now=100)
+    deliverer(tmp_path, ask, server).round(now=100)
 
     # the job and its name
     assert len(asked) == 2 * len(server.mails) == 2 * CONFIG["hourly"]
@@ -157,7 +173,7 @@ def test_a_jobs_name_breaks_no_header_and_chooses_no_job(tmp_path: Path) -> None
     spool.put(str(tmp_path), parsed)
     server = Server()
 
-    Delivery(str(tmp_path), CONFIG, Accounting("COMPLETED"), server).round(now=parsed.since)
+    deliverer(tmp_path, Accounting("COMPLETED"), server).round(now=parsed.since)
 
     assert (parsed.job, parsed.event) == ("28", "Ended")
     assert server.mails[0]["Bcc"] is None
