@@ -35,7 +35,11 @@ def file_system_of(path, table):
     innermost = None
     for line in table.splitlines():
         left, _, right = line.partition(" - ")
-        point, rest = _unescaped(left.split(" ")[4]), right.split(" ")
+        fields, rest = left.split(" "), right.split(" ")
+        if len(fields) < 6 or len(rest) < 3:
+            # the rest of a mount whose user has a line separator in its name
+            continue
+        point = _unescaped(fields[4])
         inside = real == point or real.startswith(point.rstrip("/") + "/")
         # of two mounts on one point the later one is on top
         if inside and (innermost is None or len(point) >= len(innermost.point)):

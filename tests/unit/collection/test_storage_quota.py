@@ -47,6 +47,13 @@ def test_finds_the_file_system_of_a_directory(path: str, point: str) -> None:
     assert quota.file_system_of(path, TABLE).point == point
 
 
+@pytest.mark.parametrize("mark", ["\x0b", "\x0c", "\x1e", "\x85", "\u2028", "\n"])
+def test_a_users_own_mount_is_no_line_more(mark: str) -> None:
+    mine = f"99 27 0:77 / /srv/a{mark}b rw,nosuid,nodev shared:9 - fuse.sshfs me@there: rw,user_id=1000\n"
+
+    assert quota.file_system_of("/srv/with blank", mine + TABLE).point == "/srv/with blank"
+
+
 def where(kind: str) -> Any:
     return quota.FileSystem("/srv", "/dev/vdb", kind)
 
