@@ -367,3 +367,35 @@ def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
     for path in (of_task(tmp_path, "prolog"), of_task(tmp_path, "namespace"), TestPieces.prolog(tmp_path)):
         done = subprocess.run(["shellcheck", path], capture_output=True, text=True)
         assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "is_one"),
+    [
+        ("alice", True),
+        ("alice+jobs@lab.example.com,bob@example.com", True),
+        ("|touch${IFS}/tmp/x", False),
+        ("alice,|id", False),
+        ("/var/lib/slurm/slurmctld/job_state", False),
+        ("alice,/tmp/x", False),
+        ("+folder", False),
+        ("alice,+folder", False),
+        ("-oQ/tmp", False),
+        ("a\nb", False),
+        ("", False),
+    ],
+)
+def test_a_mailer_gets_addresses_alone_and_no_command_or_file(tmp_path: Path, address: str, is_one: bool) -> None:
+    got = tmp_path / "got"
+    mailer = program(tmp_path / "mail", f'#!/bin/sh\nprintf "%s\\n" "$@" >{got}\n')
+    text = (ROOT / "roles/slurmctld/templates/mail.j2").read_text(encoding="utf-8")
+    # this machine's own mailers and log are not asked
+    for name in ("/usr/local/sbin/deepops-job-mail", "/usr/bin/mailx"):
+        text = text.replace(name, "/nowhere")
+    text = text.replace("/usr/bin/mail ", f"{mailer} ").replace("exec logger", "exec true")
+
+    run(program(tmp_path / "mailprog", text), "-s", "Job_id=1 Name=x", address)
+
+    assert (got.read_text().splitlines() if got.exists() else []) == (
+        ["-s", "Job_id=1 Name=x", address] if is_one else []
+    )
