@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from jinja2.nativetypes import NativeEnvironment
 
+from tests.support.files import write_program
+from tests.support.paths import ROOT
 from tests.support.recorded_roles import Asked, Recorded, record
 
 MODULES, SITE_PYTHON = "/opt/deepopsctl/modulefiles", "/usr/local/lib/deepopsctl/modules/site-python/bin"
@@ -82,3 +89,26 @@ def test_another_list_does_not_restart_squid(recorded: Recorded) -> None:
 
     assert squid["restart_on"] == []
     assert "/etc/squid/squid.conf" in squid["reload_on"]
+
+
+def test_a_clone_of_spack_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
+    tasks = yaml.safe_load((ROOT / "roles/site_software/tasks/main.yml").read_text(encoding="utf-8"))
+    (argv,) = (task["ansible.builtin.command"]["argv"] for task in tasks if task["name"] == "Clone Spack")
+    root, git = tmp_path / "spack/v1", tmp_path / "bin/git"
+    values = {"site_software_user": "software", "site_software_spack_version": "v1",
+              "site_software_spack": "source", "__site_software_spack_root": str(root)}  # fmt: skip
+    words = NativeEnvironment().from_string(argv).render(values) if isinstance(argv, str) else argv
+    command = [NativeEnvironment().from_string(word).render(values) for word in words]
+    command = command[command.index("--") + 1 :]
+
+    def deploy() -> int:
+        return subprocess.run(command, env={**os.environ, "PATH": f"{git.parent}:{os.environ['PATH']}"}).returncode
+
+    # as git does: into no directory that has something
+    clone = 'for last; do :; done\n[ ! -e "$last" ] || exit 128\nmkdir -p "$last/bin"\n'
+    write_program(git, clone + "exit 137")
+    assert deploy() != 0
+    assert not (root / "bin/spack").exists()
+    write_program(git, clone + 'touch "$last/bin/spack"')
+    assert deploy() == 0
+    assert (root / "bin/spack").exists()
