@@ -7,6 +7,7 @@ work as the guide writes it.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Collection, Iterator, List, Mapping, NamedTuple, Sequence
 
 from .._shared import command
@@ -368,10 +369,10 @@ def features_of(request: Mapping[str, Any], listed: Sequence[str] = ()) -> List[
 def _results(output: str) -> Iterator[Any]:
     """(number, why it failed); '' for a success."""
     for line in output.splitlines():
-        mark, _, rest = line.partition(" ")
-        if mark == _MARK:
-            number, status, text = (rest + " ").split(" ", 2)
-            yield int(number), "" if status == "0" else "exits {}: {}".format(status, text.strip())
+        # a person's own profile may print anything
+        match = re.fullmatch(_MARK + r" ([0-9]{1,4}) ([0-9]{1,3}) ?(.*)", line)
+        if match:
+            yield int(match[1]), "" if match[2] == "0" else "exits {}: {}".format(match[2], match[3].strip())
 
 
 def login_shell(person: str) -> List[str]:

@@ -57,6 +57,15 @@ def test_what_fails_is_named_with_its_text_and_the_others_count(monkeypatch: pyt
     assert (made["status"], made["measured"], made["message"]) == ("fail", "3", "bad: exits 3: no such thing")
 
 
+def test_what_a_persons_profile_prints_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guides, "COMMANDS", (Command("sq", "Alliance", run="true"),))
+    shell = ["bash", "-c", 'echo deepopsctl-guide; echo "deepopsctl-guide x y"; eval "$0"']
+
+    (made,) = guides.run("n1", shell, [])
+
+    assert made["status"] == "pass"
+
+
 def test_a_shell_that_does_not_start_fails_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guides, "COMMANDS", (Command("sq", "Alliance", run="sq"),))
 
