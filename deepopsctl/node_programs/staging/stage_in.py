@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import os
 from typing import List, Mapping, Optional, Sequence
 
@@ -56,5 +57,7 @@ def command_for(source: str, target: str, *, copy: bool) -> Sequence[str]:
     if not copy and name.endswith(TAR) and not os.path.isdir(path):
         return ["tar", "--extract", "--touch", "--no-same-owner", "--file=" + path, "--directory=" + target]
     if not copy and name.endswith(ZIP) and not os.path.isdir(path):
-        return ["unzip", "-q", "-o", "-DD", path, "-d", target]
+        # for unzip the name is a pattern, which another file may match
+        archive = os.path.join(os.path.dirname(path), glob.escape(os.path.basename(path)))
+        return ["unzip", "-q", "-o", "-DD", archive, "-d", target]
     return ["cp", "--recursive", "-H", "--preserve=mode,links", "--", path, target]

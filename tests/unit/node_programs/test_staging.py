@@ -61,6 +61,15 @@ def test_anything_else_is_copied_and_archives_too_where_that_is_asked_for(data: 
     assert (Path(job["SLURM_TMPDIR"]) / "data" / "link").is_symlink()
 
 
+def test_the_archive_of_that_name_is_unpacked_and_none_that_is_like_it(tmp_path: Path, job: Mapping[str, str]) -> None:
+    for name, text in (("data[1].zip", "wanted"), ("data1.zip", "other")):
+        (tmp_path / "who").write_text(text)
+        subprocess.run(["zip", "-q", tmp_path / name, "who"], cwd=tmp_path, check=True)
+
+    assert stage_in.main([str(tmp_path / "data[1].zip")], job) == 0
+    assert Path(job["SLURM_TMPDIR"], "who").read_text() == "wanted"
+
+
 def test_a_link_that_is_named_is_what_it_leads_to(data: Path, job: Mapping[str, str]) -> None:
     (data.parent / "newest").symlink_to("data")
     own = Path(job["SLURM_TMPDIR"])
