@@ -174,6 +174,12 @@ def test_other_plugins_of_the_site_stay() -> None:
         ({"pn_min_tmp_disk": 20480, "tres_per_node": "gres/gpu:1"}, "gres/gpu:1,gres/tmpdisk:20480M", 0),
         ({"pn_min_tmp_disk": NO_VAL, "tres_per_node": "gres/tmpdisk:5G"}, "gres/tmpdisk:5G", NO_VAL),
         ({"pn_min_tmp_disk": NO_VAL}, "gres/tmpdisk:10G", NO_VAL),
+        (
+            {"pn_min_tmp_disk": NO_VAL, "tres_per_node": "gres/tmpdisk:0,gres/gpu:1"},
+            "gres/gpu:1,gres/tmpdisk:10G",
+            NO_VAL,
+        ),
+        ({"pn_min_tmp_disk": NO_VAL, "tres_per_node": "gres/tmpdisk:00g"}, "gres/tmpdisk:10G", NO_VAL),
     ],
 )
 def test_tmp_becomes_a_request_that_is_counted(

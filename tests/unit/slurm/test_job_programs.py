@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import stat
 import subprocess
@@ -360,6 +361,27 @@ class TestPieces:
         done = run(path)
 
         assert (done.returncode, done.stdout) == (0, "export A=1\nexport B=2\n")
+
+
+@pytest.mark.parametrize(
+    ("request_of_node", "size"),
+    [
+        ("gres/gpu:1,gres/tmpdisk:200G", 200 << 30),
+        ("gres/tmpdisk:200g", 200 << 30),
+        ("gres:tmpdisk=5", 5),
+        ("gres/tmpdisk:0", 10 << 30),
+        ("N/A", 10 << 30),
+    ],
+)
+def test_a_job_has_the_space_that_slurm_has_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_of_node: str, size: int
+) -> None:
+    values = {"directory": str(tmp_path), "method": "prolog", "share": "10G"}
+    path = program(tmp_path / "job-directories", render_with(values, "job-directories.j2"))
+    program(tmp_path / "bin" / "squeue", f"#!/bin/sh\necho {request_of_node}\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+
+    assert runpy.run_path(str(path))["asked_for"](JOB) == size
 
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
