@@ -120,7 +120,7 @@ def _check_client(settings: Mapping[str, object]) -> Iterator[Fault]:
     version, nconnect = str(settings.get("version", DEFAULT_VERSION)), str(settings.get("nconnect", ""))
     if version not in VERSIONS:
         yield "nfs.version", RefusedError(f"{shorten(version)!r} is no version of NFS", suggest(version, VERSIONS))
-    if nconnect and (not nconnect.isdecimal() or not 1 <= int(nconnect) <= MAX_CONNECTIONS):
+    if nconnect and (not re.fullmatch("[0-9]{1,9}", nconnect) or not 1 <= int(nconnect) <= MAX_CONNECTIONS):
         hint = f"give 1 to {MAX_CONNECTIONS}"
         yield "nfs.nconnect", RefusedError(f"{shorten(nconnect)!r} is no number of connections", hint)
 

@@ -19,6 +19,7 @@ from deepopsctl.text.values import suggest
 # Project IDs that deepopsctl assigns; lower ones are left to the site.
 FIRST_ID = 100_000
 _LAST_ID = 2**32 - 2
+_NUMBER = re.compile("[0-9]{1,10}")
 DEFAULT_GRACE = "7d"
 _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}|[1-9][0-9]{0,9}")
 # /etc/projid and /etc/projects end a field with a colon
@@ -221,7 +222,7 @@ def _check_projects(mount: Mount, quota_type: str, projects: Mapping[str, object
                 f"{key}.path",
                 RefusedError(f"{shorten(directory)!r} is not a directory below {mount.path}", "write def-prof"),
             )
-        if number and not (number.isdecimal() and 1 <= int(number) <= _LAST_ID):
+        if number and not (_NUMBER.fullmatch(number) and 1 <= int(number) <= _LAST_ID):
             yield f"{key}.id", RefusedError(f"{shorten(number)!r} is no number of a project", "leave it out")
             continue
         yield from _check_limits(key, {item: text for item, text in settings.items() if item not in ("path", "id")})
@@ -251,7 +252,7 @@ def _check_place(mount: Mount, part: Mapping[str, object]) -> Iterator[Fault]:
     projects = [_mapping(project) for project in _mapping(part.get("projects")).values()]
     limits = [name for project in projects for name in project if name not in ("path", "id")]
     if part.get("default") or part.get("users") or part.get("grace") or limits:
-        what = "limits can only be set where we serve the file system"
+        what = "limits can only be set where this cluster serves the file system"
         yield "quota", RefusedError(what, "set them on its server; set kind here, and projects with their paths")
 
 

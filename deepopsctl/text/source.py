@@ -60,7 +60,11 @@ def decode(data: bytes, name: str, problems: Problems) -> str | None:
         problems.add(f"{name}:{line}", f"byte 0x{data[error.start]:02x} is not UTF-8", hint)
         return None
     if not text.strip():
-        problems.add(name, "the file is empty", "write node names in it, one expression a line, or a cluster.yml")
+        problems.add(
+            name,
+            "the file is empty",
+            "a node list has node names, one expression a line; restore a cluster.yml from git",
+        )
         return None
     # one type of line end: lines are counted by it
     return text.replace("\r\n", "\n").replace("\r", "\n")

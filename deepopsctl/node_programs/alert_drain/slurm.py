@@ -33,7 +33,8 @@ def drain(name: str, reason: str) -> None:
 
 def resume(name: str) -> bool:
     """Resume a node that is drained by an alert; False if it no longer is."""
-    if not nodes()[name].drained_by_alert:
+    node = nodes().get(name)
+    if node is None or not node.drained_by_alert:
         return False
     # not resume: a node that is down for another reason stays down
     _scontrol("update", "nodename=" + name, "state=undrain")

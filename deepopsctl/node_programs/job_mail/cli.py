@@ -16,7 +16,8 @@ def main(arguments: Optional[List[str]] = None, config: str = CONFIG, directory:
     """Run it; returns the exit status."""
     try:
         domains = [str(each).lower() for each in settings.load(config).get("domains", [])]
-        spool.put(directory, spool.parse(sys.argv[1:] if arguments is None else arguments, os.environ, domains))
+        mail = spool.parse(sys.argv[1:] if arguments is None else arguments, os.environ, domains)
+        spool.put(directory, mail, os.environ.get("SLURM_JOB_UID", ""))
     except (spool.RefusedError, settings.SettingsError, OSError) as error:
         sys.stderr.write("no mail: {}\n".format(error))
         return REFUSED

@@ -13,6 +13,8 @@ from .._shared import atomic_file, slurm_output
 
 # more are not kept: a user can submit jobs faster than mail is sent
 MOST = 10_000
+# of one user, so that there is room for those of others
+MOST_OF_ONE = 1_000
 _ADDRESS = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._%+-]{0,63}(@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*)?")
 _JOB = re.compile(r"Job_id=([0-9]{1,10}(?:_[0-9]{1,10})?)")
 # what slurmctld calls the event; after these a job has a report
@@ -63,11 +65,14 @@ def _event(subject: str) -> str:
     return next((word for word in reversed(words) if word in ENDS), "")
 
 
-def put(directory: str, mail: Mail) -> None:
-    """Keep a mail. RefusedError where too many wait."""
-    if len(os.listdir(directory)) >= MOST:
+def put(directory: str, mail: Mail, user: str = "") -> None:
+    """Keep a mail about a job of a user, by number. RefusedError where too many wait."""
+    there, end = os.listdir(directory), "-{}.json".format(user if user.isdigit() else "")
+    if len(there) >= MOST:
         raise RefusedError("{:,} mails wait: is the mail server up?".format(MOST))
-    name = "{:.6f}-{}.json".format(mail.since, os.getpid())
+    if sum(name.endswith(end) for name in there) >= MOST_OF_ONE:
+        raise RefusedError("{:,} mails about jobs of this user wait".format(MOST_OF_ONE))
+    name = "{:.6f}-{}{}".format(mail.since, os.getpid(), end)
     atomic_file.write(os.path.join(directory, name), json.dumps(mail._asdict()), 0o600)
 
 

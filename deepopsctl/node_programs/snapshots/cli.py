@@ -73,7 +73,7 @@ def turn(file_system: Dict[str, Any], now: datetime) -> None:
     # one of the same minute is enough
     if name not in taken.names():
         taken.take(name)
-    names = sorted(each for each in taken.names() if _NAME.fullmatch(each))
+    names = sorted(each for each in taken.names() if _is_managed(each))
     stays = kept(names, file_system)
     for each in names:
         if each not in stays:
@@ -87,6 +87,14 @@ def turn(file_system: Dict[str, Any], now: datetime) -> None:
                 file_system["free_percent"], oldest
             )
         )
+
+
+def _is_managed(name: str) -> bool:
+    try:
+        return bool(_NAME.fullmatch(name) and datetime.strptime(name, _FORMAT))
+    except ValueError:
+        # no day that there is
+        return False
 
 
 def kept(names: Iterable[str], wanted: Dict[str, Any]) -> Set[str]:

@@ -189,13 +189,28 @@ def test_no_more_wait_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest
         spool.put(str(tmp_path), mail())
 
 
-def test_slurmctld_hands_a_mail_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mails_of_one_user_leave_room_for_those_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "MOST_OF_ONE", 2)
+    for number in range(2):
+        spool.put(str(tmp_path), mail(since=number), "1001")
+
+    with pytest.raises(RefusedError, match="of this user wait"):
+        spool.put(str(tmp_path), mail(since=3), "1001")
+    spool.put(str(tmp_path), mail(since=4), "1002")
+    assert len(spool.waiting(str(tmp_path))) == 3
+
+
+def test_slurmctld_hands_a_mail_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_UID", "1001")
     config = tmp_path / "job-mail.json"
     config.write_text(json.dumps(CONFIG), encoding="utf-8")
     directory = tmp_path / "spool"
     directory.mkdir()
 
     assert cli.main(["-s", ENDED, "alice@example.com"], str(config), str(directory)) == 0
-    assert len(spool.waiting(str(directory))) == 1
+    (waiting,) = spool.waiting(str(directory))
+    assert waiting.endswith("-1001.json")
     assert cli.main(["-s", ENDED, "-x"], str(config), str(directory)) == 1
     assert "not an address: -x" in capsys.readouterr().err

@@ -58,9 +58,11 @@ def test_snapshots_are_made_only_where_nobody_can_put_anything_in_their_place(ho
 
 @pytest.fixture
 def zfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The calls of a program `zfs`, whose dataset has three snapshots."""
+    """The calls of a program `zfs`, whose dataset has two snapshots and two of other names."""
     calls = tmp_path / "calls"
-    shown = "\n".join(f"tank/home@{name}" for name in ("2026-11-25_1700", "2026-11-25_1800", "before-upgrade"))
+    shown = "\n".join(
+        f"tank/home@{name}" for name in ("2026-11-25_1700", "2026-11-25_1800", "2026-13-45_0000", "before-upgrade")
+    )
     program = write_program(tmp_path / "bin/zfs", f'echo "$*" >> {calls}\n[ "$1" != list ] || echo "{shown}"')
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     return calls

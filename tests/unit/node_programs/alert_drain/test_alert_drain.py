@@ -198,6 +198,8 @@ class TestSlurmsText:
     def test_a_drain_that_is_no_longer_ours_is_not_ended(self, asked: Path) -> None:
         assert slurm.resume("gpu01")
         assert not slurm.resume("gpu03")
+        # it left the cluster in this moment
+        assert not slurm.resume("gone")
         assert "nodename=gpu03" not in asked.read_text()
 
     def test_a_refusal_says_what_scontrol_said(self, asked: Path) -> None:
