@@ -147,8 +147,10 @@ def run(arguments: list[str]) -> int:
     except DeepOpsError as error:
         return _show(error, arguments)
     except BrokenPipeError:
-        # `deepopsctl runs list | head`: the reader has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        from deepopsctl.cli.output import discard
+
+        # `deepopsctl logs gpu01 | head`: the reader has closed the pipe
+        discard(sys.stdout)
         return ExitCode.OK
     except OSError as error:
         return _show(_of_the_system(error), arguments, error)
@@ -169,13 +171,12 @@ def _of_the_system(error: OSError) -> DeepOpsError:
 
 
 def _interrupted(arguments: list[str]) -> int:
+    from deepopsctl.cli.output import emit_json, info, refusal_object
     from deepopsctl.errors import ExitCode
 
     if _wants_json(arguments):
-        from deepopsctl.cli.output import emit_json, refusal_object
-
         emit_json(refusal_object([("", "interrupted", "")]))
-    click.echo("interrupted", err=True)
+    info("interrupted")
     return ExitCode.INTERRUPTED
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TextIO
 
 import click
 
@@ -26,7 +28,7 @@ _CONTROL = re.compile("[\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2
 def emit_json(document: Mapping[str, object]) -> None:
     """Print exactly one JSON object on stdout."""
     text = json.dumps(document, ensure_ascii=False)
-    click.echo(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    _print(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def errors_object(error: DeepOpsError) -> dict[str, object]:
@@ -82,13 +84,29 @@ def show_warning(problem: Problem) -> None:
 
 
 def info(text: str) -> None:
-    """Print a line for people, on stderr."""
-    click.echo(coloured(text), err=True, color=color())
+    """Print a line for people, on stderr; a terminal that was closed does not keep a command from ending well."""
+    try:
+        click.echo(coloured(text), err=True, color=color())
+    except OSError:
+        discard(sys.stderr)
 
 
 def show(text: str) -> None:
     """Print a line of data, on stdout."""
-    click.echo(coloured(text), color=color())
+    _print(coloured(text))
+
+
+def discard(stream: TextIO) -> None:
+    """Send what else is written to a stream that nobody reads any more to /dev/null."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _print(text: str) -> None:
+    try:
+        click.echo(text, color=color())
+    except BrokenPipeError:
+        # `deepopsctl status | head`: the exit code is that of the whole command
+        discard(sys.stdout)
 
 
 def color() -> bool | None:

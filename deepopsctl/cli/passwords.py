@@ -70,14 +70,17 @@ def ask_passwords(*, ssh: bool, become: bool) -> RunPasswords:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Handle SIGTERM as Ctrl-C: children are killed, unfinished work is reported."""
+    """Handle SIGTERM and a closed terminal as Ctrl-C: children are killed, unfinished work is reported."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         del number, frame
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    # what is ignored from outside (nohup) stays so
+    numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

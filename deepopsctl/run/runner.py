@@ -102,7 +102,9 @@ class Interrupts:
         # only the main thread may set handlers; in other threads the caller stops the run
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                self._before[number] = signal.signal(number, self._note)
+                # what is ignored from outside (nohup) stays so
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(
@@ -400,9 +402,8 @@ class _Run:
 
     def _handle(self, raw: Mapping[str, Any]) -> None:
         text = plain(str(raw.get("stdout") or ""))
-        if text and self._log:
-            self._log.write(text.encode() + b"\n")
-            self._log.flush()
+        if text:
+            _append(self._log, text)
         if text and self.request.verbosity:
             self.on_event(Output(text))
         if self.tracker.update(raw):
@@ -419,10 +420,17 @@ class _Run:
         if isinstance(event, HostResult):
             self.seen.add(event.component)
             self._note_claim(event)
-        if isinstance(event, HostResult) and self._events:
-            self._events.write(json.dumps(_line(event), ensure_ascii=False).encode() + b"\n")
-            self._events.flush()
+        if isinstance(event, HostResult):
+            _append(self._events, json.dumps(_line(event), ensure_ascii=False))
         self.on_event(event)
+
+
+def _append(file: BinaryIO | None, line: str) -> None:
+    """Add a line to a file of the run; on a full disk it is lost at worst, and never the event's result."""
+    if file:
+        with suppress(OSError):
+            file.write(line.encode() + b"\n")
+            file.flush()
 
 
 def _line(event: HostResult) -> dict[str, object]:

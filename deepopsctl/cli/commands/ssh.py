@@ -11,7 +11,7 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import json_option, limit_option, login_name, names_nodes
-from deepopsctl.cli.output import SCHEMA, emit_json, info
+from deepopsctl.cli.output import SCHEMA, emit_json, info, show
 from deepopsctl.cli.passwords import read_passwords, terminable
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _show(result: SetupResult, *, as_json: bool) -> None:
         emit_json(result_object(result))
     else:
         for line in table_lines(result):
-            click.echo(line)
+            show(line)
     for warning in result.warnings:
         info(click.style("warning: ", fg="yellow") + warning)
     for hint in hints(result):

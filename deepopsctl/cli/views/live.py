@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,6 +17,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from deepopsctl.cli.output import discard
 from deepopsctl.run.events import Event, Status
 from deepopsctl.run.progress import Progress
 from deepopsctl.text.node_sets import fold
@@ -25,7 +28,7 @@ from deepopsctl.text.printable import printable
 def live_view(total: int | None, verbosity: int = 0) -> Iterator[Callable[[Event], None]]:
     """Two lines that follow the run; failures (with -v, every task) scroll away above them."""
     # foreign text is never markup
-    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    console = Console(file=cast("IO[str]", _Terminal(sys.stderr)), markup=False, highlight=False, emoji=False)
     view = _View(total)
     with Live(view, console=console, refresh_per_second=8, transient=True) as live:
 
@@ -37,6 +40,29 @@ def live_view(total: int | None, verbosity: int = 0) -> Iterator[Callable[[Event
                     live.console.print(Text(stamp + printable(line), style="red" if failed else ""))
 
         yield watch
+
+
+class _Terminal:
+    """A terminal that may be closed while the run goes on: what follows the run has to be done then as well."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            discard(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            discard(self._stream)
 
 
 @dataclass(slots=True)

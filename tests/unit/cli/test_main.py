@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -257,3 +258,18 @@ def test_no_colour_where_the_environment_asks_for_none(tmp_path: Path) -> None:
     for value, expected in (("1", "False\n"), ("", "None\n")):
         done = subprocess.run(line, capture_output=True, text=True, check=True, env={"NO_COLOR": value})
         assert done.stdout == expected
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_reader_that_is_gone_does_not_hide_the_exit_code(tmp_path: Path, stream: str) -> None:
+    """`deepopsctl deploy 2>&1 | head`: a failed command has not succeeded."""
+    program = [sys.executable, "-m", "deepopsctl", "-C", str(tmp_path / "missing"), "status", "--json"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: writer}
+    with os.fdopen(writer):
+        done = subprocess.run(program, **streams, text=True)
+
+    assert done.returncode == ExitCode.INVALID_INPUT
+    assert "Traceback" not in f"{done.stdout}{done.stderr}"
+    assert "BrokenPipe" not in f"{done.stdout}{done.stderr}"
