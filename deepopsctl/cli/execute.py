@@ -37,10 +37,11 @@ def run_request(
 def run_and_report(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity: int, as_json: bool) -> int:
     """Run, show, report; the exit code."""
     outcome = run_watched(request, hosts, verbosity=verbosity)
-    if as_json:
-        emit_json(outcome.as_object())
     for line in report_lines(outcome, request):
         info(line)
+    # last: Ctrl-C before it ends the command with an object of its own
+    if as_json:
+        emit_json(outcome.as_object())
     return int(outcome.exit_code)
 
 

@@ -122,8 +122,6 @@ def open_console(
 
 def show_report(report: Report, directory: ClusterDir, *, as_json: bool) -> int:
     """Show the visited nodes, the failures and the summary; returns the exit code."""
-    if as_json:
-        emit_json(report.as_object())
     for line in node_table(report.hosts.items()):
         info(line)
     for warning in dict.fromkeys(report.warnings):
@@ -139,4 +137,6 @@ def show_report(report: Report, directory: ClusterDir, *, as_json: bool) -> int:
     runs = f"; details: deepopsctl -C {quote(shown_path(directory.path))} runs show {first}"
     closing = f": {report.closing}" if report.closing else ""
     info(f"{report.command}: {word} after {report.elapsed_s:.1f} s{closing}{runs if first else ''}")
+    if as_json:
+        emit_json(report.as_object())
     return int(report.exit_code)

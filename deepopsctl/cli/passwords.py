@@ -41,8 +41,7 @@ def _prompt(text: str, default: str | None = None) -> str:
         raise click.UsageError("there is no terminal to ask for a password on: give --password-file FILE")
     # the terminal may be busy with the counter line
     info("")
-    answer: str = click.prompt(text, default=default, hide_input=True, show_default=False, err=True)
-    return answer
+    return _ask(text, default)
 
 
 def _read(file: Path) -> str:
@@ -60,12 +59,23 @@ class RunPasswords(TypedDict):
 
 def ask_passwords(*, ssh: bool, become: bool) -> RunPasswords:
     """Ask on the terminal, without echo, for the passwords of -k and -K; an empty sudo password repeats the SSH one."""
-    first = click.prompt("SSH password", hide_input=True, err=True) if ssh else None
+    first = _ask("SSH password") if ssh else None
     second = None
     if become:
         question = "sudo password" + (" [the same]" if ssh else "")
-        second = click.prompt(question, hide_input=True, err=True, default=first or "", show_default=False)
+        second = _ask(question, default=first or "")
     return RunPasswords(ssh_password=first, become_password=second)
+
+
+def _ask(text: str, default: str | None = None) -> str:
+    try:
+        answer: str = click.prompt(text, default=default, hide_input=True, show_default=False, err=True)
+    except click.Abort as abort:
+        if isinstance(abort.__context__, EOFError):
+            message = f"{text}: the input ended without a password (is there no terminal to ask on?)"
+            raise click.UsageError(message) from None
+        raise
+    return answer
 
 
 @contextmanager

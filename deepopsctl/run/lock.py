@@ -23,6 +23,8 @@ from deepopsctl.files import naming
 _held: dict[Path, str] = {}
 # Seconds that a killed run may take to end its Ansible before the next one is refused.
 ENDING_S = 10.0
+# Seconds that `status` or `runs list` may have the lock file while they ask whether it is held.
+ASKING_S = 0.3
 
 
 class ClusterBusyError(DeepOpsError):
@@ -64,8 +66,11 @@ def cluster_lock(runs: Path, command: str) -> Iterator[None]:
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(runs / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if not _acquire(handle):
-            raise _busy(handle)
+        asking_until = time.monotonic() + ASKING_S
+        while not _acquire(handle):
+            if time.monotonic() > asking_until:
+                raise _busy(handle)
+            time.sleep(0.01)
         _wait_for_ansible(runs)
         os.ftruncate(handle, 0)
         with naming(runs / ".lock"):

@@ -69,9 +69,9 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     )
     result = examine(run_watched(request, limit.hosts, verbosity=settings.verbosity))
     save(result)
-    if as_json:
-        emit_json(result.document())
     for line in plan_lines(result, whole=options["diff"], record=shown_path(result.outcome.run_dir.path / PLAN_FILE)):
         (info if as_json else show)(line)
+    if as_json:
+        emit_json(result.document())
     changes = options["exit_code"] and bool(result.changes)
     return int(result.exit_code) or int(changes)

@@ -142,9 +142,7 @@ def counter(total: int) -> Callable[[NodeResult], None]:
 def _show(result: SetupResult, *, as_json: bool) -> None:
     from deepopsctl.ssh.results import hints, result_object, summary_line, table_lines
 
-    if as_json:
-        emit_json(result_object(result))
-    else:
+    if not as_json:
         for line in table_lines(result):
             show(line)
     for warning in result.warnings:
@@ -152,3 +150,5 @@ def _show(result: SetupResult, *, as_json: bool) -> None:
     for hint in hints(result):
         info(click.style("hint: ", fg="cyan") + hint)
     info(summary_line(result))
+    if as_json:
+        emit_json(result_object(result))

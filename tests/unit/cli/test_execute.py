@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
+from deepopsctl.cli import execute, main
 from deepopsctl.cli.variables import parse_extra_vars
 from deepopsctl.cli.views.run import failure_lines, node_table, report_lines
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import content_dir
-from deepopsctl.errors import InputError
+from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, Verdict
@@ -208,3 +211,21 @@ def test_a_file_that_holds_no_variables_is_refused(text: str, tmp_path: Path) ->
     (tmp_path / "vars.yml").write_text(text)
     with pytest.raises(InputError, match=r"vars\.yml"):
         parse_extra_vars([f"@{tmp_path}/vars.yml"], content_dir())
+
+
+def test_ctrl_c_in_the_report_of_a_run_leaves_one_json_object(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> Iterator[str]:
+        raise KeyboardInterrupt
+
+    def command(**_: object) -> int:
+        request = RunRequest(ClusterDir(Path("/c")), "slurm")
+        return execute.run_and_report(request, (), verbosity=0, as_json=True)
+
+    monkeypatch.setattr(execute, "run_watched", lambda *_, **__: outcome())
+    monkeypatch.setattr(execute, "report_lines", interrupted)
+    monkeypatch.setattr(main.cli, "main", command)
+
+    assert main.run(["deploy", "--json"]) == ExitCode.INTERRUPTED
+    assert json.loads(capsys.readouterr().out)["ok"] is False

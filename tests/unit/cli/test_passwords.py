@@ -1,13 +1,14 @@
-"""The end of a command that is terminated."""
+"""Passwords without a terminal, and the end of a command that is terminated."""
 
 from __future__ import annotations
 
 import os
 import signal
 
+import click
 import pytest
 
-from deepopsctl.cli.passwords import terminable
+from deepopsctl.cli.passwords import ask_passwords, terminable
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -25,3 +26,17 @@ def test_a_command_goes_on_under_nohup() -> None:
             os.kill(os.getpid(), signal.SIGHUP)
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(("end", "error"), [(EOFError, click.UsageError), (KeyboardInterrupt, click.Abort)])
+def test_an_input_that_ends_is_not_ctrl_c(
+    end: type[BaseException], error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`deepopsctl deploy -K </dev/null`, in cron."""
+
+    def answer(_prompt: str) -> str:
+        raise end
+
+    monkeypatch.setattr(click.termui, "hidden_prompt_func", answer)
+    with pytest.raises(error):
+        ask_passwords(ssh=False, become=True)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,3 +80,16 @@ def test_an_ansible_that_is_left_over_is_waited_for(tmp_path: Path, monkeypatch:
         process.wait()
         with cluster_lock(tmp_path, "deepopsctl deploy"):
             pass
+
+
+def test_one_who_asks_whether_it_is_held_keeps_no_run_out(tmp_path: Path) -> None:
+    with cluster_lock(tmp_path, "deepopsctl deploy"):
+        pass
+    # as `status` and `runs list` have it for a moment
+    asking = os.open(tmp_path / ".lock", os.O_RDONLY)
+    fcntl.flock(asking, fcntl.LOCK_SH)
+    done = threading.Timer(0.05, os.close, [asking])
+    done.start()
+    with cluster_lock(tmp_path, "deepopsctl deploy"):
+        assert is_held_by(tmp_path, os.getpid())
+    done.join()
