@@ -18,6 +18,8 @@ TIME = {"chronyd": "chronyd", "ntpd": "ntpd", "ntpsec": "ntpsec", "systemd-times
 DATABASE = ("bind_address", "innodb_lock_wait_timeout", "innodb_snapshot_isolation", "max_allowed_packet")
 FIREWALLS = ("firewalld", "ufw")
 STATE = "/var/lib/deepopsctl"
+# the first uid of people
+PEOPLE = 1000
 LISTEN, STA_UNSYNC = "0A", 0x0040
 
 
@@ -63,12 +65,21 @@ def owners_of(inodes: Any, running: Dict[int, str]) -> Dict[str, int]:
     return owners
 
 
-def time_service(running: Dict[int, str]) -> Dict[str, Any]:
+def time_service(running: Dict[int, str], proc: str = "/proc") -> Dict[str, Any]:
     """Which daemons set the clock, and whether the kernel calls it synchronised."""
+    names = {name for pid, name in running.items() if name in TIME and is_of_the_system(os.path.join(proc, str(pid)))}
     return {
-        "daemons": sorted(TIME[name] for name in set(running.values()) & set(TIME)),
+        "daemons": sorted(TIME[name] for name in names),
         "synchronised": is_synchronised(),
     }
+
+
+def is_of_the_system(path: str) -> bool:
+    """Whether a process is root's or a system account's: people may give theirs any name."""
+    try:
+        return os.stat(path).st_uid < PEOPLE
+    except OSError:
+        return False
 
 
 def is_synchronised() -> bool:

@@ -50,7 +50,7 @@ def room(node: Record) -> int:
     """How many jobs with one GPU and one core fit on a node now."""
     threads = max(int(node.get("ThreadsPerCore", "1") or 1), 1)
     cores = (int(node.get("CPUTot", "0")) - int(node.get("CPUAlloc", "0"))) // threads
-    return min(placement.free_gpus(node), cores)
+    return max(min(placement.free_gpus(node), cores), 0)
 
 
 def evaluate(node: str, answers: JobAnswers, wanted: int, *, confined: bool, sliced: bool) -> List[Check]:

@@ -123,7 +123,9 @@ def _node(name: str, inputs: Inputs, cluster: SlurmSnapshot, jobs: Jobs) -> Suit
     if not cluster.gpus(name):
         text = "Slurm schedules no GPU here, cluster.yml declares {}".format(inputs.declared[name].cards)
         return SuiteResult([failed(measurement.NAME, name, text, "no GPU", "a result")], [])
-    reason = cluster.obstacles([name]).get(name) or ("" if placement.free_gpus(node) else "busy: no GPU is free")
+    reason = cluster.obstacles([name]).get(name)
+    if not reason and not isolation.room(node):
+        reason = "busy: no {} is free".format("whole core" if placement.free_gpus(node) > 0 else "GPU")
     if reason:
         why = slurm_output.reason(node)
         text = "{}{}: no job was sent".format(reason, " ({})".format(why) if why else "")

@@ -218,6 +218,8 @@ class TestSuite:
             (node(State="IDLE+DRAIN", Reason="bad [root@x]"), "skip", "the node is idle+drain (bad [root@x])"),
             (node(State="DOWN*"), "skip", "the node is down*"),
             (node(AllocTRES="gres/gpu=2"), "skip", "busy: no GPU is free"),
+            # one thread of a core
+            (node(CPUTot="4", CPUAlloc="3", ThreadsPerCore="2"), "skip", "busy: no whole core is free"),
             (node(Gres="(null)"), "fail", "Slurm schedules no GPU here, cluster.yml declares 2"),
         ],
     )
