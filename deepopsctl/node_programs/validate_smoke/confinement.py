@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, List, Mapping, Sequence
 
+from .._shared import hostlist
 from .._shared.checks import FAIL, PASS, WARN, Check
 from .._shared.slurm_output import Record
 from .._slurm_jobs import confinement, placement, probe_jobs
@@ -11,6 +13,8 @@ from .context import Context, check, failed, skipped
 
 LIMIT_MB = 100
 TRY_MB = 300
+# srun: error: gpu[01-02]: tasks 0-1: Out Of Memory
+_NAMING = re.compile(r"srun: error: (\S+): tasks? ")
 
 
 def configured(config: Record, cluster: str) -> Check:
@@ -74,16 +78,32 @@ def memory(node: str, lines: Sequence[Mapping[str, Any]], stderr: str) -> Check:
         )
     if held > LIMIT_MB * 2:
         return failed("memory-confinement", node, "the job was stopped too late", held, expected)
-    words = ("oom", "out of memory", "killed")
-    if not any(word in stderr.lower() for word in words):
+    # the last one is what a shell around the job makes of SIGKILL
+    words = ("oom", "out of memory", "killed", "exit code 137")
+    output = of_node(node, stderr)
+    if not any(word in output.lower() for word in words):
         return failed(
             "memory-confinement",
             node,
-            "the job ended, but not for its memory: " + stderr.strip()[:200],
+            "the job ended, but not for its memory: " + output.strip()[:200],
             held,
             expected,
         )
     return check("memory-confinement", node, PASS, held, expected, "MiB")
+
+
+def of_node(node: str, stderr: str) -> str:
+    """What srun says of a node; all that names no other one where it says nothing of it."""
+    lines = [(_NAMING.match(line), line) for line in stderr.splitlines()]
+    own = [line for match, line in lines if match and node in _expand(match.group(1))]
+    return "\n".join(own or [line for match, line in lines if not match])
+
+
+def _expand(names: str) -> Sequence[str]:
+    try:
+        return hostlist.expand(names)
+    except hostlist.HostlistError:
+        return [names]
 
 
 def run_memory(context: Context, names: Sequence[str]) -> List[Check]:

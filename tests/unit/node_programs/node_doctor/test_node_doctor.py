@@ -207,12 +207,11 @@ def test_a_repository_that_nobody_answers_at_is_reported_and_one_in_use_not_aske
     assert "refused" in found[0]["why"]
 
 
-def test_a_users_process_with_the_name_of_a_time_daemon_sets_no_clock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uids = {"7": 998, "8": 1000, "9": 60000}
-    monkeypatch.setattr(services.os, "stat", lambda path: os.stat_result((0, 0, 0, 0, uids[Path(path).name], *[0] * 5)))
+def test_a_users_process_with_the_name_of_a_time_daemon_sets_no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = {os.getpid(): "chronyd"}
 
-    seen = services.time_service({7: "chronyd", 8: "ntpd", 9: "chronyd", 10: "bash"}, str(tmp_path))
+    monkeypatch.setattr(services, "PEOPLE", os.getuid())
+    assert services.time_service(mine)["daemons"] == []
 
-    assert seen["daemons"] == ["chronyd"]
+    monkeypatch.setattr(services, "PEOPLE", os.getuid() + 1)
+    assert services.time_service(mine)["daemons"] == ["chronyd"]

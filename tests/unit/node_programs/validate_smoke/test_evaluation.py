@@ -64,6 +64,10 @@ class TestMemory:
             ([0, 100, 250], OOM, None, False, "fail"),
             # another reason is no evidence
             ([0, 50], "srun: error: Node failure on gpu01", None, False, "fail"),
+            # several nodes share a job, and its output
+            ([0, 50], f"{OOM}\nsrun: error: gpu[01-02]: tasks 0-1: Out Of Memory", None, False, "pass"),
+            ([0, 50], "srun: error: gpu[02-03]: tasks 1-2: Out Of Memory", None, False, "fail"),
+            ([0], f"{OOM}\nsrun: error: gpu01: task 0: Exited with exit code 1", None, False, "fail"),
         ],
     )
     def test_a_job_is_stopped_near_its_limit(
