@@ -41,6 +41,7 @@ def takeover(settings: Settings, /, *, check: bool, finish: bool, undo: bool, as
     from deepopsctl.cli.views.run import failure_lines
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.secrets import read
+    from deepopsctl.errors import InterruptedRunError
     from deepopsctl.takeover.preflight import read_facts
     from deepopsctl.takeover.takeover import apply, plan_takeover
 
@@ -49,10 +50,14 @@ def takeover(settings: Settings, /, *, check: bool, finish: bool, undo: bool, as
     directory.refresh_inventory(cluster)
     with tempfile.TemporaryDirectory(prefix="deepopsctl-takeover-") as facts_dir:
         outcome = _collect_facts(settings, directory, Path(facts_dir), len(cluster.nodes), options)
+        if outcome.stopped:
+            raise InterruptedRunError("stopped before all nodes had answered: nothing was written", "run it again")
         facts = read_facts(Path(facts_dir))
     for line in failure_lines(outcome.summary.failures):
         info(line)
     if cluster.controllers[0].name not in facts:
+        if as_json:
+            emit_json({**outcome.as_object(), "ok": False})
         return int(outcome.exit_code) or 1
     stored = read(directory.secrets, directory.vault_password)
     result = plan_takeover(cluster, facts, stored.get("munge_key", ""))

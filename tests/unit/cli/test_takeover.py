@@ -1,0 +1,45 @@
+"""`takeover` where not all nodes have answered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.cli import main
+from deepopsctl.cli.commands import takeover
+from deepopsctl.cluster.create import create_cluster
+from deepopsctl.errors import ExitCode
+from deepopsctl.run.events import Totals
+from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, Verdict
+from deepopsctl.run.workspace import RunDir
+from tests.data.doctor_samples import cluster
+
+
+@pytest.mark.parametrize(
+    ("stopped", "code"), [(None, ExitCode.UNREACHABLE), (Verdict.INTERRUPTED, ExitCode.INTERRUPTED)]
+)
+def test_json_is_one_object_and_nothing_is_written(
+    stopped: Verdict | None,
+    code: ExitCode,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    directory = create_cluster(tmp_path / "hpc", cluster()).path
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    gone = Failure("ctl1", "slurm", "Read", "no answer", "", unreachable=True)
+    summary = RunSummary({"ctl1": Totals(unreachable=1)}, (gone,), (), (), ())
+
+    def collect(_settings: object, _directory: object, facts: Path, *_: object) -> RunOutcome:
+        if stopped:
+            # cut off while it was fetched
+            (facts / "gpu01.json").write_text("{")
+        return RunOutcome(RunDir(tmp_path), "takeover", summary, 1.0, 4, stopped)
+
+    monkeypatch.setattr(takeover, "_collect_facts", collect)
+
+    assert main.run(["-C", str(directory), "takeover", "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["ok"] is False
+    assert before == {path: path.read_bytes() for path in before}
