@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from deepopsctl.run.events import HostResult, Status, Totals
 from deepopsctl.run.lock import is_held_by
-from deepopsctl.run.outcome import SCHEMA, Failure, reduce
+from deepopsctl.run.outcome import FAULT, SCHEMA, Failure, reduce
 from deepopsctl.run.workspace import RunDir, Workspace
 
 
@@ -26,7 +27,7 @@ class PastRun:
         """Ansible's count for each host."""
         hosts = self.summary.get("hosts")
         entries = hosts.items() if isinstance(hosts, dict) else ()
-        return {str(host): Totals(**counts) for host, counts in entries if isinstance(counts, dict)}
+        return {str(host): Totals(**_known(Totals, counts)) for host, counts in entries if isinstance(counts, dict)}
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -34,7 +35,10 @@ class PastRun:
         hosts, failures = self.hosts, self.summary.get("failures")
         entries = [entry for entry in failures if isinstance(entry, dict)] if isinstance(failures, list) else []
         return tuple(
-            Failure(**entry, unreachable=not hosts.get(entry["host"], Totals()).failed and bool(entry["host"]))
+            Failure(
+                **{**dict.fromkeys(FAULT, ""), **_known(Failure, entry)},
+                unreachable=not hosts.get(entry.get("host", ""), Totals()).failed and bool(entry.get("host")),
+            )
             for entry in entries
         )
 
@@ -87,6 +91,11 @@ def past_run(run_dir: RunDir) -> PastRun:
     pid = request.get("pid")
     state = "running" if isinstance(pid, int) and is_held_by(run_dir.path.parent, pid) else "killed"
     return PastRun(run_dir, request, reduce(_events(run_dir)).as_object(), state)
+
+
+def _known(of: type[Totals | Failure], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what only another version of deepopsctl knows."""
+    return {name: value for name, value in entry.items() if name in of.__dataclass_fields__}
 
 
 def _events(run_dir: RunDir) -> Iterator[HostResult]:

@@ -118,6 +118,13 @@ def failed(facts: Facts, answer: Answer) -> NodeResult:
     return NodeResult(facts.name, Status.FAILED, changed, Sudo.UNKNOWN, message, "fix this on the node, then run again")
 
 
+def not_run(facts: Facts) -> NodeResult:
+    """The result of a login that worked, and ran something else than the script."""
+    message = f"the login of {facts.user} works, but it does not run what it is given"
+    hint = "on the node, see ForceCommand in sshd_config, command= in ~/.ssh/authorized_keys, and the login shell"
+    return NodeResult(facts.name, Status.FAILED, bool(facts.pins), Sudo.UNKNOWN, message, hint)
+
+
 def unreachable(facts: Facts, reason: str) -> NodeResult:
     """The result of a node that did not answer."""
     hint = "is it switched on, and sshd running? run again when it is back"
@@ -221,7 +228,7 @@ def _sudo(facts: Facts, report: Report) -> tuple[Status, Sudo, str, str]:
     if word == Sudo.PASSWORD:
         hint = "give -K at `deepopsctl deploy`; here, -K tries the password"
         return Status.READY, Sudo.PASSWORD, "sudo asks for a password", hint
-    return Status.READY, Sudo(word), "", ""
+    return Status.READY, Sudo(word) if word in {*Sudo} else Sudo.UNKNOWN, "", ""
 
 
 def _node_object(node: NodeResult) -> dict[str, object]:

@@ -140,6 +140,8 @@ class Session:
         if not answer.ok:
             return results.failed(self.facts, answer)
         report = Report.read(answer.output)
+        if not report.lines:
+            return results.not_run(self.facts)
         self.controller_key = report.last("public")
         self.sudo_refused = report.last("sudo-password") == "refused"
         if not verified:

@@ -68,3 +68,16 @@ def test_an_empty_directory_is_a_killed_run(run: RunDir) -> None:
     run.request.unlink()
     assert past_runs(Workspace(run.path.parent))[0].state == "killed"
     assert past_run(run).details()["ok"] is False
+
+
+def test_a_run_of_another_version_of_deepopsctl_is_shown(run: RunDir) -> None:
+    newer = {"ok": 1, "paused": 2}
+    run.write(run.request, REQUEST)
+    run.write(
+        run.summary, {**SUMMARY, "hosts": {"n1": newer}, "failures": [{"host": "n1", "message": "m", "since": 1}]}
+    )
+
+    past = past_run(run)
+
+    assert past.as_object()["nodes"] == 1
+    assert [(failure.host, failure.message) for failure in past.failures] == [("n1", "m")]

@@ -2,12 +2,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from deepopsctl.cluster.ssh_login import Target
 from deepopsctl.ssh import results
+from deepopsctl.ssh.client import Answer, Failure, Route
+from deepopsctl.ssh.key_pair import KeyPair
 from deepopsctl.ssh.results import Facts, NodeResult, Status
-from deepopsctl.ssh.session import Password, Round
+from deepopsctl.ssh.session import Password, Round, Session, Tools
 
 
 @dataclass
@@ -97,3 +102,39 @@ def test_an_interruption_stops_the_processes_and_goes_on_up() -> None:
     with pytest.raises(KeyboardInterrupt):
         Round(Password(), interrupt, lambda: stopped.append(True)).run(machines(3, "a key"))
     assert stopped == [True]
+
+
+class Node:
+    """Stands in for the client and the host keys: each login gives this output."""
+
+    def __init__(self, output: str) -> None:
+        self.output = output
+
+    def route(self, _target: object) -> Route:
+        return Route("ubuntu", "10.0.0.1", 22)
+
+    def secure(self, *_: object) -> bool:
+        return False
+
+    def login(self, *_: object) -> Answer:
+        return Answer(Failure.NONE, self.output)
+
+
+@pytest.mark.parametrize(
+    ("output", "status", "message"),
+    [
+        # a forced command, or a login shell that ignores what it is given
+        ("", Status.FAILED, "does not run what it is given"),
+        ("Welcome\n", Status.FAILED, "does not run what it is given"),
+        ("@deepopsctl host gpu01\n@deepopsctl sudo something new\n", Status.READY, ""),
+    ],
+)
+def test_a_node_is_ready_only_if_the_script_has_run(output: str, status: Status, message: str) -> None:
+    node = cast("Any", Node(output))
+    tools = Tools(node, node, node, KeyPair(Path("/key"), "ssh-ed25519 AAAA"), frozenset({"gpu01"}))
+
+    result = Session(Target("gpu01", "10.0.0.1"), tools, ("ssh-ed25519 AAAA",)).with_keys()
+
+    assert result is not None
+    assert result.status is status
+    assert message in result.message
