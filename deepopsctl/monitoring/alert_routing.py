@@ -206,6 +206,8 @@ def _url_faults(way: str, how: Mapping[str, object], wanted: Wanted) -> Iterator
     yield from (f"{way}: {key} is not known; {suggest(str(key), known)}" for key in how if key not in known)
     if ("url" in how) == ("secret" in how):
         yield f"{way}: give its address as url, or secret: NAME where the address is in the vault"
+    if way == "webhook" and "user" in how and "password_secret" not in how:
+        yield f"{way}: user needs password_secret, the name of its password in the vault"
     yield from _missing((str(how[key]) for key in ("secret", "password_secret") if key in how), wanted)
     url = str(_url(how, wanted)) if "url" in how or str(how.get("secret")) in wanted.secrets else "https://"
     if not url.startswith(("http://", "https://")):
@@ -246,6 +248,8 @@ def _other_faults(wanted: Wanted) -> Iterator[str]:
     )
     if wanted.email:
         yield from (f"monitoring_alert_email has no {key}" for key in ("server", "from") if key not in wanted.email)
+        if "user" in wanted.email and "secret" not in wanted.email:
+            yield "monitoring_alert_email: user needs secret, the name of its password in the vault"
         yield from _missing((str(wanted.email["secret"]),) if "secret" in wanted.email else (), wanted)
     for key in wanted.grouping:
         if key not in GROUPING:

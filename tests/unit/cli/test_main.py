@@ -266,9 +266,9 @@ def test_a_reader_that_is_gone_does_not_hide_the_exit_code(tmp_path: Path, strea
     program = [sys.executable, "-m", "deepopsctl", "-C", str(tmp_path / "missing"), "status", "--json"]
     reader, writer = os.pipe()
     os.close(reader)
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: writer}
+    out, err = (writer if stream == name else subprocess.PIPE for name in ("stdout", "stderr"))
     with os.fdopen(writer):
-        done = subprocess.run(program, **streams, text=True)
+        done = subprocess.run(program, stdout=out, stderr=err, text=True)
 
     assert done.returncode == ExitCode.INVALID_INPUT
     assert "Traceback" not in f"{done.stdout}{done.stderr}"

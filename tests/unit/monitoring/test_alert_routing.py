@@ -117,6 +117,8 @@ def test_secrets_are_in_the_text_and_nowhere_else() -> None:
         ("{receivers: {a: {email: [x]}}, email: {server: m, from: x}}", "email is a list of addresses"),
         ("email: {server: m}", "monitoring_alert_email has no from"),
         ("email: {server: m, from: x, secret: none}", "the vault has no secret none"),
+        ("email: {server: m, from: x, user: hpc}", "user needs secret"),
+        ("receivers: {a: {webhook: {url: 'https://x', user: hpc}}}", "user needs password_secret"),
         ("receivers: {a: {slack: {secret: gone}}}", "the vault has no secret gone"),
         ("receivers: {a: {slack: {channel: x}}}", "give its address as url, or secret"),
         ("receivers: {a: {webhook: {url: ftp://x}}}", "does not begin with http"),
