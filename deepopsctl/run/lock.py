@@ -66,11 +66,8 @@ def cluster_lock(runs: Path, command: str) -> Iterator[None]:
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(runs / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        asking_until = time.monotonic() + ASKING_S
-        while not _acquire(handle):
-            if time.monotonic() > asking_until:
-                raise _busy(handle)
-            time.sleep(0.01)
+        if not _acquire_within(handle, ASKING_S):
+            raise _busy(handle)
         _wait_for_ansible(runs)
         os.ftruncate(handle, 0)
         with naming(runs / ".lock"):
@@ -129,6 +126,15 @@ def _acquire(handle: int) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    return True
+
+
+def _acquire_within(handle: int, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while not _acquire(handle):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
     return True
 
 

@@ -102,8 +102,8 @@ class Interrupts:
         # only the main thread may set handlers; in other threads the caller stops the run
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                # what is ignored from outside (nohup) stays so
-                if signal.getsignal(number) is not signal.SIG_IGN:
+                # nohup's stays ignored
+                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self._note)
         return self
 
