@@ -186,8 +186,9 @@ def serve(step):
     if facts.get("LoadState") == "not-found" and step.dry:
         # its package starts it
         return
-    if not node_services.is_active(facts):
-        step.noted.did("unit", UNIT, "start")
+    running = node_services.is_active(facts)
+    if not running or not node_services.is_enabled(facts):
+        step.noted.did("unit", UNIT, "enable" if running else "start")
         if not step.dry:
             command.require(["systemctl", "enable", "--now", "--quiet", UNIT])
     put_in_force(step)

@@ -40,11 +40,11 @@ def grown(monitored: MonitoredCluster) -> Iterator[Grown]:
     network, _, last = address["gpu02"].rpartition(".")
     names = f"gpu[02-03]={network}.[{last}-{address['gpu03'].rpartition('.')[2]}]"
     # what watches the nodes can't be deployed just now: that is no reason not to put them into service
-    monitored.root("ctl1", f"systemctl mask --runtime --quiet {ALERTING}")
+    monitored.root("ctl1", f"systemctl mask --quiet {ALERTING}")
     try:
         done = monitored.deepopsctl("node", "add", names, "--yes", "--json", *login, ok=False)
     finally:
-        monitored.root("ctl1", f"systemctl unmask --runtime --quiet {ALERTING}")
+        monitored.root("ctl1", f"systemctl unmask --quiet {ALERTING}")
     monitored.deploy()
     yield Grown(monitored, before, json.loads(done.stdout))
     # what is left of it knows the cluster's names, and is not a node of it

@@ -22,6 +22,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 
 UNIT_DIRECTORY = "/etc/systemd/system/"
+RUNTIME_UNITS = "/run/systemd/system"
 CONTAINER = "/run/systemd/container"
 # Debian's packages give slurmd's directory to this account, and slurmd runs as root
 OF_SLURM = "slurm"
@@ -85,6 +86,7 @@ def leave_manual_installs(step):
 def ensure_packages(step):
     """Install what is missing or of another version; returns what is there."""
     wanted = step.wanted["packages"]
+    release_held_units(step)
     present = node_packages.installed(list(wanted))
     missing = [name for name in wanted if name not in present]
     other = [name for name in present if wanted[name] and not fnmatch.fnmatchcase(present[name], wanted[name])]
@@ -132,6 +134,14 @@ def install_packages(step, specifications):
     except node_packages.PackageError as error:
         step.fail("cannot install %s: %s" % (" ".join(specifications), error), hint_for(step, error))
     finally:
+        run_systemctl(step, ["unmask", "--runtime", "--quiet"] + held, "")
+
+
+def release_held_units(step):
+    """Unmask what an installation that was cut off left masked: such a unit can't be enabled, and does not start."""
+    paths = {name: os.path.join(RUNTIME_UNITS, name) for name in step.wanted["hold_units"]}
+    held = [name for name, path in paths.items() if os.path.realpath(path) == os.devnull]
+    if held and not step.dry:
         run_systemctl(step, ["unmask", "--runtime", "--quiet"] + held, "")
 
 
@@ -233,7 +243,8 @@ def desired_content(step, wanted):
             return base64.b64decode(wanted["secret_base64"].strip(), validate=True)
         except ValueError:
             step.fail("%s: its content is not base64" % wanted["path"], "correct the variable that holds the secret")
-    return wanted["content"].encode("utf-8")
+    # lines of somebody else's may be in another encoding: login_access keeps them
+    return wanted["content"].encode("utf-8", "surrogateescape")
 
 
 def ensure_file(step, wanted, units):

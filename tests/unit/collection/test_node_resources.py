@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,36 @@ def test_what_was_there_already_is_not_managed(monkeypatch: pytest.MonkeyPatch) 
     removal.Ownership(step).record_additions()
 
     assert (step.owned["packages"], step.owned["units"]) == (["new"], ["b.service"])
+
+
+def test_a_unit_that_a_killed_installation_left_masked_is_unmasked_by_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.service").symlink_to("/dev/null")
+    # what a generator or a person has there
+    (tmp_path / "b.service").write_text("[Service]\n")
+    calls: list[list[str]] = []
+    monkeypatch.setattr(resources, "RUNTIME_UNITS", str(tmp_path))
+    monkeypatch.setattr(resources, "run_systemctl", lambda _step, words, _unit: calls.append(words))
+    # nothing is left to install
+    monkeypatch.setattr(resources.node_packages, "installed", lambda names: dict.fromkeys(names, "1"))
+    nothing: dict[str, Any] = {"upstream": "", "restart_on_upgrade": []}
+
+    held = ["a.service", "b.service", "c.service"]
+    resources.ensure_packages(resources.Step(Module(packages={"a": ""}, hold_units=held, **nothing)))
+
+    assert calls == [["unmask", "--runtime", "--quiet", "a.service"]]
+
+
+def test_lines_of_others_in_another_encoding_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    login_access = nodeside.plugin("modules", "login_access")
+    sshd = tmp_path / "sshd"
+    sshd.write_bytes("# für alle\n".encode("latin-1") + b"@include common-session\n")
+    monkeypatch.setattr(login_access, "SSHD", str(sshd))
+    monkeypatch.setattr(resources.node_files, "owner_ids", lambda _owner, _group: (os.getuid(), os.getgid()))
+    step = resources.Step(Module())
+
+    login_access.write(step, str(sshd), "account required pam_x.so\n" + login_access.text_of(str(sshd)))
+
+    lines = sshd.read_bytes().splitlines()
+    assert lines == [b"account required pam_x.so", b"# f\xfcr alle", b"@include common-session"]
