@@ -138,6 +138,17 @@ class TestHealthCheck:
         assert check.answers("/proc")
         assert not check.answers(str(tmp_path / "gone"))
 
+    def test_a_users_mount_at_a_path_with_a_carriage_return_hides_no_other(
+        self, check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        table = tmp_path / "mountinfo"
+        users = b"40 30 0:50 / /home/u/a\rb rw,nosuid - fuse.sshfs u@h: rw\n"
+        table.write_bytes(users + b"31 30 0:31 / /data rw,noatime shared:9 - nfs4 filer:/vol/1 rw\n")
+        monkeypatch.setattr(check, "TABLE", str(table))
+
+        assert check.is_mounted("/data")
+        assert not check.is_mounted("/home")
+
     def test_a_server_that_is_silent_once_is_forgiven(self, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         entry = {"name": "home", "path": "/proc", "unit": "proc.mount"}
         monkeypatch.setattr(check, "answers", lambda path: False)
