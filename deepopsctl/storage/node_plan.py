@@ -11,6 +11,7 @@ from deepopsctl.storage import systemd_units
 from deepopsctl.storage.nfs import SQUASH, split_source
 from deepopsctl.storage.quota import served
 from deepopsctl.storage.registry import type_handlers
+from deepopsctl.storage.values import is_below
 
 # a mount's source, type and options are the same on every platform that has a client for it
 _ANY = Platform("")
@@ -118,6 +119,19 @@ def exports_of(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str])
         for path in clients
         if clients[path]
     )
+
+
+def under_exports(mounts: Iterable[Mount], host: str) -> list[str]:
+    """The node's own file systems that directories which it exports are on, by name: they are mounted before."""
+    mounts = tuple(mounts)
+    exported = [split_source(mount.source)[1] for mount in mounts if mount.server == host]
+    return [
+        mount.name
+        for mount in mounts
+        if host in mount.nodes
+        and mount.type not in NETWORKED
+        and any(path == mount.path or is_below(path, mount.path) for path in exported)
+    ]
 
 
 def uses_rdma(mounts: Iterable[Mount], host: str) -> bool:

@@ -23,6 +23,8 @@ def storage_plan(entries, host, addresses, platform, kernel, is_compute, slurm_c
     plan = node_plan.plan_node(mounts, host, addresses, Platform(str(platform), str(kernel)))
     files = [*plan.files, *user_tools.node_files(mounts, host)]
     files += health_check.node_files(mounts, host, slurm_config, program) if is_compute else []
+    node_mounts = [_as_argument(mount) for mount in plan.mounts]
+    before = server_exports.under_exports(mounts, host)
     return {
         "packages": {**plan.packages, **user_tools.packages(mounts, host)},
         "timers": user_tools.timers(mounts, host),
@@ -32,23 +34,19 @@ def storage_plan(entries, host, addresses, platform, kernel, is_compute, slurm_c
             {"path": secret.path, "secret_base64": secret_files.content_base64(secret, secrets), "mode": secret.mode}
             for secret in plan.secrets
         ],
-        "mounts": [
-            {
-                "name": mount.name,
-                "path": mount.path,
-                "unit": mount.unit,
-                "text": mount.text,
-                "automount": mount.automount,
-                "required": mount.required,
-                "client": mount.client,
-            }
-            for mount in plan.mounts
-        ],
+        "mounts": node_mounts,
+        # without them another directory would be exported in their place
+        "under_exports": [{**mount, "required": True} for mount in node_mounts if mount["name"] in before],
         # those of a kernel's: storage_client says which packages they are on this node
         "clients": [asdict(client) for client in plan.clients],
         "checks": {name: [list(argv) for argv in commands] for name, commands in plan.checks.items()},
         "problems": [*plan.problems, *secret_files.why_unusable(plan.secrets, secrets)],
     }
+
+
+def _as_argument(mount):
+    names = ("name", "path", "unit", "text", "automount", "required", "client")
+    return {name: getattr(mount, name) for name in names}
 
 
 def storage_steps(entries, host, others):

@@ -32,6 +32,11 @@ options:
       required: {description: Whether the node is no good without it., type: bool, default: false}
       client: {description: The client of M(deepopsctl.cluster.storage_client) that it needs; empty for none., type:
         str, default: ""}
+  only_missing:
+    description:
+      - Whether only those of I(mounts) are mounted that are not there yet. Nothing else changes; no record is saved.
+    type: bool
+    default: false
   missing_clients:
     description: Clients that could not be installed; their mounts are not started.
     type: list
@@ -158,19 +163,26 @@ def start_timers(step):
 
 def converge(step):
     """Everything in its order: what goes, files, mounts, and files that nothing needs any more."""
+    if step.wanted["only_missing"]:
+        mount_all(step, [mount for mount in step.wanted["mounts"] if mount["path"] not in step.table])
+        return
     step.unmanaged_mounts = find_unmanaged_mounts(step)
     remove_unwanted(step)
     write_files(step)
-    for mount in step.wanted["mounts"]:
-        try:
-            ensure_mount(step, mount)
-        except InUseError as error:
-            step.defer(mount["name"], str(error))
+    mount_all(step, step.wanted["mounts"])
     remove_files(step)
     start_timers(step)
     if not step.dry:
         systemctl("daemon-reload")
         record(step)
+
+
+def mount_all(step, mounts):
+    for mount in mounts:
+        try:
+            ensure_mount(step, mount)
+        except InUseError as error:
+            step.defer(mount["name"], str(error))
 
 
 def find_unmanaged_mounts(step):
@@ -208,6 +220,7 @@ def arguments():
                 "client": {"default": ""},
             },
         },
+        "only_missing": {"type": "bool", "default": False},
         "missing_clients": {"type": "list", "elements": "str", "default": []},
         "files": {
             "type": "list",

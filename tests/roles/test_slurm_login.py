@@ -43,5 +43,5 @@ def test_a_plugin_that_is_required_and_missing_is_refused_before_anything_change
 ) -> None:
     asked = {**recorded.asked["login1"][0].arguments, "directory": str(tmp_path)}
 
-    with pytest.raises(nodeside.FailedError, match="spank_pyxis.so, which is not there; nothing was changed"):
+    with pytest.raises(nodeside.FailedError, match=r"spank_pyxis\.so, which is not there; nothing was changed"):
         nodeside.Call(asked).run(nodeside.plugin("modules", "slurm_config"))
