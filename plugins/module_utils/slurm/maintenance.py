@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import hostlist
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import hostlist, output as slurm_output
 
 FLAGS = ("MAINT", "IGNORE_JOBS")
 DAY = timedelta(days=1)
@@ -81,7 +81,7 @@ def _is_another(record, entry, times, now):
 
 def _differences(entry, times, record, now):
     words = []
-    if set(hostlist.expand(record.get("Nodes", ""))) != set(hostlist.expand(entry["nodes"])):
+    if set(hostlist.expand(slurm_output.present(record.get("Nodes")))) != set(hostlist.expand(entry["nodes"])):
         words.append("nodes=" + entry["nodes"])
     start, end = (datetime.fromisoformat(record[key]) for key in ("StartTime", "EndTime"))
     # Slurm changes no start of one that is on
