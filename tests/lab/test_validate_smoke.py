@@ -99,6 +99,8 @@ def test_jobs_that_slurm_would_hold_for_ever_are_a_warning(limited: LabCluster) 
 def test_without_cgroups_one_warning_says_that_jobs_are_not_confined(limited: LabCluster) -> None:
     fallback = (
         "s,^ProctrackType=.*,ProctrackType=proctrack/linuxproc,",
+        # the others do not go with it
+        "s,^PrologFlags=.*,PrologFlags=Alloc,",
         "s,^TaskPlugin=.*,TaskPlugin=task/affinity,",
         "s,^JobAcctGatherType=.*,JobAcctGatherType=jobacct_gather/linux,",
     )
