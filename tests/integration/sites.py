@@ -61,8 +61,9 @@ class Site:
         return run(RunRequest(self.directory, "slurm", content=self.content, **wanted), watch)
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        """Start the command line, as a shell would."""
-        line = [sys.executable, "-m", "deepopsctl", "-C", str(self.directory.path), *arguments]
+        """Start the command line, as a shell would; under nohup a closed terminal would be ignored."""
+        python = ["env", "--default-signal=HUP", sys.executable]
+        line = [*python, "-m", "deepopsctl", "-C", str(self.directory.path), *arguments]
         inherited = {**os.environ, "DEEPOPSCTL_CONTENT": str(self.content), **environment}
         pipe = subprocess.PIPE
         return subprocess.Popen(line, stdout=pipe, stderr=pipe, stdin=pipe, text=True, env=inherited)

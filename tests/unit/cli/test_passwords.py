@@ -13,10 +13,14 @@ from deepopsctl.cli.passwords import ask_passwords, terminable
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_termination_and_a_closed_terminal_end_a_command_as_ctrl_c_does(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), terminable():
-        os.kill(os.getpid(), number)
-    assert signal.getsignal(number) is before
+    # these tests may run under nohup themselves
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(KeyboardInterrupt), terminable():
+            os.kill(os.getpid(), number)
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
 
 
 def test_a_command_goes_on_under_nohup() -> None:

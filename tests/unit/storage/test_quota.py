@@ -98,7 +98,7 @@ def test_cluster_yml_is_written_as_it_was_read() -> None:
         ),
         ("default:", "grace: soon\n      default:", "cluster.yml:13: storage[0].quota.grace: 'soon' is no time"),
         ("default:", "kind: project\n      default:", "cluster.yml:15: storage[0].quota.users: are for kind: user"),
-        ("nfs1:/srv", "192.0.2.99:/srv", "cluster.yml:12: storage[0].quota: limits can only be set where this cluster serves"),
+        ("nfs1:/srv", "192.0.2.99:/srv", "cluster.yml:12: storage[0].quota: limits can only be set where"),
     ],
 )
 def test_refuses_quotas_that_cannot_be(before: str, after: str, fault: str) -> None:
