@@ -66,8 +66,10 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     query as slurm_query,
     spank as slurm_spank,
 )
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota as storage_quota
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount_table import TABLE
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import (
+    mount_table as storage_mount_table,
+    quota as storage_quota,
+)
 
 # with settings that deepopsctl does not have: what is in them would be lost to sight
 OTHER_FILES = ("topology.conf", "job_container.conf", "acct_gather.conf")
@@ -106,7 +108,7 @@ def build(programs, target):
 
 def file_system_type(path):
     """Type of the file system that a path is on."""
-    where = storage_quota.file_system_of(path, (node_files.read(TABLE) or b"").decode(errors="replace"))
+    where = storage_quota.file_system_of(path, storage_mount_table.table())
     return where.type if where else ""
 
 

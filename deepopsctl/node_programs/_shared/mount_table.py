@@ -23,14 +23,15 @@ class Mounted(NamedTuple):
 
 def read(table: str = TABLE) -> List[Mounted]:
     """All mounts that this process sees."""
-    with open(table, encoding="utf-8", errors="surrogateescape") as stream:
+    with open(table, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
         return parse(stream.read())
 
 
 def parse(text: str) -> List[Mounted]:
     """All mounts, in the kernel's order: what was mounted over another one comes later."""
     mounts = []
-    for line in text.splitlines():
+    # the kernel escapes no other separator of lines, and a user chooses where something is mounted
+    for line in text.split("\n"):
         left, separator, right = line.partition(" - ")
         fields, more = left.split(" "), right.split(" ")
         if not separator or len(fields) < 6 or len(more) < 3:

@@ -32,16 +32,25 @@ Entry = collections.namedtuple("Entry", "path root source fstype")
 Unit = collections.namedtuple("Unit", "what fstype options")
 
 
+def rows(text):
+    """The fields of each line before ` - ` and after it; escaped, as the kernel writes blanks and line feeds.
+
+    It does so with no other separator of lines, and a user chooses where something is mounted.
+    """
+    for line in text.split("\n"):
+        left, separator, right = line.partition(" - ")
+        fields, rest = left.split(" "), right.split(" ")
+        if separator and len(fields) >= 5 and len(rest) >= 2:
+            yield fields, rest
+
+
 def parse_table(text):
     """{path: Entry} of what is on top of each path; what only waits for its first use is left out."""
     entries = {}
-    for line in text.splitlines():
-        left, separator, right = line.partition(" - ")
-        fields, rest = left.split(" "), right.split(" ")
-        if not separator or len(fields) < 5 or len(rest) < 2 or rest[0] == AUTOFS:
-            continue
-        path = _unescape(fields[4])
-        entries[path] = Entry(path, _unescape(fields[3]), _unescape(rest[1]), rest[0])
+    for fields, rest in rows(text):
+        if rest[0] != AUTOFS:
+            path = unescape(fields[4])
+            entries[path] = Entry(path, unescape(fields[3]), unescape(rest[1]), rest[0])
     return entries
 
 
@@ -51,26 +60,25 @@ def unmanaged_nfs_mounts(text, managed_paths):
     Of version 3 the kernel does not say by which address the node speaks.
     """
     result = []
-    for line in text.splitlines():
-        left, _separator, right = line.partition(" - ")
-        fields, rest = left.split(" "), right.split(" ")
-        if len(fields) < 5 or len(rest) < 3 or rest[0] not in ("nfs", "nfs4"):
+    for fields, rest in rows(text):
+        if len(rest) < 3 or rest[0] not in ("nfs", "nfs4"):
             continue
-        path, options = _unescape(fields[4]), dict(word.partition("=")[::2] for word in rest[2].split(","))
+        path, options = unescape(fields[4]), dict(word.partition("=")[::2] for word in rest[2].split(","))
         if not any(path == each or path.startswith(each + "/") for each in managed_paths):
-            export = "/" + _unescape(rest[1]).partition(":/")[2]
+            export = "/" + unescape(rest[1]).partition(":/")[2]
             server, client = options.get("addr", ""), options.get("clientaddr", "")
             result.append({"path": path, "export": export, "server": server, "client": client})
     return result
 
 
-def _unescape(text):
+def unescape(text):
+    """A field as it is."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def table():
     """The kernel's own, as it is now."""
-    with open(TABLE, encoding="utf-8", errors="surrogateescape") as stream:
+    with open(TABLE, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
         return stream.read()
 
 

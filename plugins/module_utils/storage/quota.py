@@ -14,7 +14,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import HintedError
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota_kernel
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table, quota_kernel
 
 MARKER = "deepopsctl"
 TYPES = ("ext4", "xfs")
@@ -33,24 +33,13 @@ def file_system_of(path, table):
     """The file system that a directory is on, by the kernel's table of mounts (the text of /proc/self/mountinfo)."""
     real = os.path.realpath(path)
     innermost = None
-    for line in table.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, rest = left.split(" "), right.split(" ")
-        if len(fields) < 6 or len(rest) < 3:
-            # the rest of a mount whose user has a line separator in its name
-            continue
-        point = _unescaped(fields[4])
+    for fields, rest in mount_table.rows(table):
+        point = mount_table.unescape(fields[4])
         inside = real == point or real.startswith(point.rstrip("/") + "/")
         # of two mounts on one point the later one is on top
         if inside and (innermost is None or len(point) >= len(innermost.point)):
-            innermost = FileSystem(point, _unescaped(rest[1]), rest[0])
+            innermost = FileSystem(point, mount_table.unescape(rest[1]), rest[0])
     return innermost
-
-
-def _unescaped(text):
-    for code in ("\\040", "\\011", "\\012", "\\134"):
-        text = text.replace(code, chr(int(code[1:], 8)))
-    return text
 
 
 def check(where, quota_type, state):
@@ -97,7 +86,7 @@ def fstab_with(text, point, option):
     lines = text.split("\n")
     for index, line in enumerate(lines):
         words = _FSTAB_LINE.fullmatch(line)
-        if not words or _unescaped(words["point"]) != point:
+        if not words or mount_table.unescape(words["point"]) != point:
             continue
         if option not in words["options"].split(","):
             lines[index] = "%s%s,%s%s" % (words["before"], words["options"], option, words["after"])
@@ -183,10 +172,7 @@ class Host:
         self.projects = os.path.join(root, "etc/projects")
         self.projid = os.path.join(root, "etc/projid")
         self.limited_path = os.path.join(root, node_record.STATE.lstrip("/"), "owned", "storage.quota-limits.json")
-        if table is None:
-            with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
-                table = stream.read()
-        self.table = table
+        self.table = mount_table.table() if table is None else table
 
 
 class Export:

@@ -42,6 +42,13 @@ class TestTheTable:
         # what is written to below an unmounted path
         assert [mounts.below(MOUNTED, path) for path in ("/home/ada", "/data")] == ["/home", "/"]
 
+    @pytest.mark.parametrize("mark", ["\r", "\x0b", "\x85", "\u2028"])
+    def test_a_users_own_mount_is_one_line(self, tmp_path: Path, mark: str) -> None:
+        table = tmp_path / "mountinfo"
+        table.write_text(f"105 23 0:52 / /home/a{mark}b rw - fuse.sshfs me@there: rw\n", newline="")
+
+        assert [mount.path for mount in mount_table.read(str(table))] == [f"/home/a{mark}b"]
+
     @pytest.mark.parametrize(
         ("path", "fstype", "source"),
         [
