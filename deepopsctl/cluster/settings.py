@@ -87,7 +87,10 @@ def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType])
     """The problems of a file's variables."""
     if root is None:
         return []
-    return [*_wrong_values(root, where, types)] or [*_unreadable(root, where)]
+    if wrong := [*_wrong_values(root, where, types)]:
+        return wrong
+    loaded = _loaded(root, where)
+    return [loaded] if isinstance(loaded, Problem) else []
 
 
 def _wrong_values(root: yaml.Node, where: str, types: Mapping[str, SettingType]) -> Iterator[Problem]:
@@ -152,12 +155,13 @@ def site_values(directory: ClusterDir) -> dict[str, object]:
     values: dict[str, object] = {}
     for path in _files(directory):
         if path.is_relative_to(directory.inventory_dir / "group_vars" / "all"):
-            root = _variables(path, str(path.relative_to(directory.path)))
             where = str(path.relative_to(directory.path))
-            if problems := [root] if isinstance(root, Problem) else [*_unreadable(root, where)]:
-                raise InputError(problems)
-            if isinstance(root, yaml.MappingNode):
-                values.update(yaml.load(path.read_text(encoding="utf-8"), Loader=_SiteLoader))  # noqa: S506 - a safe loader
+            root = _variables(path, where)
+            loaded = _loaded(root, where) if isinstance(root, yaml.Node) else root
+            if isinstance(loaded, Problem):
+                raise InputError([loaded])
+            if isinstance(loaded, dict):
+                values.update(loaded)
     return values
 
 
@@ -250,15 +254,14 @@ class _SiteLoader(AnyTagLoader):
 _SiteLoader.add_multi_constructor("!", lambda _loader, _suffix, node: str(node.value))
 
 
-def _unreadable(root: yaml.Node | None, where: str) -> Iterator[Problem]:
-    """The first value that Ansible can't load either, such as the date 2026-02-30."""
-    if root is None:
-        return
+def _loaded(root: yaml.Node, where: str) -> object | Problem:
+    """What a file has; or the first value that Ansible can't load either, such as the date 2026-02-30."""
     try:
-        _SiteLoader("").construct_document(root)
+        value: object = _SiteLoader("").construct_document(root)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        yield Problem(f"{where}:{line}", f"no valid YAML: {error.problem}", "put it in quotes if it is text")
+        return Problem(f"{where}:{line}", f"no valid YAML: {error.problem}", "put it in quotes if it is text")
+    return value
 
 
 def _one_key_to_slurm(config: yaml.MappingNode, where: str) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.node_sets import shorten, wider
 from deepopsctl.text.problems import Problems, RefusedError
 from deepopsctl.text.source import read_source
 
@@ -135,7 +135,7 @@ def _range(match: re.Match[str]) -> str:
     """A range as Slurm reads it: the first number says how wide all are, so [08-100] is [08-99,100-100]."""
     first, last = match[1], match[2]
     if len(last) > len(first) > 1:
-        return f"{first}-{'9' * len(first)},1{'0' * len(first)}-{last}"
+        return wider(first, last)
     return f"{first}-{last.zfill(len(first))}"
 
 

@@ -26,6 +26,17 @@ FETCH, FORGET, RECONCILE = "operate/restore-fetch", "operate/restore-forget", "o
 # jobs that were submitted after the set was made have had some of the next ids
 SPARE_IDS = 1000
 REGISTER_S = 120
+# jobs that are on no node any more, by what became of them: (what, hint)
+_LOST = {
+    "held": (
+        "ran when the backup was made and do not run now, so they are held",
+        "`scontrol release JOB` runs one again, `scancel JOB` removes it",
+    ),
+    "stuck": (
+        "are on none of their nodes any more, and Slurm can't requeue them",
+        "they hold their nodes until `scancel JOB`",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,20 +140,11 @@ class _Restore:
         require_success(outcome, self._center, "the backup is restored", "`deepopsctl deploy` finishes it")
 
     def _conclude(self, compared: Mapping[str, object]) -> None:
-        held = compared.get("held") or []
-        if isinstance(held, list) and held:
-            jobs = ", ".join(f"{job['id']} ({job['user']})" for job in held)
-            self.flow.report.warnings.append(
-                f"ran when the backup was made and do not run now, so they are held: {jobs}; "
-                "`scontrol release JOB` runs one again, `scancel JOB` removes it"
-            )
-        stuck = compared.get("stuck") or []
-        if isinstance(stuck, list) and stuck:
-            jobs = ", ".join(f"{job['id']} ({job['user']})" for job in stuck)
-            self.flow.report.warnings.append(
-                f"are on none of their nodes any more, and Slurm can't requeue them: {jobs}; "
-                "they hold their nodes until `scancel JOB`"
-            )
+        for kind, (what, hint) in _LOST.items():
+            lost = compared.get(kind) or []
+            if isinstance(lost, list) and lost:
+                jobs = ", ".join(f"{job['id']} ({job['user']})" for job in lost)
+                self.flow.report.warnings.append(f"{what}: {jobs}; {hint}")
         silent = compared.get("silent") or []
         if isinstance(silent, list) and silent:
             self.flow.report.warnings.append(

@@ -141,15 +141,12 @@ def _acquire_within(handle: int, seconds: float) -> bool:
 def _wait_for_ansible(runs: Path) -> None:
     """Wait until the Ansible of a killed run has ended; never run at the same time."""
     handle = os.open(ansible_lock(runs), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + ENDING_S
     try:
-        while not _acquire(handle):
-            if time.monotonic() > deadline:
-                raise ClusterBusyError(
-                    f"the Ansible of an earlier run still works on {runs.parent}",
-                    f"wait for it to end; `fuser -v {ansible_lock(runs)}` names its processes",
-                )
-            time.sleep(0.1)
+        if not _acquire_within(handle, ENDING_S):
+            raise ClusterBusyError(
+                f"the Ansible of an earlier run still works on {runs.parent}",
+                f"wait for it to end; `fuser -v {ansible_lock(runs)}` names its processes",
+            )
     finally:
         os.close(handle)
 

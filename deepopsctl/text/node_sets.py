@@ -273,7 +273,12 @@ def _as_in_slurm(first: str, last: str) -> str:
     """Slurm prints node08 to node100 as node[08-100]."""
     if not len(last) > len(first) > 1:
         return ""
-    return f", or if the numbers are {first} and {last}: {first}-{'9' * len(first)},1{'0' * len(first)}-{last}"
+    return f", or if the numbers are {first} and {last}: {wider(first, last)}"
+
+
+def wider(first: str, last: str) -> str:
+    """A range whose numbers get more digits, as two: Slurm's 08-100 is 08-99,100-100."""
+    return f"{first}-{'9' * len(first)},1{'0' * len(first)}-{last}"
 
 
 def _count(items: Sequence[object], one: str, many: str = "") -> str:

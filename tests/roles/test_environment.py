@@ -97,8 +97,7 @@ def test_a_clone_of_spack_that_was_cut_off_is_made_again(tmp_path: Path) -> None
     root, git = tmp_path / "spack/v1", tmp_path / "bin/git"
     values = {"site_software_user": "software", "site_software_spack_version": "v1",
               "site_software_spack": "source", "__site_software_spack_root": str(root)}  # fmt: skip
-    words = NativeEnvironment().from_string(argv).render(values) if isinstance(argv, str) else argv
-    command = [NativeEnvironment().from_string(word).render(values) for word in words]
+    command = [NativeEnvironment().from_string(word).render(values) for word in argv]
     command = command[command.index("--") + 1 :]
 
     def deploy() -> int:
