@@ -1,4 +1,4 @@
-"""Results of gpucheck, CONSTRUCTED manually: no GPU was at hand. Their form is real, their numbers are not."""
+"""Results of gpucheck, CONSTRUCTED: nodes with eight GPUs and faults. Recorded ones are in tests/data/gpus."""
 
 from __future__ import annotations
 

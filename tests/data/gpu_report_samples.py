@@ -36,7 +36,7 @@ def card(node: int, index: int, model: str = H100, slow: float = 1.0, **changes:
     def near(value: float) -> float:
         return round(value * (1 + chance.uniform(-0.006, 0.006)), 1)
 
-    memory = (0.72 if figures.gddr else 0.9) * figures.memory * slow
+    memory = (0.72 if figures.gddr else 0.84) * figures.memory * slow
     rates = {
         "memory_bandwidth": {"status": "measured", "copy_gb_s": near(memory), "triad_gb_s": near(memory * 1.01)},
         "memory_test": {"status": "measured", "tested_mib": 72000, "patterns": 5},
@@ -47,7 +47,7 @@ def card(node: int, index: int, model: str = H100, slow: float = 1.0, **changes:
         },
         "fp32": {"status": "measured", "fp32_tflop_s": near(0.91 * figures.fp32)},
         "bf16": {"status": "measured", "bf16_tflop_s": near(0.95 * figures.bf16 * figures.mma)},
-        "bf16_gemm": {"status": "measured", "bf16_gemm_tflop_s": near(0.72 * figures.bf16)},
+        "bf16_gemm": {"status": "measured", "bf16_gemm_tflop_s": near(0.88 * figures.bf16)},
     }
     load = {
         "sm": 1755, "power": near(640.0 if model == H100 else 290), "temperature": chance.randint(54, 63),

@@ -163,7 +163,7 @@ def _gpus(result: Result, expected: int) -> Checks:
         yield check("burn-gpu", node, status, "no GPU", _count(expected), message=result["problem"])
         return
     if expected and len(gpus) != expected:
-        text = "{} has {} GPUs, and should have {}".format(node, len(gpus), expected)
+        text = "{} should have {} GPUs, and has {}".format(node, expected, len(gpus))
         yield check("burn-gpu", node, FAIL, _count(len(gpus)), _count(expected), message=text)
     for gpu in gpus:
         yield from _gpu(result, gpu)

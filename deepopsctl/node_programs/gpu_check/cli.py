@@ -14,7 +14,7 @@ from .burnmemory import MEMORY_SHARE
 from .document import UnreadableError, document, read_results
 from .evaluation import evaluate
 from .measuring import Order, measure_node
-from .results import FAIL, SKIP, status_of
+from .results import FAIL, SKIP, is_measured, status_of
 from .table import lines as table
 
 OK, FAILED, INVALID_INPUT, NOT_FIT, INTERRUPTED = 0, 1, 3, 5, 130
@@ -63,11 +63,16 @@ def _run(options: argparse.Namespace) -> int:
         results = [measure_node(_order(options), _report_progress)]
     expected = {result["node"]: options.expect for result in results if options.expect}
     checks = evaluate(results, earlier, expected)
+    code = exit_code(checks)
+    if code == OK and not (evaluated or options.inventory or is_measured(results)):
+        # busy, hidden, or cut into slices, every one
+        code = NOT_FIT
     if options.json:
-        _out(json.dumps(document(results, checks), indent=1, ensure_ascii=False))
+        report = document(results, checks)
+        _out(json.dumps({**report, "ok": report["ok"] and code == OK}, indent=1, ensure_ascii=False))
     else:
         _out("\n".join(table(results, checks, everything=options.all)))
-    return exit_code(checks)
+    return code
 
 
 def _burn(options: argparse.Namespace) -> int:

@@ -54,5 +54,5 @@ def _count(result: Result, number: int) -> dict[str, str]:
     """As many GPUs as there should be, and all of them open."""
     opened = sum(not gpu.get("error") for gpu in result["gpus"])
     status = PASS if opened == number else FAIL
-    text = "" if status == PASS else "{} has {} GPUs, and should have {}".format(result["node"], opened, number)
+    text = "" if status == PASS else "{} should have {} GPUs, and has {}".format(result["node"], number, opened)
     return check("gpu-count", result["node"], status, opened, number, "GPUs", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any, Callable, Iterator, NamedTuple
 
-from .bounds import PAST_SHARE, PEERS_SHARE, SHARES, Figures, figures_of, pcie_gb_s
+from .bounds import MEASURED, MEASURED_SHARES, PAST_SHARE, PEERS_SHARE, SHARES, Figures, figures_of, pcie_gb_s
 from .results import FAIL, PASS, SKIP, WARN, check, target_of, who, worst
 
 Gpu = Any  # one entry of `gpus` in the result: plain JSON
@@ -102,14 +102,19 @@ def value_of(gpu: Gpu, metric: Metric) -> float | None:
 
 
 def against_figure(metric: Metric, gpu: Gpu, value: float) -> tuple[Finding | None, str]:
-    """The model's bounds; None where the table has none. And what is expected, for the report."""
+    """The model's bounds; None where the tables have none. And what is expected, for the report."""
     figures = figures_of(gpu.get("name") or "")
-    figure = metric.figure(figures, gpu) if figures else 0.0
-    if not figures or not figure:
+    if not figures:
         return None, ""
-    shares = SHARES[metric.shares(figures)]
+    shares, origin = MEASURED_SHARES, "that a healthy one gave"
+    figure = MEASURED.get(figures.product, {}).get(metric.name, 0.0)
+    if not figure:
+        shares, origin = SHARES[metric.shares(figures)], "that this model is made for"
+        figure = metric.figure(figures, gpu)
+    if not figure:
+        return None, ""
     expected = "at least {:.4g}".format(shares.warn * figure)
-    text = "{:.0%} of the {:.4g} {} that this model is made for".format(value / figure, figure, metric.unit)
+    text = "{:.0%} of the {:.4g} {} {}".format(value / figure, figure, metric.unit, origin)
     status = FAIL if value < shares.fail * figure else WARN if value < shares.warn * figure else PASS
     return Finding(status, text), expected
 

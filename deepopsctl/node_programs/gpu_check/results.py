@@ -11,7 +11,8 @@ from .._shared.checks import FAIL, PASS, SKIP, WARN
 SUITE = "gpu"
 _ORDER = (PASS, SKIP, WARN, FAIL)
 __all__ = [
-    "FAIL", "PASS", "SKIP", "WARN", "check", "either", "status_of", "target_of", "who", "with_former", "worst",
+    "FAIL", "PASS", "SKIP", "WARN", "check", "either", "is_measured", "status_of", "target_of", "who", "with_former",
+    "worst",
 ]  # fmt: skip
 
 # one check of this suite, without its name
@@ -42,6 +43,12 @@ def who(node: str, gpu: dict[str, Any]) -> str:
     """A GPU so that a person finds it: node, index, and the serial number that is printed on it."""
     card = "serial {}".format(gpu["serial"]) if gpu.get("serial") else gpu.get("uuid") or "serial unknown"
     return "{} GPU {} ({}, {})".format(node, gpu["index"], gpu.get("name") or "unknown model", card)
+
+
+def is_measured(results: list[Any]) -> bool:
+    """Whether any test of any GPU gave a number."""
+    tests = [test for result in results for gpu in result["gpus"] for test in (gpu.get("measured") or {}).values()]
+    return any(test["status"] == "measured" for test in tests)
 
 
 def status_of(checks: list[dict[str, str]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterator
 
 from .rates import METRICS, value_of
-from .results import FAIL, PASS, SKIP, WARN, status_of
+from .results import FAIL, PASS, SKIP, WARN, is_measured, status_of
 
 Result = Any  # one node's result: plain JSON
 _HEADS = ("copy", "triad", "to GPU", "from GPU", "fp32", "bf16", "GEMM")
@@ -15,6 +15,7 @@ _VERDICTS = {
     FAIL: "something is wrong with these GPUs",
     SKIP: "nothing could be measured",
 }
+_UNMEASURED = "what the driver reports is as it should be; no GPU was measured"
 
 
 def lines(results: list[Result], checks: list[dict[str, str]], *, everything: bool = False) -> Iterator[str]:
@@ -27,7 +28,9 @@ def lines(results: list[Result], checks: list[dict[str, str]], *, everything: bo
         yield from _section(title, [_entry_text(entry) for entry in checks if entry["status"] == status])
     yield from _section("Skipped", list(_folded(checks)))
     yield ""
-    yield "{}: {}".format(status_of(checks), _VERDICTS[status_of(checks)])
+    status = status_of(checks)
+    unmeasured = status == PASS and not is_measured(results)
+    yield "{}: {}".format(status, _UNMEASURED if unmeasured else _VERDICTS[status])
 
 
 def _numbers(result: Result) -> Iterator[str]:

@@ -129,8 +129,8 @@ class TestTerminal:
         lines = list(gpu_lines(two_h100()))
 
         assert [status for status, _ in lines] == [Status.FAIL, Status.FAIL]
-        assert lines[0][1].startswith("16 x NVIDIA H100 80GB HBM3 on gpu[01-02]: memory 3.00–3.03 TB/s, host link ")
-        assert lines[1][1].startswith("gpu02/5 (serial 1650000020005): ECC, memory copy 1572 GB/s")
+        assert lines[0][1].startswith("16 x NVIDIA H100 80GB HBM3 on gpu[01-02]: memory 2.80–2.83 TB/s, host link ")
+        assert lines[1][1].startswith("gpu02/5 (serial 1650000020005): ECC, memory copy 1468 GB/s")
 
     def test_models_are_told_apart(self) -> None:
         found = [text for _, text in gpu_lines(samples.mixed())]
@@ -173,7 +173,7 @@ class TestTableOfAModel:
         assert [(line.label, line.serial, line.complaints) for line in failed] == [
             ("gpu02/5", "1650000020005", "ECC, memory copy, memory triad")
         ]
-        assert [cell.text for cell in failed[0].cells if cell.status] == ["1572"]
+        assert [cell.text for cell in failed[0].cells if cell.status] == ["1468"]
 
     def test_many_gpus_share_a_line_the_odd_ones_do_not(self) -> None:
         found = block(large())
@@ -186,7 +186,7 @@ class TestTableOfAModel:
             ("all others", Status.PASS),
         ]
         assert sum(line.count for line in found.lines) == len(found.model.gpus) == 149 * 8
-        assert found.lines[-1].cells[0].text == "2997–3033"
+        assert found.lines[-1].cells[0].text == "2797–2831"
 
     def test_the_limit_between_few_and_many_is_exact(self) -> None:
         def lines(count: int) -> int:
@@ -368,7 +368,7 @@ class TestLater:
 
         shown = CliRunner().invoke(cli, ["-C", str(tmp_path), "runs", "show"]).output
 
-        assert "fail  gpu02/5 (serial 1650000020005): ECC, memory copy 1572 GB/s" in shown
+        assert "fail  gpu02/5 (serial 1650000020005): ECC, memory copy 1468 GB/s" in shown
         assert "down 48% since 2026-11-03" in " ".join(shown.split())
         assert f"failed: {two_h100().totals.sentence()} in 94.2 s" in shown
 

@@ -200,7 +200,7 @@ class TestFollowing:
         assert "down 12% since 2026-11-03" in text_of(checks)
 
     def test_every_rate_is_kept_and_read_back_as_it_was(self, directory: ClusterDir) -> None:
-        whole = {**measured(), "bf16_gemm": {"status": "measured", "bf16_gemm_tflop_s": 700.0}}
+        whole = {**measured(), "bf16_gemm": {"status": "measured", "bf16_gemm_tflop_s": 860.0}}
         compare(directory, result(gpus=[gpu(3, measured=whole)], when=FIRST))
 
         checks, _ = compare(directory, result(gpus=[gpu(3, measured=whole)], when=SECOND))

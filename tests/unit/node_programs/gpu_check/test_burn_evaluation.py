@@ -136,4 +136,4 @@ class TestGpus:
         assert found["burn-gpu", "gpu01"]["message"] == "simulated GPUs of a lab: nothing to measure"
 
     def test_too_few_gpus_fail(self) -> None:
-        assert evaluated(expected=8)["burn-gpu", "gpu01"]["message"] == "gpu01 has 2 GPUs, and should have 8"
+        assert evaluated(expected=8)["burn-gpu", "gpu01"]["message"] == "gpu01 should have 8 GPUs, and has 2"

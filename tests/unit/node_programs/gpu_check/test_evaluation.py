@@ -1,4 +1,4 @@
-"""From results to checks. The results are constructed (gpucheck_samples): they prove the judging, not the measuring."""
+"""From results to checks. Those of tests/data/gpus are recorded, the others constructed (gpu_check_samples)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import pytest
 from deepopsctl.checks.check import parse_check
 from deepopsctl.gpus.models import find_product
 from deepopsctl.node_programs.gpu_check.bounds import FIGURES, figures_of, pcie_gb_s
+from deepopsctl.node_programs.gpu_check.document import read_results
 from deepopsctl.node_programs.gpu_check.evaluation import evaluate
+from deepopsctl.node_programs.gpu_check.rates import METRICS
 from deepopsctl.node_programs.gpu_check.results import status_of
 from tests.data.gpu_check_samples import TESTS, gpu, measured, pairs, result, without_driver
+from tests.support.paths import DATA
 
 Checks = list[dict[str, str]]
 
@@ -180,7 +183,7 @@ def test_a_gpu_that_fell_off_the_bus_fails_and_does_not_count() -> None:
 
     assert named(checks, "gpu-opens", "gpu01/1")["status"] == "fail"
     found = named(checks, "gpu-count", "gpu01")
-    assert (found["status"], found["message"]) == ("fail", "gpu01 has 1 GPUs, and should have 2")
+    assert (found["status"], found["message"]) == ("fail", "gpu01 should have 2 GPUs, and has 1")
 
 
 class TestRates:
@@ -188,8 +191,8 @@ class TestRates:
         found = named(with_third(measured=measured(copy=1500.0)), "gpu-memory-copy")
 
         assert found["status"] == "fail"
-        assert found["expected"] == "at least 2680"
-        assert "45% of the 3350 GB/s" in found["message"]
+        assert found["expected"] == "at least 2526"
+        assert "53% of the 2807 GB/s that a healthy one gave" in found["message"]
         assert "serial 1650000000003" in found["message"]
 
     @pytest.mark.parametrize("others", [1, 2, 3])
@@ -230,6 +233,30 @@ class TestRates:
         found = named(evaluate([result(gpus=[gpu(3, name="NVIDIA B200"), gpu(4, name="NVIDIA B200")])]), "gpu-bf16")
 
         assert (found["status"], found["expected"], found["message"]) == ("pass", "", "as the other GPU of this model")
+
+
+class TestRecorded:
+    """Against what healthy GPUs really gave."""
+
+    @pytest.mark.parametrize("model", ["h100", "h200"])
+    def test_a_healthy_gpu_has_no_finding_and_every_rate_a_bound(self, model: str) -> None:
+        checks = evaluate(read_results(DATA / "gpus" / f"{model}.json"))
+
+        assert {check["name"] for check in checks if check["status"] == "skip"} == {
+            "gpu-nvlink", "gpu-fabric", "gpu-peers", "gpu-all-reduce",
+        }  # fmt: skip
+        assert {check["status"] for check in checks} == {"pass", "skip"}
+        assert [metric.name for metric in METRICS if not named(checks, metric.name, "gpu01/0")["expected"]] == []
+
+    @pytest.mark.parametrize(("share", "status"), [(0.92, "pass"), (0.85, "warn"), (0.65, "fail")])
+    def test_a_slower_one_is_found_alone_and_without_a_past(self, share: float, status: str) -> None:
+        (recorded,) = read_results(DATA / "gpus" / "h200.json")
+        recorded["gpus"][0]["measured"]["fp32"]["fp32_tflop_s"] *= share
+
+        found = named(evaluate([recorded]), "gpu-fp32", "gpu01/0")
+
+        assert found["status"] == status
+        assert "of the 63.9 TFLOP/s that a healthy one gave" in found["message"]
 
 
 class TestPast:

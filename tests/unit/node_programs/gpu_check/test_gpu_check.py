@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
+from deepopsctl.node_programs.gpu_check import cli
 from deepopsctl.node_programs.gpu_check.bounds import markdown
 from deepopsctl.node_programs.gpu_check.cli import main
 from deepopsctl.node_programs.gpu_check.document import UnreadableError, document, read_results
 from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.node_programs.gpu_check.links import cpu_list
-from deepopsctl.node_programs.gpu_check.measuring import Order, folded, obstacle, run_job
+from deepopsctl.node_programs.gpu_check.measuring import Order, folded, obstacle, run_job, skipped
 from deepopsctl.node_programs.gpu_check.pack import packed
 from deepopsctl.node_programs.gpu_check.table import lines
-from tests.data.gpu_check_samples import gpu, measured, result, without_driver
+from tests.data.gpu_check_samples import TESTS, gpu, measured, result, without_driver
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "gpucheck.md"
@@ -134,6 +135,18 @@ class TestCommandLine:
     ) -> None:  # fmt: skip
         assert main(["--evaluate", *written(tmp_path, *results), *options]) == code
         assert output in capsys.readouterr().out
+
+    def test_a_node_whose_gpus_are_all_busy_was_not_measured(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        busy = gpu(0, measured=skipped(TESTS, "2 processes compute on it"), load={})
+        monkeypatch.setattr(cli, "measure_node", lambda *_: result("gpu01", [busy]))
+
+        assert (main([]), main(["--inventory"])) == (5, 0)
+        assert main(["--json"]) == 5
+        text = capsys.readouterr().out
+        assert text.count("; no GPU was measured") == 2
+        assert '"ok": false' in text
 
     def test_the_former_name_of_an_option_works_with_a_warning(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
