@@ -1,4 +1,4 @@
-"""What `node_program` starts on the submit host (`load`, `stop`) and on every loaded node (`fetch`)."""
+"""What `node_program` starts on the submit host (`load`, `stop`) and on every loaded node (`read_log`, `fetch`)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ import time
 from typing import Any, Dict
 
 from .._slurm_jobs.session import Session
+from ..gpu_check.burnsensors import KernelLog
 from . import follow, jobs, results
 from .plan import LoadRequest
 
 Result = Dict[str, Any]
+# between the end of the last call for the jobs and the reading of the log
+_MARGIN_S = 60.0
 
 
 def main(request: Dict[str, Any]) -> Result:
     """One phase of a burn-in."""
-    phases = {"load": load, "stop": stop, "fetch": fetch}
+    phases = {"load": load, "stop": stop, "read_log": read_log, "fetch": fetch}
     return phases[request["phase"]](request)
 
 
@@ -48,7 +51,13 @@ def load(request: Dict[str, Any]) -> Result:
         }
     tasks = follow.by_node(state["seen"])
     skipped = follow.left_alone(state["left"], state["sent"], tasks, state["seen"])
-    return {"token": session.token, "seconds": limits.seconds, "jobs_by_node": tasks, "deepops": {"checks": skipped}}
+    return {
+        "token": session.token,
+        "seconds": limits.seconds,
+        "elapsed_s": time.time() - state["began"],
+        "jobs_by_node": tasks,
+        "deepops": {"checks": skipped},
+    }
 
 
 def _submitted(session: Session, tested: Any, wanted: LoadRequest) -> Dict[str, Any]:
@@ -81,6 +90,12 @@ def stop(request: Dict[str, Any]) -> Result:
     return {"tasks": jobs.as_dicts(jobs.cancel(session))}
 
 
+def read_log(request: Dict[str, Any]) -> Result:
+    """The kernel log of the time since the jobs were submitted, by root: users of most systems may not read it."""
+    log = KernelLog(past_s=float(request["elapsed_s"]) + _MARGIN_S)
+    return {"kernel_log": log.result()}
+
+
 def fetch(request: Dict[str, Any]) -> Result:
     """Evaluate what jobs wrote on this node, and remove it; without jobs, all outputs of the burn-in are removed.
 
@@ -93,5 +108,6 @@ def fetch(request: Dict[str, Any]) -> Result:
             os.unlink(path)
         return {"deepops": {"checks": []}}
     outputs = {job.id: results.collect(jobs.output(token, job.id)) for job in known}
-    checks = results.evaluate(request["node"], float(request["seconds"]), known, outputs)
+    log = request.get("kernel_log") or {}
+    checks = results.evaluate(request["node"], float(request["seconds"]), known, outputs, log)
     return {"deepops": {"checks": checks, "burnin": results.documents(request["node"], outputs)}}

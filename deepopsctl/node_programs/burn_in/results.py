@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from .._shared import checks
 from .._shared.checks import FAIL, SKIP, Check, one_line
-from ..gpu_check.burn_evaluation import SUITE
+from ..gpu_check.burn_evaluation import SUITE, kernel_log
 from . import script
 
 NAME = "burn-completed"
@@ -47,20 +47,30 @@ def documents(node: str, outputs: Mapping[str, str]) -> List[Dict[str, Any]]:
     return [dict(entry["result"], node=node) for entry in parsed if entry is not None]
 
 
-def evaluate(node: str, asked_s: float, jobs: Sequence[Job], outputs: Mapping[str, str]) -> List[Check]:
-    """The checks of one node. Two jobs met on it where one came free early: the worse of them counts."""
-    checks_by_job = [checks_of_job(node, asked_s, job, outputs.get(job.id, "")) for job in jobs]
+def evaluate(
+    node: str, asked_s: float, jobs: Sequence[Job], outputs: Mapping[str, str], log: Mapping[str, Any]
+) -> List[Check]:
+    """The checks of one node; `log` is what root read of the kernel log.
+
+    Two jobs met on it where one came free early: the worse of them counts.
+    """
+    checks_by_job = [checks_of_job(node, asked_s, job, outputs.get(job.id, ""), log) for job in jobs]
     ranked = sorted(checks_by_job, key=lambda checks: any(check["status"] == FAIL for check in checks), reverse=True)
     return ranked[0] if ranked else []
 
 
-def checks_of_job(node: str, asked_s: float, job: Job, out: str) -> List[Check]:
+def checks_of_job(node: str, asked_s: float, job: Job, out: str, log: Mapping[str, Any]) -> List[Check]:
     """The checks of one job: gpucheck's own checks under Slurm's name of the node."""
     output: Optional[Dict[str, Any]] = script.document(out)
     if output is None:
-        return [without_result(node, asked_s, job, out)]
+        unexplained = [without_result(node, asked_s, job, out)]
+        return [*unexplained, kernel_log({"node": node, "ended": ""}, log)] if log.get("lines") else unexplained
     own = str(output["result"]["node"])
-    return [_renamed(check, own, node) for check in output["checks"]]
+    checks_made = output["checks"]
+    if "lines" in log and output["result"]["kernel_log"].get("obstacle"):
+        read = kernel_log(output["result"], log)
+        checks_made = [read if check["name"] == read["name"] else check for check in checks_made]
+    return [_renamed(check, own, node) for check in checks_made]
 
 
 def _renamed(check: Mapping[str, str], own: str, node: str) -> Check:

@@ -66,7 +66,7 @@ def burn_node(order: Order, report_progress: ReportProgress) -> dict[str, Any]:
     result["ran_s"] = round(min(ran, order.seconds) if not result["ended"] else ran, 1)
     result.update(_cpu_side(workers, result["ran_s"]))
     result.update(gpu_side.result(result["ran_s"]))
-    log = {"lines": kernel_log.trouble()} if not kernel_log.obstacle else {"obstacle": kernel_log.obstacle}
+    log = kernel_log.result()
     kernel_log.close()
     return {**result, "counters": difference(before, counters()), "cpu_temperature": heat, "kernel_log": log}
 

@@ -27,7 +27,16 @@ _NO_COUNTER = "no counter of this kind can be read here"
 
 def evaluate_burn(result: Result, expected: int = 0) -> list[dict[str, str]]:
     """Every check of one node; `expected` is how many GPUs it is known to have."""
-    checks = [*_node(result), *_gpus(result, expected)]
+    return _final(result, [*_node(result), *_gpus(result, expected)])
+
+
+def kernel_log(result: Result, log: Any) -> dict[str, str]:
+    """The check of the kernel log alone, for a log that the load itself could not read."""
+    (entry,) = _final(result, [_kernel_log(result["node"], log)])
+    return entry
+
+
+def _final(result: Result, checks: list[dict[str, str]]) -> list[dict[str, str]]:
     if result["ended"]:
         # correct results for part of the time are no result for the rest
         for entry in checks:

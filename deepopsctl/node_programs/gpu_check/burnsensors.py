@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -60,17 +61,27 @@ def temperature(root: Path = Path("/")) -> float | None:
 
 
 class KernelLog:
-    """New lines of the kernel log, if this user may read it."""
+    """Lines of the kernel log, if this user may read it: those to come, or those of the last `past_s` seconds as well.
 
-    def __init__(self, path: str = _KERNEL_LOG) -> None:
+    A line is `priority,number,microseconds,flags;text` (Documentation/ABI/testing/dev-kmsg of the kernel).
+    """
+
+    def __init__(self, path: str = _KERNEL_LOG, past_s: float = 0.0) -> None:
         self._handle: int | None = None
         self.obstacle = ""
+        self._since_us = (time.monotonic() - past_s) * 1e6 if past_s else 0.0
         try:
             self._handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-            os.lseek(self._handle, 0, os.SEEK_END)
+            # it begins with the oldest line that the kernel still has
+            if not past_s:
+                os.lseek(self._handle, 0, os.SEEK_END)
         except OSError as error:
             self.close()
             self.obstacle = "the kernel log can't be read by a user: {}".format(error.strerror)
+
+    def result(self) -> dict[str, Any]:
+        """As in a result: `lines` that report hardware errors, or the `obstacle`."""
+        return {"obstacle": self.obstacle} if self.obstacle else {"lines": self.trouble()}
 
     def trouble(self) -> list[str]:
         """The first lines since then that report hardware errors."""
@@ -87,8 +98,8 @@ class KernelLog:
                 break
             if not record:
                 break
-            text = record.decode(errors="replace").partition(";")[2].partition("\n")[0]
-            if _TROUBLE.search(text):
+            head, _, text = record.decode(errors="replace").partition("\n")[0].partition(";")
+            if _TROUBLE.search(text) and float(head.split(",")[2]) >= self._since_us:
                 matches.append(text[:200])
         return matches[:_MOST_LINES]
 

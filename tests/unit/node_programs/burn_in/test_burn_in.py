@@ -145,13 +145,43 @@ class TestResults:
     def test_gpucheck_s_checks_come_under_slurm_s_name_of_the_node(self) -> None:
         job = results.Job("12_0", "COMPLETED", 603)
 
-        found = results.evaluate("gpu01", 600.0, [job], {"12_0": said()})
+        found = results.evaluate("gpu01", 600.0, [job], {"12_0": said()}, {})
 
         assert {check["target"] for check in found} == {"gpu01", "gpu01/0", "gpu01/1"}
         assert {check["status"] for check in found} == {"pass"}
         # of two jobs on a node the worse counts
         jobs = [job, results.Job("12_1", "NODE_FAIL", 9)]
-        assert results.evaluate("gpu01", 600.0, jobs, {"12_0": said()})[0]["status"] == "fail"
+        assert results.evaluate("gpu01", 600.0, jobs, {"12_0": said()}, {})[0]["status"] == "fail"
+
+    @pytest.mark.parametrize(
+        ("written", "ended", "log", "status"),
+        [
+            ({"obstacle": "closed"}, "", {"lines": ["NVRM: Xid 79"]}, "fail"),
+            ({"obstacle": "closed"}, "", {"lines": []}, "pass"),
+            ({"obstacle": "closed"}, "cancelled", {"lines": []}, "skip"),
+            ({"obstacle": "closed"}, "", {"obstacle": "no sudo"}, "skip"),
+            # the load's own reading is of exactly its time
+            ({"lines": []}, "", {"lines": ["NVRM: Xid 79"]}, "pass"),
+        ],
+    )
+    def test_the_kernel_log_that_the_load_could_not_read_is_read_by_root(
+        self, written: dict[str, Any], ended: str, log: dict[str, Any], status: str
+    ) -> None:
+        out = said(kernel_log=written, ended=ended)
+
+        found = results.evaluate("gpu01", 600.0, [results.Job("12_0", "COMPLETED", 603)], {"12_0": out}, log)
+
+        (check,) = [check for check in found if check["name"] == "burn-kernel-log"]
+        assert (check["status"], check["target"], check["suite"]) == (status, "gpu01", "burnin")
+
+    def test_what_the_kernel_said_stands_next_to_a_load_that_was_lost(self) -> None:
+        job, log = results.Job("12_0", "FAILED", 40), {"lines": ["NVRM: Xid 79"]}
+
+        found = results.evaluate("gpu01", 600.0, [job], {"12_0": ""}, log)
+
+        assert [(check["name"], check["status"]) for check in found] == [
+            ("burn-completed", "fail"), ("burn-kernel-log", "fail"),
+        ]  # fmt: skip
 
     @pytest.mark.parametrize(
         ("state", "status", "says"),
@@ -169,7 +199,7 @@ class TestResults:
     def test_a_job_without_a_result_never_passes(self, state: str, status: str, says: str) -> None:
         job = results.Job("12_0", state, 40)
 
-        (check,) = results.evaluate("gpu01", 600.0, [job], {"12_0": "ModuleNotFoundError: x"})
+        (check,) = results.evaluate("gpu01", 600.0, [job], {"12_0": "ModuleNotFoundError: x"}, {})
 
         assert (check["status"], check["suite"], check["name"]) == (status, "burnin", "burn-completed")
         assert says in check["message"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,23 @@ class TestSensors:
 
         assert "can't be read by a user" in log.obstacle
         assert log.trouble() == []
+
+    def test_lines_of_hardware_errors_since_a_time_are_found(self) -> None:
+        # each read returns one record, as that of /dev/kmsg does
+        reader, writer = os.pipe2(os.O_DIRECT | os.O_NONBLOCK)
+        now = time.monotonic() * 1e6
+        for age_s, text in (
+            (700, "NVRM: Xid (old): 79"),
+            (300, "eth0: up"),
+            (300, "NVRM: Xid (new): 79\n SUBSYSTEM=pci"),
+        ):
+            os.write(writer, f"3,1,{now - age_s * 1e6:.0f},-;{text}\n".encode())
+        log = burnsensors.KernelLog(f"/proc/self/fd/{reader}", past_s=600)
+
+        assert log.result() == {"lines": ["NVRM: Xid (new): 79"]}
+        for end in (reader, writer):
+            os.close(end)
+        log.close()
 
 
 class TestGpu:
