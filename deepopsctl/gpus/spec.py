@@ -19,6 +19,7 @@ Path = tuple[str | int, ...]
 Refuse = Callable[[Path, RefusedError], None]
 
 _CORES = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*")
+_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 _LINKS = re.compile(r"-?[0-9]{1,4}(,-?[0-9]{1,4})*")
 _MIG_HINT = 'write {"1g.5gb": 7}, or a list with one entry for each GPU'
 _INSTANCES_HINT = 'write autodetect: nvml, or the numbers of `nvidia-smi mig -lgi`: {"2g.10gb": [3, 5]}'
@@ -191,6 +192,8 @@ def _each(value: object, count: int, pattern: re.Pattern[str], what: str, exampl
     for text in texts:
         if not isinstance(text, str) or not pattern.fullmatch(text):
             raise RefusedError(f"{shorten(str(text))!r} are no {what}", f"write {example}")
+        if any(int(last) < int(first) for first, last in _RANGE.findall(text)):
+            raise RefusedError(f"{text!r} runs backwards", f"write {example}")
     return tuple(texts)
 
 

@@ -55,4 +55,5 @@ def _count(result: Result, number: int) -> dict[str, str]:
     opened = sum(not gpu.get("error") for gpu in result["gpus"])
     status = PASS if opened == number else FAIL
     text = "" if status == PASS else "{} should have {} GPUs, and has {}".format(result["node"], number, opened)
-    return check("gpu-count", result["node"], status, opened, number, "GPUs", text)
+    unit = "GPU" if opened == 1 else "GPUs"
+    return check("gpu-count", result["node"], status, opened, number, unit, text)

@@ -114,7 +114,7 @@ def visible(node: str, answers: JobAnswers, *, confined: bool, sliced: bool) -> 
     twice = sorted({uuid for uuid in listed if listed.count(uuid) > 1})
     if twice:
         return failed(name, node, "two jobs see the same GPU: {}".format(", ".join(twice)), measured, expected)
-    return check(name, node, PASS, measured, expected, message="{} UUIDs, each in one job".format(len(listed)))
+    return check(name, node, PASS, expected, expected, message="{} UUIDs, each in one job".format(len(listed)))
 
 
 def not_tried(node: str, reason: str) -> List[Check]:

@@ -119,6 +119,7 @@ class TestRefused:
             ('[{type: a40, count: 2}, {type: l40s, count: 2, files: "/dev/nvidia[1-2]"}]',
              ["gpus[1].files: /dev/nvidia1 is given twice"]),
             ("{type: a100, count: 2, cores: all}", ["gpus.cores: 'all' are no cores"]),
+            ('{type: a100, count: 2, cores: "0-3,9-7"}', ["gpus.cores: '0-3,9-7' runs backwards"]),
             ('{type: a100, count: 2, cores: ["0-3"]}', ["gpus.cores: 1 entries for 2 GPUs"]),
             ('{type: a100, count: 2, links: ["-1,4"]}', ["gpus.links: 1 rows of links for 2 GPUs"]),
             ('{type: a100, count: 2, links: ["-1,4", "-1,4"]}', ["gpus.links: '-1,4' does not fit 2 GPUs"]),
