@@ -72,7 +72,7 @@ lint: venv ## ruff, codespell, import-linter and ansible-lint
 	$(BIN)/lint-imports
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline
 
-sanity: venv ## Ansible's own checks of the collection (ansible-test; it fetches pip's bootstrap script)
+sanity: venv ## Ansible's own checks of the collection (ansible-test)
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/ansible-sanity
 
 types: venv ## mypy: strict for the package and tests, names and calls for the collection

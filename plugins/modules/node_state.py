@@ -424,7 +424,7 @@ def arguments():
                 "homes_in": {"default": ""},
                 "homes_mounted": {"default": ""},
                 "name_left": {"type": "bool", "default": True},
-                "authorized_keys_files": {"type": "list", "elements": "str", "default": []},
+                "authorized_keys_files": {"type": "list", "elements": "str", "default": [], "no_log": False},
             },
         },
         "lock_wait": {"type": "int", "default": 300},
