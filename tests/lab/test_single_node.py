@@ -11,7 +11,7 @@ import pytest
 
 from deepopsctl.cluster.spec import load_spec
 from deepopsctl.cluster.writer import render_spec
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, wait_until
 from tests.support.paths import ROOT
 
 EXAMPLE = ROOT / "inventory" / "one-dgx" / "cluster.yml"
@@ -70,3 +70,25 @@ def test_the_smoke_suite_passes_and_skips_what_one_node_cannot_test(single_node:
 @pytest.mark.parametrize("options", [(), ("--full",)], ids=["gate", "full"])
 def test_another_deploy_changes_nothing(single_node: LabCluster, options: tuple[str, ...]) -> None:
     assert single_node.changed(single_node.deploy(*options)) == {"ctl1": 0}
+
+
+def test_a_slurmctld_that_starts_with_slurmdbd_waits_until_that_listens(single_node: LabCluster) -> None:
+    """As at a boot; slurmdbd is made slow, as on a host with more to do."""
+    override = "/run/systemd/system/slurmdbd.service.d/zz-slow.conf"
+    slow = r'[Service]\nExecStart=\nExecStart=/bin/sh -c "sleep 3; exec /usr/sbin/slurmdbd -D -s"\n'
+    stop = "systemctl stop slurmctld; systemctl stop slurmdbd"
+    single_node.root("ctl1", f"mkdir -p {override.rpartition('/')[0]}; printf '{slow}' > {override}")
+
+    def log() -> str:
+        return single_node.root(
+            "ctl1", "journalctl -o cat _SYSTEMD_INVOCATION_ID=$(systemctl show -P InvocationID slurmctld)"
+        )
+
+    try:
+        single_node.root("ctl1", f"systemctl daemon-reload; {stop}; systemctl start slurmdbd slurmctld")
+        wait_until("slurmctld registers", lambda: "Registering slurmctld" in log(), details=log)
+        text = log()
+    finally:
+        single_node.root("ctl1", f"rm {override}; systemctl daemon-reload; {stop}; systemctl start slurmdbd slurmctld")
+
+    assert "Connection refused" not in text
