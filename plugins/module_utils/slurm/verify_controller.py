@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
     packages_apt as node_packages,
     services as node_services,
 )
@@ -14,6 +15,9 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 )
 
 CONTROLLER, ACCOUNTING = "slurmctld.service", "slurmdbd.service"
+UNREGISTERED = "slurmctld has not registered the cluster %s with it"
+# as long as slurmctld may take elsewhere (seconds)
+RECONFIGURE_S = 120
 
 
 class Observation:
@@ -79,7 +83,7 @@ def accounting_problem(cluster):
     rows = [line.split("|") for line in output.splitlines() if line]
     if not rows:
         return "does not know the cluster %s" % cluster
-    return "" if rows[0][-1] not in ("", "0") else "slurmctld has not registered the cluster %s with it" % cluster
+    return "" if rows[0][-1] not in ("", "0") else UNREGISTERED % cluster
 
 
 def return_to_service(names):
@@ -92,11 +96,22 @@ def return_to_service(names):
     return [{"kind": "node", "name": name, "action": "resume", "detail": slurm_readiness.REBOOTED} for name in names]
 
 
+def register_again():
+    """Have slurmctld register with slurmdbd, which did not listen when it started. Returns what was done.
+
+    By itself it does so only with its next record, and a quiet cluster has none. With 22.05 only a restart helps.
+    """
+    status, _output = slurm_readiness.run(["scontrol", "reconfigure"], seconds=RECONFIGURE_S)
+    detail = "it had not registered with slurmdbd"
+    return [] if status else [node_changes.entry("unit", CONTROLLER, "reconfigure", detail=detail)]
+
+
 def verify(params):
     """Wait until the controller's daemons are ready; returns Ready. Raises NotReadyError."""
     wanted, cluster = params["nodes"], params["cluster"]
-    deadline = time.monotonic() + params["timeout"]
-    changes = []
+    started = time.monotonic()
+    deadline = started + params["timeout"]
+    changes, tried = [], False
     while True:
         observation = observe(wanted, cluster)
         changes += return_to_service(
@@ -106,19 +121,26 @@ def verify(params):
             break
         if time.monotonic() > deadline:
             raise not_ready(params, observation, changes)
+        only_unregistered = observation.problems == ["slurmdbd: " + UNREGISTERED % cluster]
+        # one with a record to send registers within 20 s
+        if only_unregistered and not tried and time.monotonic() - started > params["timeout"] / 3:
+            tried = True
+            changes += register_again()
         time.sleep(0.5)
     states = {name: observation.nodes[name].state for name in wanted}
     return slurm_readiness.Ready(
-        changes, states, observation.version, slurm_readiness.credential(), warnings(wanted, observation)
+        changes, states, observation.version, slurm_readiness.credential(), warnings(wanted, observation, changes)
     )
 
 
-def warnings(wanted, observation):
-    """Warn of nodes that somebody set down on purpose: they stay as they are."""
+def warnings(wanted, observation, changes):
+    """Warn of a slurmctld that had to register again, and of nodes that somebody set down on purpose: they stay so."""
+    words = "slurmctld read its configuration again: %s"
+    again = [words % change["detail"] for change in changes if change["action"] == "reconfigure"]
     down = [
         name for name in wanted if observation.nodes[name].state.startswith("DOWN") and not observation.nodes[name].bad
     ]
-    return [
+    return again + [
         "%s stays down: %s set it so (%s)" % (name, observation.nodes[name].reason_user, observation.nodes[name].reason)
         for name in down
     ]
@@ -140,6 +162,8 @@ def not_ready(params, observation, changes):
     nodes = [name for name in params["nodes"] if any(text.startswith(name + ":") for text in observation.problems)]
     where = "`journalctl -u slurmd` on %s" % ", ".join(nodes[:5]) if nodes else "`journalctl -u slurmctld -u slurmdbd`"
     hint = "see %s; the next deploy checks it again" % where
+    if "slurmdbd: " + UNREGISTERED % params["cluster"] in observation.problems:
+        hint = "`systemctl restart slurmctld` there (jobs go on), then deploy again; see %s" % where
     if any("still runs" in problem for problem in observation.problems):
         hint = "restart what still runs the old program with systemctl (jobs go on), then deploy again"
     hung = hanging(observation.problems)

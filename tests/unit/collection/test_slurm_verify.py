@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.support import node_modules as nodeside
 
 slurm = nodeside.load("slurm.readiness")
 compute = nodeside.load("slurm.verify_compute")
+controller = nodeside.load("slurm.verify_controller")
 units = nodeside.load("node.services")
 
 IDLE = "NodeName=gpu01 Arch=x86_64 Version=24.11.5 RealMemory=23622 State=IDLE ThreadsPerCore=1 AllocTRES= "
@@ -41,6 +43,68 @@ def test_a_plugin_of_a_file_that_slurmd_has_yet_to_fetch_anew_is_waited_for(monk
 
     assert (current.lasting, stale.lasting) == (True, False)
     assert current.problems == stale.problems[1:] == ["requires /x.so"]
+
+
+class Unregistered:
+    """A slurmctld that started before slurmdbd listened, as its commands show it."""
+
+    def __init__(self, *, hears: bool) -> None:
+        self.calls: list[str] = []
+        self._hears = hears
+
+    def run(self, argv: list[str], text: str = "", seconds: int = 15) -> tuple[int, str]:
+        assert (text, seconds > 0) == ("", True)
+        call = " ".join(argv[:2])
+        self.calls.append(call)
+        registered = self._hears and "scontrol reconfigure" in self.calls
+        answers = {
+            "scontrol show": "SLURM_VERSION = 24.11.5",
+            "sacctmgr -nP": "gpu|6817" if registered else "gpu|0",
+        }
+        return 0, answers.get(call, "")
+
+
+class TestRegistration:
+    PARAMS: ClassVar[dict[str, Any]] = {"nodes": [], "cluster": "gpu", "timeout": 1}
+
+    def slurmctld(self, monkeypatch: pytest.MonkeyPatch, *, hears: bool) -> Unregistered:
+        fake = Unregistered(hears=hears)
+        monkeypatch.setattr(controller.slurm_readiness, "run", fake.run)
+        monkeypatch.setattr(controller, "check_versions", lambda _observation: None)
+        monkeypatch.setattr(controller, "hanging", lambda _problems: [])
+        return fake
+
+    def test_a_slurmctld_that_slurmdbd_does_not_know_reads_its_configuration_once_and_registers(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fake = self.slurmctld(monkeypatch, hears=True)
+
+        ready = controller.verify(self.PARAMS)
+
+        assert fake.calls.count("scontrol reconfigure") == 1
+        assert [(change["name"], change["action"]) for change in ready.changes] == [
+            ("slurmctld.service", "reconfigure")
+        ]
+        assert ready.warnings == ["slurmctld read its configuration again: it had not registered with slurmdbd"]
+
+    def test_where_that_does_not_help_it_is_not_repeated_and_the_hint_names_what_does(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fake = self.slurmctld(monkeypatch, hears=False)
+
+        with pytest.raises(slurm.NotReadyError, match="slurmctld has not registered the cluster gpu") as raised:
+            controller.verify(self.PARAMS)
+
+        assert "systemctl restart slurmctld" in raised.value.hint
+        assert fake.calls.count("scontrol reconfigure") == 1
+
+    def test_it_is_not_done_where_more_is_wrong(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fake = self.slurmctld(monkeypatch, hears=True)
+
+        with pytest.raises(slurm.NotReadyError, match="gpu01: not in slurm"):
+            controller.verify({**self.PARAMS, "nodes": ["gpu01"]})
+
+        assert "scontrol reconfigure" not in fake.calls
 
 
 class TestNodes:
