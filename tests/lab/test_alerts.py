@@ -28,8 +28,9 @@ WANTED: dict[str, object] = {
     "monitoring_drain_resume_after": 60,
     "monitoring_drain_interval": 5,
 }
-# no GPU, no storage, no second controller, no job that was started yet; certificates where logs are sent
+# no GPU, no storage, no backup, no second controller, no job that was started yet; certificates where logs are sent
 NOT_HERE = {
+    "deepops_backup_failed", "deepops_backup_last_good_timestamp_seconds",
     "deepops_certificate_expires_seconds", "deepops_certificate_readable", "deepops_mount",
     "deepops_slurm_controller_up", "deepops_slurm_in_control", "deepops_slurm_queue_wait_seconds",
     "gpu:ecc_uncorrected:total", "gpu:present:bool",
