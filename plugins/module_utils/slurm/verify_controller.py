@@ -10,14 +10,13 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    apply_config as slurm_apply_config,
     output as slurm_output,
     readiness as slurm_readiness,
 )
 
 CONTROLLER, ACCOUNTING = "slurmctld.service", "slurmdbd.service"
 UNREGISTERED = "slurmctld has not registered the cluster %s with it"
-# as long as slurmctld may take elsewhere (seconds)
-RECONFIGURE_S = 120
 
 
 class Observation:
@@ -96,14 +95,14 @@ def return_to_service(names):
     return [{"kind": "node", "name": name, "action": "resume", "detail": slurm_readiness.REBOOTED} for name in names]
 
 
-def register_again():
+def register_again(start_timeout):
     """Have slurmctld register with slurmdbd, which did not listen when it started. Returns what was done.
 
     By itself it does so only with its next record, and a quiet cluster has none. With 22.05 only a restart helps.
     """
-    status, _output = slurm_readiness.run(["scontrol", "reconfigure"], seconds=RECONFIGURE_S)
+    refusal, _hung = slurm_apply_config.reconfigure(start_timeout)
     detail = "it had not registered with slurmdbd"
-    return [] if status else [node_changes.entry("unit", CONTROLLER, "reconfigure", detail=detail)]
+    return [] if refusal else [node_changes.entry("unit", CONTROLLER, "reconfigure", detail=detail)]
 
 
 def verify(params):
@@ -125,7 +124,7 @@ def verify(params):
         # one with a record to send registers within 20 s
         if only_unregistered and not tried and time.monotonic() - started > params["timeout"] / 3:
             tried = True
-            changes += register_again()
+            changes += register_again(deadline - time.monotonic())
         time.sleep(0.5)
     states = {name: observation.nodes[name].state for name in wanted}
     return slurm_readiness.Ready(

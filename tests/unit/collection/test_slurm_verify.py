@@ -63,13 +63,32 @@ class Unregistered:
         }
         return 0, answers.get(call, "")
 
+    def reconfigure(self, _start_timeout: float) -> tuple[str, bool]:
+        self.calls.append("scontrol reconfigure")
+        return "", False
+
+
+class Clock:
+    """In place of the module `time`: it goes on while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self._now_s
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += seconds
+
 
 class TestRegistration:
-    PARAMS: ClassVar[dict[str, Any]] = {"nodes": [], "cluster": "gpu", "timeout": 1}
+    PARAMS: ClassVar[dict[str, Any]] = {"nodes": [], "cluster": "gpu", "timeout": 60}
 
     def slurmctld(self, monkeypatch: pytest.MonkeyPatch, *, hears: bool) -> Unregistered:
         fake = Unregistered(hears=hears)
         monkeypatch.setattr(controller.slurm_readiness, "run", fake.run)
+        monkeypatch.setattr(controller.slurm_apply_config, "reconfigure", fake.reconfigure)
+        monkeypatch.setattr(controller, "time", Clock())
         monkeypatch.setattr(controller, "check_versions", lambda _observation: None)
         monkeypatch.setattr(controller, "hanging", lambda _problems: [])
         return fake
