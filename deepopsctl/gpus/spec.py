@@ -91,7 +91,7 @@ def _read_group(entry: WrittenGroup, first: int, autodetect: str, refuse: Refuse
     readers: dict[str, Callable[[], tuple[object, ...]]] = {
         "mig": lambda: _read_mig(entry.mig, plain, autodetect),
         "files": lambda: _read_files(entry.files, plain.count),
-        "cores": lambda: _each(entry.cores, plain.count, _CORES, "cores", "0-31"),
+        "cores": lambda: _read_cores(entry.cores, plain.count),
         "links": lambda: _read_links(entry.links, plain.count),
     }
     fields: dict[str, object] = {}
@@ -192,9 +192,16 @@ def _each(value: object, count: int, pattern: re.Pattern[str], what: str, exampl
     for text in texts:
         if not isinstance(text, str) or not pattern.fullmatch(text):
             raise RefusedError(f"{shorten(str(text))!r} are no {what}", f"write {example}")
-        if any(int(last) < int(first) for first, last in _RANGE.findall(text)):
-            raise RefusedError(f"{text!r} runs backwards", f"write {example}")
     return tuple(texts)
+
+
+def _read_cores(value: object, count: int) -> tuple[str, ...]:
+    """The cores of each GPU, from one text for all or a list."""
+    texts = _each(value, count, _CORES, "cores", "0-31")
+    for text in texts:
+        if any(int(last) < int(first) for first, last in _RANGE.findall(text)):
+            raise RefusedError(f"{text!r} runs backwards", "write 0-31")
+    return texts
 
 
 def _read_links(value: object, count: int) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, Iterator
 
 from .health import BRAKES, SOFT
-from .results import FAIL, PASS, SKIP, WARN, check, either, target_of, who
+from .results import FAIL, PASS, SKIP, WARN, check, either, gpu_count, target_of, who
 
 Result = Any  # one node's result: plain JSON
 Gpu = Any  # one entry of its `gpus`
@@ -169,17 +169,13 @@ def _gpus(result: Result, expected: int) -> Checks:
         return
     if result.get("problem"):
         status = FAIL if expected else SKIP
-        yield check("burn-gpu", node, status, "no GPU", _count(expected), message=result["problem"])
+        yield check("burn-gpu", node, status, "no GPU", gpu_count(expected), message=result["problem"])
         return
     if expected and len(gpus) != expected:
-        text = "{} should have {} GPUs, and has {}".format(node, expected, len(gpus))
-        yield check("burn-gpu", node, FAIL, _count(len(gpus)), _count(expected), message=text)
+        text = "{} should have {}, and has {}".format(node, gpu_count(expected), len(gpus))
+        yield check("burn-gpu", node, FAIL, gpu_count(len(gpus)), gpu_count(expected), message=text)
     for gpu in gpus:
         yield from _gpu(result, gpu)
-
-
-def _count(number: int) -> str:
-    return "{} GPUs".format(number) if number != 1 else "1 GPU"
 
 
 def _gpu(result: Result, gpu: Gpu) -> Checks:

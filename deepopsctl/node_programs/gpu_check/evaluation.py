@@ -8,7 +8,7 @@ from .dcgm import diagnosed
 from .group import group
 from .health import health
 from .rates import METRICS, rates
-from .results import FAIL, PASS, SKIP, check
+from .results import FAIL, PASS, SKIP, check, gpu_count
 
 Result = Any  # one node's result: plain JSON
 MEASURED = (*(metric.name for metric in METRICS), "gpu-memory-test", "gpu-peers", "gpu-all-reduce")
@@ -54,6 +54,6 @@ def _count(result: Result, number: int) -> dict[str, str]:
     """As many GPUs as there should be, and all of them open."""
     opened = sum(not gpu.get("error") for gpu in result["gpus"])
     status = PASS if opened == number else FAIL
-    text = "" if status == PASS else "{} should have {} GPUs, and has {}".format(result["node"], number, opened)
-    unit = "GPU" if opened == 1 else "GPUs"
+    text = "" if status == PASS else "{} should have {}, and has {}".format(result["node"], gpu_count(number), opened)
+    unit = gpu_count(opened).split()[1]
     return check("gpu-count", result["node"], status, opened, number, unit, text)

@@ -18,6 +18,7 @@ from .dcgm import diagnosis
 from .inventory import driver_facts, inventory, load_facts
 from .network import network
 from .nvml import MissingError, Nvml, NvmlError
+from .results import gave_number
 from .simulated import simulated
 
 SCHEMA = 1
@@ -89,7 +90,7 @@ def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any], report_progre
         tests = [*TESTS, *(["bf16_gemm"] if order.cublas else [])]
         job = {"kind": "one", "uuid": gpu["uuid"], "pci": gpu["pci"], "tests": tests, "cublas": order.cublas}
         gpu["measured"], load = run_job(job, [gpu["uuid"]], order.timeout_s, nvml)
-        if any(test["status"] == "measured" for test in gpu["measured"].values()):
+        if gave_number(gpu):
             # without a load, clocks and links of a GPU have no meaning
             gpu["load"] = load
         if not order.cublas:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any, Callable, Iterator, NamedTuple
 
-from .bounds import MEASURED, MEASURED_SHARES, PAST_SHARE, PEERS_SHARE, SHARES, Figures, figures_of, pcie_gb_s
+from .bounds import HEALTHY, PAST_SHARE, PEERS_SHARE, SHARES, Figures, figures_of, pcie_gb_s
 from .results import FAIL, PASS, SKIP, WARN, check, target_of, who, worst
 
 Gpu = Any  # one entry of `gpus` in the result: plain JSON
@@ -106,8 +106,8 @@ def against_figure(metric: Metric, gpu: Gpu, value: float) -> tuple[Finding | No
     figures = figures_of(gpu.get("name") or "")
     if not figures:
         return None, ""
-    shares, origin = MEASURED_SHARES, "that a healthy one gave"
-    figure = MEASURED.get(figures.product, {}).get(metric.name, 0.0)
+    shares, origin = SHARES["healthy"], "that a healthy one gave"
+    figure = HEALTHY.get(figures.product, {}).get(metric.name, 0.0)
     if not figure:
         shares, origin = SHARES[metric.shares(figures)], "that this model is made for"
         figure = metric.figure(figures, gpu)

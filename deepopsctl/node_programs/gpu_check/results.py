@@ -11,8 +11,8 @@ from .._shared.checks import FAIL, PASS, SKIP, WARN
 SUITE = "gpu"
 _ORDER = (PASS, SKIP, WARN, FAIL)
 __all__ = [
-    "FAIL", "PASS", "SKIP", "WARN", "check", "either", "is_measured", "status_of", "target_of", "who", "with_former",
-    "worst",
+    "FAIL", "PASS", "SKIP", "WARN", "check", "either", "gave_number", "gpu_count", "is_measured", "status_of",
+    "target_of", "who", "with_former", "worst",
 ]  # fmt: skip
 
 # one check of this suite, without its name
@@ -45,10 +45,19 @@ def who(node: str, gpu: dict[str, Any]) -> str:
     return "{} GPU {} ({}, {})".format(node, gpu["index"], gpu.get("name") or "unknown model", card)
 
 
+def gave_number(gpu: dict[str, Any]) -> bool:
+    """Whether any test of a GPU gave a number."""
+    return any(test["status"] == "measured" for test in (gpu.get("measured") or {}).values())
+
+
 def is_measured(results: list[Any]) -> bool:
     """Whether any test of any GPU gave a number."""
-    tests = [test for result in results for gpu in result["gpus"] for test in (gpu.get("measured") or {}).values()]
-    return any(test["status"] == "measured" for test in tests)
+    return any(gave_number(gpu) for result in results for gpu in result["gpus"])
+
+
+def gpu_count(number: int) -> str:
+    """A number of GPUs, in words."""
+    return "{} GPUs".format(number) if number != 1 else "1 GPU"
 
 
 def status_of(checks: list[dict[str, str]]) -> str:
