@@ -159,20 +159,6 @@ CASES = {
             **dict.fromkeys(("hgx1", "hgx2"), DGX),
         },
     ),
-    "gpu-nodes": Case(
-        spec="""\
-schema: 1
-cluster: {name: hpc, user: ubuntu}
-nodes:
-  - {names: ctl1, addresses: "192.0.2.1", roles: [controller]}
-  - {names: "gpu[01-02]", addresses: "192.0.2.[11-12]", roles: [compute], gpus: {type: h100, count: 8}, features: [ib]}
-partitions:
-  - {name: gpu, nodes: "gpu[01-02]", default: true, max_time: "2-00:00:00"}
-""",
-        version=DEBIAN13,
-        reports={"gpu01": DGX, "gpu02": DGX},
-        cgroup="v1",
-    ),
     "mixed": Case(
         spec="""\
 schema: 1
@@ -226,7 +212,7 @@ partitions:
     "cpu-only": Case(
         spec="""\
 schema: 1
-cluster: {name: cpu, user: ubuntu}
+cluster: {name: hpc, user: ubuntu}
 nodes:
   - {names: head, roles: [controller, login]}
   - {names: "n[1-2]", roles: [compute]}
@@ -235,5 +221,6 @@ partitions:
 """,
         version=DEBIAN13,
         reports={"n1": VIRTUAL, "n2": slurmd(1, 8, 1, 15900)},
+        cgroup="v1",
     ),
 }

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from tests.roles.cases import DEBIAN13, DGX, WORKER, Case, slurmd
 
 GRACE = slurmd(2, 72, 1, 870000)
-DESKTOP = slurmd(1, 16, 2, 64000)
 ROME = slurmd(2, 24, 1, 515000)
 
 
 def cluster(nodes: str, names: Sequence[str], report: str) -> Case:
-    """A controller and some identical nodes."""
+    """The cluster `cpu-only` with some identical nodes of another type."""
     return Case(
         spec=f"""\
 schema: 1
 cluster: {{name: hpc, user: ubuntu}}
 nodes:
-  - {{names: ctl1, addresses: "192.0.2.1", roles: [controller]}}
+  - {{names: head, roles: [controller, login]}}
 {nodes}""",
         version=DEBIAN13,
         reports=dict.fromkeys(names, report),
@@ -36,13 +35,6 @@ GPU_CASES = {
       - {type: h100, count: 4, cores: "56-111"}
 """,
         ("gpu01", "gpu02", "gpu03", "gpu04"),
-        DGX,
-    ),
-    "gpus-8xh200": cluster(
-        """\
-  - {names: "gpu[01-02]", roles: [compute], gpus: {type: h200, count: 8}}
-""",
-        ("gpu01", "gpu02"),
         DGX,
     ),
     "gpus-8xb200": cluster(
@@ -90,20 +82,6 @@ nvlink_domains:
       - {type: l40s, count: 2, cores: "32-63"}
 """,
         ("gpu01",),
-        WORKER,
-    ),
-    "gpus-1xrtx4090": cluster(
-        """\
-  - {names: ws1, roles: [compute], gpus: {type: rtx4090, count: 1}}
-""",
-        ("ws1",),
-        DESKTOP,
-    ),
-    "gpus-none": cluster(
-        """\
-  - {names: "cn[1-2]", roles: [compute]}
-""",
-        ("cn1", "cn2"),
         WORKER,
     ),
 }

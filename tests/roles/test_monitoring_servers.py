@@ -16,6 +16,7 @@ import yaml
 from deepopsctl.monitoring import alert_rules, ports, targets, web_config
 from deepopsctl.monitoring.queries import dashboards
 from tests.roles.content import load
+from tests.support.files import write_program
 from tests.support.monitoring_roles import PASSWORD, alertmanager, grafana, prometheus
 from tests.support.paths import DATA, ROOT
 from tests.support.recorded_roles import Asked, Recorded, record
@@ -221,15 +222,12 @@ def test_sizes_and_times_are_those_that_prometheus_or_its_launcher_takes(pattern
 
 
 def test_the_launcher_counts_what_prometheus_has_already_as_its_own(of_prometheus: Recorded, tmp_path: Path) -> None:
-    programs = {
-        "df": "#!/bin/sh\necho '  Avail'\necho 1000\n",
-        "du": "#!/bin/sh\nprintf '500\\t/data\\n'\n",
-        "launch": of_prometheus.step("share", "prometheus").texts()[LAUNCHER],
-    }
-    for name, text in programs.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        (tmp_path / name).chmod(0o755)
-    argv = [str(tmp_path / "launch"), "40", "/data", "printf", "%s\\n", "--storage.tsdb.path=x y"]
+    write_program(tmp_path / "df", "echo '  Avail'; echo 1000")
+    write_program(tmp_path / "du", "printf '500\\t/data\\n'")
+    launcher = tmp_path / "launch"
+    launcher.write_text(of_prometheus.step("share", "prometheus").texts()[LAUNCHER], encoding="utf-8")
+    launcher.chmod(0o755)
+    argv = [str(launcher), "40", "/data", "printf", "%s\\n", "--storage.tsdb.path=x y"]
 
     done = subprocess.run(argv, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True)
 

@@ -8,31 +8,23 @@ import pytest
 
 from deepopsctl.node_programs.gpu_check.dcgm import SOCKET
 from tests.roles.content import load
-from tests.support.local_ansible import Played, play
+from tests.support.local_ansible import play
 from tests.support.paths import ROOT
 
 ROLE = ROOT / "roles" / "nvidia_dcgm"
-# name -> the role's parameters in the playbook
-CASES: dict[str, dict[str, Any]] = {
-    "hgx": {"platform": "Debian 13", "driver": "580", "gpus": {"type": "h100", "count": 8}},
-}
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """All cases in one run of Ansible."""
-    hosts_vars = {
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the role makes of a node with an HGX board."""
+    variables = {
+        **load("roles/nvidia_dcgm/defaults/main.yml"),
         "nvidia_dcgm_catalogue": "{{ deepops_dcgm }}",
         "nvidia_dcgm_repositories": "{{ deepops_nvidia_drivers.repository }}",
         "nvidia_dcgm_repository_url": "https://mirror.example.com",
-    }
-    hosts = {
-        name: {
-            **load("roles/nvidia_dcgm/defaults/main.yml"),
-            **hosts_vars,
-            **{f"nvidia_dcgm_{key}": value for key, value in case.items()},
-        }
-        for name, case in CASES.items()
+        "nvidia_dcgm_platform": "Debian 13",
+        "nvidia_dcgm_driver": "580",
+        "nvidia_dcgm_gpus": {"type": "h100", "count": 8},
     }
     template = f"{{{{ lookup('ansible.builtin.template', '{ROLE}/templates/NAME.j2') }}}}"
     shown = {
@@ -40,31 +32,15 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         "url": "{{ __nvidia_dcgm_repository_url }}",
         **{name: template.replace("NAME", name) for name in ("preferences", "source", "unit.conf")},
     }
-    tasks = [{"name": "Look", "ansible.builtin.debug": {"msg": shown}}]
-    internal = {
-        key: value
-        for key, value in load("roles/nvidia_dcgm/vars/main.yml").items()
-        # its templates are shown by their own path
-        if key != "__nvidia_dcgm_files"
-    }
-    done = play(
-        tmp_path_factory.mktemp("dcgm"),
-        [{"hosts": "all", "gather_facts": False, "vars": internal, "tasks": tasks}],
-        hosts,
-    )
+    internal = load("roles/nvidia_dcgm/vars/main.yml")
+    task = {"name": "Look", "ansible.builtin.debug": {"msg": shown}}
+    plays = [{"hosts": "all", "gather_facts": False, "vars": internal, "tasks": [task]}]
+    done = play(tmp_path_factory.mktemp("dcgm"), plays, {"hgx": variables})
     assert done.status == 0, done.output
-    return done
+    return done.result("Look").data["msg"]
 
 
-def of(played: Played, case: str) -> Any:
-    """What a case came to."""
-    (result,) = (result for result in played.results if result.host == case)
-    return result.data["msg"]
-
-
-def test_an_hgx_node_gets_all_packages_of_one_version_from_the_mirror(played: Played) -> None:
-    planned = of(played, "hgx")
-
+def test_an_hgx_node_gets_all_packages_of_one_version_from_the_mirror(planned: Any) -> None:
     assert set(planned["plan"]["packages"].values()) == {load("group_vars/all/versions.yml")["deepops_dcgm"]["version"]}
     assert list(planned["plan"]["packages"])[1] == "datacenter-gpu-manager-4-cuda13"
     assert planned["url"] == "https://mirror.example.com/debian13/{arch}/"

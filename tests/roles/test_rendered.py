@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
@@ -23,31 +24,29 @@ from tests.support.paths import ROOT
 GOLDEN = Path(__file__).parent / "golden"
 WRITE = bool(os.environ.get("DEEPOPSCTL_WRITE_GOLDEN"))
 
-# Golden file -> what is rendered, and on which of the cluster's hosts (the first of a group).
-FILES = {
-    "slurm.conf": ("slurm.conf", "slurm_controller"),
-    "gres.conf": ("gres.conf", "slurm_controller"),
-    "cgroup.conf": ("cgroup.conf", "slurm_controller"),
-    "topology.conf": ("topology.conf", "slurm_controller"),
-    "plugstack.conf": ("plugstack.conf", "slurm_controller"),
-    "slurmdbd.conf": ("slurmdbd.conf", "slurm_dbd"),
-    "chrony-server.conf": ("chrony.conf", "slurm_controller"),
-    "chrony-client.conf": ("chrony.conf", "slurm_compute"),
-    "slurmd.default": ("slurmd.default", "slurm_compute"),
-    "hosts": ("hosts", "slurm_compute"),
-}
-
-# Of the clusters that differ in their GPUs only, what GPUs change.
-GPU_FILES = ("slurm.conf", "gres.conf")
 ALL_CASES = {**CASES, **GPU_CASES}
 # Those with an NVLink domain; the others have no such file.
 BLOCKS = ("gpus-gb200-nvl",)
-# Files that few of them have, or that are the same everywhere else.
-RARE = {"topology.conf": BLOCKS, "plugstack.conf": ("one-dgx",)}
+# The cluster with the fewest settings: slurm.conf of all others is compared as its difference to this one's.
+PLAIN = "cpu-only"
+DIFFERENCE = "slurm.conf.diff"
+# Golden file -> what is rendered, on which of the cluster's hosts (the first of a group), and for which clusters: of a
+# file that few have or that is much the same for all, one for each way in which they differ.
+FILES = {
+    "slurm.conf": ("slurm.conf", "slurm_controller", (PLAIN,)),
+    "gres.conf": ("gres.conf", "slurm_controller", tuple(ALL_CASES)),
+    "cgroup.conf": ("cgroup.conf", "slurm_controller", ("one-dgx", "cpu-only", "unconfined")),
+    "topology.conf": ("topology.conf", "slurm_controller", BLOCKS),
+    "plugstack.conf": ("plugstack.conf", "slurm_controller", ("one-dgx",)),
+    "slurmdbd.conf": ("slurmdbd.conf", "slurm_dbd", ("one-dgx", "mixed")),
+    "chrony-server.conf": ("chrony.conf", "slurm_controller", ("cpu-only", "unconfined")),
+    "chrony-client.conf": ("chrony.conf", "slurm_compute", ("one-dgx", "mixed")),
+    "slurmd.default": ("slurmd.default", "slurm_compute", ("one-dgx", "cpu-only", "unconfined")),
+    "hosts": ("hosts", "slurm_compute", ("cpu-only", "unconfined")),
+}
 GOLDEN_FILES = [
-    *((case, file) for case in CASES for file in FILES if file not in RARE),
-    *((case, file) for case in GPU_CASES for file in GPU_FILES),
-    *((case, file) for file, cases in RARE.items() for case in cases),
+    *((case, file) for file, (_, _, cases) in FILES.items() for case in cases),
+    *((case, DIFFERENCE) for case in ALL_CASES if case != PLAIN),
 ]
 
 each_case = pytest.mark.parametrize("case", CASES)
@@ -71,11 +70,18 @@ def rendered(played: Played, case: str) -> Mapping[str, str]:
     shown = {result.host: result.data["msg"] for result in played.results if result.task == f"Show {case}"}
     members = group_members(parse_spec(ALL_CASES[case].spec, ""))
     # the last compute node: in a cluster whose controller computes, the first is that
-    return {
+    texts = {
         golden: shown[members[group][-1 if group == "slurm_compute" else 0]][file]
-        for golden, (file, group) in FILES.items()
+        for golden, (file, group, _) in FILES.items()
         if not (ALL_CASES[case].controller_only and group != "slurm_controller")
     }
+    if case != PLAIN:
+        plain = rendered(played, PLAIN)["slurm.conf"]
+        _, _, *lines = unified_diff(plain.splitlines(True), texts["slurm.conf"].splitlines(True), n=0)
+        # its own nodes are in no other cluster
+        left_out = ("@@", "-NodeName=", "-PartitionName=")
+        texts[DIFFERENCE] = "".join(line for line in lines if not line.startswith(left_out))
+    return texts
 
 
 @pytest.mark.parametrize(("case", "file"), GOLDEN_FILES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 from typing import Any
 
 import jinja2.nativetypes
@@ -11,7 +10,7 @@ import pytest
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.storage.writer import variable
 from tests.roles.content import load, steps_of
-from tests.support.paths import ROOT
+from tests.support import node_modules as nodeside
 
 CLUSTER = """\
 schema: 1
@@ -30,7 +29,7 @@ def expected(host: str, cluster: str = CLUSTER) -> set[str]:
     """The steps that the gate wants of a node."""
     settings = load("group_vars/all/storage.yml")
     environment = jinja2.nativetypes.NativeEnvironment()
-    filters = runpy.run_path(str(ROOT / "plugins" / "filter" / "storage.py"))["FilterModule"]().filters()
+    filters = nodeside.plugin("filter", "storage").FilterModule().filters()
     environment.filters |= {f"deepopsctl.cluster.{name}": function for name, function in filters.items()}
     known: dict[str, Any] = {
         "storage_mounts": variable(parse_spec(cluster, "cluster.yml").storage),
