@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import node_modules as nodeside
+from tests.support.files import write_files, write_program
 from tests.unit.collection.test_nvidia_node import FINGERPRINT, KEY
 
 apt_source = nodeside.load("node.apt_repository")
 node_owned = nodeside.load("node.ownership")
 node_packages = nodeside.load("node.packages_apt")
-node_record = nodeside.load("node.record")
 
 URI = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
 OURS = "deepopsctl-nvidia-cuda.sources"
@@ -38,8 +38,7 @@ OURS = "deepopsctl-nvidia-cuda.sources"
     ],
 )
 def test_a_source_that_is_named_in_either_form_is_found(tmp_path: Path, name: str, text: str, found: bool) -> None:
-    (tmp_path / "sources.list.d").mkdir()
-    (tmp_path / name).write_text(text, encoding="utf-8")
+    write_files(tmp_path, {name: text})
 
     path = apt_source.named_elsewhere(URI, str(tmp_path / "sources.list.d" / OURS), str(tmp_path))
 
@@ -77,19 +76,18 @@ deb http://deb.example.com/debian {codename} contrib
 def test_contrib_and_non_free_come_from_where_the_node_has_main(tmp_path: Path) -> None:
     found = re.search("^VERSION_CODENAME=(.+)$", Path("/etc/os-release").read_text(encoding="utf-8"), re.MULTILINE)
     codename = found[1] if found else "stable"
-    own = tmp_path / "sources.list.d" / "deepopsctl-nvidia.sources"
-    own.parent.mkdir()
-    for path, text in (
-        (tmp_path / "sources.list", ONE_LINE),
-        (own.parent / "debian.sources", DEB822),
-        (own, DEB822.replace("deb.example.com", "own.example.com")),
-        (own.parent / "saved.save", DEB822.replace("deb.example.com", "saved.example.com")),
-    ):
-        path.write_text(text.format(codename=codename), encoding="utf-8")
+    own = "sources.list.d/deepopsctl-nvidia.sources"
+    texts = {
+        "sources.list": ONE_LINE,
+        "sources.list.d/debian.sources": DEB822,
+        own: DEB822.replace("deb.example.com", "own.example.com"),
+        "sources.list.d/saved.save": DEB822.replace("deb.example.com", "saved.example.com"),
+    }
+    write_files(tmp_path, {name: text.format(codename=codename) for name, text in texts.items()})
 
     key = "/usr/share/keyrings/debian-archive-keyring.gpg"
     every, but_contrib = ["contrib", "non-free", "non-free-firmware"], ["non-free", "non-free-firmware"]
-    assert apt_source.debian_sources(str(tmp_path), str(own)) == [
+    assert apt_source.debian_sources(str(tmp_path), str(tmp_path / own)) == [
         ["http://security.example.com/debian-security", f"{codename}-security", "/k.gpg", but_contrib],
         ["http://deb.example.com/debian", codename, "", but_contrib],
         ["http://deb.example.com/debian", f"{codename}-updates", key, every],
@@ -100,9 +98,8 @@ def test_contrib_and_non_free_come_from_where_the_node_has_main(tmp_path: Path) 
 
 def test_a_source_whose_key_is_in_its_file_is_not_repeated_elsewhere(tmp_path: Path) -> None:
     path = tmp_path / "sources.list.d" / "debian.sources"
-    path.parent.mkdir()
     text = "Types: deb\nURIs: http://deb.example.com/debian\nSuites: stable\nComponents: main\nSigned-By:\n -----BEGIN"
-    path.write_text(f"{text} PGP PUBLIC KEY BLOCK-----\n .\n mDME\n", encoding="utf-8")
+    write_files(path.parent, {path.name: f"{text} PGP PUBLIC KEY BLOCK-----\n .\n mDME\n"})
 
     assert apt_source.debian_sources(str(tmp_path), "") == []
     assert apt_source.named_elsewhere("http://deb.example.com/debian/", "", str(tmp_path)) == str(path)
@@ -157,25 +154,20 @@ NOTHING: dict[str, list[str]] = {kind: [] for kind in node_owned.TYPES}
 
 
 class TestOwned:
-    @pytest.fixture(autouse=True)
-    def state(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(node_record, "STATE", str(tmp_path))
-
-    def test_nothing_is_managed_until_it_is_recorded(self, tmp_path: Path) -> None:
+    def test_nothing_is_managed_until_it_is_recorded(self, state: Path) -> None:
         assert node_owned.load("nvidia", "cuda") == NOTHING
         node_owned.save("nvidia", "cuda", {**NOTHING, "packages": ["a"], "files": ["/b"]})
         assert node_owned.load("nvidia", "cuda") == {**NOTHING, "packages": ["a"], "files": ["/b"]}
         assert node_owned.load("nvidia", "container") == NOTHING
         # a record of an earlier release has no more than it says
-        (tmp_path / "owned" / "nvidia.cuda.json").write_text('{"packages": ["a"], "files": []}', encoding="utf-8")
+        (state / "owned" / "nvidia.cuda.json").write_text('{"packages": ["a"], "files": []}', encoding="utf-8")
         assert node_owned.load("nvidia", "cuda") == {**NOTHING, "packages": ["a"]}
         assert node_owned.owns_anything("nvidia")
         assert not node_owned.owns_anything("storage")
 
     @pytest.mark.parametrize("text", ["", "[]", '{"packages": []}', '{"packages": null, "files": []}', "\x00"])
-    def test_a_broken_record_makes_nothing_ours(self, tmp_path: Path, text: str) -> None:
-        (tmp_path / "owned").mkdir()
-        (tmp_path / "owned" / "nvidia.cuda.json").write_text(text, encoding="utf-8")
+    def test_a_broken_record_makes_nothing_ours(self, state: Path, text: str) -> None:
+        write_files(state, {"owned/nvidia.cuda.json": text})
 
         assert node_owned.load("nvidia", "cuda") == NOTHING
         assert not node_owned.owns_anything("nvidia")
@@ -193,7 +185,7 @@ class TestOwned:
 class TestRemoval:
     """What goes with a package, by what apt itself says: here it is a script that says it."""
 
-    APT_GET = """#!/bin/sh
+    APT_GET = """\
 case "$*" in
     *--auto-remove*) echo "Remv toolkit [1]"; echo "Remv compiler [1]"; echo "Remv old-kernel [1]"; {} ;;
     *) echo "Remv old-kernel [1]" ;;
@@ -205,9 +197,8 @@ esac
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
         def ask(more: str, chosen: str) -> list[str]:
-            for name, text in {"apt-get": self.APT_GET.format(more), "apt-mark": f"#!/bin/sh\necho {chosen}\n"}.items():
-                (tmp_path / name).write_text(text, encoding="utf-8")
-                (tmp_path / name).chmod(0o755)
+            write_program(tmp_path / "apt-get", self.APT_GET.format(more))
+            write_program(tmp_path / "apt-mark", f"echo {chosen}")
             found: list[str] = node_packages.removable_with(["toolkit"])
             return found
 

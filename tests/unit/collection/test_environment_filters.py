@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import runpy
 from typing import Any
 
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.storage.writer import variable
-from tests.support.paths import ROOT
+from tests.support import node_modules as nodeside
 
-FILTERS: dict[str, Any] = runpy.run_path(str(ROOT / "plugins" / "filter" / "environment.py"))[
-    "FilterModule"
-]().filters()
+filters = nodeside.plugin("filter", "environment")
 SPEC = """\
 schema: 1
 nodes: [{names: ctl1, roles: [controller]}, {names: n1, roles: [compute]}]
@@ -29,26 +26,26 @@ PEOPLE: dict[str, Any] = {
 def test_homes_are_where_the_inventory_says_that_the_server_has_them() -> None:
     entries = variable(parse_spec(SPEC, "cluster.yml").storage)
 
-    assert FILTERS["environment_homes"](entries, "ctl1", "/home", ["ctl1"]) == {
+    assert filters.environment_homes(entries, "ctl1", "/home", ["ctl1"]) == {
         "directory": "/srv/home",
         "mounted": "",
     }
-    assert FILTERS["environment_homes"](entries, "n1", "/home", ["ctl1"])["directory"] == ""
+    assert filters.environment_homes(entries, "n1", "/home", ["ctl1"])["directory"] == ""
 
 
 def test_somebody_whose_day_has_passed_has_expired() -> None:
-    limits = {user["name"]: user["settings"] for user in FILTERS["environment_policy"]({}, PEOPLE)["users"]}
+    limits = {user["name"]: user["settings"] for user in filters.environment_policy({}, PEOPLE)["users"]}
 
-    assert FILTERS["environment_expired"](PEOPLE) == ["alice"]
-    assert FILTERS["environment_policy"]({"qos": []}, {}) == {"qos": []}
-    assert FILTERS["environment_expired"]({}) == []
+    assert filters.environment_expired(PEOPLE) == ["alice"]
+    assert filters.environment_policy({"qos": []}, {}) == {"qos": []}
+    assert filters.environment_expired({}) == []
     assert limits == {"alice": {"MaxSubmit": "0"}, "bob": {}}
 
 
 def test_conflicts_of_all_nodes_are_one_text_that_names_the_first_few() -> None:
     hostvars = {f"n{number}": {"deepops_people_conflicts": {"conflicts": ["x"]}} for number in range(7)}
 
-    assert FILTERS["environment_conflicts"]([*hostvars, "silent"], hostvars | {"silent": {}}) == (
+    assert filters.environment_conflicts([*hostvars, "silent"], hostvars | {"silent": {}}) == (
         "n0: x; n1: x; n2: x; n3: x; n4: x; and 2 more"
     )
-    assert FILTERS["environment_conflicts"](["silent"], {"silent": {}}) == ""
+    assert filters.environment_conflicts(["silent"], {"silent": {}}) == ""

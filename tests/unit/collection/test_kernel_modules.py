@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.support import node_modules as nodeside
+from tests.support.files import write_program
 
 kernel = nodeside.load("node.kernel")
 resources = nodeside.load("node.resources")
@@ -17,14 +19,6 @@ WANTED = {"name": "my-mod", "loaded": True, "requires": None, "device": None, "r
 LINE = "# Written by deepopsctl; the next deploy overwrites changes made here.\nmy-mod\n"
 LOADS = 'mkdir -p "$SYS/my_mod" && echo live >"$SYS/my_mod/initstate"'
 REFUSES = "echo 'modprobe: ERROR: could not insert: Exec format error' >&2; exit 1"
-
-
-class Module:
-    """What a step needs of AnsibleModule."""
-
-    def __init__(self, *, check_mode: bool = False) -> None:
-        self.check_mode = check_mode
-        self.params: dict[str, Any] = {"component": "test", "step": "modules"}
 
 
 class Node:
@@ -43,12 +37,11 @@ class Node:
         self.has("modprobe", LOADS)
 
     def has(self, command: str, script: str) -> None:
-        path = self.bin / command
-        path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-        path.chmod(0o755)
+        write_program(self.bin / command, script)
 
     def ensure(self, *, check_mode: bool = False, **wanted: object) -> Any:
-        step = resources.Step(Module(check_mode=check_mode))
+        params = {"component": "test", "step": "modules"}
+        step = resources.Step(SimpleNamespace(check_mode=check_mode, params=params))
         kernel.ensure_module(step, {**WANTED, **wanted})
         return step
 

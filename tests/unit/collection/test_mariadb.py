@@ -16,7 +16,6 @@ from tests.support.node_modules import Step, load
 mariadb = load("node.mariadb")
 command = load("node.command")
 ownership = load("node.ownership")
-record = load("node.record")
 HintedError = load("node.errors").HintedError
 
 
@@ -40,9 +39,8 @@ class Server:
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
+def server(state: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
     server = Server()
-    monkeypatch.setattr(record, "STATE", str(tmp_path))
     monkeypatch.setattr(mariadb, "is_installed", lambda: True)
     monkeypatch.setattr(mariadb, "sql", server.sql)
     return server

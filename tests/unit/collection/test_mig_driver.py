@@ -7,7 +7,6 @@ that the compute instance of `1g.10gb+me` is a `1g.10gb`: output of `mig -cgi 20
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.gpus.mig_profiles import slice_files
 from tests.support import node_modules as nodeside
+from tests.support.files import write_program
 from tests.support.paths import FAKES
 
 driver = nodeside.load("nvidia.mig")
@@ -149,17 +148,11 @@ def process(proc: Path, command: str, *, uid: int = 0, mode: int = 0o755) -> Non
     (own / "cmdline").write_text(command, encoding="utf-8")
 
 
-def command(path: Path, script: str) -> None:
-    """A command of the node's that does this."""
-    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    path.chmod(0o755)
-
-
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Two GPUs of 40 GB, whole, and no job; another cluster's containers on this machine may have some."""
     monkeypatch.setattr(driver, "PROC", str(tmp_path / "proc"))
-    monkeypatch.setenv("PATH", f"{FAKES}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", str(FAKES), prepend=":")
     monkeypatch.setenv("STANDIN_NVIDIA", str(tmp_path / "standin"))
     monkeypatch.setenv("STANDIN_RUN", str(tmp_path / "run"))
     monkeypatch.setenv("STANDIN_CAPS", str(tmp_path / "caps"))
@@ -178,14 +171,6 @@ def apply(*wanted: dict[str, Any]) -> Sequence[tuple[int, str, str]]:
 
 
 SEVEN = ("1g.5gb",) * 7
-
-
-def test_the_stand_in_makes_the_device_files_that_gres_conf_names(machine: Machine, tmp_path: Path) -> None:
-    apply(wish(1, "3g.20gb"))
-
-    ((_, number, _),) = driver.read()[1]["slices"]
-    names = {Path(file).name for file in slice_files("/dev/nvidia1", 1, number)} - {"nvidia1"}
-    assert {path.name for path in (tmp_path / "caps").iterdir()} == {*names, "nvidia-cap1", "nvidia-cap2"}
 
 
 class TestChanging:
@@ -314,8 +299,8 @@ class TestJudging:
 
 class TestSilence:
     def test_a_driver_that_does_not_answer_is_an_error_and_no_whole_gpu(self, tmp_path: Path, monkeypatch: Any) -> None:
-        command(tmp_path / "nvidia-smi", "echo NVIDIA-SMI has failed because it could not communicate; exit 9")
-        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        write_program(tmp_path / "nvidia-smi", "echo NVIDIA-SMI has failed because it could not communicate; exit 9")
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
         with pytest.raises(driver.NvidiaSmiError, match="NVIDIA-SMI has failed"):
             driver.read()
@@ -324,17 +309,17 @@ class TestSilence:
             ["nvidia-smi can't say how the GPUs are cut: NVIDIA-SMI has failed because it could not communicate"],
         )
 
-    def test_a_list_that_can_not_be_read_is_no_empty_list(self, machine: Machine, tmp_path: Path) -> None:
+    def test_a_list_that_can_not_be_read_is_no_empty_list(
+        self, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         apply(wish(0, "3g.20gb"))
         odd = tmp_path / "odd"
-        odd.mkdir()
         refuses = f'[ "$1" = mig ] && echo Insufficient Permissions || exec {FAKES}/nvidia-smi "$@"'
-        command(odd / "nvidia-smi", refuses)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("PATH", f"{odd}:{os.environ['PATH']}")
+        write_program(odd / "nvidia-smi", refuses)
+        monkeypatch.setenv("PATH", str(odd), prepend=":")
 
-            with pytest.raises(driver.NvidiaSmiError, match="mig -lgi: Insufficient Permissions"):
-                driver.read()
+        with pytest.raises(driver.NvidiaSmiError, match="mig -lgi: Insufficient Permissions"):
+            driver.read()
 
 
 def test_the_file_runs_by_itself_as_the_unit_runs_it(machine: Machine, tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.node_modules import Call, load, plugin
+from tests.support.node_modules import Call, plugin
 
 munge_key = plugin("modules", "munge_key")
-record = load("node.record")
 
 
 class CutOffError(Exception):
@@ -20,11 +19,10 @@ class CutOffError(Exception):
 
 
 @pytest.fixture
-def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def key(tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The node's key, in a directory of its own."""
     path = tmp_path / "munge.key"
     path.write_bytes(b"old")
-    monkeypatch.setattr(record, "STATE", str(tmp_path / "state"))
     monkeypatch.setattr(munge_key, "MUNGE_KEY", str(path))
     monkeypatch.setattr(munge_key, "PREVIOUS", str(tmp_path / "previous"))
     monkeypatch.setattr(munge_key.node_files, "owner_ids", lambda *_names: (os.getuid(), os.getgid()))

@@ -24,7 +24,7 @@ DIGEST = "d"
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def asked(state: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """A node without packages and units, that remembers what dpkg and systemd were asked for."""
     calls: list[list[str]] = []
 
@@ -32,7 +32,6 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         calls.append(names)
         return {}
 
-    monkeypatch.setattr(node_record, "STATE", str(tmp_path))
     monkeypatch.setattr(node_packages, "installed", answer)
     monkeypatch.setattr(node_units, "show", answer)
     return calls

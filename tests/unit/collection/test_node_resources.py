@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,19 +22,14 @@ FILE: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Module:
-    """What a step needs of AnsibleModule."""
-
-    check_mode = False
-
-    def __init__(self, **wanted: object) -> None:
-        nothing: dict[str, Any] = {key: [] for key in ("packages", "units", "files", "kernel_modules", "directories")}
-        self.params = {**nothing, "component": "test", "step": "test", **wanted}
+pytestmark = pytest.mark.usefixtures("state")
 
 
-@pytest.fixture(autouse=True)
-def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_record, "STATE", str(tmp_path / "state"))
+def step_of(**wanted: object) -> Any:
+    """A step that wants these, and nothing else."""
+    nothing: dict[str, Any] = {key: [] for key in ("packages", "units", "files", "kernel_modules", "directories")}
+    params = {**nothing, "component": "test", "step": "test", **wanted}
+    return resources.Step(SimpleNamespace(check_mode=False, params=params))
 
 
 def test_a_restart_is_noted_before_the_file_that_asks_for_it_changes_and_done_by_the_next_call(
@@ -49,18 +45,18 @@ def test_a_restart_is_noted_before_the_file_that_asks_for_it_changes_and_done_by
         patched.setattr(resources, "apply_file", cut_off)
         patched.setattr(resources.node_files, "owner_ids", lambda _owner, _group: (0, 0))
         with pytest.raises(KeyboardInterrupt):
-            resources.ensure_file(resources.Step(Module()), {**FILE, "path": path}, [unit])
+            resources.ensure_file(step_of(), {**FILE, "path": path}, [unit])
     assert node_record.is_pending("a.service")
 
     # nothing differs by now
-    step = resources.Step(Module())
+    step = step_of()
     monkeypatch.setattr(resources, "start_or_restart", lambda _step, _unit: True)
     resources.ensure_running(step, unit, {"ActiveState": "active", "UnitFileState": "enabled"}, [], False)
     assert step.actions == ["restarted a.service"]
 
 
 def test_what_was_there_already_is_not_managed(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = resources.Step(Module(packages=["old", "new"], units=[UNIT, {**UNIT, "name": "b.service"}]))
+    step = step_of(packages=["old", "new"], units=[UNIT, {**UNIT, "name": "b.service"}])
     monkeypatch.setattr(removal.node_packages, "installed", lambda _names: {"old": "1"})
     states = {"a.service": {"LoadState": "loaded"}, "b.service": {"LoadState": "not-found"}}
     monkeypatch.setattr(removal.node_services, "show", lambda _names: states)
@@ -84,7 +80,7 @@ def test_a_unit_that_a_killed_installation_left_masked_is_unmasked_by_the_next_c
     nothing: dict[str, Any] = {"upstream": "", "restart_on_upgrade": []}
 
     held = ["a.service", "b.service", "c.service"]
-    resources.ensure_packages(resources.Step(Module(packages={"a": ""}, hold_units=held, **nothing)))
+    resources.ensure_packages(step_of(packages={"a": ""}, hold_units=held, **nothing))
 
     assert calls == [["unmask", "--runtime", "--quiet", "a.service"]]
 
@@ -95,7 +91,7 @@ def test_lines_of_others_in_another_encoding_are_kept(tmp_path: Path, monkeypatc
     sshd.write_bytes("# für alle\n".encode("latin-1") + b"@include common-session\n")
     monkeypatch.setattr(login_access, "SSHD", str(sshd))
     monkeypatch.setattr(resources.node_files, "owner_ids", lambda _owner, _group: (os.getuid(), os.getgid()))
-    step = resources.Step(Module())
+    step = step_of()
 
     login_access.write(step, str(sshd), "account required pam_x.so\n" + login_access.text_of(str(sshd)))
 

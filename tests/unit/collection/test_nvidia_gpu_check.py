@@ -11,6 +11,7 @@ from deepopsctl.gpus.gres import expected_gpus
 from deepopsctl.gpus.notation import default_files
 from deepopsctl.model.cluster import GpuGroup, Gpus, MigSlices
 from tests.support import node_modules as nodeside
+from tests.support.files import write_files, write_program
 
 agreement = nodeside.load("nvidia.gpu_check")
 
@@ -131,9 +132,8 @@ class TestReading:
 
     def test_the_kernel_module_says_which_file_a_gpu_has(self, tmp_path: Path) -> None:
         for address, minor in (("0000:17:00.0", 1), ("0000:ca:00.0", 0)):
-            directory = tmp_path / "proc/driver/nvidia/gpus" / address
-            directory.mkdir(parents=True)
-            (directory / "information").write_text(f"Model: \t\t NVIDIA\nDevice Minor: \t {minor}\n")
+            information = f"Model: \t\t NVIDIA\nDevice Minor: \t {minor}\n"
+            write_files(tmp_path, {f"proc/driver/nvidia/gpus/{address}/information": information})
         assert agreement.read_cards(self.LINES, str(tmp_path)) == {1: "NVIDIA A40", 0: "NVIDIA L40S"}
 
         # without it the order counts
@@ -143,18 +143,13 @@ class TestReading:
     def test_a_driver_that_fails_counts_where_there_is_a_gpu_to_drive(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bus: bool, container: bool, silent: str
     ) -> None:
-        program = tmp_path / "nvidia-smi"
-        program.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed because it could not talk to the driver'\nexit 9\n")
-        program.chmod(0o755)
+        write_program(tmp_path / "nvidia-smi", "echo 'NVIDIA-SMI has failed because it could not talk'; exit 9")
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
         if bus:
-            directory = tmp_path / "sys/bus/pci/devices/0000:17:00.0"
-            directory.mkdir(parents=True)
-            for name, text in (("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x2330")):
-                (directory / name).write_text(text)
+            h100 = {"vendor": "0x10de", "class": "0x030200", "device": "0x2330"}
+            write_files(tmp_path / "sys/bus/pci/devices/0000:17:00.0", h100)
         if container:
-            (tmp_path / "run/systemd").mkdir(parents=True)
-            (tmp_path / "run/systemd/container").write_text("podman")
+            write_files(tmp_path, {"run/systemd/container": "podman"})
 
         found = agreement.ask_driver(str(tmp_path))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.support import node_modules as nodeside
@@ -20,10 +22,6 @@ INSTALLED = {
 KERNEL = {"linux-image-6.8.0-88-generic", "linux-image-generic", "linux-headers-generic"}
 
 
-class _Module:
-    check_mode = True
-
-
 @pytest.mark.parametrize("kernel", [True, False])
 def test_the_kernel_is_held_with_modules_that_were_built_for_it(kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def installed(patterns: list[str]) -> dict[str, str]:
@@ -33,7 +31,7 @@ def test_the_kernel_is_held_with_modules_that_were_built_for_it(kernel: bool, mo
     monkeypatch.setattr(driver.nvidia_facts, "output_of", lambda argv: "")
     wanted = {"packages": list(INSTALLED)[:3], "hold_kernel": kernel, "load": False, "notice": "", "devices": []}
 
-    changes, reboot, _state, _warning = driver.activate(_Module(), wanted)
+    changes, reboot, _state, _warning = driver.activate(SimpleNamespace(check_mode=True), wanted)
 
     held = {entry["name"] for entry in changes if entry["action"] == "hold"}
     assert held == set(list(INSTALLED)[:3]) | (KERNEL if kernel else set())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import node_modules as nodeside
+from tests.support.files import write_files
 
 node_packages = nodeside.load("node.packages_apt")
 nvidia_node = nodeside.load("nvidia.facts")
@@ -30,10 +31,8 @@ FINGERPRINT = "DB849EFEA99C272FA93CB50966112300AC3E3F3F"
 
 def device(root: Path, address: str, vendor: str, kind: str, number: str) -> None:
     """One device of the PCI bus."""
-    directory = root / "sys/bus/pci/devices" / address
-    directory.mkdir(parents=True)
-    for name, text in (("vendor", vendor), ("class", kind), ("device", number)):
-        (directory / name).write_text(f"{text}\n")
+    texts = {"vendor": vendor, "class": kind, "device": number}
+    write_files(root / "sys/bus/pci/devices" / address, {name: f"{text}\n" for name, text in texts.items()})
 
 
 def test_an_empty_node_has_nothing_of_nvidia(tmp_path: Path) -> None:
@@ -57,22 +56,15 @@ def test_finds_gpus_and_nvswitches_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_tells_the_running_driver_and_its_flavour(tmp_path: Path) -> None:
-    for name, text in (
-        ("sys/module/nvidia/version", "580.95.05\n"),
-        ("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05\n"),
-    ):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(text)
+    banner = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05\n"
+    write_files(tmp_path, {"sys/module/nvidia/version": "580.95.05\n", "proc/driver/nvidia/version": banner})
 
     assert nvidia_node.loaded(tmp_path) == {"version": "580.95.05", "open": True}
 
 
 @pytest.mark.parametrize("place", ["usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/nvidia/current"])
 def test_the_user_space_is_as_old_as_its_library(tmp_path: Path, place: str) -> None:
-    directory = tmp_path / place
-    directory.mkdir(parents=True)
-    (directory / "libnvidia-ml.so.1").touch()
-    (directory / "libnvidia-ml.so.550.163.01").touch()
+    write_files(tmp_path / place, {"libnvidia-ml.so.1": "", "libnvidia-ml.so.550.163.01": ""})
 
     assert nvidia_node.library_version(tmp_path) == "550.163.01"
 
@@ -87,8 +79,7 @@ def test_reads_secure_boot_from_the_firmware(tmp_path: Path, value: bytes, on: b
 
 
 def test_an_uninstaller_that_no_package_owns_is_the_run_installers(tmp_path: Path) -> None:
-    (tmp_path / "usr/bin").mkdir(parents=True)
-    (tmp_path / "usr/bin/nvidia-uninstall").touch()
+    write_files(tmp_path, {"usr/bin/nvidia-uninstall": ""})
 
     assert nvidia_node.run_installer(tmp_path) == "/usr/bin/nvidia-uninstall"
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support import node_modules as nodeside
+from tests.support.files import write_files
 
 paths = nodeside.load("nvidia.rdma")
 
@@ -26,9 +27,7 @@ def machine(
         **({"proc/driver/nvidia/version": module, "sys/module/nvidia/version": "580.95.05"} if module else {}),
         **{f"sys/class/infiniband/mlx5_{number}/node_type": "1: CA" for number in range(nics)},
     }
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text, encoding="utf-8")
+    write_files(root, files)
     found: dict[str, Any] = paths.query(str(root))
     return found
 
@@ -81,8 +80,7 @@ def test_where_neither_can_be_the_reason_is_named(tmp_path: Path) -> None:
 def test_a_module_of_an_old_driver_and_a_containers_kernel_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "sys/module/nv_peer_mem").mkdir(parents=True)
     assert paths.decide("auto", machine(tmp_path, module=PROPRIETARY, symbols=SYMBOL))["load"] is False
-    (tmp_path / "run/systemd").mkdir(parents=True)
-    (tmp_path / "run/systemd/container").write_text("podman")
+    write_files(tmp_path, {"run/systemd/container": "podman"})
     found = paths.decide("always", machine(tmp_path, module=PROPRIETARY, symbols=SYMBOL))
 
     assert (found["load"], found["problem"]) == (False, "")

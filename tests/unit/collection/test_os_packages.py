@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import node_modules as nodeside
+from tests.support.files import write_files
 
 os_packages = nodeside.load("node.os_packages")
 
@@ -67,8 +68,7 @@ def test_kernels_are_compared_by_their_numbers(releases: list[str], newest: str)
 
 
 def test_a_kernel_that_came_after_the_boot_needs_a_reboot_and_one_that_was_passed_over_none(tmp_path: Path) -> None:
-    (tmp_path / "boot").mkdir()
-    (tmp_path / "boot" / "vmlinuz-6.12.48-amd64").touch()
+    write_files(tmp_path, {"boot/vmlinuz-6.12.48-amd64": ""})
     before, after = time.time() - 60, time.time() + 60
 
     assert os_packages.kernel_since(before, "6.12.41-amd64", str(tmp_path)) == "6.12.48-amd64"
@@ -83,9 +83,8 @@ def test_this_system_has_started_in_the_past() -> None:
 
 
 def process(root: Path, pid: int, cgroup: str, mapped: str) -> None:
-    (root / str(pid)).mkdir()
-    (root / str(pid) / "cgroup").write_text(f"0::{cgroup}\n")
-    (root / str(pid) / "maps").write_text(f"7f00-7f01 r-xp 00000000 08:01 42   {mapped}\n")
+    maps = f"7f00-7f01 r-xp 00000000 08:01 42   {mapped}\n"
+    write_files(root / str(pid), {"cgroup": f"0::{cgroup}\n", "maps": maps})
 
 
 def test_services_that_use_a_replaced_library_are_named_and_users_sessions_are_not(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -12,38 +10,25 @@ from typing import Any
 
 import pytest
 
-from tests.support.node_modules import COLLECTIONS
-from tests.support.paths import ROOT
+from tests.support.node_modules import Call, FailedError, plugin
 
 # an entry as in versions.yml, and where the wheel is
 Wheel = tuple[dict[str, Any], str]
-MODULE = ROOT / "plugins" / "modules" / "python_wheels.py"
-# the state of a node is where the test says; the way to module_utils is what Ansible's own packing makes
-RUN = """
-import sys, json, runpy
-from ansible.module_utils import basic
-sys.path.append({collections!r})
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
-node_record.STATE = {state!r}
-basic._ANSIBLE_ARGS = json.dumps({{"ANSIBLE_MODULE_ARGS": json.loads(sys.argv[1])}}).encode()
-basic._ANSIBLE_PROFILE = "legacy"
-runpy.run_path({module!r}, run_name="__main__")
-"""
 
 
 class Node:
     """A node's directories, and the module run on it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, state: Path) -> None:
         self.root, self.directory = root, root / "lib" / "thing-1"
+        self.record = state / "records" / "c.s.json"
 
-    def run(self, libraries: dict[str, Any], wheels: dict[str, str], **more: Any) -> dict[str, Any]:
+    def run(
+        self, libraries: dict[str, Any], wheels: dict[str, str], *, check: bool = False, **more: Any
+    ) -> dict[str, Any]:
         given = {"component": "c", "step": "s", "digest": "d", "path": str(self.directory), **more}
-        text = RUN.format(collections=str(COLLECTIONS), state=str(self.root / "state"), module=str(MODULE))
-        argv = [sys.executable, "-c", text, json.dumps({**given, "libraries": libraries, "wheels": wheels})]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        document: dict[str, Any] = json.loads(done.stdout)
-        return document
+        call = Call({**given, "libraries": libraries, "wheels": wheels}, check=check)
+        return call.run(plugin("modules", "python_wheels"))
 
     def bring(self, wheel: Wheel) -> dict[str, Any]:
         """The call that has the wheel `one`."""
@@ -55,8 +40,8 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
+def node(tmp_path: Path, state: Path) -> Node:
+    return Node(tmp_path, state)
 
 
 def wheel(path: Path, files: dict[str, str]) -> Wheel:
@@ -73,7 +58,7 @@ def one(tmp_path: Path) -> Wheel:
 
 
 def test_a_node_says_which_wheels_it_lacks_and_unpacks_what_is_brought(node: Node, one: Wheel) -> None:
-    checked = node.run({"one": one[0]}, {}, _ansible_check_mode=True)
+    checked = node.run({"one": one[0]}, {}, check=True)
     assert (checked["changed"], [entry["action"] for entry in checked["changes"]]) == (True, ["write"])
     assert not node.directory.exists()
     asked = node.ask(one)
@@ -96,7 +81,7 @@ def test_a_file_that_was_edited_is_noticed_and_fixed(node: Node, one: Wheel) -> 
     assert node.bring(one)["changed"]
     assert (node.directory / "one" / "__init__.py").read_text(encoding="utf-8") == "x = 1"
     # the gate sees every file
-    record = json.loads((node.root / "state" / "records" / "c.s.json").read_text(encoding="utf-8"))
+    record = json.loads(node.record.read_text(encoding="utf-8"))
     assert str(node.directory / "one" / "__init__.py") in record["items"]["files"]
 
 
@@ -105,9 +90,9 @@ def test_another_wheel_than_the_pinned_one_leaves_the_node_as_it_was(node: Node,
     node.bring(one)
     (node.directory / "one" / "__init__.py").write_text("x = 2", encoding="utf-8")
 
-    refused = node.run({"one": one[0]}, {"one": other[1]})
+    with pytest.raises(FailedError, match="not the wheel that is pinned"):
+        node.run({"one": one[0]}, {"one": other[1]})
 
-    assert "not the wheel that is pinned" in refused["msg"]
     assert (node.directory / "one" / "__init__.py").read_text(encoding="utf-8") == "x = 2"
     assert list(node.directory.parent.iterdir()) == [node.directory]
 
@@ -115,7 +100,8 @@ def test_another_wheel_than_the_pinned_one_leaves_the_node_as_it_was(node: Node,
 def test_a_wheel_that_leads_out_of_its_directory_is_refused(node: Node, tmp_path: Path) -> None:
     bad = wheel(tmp_path / "bad.whl", {"../../evil.py": "x"})
 
-    assert "has a file" in node.run({"bad": bad[0]}, {"bad": bad[1]})["msg"]
+    with pytest.raises(FailedError, match="has a file"):
+        node.run({"bad": bad[0]}, {"bad": bad[1]})
     assert not (node.root / "evil.py").exists()
 
 
@@ -139,14 +125,14 @@ def test_what_is_no_longer_wanted_goes_with_its_record(node: Node, one: Wheel) -
 
     assert [entry["action"] for entry in gone["changes"]] == ["remove"]
     assert not node.directory.exists()
-    assert not (node.root / "state" / "records" / "c.s.json").exists()
+    assert not node.record.exists()
     assert node.run({}, {}, state="absent", path=None)["changed"] is False
 
 
 def test_a_processor_without_a_wheel_is_reported_of(node: Node, one: Wheel) -> None:
     foreign = {**one[0], "wheels": {"sparc": one[0]["wheels"]["any"]}}
 
-    refused = node.run({"one": foreign}, {}, hint="set monitoring_gpu_exporter")
+    with pytest.raises(FailedError, match="there is no wheel of one for") as refused:
+        node.run({"one": foreign}, {}, hint="set monitoring_gpu_exporter")
 
-    assert "there is no wheel of one for" in refused["msg"]
-    assert "monitoring_gpu_exporter" in refused["hint"]
+    assert refused.value.data["hint"] == "set monitoring_gpu_exporter"

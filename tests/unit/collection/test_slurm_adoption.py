@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import node_modules as nodeside
+from tests.support.files import write_files
 
 adoption = nodeside.load("slurm.adoption")
 running = nodeside.load("slurm.detect")
@@ -82,9 +83,8 @@ class TestForeign:
     """A Slurm that is on a node already."""
 
     @pytest.fixture
-    def directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def directory(self, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """Where slurm.conf may be, on a node without daemons and records."""
-        monkeypatch.setattr(nodeside.load("node.record"), "STATE", str(tmp_path / "state"))
         monkeypatch.setattr(running, "DIRECTORIES", (str(tmp_path),))
         monkeypatch.setattr(running, "MUNGE_KEY", str(tmp_path / "munge.key"))
         monkeypatch.setattr(running, "daemons", dict)
@@ -105,13 +105,12 @@ class TestForeign:
         assert running.foreign("slurm") == {}
 
     def test_daemons_are_reported_without_a_configuration_too(
-        self, directory: Path, monkeypatch: pytest.MonkeyPatch
+        self, directory: Path, state: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(running, "daemons", lambda: {"slurmd": "/x", "slurmctld": "/y"})
 
         assert running.foreign("slurm") == {"what": "runs slurmctld and slurmd", "cluster": "", "munge_key": ""}
         # a node of an earlier deploy
-        (directory / "state" / "records").mkdir(parents=True)
-        (directory / "state" / "records" / "slurm.common.json").write_text("{}")
+        write_files(state, {"records/slurm.common.json": "{}"})
         assert running.foreign("slurm") == {}
         assert not running.deployed("monitoring")

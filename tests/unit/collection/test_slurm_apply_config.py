@@ -9,15 +9,12 @@ import pytest
 from tests.support.node_modules import load
 
 apply_config = load("slurm.apply_config")
-record = load("node.record")
 Effect = load("slurm.effects").Effect
 
 
+@pytest.mark.usefixtures("state")
 @pytest.mark.parametrize("effect", [Effect.RECONFIGURE, Effect.RESTART_SLURMCTLD])
-def test_what_a_change_needs_is_noted_before_a_file_changes_and_not_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effect: object
-) -> None:
-    monkeypatch.setattr(record, "STATE", str(tmp_path / "state"))
+def test_what_a_change_needs_is_noted_before_a_file_changes_and_not_forgotten(tmp_path: Path, effect: object) -> None:
     (tmp_path / "slurm.conf").mkdir()
 
     with pytest.raises(OSError, match=r"slurm\.conf"):

@@ -24,8 +24,7 @@ GROUPS = [{"name": "def-curie", "gid": 60001}]
 
 
 @pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(record, "STATE", str(tmp_path / "state"))
+def strict_umask(state: Path) -> Iterator[None]:
     umask = os.umask(0o077)
     yield
     os.umask(umask)
