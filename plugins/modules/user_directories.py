@@ -123,12 +123,17 @@ def is_unfinished(handle, name):
 
 
 def make(handle, name, uid, gid, mode):
-    """The directory, root's own until it has its mode."""
-    if owner_of(handle, name) == ():
+    """The directory, root's own until it has its mode. Raises PermissionError where root is nobody."""
+    missing = owner_of(handle, name) == ()
+    if missing:
         os.mkdir(name, 0o700, dir_fd=handle)
     inner = os.open(name, OPEN, dir_fd=handle)
     try:
         if os.fstat(inner).st_uid != 0:
+            if missing:
+                # a server that squashes root, with a space where everybody may write
+                os.rmdir(name, dir_fd=handle)
+                raise PermissionError
             raise node_errors.HintedError("%s was replaced while it was made" % name, "deploy again")
         # the mode is last: a change of owner takes the setgid bit away
         os.fchown(inner, uid, gid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives direc
 
 PEOPLE = [{"name": "alice", "uid": 60010, "groups": ["def-curie"]}, {"name": "bob", "uid": 60011}]
 GROUPS = [{"name": "def-curie", "gid": 60001}]
+MKDIR = os.mkdir
 
 
 @pytest.fixture(autouse=True)
@@ -121,15 +122,29 @@ def test_nothing_is_made_where_others_could_rename_it(space: Path, mode: int, ow
     assert list(space.iterdir()) == []
 
 
-def test_where_root_is_squashed_the_missing_ones_are_named(space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_words: object, **_options: object) -> None:
-        raise PermissionError
+def refuse(*_words: object, **_options: object) -> None:
+    """What a server that squashes root does where only root may write."""
+    raise PermissionError
 
-    monkeypatch.setattr(directories.os, "mkdir", refuse)
+
+def make_nobodys(name: str, mode: int, *, dir_fd: int) -> None:
+    """What it does where everybody may write."""
+    MKDIR(name, mode, dir_fd=dir_fd)
+    os.chown(name, 65534, 65534, dir_fd=dir_fd)
+
+
+@pytest.mark.parametrize("server", [refuse, make_nobodys])
+def test_where_root_is_squashed_the_missing_ones_are_named(
+    space: Path, monkeypatch: pytest.MonkeyPatch, server: Callable[..., None]
+) -> None:
+    space.chmod(0o1777)
+    monkeypatch.setattr(directories.os, "mkdir", server)
+
     result = make(space)
 
     sentence = f"root may not make directories in {space} (root is squashed?): make on its server: alice; bob"
     assert (result["changed"], result["conflicts"]) == (False, [sentence])
+    assert list(space.iterdir()) == []
 
 
 def test_nothing_is_made_in_an_empty_mount_point(space: Path) -> None:
