@@ -112,6 +112,17 @@ def test_a_copy_of_hashes_is_never_readable_by_others(etc: Path, monkeypatch: py
     assert (etc / "shadow-").stat().st_mode & 0o777 == 0o600
 
 
+def test_an_account_is_known_as_created_before_it_is(etc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next run adopts what one that was cut off left: the shell would follow people.yml no more."""
+    step = Step(owned=deepcopy(NOTHING))
+    monkeypatch.setattr(node_people.Tables, "write", refuse)
+
+    with pytest.raises(PermissionError):
+        deploy(ALICE, step=step)
+
+    assert step.saved == {"people": ["alice"], "adopted": [], "groups": ["def-curie"]}
+
+
 def test_check_mode_reports_and_writes_nothing(etc: Path) -> None:
     step = deploy(ALICE, step=Step(dry=True, owned=deepcopy(NOTHING)))
 
