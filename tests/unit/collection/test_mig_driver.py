@@ -125,10 +125,6 @@ class Machine:
         lines = (self.directory / "calls.log").read_text(encoding="utf-8").splitlines()
         return [line for line in lines if not any(word in line for word in ("-q", "-lgi", "-lci", "--query"))]
 
-    def smi(self, *words: str) -> str:
-        """What a person does by hand."""
-        return subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, check=False).stdout
-
     def now(self) -> dict[int, str]:
         """How the GPUs are cut, in words."""
         return {minor: driver.current_text(gpu) for minor, gpu in driver.read().items()}
@@ -204,7 +200,8 @@ class TestChanging:
 
     def test_slices_without_compute_instances_are_made_again(self, machine: Machine) -> None:
         apply(wish(0, "3g.20gb"))
-        machine.smi("mig", "-i", "00000000:17:00.0", "-dci")
+        # by hand
+        subprocess.run(["nvidia-smi", "mig", "-i", "00000000:17:00.0", "-dci"], check=False)
         assert machine.now()[0] == "3g.20gb (without a compute instance)"
 
         assert apply(wish(0, "3g.20gb")) == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible.module_utils import basic
 
 from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT
@@ -37,9 +39,9 @@ def arguments_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Mapping[s
     if not hasattr(module, "main"):
         # an action plugin does its whole work
         return documented["options"], nodeside.plugin("action", path.stem).ARGUMENTS
-    monkeypatch.setattr(module, "AnsibleModule", asked_by, raising=False)
+    monkeypatch.setattr(basic, "AnsibleModule", asked_by)
     with pytest.raises(AskedError) as caught:
-        module.main()
+        runpy.run_path(str(path), run_name="__main__")
     fragments = [documented[FRAGMENT]] if FRAGMENT in documented else []
     shared = [yaml.safe_load(fragment(name))["options"] for name in fragments]
     return {key: value for options in (*shared, documented.get("options") or {}) for key, value in options.items()}, (

@@ -157,52 +157,45 @@ def test_names_and_numbers_of_others_are_not_taken(line: bytes, found: list[str]
 # --- the whole, with a kernel that remembers
 
 
-class Remembering:
-    """A kernel's quotas of one kind, for all file systems of a test."""
+class Quotas:
+    """Quotas of one type, as a kernel remembers them."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[str, str], dict[int, list[int]]] = {}
-        self.graces: dict[tuple[str, str], int] = {}
-        self.lax: set[str] = set()
-
-    def __call__(self, _device: str, point: str, kind: str) -> Any:
-        return _OfOne(self, point, kind)
-
-
-class _OfOne:
-    def __init__(self, all_of_them: Remembering, point: str, kind: str) -> None:
-        self.all, self.key = all_of_them, (point, kind)
+        self.known: dict[int, list[int]] = {}
+        self.grace, self.enforced = 0, True
 
     def state(self) -> Any:
-        grace = self.all.graces.get(self.key, 0)
-        return kernel.State(True, self.key[0] not in self.all.lax, (grace, grace))
+        return kernel.State(True, self.enforced, (self.grace, self.grace))
 
     def enforce(self) -> None:
-        self.all.lax.discard(self.key[0])
+        self.enforced = True
 
     def set_grace(self, seconds: int) -> None:
-        self.all.graces[self.key] = seconds
+        self.grace = seconds
 
     def limits(self, number: int) -> list[int]:
-        return self.all.known.get(self.key, {}).get(number, NONE)
+        return self.known.get(number, NONE)
 
     def numbers(self) -> list[int]:
-        return sorted(self.all.known.get(self.key, {}))
+        return sorted(self.known)
 
     def set_limits(self, number: int, limits: list[int]) -> None:
-        self.all.known.setdefault(self.key, {})[number] = limits
+        self.known[number] = limits
 
 
 class Server:
     """A machine with an XFS at /srv (below a directory of the test), as one deploy after the other finds it."""
 
     def __init__(self, root: Path, fstype: str = "xfs") -> None:
-        self.root, self.kernel = root, Remembering()
+        self.root, self.users, self.projects = root, Quotas(), Quotas()
         self.directory = root / "srv/home"
         self.directory.mkdir(parents=True)
         (root / "etc").mkdir()
         table = f"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 22 8:16 / {root}/srv rw - {fstype} /dev/sdb rw\n"
-        self.machine = quota.Host(str(root), self.kernel, table)
+        self.machine = quota.Host(str(root), self._quotas, table)
+
+    def _quotas(self, _device: str, _point: str, kind: str) -> Quotas:
+        return {"user": self.users, "project": self.projects}[kind]
 
     def deploy(self, *exports: dict[str, Any], dry: bool = False) -> list[dict[str, str]]:
         noted = nodeside.load("node.changes").Noted(dry)
@@ -228,7 +221,7 @@ def test_a_second_deploy_changes_nothing(server: Server) -> None:
     ]
     assert second == []
     # limits changed by hand are set again
-    server.kernel.known[str(server.root / "srv"), "user"][0] = MORE
+    server.users.known[0] = MORE
     assert [change["detail"] for change in server.deploy(given)] == [
         "user default: soft 45 KiB, space 50 KiB, files 500"
     ]
@@ -241,7 +234,7 @@ def test_what_a_deploy_would_still_set_is_named_and_not_set(server: Server) -> N
     point = f"{server.root}/srv"
     before, told = named(server.machine), server.deploy(export(), dry=True)
 
-    assert server.kernel.known == {}
+    assert server.users.known == {}
     assert not list((server.root / "var").glob("**/*"))
     assert before["differences"] == [
         f"{point}: grace of 168 h",
@@ -253,24 +246,24 @@ def test_what_a_deploy_would_still_set_is_named_and_not_set(server: Server) -> N
 
 def test_what_goes_from_cluster_yml_loses_the_limits_that_came_by_it_and_no_others(server: Server) -> None:
     server.deploy(export(users={"1005": MORE}))
-    by_hand = {1007: MORE}
-    server.kernel.known[str(server.root / "srv"), "user"].update(by_hand)
+    # by hand
+    server.users.known[1007] = MORE
 
     server.deploy()
 
-    assert server.kernel.known[str(server.root / "srv"), "user"] == {0: NONE, 1005: NONE, 1007: MORE}
+    assert server.users.known == {0: NONE, 1005: NONE, 1007: MORE}
     assert server.deploy() == []
 
 
 def test_ext4_that_only_counts_is_reported_now_and_for_the_next_boot(tmp_path: Path) -> None:
     server = Server(tmp_path, "ext4")
-    server.kernel.lax.add(str(tmp_path / "srv"))
+    server.users.enforced = False
     fstab = tmp_path / "etc/fstab"
     fstab.write_text(f"/dev/sdb {tmp_path}/srv ext4 defaults 0 2\n")
 
     server.deploy(export())
 
-    assert server.kernel.lax == set()
+    assert server.users.enforced
     assert fstab.read_text() == f"/dev/sdb {tmp_path}/srv ext4 defaults,usrquota 0 2\n"
 
 
@@ -284,7 +277,7 @@ def test_all_file_systems_are_looked_at_before_any_is_touched(server: Server) ->
     with pytest.raises(HintedError, match=r"are on one file system .* with different limits"):
         server.deploy(export(), export(default=MORE))
 
-    assert server.kernel.known == {}
+    assert server.users.known == {}
 
 
 def test_projects_wait_for_their_directories(server: Server) -> None:
@@ -295,7 +288,7 @@ def test_projects_wait_for_their_directories(server: Server) -> None:
     files, waiting = quota.converge([given], server.machine, noted)
 
     assert waiting == [f"{server.directory}/b"]
-    assert server.kernel.known[str(server.root / "srv"), "project"] == {4242: MORE}
+    assert server.projects.known == {4242: MORE}
     assert [Path(path).read_text() for path in files] == [
         f"# BEGIN deepopsctl\n4242:{server.directory}/b\n# END deepopsctl\n",
         "# BEGIN deepopsctl\nprof-b:4242\n# END deepopsctl\n",
