@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.harness import NOT_POSSIBLE, PREFIX, LabCluster, SharedCluster, lab_down
+from tests.lab.harness import NOT_POSSIBLE, PREFIX, LabCluster, SharedCluster
 from tests.lab.monitored import OPTIONAL, MonitoredCluster, fresh_monitored, monitor
 
 
@@ -134,13 +134,9 @@ def monitored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     if one_cluster(request):
         yield monitor(request.getfixturevalue("shared").deployed())
         return
-    name = f"{PREFIX}-monitored"
-    try:
-        made = fresh_monitored(name, tmp_path_factory.mktemp(name), "--compute", "1", settings=OPTIONAL)
+    with fresh_monitored(f"{PREFIX}-monitored", tmp_path_factory, "--compute", "1", settings=OPTIONAL) as made:
         made.deploy()
         yield made
-    finally:
-        lab_down(name)
 
 
 @pytest.fixture

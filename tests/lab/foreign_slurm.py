@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.lab.harness import LabCluster
+from tests.lab.harness import LabCluster, command
 
 UID = 22078
 SLURM_CONF = """\
@@ -119,3 +119,11 @@ def start(cluster: LabCluster, compute: Sequence[str], database: str = "ctl1", h
     for node in compute:
         cluster.root(node, "systemctl enable -q slurmd; systemctl start slurmd")
     cluster.root("ctl1", 'until [ "$(sinfo -h -o %T)" = idle ]; do sleep 0.2; done')
+
+
+def take_in(cluster: LabCluster, directory: Path) -> None:
+    """Import slurm.conf and hosts from this directory, and let the cluster's key into the nodes."""
+    files = ("--from", str(directory / "slurm.conf"), "--addresses", str(directory / "hosts"))
+    done = command("init", str(cluster.directory), *files, "--user", "ubuntu")
+    assert done.returncode == 0, done.stderr
+    cluster.deepopsctl("ssh", "setup", "--password-file", str(cluster.password_file))

@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -44,6 +44,7 @@ __all__ = [
     "command",
     "edit",
     "fresh_cluster",
+    "fresh_lab",
     "lab_down",
     "lab_up",
     "powered",
@@ -64,6 +65,11 @@ class LabCluster(DrivenCluster):
 
     node_list: Path
     password_file: Path
+
+    @classmethod
+    def of(cls, lab: Mapping[str, Any], directory: Path) -> Self:
+        """The cluster whose directory is, or will be, made from a lab that `lab up --json` describes."""
+        return cls(lab["name"], lab["os"], directory, Path(lab["node_list"]), Path(lab["password_file"]))
 
     def root(self, node: str, script: str, ok: bool = True) -> str:
         """Run a shell script as root on a node and return its output."""
@@ -116,15 +122,27 @@ def powered(name: str) -> Iterator[None]:
         yield
 
 
-def fresh_cluster(name: str, directory: Path, *options: str, os: str = "debian13") -> LabCluster:
-    """A new lab and the cluster directory made from it, its nodes reached by key, nothing deployed."""
+@contextmanager
+def fresh_lab(name: str, *options: str) -> Iterator[dict[str, Any]]:
+    """A new lab as `lab up --json` describes it; in the end it is removed, whatever state it is in."""
     lab_down(name)
-    lab = lab_up(name, "--os", os, *options)
-    made = command("init", str(directory / "cluster"), "--from", lab["node_list"])
-    assert made.returncode == 0, made.stderr
-    cluster = LabCluster(name, os, directory / "cluster", Path(lab["node_list"]), Path(lab["password_file"]))
-    cluster.deepopsctl("ssh", "setup", "--password-file", str(cluster.password_file))
-    return cluster
+    try:
+        yield lab_up(name, *options)
+    finally:
+        lab_down(name)
+
+
+@contextmanager
+def fresh_cluster(
+    name: str, directories: pytest.TempPathFactory, *options: str, os: str = "debian13"
+) -> Iterator[LabCluster]:
+    """A new lab and the cluster directory made from it, its nodes reached by key, nothing deployed."""
+    with fresh_lab(name, "--os", os, *options) as lab:
+        cluster = LabCluster.of(lab, directories.mktemp(name) / "cluster")
+        made = command("init", str(cluster.directory), "--from", lab["node_list"])
+        assert made.returncode == 0, made.stderr
+        cluster.deepopsctl("ssh", "setup", "--password-file", str(cluster.password_file))
+        yield cluster
 
 
 class Age(Enum):
@@ -142,6 +160,7 @@ class SharedCluster:
         self._name = name
         self._tmp_path_factory = tmp_path_factory
         self._made: LabCluster | None = None
+        self._lifetime = ExitStack()
         self._age = Age.BARE
 
     def bare(self) -> LabCluster:
@@ -169,15 +188,15 @@ class SharedCluster:
         """Remove it, or what there is of it."""
         self._made = None
         self._age = Age.BARE
-        lab_down(self._name)
+        self._lifetime.close()
 
     def _there(self) -> LabCluster:
         self._made = self._made or self._fresh()
         return self._made
 
     def _fresh(self) -> LabCluster:
-        cluster = fresh_cluster(
-            self._name, self._tmp_path_factory.mktemp(self._name), "--compute", "2", "--gpus", "a100:2"
+        cluster = self._lifetime.enter_context(
+            fresh_cluster(self._name, self._tmp_path_factory, "--compute", "2", "--gpus", "a100:2")
         )
         # so that more can be asked for than there is, and is refused: `validate` checks that
         edit(cluster.directory / "cluster.yml", "default: true", 'default: true, max_time: "02:00:00"')

@@ -7,9 +7,12 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
+
+import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.secrets import decrypt
@@ -108,19 +111,20 @@ class Asked:
         return values
 
 
+@contextmanager
 def fresh_monitored(
-    name: str, directory: Path, *options: str, settings: str = "", os: str = "debian13"
-) -> MonitoredCluster:
+    name: str, directories: pytest.TempPathFactory, *options: str, settings: str = "", os: str = "debian13"
+) -> Iterator[MonitoredCluster]:
     """A new lab with monitoring switched on and lines of a site's settings; nothing is deployed."""
-    made = fresh_cluster(name, directory, *options, "--gpus", "a100:2", "--monitoring", os=os)
-    edit(made.directory / SETTINGS, "---\n", f"---\n{settings}")
-    return MonitoredCluster(made.name, made.os, made.directory, made.node_list, made.password_file)
+    with fresh_cluster(name, directories, *options, "--gpus", "a100:2", "--monitoring", os=os) as made:
+        edit(made.directory / SETTINGS, "---\n", f"---\n{settings}")
+        yield MonitoredCluster(**vars(made))
 
 
 def monitor(cluster: LabCluster) -> MonitoredCluster:
     """The same cluster after a deploy that has switched monitoring on."""
     settings = f"{OPTIONAL}grafana_enabled: false\nmonitoring_gpu_exporter: none\n"
     edit(cluster.directory / SETTINGS, "monitoring_enabled: false\n", f"monitoring_enabled: true\n{settings}")
-    made = MonitoredCluster(cluster.name, cluster.os, cluster.directory, cluster.node_list, cluster.password_file)
+    made = MonitoredCluster(**vars(cluster))
     made.deploy()
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class Result:
 
 def validate(cluster: LabCluster, *arguments: str, directory: Path | None = None, suite: str = "smoke") -> Result:
     """Validate, whatever comes of it."""
-    where = cluster if directory is None else LabCluster(cluster.name, cluster.os, directory, Path(), Path())
+    where = replace(cluster, directory=directory or cluster.directory)
     done = where.deepopsctl("validate", suite, "--json", *arguments, ok=False)
     document: dict[str, Any] = json.loads(done.stdout)
     checks = {(check["name"], check["target"]): check for check in document["checks"]}

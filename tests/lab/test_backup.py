@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.lab.podman import podman
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, lab_up, wait_until
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_up, wait_until
 
 NAME = f"{PREFIX}-backup"
 REPOSITORY = "/backup"
@@ -18,14 +18,11 @@ HISTORY = "sacct -aXP -o jobid,jobname,submit,account,user"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    try:
-        cluster = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "2")
+    with fresh_cluster(NAME, tmp_path_factory, "--compute", "2") as cluster:
         settings = cluster.directory / "inventory" / "group_vars" / "all" / "settings.yml"
         settings.write_text(f"{settings.read_text('utf-8')}slurm_backup_repository: {REPOSITORY}\n", "utf-8")
         assert cluster.deploy()["ok"]
         yield cluster
-    finally:
-        lab_down(NAME)
 
 
 def submit(cluster: LabCluster, *words: str) -> str:

@@ -15,7 +15,6 @@ from tests.lab.harness import (
     assign_roles,
     edit,
     fresh_cluster,
-    lab_down,
     lab_up,
     wait_until,
 )
@@ -28,8 +27,7 @@ KEY = "/root/.ssh/id_ed25519"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A controller, a compute node with the repository, and a host for slurmdbd."""
-    try:
-        cluster = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "2")
+    with fresh_cluster(NAME, tmp_path_factory, "--compute", "2") as cluster:
         assign_roles(cluster, {"ctl1": Role.CONTROLLER, "cn01": Role.COMPUTE, "cn02": Role.DBD})
         server = cluster.root("cn01", "hostname -I").split()[0]
         edit(cluster.directory / SETTINGS, "---\n", f"---\nslurm_backup_repository: sftp:ubuntu@{server}:backup\n")
@@ -42,8 +40,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         # it saves the accounts every five minutes, and when it ends: without them it does not start alone
         cluster.root("ctl1", "systemctl restart slurmctld")
         yield cluster
-    finally:
-        lab_down(NAME)
 
 
 def reach(cluster: LabCluster, node: str, address: str) -> None:

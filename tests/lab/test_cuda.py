@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.lab.aptrepo import ARCHITECTURE, Signer, Stub, build, serve, signers
-from tests.lab.harness import PREFIX, LabCluster, actions, fresh_cluster, lab_down
+from tests.lab.harness import PREFIX, LabCluster, actions, fresh_cluster
 from tests.lab.nvidia_stubs import site
 
 pytestmark = pytest.mark.without_slurm
@@ -96,15 +96,12 @@ def make_mirror(root: Path, signer: Signer, forger: Signer) -> None:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A controller, a node with simulated GPUs and Lmod, a login node with Environment Modules; nothing deployed."""
     name = f"{PREFIX}-cuda"
-    try:
-        made = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "1", "--gpus", "a100:2", "--login", "1")
+    with fresh_cluster(name, tmp_path_factory, "--compute", "1", "--gpus", "a100:2", "--login", "1") as made:
         for node, system in ((COMPUTE, "lmod"), (LOGIN, "environment-modules")):
             made.root(node, f"apt-get -qq update && apt-get -qq install --no-install-recommends {system} 2>&1")
             # somebody's own, from NVIDIA's .run installer
             made.root(node, "mkdir -p /usr/local/cuda-12.6/bin && touch /usr/local/cuda-12.6/bin/nvcc")
         yield made
-    finally:
-        lab_down(name)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from deepopsctl.cluster import secrets
 from deepopsctl.cluster.directory import ClusterDir
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, fresh_cluster, lab_down
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, fresh_cluster
 from tests.lab.leaks import Leaks
 
 NAME = f"{PREFIX}-database"
@@ -63,8 +63,7 @@ class Elsewhere:
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Elsewhere]:
-    try:
-        lab = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "1", "--login", "1")
+    with fresh_cluster(NAME, tmp_path_factory, "--compute", "1", "--login", "1") as lab:
         lab.root(SERVER, SERVE)
         spec = lab.directory / "cluster.yml"
         lines = spec.read_text("utf-8").splitlines(keepends=True)
@@ -72,8 +71,6 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Elsewhere]:
         made = Elsewhere(lab, lab.root(SERVER, "hostname -I").split()[0], Leaks(lab))
         made.set(slurm_dbd_server=made.address, slurm_backup_repository="/backup")
         yield made
-    finally:
-        lab_down(NAME)
 
 
 def database_check(made: Elsewhere) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, lab_up, wait_until
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_up, wait_until
 from tests.lab.smoke import REPORTED, assert_reported, remove_outputs, validate
 from tests.lab.smoke_faults import DAMAGES
 
@@ -33,10 +33,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield request.getfixturevalue("deployed")
         return
     name = f"{PREFIX}-{request.param}"
-    try:
-        yield fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "2", "--gpus", "a100:2", os=request.param)
-    finally:
-        lab_down(name)
+    with fresh_cluster(name, tmp_path_factory, "--compute", "2", "--gpus", "a100:2", os=request.param) as made:
+        yield made
 
 
 @pytest.mark.every_change

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class Result:
 
 def doctor(cluster: LabCluster, *arguments: str, directory: Path | None = None) -> Result:
     """Run doctor, whatever it reports."""
-    where = LabCluster(cluster.name, cluster.os, directory or cluster.directory, Path(), Path())
+    where = replace(cluster, directory=directory or cluster.directory)
     done = where.deepopsctl("doctor", "--json", *arguments, ok=False)
     return Result(done.returncode, json.loads(done.stdout), done.stderr)
 

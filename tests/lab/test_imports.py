@@ -13,7 +13,7 @@ import pytest
 from deepopsctl.cluster.writer import render_spec
 from deepopsctl.imports.request import InitRequest, read_request
 from deepopsctl.slurm.hardware import NodeHardware, store_hardware
-from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, fresh_cluster, lab_down
+from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, fresh_cluster
 from tests.roles.cases import DEBIAN12, DEBIAN13, Case, defaults
 from tests.support.local_ansible import play
 from tests.support.paths import ROOT
@@ -119,15 +119,11 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     if request.param == "debian13":
         yield request.getfixturevalue("deployed")
         return
-    name = f"{PREFIX}-imports"
-    try:
-        made = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "1", os=request.param)
+    with fresh_cluster(f"{PREFIX}-imports", tmp_path_factory, "--compute", "1", os=request.param) as made:
         packages = "slurmctld slurmdbd slurm-client munge mariadb-server"
         made.root("ctl1", f"DEBIAN_FRONTEND=noninteractive apt-get install -qy {packages} >/dev/null 2>&1")
         made.root("ctl1", "systemctl start munge")
         yield made
-    finally:
-        lab_down(name)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from deepopsctl.lab.state import LabStore
-from tests.lab.harness import DEEPOPSCTL, PATIENCE_S, command, lab_down, lab_up
+from tests.lab.harness import DEEPOPSCTL, PATIENCE_S, command, fresh_lab, lab_up
 
 pytestmark = pytest.mark.without_slurm
 
@@ -87,10 +87,8 @@ def traces(name: str, containers: Sequence[str] = ()) -> list[str]:
 @pytest.fixture(scope="module", params=["debian12", "debian13"])
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     name = f"nodes-{request.param}-{os.getpid()}"
-    try:
-        yield Lab(name, lab_up(name, "--os", request.param, "--compute", "1", "--gpus", "h100:2"))
-    finally:
-        lab_down(name)
+    with fresh_lab(name, "--os", request.param, "--compute", "1", "--gpus", "h100:2") as made:
+        yield Lab(name, made)
 
 
 def test_systemd_is_up_on_every_node_and_no_unit_failed(lab: Lab) -> None:
@@ -204,9 +202,7 @@ def test_a_failed_start_leaves_no_trace_and_names_the_node(tmp_path: Path) -> No
 
 def test_sudo_asks_for_the_password_where_it_shall(tmp_path: Path) -> None:
     name = f"asks-{os.getpid()}"
-    try:
-        lab = Lab(name, lab_up(name, "--compute", "1", "--sudo-password"))
+    with fresh_lab(name, "--compute", "1", "--sudo-password") as made:
+        lab = Lab(name, made)
         assert "a password is required" in lab.ssh("cn01", "sudo -n id -un", tmp_path)
         assert lab.ssh("cn01", "sudo -S -p '' id -un", tmp_path, stdin=f"{lab.password}\n") == "root"
-    finally:
-        lab_down(name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.harness import PREFIX, SETTINGS, edit, lab_down, wait_until
+from tests.lab.harness import PREFIX, SETTINGS, edit, wait_until
 from tests.lab.monitored import MonitoredCluster, fresh_monitored
 from tests.lab.smoke import validate
 
@@ -17,15 +17,11 @@ HOST, OTHERS = "login1", ("ctl1", "gpu01")
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredCluster]:
     """Exporters speak TLS, too: of Debian 12 they are other versions."""
-    name = f"{PREFIX}-host"
-    try:
-        directory, on = tmp_path_factory.mktemp(name), "monitoring_exporter_tls: true\n"
-        made = fresh_monitored(name, directory, "--compute", "1", "--login", "1", settings=on, os="debian12")
+    on, options = "monitoring_exporter_tls: true\n", ("--compute", "1", "--login", "1")
+    with fresh_monitored(f"{PREFIX}-host", tmp_path_factory, *options, settings=on, os="debian12") as made:
         edit(made.directory / "cluster.yml", "[login]", "[login, monitoring]")
         made.deploy()
         yield made
-    finally:
-        lab_down(name)
 
 
 def test_everything_is_seen_there_and_nothing_is_left_to_do(cluster: MonitoredCluster) -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from deepopsctl.monitoring.queries import dashboards
 from deepopsctl.slurm.native_metrics import PAGES
-from tests.lab.harness import PREFIX, SETTINGS, edit, lab_down, wait_until
+from tests.lab.harness import PREFIX, SETTINGS, edit, wait_until
 from tests.lab.monitored import Asked, MonitoredCluster, fresh_monitored
 from tests.lab.smoke import validate
 from tests.support.opened_dashboards import as_opened
@@ -30,14 +30,9 @@ THRESHOLD = re.compile(r"\s*(==|>)\s*\d+$")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredCluster]:
     """One node for everything."""
     name = f"{PREFIX}-native"
-    try:
-        monitored = fresh_monitored(
-            name, tmp_path_factory.mktemp(name), "--single", settings=SWITCH + UNCONFINED, os="sid"
-        )
+    with fresh_monitored(name, tmp_path_factory, "--single", settings=SWITCH + UNCONFINED, os="sid") as monitored:
         monitored.deploy()
         yield monitored
-    finally:
-        lab_down(name)
 
 
 @pytest.fixture

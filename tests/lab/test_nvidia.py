@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import PREFIX, LabCluster, actions, fresh_cluster, lab_down
+from tests.lab.harness import PREFIX, LabCluster, actions, fresh_cluster
 
 pytestmark = pytest.mark.without_slurm
 
@@ -23,11 +23,8 @@ SOURCES = "/etc/apt/sources.list.d/deepopsctl-nvidia.sources"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A controller and a node with two simulated GPUs, nothing deployed."""
-    name = f"{PREFIX}-nvidia"
-    try:
-        yield fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "1", "--gpus", "a100:2")
-    finally:
-        lab_down(name)
+    with fresh_cluster(f"{PREFIX}-nvidia", tmp_path_factory, "--compute", "1", "--gpus", "a100:2") as made:
+        yield made
 
 
 def test_a_node_whose_gpus_are_not_on_the_bus_is_left_alone(cluster: LabCluster) -> None:

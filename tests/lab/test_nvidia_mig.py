@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.lab.aptrepo import ARCHITECTURE, Stub, build, serve, signers
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, actions, edit, fresh_cluster, lab_down, wait_until
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, actions, edit, fresh_cluster, wait_until
 from tests.lab.nvidia_stubs import STANDIN, installed, site as site_settings, write
 from tests.support.paths import ROOT
 
@@ -137,15 +137,11 @@ def drain(cluster: LabCluster) -> None:
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A controller and a node with two whole GPUs by the stand-in, nothing deployed."""
-    name = f"{PREFIX}-mig"
-    try:
-        made = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "1", "--gpus", "a100:2")
+    with fresh_cluster(f"{PREFIX}-mig", tmp_path_factory, "--compute", "1", "--gpus", "a100:2") as made:
         write(made, "gpu01", "/usr/bin/nvidia-smi", STANDIN.read_text(encoding="utf-8"), "0755")
         write(made, "gpu01", f"{HOME}/settings.json", json.dumps({"blockers": ["nvidia-dcgm.service"]}))
         made.root("gpu01", f"touch {LIBRARY}")
         yield made
-    finally:
-        lab_down(name)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.lab.faults import deploying, running_job
-from tests.lab.harness import PREFIX, LabCluster, actions, fresh_cluster, lab_down, powered, wait_until
+from tests.lab.harness import PREFIX, LabCluster, actions, fresh_cluster, powered, wait_until
 from tests.lab.nvidia_stubs import MODULE, STANDIN, Mirrors, driver, mirrors, pci_bus, site, write
 from tests.lab.reboots import UNIT
 
@@ -75,9 +75,8 @@ class Gpus(LabCluster):
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpus]:
     """A node with two GPUs on its bus, driven by nouveau; Slurm is not there yet."""
     name = f"{PREFIX}-reboot"
-    try:
-        made = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "1", "--gpus", "a100:2")
-        cluster = Gpus(made.name, made.os, made.directory, made.node_list, made.password_file)
+    with fresh_cluster(name, tmp_path_factory, "--compute", "1", "--gpus", "a100:2") as made:
+        cluster = Gpus(**vars(made))
         cluster.root("gpu01", pci_bus(GPUS))
         # headers of its kernel, as far as they are used
         cluster.root("gpu01", "d=/lib/modules/$(uname -r)/build; mkdir -p $d && touch $d/Makefile")
@@ -87,8 +86,6 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpus]:
         cluster.root("gpu01", "systemctl enable --now --quiet machine")
         with powered(f"{name}-gpu01"):
             yield cluster
-    finally:
-        lab_down(name)
 
 
 @pytest.fixture(scope="module")

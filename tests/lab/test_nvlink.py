@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.lab.faults import running_job
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, actions, changes, edit, fresh_cluster, lab_down, wait_until
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, actions, changes, edit, fresh_cluster, wait_until
 from tests.lab.nvidia_stubs import (
     STANDIN,
     Mirrors,
@@ -96,14 +96,12 @@ def drain(cluster: LabCluster, *names: str) -> None:
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """Two trays of a rack, a board with B200, a node with eight H100 and its NVSwitches on its bus."""
     name = f"{PREFIX}-nvlink"
-    directory = tmp_path_factory.mktemp(name)
-    podman = directory / "containers.conf"
+    podman = tmp_path_factory.mktemp("podman") / "containers.conf"
     listed = ", ".join(f'"CAP_{word}"' for word in CAPABILITIES)
     podman.write_text(f"[containers]\ndefault_capabilities = [{listed}]\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONTAINERS_CONF", str(podman))
-        try:
-            made = fresh_cluster(name, directory, "--compute", "4", "--gpus", "gb200:8")
+        with fresh_cluster(name, tmp_path_factory, "--compute", "4", "--gpus", "gb200:8") as made:
             _declare(made)
             for node, product in PRODUCTS.items():
                 made.root(node, pci_bus(dict.fromkeys(SLOTS, "0x2330"), SWITCHES if node == HGX else ()))
@@ -111,8 +109,6 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
                 write(made, node, "/usr/bin/nvidia-smi", STANDIN.read_text(encoding="utf-8"), "0755")
                 write(made, node, "/var/lib/standin-nvidia/settings.json", json.dumps({"gpus": 8, "product": product}))
             yield made
-        finally:
-            lab_down(name)
 
 
 def _declare(cluster: LabCluster) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, command, edit, fresh_cluster, lab_down
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, command, edit, fresh_cluster
 
 NAME = f"{PREFIX}-packages"
 NODES = ("ctl1", "cn01")
@@ -22,12 +22,9 @@ PINS = "/etc/apt/preferences.d/deepopsctl-packages"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A controller and a compute node with the distribution's Slurm."""
-    try:
-        made = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "1")
+    with fresh_cluster(NAME, tmp_path_factory, "--compute", "1") as made:
         made.deploy()
         yield made
-    finally:
-        lab_down(NAME)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import PREFIX, command, fresh_cluster, lab_down
+from tests.lab.harness import PREFIX, command, fresh_cluster
 
 pytestmark = pytest.mark.without_slurm
 FILES = {
@@ -95,10 +95,8 @@ def test_a_source_with_another_checksum_is_not_built(cluster: Path, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_node_builds_what_this_machine_publishes(tmp_path: Path) -> None:
-    name = f"{PREFIX}-build"
-    try:
-        lab = fresh_cluster(name, tmp_path, "--compute", "1")
+def test_a_node_builds_what_this_machine_publishes(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    with fresh_cluster(f"{PREFIX}-build", tmp_path_factory, "--compute", "1") as lab:
         tarball, checksum = source(tmp_path, "echo built on a node")
         code, refused, _ = build(lab.directory, tarball, checksum, "--on", "cn01")
         assert (code, refused["errors"][0]["message"]) == (1, "cn01 has no mmdebstrap")
@@ -112,5 +110,3 @@ def test_a_node_builds_what_this_machine_publishes(tmp_path: Path) -> None:
         package = next(Path(made["directory"]).glob("hello_*.deb"))
         shown = subprocess.run(["dpkg-deb", "--fsys-tarfile", str(package)], capture_output=True, check=True).stdout
         assert b"echo built on a node" in shown
-    finally:
-        lab_down(name)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pexpect
 import pytest
 
-from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, command, lab_down, lab_up
+from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, command, fresh_lab
 
 pytestmark = pytest.mark.without_slurm
 
@@ -37,17 +36,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     (directory / "content" / "playbooks" / "operate" / "claim.yml").write_text(PLAY.replace("slurm_cluster", "nobody"))
     (directory / "content" / "playbooks" / "site.yml").write_text("- import_playbook: slurm.yml\n")
     (directory / "content" / "playbooks" / "slurm.yml").write_text(PLAY)
-    lab_down(LAB)
-    try:
-        lab = lab_up(LAB, "--compute", "1", "--sudo-password")
-        lab_cluster = LabCluster(LAB, "debian13", directory / "hpc", Path(lab["node_list"]), Path(lab["password_file"]))
+    with fresh_lab(LAB, "--compute", "1", "--sudo-password") as lab:
+        lab_cluster = LabCluster.of(lab, directory / "hpc")
         assert command("init", str(lab_cluster.directory), "--from", lab["node_list"]).returncode == 0
         lab_cluster.deepopsctl("ssh", "setup", "--password-file", str(lab_cluster.password_file))
         # from here on only the password opens the nodes
         (lab_cluster.directory / "ssh" / "id_ed25519").rename(directory / "key")
         yield lab_cluster
-    finally:
-        lab_down(LAB)
 
 
 def deploy(cluster: LabCluster, *options: str, answers: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:

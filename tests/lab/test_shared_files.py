@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_down, wait_until
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
 from tests.lab.smoke import validate
 
 VOLUMES = {"home": "/shared/home", "scratch": "/scratch", "project": "/project"}
@@ -64,8 +64,7 @@ pytestmark = pytest.mark.timeout(2700)
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A controller that serves three volumes, and two nodes; everything is deployed."""
     name = f"{PREFIX}-shared-files"
-    try:
-        made = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "2", "--gpus", "a100:2", os="debian12")
+    with fresh_cluster(name, tmp_path_factory, "--compute", "2", "--gpus", "a100:2", os="debian12") as made:
         if not made.holds("gpu01", "test -e /dev/fuse"):
             pytest.skip("this machine has no FUSE")
         made.root("ctl1", SERVE)
@@ -85,8 +84,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         (made.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
         deploy(made)
         yield made
-    finally:
-        lab_down(name)
 
 
 def deploy(cluster: LabCluster, *components: str) -> dict[str, Any]:

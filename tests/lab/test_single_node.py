@@ -11,7 +11,7 @@ import pytest
 
 from deepopsctl.cluster.spec import load_spec
 from deepopsctl.cluster.writer import render_spec
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, wait_until
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, wait_until
 from tests.support.paths import ROOT
 
 EXAMPLE = ROOT / "inventory" / "one-dgx" / "cluster.yml"
@@ -20,9 +20,7 @@ EXAMPLE = ROOT / "inventory" / "one-dgx" / "cluster.yml"
 @pytest.fixture(scope="module")
 def single_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A lab of one node; the example's partitions and policy, with the hardware of a small node."""
-    name = f"{PREFIX}-single"
-    try:
-        cluster = fresh_cluster(name, tmp_path_factory.mktemp(name), "--single", "--gpus", "h100:8")
+    with fresh_cluster(f"{PREFIX}-single", tmp_path_factory, "--single", "--gpus", "h100:8") as cluster:
         spec = cluster.directory / "cluster.yml"
         example, lab = load_spec(EXAMPLE), load_spec(spec)
         partitions = tuple(
@@ -31,8 +29,6 @@ def single_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster
         )
         spec.write_text(render_spec(replace(lab, partitions=partitions, policy=example.policy)), encoding="utf-8")
         yield cluster
-    finally:
-        lab_down(name)
 
 
 def of_the_database(document: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import DEEPOPSCTL, PATIENCE_S, PREFIX, LabCluster, command, edit, lab_down, lab_up, wait_until
+from tests.lab.harness import DEEPOPSCTL, PATIENCE_S, PREFIX, LabCluster, command, edit, fresh_lab, wait_until
 
 pytestmark = pytest.mark.without_slurm
 
@@ -69,11 +69,8 @@ class SshLab(LabCluster):
 
 @pytest.fixture(scope="module")
 def lab_files() -> Iterator[dict[str, Any]]:
-    lab_down(LAB)
-    try:
-        yield lab_up(LAB, "--os", "debian13", "--compute", "2", "--gpus", "a100:1")
-    finally:
-        lab_down(LAB)
+    with fresh_lab(LAB, "--compute", "2", "--gpus", "a100:1") as made:
+        yield made
 
 
 @pytest.fixture
@@ -81,7 +78,7 @@ def ssh_lab(lab_files: dict[str, Any], tmp_path: Path) -> SshLab:
     directory = tmp_path / "cluster"
     made = command("init", str(directory), "--from", lab_files["node_list"])
     assert made.returncode == 0, made.stderr
-    lab = SshLab(LAB, "debian13", directory, Path(lab_files["node_list"]), Path(lab_files["password_file"]))
+    lab = SshLab.of(lab_files, directory)
     # a new sshd has forgotten the failed logins of the test before (PerSourcePenalties)
     fresh = (
         f"rm -rf /home/ubuntu/.ssh {ASK_FOR_PASSWORDS}; date +%s >/run/test-began;"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.lab.aptrepo import Stub, build, build_suite, serve, signers
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster
 
 pytestmark = pytest.mark.without_slurm
 
@@ -83,9 +83,7 @@ def beegfs() -> list[Stub]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A controller that serves a volume of GlusterFS, and two nodes; nothing deployed."""
-    name = f"{PREFIX}-stclients"
-    try:
-        made = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "2")
+    with fresh_cluster(f"{PREFIX}-stclients", tmp_path_factory, "--compute", "2") as made:
         if not made.holds(NODE, "test -e /dev/fuse"):
             pytest.skip("this machine has no FUSE")
         made.root(
@@ -100,8 +98,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
             # as if the running kernel's headers were there: a lab's kernel is its host's
             made.root(node, f"mkdir -p /usr/lib/modules/{RELEASE}/build")
         yield made
-    finally:
-        lab_down(name)
 
 
 @pytest.fixture(scope="module")

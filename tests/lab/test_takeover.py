@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.lab import foreign_slurm as handmade
-from tests.lab.harness import PREFIX, LabCluster, command, lab_down, lab_up, wait_until
+from tests.lab import foreign_slurm
+from tests.lab.harness import PREFIX, LabCluster, fresh_lab, wait_until
 from tests.lab.leaks import Leaks
 
 NODES = ("ctl1", "gpu01", "gpu02")
@@ -34,28 +33,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
     """A hand-made cluster with a job on it, imported, its nodes reached by key, nothing taken over yet."""
     name = f"{PREFIX}-handmade"
     directory = tmp_path_factory.mktemp(name)
-    lab_down(name)
-    try:
-        lab = lab_up(name, "--compute", "2", "--login", "1", "--gpus", "a100:2")
-        cluster = LabCluster(
-            name, "debian13", directory / "cluster", Path(lab["node_list"]), Path(lab["password_file"])
-        )
-        handmade.build(cluster, {node["name"]: node["address"] for node in lab["nodes"]}, directory, DATABASE)
+    with fresh_lab(name, "--compute", "2", "--login", "1", "--gpus", "a100:2") as lab:
+        cluster = LabCluster.of(lab, directory / "cluster")
+        foreign_slurm.build(cluster, {node["name"]: node["address"] for node in lab["nodes"]}, directory, DATABASE)
         ended = cluster.submit("true", "--chdir=/tmp", "--output=/dev/null")
         cluster.wait_for_job(ended, "COMPLETED")
         options = ("--nodelist=gpu01", "--gpus=a100:1", "--chdir=/tmp", "--output=/dev/null")
         running = cluster.submit("while [ ! -e /tmp/go ]; do sleep 0.5; done; srun hostname", *options)
         cluster.wait_for_job(running, "RUNNING")
-        imported = command(
-            "init", str(cluster.directory), "--from", str(directory / "slurm.conf"),
-            "--addresses", str(directory / "hosts"), "--user", "ubuntu",
-        )  # fmt: skip
-        assert imported.returncode == 0, imported.stderr
-        cluster.deepopsctl("ssh", "setup", "--password-file", str(cluster.password_file))
-        secrets = {"old password": "by-hand-0815", "old munge key": handmade.MUNGE_KEY.decode()}
+        foreign_slurm.take_in(cluster, directory)
+        secrets = {"old password": "by-hand-0815", "old munge key": foreign_slurm.MUNGE_KEY.decode()}
         yield HandMade(cluster, ended, running, Leaks(cluster, secrets))
-    finally:
-        lab_down(name)
 
 
 def test_a_slurm_that_deepopsctl_did_not_make_is_refused_before_anything_is_touched(made: HandMade) -> None:
@@ -75,7 +63,7 @@ def test_takeover_shows_what_it_preserves_and_changes_nothing_on_the_nodes(made:
     assert document["written"]
     assert document["settings"]["slurm_dbd_database"] == "hand_acct"
     assert document["settings"]["slurm_dbd_server"] == made.lab.root(DATABASE, "hostname -I").split()[0]
-    assert document["settings"]["slurm_user_id"] == handmade.UID
+    assert document["settings"]["slurm_user_id"] == foreign_slurm.UID
     assert document["settings"]["slurm_config"]["StateSaveLocation"] == "/srv/slurm/state"
     assert made.lab.root("gpu01", "! test -e /var/lib/deepopsctl; head -1 /etc/slurm/slurm.conf") == "# made manually"
 
@@ -95,7 +83,7 @@ def with_settings(made: HandMade, **settings: str) -> str:
 def assert_original_services(made: HandMade) -> None:
     """The old files and units are in effect, under the job that runs."""
     wait_until("slurmctld answers", lambda: "UP" in made.lab.root("ctl1", "scontrol ping", ok=False))
-    assert made.lab.root("ctl1", "cat /etc/slurm/slurm.conf") == handmade.SLURM_CONF.strip()
+    assert made.lab.root("ctl1", "cat /etc/slurm/slurm.conf") == foreign_slurm.SLURM_CONF.strip()
     assert made.lab.root("gpu01", "head -1 /etc/slurm/slurm.conf") == "# made manually"
     assert made.lab.root("gpu01", "systemctl is-active slurmd") == "active"
     assert made.lab.job_state(made.running) == "RUNNING"
@@ -127,13 +115,13 @@ def test_deploy_goes_on_from_there_under_the_running_job(made: HandMade) -> None
     assert summary["ok"]
     assert lab.job_state(made.running) == "RUNNING"
     assert {node: lab.root(node, "sha256sum /etc/munge/munge.key; id -u slurm") for node in NODES} == {
-        node: f"{key}\n{handmade.UID}" for node, key in keys.items()
+        node: f"{key}\n{foreign_slurm.UID}" for node, key in keys.items()
     }
     shown = lab.root("ctl1", "scontrol show config; scontrol show node gpu01; scontrol show partition main")
     for setting in ("ClusterName             = hand", "/srv/slurm/state", "/srv/slurm/spool", "CR_CORE", "Weight=5"):
         assert setting in shown
     assert "MaxTime=2-00:00:00" in shown
-    assert lab.root("ctl1", "cat /etc/slurm/slurm.conf.before-deepopsctl") == handmade.SLURM_CONF.strip()
+    assert lab.root("ctl1", "cat /etc/slurm/slurm.conf.before-deepopsctl") == foreign_slurm.SLURM_CONF.strip()
     # its commands read what slurmd fetched, not the file of before; so do those of jobs that have its path
     lab.root("gpu01", "test -L /etc/slurm/slurm.conf && sinfo -h && test -e /etc/slurm/slurm.conf.before-deepopsctl")
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.lab import source_slurm
-from tests.lab.harness import PREFIX, LabCluster, command, lab_down, lab_up, wait_until
+from tests.lab import foreign_slurm, source_slurm
+from tests.lab.harness import PREFIX, LabCluster, fresh_lab, wait_until
 
 NODES = ("ctl1", "cn01", "cn02")
 DAEMONS = {"ctl1": ("slurmdbd", "slurmctld"), "cn01": ("slurmd",), "cn02": ("slurmd",)}
@@ -31,26 +30,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     """A cluster with Slurm in /usr/local, imported, its nodes reached by key, nothing taken over yet."""
     name = f"{PREFIX}-source"
     directory = tmp_path_factory.mktemp(name)
-    lab_down(name)
-    try:
-        lab = lab_up(name, "--compute", "2")
-        cluster = LabCluster(
-            name, "debian13", directory / "cluster", Path(lab["node_list"]), Path(lab["password_file"])
-        )
+    with fresh_lab(name, "--compute", "2") as lab:
+        cluster = LabCluster.of(lab, directory / "cluster")
         source_slurm.build(cluster, {node["name"]: node["address"] for node in lab["nodes"]}, directory)
         options = ("--nodelist=cn01", "--ntasks=2", "--chdir=/tmp", "--output=/tmp/out-%j")
         running = cluster.submit("while [ ! -e /tmp/go ]; do sleep 0.5; done; srun hostname", *options)
         cluster.wait_for_job(running, "RUNNING")
         waiting = cluster.submit("srun hostname", *options)
-        imported = command(
-            "init", str(cluster.directory), "--from", str(directory / "slurm.conf"),
-            "--addresses", str(directory / "hosts"), "--user", "ubuntu",
-        )  # fmt: skip
-        assert imported.returncode == 0, imported.stderr
-        cluster.deepopsctl("ssh", "setup", "--password-file", str(cluster.password_file))
+        foreign_slurm.take_in(cluster, directory)
         yield Built(cluster, running, waiting)
-    finally:
-        lab_down(name)
 
 
 def programs(lab: LabCluster) -> dict[str, set[str]]:

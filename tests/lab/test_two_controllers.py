@@ -14,7 +14,7 @@ import pytest
 from deepopsctl.cluster import secrets
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.lab.podman import podman
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_down, lab_up, wait_until
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_up, wait_until
 
 NAME = f"{PREFIX}-two"
 # the first is the lab's controller, the second a node that cluster.yml makes one
@@ -37,16 +37,13 @@ pytestmark = pytest.mark.timeout(2700)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A controller and two nodes, one of which serves a volume; everything is deployed. Another node waits."""
-    try:
-        made = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "2", "--login", "1")
+    with fresh_cluster(NAME, tmp_path_factory, "--compute", "2", "--login", "1") as made:
         if not made.holds(FIRST, "test -e /dev/fuse"):
             pytest.skip("this machine has no FUSE")
         made.root(SERVER, SERVE)
         edit(made.directory / "cluster.yml", "components: [slurm]", "components: [storage, slurm]")
         assert deploy(made)["ok"]
         yield made
-    finally:
-        lab_down(NAME)
 
 
 def share(cluster: LabCluster) -> None:

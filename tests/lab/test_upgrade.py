@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.lab.faults import killed_when
-from tests.lab.harness import PREFIX, LabCluster, command, fresh_cluster, lab_down, wait_until
+from tests.lab.harness import PREFIX, LabCluster, command, fresh_cluster, wait_until
 from tests.support.suite import Suite
 
 NAME = f"{PREFIX}-upgrade"
@@ -31,13 +31,10 @@ OBSTACLE = "/etc/systemd/system/slurmctld.service.d/obstacle.conf"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """24.11 is deployed, and 26.05 is in the cluster's repository."""
-    try:
-        made = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "4")
+    with fresh_cluster(NAME, tmp_path_factory, "--compute", "4") as made:
         made.deploy()
         add_new_release(made, tmp_path_factory.mktemp("sid"))
         yield made
-    finally:
-        lab_down(NAME)
 
 
 def add_new_release(cluster: LabCluster, directory: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from deepopsctl.lifecycle.pace import DAYS
 from tests.lab.aptrepo import Stub, build, serve, signers
 from tests.lab.faults import killed_when, running_job, working
-from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, command, fresh_cluster, lab_down, wait_until
+from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, command, fresh_cluster, wait_until
 from tests.lab.reboots import mark, rebootable, rebooted
 
 NAME = f"{PREFIX}-upgrade-os"
@@ -49,8 +49,7 @@ def packages(version: str) -> list[Stub]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """Version 1.0 is installed everywhere, and apt knows 2.0."""
-    try:
-        made = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "3")
+    with fresh_cluster(NAME, tmp_path_factory, "--compute", "3") as made:
         made.deploy()
         root = tmp_path_factory.mktemp("repository")
         with signers(1) as (signer,):
@@ -64,8 +63,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         with rebootable(made, NODES):
             mark(made, NODES)
             yield made
-    finally:
-        lab_down(NAME)
 
 
 def versions(cluster: LabCluster, node: str) -> list[str]:

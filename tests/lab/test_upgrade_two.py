@@ -15,7 +15,6 @@ from tests.lab.harness import (
     LabCluster,
     assign_roles,
     fresh_cluster,
-    lab_down,
     wait_until,
 )
 from tests.lab.test_two_controllers import SERVE, SERVER, in_control, serve_database, shared_state
@@ -38,8 +37,7 @@ pytestmark = pytest.mark.timeout(5400)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """24.11 is deployed, and 26.05 is in the cluster's repository. The compute node has the state and the database."""
-    try:
-        made = fresh_cluster(NAME, tmp_path_factory.mktemp(NAME), "--compute", "2", "--login", "3")
+    with fresh_cluster(NAME, tmp_path_factory, "--compute", "2", "--login", "3") as made:
         if not made.holds(FIRST, "test -e /dev/fuse"):
             pytest.skip("this machine has no FUSE")
         made.root(SERVER, SERVE)
@@ -52,8 +50,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         made.deepopsctl("deploy")
         add_new_release(made, tmp_path_factory.mktemp("sid"))
         yield made
-    finally:
-        lab_down(NAME)
 
 
 def test_the_plan_has_slurmdbd_first_then_controllers_login_nodes_and_compute_nodes(cluster: LabCluster) -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ def careful(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> L
     shutil.copytree(deployed.directory, directory, ignore=shutil.ignore_patterns("runs"))
     with (directory / "inventory/group_vars/all/settings.yml").open("a") as settings:
         settings.write("\nvalidate_burnin_memory_share: 0.01\n")
-    return LabCluster(deployed.name, deployed.os, directory, deployed.node_list, deployed.password_file)
+    return replace(deployed, directory=directory)
 
 
 def checks_of(out: str) -> Checks:
