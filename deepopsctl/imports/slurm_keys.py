@@ -81,7 +81,6 @@ _LEFT = MappingProxyType({
         "a second slurmdbd needs a database server outside", "two nodes with the role dbd, and slurm_dbd_server",
     ),
     "accountingstorageexternalhost": ("other clusters' accounting is not managed here", "set it in slurm_config"),
-    "accountingstorageport": ("slurmdbd listens on its own port, 6819", "set slurmdbd_port in settings.yml"),
     "accountingstorageloc": _DATABASE, "accountingstorageuser": _DATABASE, "defaultstoragehost": _DATABASE,
     "defaultstorageloc": _DATABASE, "defaultstorageport": _DATABASE, "defaultstoragetype": _DATABASE,
     "defaultstorageuser": _DATABASE,

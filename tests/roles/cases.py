@@ -188,6 +188,7 @@ partitions:
                 "SlurmctldTimeout": 300,
                 "slurmctldparameters": ["idle_on_node_suspend"],
                 "MaxJobCount": 50000,
+                "accountingstorageport": 16819,
                 "EnforcePartLimits": True,
                 "UnkillableStepTimeout": None,
             },

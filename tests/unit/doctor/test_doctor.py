@@ -490,10 +490,11 @@ def test_the_table_gives_the_advice_of_the_very_case(tmp_path: Path) -> None:
     assert lines.index("Reaching the nodes") < lines.index("GPUs") < lines.index("To do")
 
 
-def test_ports_are_those_of_the_roles() -> None:
+def test_ports_are_those_that_a_deploy_sets() -> None:
     (play,) = yaml.safe_load((ROOT / "playbooks/doctor.yml").read_text())
     asked = play["tasks"][0]["deepopsctl.cluster.node_program"]["input"]["ports"]
+    deploy = yaml.safe_load((ROOT / "playbooks/slurm.yml").read_text())
+    roles = {role["role"]: role for each in deploy for role in each.get("roles", ())}
 
     for role in ("slurmd", "slurmdbd"):
-        default = yaml.safe_load((ROOT / f"roles/{role}/defaults/main.yml").read_text())[f"{role}_port"]
-        assert asked[role] == f"{{{{ {role}_port | default({default}) }}}}"
+        assert asked[role] == roles[role][f"{role}_port"]

@@ -299,6 +299,7 @@ def test_what_comes_along_is_known_to_every_slurm(site: Path) -> None:
         ("TaskPluginParam=Sched", None),
         ("TaskPluginParam=autobind=threads,Sched", {"TaskPluginParam": "autobind=threads"}),
         ("PrologFlags=X11,NoHold", {"PrologFlags": "X11"}),
+        ("AccountingStoragePort=7031", {"AccountingStoragePort": "7031"}),
         ("PriorityFlags=FAIR_TREE,MAX_TRES,NO_FAIR_TREE", {"PriorityFlags": "MAX_TRES,NO_FAIR_TREE"}),
         ("PreemptMode=REQUEUE", None),
         ("PreemptType=preempt/qos", None),
