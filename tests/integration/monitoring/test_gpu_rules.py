@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.monitoring.replay import PERIOD_S, TEXTS, MadeUpGpus
+from tests.integration.monitoring.replay import TEXTS
 from tests.support.paths import ROOT
 
 COUNTERS = ROOT / "roles" / "monitoring_node" / "files" / "dcgm-counters.csv"
@@ -23,83 +23,63 @@ OF_EACH_GPU = [
 MEMORY = {"dcgm": ["0", "1", "2", "3.1", "3.2"], "nvitop": ["0", "1", "2", "3", "3.0", "3.1"]}
 # NVML has no utilization of instances, nor of a GPU that has some
 UTILIZATION = {"dcgm": ["0", "1", "2", "3.1", "3.2"], "nvitop": ["0", "1", "2"]}
-SAMPLE = re.compile(r"(\w+)(\{.*\})? (\S+)$")
-EVERY_S = 15
+# a series, its GPU, its value
+SAMPLE = re.compile(r'^(\w+\{.*?\b(?:gpu|index)="([^"]*)".*\}) (\S+)$', re.MULTILINE)
+EXPORTERS = pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+def samples(exporter: str) -> dict[str, str]:
+    """The value of each series of the made-up text."""
+    text = (TEXTS / f"{exporter}.prom").read_text(encoding="utf-8")
+    return {series: value for series, _gpu, value in SAMPLE.findall(text)}
 
 
-def series_of(gpus: MadeUpGpus, clock: Clock, scrapes: int) -> list[dict[str, str]]:
-    """What Prometheus would have after these scrapes, as promtool wants it."""
-    series: dict[str, list[str]] = {}
-    for scrape in range(scrapes):
-        clock.now = scrape * EVERY_S
-        for line in gpus.text().splitlines():
-            if sample := SAMPLE.match(line):
-                values = series.setdefault(f"{sample[1]}{sample[2] or ''}", [])
-                values.append(f"{float(sample[3]):f}".replace("nan", "NaN"))
-    return [{"series": name, "values": " ".join(values)} for name, values in series.items()]
+def samples_of(exporter: str, gpu: str, name: str = "") -> set[str]:
+    """The series of one GPU, or its series of one metric."""
+    text = (TEXTS / f"{exporter}.prom").read_text(encoding="utf-8")
+    return {series for series, of, _value in SAMPLE.findall(text) if of == gpu and series.startswith(name)}
 
 
-def promtool_errors(tmp_path: Path, gpus: MadeUpGpus, clock: Clock, expected: dict[str, dict[str, float]]) -> str:
-    """promtool's errors for `{query: {GPU: value}}` at the third scrape; nothing where all is as expected."""
-    tests = {
-        "rule_files": [str(RULES)],
-        "evaluation_interval": f"{EVERY_S}s",
-        "tests": [
-            {
-                "interval": f"{EVERY_S}s",
-                "input_series": series_of(gpus, clock, scrapes=3),
-                "promql_expr_test": [
-                    {
-                        "expr": query,
-                        "eval_time": f"{2 * EVERY_S}s",
-                        "exp_samples": [
-                            {"labels": f'{{gpu="{gpu}"}}', "value": value} for gpu, value in samples.items()
-                        ],
-                    }
-                    for query, samples in expected.items()
-                ],
-            }
-        ],
-    }
+def promtool_errors(tmp_path: Path, scraped: dict[str, str], expected: dict[str, dict[str, float]]) -> str:
+    """promtool's errors for `{query: {GPU: value}}` after a scrape; nothing where all is as expected."""
+    queries = [
+        {
+            "expr": query,
+            "eval_time": "0s",
+            "exp_samples": [{"labels": f'{{gpu="{gpu}"}}', "value": value} for gpu, value in values.items()],
+        }
+        for query, values in expected.items()
+    ]
+    series = [{"series": name, "values": value} for name, value in scraped.items()]
     path = tmp_path / "tests.yml"
-    path.write_text(json.dumps(tests), encoding="utf-8")
+    tests = [{"input_series": series, "promql_expr_test": queries}]
+    path.write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}), encoding="utf-8")
     done = subprocess.run(["promtool", "test", "rules", str(path)], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
+@EXPORTERS
 def test_every_gpu_of_the_made_up_text_has_every_metric(exporter: str, tmp_path: Path) -> None:
-    clock = Clock()
     expected = {f"count by (gpu) ({name})": dict.fromkeys("0123", 1.0) for name in OF_EACH_GPU}
     expected["sum by (gpu) (gpu:slices:count)"] = {"3": 2.0}
     expected["count by (gpu) (gpu:utilization:ratio)"] = dict.fromkeys(UTILIZATION[exporter], 1.0)
     for name in ("gpu:memory_used:bytes", "gpu:memory_total:bytes"):
         expected[f"count by (gpu) ({name})"] = dict.fromkeys(MEMORY[exporter], 1.0)
 
-    assert promtool_errors(tmp_path, MadeUpGpus(exporter, clock), clock, expected) == ""
+    assert promtool_errors(tmp_path, samples(exporter), expected) == ""
 
 
-@pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
+@EXPORTERS
 def test_every_series_has_labels_for_gpu_and_model(exporter: str, tmp_path: Path) -> None:
-    clock = Clock()
     # how many instances a GPU has is a number of its own
     of_one = '__name__=~"gpu:.+", __name__!="gpu:slices:count"'
     nameless = f'count by (gpu) ({{{of_one}, uuid!~"(GPU|MIG)-.+"}} or {{{of_one}, model!~"NVIDIA .+"}})'
 
-    assert promtool_errors(tmp_path, MadeUpGpus(exporter, clock), clock, {nameless: {}}) == ""
+    assert promtool_errors(tmp_path, samples(exporter), {nameless: {}}) == ""
 
 
-@pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
+@EXPORTERS
 def test_ratios_are_ratios_and_bytes_are_bytes(exporter: str, tmp_path: Path) -> None:
-    clock = Clock()
     wrong = {
         "count by (gpu) (gpu:utilization:ratio > 1 or gpu:utilization:ratio < 0)": {},
         "count by (gpu) (gpu:memory_used:bytes > gpu:memory_total:bytes)": {},
@@ -107,17 +87,16 @@ def test_ratios_are_ratios_and_bytes_are_bytes(exporter: str, tmp_path: Path) ->
         'count by (gpu) (gpu:sm_clock:hertz{gpu="0"} > 1e9)': {"0": 1.0},
     }
 
-    assert promtool_errors(tmp_path, MadeUpGpus(exporter, clock), clock, wrong) == ""
+    assert promtool_errors(tmp_path, samples(exporter), wrong) == ""
 
 
-@pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
+@EXPORTERS
 def test_a_gpu_that_answers_no_more_is_not_present(exporter: str, tmp_path: Path) -> None:
-    clock = Clock()
-    gpus = MadeUpGpus(exporter, clock)
-    gpus.lose("1")
+    lost = samples_of(exporter, gpu="1")
+    left = {series: value for series, value in samples(exporter).items() if series not in lost}
     others = {"0": 1.0, "2": 1.0, "3": 1.0}
 
-    assert promtool_errors(tmp_path, gpus, clock, {"max by (gpu) (gpu:present:bool)": others}) == ""
+    assert promtool_errors(tmp_path, left, {"max by (gpu) (gpu:present:bool)": others}) == ""
 
 
 @pytest.mark.parametrize(
@@ -132,11 +111,9 @@ def test_a_gpu_that_answers_no_more_is_not_present(exporter: str, tmp_path: Path
 def test_what_is_wrong_with_a_gpu_is_reported_for_it_alone(
     exporter: str, name: str, series: str, tmp_path: Path
 ) -> None:
-    clock = Clock()
-    gpus = MadeUpGpus(exporter, clock)
-    gpus.set(name, "2", 4)
+    wrong = dict.fromkeys(samples_of(exporter, "2", name), "4")
 
-    assert promtool_errors(tmp_path, gpus, clock, {f"max by (gpu) ({series} > 0)": {"2": 4.0}}) == ""
+    assert promtool_errors(tmp_path, samples(exporter) | wrong, {f"max by (gpu) ({series} > 0)": {"2": 4.0}}) == ""
 
 
 def test_what_the_rules_read_of_dcgm_is_what_its_exporter_is_asked_for() -> None:
@@ -150,22 +127,6 @@ def test_what_the_rules_read_of_dcgm_is_what_its_exporter_is_asked_for() -> None
 
 
 def test_a_wrong_expectation_is_noticed(tmp_path: Path) -> None:
-    clock = Clock()
     twice = {"count by (gpu) (gpu:power:watts)": {"0": 2.0}}
 
-    assert "FAILED" in promtool_errors(tmp_path, MadeUpGpus("dcgm", clock), clock, twice)
-
-
-@pytest.mark.parametrize(
-    ("exporter", "name"), [("dcgm", "DCGM_FI_DEV_GPU_UTIL"), ("nvitop", "gpu_utilization_Percentage")]
-)
-def test_made_up_values_move(exporter: str, name: str) -> None:
-    clock = Clock()
-    gpus = MadeUpGpus(exporter, clock)
-
-    seen: set[str] = set()
-    for at in (0.0, PERIOD_S / 4, PERIOD_S / 2):
-        clock.now = at
-        seen.update(line for line in gpus.text().splitlines() if line.startswith(name) and '"0"' in line)
-
-    assert len(seen) == 3
+    assert "FAILED" in promtool_errors(tmp_path, samples("dcgm"), twice)

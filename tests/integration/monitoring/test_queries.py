@@ -18,7 +18,7 @@ import pytest
 from deepopsctl.monitoring.queries import Asked, Needs, for_cluster
 from tests.integration.monitoring import servers
 from tests.integration.monitoring.promapi import Prometheus
-from tests.integration.monitoring.replay import MadeUpGpus, serving
+from tests.integration.monitoring.replay import TEXTS
 from tests.support.cluster import wait_until
 from tests.support.opened_dashboards import empty_in
 from tests.support.paths import ROOT
@@ -46,6 +46,7 @@ class Running:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     directory, own = tmp_path_factory.mktemp("prometheus"), free_port()
+    made_up = (TEXTS / "dcgm.prom").read_text(encoding="utf-8")
     # nobody listens there: a node that is off
     nodes = [target("gpu02", free_port())]
     with ExitStack() as started:
@@ -54,11 +55,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             texts.mkdir(parents=True)
             shutil.copy(written, texts)
             nodes.append(target(written.stem, started.enter_context(servers.node_exporter(texts)).port))
-        gpus = started.enter_context(serving(MadeUpGpus("dcgm")))
+        gpus = started.enter_context(servers.Page(lambda _path: (200, made_up)))
         login = {"basic_auth": {"username": servers.USER, "password": servers.PASSWORD}}
         jobs = [
             {"job_name": "node", "honor_labels": True, "static_configs": nodes},
-            {"job_name": "gpu", "static_configs": [target("gpu01", gpus)]},
+            {"job_name": "gpu", "static_configs": [target("gpu01", gpus.port)]},
             {"job_name": "prometheus", "static_configs": [target("ctl1", own)], **login},
         ]
         often = {"scrape_interval": "1s", "evaluation_interval": "1s"}
