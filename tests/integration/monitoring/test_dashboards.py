@@ -6,7 +6,6 @@ import copy
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from deepopsctl.monitoring.queries import (
     panels,
     variables,
 )
+from tests.integration.monitoring import promtool
 from tests.support.paths import ROOT
 
 FILES = ROOT / "roles" / "grafana" / "files" / "dashboards"
@@ -307,21 +307,14 @@ def test_a_variable_that_a_dashboard_does_not_have_is_refused() -> None:
         fill('up{node=~"$node"}', {"cluster": "hpc"})
 
 
-def refused_by_promtool(tmp_path: Path, queries: list[str]) -> str:
-    """promtool's errors for these queries, each in a recording rule; nothing where it can read them."""
-    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries)]
-    # JSON is YAML
-    (tmp_path / "queries.yml").write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
-    argv = ["promtool", "check", "rules", str(tmp_path / "queries.yml")]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return done.stderr if done.returncode else ""
-
-
 def test_prometheus_can_read_every_query(tmp_path: Path) -> None:
     every = [asked.text for asked in for_cluster("hpc-1", set(Needs))]
+    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(every)]
+    # JSON is YAML
+    (tmp_path / "queries.yml").write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
 
     assert len(every) > 150
-    assert refused_by_promtool(tmp_path, every) == ""
+    assert promtool.errors("check", "rules", tmp_path / "queries.yml") == ""
 
 
 @pytest.mark.parametrize(
@@ -345,9 +338,6 @@ def test_the_fullest_file_system_is_one_that_can_be_written_to(
         "exp_samples": [{"labels": '{node="n1"}', "value": 0.7}],
     }
     series = [{"series": name, "values": f"{value}x2"} for name, value in values.items()]
-    path = tmp_path / "tests.yml"
-    path.write_text(json.dumps({"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [asked]}]}))
+    tests = [{"interval": "1m", "input_series": series, "promql_expr_test": [asked]}]
 
-    done = subprocess.run(["promtool", "test", "rules", str(path)], capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert promtool.failures(tmp_path, {"tests": tests}) == ""

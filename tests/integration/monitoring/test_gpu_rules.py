@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.integration.monitoring import promtool
 from tests.integration.monitoring.replay import TEXTS
 from tests.support.paths import ROOT
 
@@ -51,11 +50,8 @@ def promtool_errors(tmp_path: Path, scraped: dict[str, str], expected: dict[str,
         for query, values in expected.items()
     ]
     series = [{"series": name, "values": value} for name, value in scraped.items()]
-    path = tmp_path / "tests.yml"
     tests = [{"input_series": series, "promql_expr_test": queries}]
-    path.write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}), encoding="utf-8")
-    done = subprocess.run(["promtool", "test", "rules", str(path)], capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else done.stdout + done.stderr
+    return promtool.failures(tmp_path, {"rule_files": [str(RULES)], "tests": tests})
 
 
 @EXPORTERS
