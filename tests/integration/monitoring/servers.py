@@ -139,6 +139,7 @@ class Page:
 
     answer: Callable[[str], tuple[int, str]]
     posted: list[str] = field(default_factory=list)
+    logins: list[str] = field(default_factory=list)
     host: str = "127.0.0.1"
     tls: ssl.SSLContext | None = None
 
@@ -151,6 +152,7 @@ class Page:
 
             def do_POST(self) -> None:
                 page.posted.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                page.logins.append(self.headers.get("Authorization", ""))
                 self._answer_request()
 
             def _answer_request(self) -> None:

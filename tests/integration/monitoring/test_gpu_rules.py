@@ -79,6 +79,7 @@ def test_ratios_are_ratios_and_bytes_are_bytes(exporter: str, tmp_path: Path) ->
     wrong = {
         "count by (gpu) (gpu:utilization:ratio > 1 or gpu:utilization:ratio < 0)": {},
         "count by (gpu) (gpu:memory_used:bytes > gpu:memory_total:bytes)": {},
+        "count by (gpu) (gpu:memory_used:bytes < 2^20)": {},
         'max by (gpu) (gpu:memory_total:bytes{gpu="0"})': {"0": 81559 * 2.0**20},
         'count by (gpu) (gpu:sm_clock:hertz{gpu="0"} > 1e9)': {"0": 1.0},
     }

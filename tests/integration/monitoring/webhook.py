@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -23,7 +21,6 @@ def _server(address: str, port: int, path: Path) -> ThreadingHTTPServer:
 
         def do_POST(self) -> None:
             message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            message["authorization"] = self.headers.get("Authorization", "")
             with lock, path.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(message) + "\n")
             self.send_response(204)
@@ -33,20 +30,6 @@ def _server(address: str, port: int, path: Path) -> ThreadingHTTPServer:
             """Log nothing."""
 
     return ThreadingHTTPServer((address, port), Handler)
-
-
-@contextmanager
-def receiving(path: Path) -> Iterator[int]:
-    """Receive here, on a port that is free."""
-    server = _server("127.0.0.1", 0, path)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def main() -> None:
