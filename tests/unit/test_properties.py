@@ -16,7 +16,7 @@ from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import InputError
 from deepopsctl.imports.request import InitRequest, InitResult, read_request
 from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Partition, Role
-from deepopsctl.text.node_sets import expand, fold, fold_in_order, pair
+from deepopsctl.text.node_sets import expand, fold, fold_in_order, fold_pairs, pair
 from deepopsctl.text.problems import RefusedError
 from tests.support.paths import ROOT
 
@@ -109,6 +109,15 @@ entries = st.lists(wild_entry, max_size=5) | st.lists(
 )
 spec_text = entries.map(
     lambda lines: "schema: 1\nnodes:\n  - {names: c1, roles: [controller, compute]}\n" + "\n".join(lines)
+)
+# names with and without padding, numbers in several places, runs, gaps and repeats of a prefix
+run_of_names = st.builds(
+    lambda prefix, width, suffix, start, count: [f"{prefix}{start + n:0{width}d}{suffix}" for n in range(count)],
+    st.sampled_from(["n", "gpu", "r1-n", "10.0.", "a01b"]), st.integers(1, 3), st.sampled_from(["", "-ib", "x2"]),
+    st.sampled_from([0, 1, 8, 9, 98, 99]) | st.integers(0, 2000), st.sampled_from([1, 2, 5, 15]),
+)  # fmt: skip
+node_names = st.lists(run_of_names | name.map(lambda name: [name]), min_size=1, max_size=20).map(
+    lambda runs: list(dict.fromkeys(name for run in runs for name in run))
 )
 wild_hostlist = st.lists(word | st.builds("{}={}".format, word, word), max_size=6)
 hostlist = (wild_hostlist | st.lists(name, min_size=1, max_size=6, unique_by=str.lower)).map("\n".join)
@@ -217,10 +226,24 @@ def test_a_refused_node_list_leaves_no_directory_and_an_accepted_one_a_whole_one
 
 
 @bounded
-@given(st.lists(name, min_size=1, max_size=30))
+@given(node_names)
 def test_what_is_folded_expands_to_the_same_names_in_the_same_order(names: list[str]) -> None:
     assert list(expand(fold_in_order(names))) == names
-    assert set(expand(fold(names))) == set(names)
+    expanded = expand(fold(names))
+    assert set(expanded) == set(names)
+    assert len(expanded) == len(set(names))
+    # Slurm knows no steps
+    assert "/" not in fold(names)
+
+
+@bounded
+@given(node_names, st.lists(st.builds("10.{}.0.{}".format, st.integers(0, 2), st.integers(1, 250)), min_size=60))
+def test_folded_pairs_keep_every_pair_in_order_and_no_line_is_long(names: list[str], addresses: list[str]) -> None:
+    pairs = list(zip(names, addresses, strict=False))
+    entries = list(fold_pairs(pairs, 4))
+
+    assert [item for entry in entries for item in pair(*entry)] == pairs
+    assert all(text.count(",") < 4 for entry in entries for text in entry)
 
 
 @bounded

@@ -1,13 +1,12 @@
-"""Node expressions: expansion, folding, pairing, and what is refused."""
+"""Node expressions: expansion, folding, pairing, and what is refused. Of any names: tests/unit/test_properties.py."""
 
 from __future__ import annotations
 
-import random
 import tracemalloc
 
 import pytest
 
-from deepopsctl.text.node_sets import MAX_EXPRESSION, expand, fold, fold_in_order, fold_pairs, pair
+from deepopsctl.text.node_sets import MAX_EXPRESSION, expand, fold, fold_in_order, pair
 from deepopsctl.text.problems import RefusedError
 
 
@@ -140,32 +139,6 @@ def test_folds_in_order(names: list[str], text: str) -> None:
     assert list(expand(text) if text else ()) == names
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_what_is_folded_in_order_expands_to_the_same_names(seed: int) -> None:
-    names = _random_names(_generator(seed))
-    assert list(expand(fold_in_order(names))) == names
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_what_is_folded_expands_to_the_same_set(seed: int) -> None:
-    names = _random_names(_generator(seed))
-    expanded = expand(fold(names))
-    assert set(expanded) == set(names)
-    assert len(expanded) == len(set(names))
-    assert "/" not in fold(names)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_folded_pairs_keep_every_pair_in_order(seed: int) -> None:
-    generator = _generator(seed)
-    names = _random_names(generator)
-    addresses = [f"10.{generator.randint(0, 2)}.0.{generator.randint(1, 250)}" for _ in names]
-    pairs = list(zip(names, addresses, strict=True))
-    entries = list(fold_pairs(pairs, 4))
-    assert [item for entry in entries for item in pair(*entry)] == pairs
-    assert all(text.count(",") < 4 for entry in entries for text in entry)
-
-
 def test_pairs_names_with_addresses_in_the_order_written() -> None:
     assert pair("n[1-2]", "10.0.0.9,10.0.0.5") == (("n1", "10.0.0.9"), ("n2", "10.0.0.5"))
 
@@ -173,26 +146,6 @@ def test_pairs_names_with_addresses_in_the_order_written() -> None:
 def test_refuses_to_pair_lists_of_different_length() -> None:
     with pytest.raises(RefusedError, match=r"gpu\[01-16\] stands for 16 names and 10.0.1.\[11-25\] for 15 addresses"):
         pair("gpu[01-16]", "10.0.1.[11-25]")
-
-
-def _generator(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311 - repeatable, guards no secret
-
-
-def _random_names(generator: random.Random) -> list[str]:
-    """Names with and without padding, numbers in several places, runs, gaps and repeats of a prefix."""
-    names: dict[str, None] = {}
-    for _ in range(generator.randint(1, 30)):
-        prefix = generator.choice(["n", "gpu", "r1-n", "10.0.", "a01b"])
-        width = generator.choice([1, 1, 2, 3])
-        suffix = generator.choice(["", "", "-ib", "x2"])
-        start = generator.choice([0, 1, 8, 9, 98, 99, generator.randint(0, 2000)])
-        for number in range(start, start + generator.choice([1, 1, 2, 5, 15])):
-            names[f"{prefix}{number:0{width}d}{suffix}"] = None
-    chosen = list(names)
-    if generator.random() < 0.3:
-        generator.shuffle(chosen)
-    return chosen
 
 
 def test_a_range_that_grows_wider_has_a_hint_with_both_meanings() -> None:
