@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -94,6 +95,7 @@ def facts(results: Sequence[Result], expected: int = 8, earlier: Sequence[Result
     )  # fmt: skip
 
 
+@cache
 def two_h100() -> Facts:
     """Two nodes of eight; one GPU of the second has slow memory, slow NVLinks and an error behind it."""
     ecc = {"mode": {"now": True, "after_reboot": True}, "corrected": 2, "uncorrected": 1}
@@ -122,12 +124,13 @@ def lab() -> Facts:
     return facts([{**without_driver(f"node{number}"), "simulated": why} for number in (1, 2)], 4)
 
 
-def thousand(nodes: int = 1000) -> Facts:
+@cache
+def thousand() -> Facts:
     """A large cluster with a handful of outliers, one that does not open, and a node without a driver."""
     outliers = {(17, 3): 0.55, (40, 0): 0.86, (41, 7): 0.83}
     results = [
         node(number, [card(number, index, slow=outliers.get((number, index), 1.0)) for index in range(8)])
-        for number in range(1, nodes + 1)
+        for number in range(1, 151)
     ]
     results[60]["gpus"][2] = {"index": 2, "error": "the GPU has fallen off the bus"}
     results[70] = without_driver("gpu71")

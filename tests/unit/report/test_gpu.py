@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -12,10 +11,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
-from deepopsctl.checks.check import Check, Status, parse_check
+from deepopsctl.checks.check import Check, Status
 from deepopsctl.cli.main import cli
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.report.gpu import section
 from deepopsctl.report.gpu.plots import Curve, Dot, bandwidth_plot, heat_map, size_text, strip
 from deepopsctl.report.gpu.section import Block, build_section
@@ -32,6 +30,7 @@ from deepopsctl.validation.result import CHECKS_FILE
 from deepopsctl.validation.stored import past_facts
 from tests.data import gpu_report_samples as samples
 from tests.data.gpu_check_samples import gpu, result
+from tests.data.gpu_report_samples import thousand, two_h100
 from tests.data.report_samples import small
 from tests.support.html_page import page
 
@@ -44,16 +43,6 @@ def parsed(svg: str) -> ET.Element:
 
 def texts(svg: str) -> list[str]:
     return [element.text or "" for element in parsed(svg).iter("{http://www.w3.org/2000/svg}text")]
-
-
-@cache
-def two_h100() -> Facts:
-    return samples.two_h100()
-
-
-@cache
-def large() -> Facts:
-    return samples.thousand(150)
 
 
 def block(facts: Facts, number: int = 0) -> Block:
@@ -156,12 +145,8 @@ class TestTerminal:
 
         assert groups.index("Accounting") < groups.index("GPU driver") < groups.index("GPUs together")
 
-    @pytest.mark.parametrize("width", [60, 80, 160])
-    def test_no_line_is_wider_than_the_terminal(self, width: int) -> None:
-        assert max(len(line.plain()) for line in table(two_h100(), width)) <= width
-
     def test_twelve_hundred_gpus_fit_on_a_screen(self) -> None:
-        assert len(table(large(), 100)) < 100
+        assert len(table(thousand(), 100)) < 100
 
 
 class TestTableOfAModel:
@@ -176,7 +161,7 @@ class TestTableOfAModel:
         assert [cell.text for cell in failed[0].cells if cell.status] == ["1468"]
 
     def test_many_gpus_share_a_line_the_odd_ones_do_not(self) -> None:
-        found = block(large())
+        found = block(thousand())
 
         assert [(line.label, line.status) for line in found.lines] == [
             ("gpu17/3", Status.FAIL),
@@ -310,19 +295,8 @@ class TestCharts:
 
 
 class TestPage:
-    @pytest.mark.parametrize(
-        "sample", [two_h100, samples.mixed, samples.lab, large], ids=["two", "mixed", "lab", "large"]
-    )
-    def test_the_page_is_whole_and_needs_nothing_else(self, sample: object) -> None:
-        text = render_html(sample())  # type: ignore[operator]  # pytest gives a plain object
-        found = page(text)
-
-        assert found.fetched == []
-        assert "url(" not in text
-        assert "script" not in found.tags
-
     def test_a_thousand_gpus_make_a_page_one_can_mail(self) -> None:
-        assert len(render_html(large()).encode()) < 150_000
+        assert len(render_html(thousand()).encode()) < 150_000
 
     @pytest.mark.parametrize("text", ["5 checks failed, on gpu02/5.", "down 48% since 2026-11-03"])
     def test_it_names_the_gpu_that_failed_and_the_day_of_a_decline(self, text: str) -> None:
@@ -341,13 +315,6 @@ class TestPage:
         facts = replace(two_h100(), gpus=(), checks=())
 
         assert '<section class="gpus">' not in render_html(facts)
-
-
-def test_the_samples_are_judged_for_real() -> None:
-    facts = samples.two_h100()
-    again = [parse_check(check) for check in evaluate(facts.gpus, (), {"gpu01": 8, "gpu02": 8})]
-
-    assert {check.name for check in again} == {check.name for check in facts.checks}
 
 
 class TestLater:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
@@ -20,8 +21,9 @@ from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.report.grouping import FEW, build_matrix, fold_checks
 from deepopsctl.report.html import render_html
 from deepopsctl.report.junit import render_junit
-from deepopsctl.report.model import document
+from deepopsctl.report.model import Facts, document
 from deepopsctl.report.table import summary_line, table
+from tests.data import gpu_report_samples as gpus
 from tests.data.gpu_check_samples import result as gpu_result
 from tests.data.report_samples import facts, failed, healthy_node, large, passed, skipped, small
 from tests.support.html_page import page
@@ -105,9 +107,10 @@ class TestTable:
     def test_five_hundred_nodes_fit_on_a_screen(self) -> None:
         assert len(table(large(), 100)) < 80
 
+    @pytest.mark.parametrize("sample", [large, gpus.two_h100])
     @pytest.mark.parametrize("width", [60, 80, 160])
-    def test_no_line_is_wider_than_the_terminal(self, width: int) -> None:
-        assert max(len(line.plain()) for line in table(large(), width)) <= width
+    def test_no_line_is_wider_than_the_terminal(self, width: int, sample: Callable[[], Facts]) -> None:
+        assert max(len(line.plain()) for line in table(sample(), width)) <= width
 
     def test_a_good_cluster_has_no_to_do(self) -> None:
         lines = table(facts(healthy_node("gpu01"), ("gpu01",)))
@@ -233,9 +236,9 @@ class TestSkipped:
 
 
 class TestHtml:
-    @pytest.mark.parametrize("sample", [small(), large()], ids=["small", "large"])
-    def test_the_page_needs_nothing_else(self, sample: object) -> None:
-        text = render_html(sample)  # type: ignore[arg-type]  # a Validation in all but name
+    @pytest.mark.parametrize("sample", [small, large, gpus.two_h100, gpus.mixed, gpus.lab, gpus.thousand])
+    def test_the_page_is_whole_and_needs_nothing_else(self, sample: Callable[[], Facts]) -> None:
+        text = render_html(sample())
         found = page(text)
 
         assert found.fetched == []
