@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pexpect
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.run.command_line import RunRequest
@@ -62,11 +64,24 @@ class Site:
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Start the command line, as a shell would; under nohup a closed terminal would be ignored."""
-        python = ["env", "--default-signal=HUP", sys.executable]
-        line = [*python, "-m", "deepopsctl", "-C", str(self.directory.path), *arguments]
-        inherited = {**os.environ, "DEEPOPSCTL_CONTENT": str(self.content), **environment}
         pipe = subprocess.PIPE
-        return subprocess.Popen(line, stdout=pipe, stderr=pipe, stdin=pipe, text=True, env=inherited)
+        return subprocess.Popen(
+            ["env", "--default-signal=HUP", sys.executable, *self._line(arguments)],
+            stdout=pipe, stderr=pipe, stdin=pipe, text=True, env=self._environment(environment),
+        )  # fmt: skip
+
+    def on_a_terminal(self, *arguments: str, **environment: str) -> pexpect.spawn[str]:
+        """Start it on a terminal."""
+        settings = self._environment({"TERM": "xterm", **environment})
+        return pexpect.spawn(
+            sys.executable, self._line(arguments), env=settings, encoding="utf-8", timeout=300, dimensions=(24, 100)
+        )
+
+    def _line(self, arguments: Iterable[str]) -> list[str]:
+        return ["-m", "deepopsctl", "-C", str(self.directory.path), *arguments]
+
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        return {**os.environ, "DEEPOPSCTL_CONTENT": str(self.content), **more}
 
     def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the command line to its end."""

@@ -11,6 +11,7 @@ import yaml
 
 from deepopsctl.model.storage import Mount, StorageType
 from deepopsctl.storage.writer import variable
+from tests.support.files import write_program
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
 
@@ -114,10 +115,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Played]:
     }
     plays = [{"hosts": "all", "gather_facts": True, "gather_subset": ["!all"], "roles": [role]}]
     # a node with systemd, and no unit of these mounts
-    systemctl = directory / "bin" / "systemctl"
-    systemctl.parent.mkdir()
-    systemctl.write_text("#!/bin/sh\necho LoadState=not-found\n", encoding="utf-8")
-    systemctl.chmod(0o755)
+    systemctl = write_program(directory / "bin" / "systemctl", "echo LoadState=not-found")
     path = {"PATH": f"{systemctl.parent}:{os.environ['PATH']}"}
     return directory, play(directory, plays, hosts, "--check", settings=path)
 

@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.run.command_line import RunRequest, write_inputs
-from tests.integration.sites import make_site
+from tests.integration.sites import Site
 from tests.support.paths import ROOT
 
 BIN = Path(sys.executable).parent
@@ -29,8 +28,8 @@ def host_variables(*inventories: Path) -> dict[str, Any]:
     return {host: {k: v for k, v in values.items() if k not in OF_THE_PLACE} for host, values in hostvars.items()}
 
 
-def test_plain_ansible_and_a_run_see_the_same_variables(tmp_path: Path) -> None:
-    directory = ClusterDir(make_site(tmp_path).directory.path)
+def test_plain_ansible_and_a_run_see_the_same_variables(site: Site, tmp_path: Path) -> None:
+    directory = site.directory
     write_inputs(RunRequest(directory, "slurm"), {}, ROOT, tmp_path / "private")
     staged = host_variables(tmp_path / "private" / "inventory" / "hosts.yml", directory.hosts)
     plain = host_variables(ROOT / "inventory" / "product" / "hosts.yml", directory.hosts)

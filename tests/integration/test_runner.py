@@ -18,6 +18,7 @@ from deepopsctl.run.outcome import Failure, RunOutcome, reduce
 from deepopsctl.run.runner import run, run_readonly
 from deepopsctl.status.cluster import TIMED_OUT
 from tests.integration.sites import MODULE, Site, make_site, make_unreachable, play
+from tests.support.files import write_program
 
 # ctl1 fails in a module, n1 in a loop, n2 is not there
 TASKS = """
@@ -51,11 +52,6 @@ TASKS = """
   command: "{{ item }}"
   loop: ["true", "ls /no/a", "ls /no/b"]
 """
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return make_site(tmp_path)
 
 
 @dataclass(frozen=True)
@@ -179,9 +175,8 @@ def test_the_timeout_for_a_node_that_is_down_is_shorter_than_that_for_sudo_on_a_
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_unreachable(site, "n2")
-    shown, program = tmp_path / "settings", tmp_path / "ssh"
-    program.write_text(f'#!/bin/sh\necho "$@" > {shown}.words\nssh -G "$@" > {shown}\nexit 255\n')
-    program.chmod(0o755)
+    shown = tmp_path / "settings"
+    program = write_program(tmp_path / "ssh", f'echo "$@" > {shown}.words\nssh -G "$@" > {shown}\nexit 255')
     monkeypatch.setenv("ANSIBLE_SSH_EXECUTABLE", str(program))
     monkeypatch.delenv("ANSIBLE_TIMEOUT", raising=False)
     site.run("- name: One\n  command: 'true'\n", limit="n2")

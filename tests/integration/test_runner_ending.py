@@ -6,12 +6,11 @@ import json
 import os
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from deepopsctl.errors import ExitCode
-from tests.integration.sites import Site, make_site, play, processes_with
+from tests.integration.sites import Site, play, processes_with
 from tests.support.cluster import wait_until
 
 # no other process on this host sleeps this long
@@ -19,8 +18,8 @@ NAP = f"98765.{os.getpid()}"
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    site = make_site(tmp_path)
+def site(site: Site) -> Site:
+    """With a task that never ends."""
     site.write_playbook("slurm", play(f"- name: Begin\n  debug: {{msg: x}}\n- name: Nap\n  command: sleep {NAP}\n"))
     return site
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 
 import pexpect
 import pytest
 
 from deepopsctl.errors import ExitCode
-from tests.integration.sites import Site, make_site, play
+from tests.integration.sites import Site, play
+from tests.support.files import write_program
 
 SECRETS = ("arg-5eCr3t", "param-5eCr3t", "var-5eCr3t", "environment-5eCr3t", "sudo-5eCr3t", "loop-5eCr3t")
 
@@ -37,18 +36,12 @@ TASKS = """
 
 # Speaks sudo's protocol: asks with the prompt of its arguments, runs the command for the right word only
 SUDO = """\
-#!/bin/sh
 while :; do case "$1" in -p) prompt=$2; shift 2;; -u) shift 2;; -*) shift;; *) break;; esac; done
 printf '%s' "$prompt" >&2
 read -r word
 [ "$word" = sudo-5eCr3t ] || { echo 'Sorry, try again.' >&2; exit 1; }
 exec "$@"
 """
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return make_site(tmp_path)
 
 
 def files_with(directory: Path, words: tuple[str, ...]) -> list[str]:
@@ -102,14 +95,10 @@ def test_what_a_killed_run_left_behind_changes_nothing(site: Site) -> None:
 def test_the_sudo_password_is_asked_once_and_written_nowhere(
     site: Site, tmp_path: Path, word: str, code: ExitCode
 ) -> None:
-    sudo = tmp_path / "sudo"
-    sudo.write_text(SUDO)
-    sudo.chmod(0o755)
+    sudo = write_program(tmp_path / "sudo", SUDO)
     site.directory.settings.write_text(site.directory.settings.read_text() + f"ansible_become_exe: {sudo}\n")
     site.write_playbook("slurm", play("- name: Root\n  command: id\n  become: true\n  become_user: daemon\n"))
-    arguments = ["-m", "deepopsctl", "-C", str(site.directory.path), "deploy", "-K"]
-    inherited = {**os.environ, "DEEPOPSCTL_CONTENT": str(site.content)}
-    terminal = pexpect.spawn(sys.executable, arguments, env=inherited, encoding="utf-8", timeout=300)
+    terminal = site.on_a_terminal("deploy", "-K")
 
     terminal.expect("sudo password:")
     terminal.sendline(word)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
-from pathlib import Path
 
 import pexpect
 import pytest
 
-from tests.integration.sites import Site, make_site, make_unreachable, play
+from tests.integration.sites import Site, make_unreachable, play
 
 TASKS = """
 - name: Fine
@@ -24,16 +21,14 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    site = make_site(tmp_path)
+def site(site: Site) -> Site:
+    """With a task that fails on one node."""
     site.write_playbook("slurm", play(TASKS))
     return site
 
 
 def on_a_terminal(site: Site, **environment: str) -> str:
-    line = ["-m", "deepopsctl", "-C", str(site.directory.path), "deploy"]
-    inherited = {**os.environ, "TERM": "xterm", "DEEPOPSCTL_CONTENT": str(site.content), **environment}
-    terminal = pexpect.spawn(sys.executable, line, env=inherited, encoding="utf-8", timeout=300, dimensions=(24, 100))
+    terminal = site.on_a_terminal("deploy", **environment)
     terminal.expect(pexpect.EOF)
     return str(terminal.before)
 
