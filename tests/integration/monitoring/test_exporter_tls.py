@@ -18,7 +18,7 @@ from deepopsctl.monitoring.monitored_node import MonitoredNode
 from tests.integration.monitoring.exporters import Asked
 from tests.support.cluster import wait_until
 from tests.support.monitoring_roles import exporter_files, prometheus_config
-from tests.support.ports import listens
+from tests.support.ports import free_port, listens
 
 EXPORTER = shutil.which("prometheus-node-exporter") or "prometheus-node-exporter"
 
@@ -27,9 +27,7 @@ EXPORTER = shutil.which("prometheus-node-exporter") or "prometheus-node-exporter
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     """The exporter on a port of loopback that is free."""
     directory = exporter_files(tmp_path_factory.mktemp("tls") / "gpu01", "gpu01")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     web = str(directory / "exporters.yml")
     argv = [EXPORTER, f"--web.listen-address=127.0.0.1:{port}", f"--web.config.file={web}"]
     argv += ["--collector.disable-defaults", "--collector.time"]
@@ -82,24 +80,23 @@ class TestWhoIsAskedInClear:
         MonitoredNode(name, "hpc", frozenset(), "127.0.0.1", controller="ctl1", settings={"exporter_tls": True})
         for name in sorted(NODES)
     )
-
-    def config(self, *, tls: bool) -> str:
-        return prometheus_config(tls=tls)
+    NEW = targets.render(MACHINES)
 
     def test_nobody_where_there_is_no_prometheus_or_its_files_are_broken(self) -> None:
         for text in ("", "}", "- 1", "[{labels: 3}]"):
             assert targets.asked_in_clear(text, text) == set()
-            assert targets.asked_in_clear(self.config(tls=False), text) == set()
+            assert targets.asked_in_clear(prometheus_config(tls=False), text) == set()
 
     def test_all_nodes_where_tls_was_off_whichever_release_wrote_the_files(self) -> None:
-        before = targets.render(self.MACHINES).replace("controller", "node")
+        before = self.NEW.replace("controller", "node")
 
-        assert targets.asked_in_clear(self.config(tls=False), before) == self.NODES
-        assert targets.asked_in_clear(self.config(tls=False), targets.render(self.MACHINES)) == self.NODES
+        assert targets.asked_in_clear(prometheus_config(tls=False), before) == self.NODES
+        assert targets.asked_in_clear(prometheus_config(tls=False), self.NEW) == self.NODES
 
     def test_nobody_where_tls_was_on_but_for_nodes_that_no_deploy_has_reached(self) -> None:
-        before = self.config(tls=True).replace("job_name: controller", "job_name: another")
+        with_tls = prometheus_config(tls=True)
+        before = with_tls.replace("job_name: controller", "job_name: another")
 
-        assert targets.asked_in_clear(before, targets.render(self.MACHINES)) == set()
-        assert targets.asked_in_clear(self.config(tls=True), targets.render(self.MACHINES)) == set()
-        assert targets.asked_in_clear(self.config(tls=True), targets.render(self.MACHINES, ["gpu01"])) == {"gpu01"}
+        assert targets.asked_in_clear(before, self.NEW) == set()
+        assert targets.asked_in_clear(with_tls, self.NEW) == set()
+        assert targets.asked_in_clear(with_tls, targets.render(self.MACHINES, ["gpu01"])) == {"gpu01"}

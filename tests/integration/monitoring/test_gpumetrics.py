@@ -10,10 +10,9 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ from tests.support.cluster import wait_until
 from tests.support.monitoring_roles import GPU01, exporter_files
 from tests.support.node_modules import load
 from tests.support.paths import FAKES, ROOT
-from tests.support.ports import listens
+from tests.support.ports import free_port, listens
 from tests.support.role_templates import render
 
 node_wheels = load("node.wheels")
@@ -77,17 +76,17 @@ class Running:
 
     def until(self, there: Callable[[str], bool]) -> str:
         """Its text once that is as wanted."""
-        end, text = time.monotonic() + PATIENCE_S, ""
-        while time.monotonic() < end and self.process.poll() is None:
-            try:
-                text = self.text()
-            except OSError:
-                # it does not listen yet
-                text = ""
-            if there(text):
-                return text
-            time.sleep(0.1)
-        raise AssertionError(f"{self.log.read_text(encoding='utf-8')}\n{text}")
+        texts = [""]
+
+        def is_there() -> bool:
+            assert self.process.poll() is None, self.log.read_text(encoding="utf-8")
+            # before it listens it serves nothing
+            with suppress(OSError):
+                texts.append(self.text())
+            return there(texts[-1])
+
+        wait_until("its text is as wanted", is_there, details=lambda: f"{self.log.read_text('utf-8')}\n{texts[-1]}")
+        return texts[-1]
 
 
 def certificate_options(directory: Path) -> list[str]:
@@ -107,9 +106,7 @@ def certificate_options(directory: Path) -> list[str]:
 def running(
     libraries: Path, tmp_path: Path, driver: Path | None, lost: str = "", tls: Path | None = None
 ) -> Iterator[Running]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     driver_state = tmp_path / "driver-state"
     driver_state.mkdir()
     if lost:
