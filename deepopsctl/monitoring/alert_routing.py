@@ -175,7 +175,7 @@ def _mail_server(wanted: Wanted) -> dict[str, object]:
 def _receiver_faults(wanted: Wanted) -> Iterator[str]:
     for name, channels in wanted.receivers.items():
         where = f"monitoring_alert_receivers: {name}"
-        if name == NOBODY or "," in str(name):
+        if not isinstance(name, str) or name == NOBODY or "," in name:
             yield f"{where}: choose another name"
         elif not isinstance(channels, Mapping) or not channels:
             yield f"{where} has no channel: write {{email: [ops@example.com]}}, or {', '.join(WAYS[1:])}"
@@ -190,7 +190,7 @@ def _way_faults(way: str, how: object, wanted: Wanted) -> Iterator[str]:
     elif way == "email":
         if not wanted.email:
             yield "email needs a server: set monitoring_alert_email: {server: 'mail.example.com:587', from: ...}"
-        if not _listed(how) or not all("@" in address for address in _listed(how)):
+        if isinstance(how, Mapping) or not _listed(how) or not all("@" in address for address in _listed(how)):
             yield "email is a list of addresses"
     elif not isinstance(how, Mapping):
         yield f"{way} is no mapping"

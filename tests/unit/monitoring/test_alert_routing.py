@@ -102,8 +102,13 @@ def test_secrets_are_in_the_text_and_nowhere_else() -> None:
         ("receivers: {a: {pigeon: 1}}", "pigeon is not a channel"),
         ("receivers: {a: {}}", "has no channel"),
         ("receivers: {nobody: {webhook: {url: http://x}}}", "choose another name"),
+        ("receivers: {1: {webhook: {url: http://x}}}", "1: choose another name"),
         ("receivers: {a: {email: [x@example.com]}}", "email needs a server"),
         ("{receivers: {a: {email: [x]}}, email: {server: m, from: x}}", "email is a list of addresses"),
+        (
+            "{receivers: {a: {email: {to: x@example.com}}}, email: {server: m, from: x}}",
+            "email is a list of addresses",
+        ),
         ("email: {server: m}", "monitoring_alert_email has no from"),
         ("email: {server: m, from: x, secret: none}", "the vault has no secret none"),
         ("email: {server: m, from: x, user: hpc}", "user needs secret"),
