@@ -27,16 +27,12 @@ init_plugin_loader()
 warm_up.load_plugins()
 warm_up.parse_module_utils()
 from ansible.executor import module_common
-from ansible.plugins import loader
 before = module_common._compile_module_ast.cache_info().currsize
 warm_up.parse_imports("deepopsctl.cluster.drift_check")
 gate = module_common._compile_module_ast.cache_info().currsize - before
 print(json.dumps({
-    "filters": sorted(plugin.ansible_name for plugin in loader.filter_loader.all()),
     "loaded": sorted(name for name in sys.modules if name.startswith(("ansible.plugins.", "deepopsctl."))),
-    "parsed": before,
     "gate": gate,
-    "action": sorted(name for name in sys.modules if ".cluster.plugins.action." in name),
     "collection": sorted(name for name in sys.modules if ".cluster.plugins.filter." in name),
 }))
 """

@@ -12,10 +12,13 @@ from tests.support.cluster import wait_until
 OPS = {"ops": {"email": ["ops@example.com", "night@example.com"]}}
 
 
-def wanted(box: mail.Mailbox, **email: object) -> Wanted:
+LOGIN = {"user": mail.USER, "secret": "mail_password"}
+
+
+def wanted(box: mail.Mailbox, password: str = mail.PASSWORD, **email: object) -> Wanted:
     """A site's settings and vault."""
     settings = {"server": box.server, "from": "hpc@example.com", **email}
-    return Wanted(receivers=OPS, email=settings, grouping=SOON, secrets={"mail_password": mail.PASSWORD})
+    return Wanted(receivers=OPS, email=settings, grouping=SOON, secrets={"mail_password": password})
 
 
 def failures(running: Alertmanager) -> float:
@@ -26,12 +29,13 @@ def failures(running: Alertmanager) -> float:
 
 
 def test_all_receivers_get_a_mail_with_what_to_do_by_tls_and_with_the_vaults_password(tmp_path: Path) -> None:
-    with mail.strict(tmp_path) as box:
-        site = wanted(box, user=mail.USER, secret="mail_password")
-        with alertmanager(tmp_path, site, SSL_CERT_FILE=str(box.authority)) as running:
-            full = {"alertname": "DiskFull"}
-            running.fire({**full, "node": "gpu01"}, {**full, "node": "gpu02"}, action="Make room")
-            wait_until("both were notified", lambda: len(box.messages) >= 2, details=running.log)
+    with (
+        mail.strict(tmp_path) as box,
+        alertmanager(tmp_path, wanted(box, **LOGIN), SSL_CERT_FILE=str(box.authority)) as running,
+    ):
+        full = {"alertname": "DiskFull"}
+        running.fire({**full, "node": "gpu01"}, {**full, "node": "gpu02"}, action="Make room")
+        wait_until("both were notified", lambda: len(box.messages) >= 2, details=running.log)
 
     assert set(box.recipients) == {"ops@example.com", "night@example.com"}
     assert all(box.encrypted)
@@ -62,18 +66,14 @@ def test_nothing_is_sent_without_tls_where_it_is_required_and_alertmanager_logs_
 
 
 def test_a_password_that_the_server_refuses_is_counted_as_a_failure(tmp_path: Path) -> None:
-    with mail.strict(tmp_path) as box:
-        site = Wanted(
-            receivers=OPS,
-            email={"server": box.server, "from": "hpc@example.com", "user": mail.USER, "secret": "old"},
-            grouping=SOON,
-            secrets={"old": "wrong"},
-        )
-        with alertmanager(tmp_path, site, SSL_CERT_FILE=str(box.authority)) as running:
-            running.fire({"alertname": "DiskFull", "node": "gpu01"})
-            wait_until("it was refused", lambda: failures(running) > 0, details=running.log)
+    with (
+        mail.strict(tmp_path) as box,
+        alertmanager(tmp_path, wanted(box, "wrong", **LOGIN), SSL_CERT_FILE=str(box.authority)) as running,
+    ):
+        running.fire({"alertname": "DiskFull", "node": "gpu01"})
+        wait_until("it was refused", lambda: failures(running) > 0, details=running.log)
 
-            assert "wrong" not in running.log()
+        assert "wrong" not in running.log()
     assert box.messages == []
     assert ("hpc", "wrong") in box.logins
 
@@ -82,7 +82,7 @@ def test_a_mail_server_with_another_certificate_gets_no_password(tmp_path: Path)
     with (
         mail.strict(tmp_path) as box,
         # it trusts the system's own authorities, of which this server's is none
-        alertmanager(tmp_path, wanted(box, user=mail.USER, secret="mail_password")) as running,
+        alertmanager(tmp_path, wanted(box, **LOGIN)) as running,
     ):
         running.fire({"alertname": "DiskFull", "node": "gpu01"})
         wait_until("it was tried", lambda: "certificate" in running.log(), details=running.log)

@@ -10,6 +10,7 @@ from deepopsctl.cluster.create import create_cluster
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.doctor import control_host
 from tests.data.doctor_samples import cluster
+from tests.support.files import write_program
 
 
 @pytest.fixture
@@ -68,9 +69,7 @@ class TestVault:
         assert "/none is missing" in control_host.vault(directory, {"ANSIBLE_VAULT_PASSWORD_FILE": "/none"})
 
     def test_a_program_that_asks_a_key_store_is_left_to_ansible(self, directory: ClusterDir, tmp_path: Path) -> None:
-        program = tmp_path / "ask"
-        program.write_text("#!/bin/sh\nexit 1\n")
-        program.chmod(0o700)
+        program = write_program(tmp_path / "ask", "exit 1")
 
         assert control_host.vault(directory, {"ANSIBLE_VAULT_PASSWORD_FILE": str(program)}) == ""
 

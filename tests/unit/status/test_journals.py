@@ -18,6 +18,7 @@ from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import ExitCode
 from deepopsctl.node_programs.log_collector.places import DIRECTORY, files_of
 from deepopsctl.status.journals import FIELDS, Question, lines_of, pass_on, ssh_command
+from tests.support.files import write_program
 
 SPEC = """\
 schema: 1
@@ -68,16 +69,14 @@ def test_nodes_are_told_apart_by_the_files_that_their_certificates_gave_them(tmp
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Collected journals of gpu02 and gpu04, and a journalctl that prints its options and the files that it can see."""
-    collected, programs = tmp_path / "collected", tmp_path / "bin"
+    collected = tmp_path / "collected"
     collected.mkdir()
-    programs.mkdir()
     for name in ("gpu02", "gpu04"):
         (collected / f"{Path(files_of(name)).name[:-5]}.journal").write_text(f"of {name}\n", "utf-8")
-    refuses = '#!/bin/sh\nfor word; do grep -qs -e damaged -- "${word#--file=}" && exit 1; done\n'
-    shown = refuses + 'echo "$@"; cat "${3#--file=}" 2>&- || (cd "${3#--directory=}" && cat *.journal; pwd)\n'
-    (programs / "journalctl").write_text(shown, "utf-8")
-    (programs / "journalctl").chmod(0o755)
-    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    refuses = 'for word; do grep -qs -e damaged -- "${word#--file=}" && exit 1; done\n'
+    shown = 'echo "$@"; cat "${3#--file=}" 2>&- || (cd "${3#--directory=}" && cat *.journal; pwd)'
+    program = write_program(tmp_path / "bin" / "journalctl", refuses + shown)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
     return collected
 
 
