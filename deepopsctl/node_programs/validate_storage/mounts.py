@@ -92,6 +92,9 @@ def _option_difference(option: str, shown: Mapping[str, str], type_name: str) ->
         return Difference("none", option, text) if certain else None
     if _value(key, shown[key]) == _value(key, value) or (key == "vers" and shown[key].startswith(value + ".")):
         return None
+    # of a part of the memory the kernel shows how much that was
+    if key == "size" and value.endswith("%"):
+        return None
     now = "{}={}".format(key, shown[key])
     return Difference(now, option, "{} was asked for, {} is in force".format(option, now))
 
@@ -135,11 +138,11 @@ _SIZE = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
 
 
 def _value(key: str, text: str) -> object:
-    """A value as one that can be compared: sizes in bytes, modes without their first zeros."""
+    """A value as one that can be compared: sizes in bytes, numbers whole, modes without their first zeros."""
     if key == "mode":
         return text.lstrip("0")
     size = _SIZE.fullmatch(text)
-    if key in ("size", "rsize", "wsize") and size:
+    if key in ("size", "nr_inodes", "rsize", "wsize") and size:
         return int(size[1]) * 1024 ** " kmgt".index(size[2].lower() or " ")
     return text
 

@@ -21,7 +21,7 @@ TABLE = r"""23 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,errors=remou
 99 23 0:50 / /first rw,relatime shared:60 - autofs systemd-1 rw,fd=50,pgrp=1,timeout=0,minproto=5,maxproto=5,direct
 100 23 0:51 / /second rw,relatime shared:61 - autofs systemd-1 rw,fd=51
 101 100 0:46 / /second rw,relatime shared:51 - nfs 10.0.0.2:/data ro,vers=3,acregmin=5,acregmax=5,acdirmin=5,acdirmax=5,nolock,nconnect=4
-102 23 0:47 / /fast/with\040blank rw,nosuid shared:52 - tmpfs tmpfs rw,size=16777216k,mode=700
+102 23 0:47 / /fast/with\040blank rw,nosuid shared:52 - tmpfs tmpfs rw,size=16777216k,nr_inodes=1048576,mode=700
 103 23 0:48 / /lustre rw shared:53 - lustre 10.0.0.3@tcp:/fs rw,flock
 104 23 0:49 / /gluster rw shared:54 - fuse.glusterfs 10.0.0.4:vol rw,user_id=0
 """  # noqa: E501 (as the kernel writes it)
@@ -110,7 +110,9 @@ class TestOptions:
         assert self.wrong("/fast/with blank", "suid") == ["suid was asked for, nosuid is in force"]
 
         # as numbers
-        assert self.wrong("/fast/with blank", "size=16G", "mode=0700") == []
+        assert self.wrong("/fast/with blank", "size=16G", "nr_inodes=1m", "mode=0700") == []
+        # of the node's memory when it was mounted
+        assert self.wrong("/fast/with blank", "size=25%") == []
         assert self.wrong("/fast/with blank", "size=8G", "mode=1777") != []
         # one that stands for four
         assert self.wrong("/second", "actimeo=5") == []
