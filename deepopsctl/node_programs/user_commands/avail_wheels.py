@@ -79,7 +79,9 @@ class Wanted(NamedTuple):
 
     def matches(self, wheel: Wheel) -> bool:
         """Whether the wheel is one of those."""
-        return fnmatch.fnmatchcase(wheel.key, self.name) and all(fits(wheel.version, *each) for each in self.clauses)
+        return fnmatch.fnmatchcase(wheel.key, self.name) and all(
+            fits(wheel.version, wheel.localversion, *each) for each in self.clauses
+        )
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -99,9 +101,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
         wanted = [Wanted(each.name, (*each.clauses, ("==", options.version))) for each in wanted or [Wanted("*")]]
     wheels = list(read(directories))
     fitting = [wheel for wheel in wheels if _fits_here(wheel, options)]
-    if not (options.all or options.all_versions or options.version):
-        fitting = latest(fitting)
     matching = [wheel for wheel in fitting if not wanted or any(each.matches(wheel) for each in wanted)]
+    if not (options.all or options.all_versions or options.version):
+        # of those that are asked for: pip takes an older one where a requirement names it
+        matching = latest(matching)
     missing = [each for each in wanted if not any(each.matches(wheel) for wheel in fitting)]
     rows = (
         [] if options.missing_only else [tuple(getattr(wheel, name) for name in columns) for wheel in ordered(matching)]
@@ -119,7 +122,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-n", "--name", dest="more", action="append", default=[], metavar="NAME", help="the same")
     made.add_argument("-v", "--version", metavar="VERSION", help="this version; '2.*' is a pattern")
     made.add_argument("--all_versions", "--all-versions", action="store_true", help="not only the latest")
-    made.add_argument("-p", "--python", action="append", default=[], metavar="VERSION", help="for Python 3.13")
+    made.add_argument(
+        "-p", "--python", action="append", default=[], type=python, metavar="VERSION", help="for Python 3.13"
+    )
     made.add_argument("--all_pythons", "--all-pythons", action="store_true", help="for every Python")
     made.add_argument("--all_archs", "--all-archs", action="store_true", help="for every processor")
     made.add_argument("-a", "--all", action="store_true", help="all versions, Pythons and processors")
@@ -129,6 +134,14 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--column", nargs="+", choices=COLUMNS, metavar="COLUMN", help=", ".join(COLUMNS))
     made.add_argument("--raw", action="store_true", help="without headings, one space between columns")
     return made
+
+
+def python(text: str) -> Python:
+    """The version of an option."""
+    match = re.fullmatch(r"([0-9]+)\.([0-9]+)(?:\.[0-9]+)?", text)
+    if not match:
+        raise argparse.ArgumentTypeError("{} is no version such as 3.13".format(text))
+    return Python(int(match[1]), int(match[2]))
 
 
 def wheelhouses(environment: "os._Environ[str]") -> List[str]:
@@ -181,8 +194,9 @@ def _wheel(parts: Dict[str, Optional[str]]) -> Wheel:
 
 def _fits_here(wheel: Wheel, options: argparse.Namespace) -> bool:
     arch = options.all or options.all_archs or wheel.arch in ("generic", platform.machine())
-    pythons = [Python(*map(int, text.split(".")[:2])) for text in options.python] or [loaded()]
-    return arch and (options.all or options.all_pythons or any(each.takes(wheel) for each in pythons))
+    return arch and (
+        options.all or options.all_pythons or any(each.takes(wheel) for each in options.python or [loaded()])
+    )
 
 
 _LOADED: List[Python] = []
@@ -234,8 +248,11 @@ def order(version: str) -> Version:
     return (release, stage, post, -1 if match[6] else 0)
 
 
-def fits(version: str, operator: str, other: str) -> bool:
-    """Whether a version is what an operator of pip says."""
+def fits(version: str, localversion: str, operator: str, other: str) -> bool:
+    """Whether a version is what an operator of pip says; `pip freeze` writes `==2.9.1+cu128`."""
+    other, _, other_local = other.partition("+")
+    if other_local and normal(other_local) != normal(localversion):
+        return operator == "!="
     if other.endswith(".*"):
         same = version == other[:-2] or version.startswith(other[:-1])
         return same if operator != "!=" else not same

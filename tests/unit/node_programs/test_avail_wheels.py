@@ -64,7 +64,9 @@ def test_by_default_the_latest_version_for_this_python_and_processor_is_listed(
         (["torch", "--all"], ["2.12.0", "2.11.0rc1", "2.10.0", "2.9.1"]),
         (["torch", "--all_pythons"], ["2.11.0rc1"]),
         (["torch", "--python", f"3.{MINOR + 1}"], ["2.11.0rc1"]),
-        (["torch<2.10", "--all_versions"], ["2.9.1"]),
+        (["torch<2.10"], ["2.9.1"]),
+        (["torch==2.9.1+cu128"], ["2.9.1"]),
+        (["torch==2.9.1+cu130"], []),
         (["torch", "-v", "2.9.*"], ["2.9.1"]),
         (["-n", "typing.extensions"], ["4.15.0"]),
         (["torch*"], ["2.10.0", "0.25.0"]),
@@ -77,7 +79,7 @@ def test_names_and_options_choose(
 
 
 def test_what_a_file_of_requirements_lacks_is_named(wheelhouse: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (wheelhouse / "requirements.txt").write_text("# all\ntorch>=2\njax[cuda]==0.9 ; python_version > '3'\n-e .\n")
+    (wheelhouse / "requirements.txt").write_text("# all\ntorch==2.9.1\njax[cuda]==0.9 ; python_version > '3'\n-e .\n")
 
     assert shown(capsys, "-r", f"{wheelhouse}/requirements.txt", "--not-available-only") == ["jax   "]
 
@@ -87,6 +89,9 @@ def test_no_wheel_of_a_name_is_an_exit_status(capsys: pytest.CaptureFixture[str]
     assert avail_wheels.main(["jax"]) == 1
     assert avail_wheels.main(["torch>>2"]) == 2
     assert "not a version as pip has it: torch>>2" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        avail_wheels.main(["torch", "--python", "3"])
+    assert "3 is no version such as 3.13" in capsys.readouterr().err
 
 
 def test_without_a_wheelhouse_it_says_what_to_load(
