@@ -76,7 +76,10 @@ def job(cluster: str, people: Mapping[str, Sequence[Entry]], today: str, queue_s
     ]
     if not able:
         return skip(JOB, cluster, "nobody in people.yml may submit jobs today")
-    entry = pwd.getpwnam(able[0]["name"])
+    try:
+        entry = pwd.getpwnam(able[0]["name"])
+    except KeyError:
+        return skip(JOB, cluster, "there is no user {} on this node".format(able[0]["name"]))
     groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
     _become(entry, groups)
     session = Session(SUITE, os.urandom(3).hex(), entry.pw_name, queue_s, RUN_S, reservation=reservation)

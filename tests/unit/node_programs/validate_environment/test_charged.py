@@ -40,17 +40,21 @@ def test_everybody_has_the_accounts_and_expired_ones_are_closed(
 
 
 @pytest.mark.parametrize(
-    ("person", "group"),
+    ("person", "group", "reason"),
     [
-        (EXPIRED, {}),
-        (ALICE, {"end": TODAY}),
-        (ALICE, {"start": "2026-11-26"}),
+        (EXPIRED, {}, "nobody in people.yml may submit jobs today"),
+        (ALICE, {"end": TODAY}, "nobody in people.yml may submit jobs today"),
+        (ALICE, {"start": "2026-11-26"}, "nobody in people.yml may submit jobs today"),
+        # one who was added since the last deploy
+        (ALICE, {}, "there is no user alice on this node"),
     ],
 )
-def test_nobody_is_made_to_submit_who_may_not(person: dict[str, Any], group: dict[str, str]) -> None:
+def test_nobody_is_made_to_submit_who_may_not(person: dict[str, Any], group: dict[str, str], reason: str) -> None:
     people = {"people": [person], "groups": [{"name": "def-x", "gid": 60001, **group}]}
 
-    assert charged.job("hpc", people, TODAY, 1.0, "")["status"] == "skip"
+    made = charged.job("hpc", people, TODAY, 1.0, "")
+
+    assert (made["status"], made["message"]) == ("skip", reason)
 
 
 @pytest.mark.parametrize(
