@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import calendar
 import contextlib
+import http.client
 import json
 import re
 import ssl
@@ -84,8 +85,10 @@ class Service(NamedTuple):
             raise NoAnswer(_refused(self.url, error), error.code) from None
         except urllib.error.URLError as error:
             raise NoAnswer("{} does not answer: {}".format(self.url, error.reason)) from None
-        except OSError as error:
-            raise NoAnswer("{} does not answer: {}".format(self.url, error.strerror or error)) from None
+        except (OSError, http.client.HTTPException) as error:
+            # one that stops within its answer, or is no web server
+            why = getattr(error, "strerror", None) or one_line(str(error))
+            raise NoAnswer("{} does not answer: {}".format(self.url, why)) from None
 
     def _opener(self) -> urllib.request.OpenerDirector:
         # a site's proxy is not asked for what is on this node
