@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from deepopsctl.monitoring import alert_routing, expected
 from deepopsctl.monitoring.monitored_node import MonitoredNode
+from deepopsctl.monitoring.targets import targets_of
 from deepopsctl.slurm.native_metrics import PAGES
 from tests.support.paths import ROOT
 
@@ -30,13 +33,18 @@ def test_every_node_has_a_node_exporter_at_its_own_address() -> None:
     assert {node for node, job in found if job in ("prometheus", "alertmanager")} == {"mon1"}
 
 
-def test_slurmctlds_pages_are_targets_of_their_own() -> None:
-    native = machine("ctl1", "192.0.2.1", "slurm_controller", settings={"slurm_native": True})
+def test_slurmctlds_pages_are_targets_of_their_own_where_a_site_wants_it() -> None:
+    on = {"slurm_native": True}
+    first, second = (machine(f"ctl{n}", f"192.0.2.{n}", "slurm_controller", settings=on) for n in (1, 2))
 
-    found = [entry for entry in expected.targets((native,)) if entry["job"] == "slurm"]
+    found = [entry for entry in expected.targets((first, second, *CLUSTER)) if entry["job"] == "slurm"]
 
     assert {entry["address"] for entry in found} == {"192.0.2.1:6817"}
     assert [entry["page"] for entry in found] == list(PAGES)
+    elsewhere = replace(first, settings={**on, "slurmctld_port": "6820"})
+    scraped = [target for target in targets_of(elsewhere) if target.exporter == "slurm"]
+    assert {target.address for target in scraped} == {"192.0.2.1:6820"}
+    assert [target.labels["__metrics_path__"] for target in scraped] == [f"/metrics/{page}" for page in PAGES]
 
 
 def test_text_files_are_expected_where_their_programs_run() -> None:

@@ -94,17 +94,11 @@ def test_all_releases_have_the_same_names(release: str) -> None:
     assert names(snapshot_of(release).text) | later == names(snapshot_of("26.05").text) | later
 
 
-def test_every_native_name_is_one_that_slurm_26_05_has() -> None:
-    native_names = {name for name in names(snapshot_of("24.11").text) if name.startswith("slurm_")}
-
-    assert len(native_names) > 130
-    assert native_names <= {name.partition("{")[0] for name in endpoint()}
-
-
-def test_native_values_are_those_of_slurm_26_05_at_the_same_moment() -> None:
+def test_native_names_and_values_are_those_of_slurm_26_05_at_the_same_moment() -> None:
     theirs = endpoint()
     ours = {name: value for name, value in samples(snapshot_of("26.05").text).items() if name.startswith("slurm_")}
 
+    assert len({name.partition("{")[0] for name in ours}) > 130
     assert {name for name, value in ours.items() if theirs.get(name) != value} == DIFFERENT
 
 
@@ -138,13 +132,9 @@ def test_a_record_with_a_separator_in_it_is_counted_and_left_out() -> None:
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        ("6_[1-20]", 20),
         ("6_[1-20%2]", 20),
         ("6_[1-9:4,20]", 4),
-        ("6_[7]", 1),
         ("6_7", 1),
-        ("6", 1),
-        ("6+1", 1),
         ("6_[1-5,...]", 1),
         ("6_[5-1]", 1),
     ],
