@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -115,7 +114,7 @@ def test_the_way_back_leads_to_the_version_that_was_installed_last(
     monkeypatch.setattr(transaction, "PACKAGES", str(packages))
     write_program(tmp_path / "bin" / "dpkg-deb", "for last; do :; done; basename $last | tr _ ' ' | cut -d' ' -f1,2")
     write_program(tmp_path / "bin" / "apt-get", "touch slurmctld_26.05.10_amd64.deb")
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
 
     transaction._keep({"slurmctld": "26.05.10"})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
 import threading
@@ -36,7 +35,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_program(tools / "getent", f"database={tools}/$3; shift 4\nfor key; do {found}; done")
     write_program(tools / "sss_cache", "")
     monkeypatch.setattr(directory, "SOCKET", str(tools))
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
 
 
 @pytest.mark.usefixtures("service")
@@ -67,24 +66,22 @@ def test_the_accounts_of_members_are_compared_with_slurm() -> None:
 
 @pytest.mark.usefixtures("service")
 @pytest.mark.parametrize(
-    ("person", "sentence"),
+    ("person", "conflicts"),
     [
-        ({"name": "ada", "uid": 60001}, "the user ada is in the directory as well, with the id 20012"),
-        ({"name": "bea", "uid": 20011}, "the id 20011 of the user bea is that of lise in the directory"),
+        ({"name": "ada", "uid": 60001}, ["the user ada is in the directory as well, with the id 20012"]),
+        ({"name": "bea", "uid": 20011}, ["the id 20011 of the user bea is that of lise in the directory"]),
         # each person has a group of the same name and id
-        ({"name": "docs", "uid": 60002}, "the group docs is in the directory as well, with the id 20003"),
-        ({"name": "cleo", "uid": 20002}, "the id 20002 of the group cleo is that of empty in the directory"),
+        ({"name": "docs", "uid": 60002}, ["the group docs is in the directory as well, with the id 20003"]),
+        ({"name": "cleo", "uid": 20002}, ["the id 20002 of the group cleo is that of empty in the directory"]),
+        ({"name": "bea", "uid": 60001}, []),
     ],
 )
-def test_a_name_or_id_that_the_directory_has_is_a_conflict(person: dict[str, object], sentence: str) -> None:
-    assert directory.conflicts({"people": [person], "groups": []}) == [sentence]
-
-
-@pytest.mark.usefixtures("service")
-def test_other_people_are_no_conflict() -> None:
+def test_only_a_name_or_id_that_the_directory_has_is_a_conflict(
+    person: dict[str, object], conflicts: list[str]
+) -> None:
     groups = [{"name": "def-lab", "gid": 60003}]
 
-    assert directory.conflicts({"people": [{"name": "bea", "uid": 60001}], "groups": groups}) == []
+    assert directory.conflicts({"people": [person], "groups": groups}) == conflicts
 
 
 @pytest.fixture(scope="module")
