@@ -12,9 +12,9 @@ from deepopsctl.cli.commands import takeover
 from deepopsctl.cluster.create import create_cluster
 from deepopsctl.errors import ExitCode
 from deepopsctl.run.events import Totals
-from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, Verdict
-from deepopsctl.run.workspace import RunDir
+from deepopsctl.run.outcome import Failure, RunOutcome, Verdict
 from tests.data.doctor_samples import cluster
+from tests.support.runs import run_of
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,12 @@ def test_json_is_one_object_and_nothing_is_written(
     directory = create_cluster(tmp_path / "hpc", cluster()).path
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
     gone = Failure("ctl1", "slurm", "Read", "no answer", "", unreachable=True)
-    summary = RunSummary({"ctl1": Totals(unreachable=1)}, (gone,), (), (), ())
 
     def collect(_settings: object, _directory: object, facts: Path, *_: object) -> RunOutcome:
         if stopped:
             # cut off while it was fetched
             (facts / "gpu01.json").write_text("{")
-        return RunOutcome(RunDir(tmp_path), "takeover", summary, 1.0, 4, stopped)
+        return run_of(gone, hosts={"ctl1": Totals(unreachable=1)}, code=4, stopped=stopped)
 
     monkeypatch.setattr(takeover, "_collect_facts", collect)
 

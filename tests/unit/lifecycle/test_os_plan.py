@@ -14,7 +14,7 @@ from deepopsctl.lifecycle.os_plan import OsFacts, OsPlan, kernel_warnings, make_
 from deepopsctl.lifecycle.rolling import is_begun, select
 from deepopsctl.nodes.workflow import SILENT
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
-from tests.unit.lifecycle.small_cluster import CLUSTER
+from tests.support.runs import CLUSTER
 
 TOOL = {"packages": {"libxml2": ["2.1", "2.2"]}}
 KERNEL = {"packages": {"linux-image-6.12.9-amd64": ["", "6.12.9"]}, "new_kernel": "6.12.9-amd64"}

@@ -8,18 +8,13 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.cli.interactive import Console
-from deepopsctl.cli.passwords import Passwords
-from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.lifecycle import rolling
-from deepopsctl.lifecycle.pace import Pace, parse_window
+from deepopsctl.lifecycle.pace import Pace
 from deepopsctl.lifecycle.rolling import Rolling, Selection, WorkResult
-from deepopsctl.nodes.workflow import Flow, Report
-from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.outcome import RunOutcome, RunSummary
-from deepopsctl.run.workspace import RunDir
+from deepopsctl.nodes.workflow import Flow
+from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
-from tests.unit.lifecycle.small_cluster import CLUSTER
+from tests.support.runs import CLUSTER, cluster_dir, flow, run_of
 
 OWN = "deepopsctl: node upgrade os"
 Start = Callable[..., tuple[Rolling, list[str]]]
@@ -28,26 +23,22 @@ Start = Callable[..., tuple[Rolling, list[str]]]
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """A pass over nodes, of which Slurm has these states one after the other; and what it does."""
-    (tmp_path / "cluster.yml").write_text("schema: 1\n")
-    directory, done = ClusterDir.open(tmp_path), list[str]()
-    outcome = RunOutcome(RunDir(tmp_path), "", RunSummary({}, (), (), (), ()), 1.0, 0)
-    console = Console(directory, Passwords("", None, None), 0, yes=True)
+    done = list[str]()
 
     def set_node_state(_flow: Flow, _cluster: object, state: str, names: Any, **_: object) -> RunOutcome:
         done.append(f"{state} {','.join(names)}")
-        return outcome
+        return run_of()
 
     def work(names: tuple[str, ...]) -> WorkResult:
         done.append(f"work {','.join(names)}")
         return WorkResult({}, {})
 
-    def begin(*states: SlurmState, window: str = "") -> tuple[Rolling, list[str]]:
+    def begin(*states: SlurmState) -> tuple[Rolling, list[str]]:
         left = list(states)
         monkeypatch.setattr(Flow, "slurm_now", lambda _: left.pop(0) if len(left) > 1 else left[0])
         monkeypatch.setattr(rolling, "state_of", lambda _: left[0])
-        flow = Flow(directory, RunRequest(directory, ""), console, Report("upgrade os", ()))
-        pace = Pace(window=parse_window(window) if window else None)
-        return Rolling(flow, CLUSTER, "upgrade os", "upgrade os", pace, work), done
+        operation = flow(cluster_dir(tmp_path), "upgrade os")
+        return Rolling(operation, CLUSTER, "upgrade os", "upgrade os", Pace(), work), done
 
     monkeypatch.setattr(Flow, "set_node_state", set_node_state)
     monkeypatch.setattr(rolling, "try_out", lambda *_: done.append("validate"))

@@ -7,8 +7,6 @@ from types import MappingProxyType
 
 import pytest
 
-from deepopsctl.cli.interactive import Console
-from deepopsctl.cli.passwords import Passwords
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
 from deepopsctl.lifecycle import upgrade_nvidia, upgrade_os
@@ -19,6 +17,7 @@ from deepopsctl.lifecycle.upgrade_os import OsOptions
 from deepopsctl.nodes.workflow import SILENT, Flow, Report
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.slurm.state import SlurmState
+from tests.support.runs import cluster_dir, console
 
 TEXT = """\
 schema: 1
@@ -33,17 +32,12 @@ NOBODY = Selection((), (), MappingProxyType({}))
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
-    (tmp_path / "cluster.yml").write_text(TEXT)
-    opened = ClusterDir.open(tmp_path)
+    opened = cluster_dir(tmp_path, TEXT)
     opened.refresh_inventory(opened.cluster())
     opened.settings.parent.mkdir(parents=True, exist_ok=True)
     opened.settings.write_text("---\nnvidia_driver_branch: '550'\n")
     monkeypatch.setattr(Flow, "survey", lambda *_, **__: SlurmState())
     return opened
-
-
-def console(directory: ClusterDir) -> Console:
-    return Console(directory, Passwords("", None, None), 0, yes=True)
 
 
 @pytest.mark.parametrize(

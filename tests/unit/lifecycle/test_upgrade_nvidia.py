@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from deepopsctl.cli.views.upgrade import nvidia_plan_lines
 from deepopsctl.lifecycle.upgrade_nvidia import NvidiaOptions, NvidiaPlan, plan_of
 from deepopsctl.run.events import Change, Totals
-from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary
-from deepopsctl.run.workspace import RunDir
+from deepopsctl.run.outcome import Failure
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
+from tests.support.runs import run_of
 
 NAMES = ["gpu1", "gpu2", "gpu3", "gpu4"]
 DETAIL = "550.163 -> branch 580"
@@ -23,8 +21,7 @@ def plan(*changes: Change, failures: tuple[Failure, ...] = (), **states: tuple[s
     nodes = {name: SlurmNode(name, *states.get(name, ("IDLE", ""))) for name in NAMES}
     slurm = SlurmState(True, True, nodes=nodes, jobs=(SlurmJob("7", "alice", "RUNNING", "gpu", ("gpu1",)),))
     hosts = {name: Totals(unreachable=int(name == "gpu4")) for name in NAMES}
-    outcome = RunOutcome(RunDir(Path("runs/1")), "plan", RunSummary(hosts, failures, (), (), (), changes), 1.0, 0)
-    return plan_of(outcome, NAMES, "580", slurm)
+    return plan_of(run_of(*changes, *failures, hosts=hosts), NAMES, "580", slurm)
 
 
 def test_nodes_with_another_branch_are_taken_and_those_that_have_it_left_in_service() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, make_plan
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
-from tests.unit.lifecycle.small_cluster import CLUSTER
+from tests.support.runs import CLUSTER
 
 OLD, NEW = "24.11.5-4+deb13u1", "26.05.5-1"
 PACKAGES = ["slurmctld", "slurmd", "slurmdbd", "slurm-client", "libslurm45t64"]

@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.cli.interactive import Console
-from deepopsctl.cli.passwords import Passwords
-from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
 from deepopsctl.lifecycle import upgrade_slurm
 from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Wanted, make_plan
@@ -19,10 +16,9 @@ from deepopsctl.lifecycle.upgrade_slurm import BACK
 from deepopsctl.nodes.drain import NODE_STATE
 from deepopsctl.nodes.workflow import Flow, Report
 from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult
-from deepopsctl.run.workspace import RunDir
+from deepopsctl.run.outcome import RunOutcome, TaskResult
 from deepopsctl.slurm.state import SlurmNode, SlurmState
-from tests.unit.lifecycle.small_cluster import CLUSTER
+from tests.support.runs import CLUSTER, cluster_dir, console, run_of
 from tests.unit.lifecycle.test_upgrade_plan import ALL, NEW, SERVED, node
 
 Calls = list[tuple[tuple[str, ...], tuple[str, ...], dict[str, Any]]]
@@ -32,19 +28,17 @@ class Upgrade:
     """`upgrade slurm` on nodes that answer what a test has them answer."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (path / "cluster.yml").write_text("schema: 1\n")
-        self.directory, self.calls, self.patch = ClusterDir.open(path), Calls(), monkeypatch
+        self.directory, self.calls, self.patch = cluster_dir(path), Calls(), monkeypatch
         self.directory.settings.parent.mkdir(parents=True, exist_ok=True)
         self.directory.settings.write_text("---\n")
         self.results: tuple[TaskResult, ...] = ()
 
         def run(_flow: Flow, _cluster: object, playbooks: tuple[str, ...], names: Any, **extra: object) -> RunOutcome:
             self.calls.append((playbooks, tuple(names), extra))
-            return RunOutcome(RunDir(path), "upgrade", RunSummary({}, (), (), (), self.results), 1.0, 0)
+            return run_of(*self.results)
 
         monkeypatch.setattr(Flow, "survey", lambda *_, **__: SlurmState())
         monkeypatch.setattr(Flow, "run", run)
-        monkeypatch.setattr(ClusterDir, "cluster", lambda _: CLUSTER)
         monkeypatch.setattr(upgrade_slurm._Upgrade, "_validate", lambda *_: None)
 
     def __call__(
@@ -58,8 +52,8 @@ class Upgrade:
         wanted = Wanted("26.05")
         plan = make_plan(CLUSTER, wanted, facts, served, slurm)
         self.patch.setattr(upgrade_slurm, "_query", lambda *_: (plan, record, slurm))
-        console = Console(self.directory, Passwords("", None, None), 0, yes=True)
-        return upgrade_slurm.upgrade_slurm(self.directory, wanted, RunRequest(self.directory, ""), console)
+        request = RunRequest(self.directory, "")
+        return upgrade_slurm.upgrade_slurm(self.directory, wanted, request, console(self.directory))
 
 
 @pytest.fixture

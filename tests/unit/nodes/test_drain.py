@@ -13,8 +13,8 @@ from deepopsctl.errors import ExitCode
 from deepopsctl.nodes.drain import DrainAction, DrainResult, drain_request, read_drain_result
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
-from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult
-from deepopsctl.run.workspace import RunDir
+from deepopsctl.run.outcome import TaskResult
+from tests.support.runs import run_of
 
 BASE = RunRequest(ClusterDir(Path("/hpc")), "")
 
@@ -31,9 +31,8 @@ def done(run_dir: Path, action: DrainAction, verdicts: dict[str, tuple[str, str]
         "jobs": [JOB],
     }
     drain = [{"name": name, "action": action, "message": text} for name, (action, text) in verdicts.items()]
-    results = (TaskResult("ctl1", "Drain", {"drain": drain, "slurm": slurm}),)
-    summary = RunSummary({"ctl1": Totals(ok=1, changed=1)}, (), (), (), results)
-    return read_drain_result(RunOutcome(RunDir(run_dir), f"node-{action}", summary, 1.0, 0), action)
+    answer = TaskResult("ctl1", "Drain", {"drain": drain, "slurm": slurm})
+    return read_drain_result(run_of(answer, directory=run_dir, hosts={"ctl1": Totals(ok=1, changed=1)}), action)
 
 
 def test_drained_nodes_have_their_jobs_and_the_state_after(tmp_path: Path) -> None:

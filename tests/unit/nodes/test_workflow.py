@@ -8,9 +8,7 @@ import click
 import pytest
 
 from deepopsctl.cli.commands.node import remove
-from deepopsctl.cli.interactive import Console
 from deepopsctl.cli.options import seconds
-from deepopsctl.cli.passwords import Passwords
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.editor import SpecFile
 from deepopsctl.cluster.spec import parse_spec
@@ -22,13 +20,14 @@ from deepopsctl.nodes.new_nodes import AddRequest, describe, parse_hosts, resolv
 from deepopsctl.nodes.remove import chosen
 from deepopsctl.nodes.replace import ReplaceRequest, replace
 from deepopsctl.nodes.wait_for_jobs import job_words
-from deepopsctl.nodes.workflow import Flow, Report, StoppedError, dependent_nodes, deployed_from_here, untouched_nodes
+from deepopsctl.nodes.workflow import Report, StoppedError, dependent_nodes, deployed_from_here, untouched_nodes
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.lock import cluster_lock, is_held_by
-from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary
-from deepopsctl.run.workspace import RunDir, Workspace
+from deepopsctl.run.outcome import Failure
+from deepopsctl.run.workspace import Workspace
 from deepopsctl.slurm.state import SlurmJob
+from tests.support.runs import cluster_dir, console, flow, run_of
 
 TEXT = """\
 schema: 1
@@ -48,21 +47,21 @@ CLUSTER = parse_spec(TEXT, "cluster.yml")
 
 @pytest.fixture
 def directory(tmp_path: Path) -> ClusterDir:
-    (tmp_path / "cluster.yml").write_text(TEXT)
-    found = ClusterDir.open(tmp_path)
+    found = cluster_dir(tmp_path, TEXT)
     found.refresh_inventory(CLUSTER)
     return found
 
 
-def test_a_controller_is_not_replaced_like_another_node(directory: ClusterDir) -> None:
-    request = ReplaceRequest("ctl1", "", 60)
-
+def replace_refused(directory: ClusterDir, node: str) -> InputError:
     with pytest.raises(InputError) as refused:
-        replace(
-            directory, request, RunRequest(directory, ""), Console(directory, Passwords("", None, None), 0, yes=True)
-        )
+        replace(directory, ReplaceRequest(node, "", 60), RunRequest(directory, ""), console(directory))
+    return refused.value
 
-    assert "`deepopsctl ssh setup --accept-new-keys ctl1`, and `deepopsctl restore`" in refused.value.hint
+
+def test_a_controller_is_not_replaced_like_another_node(directory: ClusterDir) -> None:
+    hint = replace_refused(directory, "ctl1").hint
+
+    assert "`deepopsctl ssh setup --accept-new-keys ctl1`, and `deepopsctl restore`" in hint
 
 
 SHARED = """\
@@ -79,12 +78,8 @@ def test_a_second_controller_is_not_replaced_where_it_alone_has_something(
     directory: ClusterDir, roles: str, state: str
 ) -> None:
     directory.spec.write_text(TEXT.replace("[login]", f"[{roles}]") + state)
-    console = Console(directory, Passwords("", None, None), 0, yes=True)
 
-    with pytest.raises(InputError) as refused:
-        replace(directory, ReplaceRequest("login1", "", 60), RunRequest(directory, ""), console)
-
-    assert f"login1 is {roles}: " in refused.value.message
+    assert f"login1 is {roles}: " in replace_refused(directory, "login1").message
 
 
 def test_a_new_node_is_like_those_with_such_a_name() -> None:
@@ -239,21 +234,17 @@ def test_a_report_that_was_stopped_says_why_and_fails() -> None:
 PROTECTED = parse_spec(TEXT.replace("name: hpc,", "name: hpc, protected: true,"), "cluster.yml")
 
 
-def console(confirmed: str = "", *, yes: bool = True) -> Console:
-    return Console(ClusterDir(Path()), Passwords("", None, None), 0, yes, confirmed=confirmed)
-
-
-def test_yes_does_not_answer_for_a_protected_cluster_but_its_name_does() -> None:
+def test_yes_does_not_answer_for_a_protected_cluster_but_its_name_does(directory: ClusterDir) -> None:
     with pytest.raises(click.UsageError, match="give --confirm hpc"):
-        console().confirm("remove gpu01 from hpc?", PROTECTED)
+        console(directory).confirm("remove gpu01 from hpc?", PROTECTED)
     with pytest.raises(click.UsageError, match="'lab' is not the name"):
-        console("lab").confirm("remove gpu01 from hpc?", PROTECTED)
-    console("hpc").confirm("remove gpu01 from hpc?", PROTECTED)
+        console(directory, confirmed="lab").confirm("remove gpu01 from hpc?", PROTECTED)
+    console(directory, confirmed="hpc").confirm("remove gpu01 from hpc?", PROTECTED)
 
 
-def test_without_a_terminal_nothing_is_agreed() -> None:
+def test_without_a_terminal_nothing_is_agreed(directory: ClusterDir) -> None:
     with pytest.raises(click.UsageError, match="give --yes"):
-        console(yes=False).confirm("remove gpu01 from hpc?", CLUSTER)
+        console(directory, yes=False).confirm("remove gpu01 from hpc?", CLUSTER)
 
 
 def test_protection_survives_being_written() -> None:
@@ -272,16 +263,11 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         seconds(click.Context(remove), remove.params[0], text)
 
 
-def ran(*failures: Failure, **hosts: Totals) -> RunOutcome:
-    summary = RunSummary(hosts, failures, (), (), ())
-    return RunOutcome(RunDir(Path("x")), "node-add", summary, 1.0, 2 if failures else 0)
-
-
 class TestWhatKeepsANewNodeFromService:
-    def evaluate(self, directory: ClusterDir, *failures: Failure, **hosts: Totals) -> None:
-        flow = Flow(directory, RunRequest(directory, ""), console(), Report("node add", ("gpu02",)))
+    def evaluate(self, directory: ClusterDir, failure: Failure, **hosts: Totals) -> None:
         new = [node for node in CLUSTER.nodes if node.name == "gpu02"]
-        flow.require_service(ran(*failures, **hosts), CLUSTER, new, "it stays out", "mend it")
+        outcome = run_of(failure, hosts=hosts, code=2)
+        flow(directory, "node add", "gpu02").require_service(outcome, CLUSTER, new, "it stays out", "mend it")
 
     @pytest.mark.parametrize("host", ["ctl1", "gpu02"])
     def test_not_what_comes_on_top_of_slurm(self, directory: ClusterDir, host: str) -> None:
@@ -293,9 +279,12 @@ class TestWhatKeepsANewNodeFromService:
             self.evaluate(directory, Failure("gpu02", component, "Work", "broken", ""))
         assert (caught.value.message, caught.value.exit_code) == ("gpu02 failed: it stays out", ExitCode.FAILED)
 
-    def test_a_controller_whose_slurm_failed(self, directory: ClusterDir) -> None:
+    @pytest.mark.parametrize(("host", "component"), [("ctl1", "slurm"), ("", "")])
+    def test_a_controller_whose_slurm_failed_and_an_ansible_that_gave_up(
+        self, directory: ClusterDir, host: str, component: str
+    ) -> None:
         with pytest.raises(StoppedError):
-            self.evaluate(directory, Failure("ctl1", "slurm", "Work", "broken", ""))
+            self.evaluate(directory, Failure(host, component, "Work", "broken", ""))
 
     def test_not_another_node(self, directory: ClusterDir) -> None:
         self.evaluate(directory, Failure("login1", "slurm", "Work", "broken", ""))
@@ -305,10 +294,6 @@ class TestWhatKeepsANewNodeFromService:
         with pytest.raises(StoppedError) as caught:
             self.evaluate(directory, silence, gpu02=Totals(ok=3, unreachable=1))
         assert caught.value.exit_code is ExitCode.UNREACHABLE
-
-    def test_an_ansible_that_gave_up(self, directory: ClusterDir) -> None:
-        with pytest.raises(StoppedError):
-            self.evaluate(directory, Failure("", "", "", "no such file", ""))
 
 
 def test_components_of_earlier_runs_count_where_these_came_to_their_end(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from click.testing import CliRunner, Result
 
 from deepopsctl.cli.main import cli
 from deepopsctl.node_programs.burn_in import jobs
-from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult
-from deepopsctl.run.workspace import RunDir
+from deepopsctl.run.outcome import TaskResult
 from deepopsctl.validation.burn_in import Burnin, save_results
 from tests.data.burn_samples import burn_result
+from tests.support.runs import run_of
 
 
 class TestCommandLine:
@@ -46,10 +46,9 @@ class TestCommandLine:
         assert "burnin" in SUITES
 
     def test_what_was_measured_is_kept_with_the_run(self, tmp_path: Path) -> None:
-        measured = [burn_result(node="gpu01")]
-        summary = RunSummary({}, (), (), (), (TaskResult("gpu01", "Fetch", {"burnin": measured}),))
+        measured = TaskResult("gpu01", "Fetch", {"burnin": [burn_result(node="gpu01")]})
 
-        save_results(RunOutcome(RunDir(tmp_path), "validate", summary, 3.1, 0))
+        save_results(run_of(measured, directory=tmp_path))
 
         (kept,) = json.loads((tmp_path / "burnin.json").read_text())["results"]
         assert (kept["node"], kept["asked_s"]) == ("gpu01", 600.0)

@@ -19,11 +19,12 @@ from deepopsctl.node_programs.gpu_check.document import read_results
 from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.node_programs.gpu_check.rates import METRICS
 from deepopsctl.run.events import Totals
-from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult
+from deepopsctl.run.outcome import TaskResult
 from deepopsctl.run.workspace import RunDir
 from deepopsctl.validation.gpu import RUN_FILE, earlier_results, save_results, with_gpus
 from deepopsctl.validation.result import Validation, examine, exit_code_of
 from tests.data.gpu_check_samples import Result, gpu, measured, result, without_driver
+from tests.support.runs import run_of
 
 JOB = {"suite": "gpu", "name": "gpu-job", "target": "gpu01", "status": "pass"}
 WHEN = datetime(2026, 11, 21, tzinfo=UTC)
@@ -40,8 +41,7 @@ def validated(directory: Path, run: str, *results: Any) -> tuple[Validation, tup
     place = directory / "runs" / run
     place.mkdir(parents=True)
     data = {"checks": [JOB], "gpus": list(results)}
-    summary = RunSummary({"ctl1": Totals(ok=2)}, (), (), (), (TaskResult("ctl1", "Test the GPUs", data),))
-    outcome = RunOutcome(RunDir(place), "validate", summary, 3.1, 0)
+    outcome = run_of(TaskResult("ctl1", "Test the GPUs", data), directory=place, hosts={"ctl1": Totals(ok=2)})
     return with_gpus(examine(outcome, cluster(), ("gpu",), WHEN), cluster(), ClusterDir(directory))
 
 
@@ -90,7 +90,7 @@ def test_a_run_without_gpu_results_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_a_cluster_without_gpus_is_neither_a_failure_nor_silent() -> None:
     nothing = Check("gpu", "gpu-nodes", "hpc", Status.SKIP, message="nothing to test")
-    summary = RunSummary({}, (), (), (), ())
+    summary = run_of().summary
 
     assert exit_code_of(ExitCode.OK, [nothing], summary) is ExitCode.OK
     assert exit_code_of(ExitCode.OK, [Check("gpu", "gpu-job", "gpu01", Status.SKIP)], summary) is ExitCode.FAILED

@@ -13,20 +13,27 @@ from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Access, Cluster, Node, Role
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, TaskResult
-from deepopsctl.run.workspace import RunDir
-from deepopsctl.validation.result import collect, examine, exit_code_of, playbook_of, save
+from deepopsctl.validation.result import Validation, collect, examine, exit_code_of, playbook_of, save
 from tests.support.paths import ROOT
+from tests.support.runs import run_of
 
 PASSED = {"suite": "smoke", "name": "services", "target": "gpu01", "status": "pass"}
 FAILED = {**PASSED, "name": "node-state", "status": "fail", "message": "Slurm's reason: bad DIMM"}
 
 
-def summary(
-    *checks: dict[str, str], failures: tuple[Failure, ...] = (), unreachable: tuple[str, ...] = ()
-) -> RunSummary:
+def outcome(*checks: dict[str, str], failures: tuple[Failure, ...] = (), directory: Path = Path("x")) -> RunOutcome:
     hosts = {"ctl1": Totals(ok=2), "gpu01": Totals(ok=1)}
-    hosts |= {host: Totals(unreachable=1) for host in unreachable}
-    return RunSummary(hosts, failures, (), (), (TaskResult("gpu01", "Look", {"checks": list(checks)}),))
+    hosts |= {failure.host: Totals(unreachable=1) for failure in failures if failure.unreachable}
+    return run_of(TaskResult("gpu01", "Look", {"checks": list(checks)}), *failures, directory=directory, hosts=hosts)
+
+
+def summary(*checks: dict[str, str], failures: tuple[Failure, ...] = ()) -> RunSummary:
+    return outcome(*checks, failures=failures).summary
+
+
+def validated(*checks: dict[str, str], directory: Path) -> Validation:
+    cluster = Cluster("hpc", Access("ubuntu"), (Node("gpu01", frozenset({Role.COMPUTE})),), ())
+    return examine(outcome(*checks, directory=directory), cluster, ("smoke",), datetime(2026, 11, 21, tzinfo=UTC))
 
 
 def lost(host: str) -> Failure:
@@ -44,7 +51,7 @@ def test_the_checks_of_all_modules_come_together() -> None:
 
 
 def test_a_node_that_did_not_answer_is_a_failed_check_with_the_reason_in_one_line() -> None:
-    found = collect(summary(PASSED, failures=(lost("gpu02"),), unreachable=("gpu02",)), "smoke")
+    found = collect(summary(PASSED, failures=(lost("gpu02"),)), "smoke")
 
     assert found[-1] == Check(
         "smoke", "reachable", "gpu02", Status.FAIL, "no", "yes", message="ssh: connection refused"
@@ -77,14 +84,14 @@ def test_nothing_proven_is_no_success() -> None:
 
 def test_a_gpu_of_an_unreachable_node_is_no_other_failure() -> None:
     gpu = {**FAILED, "suite": "gpu", "name": "gpu-opens", "target": "gpu02/3"}
-    found = summary(PASSED, gpu, failures=(lost("gpu02"),), unreachable=("gpu02",))
+    found = summary(PASSED, gpu, failures=(lost("gpu02"),))
 
     assert codes(found, ExitCode.UNREACHABLE) is ExitCode.UNREACHABLE
     assert codes(summary(PASSED, {**gpu, "target": "gpu01/3"})) is ExitCode.FAILED
 
 
 def test_a_failure_elsewhere_outweighs_an_unreachable_node() -> None:
-    found = summary(PASSED, FAILED, failures=(lost("gpu02"),), unreachable=("gpu02",))
+    found = summary(PASSED, FAILED, failures=(lost("gpu02"),))
 
     assert codes(found, ExitCode.UNREACHABLE) is ExitCode.FAILED
 
@@ -95,11 +102,7 @@ def test_a_run_that_was_cut_off_says_so_whatever_was_found(ran: ExitCode) -> Non
 
 
 def test_the_reports_are_kept_beside_the_runs_log_for_their_owner_only(tmp_path: Path) -> None:
-    cluster = Cluster("hpc", Access("ubuntu"), (Node("gpu01", frozenset({Role.COMPUTE})),), ())
-    outcome = RunOutcome(RunDir(tmp_path), "validate", summary(PASSED), 3.1, 0)
-    validation = examine(outcome, cluster, ("smoke",), datetime(2026, 11, 21, tzinfo=UTC))
-
-    save(validation)
+    save(validated(PASSED, directory=tmp_path))
 
     document = json.loads((tmp_path / "checks.json").read_text())
     assert document["ok"] is True
@@ -109,11 +112,7 @@ def test_the_reports_are_kept_beside_the_runs_log_for_their_owner_only(tmp_path:
 
 
 def test_a_run_whose_checks_failed_is_a_failed_run(tmp_path: Path) -> None:
-    cluster = Cluster("hpc", Access("ubuntu"), (Node("gpu01", frozenset({Role.COMPUTE})),), ())
-    outcome = RunOutcome(RunDir(tmp_path), "validate", summary(PASSED, FAILED), 3.1, 0)
-    assert outcome.ok
-
-    save(examine(outcome, cluster, ("smoke",), datetime(2026, 11, 21, tzinfo=UTC)))
+    save(validated(PASSED, FAILED, directory=tmp_path))
 
     kept = json.loads((tmp_path / "summary.json").read_text())
     assert (kept["ok"], kept["verdict"]) == (False, "failed")
