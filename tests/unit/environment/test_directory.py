@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from datetime import date
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from deepopsctl.environment import directory as service, edit
 from deepopsctl.environment.people import parse_people
 from deepopsctl.errors import InputError
 from deepopsctl.model.directory import Directory, DirectoryAccount
+from tests.support.problems import faults as faults_of
 
 CLUSTER = """\
 schema: 1
@@ -45,10 +47,7 @@ def read(text: str) -> Directory:
 
 
 def faults(text: str) -> list[str]:
-    with pytest.raises(InputError) as caught:
-        parse_people(text, "people.yml", parse_spec(CLUSTER, "cluster.yml"))
-    assert all(problem.hint for problem in caught.value.problems)
-    return [f"{problem.where} {problem.message}" for problem in caught.value.problems]
+    return faults_of(parse_people, text, "people.yml", parse_spec(CLUSTER, "cluster.yml"))
 
 
 def test_reads_everything_that_a_directory_may_have() -> None:
@@ -67,27 +66,27 @@ def test_reads_everything_that_a_directory_may_have() -> None:
 @pytest.mark.parametrize(
     ("keys", "fault"),
     [
-        ({"servers": "[http://x]"}, "3 directory.servers[0]: 'http://x' is no address of a directory server"),
-        ({"servers": '["ldap://x\\nldap_tls_reqcert = never"]'}, "3 directory.servers[0]: "),
-        ({"base": "example.com"}, "4 directory.base: 'example.com' is no distinguished name"),
-        ({"ca": "../ca.pem"}, "5 directory.ca: '../ca.pem' is no file of the cluster directory"),
-        ({"ca": "/etc/ca.pem"}, "5 directory.ca: '/etc/ca.pem' is no file of the cluster directory"),
-        ({"access_groups": ""}, "2 directory: needs access_groups or access_filter, and one of them only"),
-        ({"access_filter": "(a=b)"}, "2 directory: needs access_groups or access_filter, and one of them only"),
-        ({"access_groups": "", "access_filter": "a=b"}, "6 directory.access_filter: 'a=b' is no LDAP filter"),
-        ({"access_groups": "['a, b']"}, "6 directory.access_groups[0]: 'a, b' is no name of a directory's group"),
-        ({"schema": "rfc"}, "7 directory.schema: 'rfc' is no schema"),
-        ({"ids": "20000"}, "7 directory.ids: '20000' is no range of ids"),
-        ({"ids": "500-900"}, "7 directory.ids: 500-900 is not a range between 1000 and 671088639"),
+        ({"servers": "[http://x]"}, "3: directory.servers[0]: 'http://x' is no address of a directory server"),
+        ({"servers": '["ldap://x\\nldap_tls_reqcert = never"]'}, "3: directory.servers[0]: "),
+        ({"base": "example.com"}, "4: directory.base: 'example.com' is no distinguished name"),
+        ({"ca": "../ca.pem"}, "5: directory.ca: '../ca.pem' is no file of the cluster directory"),
+        ({"ca": "/etc/ca.pem"}, "5: directory.ca: '/etc/ca.pem' is no file of the cluster directory"),
+        ({"access_groups": ""}, "2: directory: needs access_groups or access_filter, and one of them only"),
+        ({"access_filter": "(a=b)"}, "2: directory: needs access_groups or access_filter, and one of them only"),
+        ({"access_groups": "", "access_filter": "a=b"}, "6: directory.access_filter: 'a=b' is no LDAP filter"),
+        ({"access_groups": "['a, b']"}, "6: directory.access_groups[0]: 'a, b' is no name of a directory's group"),
+        ({"schema": "rfc"}, "7: directory.schema: 'rfc' is no schema"),
+        ({"ids": "20000"}, "7: directory.ids: '20000' is no range of ids"),
+        ({"ids": "500-900"}, "7: directory.ids: 500-900 is not a range between 1000 and 671088639"),
         (
             {"accounts": "[{group: a, account: def-a}, {group: b, account: def-a}]"},
-            "7 directory.accounts[1].account: def-a is listed twice",
+            "7: directory.accounts[1].account: def-a is listed twice",
         ),
         (
             {"accounts": "[{group: a, account: teaching}]"},
-            "7 directory.accounts[0]: the account teaching is declared in cluster.yml as well (`accounts:`)",
+            "7: directory.accounts[0]: the account teaching is declared in cluster.yml as well (`accounts:`)",
         ),
-        ({"password": "secret"}, "7 directory.password: unknown key"),
+        ({"password": "secret"}, "7: directory.password: unknown key"),
     ],
 )
 def test_a_fault_is_named_with_its_line(keys: dict[str, str], fault: str) -> None:
@@ -105,7 +104,7 @@ people:
 def test_an_id_of_people_yml_is_none_of_the_directorys() -> None:
     (fault,) = faults(written(ids="20000-29999") + PEOPLE)
 
-    assert fault.startswith("people.yml:8 groups[0]: 20500 is one of the directory's ids (20000 to 29999")
+    assert fault.startswith("people.yml:8: groups[0]: 20500 is one of the directory's ids (20000 to 29999")
 
 
 def test_new_people_get_ids_that_the_directory_has_not() -> None:
@@ -124,8 +123,6 @@ class TestTheAuthority:
         return ClusterDir(path)
 
     def test_is_in_the_inventory_and_no_node_asks_without_it(self, tmp_path: Path) -> None:
-        from base64 import b64decode
-
         whole = b64decode(new_authority(date(2026, 11, 1))).decode()
         certificate = whole[whole.index("-----BEGIN CERTIFICATE") :]
         inventory = str(build_inventory(self.directory(tmp_path, certificate).cluster()))

@@ -17,6 +17,7 @@ from deepopsctl.content import content_dir
 from deepopsctl.environment import edit
 from deepopsctl.environment.people import parse_people
 from deepopsctl.errors import InputError
+from tests.support.problems import faults, problems_of
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGKczsoBPo43NtEQHvc+z86TsLja6MMT2wg6OjUJBJVp alice@laptop"
 CLUSTER = """\
@@ -91,10 +92,9 @@ def test_expire_sets_the_day_and_changes_nothing_else() -> None:
 
 
 def test_expire_names_who_was_probably_meant() -> None:
-    with pytest.raises(InputError) as caught:
-        edit.expire(TEXT, ["alise"], date(2026, 11, 25), SPEC)
+    (problem,) = problems_of(edit.expire, TEXT, ["alise"], date(2026, 11, 25), SPEC)
 
-    assert caught.value.problems[0].hint.startswith("did you mean alice?")
+    assert problem.hint.startswith("did you mean alice?")
 
 
 def test_ids_are_given_to_those_without() -> None:
@@ -129,21 +129,18 @@ class TestImport:
     @pytest.mark.parametrize(
         ("table", "problem"),
         [
-            ("name,groups\ncarol,rrg-new\n", "new.csv:2 people[0].groups[0]: there is no group rrg-new"),
-            ("name,groups\n\nalice,def-curie\n", "new.csv:3 alice is in people.yml already"),
-            ("name,groups\nCarol,def-curie\n", "new.csv:2 people[0].name: 'Carol' is no login name"),
-            ("name,groups\n$(id),def-curie\n", "new.csv:2 people[0].name: '$(id)' is no login name"),
-            ("name,groups\n{{ x }},def-curie\n", "new.csv:2 the template marker {{ is not allowed"),
-            ("name,group\ncarol,def-curie\n", "new.csv:1 there is no column 'group'"),
-            ("name,groups\ncarol,def-curie,x\n", "new.csv:2 has 3 cells, the header 2"),
-            ("name,groups,uid\ncarol,def-curie,0\n", "new.csv:2 people[0].uid: 0 is not between 1000 and 99999"),
+            ("name,groups\ncarol,rrg-new\n", "new.csv:2: people[0].groups[0]: there is no group rrg-new"),
+            ("name,groups\n\nalice,def-curie\n", "new.csv:3: alice is in people.yml already"),
+            ("name,groups\nCarol,def-curie\n", "new.csv:2: people[0].name: 'Carol' is no login name"),
+            ("name,groups\n$(id),def-curie\n", "new.csv:2: people[0].name: '$(id)' is no login name"),
+            ("name,groups\n{{ x }},def-curie\n", "new.csv:2: the template marker {{ is not allowed"),
+            ("name,group\ncarol,def-curie\n", "new.csv:1: there is no column 'group'"),
+            ("name,groups\ncarol,def-curie,x\n", "new.csv:2: has 3 cells, the header 2"),
+            ("name,groups,uid\ncarol,def-curie,0\n", "new.csv:2: people[0].uid: 0 is not between 1000 and 99999"),
         ],
     )
     def test_refuses_with_the_line_of_the_table(self, table: str, problem: str) -> None:
-        with pytest.raises(InputError) as caught:
-            edit.import_table(TEXT, table, "new.csv", SPEC, new_groups=False)
-
-        assert [f"{each.where} {each.message}" for each in caught.value.problems] == [problem]
+        assert faults(edit.import_table, TEXT, table, "new.csv", SPEC, new_groups=False) == [problem]
 
 
 class TestCommands:

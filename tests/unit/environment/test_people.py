@@ -12,9 +12,9 @@ from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.environment import values
 from deepopsctl.environment.people import parse_people
-from deepopsctl.errors import InputError
 from deepopsctl.model.people import Group, Person
 from deepopsctl.text.problems import RefusedError
+from tests.support.problems import faults as faults_of
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGKczsoBPo43NtEQHvc+z86TsLja6MMT2wg6OjUJBJVp alice@laptop"
 CLUSTER = """\
@@ -46,10 +46,7 @@ ALICE = f"""\
 def faults(*entries: str, cluster: str = "") -> list[str]:
     """Where and what of every fault, with these people from line 6 on."""
     text = HEAD + "".join(f"  - {entry}\n" for entry in entries)
-    with pytest.raises(InputError) as caught:
-        parse_people(text, "people.yml", parse_spec(CLUSTER + cluster, "cluster.yml"))
-    assert all(problem.hint for problem in caught.value.problems)
-    return [f"{problem.where} {problem.message}" for problem in caught.value.problems]
+    return faults_of(parse_people, text, "people.yml", parse_spec(CLUSTER + cluster, "cluster.yml"))
 
 
 def test_reads_everything_that_people_and_groups_may_have() -> None:
@@ -109,7 +106,7 @@ def test_the_inventory_has_what_nodes_need_and_no_mail_address() -> None:
     ],
 )
 def test_refuses_ids_and_names_that_cannot_be(entry: str, fault: str) -> None:
-    assert faults(entry) == [f"people.yml:6 people[0].{fault}"]
+    assert faults(entry) == [f"people.yml:6: people[0].{fault}"]
 
 
 @pytest.mark.parametrize(
@@ -131,20 +128,20 @@ def test_refuses_ids_and_names_that_cannot_be(entry: str, fault: str) -> None:
 def test_refuses_values_with_their_line(value: str, fault: str) -> None:
     groups = "" if value.startswith("groups") else ", groups: [def-curie]"
 
-    assert faults(f"{{name: bob, uid: 60003{groups}, {value}}}") == [f"people.yml:6 {fault}"]
+    assert faults(f"{{name: bob, uid: 60003{groups}, {value}}}") == [f"people.yml:6: {fault}"]
 
 
 def test_reports_all_faults_at_once_in_the_order_of_their_lines() -> None:
     problems = faults("{name: bob, uid: 1, groups: [def-curie]}", "{name: eve, uid: 2, groups: [x]}")
 
-    assert [fault.split()[0] for fault in problems] == ["people.yml:6", "people.yml:7", "people.yml:7"]
+    assert [fault.split()[0] for fault in problems] == ["people.yml:6:", "people.yml:7:", "people.yml:7:"]
 
 
 def test_an_account_of_cluster_yml_is_no_group_of_people_as_well() -> None:
     account = "accounts: [{name: def-curie_gpu}]\n"
 
     assert faults(cluster=account) == [
-        "people.yml:3 groups[0]: the account def-curie_gpu is declared in cluster.yml as well (`accounts:`)"
+        "people.yml:3: groups[0]: the account def-curie_gpu is declared in cluster.yml as well (`accounts:`)"
     ]
 
 
@@ -152,7 +149,7 @@ def test_a_person_has_one_default_account() -> None:
     users = "accounts: [{name: lab}]\nusers: [{names: [bob], account: lab, default: true}]\n"
 
     assert faults("{name: bob, uid: 60003, groups: [def-curie]}", cluster=users) == [
-        "people.yml:6 people[0].groups: bob has a default account in cluster.yml (`users:`, lab)"
+        "people.yml:6: people[0].groups: bob has a default account in cluster.yml (`users:`, lab)"
     ]
 
 

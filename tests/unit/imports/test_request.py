@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.errors import InputError
 from deepopsctl.gpus.gres import describe_gpus
 from deepopsctl.imports.request import InitRequest, read_request
 from deepopsctl.model.cluster import Cluster, Gpus, Role
+from tests.support.problems import faults as faults_of
 
 BASE: dict[str, Any] = {"controller": ("ctl1",), "compute": ("n[1-2]",)}
 
@@ -20,10 +20,7 @@ def cluster(**options: Any) -> Cluster:
 
 
 def faults(**options: Any) -> list[str]:
-    with pytest.raises(InputError) as caught:
-        cluster(**options)
-    assert all(problem.hint for problem in caught.value.problems)
-    return [f"{problem.where}: {problem.message}" for problem in caught.value.problems]
+    return faults_of(cluster, **options)
 
 
 def gpus(made: Cluster) -> dict[str, Gpus | None]:
@@ -66,15 +63,9 @@ def test_pairs_addresses_in_the_order_written() -> None:
         ({"compute": ()}, ["init: no node has the role compute"]),
         ({"compute": ("n1,n1",)}, ["--compute: n1 is given twice"]),
         ({"compute": ("n1", "n1")}, ["--compute: n1 is given twice"]),
-        ({"compute": ("n[1-2]=192.0.2.1",)}, ["--compute: n[1-2] stands for 2 names and 192.0.2.1 for 1 address"]),
         ({"compute": ("n1=",)}, ["--compute: n1=: no address after ="]),
         ({"compute": ("=192.0.2.1",)}, ["--compute: no names are given"]),
-        ({"compute": ("",)}, ["--compute: no names are given"]),
         ({"compute": ("{{ x }}",)}, ["--compute: the template marker {{ is not allowed"]),
-        (
-            {"compute": ("n[1-999999999]",)},
-            ["--compute: n[1-999999999] stands for 999,999,999 names, more than 100,000"],
-        ),
         ({"compute": ("n1=192.0.2.1", "n2=192.0.2.1")}, ["--compute: n2 has the address 192.0.2.1 of n1 at --compute"]),
         ({"login": ("gpu1-",)}, ["--login: 'gpu1-' is no hostname"]),
         (
@@ -86,7 +77,6 @@ def test_pairs_addresses_in_the_order_written() -> None:
         ({"gpus": (":8",)}, ["--gpus: ':8' is no [NODESET:]TYPE:COUNT"]),
         ({"gpus": ("h100:0",)}, ["--gpus: '0' is no number of GPUs"]),
         ({"gpus": ("n9:h100:8",)}, ["--gpus: n9: no node n9"]),
-        ({"gpus": ("n[2-1]:h100:8",)}, ["--gpus: n[2-1]: the range 2-1 runs backwards"]),
         ({"gpus": ("h100:8", "h100:4")}, ["--gpus: h100 is given twice"]),
         ({"gpus": ("n1:h100:8", "n[1-2]:h100:8")}, ["--gpus: h100 is given twice"]),
         ({"gpus": ("n[1,1]:h100:8",)}, ["--gpus: n[1,1] names a node twice"]),
@@ -154,17 +144,19 @@ def test_with_compute_given_other_nodes_of_a_list_are_left_out_and_named(tmp_pat
 
 
 def test_options_add_to_a_cluster_file_and_win_over_its_header(tmp_path: Path) -> None:
-    path = node_list(
-        tmp_path,
+    text = (
         "schema: 1\ncluster: {name: old, user: me, key: keys/id}\nnodes:\n"
         "  - {names: ctl1, roles: [controller]}\n  - {names: n1, roles: [compute]}\n"
-        "partitions: [{name: p, nodes: all, max_time: 60}]\n",
+        "partitions: [{name: p, nodes: all, max_time: 60}]\n"
     )
+    path = node_list(tmp_path, text)
     made = cluster(source=path, controller=(), compute=("n2",), login=("ctl1",), name="new", user="ubuntu")
     assert (made.name, made.access.user) == ("new", "ubuntu")
     assert made.access.key == str(tmp_path / "keys" / "id")
     assert made.controllers[0].roles == {Role.CONTROLLER, Role.LOGIN}
     assert made.partitions[0].nodes == ("n1", "n2")
+    node_list(tmp_path, text.replace("keys/id", "~/.ssh/id"))
+    assert cluster(source=path, controller=(), compute=()).access.key == "~/.ssh/id"
 
 
 @pytest.mark.parametrize(

@@ -8,21 +8,16 @@ import pytest
 
 from deepopsctl.gpus.notation import as_written
 from deepopsctl.imports.request import InitRequest, InitResult, read_request
+from tests.support.files import write_files
 
 SLICE = "MultipleFiles=/dev/nvidia1,/dev/nvidia-caps/nvidia-cap"
 # instances 1 and 2 of the second GPU
 HALVES = f"{SLICE}147,/dev/nvidia-caps/nvidia-cap148", f"{SLICE}156,/dev/nvidia-caps/nvidia-cap157"
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
-    return tmp_path
-
-
 def imported(site: Path, gres: str, conf: str) -> InitResult:
     text = f"ClusterName=a\nSlurmctldHost=c\nNodeName=n[1-2] Gres={gres}\nNodeName=plain\n"
-    (site / "slurm.conf").write_text(text)
-    (site / "gres.conf").write_text(conf)
+    write_files(site, {"slurm.conf": text, "gres.conf": conf})
     return read_request(InitRequest(site / "new", source=site / "slurm.conf"))
 
 
@@ -36,27 +31,27 @@ def left(result: InitResult) -> list[str]:
     return [note.name for note in result.carryover.not_carried]
 
 
-def test_two_types_keep_their_own_devices(site: Path) -> None:
+def test_two_types_keep_their_own_devices(tmp_path: Path) -> None:
     conf = "Name=gpu Type=v100 File=/dev/nvidia[0-1] Cores=0-15\nName=gpu Type=a100 File=/dev/nvidia[2-3] CPUs=16-31\n"
 
-    assert gpus(site, "gpu:a100:2,gpu:v100:2", conf) == [
+    assert gpus(tmp_path, "gpu:a100:2,gpu:v100:2", conf) == [
         {"type": "v100", "count": 2, "cores": "0-15"},
         {"type": "a100", "count": 2, "cores": "16-31"},
     ]
 
 
-def test_types_may_take_turns(site: Path) -> None:
+def test_types_may_take_turns(tmp_path: Path) -> None:
     conf = "".join(f"Name=gpu Type={gpu_type} File=/dev/nvidia{n}\n" for n, gpu_type in enumerate(["v", "a", "v", "a"]))
 
-    assert gpus(site, "gpu:a:2,gpu:v:2", conf) == [
+    assert gpus(tmp_path, "gpu:a:2,gpu:v:2", conf) == [
         {"type": "v", "count": 2, "files": "/dev/nvidia[0,2]"},
         {"type": "a", "count": 2, "files": "/dev/nvidia[1,3]"},
     ]
 
 
-def test_a_line_holds_for_the_nodes_that_it_names(site: Path) -> None:
+def test_a_line_holds_for_the_nodes_that_it_names(tmp_path: Path) -> None:
     conf = "NodeName=n1 Name=gpu File=/dev/nvidia[2-3]\nNodeName=N2 Name=gpu File=/dev/nvidia1,/dev/nvidia0\n"
-    nodes = imported(site, "gpu:a:2", conf).cluster.compute
+    nodes = imported(tmp_path, "gpu:a:2", conf).cluster.compute
 
     assert [node.gpus.groups[0].files for node in nodes if node.gpus] == [
         ("/dev/nvidia2", "/dev/nvidia3"),
@@ -64,23 +59,23 @@ def test_a_line_holds_for_the_nodes_that_it_names(site: Path) -> None:
     ]
 
 
-def test_links_come_along_where_the_order_stays(site: Path) -> None:
+def test_links_come_along_where_the_order_stays(tmp_path: Path) -> None:
     conf = "Name=gpu File=/dev/nvidia0 Links=-1,4\nName=gpu File=/dev/nvidia1 Links=4,-1\n"
 
-    assert gpus(site, "gpu:a:2", conf) == {"type": "a", "count": 2, "links": ["-1,4", "4,-1"]}
+    assert gpus(tmp_path, "gpu:a:2", conf) == {"type": "a", "count": 2, "links": ["-1,4", "4,-1"]}
 
 
-def test_slices_with_their_device_files_stay_slices(site: Path) -> None:
+def test_slices_with_their_device_files_stay_slices(tmp_path: Path) -> None:
     lines = ["Name=gpu Type=a100 File=/dev/nvidia0", *(f"Name=gpu Type=a100_3g.20gb {half}" for half in HALVES)]
 
-    assert gpus(site, "gpu:a100:1,gpu:a100_3g.20gb:2", "\n".join(lines)) == {
+    assert gpus(tmp_path, "gpu:a100:1,gpu:a100_3g.20gb:2", "\n".join(lines)) == {
         "type": "a100", "count": 2, "mig": [{}, {"3g.20gb": [1, 2]}],
     }  # fmt: skip
 
 
-def test_a_type_of_slices_that_is_written_in_another_way_is_reported(site: Path) -> None:
+def test_a_type_of_slices_that_is_written_in_another_way_is_reported(tmp_path: Path) -> None:
     conf = "\n".join(f"Name=gpu Type=nvidia_A100_3g.20gb {half}" for half in HALVES)
-    result = imported(site, "gpu:nvidia_A100_3g.20gb:2", conf)
+    result = imported(tmp_path, "gpu:nvidia_A100_3g.20gb:2", conf)
 
     (note,) = result.carryover.to_check
     assert note.reason == "gpu:nvidia_A100_3g.20gb becomes gpu:a100_3g.20gb"
@@ -96,8 +91,8 @@ def test_a_type_of_slices_that_is_written_in_another_way_is_reported(site: Path)
         ("gpu:v100_3g.20gb:2", "\n".join(f"Name=gpu Type=v100_3g.20gb {half}" for half in HALVES)),
     ],
 )
-def test_slices_whose_gpu_is_unknown_never_become_whole_gpus(site: Path, gres: str, conf: str) -> None:
-    result = imported(site, gres, conf + "# end\n")
+def test_slices_whose_gpu_is_unknown_never_become_whole_gpus(tmp_path: Path, gres: str, conf: str) -> None:
+    result = imported(tmp_path, gres, conf + "# end\n")
 
     assert {node.gpus for node in result.cluster.compute} == {None}
     assert [name for name in left(result) if name.startswith("Gres=gpu:")] == [f"Gres={gres.rpartition(':')[0]}"]
@@ -119,11 +114,11 @@ def test_slices_whose_gpu_is_unknown_never_become_whole_gpus(site: Path, gres: s
         ("gpu:2", "Name=shard Count=4", "Name=shard"),
     ],
 )
-def test_what_does_not_fit_is_named_once(site: Path, gres: str, conf: str, name: str) -> None:
-    assert left(imported(site, gres, conf)) == [name]
+def test_what_does_not_fit_is_named_once(tmp_path: Path, gres: str, conf: str, name: str) -> None:
+    assert left(imported(tmp_path, gres, conf)) == [name]
 
 
-def test_several_types_without_files_are_to_be_compared_with_the_node(site: Path) -> None:
-    result = imported(site, "gpu:a:2,gpu:b:2", "AutoDetect=nvml\n")
+def test_several_types_without_files_are_to_be_compared_with_the_node(tmp_path: Path) -> None:
+    result = imported(tmp_path, "gpu:a:2,gpu:b:2", "AutoDetect=nvml\n")
 
     assert [note.name for note in result.carryover.to_check] == ["Gres"]

@@ -6,9 +6,9 @@ import pytest
 
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
-from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.model.policy import Billing
+from tests.support.problems import faults
 
 SPEC = """\
 schema: 1
@@ -49,6 +49,4 @@ def test_an_empty_section_means_the_published_values_and_none_means_none() -> No
     ],
 )
 def test_refuses_what_can_not_be_billed(gpu_type: str, billing: str, message: str) -> None:
-    with pytest.raises(InputError) as refused:
-        spec(gpu_type, f"{billing}\n")
-    assert f"{refused.value.problems[0].where}: {refused.value.problems[0].message}" == message
+    assert faults(spec, gpu_type, f"{billing}\n")[0] == message

@@ -7,10 +7,10 @@ import pytest
 from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
-from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.policy.values import ASSOCIATION_LIMITS, QOS_LIMITS
 from tests.support import node_modules as nodeside
+from tests.support.problems import faults as faults_of
 
 HEAD = """\
 schema: 1
@@ -29,7 +29,7 @@ qos:
   - {name: normal, priority: 10}
   - {name: high, priority: 100, preempts: [normal], flags: [denyonlimit], limits: {maxtresperuser: gres/gpu:a100=2}}
 accounts:
-  - {name: astro, parent: physics, users: [carol]}
+  - {name: astro, parent: physics, fairshare: parent, users: [carol]}
   - {name: physics, description: Physics dept, fairshare: 20, qos: [normal, high], default_qos: normal, users: [alice]}
 users:
   - {names: [alice], account: physics, default: true, limits: {MaxJobs: 4}}
@@ -37,10 +37,8 @@ users:
 )
 
 
-def faults(*lines: str, head: str = HEAD) -> list[str]:
-    with pytest.raises(InputError) as caught:
-        parse_spec(head + "".join(f"{line}\n" for line in lines), "cluster.yml")
-    return [f"{problem.where} {problem.message}" for problem in caught.value.problems]
+def faults(*lines: str) -> list[str]:
+    return faults_of(parse_spec, HEAD + "".join(f"{line}\n" for line in lines), "cluster.yml")
 
 
 def variable(cluster: Cluster) -> object:
@@ -79,7 +77,7 @@ def test_a_whole_policy_becomes_what_the_roles_read() -> None:
                     "DefaultQOS": "normal",
                 },
             },
-            {"name": "astro", "settings": {"ParentName": "physics"}},
+            {"name": "astro", "settings": {"ParentName": "physics", "Share": "parent"}},
         ],
         "users": [
             {"name": "alice", "account": "physics", "default": True, "settings": {"MaxJobs": "4"}},
@@ -146,18 +144,18 @@ def test_every_limit_is_known_on_the_nodes() -> None:
 )
 def test_refuses_a_bad_value_and_names_its_line(line: str, fault: str) -> None:
     (message,) = faults(line)
-    assert message.startswith(f"cluster.yml:5 {fault}")
+    assert message.startswith(f"cluster.yml:5: {fault}")
 
 
 def test_refuses_accounts_in_a_circle() -> None:
     assert faults("accounts:", "  - {name: a, parent: b}", "  - {name: b, parent: a}") == [
-        "cluster.yml:6 accounts[0].parent: a is, over its parents, below itself"
+        "cluster.yml:6: accounts[0].parent: a is, over its parents, below itself"
     ]
 
 
 def test_refuses_to_preempt_what_is_not_declared() -> None:
     messages = faults("preemption: {by: qos}", "qos: [{name: a, preempts: [b]}]")
-    assert messages == ["cluster.yml:6 qos[0].preempts: the QOS b is not declared"]
+    assert messages == ["cluster.yml:6: qos[0].preempts: the QOS b is not declared"]
 
 
 def test_refuses_qos_that_preempt_each_other_over_others() -> None:
@@ -168,7 +166,7 @@ def test_refuses_qos_that_preempt_each_other_over_others() -> None:
         "  - {name: b, preempts: [c]}",
         "  - {name: c, preempts: [a]}",
     )
-    assert messages == ["cluster.yml:7 qos[0].preempts: a would in the end preempt itself"]
+    assert messages == ["cluster.yml:7: qos[0].preempts: a would in the end preempt itself"]
 
 
 def test_refuses_a_default_qos_that_is_not_allowed_there_or_above() -> None:
@@ -180,8 +178,8 @@ def test_refuses_a_default_qos_that_is_not_allowed_there_or_above() -> None:
         "  - {name: z, default_qos: a}",
     )
     assert messages == [
-        "cluster.yml:8 accounts[1].default_qos: b is not among the QOS allowed here: a",
-        "cluster.yml:9 accounts[2].default_qos: a is not among the QOS allowed here: normal",
+        "cluster.yml:8: accounts[1].default_qos: b is not among the QOS allowed here: a",
+        "cluster.yml:9: accounts[2].default_qos: a is not among the QOS allowed here: normal",
     ]
 
 
@@ -192,7 +190,7 @@ def test_refuses_a_user_with_two_default_accounts() -> None:
         "  - {names: [bob], account: x, default: true}",
         "  - {names: [bob], account: y, default: true}",
     )
-    assert messages == ["cluster.yml:8 users[1].default: bob has the default account x already"]
+    assert messages == ["cluster.yml:8: users[1].default: bob has the default account x already"]
 
 
 def test_refuses_a_partition_that_names_what_is_not_declared() -> None:
@@ -202,8 +200,8 @@ def test_refuses_a_partition_that_names_what_is_not_declared() -> None:
         "accounts: [{name: x}]",
     )
     assert messages == [
-        "cluster.yml:5 partitions[0].options.QOS: the QOS fast is not declared",
-        "cluster.yml:5 partitions[0].options.AllowAccounts: the account y is not declared",
+        "cluster.yml:5: partitions[0].options.QOS: the QOS fast is not declared",
+        "cluster.yml:5: partitions[0].options.AllowAccounts: the account y is not declared",
     ]
 
 
@@ -215,4 +213,4 @@ def test_a_site_that_keeps_its_qos_by_sacctmgr_may_name_them_in_partitions() -> 
 
 def test_does_not_call_missing_what_a_faulty_entry_would_have_declared() -> None:
     messages = faults("qos: [{nam: fast}]", "accounts: [{name: a, qos: [fast]}]")
-    assert [line.partition(": ")[0] for line in messages] == ["cluster.yml:5 qos[0].name", "cluster.yml:5 qos[0].nam"]
+    assert [line.split(": ")[1] for line in messages] == ["qos[0].name", "qos[0].nam"]
