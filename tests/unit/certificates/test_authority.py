@@ -19,18 +19,20 @@ from deepopsctl.errors import ControlMachineError
 
 TODAY = validity.today()
 SECRET = new_authority(TODAY)
+OURS = Authority(SECRET)
 ADDRESSES = ["192.0.2.11", "2001:db8::11", "gpu01.example.com"]
+GPU01 = OURS.identify("gpu01", ADDRESSES, TODAY)
 
 
 def loaded(identity: Identity) -> x509.Certificate:
     return x509.load_pem_x509_certificate(identity.certificate.encode())
 
 
-def context(protocol: int, authority: Authority, identity: Identity | None, directory: Path) -> ssl.SSLContext:
+def context(protocol: int, identity: Identity | None, directory: Path) -> ssl.SSLContext:
     made = ssl.SSLContext(protocol)
     made.check_hostname = protocol == ssl.PROTOCOL_TLS_CLIENT
     made.verify_mode = ssl.CERT_REQUIRED
-    made.load_verify_locations(cadata=authority.certificate)
+    made.load_verify_locations(cadata=OURS.certificate)
     if identity:
         both = directory / "both.pem"
         both.write_text(identity.key + identity.certificate, encoding="utf-8")
@@ -43,8 +45,10 @@ def common_name(stream: ssl.SSLSocket) -> str:
     return shown.subject.rfc4514_string()
 
 
-def greeted(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> str:
-    """What a server that asks for certificates makes of a client: the client's name."""
+def greeted(directory: Path, identity: Identity | None, name: str = "192.0.2.1") -> str:
+    """What the controller, which asks for certificates, makes of a client that calls it so: the client's name."""
+    server = context(ssl.PROTOCOL_TLS_SERVER, OURS.identify("ctl1", ["192.0.2.1"], TODAY), directory)
+    client = context(ssl.PROTOCOL_TLS_CLIENT, identity, directory)
     received: list[str] = []
 
     def serve(connection: socket.socket) -> None:
@@ -70,27 +74,24 @@ def greeted(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> str:
 
 
 def test_the_same_day_makes_the_same_certificate_on_any_control_machine() -> None:
-    assert Authority(SECRET).identify("gpu01", ADDRESSES, TODAY) == Authority(SECRET).identify(
-        "gpu01", ADDRESSES, TODAY
-    )
+    assert Authority(SECRET).identify("gpu01", ADDRESSES, TODAY) == GPU01
 
 
 def test_a_period_makes_one_certificate_and_the_next_period_another_with_another_key() -> None:
-    authority = Authority(SECRET)
+    period = timedelta(validity.PERIOD_DAYS)
     first = date.fromordinal(validity.PERIOD_DAYS * validity.period_of(TODAY))
-    last, next_one = first + timedelta(validity.PERIOD_DAYS - 1), first + timedelta(validity.PERIOD_DAYS)
+    here, last, renewed = (
+        OURS.identify("gpu01", ADDRESSES, day) for day in (first, first + period - timedelta(1), first + period)
+    )
 
-    assert authority.identify("gpu01", ADDRESSES, first) == authority.identify("gpu01", ADDRESSES, last)
-    renewed = authority.identify("gpu01", ADDRESSES, next_one)
-    assert renewed.key != authority.identify("gpu01", ADDRESSES, first).key
-    assert loaded(renewed).not_valid_after_utc - loaded(
-        authority.identify("gpu01", ADDRESSES, first)
-    ).not_valid_after_utc == timedelta(validity.PERIOD_DAYS)
+    assert here == last
+    assert renewed.key != here.key
+    assert loaded(renewed).not_valid_after_utc - loaded(here).not_valid_after_utc == period
 
 
 def test_a_certificate_is_renewed_long_before_it_ends_and_good_before_it_is_made() -> None:
     last_day = date.fromordinal(validity.PERIOD_DAYS * (validity.period_of(TODAY) + 1) - 1)
-    certificate = loaded(Authority(SECRET).identify("gpu01", [], last_day))
+    certificate = loaded(OURS.identify("gpu01", [], last_day))
 
     assert certificate.not_valid_after_utc.date() - last_day > timedelta(270)
     first_day = last_day - timedelta(validity.PERIOD_DAYS - 1)
@@ -99,14 +100,11 @@ def test_a_certificate_is_renewed_long_before_it_ends_and_good_before_it_is_made
 
 @pytest.mark.parametrize("other", [("gpu02", ADDRESSES), ("gpu01", ADDRESSES[:1])])
 def test_other_names_and_addresses_make_another_certificate_of_another_number(other: tuple[str, list[str]]) -> None:
-    authority = Authority(SECRET)
-    here, there = authority.identify("gpu01", ADDRESSES, TODAY), authority.identify(*other, TODAY)
-
-    assert loaded(here).serial_number != loaded(there).serial_number
+    assert loaded(OURS.identify(*other, TODAY)).serial_number != loaded(GPU01).serial_number
 
 
 def test_a_node_is_named_by_its_name_and_its_addresses_each_once() -> None:
-    certificate = loaded(Authority(SECRET).identify("gpu01", [*ADDRESSES, "gpu01"], TODAY))
+    certificate = loaded(OURS.identify("gpu01", [*ADDRESSES, "gpu01"], TODAY))
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
 
     assert names.get_values_for_type(x509.DNSName) == ["gpu01", "gpu01.example.com"]
@@ -114,52 +112,33 @@ def test_a_node_is_named_by_its_name_and_its_addresses_each_once() -> None:
 
 
 def test_no_node_has_the_key_of_another() -> None:
-    authority = Authority(SECRET)
-    assert authority.identify("gpu01", [], TODAY).key != authority.identify("gpu02", [], TODAY).key
+    assert OURS.identify("gpu02", ADDRESSES, TODAY).key != GPU01.key
 
 
 def test_both_ends_know_each_other_by_the_authority(tmp_path: Path) -> None:
-    authority = Authority(SECRET)
-    server = context(ssl.PROTOCOL_TLS_SERVER, authority, authority.identify("ctl1", ["192.0.2.1"], TODAY), tmp_path)
-    client = context(ssl.PROTOCOL_TLS_CLIENT, authority, authority.identify("gpu01", ADDRESSES, TODAY), tmp_path)
-
-    assert greeted(server, client, "192.0.2.1") == "CN=gpu01"
+    assert greeted(tmp_path, GPU01) == "CN=gpu01"
 
 
-def test_a_client_without_a_certificate_is_refused(tmp_path: Path) -> None:
-    authority = Authority(SECRET)
-    server = context(ssl.PROTOCOL_TLS_SERVER, authority, authority.identify("ctl1", ["192.0.2.1"], TODAY), tmp_path)
-    client = context(ssl.PROTOCOL_TLS_CLIENT, authority, None, tmp_path)
-
-    assert greeted(server, client, "192.0.2.1").startswith("refused")
-
-
-def test_a_client_of_another_cluster_is_refused(tmp_path: Path) -> None:
-    authority = Authority(SECRET)
+def test_a_client_without_a_certificate_or_of_another_cluster_is_refused(tmp_path: Path) -> None:
     stranger = Authority(new_authority(TODAY)).identify("gpu01", ADDRESSES, TODAY)
-    server = context(ssl.PROTOCOL_TLS_SERVER, authority, authority.identify("ctl1", ["192.0.2.1"], TODAY), tmp_path)
-    client = context(ssl.PROTOCOL_TLS_CLIENT, authority, stranger, tmp_path)
 
-    assert greeted(server, client, "192.0.2.1").startswith("refused")
+    assert greeted(tmp_path, None).startswith("refused")
+    assert greeted(tmp_path, stranger).startswith("refused")
 
 
 def test_a_server_under_another_name_is_refused(tmp_path: Path) -> None:
-    authority = Authority(SECRET)
-    server = context(ssl.PROTOCOL_TLS_SERVER, authority, authority.identify("ctl1", ["192.0.2.1"], TODAY), tmp_path)
-    client = context(ssl.PROTOCOL_TLS_CLIENT, authority, authority.identify("gpu01", ADDRESSES, TODAY), tmp_path)
-
-    assert greeted(server, client, "192.0.2.2").startswith("refused")
+    assert greeted(tmp_path, GPU01, "192.0.2.2").startswith("refused")
 
 
 def test_a_node_can_sign_for_nobody() -> None:
-    certificate = loaded(Authority(SECRET).identify("gpu01", ADDRESSES, TODAY))
+    certificate = loaded(GPU01)
 
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
 def test_the_secret_is_one_line_and_no_key_is_shown_by_accident() -> None:
     assert "\n" not in SECRET
-    assert "PRIVATE" not in repr(Authority(SECRET).identify("gpu01", ADDRESSES, TODAY))
+    assert "PRIVATE" not in repr(GPU01)
 
 
 @pytest.mark.parametrize("secret", ["", "no base64!", base64.b64encode(b"no key").decode()])

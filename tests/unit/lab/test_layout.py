@@ -36,11 +36,6 @@ def test_compute_nodes_without_gpus_are_called_cn() -> None:
     assert [node.role for node in nodes] == [Role.CONTROLLER, Role.COMPUTE, Role.COMPUTE, Role.LOGIN]
 
 
-def test_only_compute_nodes_have_the_gpus_and_are_called_so() -> None:
-    nodes = plan_nodes(LabRequest("lab", compute=1, login=1, gpus=H100))
-    assert [(node.name, node.gpus) for node in nodes] == [("ctl1", None), ("gpu01", H100), ("login1", None)]
-
-
 def test_a_single_machine_is_controller_and_compute_node_with_the_gpus() -> None:
     (node,) = plan_nodes(LabRequest("lab", compute=2, login=0, gpus=H100, single=True))
     (listed,) = read(render_node_list("lab", "ubuntu", [(node, "192.0.2.10")])).finish().nodes
@@ -105,7 +100,7 @@ def test_a_lab_is_watched_only_where_that_was_asked_for() -> None:
     assert settings[False].carryover.direct_settings == {"monitoring_enabled": False}
 
 
-def test_the_node_list_is_one_that_init_reads() -> None:
+def test_the_node_list_is_one_that_init_reads_with_gpus_in_compute_nodes_alone() -> None:
     nodes = plan_nodes(LabRequest("lab", compute=2, login=1, gpus=H100))
     text = render_node_list("lab", "ubuntu", [(node, str(node.address(NETWORK))) for node in nodes])
     cluster = read(text).finish()

@@ -18,9 +18,8 @@ from deepopsctl.lab.podman import (
     parse_capabilities,
     parse_info,
 )
-from tests.support.paths import TESTS
+from tests.support.paths import DATA
 
-DATA = TESTS / "data" / "lab"
 ALL_CAPABILITIES = (1 << 41) - 1
 SYS_RESOURCE = 1 << 24
 NET_RAW = 1 << 13
@@ -29,7 +28,7 @@ CONFINED = OwnProcess(nofile=20_000, nproc=96_365, capabilities=ALL_CAPABILITIES
 
 
 def recorded(name: str) -> PodmanHost:
-    return parse_info(json.loads((DATA / name).read_text(encoding="utf-8")))
+    return parse_info(json.loads((DATA / "lab" / name).read_text(encoding="utf-8")))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.files import write_atomic
 from deepopsctl.lab.layout import LabNode
-from deepopsctl.lab.state import LabRecord, LabStore
+from deepopsctl.lab.state import LabDir, LabRecord, LabStore
 from deepopsctl.model.cluster import Gpus, Role
 
 RECORD = LabRecord(
@@ -27,18 +27,21 @@ def store(tmp_path: Path) -> LabStore:
     return LabStore(tmp_path / "labs")
 
 
-def test_a_saved_lab_is_loaded_as_it_was(store: LabStore) -> None:
-    lab_dir = store.lab_dir("demo")
-    lab_dir.path.mkdir(parents=True)
+@pytest.fixture
+def lab_dir(store: LabStore) -> LabDir:
+    made = store.lab_dir("demo")
+    made.path.mkdir(parents=True)
+    return made
+
+
+def test_a_saved_lab_is_loaded_as_it_was(store: LabStore, lab_dir: LabDir) -> None:
     lab_dir.save(RECORD)
     assert lab_dir.load() == RECORD
     assert store.names() == ("demo",)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-def test_a_labs_files_belong_to_the_owner_of_all_labs(store: LabStore, tmp_path: Path) -> None:
-    lab_dir = store.lab_dir("demo")
-    lab_dir.path.mkdir(parents=True)
+def test_a_labs_files_belong_to_the_owner_of_all_labs(store: LabStore, lab_dir: LabDir, tmp_path: Path) -> None:
     lab_dir.devices.mkdir()
     os.chown(store.root, 65534, 65534)
     write_atomic(lab_dir.password, "x", 0o600)
@@ -57,9 +60,7 @@ def test_a_lab_that_never_was_loads_as_none(store: LabStore) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 2}', '{"schema": 1, "nodes": 3}'])
-def test_a_damaged_record_says_how_to_clear_it(store: LabStore, text: str) -> None:
-    lab_dir = store.lab_dir("demo")
-    lab_dir.path.mkdir(parents=True)
+def test_a_damaged_record_says_how_to_clear_it(lab_dir: LabDir, text: str) -> None:
     lab_dir.record.write_text(text, encoding="utf-8")
     with pytest.raises(DeepOpsError, match="cannot be read") as caught:
         lab_dir.load()
@@ -76,15 +77,10 @@ def test_two_commands_on_one_lab_are_refused_and_on_two_labs_are_not(store: LabS
         pass
 
 
-def test_a_lock_leaves_nothing_behind(store: LabStore) -> None:
-    with store.lock("demo"):
-        pass
-    assert not store.root.exists()
-
-
-def test_the_store_is_private(store: LabStore) -> None:
+def test_the_store_is_private_and_a_lock_leaves_nothing_behind(store: LabStore) -> None:
     with store.lock("demo"):
         assert store.root.stat().st_mode & 0o777 == 0o700
+    assert not store.root.exists()
 
 
 def test_the_store_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

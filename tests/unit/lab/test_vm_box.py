@@ -40,13 +40,6 @@ def test_no_box_brings_slurm() -> None:
         )
 
 
-def test_trixies_kernel_has_options_for_what_the_emulation_gets_wrong() -> None:
-    configs = {os: BoxRecipe(os).files()["boot/grub/grub.cfg"].content for os in SYSTEMS}
-    assert "no5lvl clearcpuid=cx16" in configs["debian13"]
-    assert "clearcpuid" not in configs["debian12"]
-    assert all("root=LABEL=root" in config for config in configs.values())
-
-
 def test_the_boot_sector_finds_core_img_and_the_partition() -> None:
     boot, core = bytes([0xEB]) * SECTOR, bytes(SECTOR) + b"rest of core.img"
     sectors = boot_sectors(boot, core)
