@@ -19,10 +19,7 @@ Host key verification failed.
     ("errors", "failure"),
     [
         (CHANGED, Failure.HOST_KEY),
-        (
-            "No ED25519 host key is known for gpu01 and you have requested strict checking.\r\n",
-            Failure.HOST_KEY,
-        ),
+        ("No ED25519 host key is known for gpu01 and you have requested strict checking.\r\n", Failure.HOST_KEY),
         ("ubuntu@192.0.2.1: Permission denied (publickey,password).\r\n", Failure.DENIED),
         ("Received disconnect from 192.0.2.1 port 22:2: Too many authentication failures", Failure.DENIED),
         ("ssh: connect to host 192.0.2.1 port 22: Connection refused", Failure.UNREACHABLE),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -96,30 +96,25 @@ def test_a_helper_whose_writer_was_killed_gives_up(tmp_path: Path) -> None:
     assert asked.stdout == ""
 
 
-@pytest.fixture
-def secret(tmp_path: Path) -> Callable[[str], Path]:
-    def write(text: str) -> Path:
-        file = tmp_path / "password"
-        file.write_text(text)
-        file.chmod(0o600)
-        return file
-
-    return write
+def password_file(directory: Path, text: str, mode: int = 0o600) -> Path:
+    file = directory / "password"
+    file.write_text(text)
+    file.chmod(mode)
+    return file
 
 
-def test_reads_the_first_line_of_a_password_file(secret: Callable[[str], Path]) -> None:
-    assert read_password(secret(" with blanks and ü \r\nsecond line\n")) == " with blanks and ü "
+def test_reads_the_first_line_of_a_password_file(tmp_path: Path) -> None:
+    assert read_password(password_file(tmp_path, " with blanks and ü \r\nsecond line\n")) == " with blanks and ü "
 
 
 @pytest.mark.parametrize("text", ["", "\n", "\nsecond line\n"])
-def test_refuses_a_password_file_without_a_password(secret: Callable[[str], Path], text: str) -> None:
+def test_refuses_a_password_file_without_a_password(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match="no password"):
-        read_password(secret(text))
+        read_password(password_file(tmp_path, text))
 
 
-def test_refuses_a_password_file_that_others_can_read(secret: Callable[[str], Path]) -> None:
-    file = secret("secret\n")
-    file.chmod(0o640)
+def test_refuses_a_password_file_that_others_can_read(tmp_path: Path) -> None:
+    file = password_file(tmp_path, "secret\n", 0o640)
     with pytest.raises(InputError) as caught:
         read_password(file)
     assert caught.value.hint == f"chmod 600 {file}"

@@ -7,11 +7,13 @@ import re
 import shutil
 import stat
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from deepopsctl.ssh.remote_scripts import Report, Script, controller_script, work_script
+from tests.support.files import write_program
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHuKFJrFKlSN1oTvwmMQw0JpOPrYQo3qzbSgVhRTMEeP deepopsctl cluster hpc"
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/BNj5ceSxHv164NueTzX2aUqibHeHV/fZb49d3+0Ib ada@laptop"
@@ -26,8 +28,8 @@ def home(tmp_path: Path) -> Path:
     return made
 
 
-def run(script: Script, home: Path, shell: str = "sh", **environment: str) -> Report:
-    done = subprocess.run(
+def end(script: Script, home: Path, shell: str = "sh", **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [shell, "-c", script.command],
         input=script.data,
         env={"HOME": str(home), "PATH": os.environ["PATH"], **environment},
@@ -35,6 +37,10 @@ def run(script: Script, home: Path, shell: str = "sh", **environment: str) -> Re
         text=True,
         timeout=300,
     )
+
+
+def run(script: Script, home: Path, shell: str = "sh", **environment: str) -> Report:
+    done = end(script, home, shell, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return Report.read(done.stdout)
 
@@ -71,17 +77,8 @@ def test_respects_what_is_in_authorized_keys(home: Path) -> None:
 
 
 def test_nodes_with_one_home_directory_install_a_key_once(home: Path) -> None:
-    script = work_script([KEY, OTHER])
-    environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
-    processes = [
-        subprocess.Popen(
-            ["sh", "-c", script.command], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment
-        )
-        for _ in range(8)
-    ]
-    for process in processes:
-        process.communicate(script.data.encode(), timeout=300)
-    assert [process.returncode for process in processes] == [0] * 8
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: run(work_script([KEY, OTHER]), home), range(8)))
     assert sorted(authorized(home)) == sorted([KEY, OTHER])
     assert [path.name for path in (home / ".ssh").iterdir()] == ["authorized_keys"]
 
@@ -115,9 +112,8 @@ def test_the_public_half_of_a_controllers_key_is_restored(home: Path) -> None:
 
 
 def test_the_controllers_key_opens_nodes_from_its_own_addresses_only(home: Path) -> None:
-    public = run(work_script([], "deepopsctl-hpc", "ubuntu@ctl1"), home, SSH_CONNECTION="9.9.9.9 1 192.0.2.7 22").last(
-        "public"
-    )
+    script = work_script([], "deepopsctl-hpc", "ubuntu@ctl1")
+    public = run(script, home, SSH_CONNECTION="9.9.9.9 1 192.0.2.7 22").last("public")
 
     assert re.fullmatch(r'from="([0-9a-f.:]+,)+[0-9a-f.:]+" ssh-ed25519 \S+ ubuntu@ctl1', public)
     assert {"127.0.0.1", "192.0.2.7"} <= set(public.split('"')[1].split(","))
@@ -147,14 +143,7 @@ def test_options_that_a_person_gave_the_controllers_key_stay(home: Path) -> None
 
 
 def test_a_missing_home_directory_is_named(tmp_path: Path) -> None:
-    script = work_script([KEY])
-    done = subprocess.run(
-        ["sh", "-c", script.command],
-        input=script.data,
-        env={"HOME": str(tmp_path / "gone"), "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-    )
+    done = end(work_script([KEY]), tmp_path / "gone")
     assert done.returncode == 3
     assert Report.read(done.stdout).last("error") == f"the home directory {tmp_path}/gone is missing"
 
@@ -184,18 +173,10 @@ def test_names_that_cannot_be_reached_are_reported_with_the_reason(home: Path) -
     (home / ".ssh").mkdir()
     config = "Host gone\n    HostName 127.0.0.1\n    Port 1\n"
     # ssh takes the home directory from the user database: it is told where to look
-    wrapper = home / "bin" / "ssh"
-    wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F "$HOME/.ssh/deepopsctl-hpc.config" "$@"\n')
-    wrapper.chmod(0o755)
+    wrapper = f'exec {shutil.which("ssh")} -F "$HOME/.ssh/deepopsctl-hpc.config" "$@"'
+    directory = write_program(home / "bin" / "ssh", wrapper).parent
     script = controller_script("deepopsctl-hpc", config, "", ["gone"])
-    done = subprocess.run(
-        ["sh", "-c", script.command],
-        input=script.data,
-        env={"HOME": str(home), "PATH": f"{wrapper.parent}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-    )
+    done = end(script, home, PATH=f"{directory}:{os.environ['PATH']}")
     assert Report.read(done.stdout).last("missed") == "gone ssh: connect to host 127.0.0.1 port 1: Connection refused"
 
 

@@ -100,19 +100,13 @@ RESULT = SetupResult(
 )
 
 
-def test_the_table_folds_nodes_with_the_same_news_and_puts_failures_last() -> None:
+def test_nodes_with_the_same_news_share_a_row_and_a_hint_and_failures_come_last() -> None:
     assert table_lines(RESULT) == [
         "NODES       STATUS       SUDO          NOTE",
         "ctl1,gpu02  ready        passwordless  key installed",
         "gpu[01,03]  unreachable  -             no route to host",
     ]
-
-
-def test_a_hint_is_said_once_for_all_its_nodes() -> None:
     assert hints(RESULT) == ["gpu[01,03]: is it on?"]
-
-
-def test_the_verdict_counts() -> None:
     assert summary_line(RESULT) == "2 ready, 2 unreachable; 2 changed"
 
 

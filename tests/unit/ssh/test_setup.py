@@ -8,7 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from deepopsctl.cli.main import cli
+from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import InputError
+from deepopsctl.ssh.key_pair import ensure_key_pair
 from deepopsctl.ssh.setup import cluster_key
 
 
@@ -52,9 +54,6 @@ def test_nodes_where_nothing_listens_are_unreachable_and_nothing_is_pinned(direc
 
 
 def test_a_key_that_cluster_yml_names_is_used_and_none_is_made(directory: Path, tmp_path: Path) -> None:
-    from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.ssh.key_pair import ensure_key_pair
-
     own = ensure_key_pair(tmp_path / "keys" / "mine", "mine")
     spec = directory / "cluster.yml"
     spec.write_text(spec.read_text().replace("cluster: {", f"cluster: {{key: {own.private}, "))
