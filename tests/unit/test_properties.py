@@ -7,6 +7,7 @@ import string
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from deepopsctl.cli.main import run
@@ -153,34 +154,15 @@ def check(text: str | bytes) -> None:
         assert note.reason
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [slurm_conf, ini, table, spec_text, hostlist | st.text()],
+    ids=["slurm.conf", "DeepOps inventory", "table", "cluster.yml", "any text"],
+)
 @bounded
-@given(slurm_conf)
-def test_any_slurm_conf_gives_a_cluster_or_listed_errors(text: str) -> None:
-    check(text)
-
-
-@bounded
-@given(ini)
-def test_any_deepops_inventory_gives_a_cluster_or_listed_errors(text: str) -> None:
-    check(text)
-
-
-@bounded
-@given(table)
-def test_any_table_gives_a_cluster_or_listed_errors(text: str) -> None:
-    check(text)
-
-
-@bounded
-@given(spec_text)
-def test_any_cluster_yml_gives_a_cluster_or_listed_errors(text: str) -> None:
-    check(text)
-
-
-@bounded
-@given(hostlist | st.text())
-def test_any_text_gives_a_cluster_or_listed_errors(text: str) -> None:
-    check(text)
+@given(data=st.data())
+def test_any_node_list_gives_a_cluster_or_listed_errors(texts: st.SearchStrategy[str], data: st.DataObject) -> None:
+    check(data.draw(texts))
 
 
 @bounded

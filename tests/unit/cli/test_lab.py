@@ -10,18 +10,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from deepopsctl.cli.main import cli, run
+from deepopsctl.cli.main import run
 from deepopsctl.errors import ExitCode
-
-
-@pytest.mark.parametrize("command", ["up", "down", "status"])
-def test_help_needs_no_podman(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    result = CliRunner().invoke(cli, ["lab", command, "--help"])
-    assert result.exit_code == 0
-    assert "--name" in result.stdout
+from tests.support.files import write_program
 
 
 @pytest.mark.parametrize(
@@ -59,8 +51,7 @@ def test_a_user_goes_on_by_sudo_with_files_of_the_user(command: str) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         home = Path(directory)
         home.chmod(0o755)
-        (home / "sudo").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
-        (home / "sudo").chmod(0o755)
+        write_program(home / "sudo", 'printf "%s\\n" "$@"')
         (home / "state").mkdir()
         os.chown(home / "state", nobody, nobody)
         environment = {"PATH": f"{home}:/usr/bin:/bin", "XDG_STATE_HOME": str(home / "state"), "NO_COLOR": "1"}

@@ -26,7 +26,7 @@ for arguments in calls:
 """
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_of_every_command_imports_nothing_heavy() -> None:
     calls = [["--help"], ["-h"], ["--version"], *([name, "--help"] for name in COMMANDS)]
     done = subprocess.run(
         [sys.executable, "-c", LOADED], input=json.dumps([HEAVY, calls]), capture_output=True, text=True, check=True
@@ -40,12 +40,6 @@ def test_help_lists_every_command_with_what_it_does(capsys: pytest.CaptureFixtur
     for name, summary in COMMANDS.items():
         assert f"  {name} " in out
         assert summary in out
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_exists_and_its_help_fits_the_table(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run([name, "--help"]) == ExitCode.OK
-    assert capsys.readouterr().out.startswith("Usage: deepopsctl")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +238,7 @@ def test_a_traceback_comes_with_vv_only(failing: list[BaseException], capsys: py
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_reader_that_has_enough_is_no_error(failing: list[BaseException]) -> None:
+def test_a_reader_that_has_enough_is_no_error() -> None:
     line = [sys.executable, "-m", "deepopsctl", "--help"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -253,7 +247,7 @@ def test_a_reader_that_has_enough_is_no_error(failing: list[BaseException]) -> N
         assert process.stderr.read() == ""
 
 
-def test_no_colour_where_the_environment_asks_for_none(tmp_path: Path) -> None:
+def test_no_colour_where_the_environment_asks_for_none() -> None:
     line = [sys.executable, "-c", "import click; from deepopsctl.cli.output import color; print(color())"]
     for value, expected in (("1", "False\n"), ("", "None\n")):
         done = subprocess.run(line, capture_output=True, text=True, check=True, env={"NO_COLOR": value})
