@@ -129,6 +129,9 @@ def check_public_key(text: str) -> str:
         raise RefusedError(f"{shorten(line)!r} is no public key", f"give the line of the .pub file ({known} ...)")
     if _type_inside(match[2]) != match[1]:
         raise RefusedError(f"the {match[1]} key is cut off or damaged", "copy the whole line of the .pub file")
+    # a file with a line for each of several computers
+    if not {*KEY_TYPES}.isdisjoint((match[3] or "").split()):
+        raise RefusedError("is more than one key", "list each key for itself; a file for `--key` has one")
     if not _COMMENT.fullmatch(match[3] or ""):
         raise RefusedError(f"the comment of a key is not plain: {shorten(match[3])!r}", "leave it out")
     return line

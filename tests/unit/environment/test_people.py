@@ -122,6 +122,7 @@ def test_refuses_ids_and_names_that_cannot_be(entry: str, fault: str) -> None:
         ("full_name: '{{ 7 }}'", "the template marker {{ is not allowed"),
         ("password: x", "people[0].password: unknown key"),
         ("keys: [ssh-dss AAAA]", "people[0].keys[0]: 'ssh-dss AAAA' is no public key"),
+        (f"keys: ['{KEY} {KEY}']", "people[0].keys[0]: is more than one key"),
         ("keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5]", "people[0].keys[0]: the ssh-ed25519 key is cut off or damaged"),
     ],
 )
