@@ -65,25 +65,6 @@ def test_makes_a_complete_cluster_directory() -> None:
     assert (directory.inventory_dir / "host_vars").is_dir()
 
 
-def test_writes_cluster_yml_for_people() -> None:
-    lines = init("--user", "ubuntu").spec.read_text().splitlines()
-    assert lines[0].startswith("# The nodes of this cluster")
-    assert [line for line in lines if not line.startswith("#")] == [
-        "",
-        "schema: 1",
-        "cluster: {name: hpc, user: ubuntu}",
-        "",
-        "nodes:",
-        '  - {names: ctl1, addresses: "192.0.2.1", roles: [controller]}',
-        '  - {names: "gpu[1-2]", addresses: "192.0.2.[11-12]", roles: [compute], gpus: {type: h100, count: 8}}',
-        "",
-        "partitions:",
-        '  - {name: gpu, nodes: "gpu[1-2]", default: true}',
-        "",
-        "components: [nvidia, slurm, monitoring]",
-    ]
-
-
 def test_private_files_are_private() -> None:
     directory = init()
     assert mode(directory.vault_password) == 0o600

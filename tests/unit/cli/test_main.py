@@ -115,15 +115,6 @@ def test_usage_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFi
     assert "slrm" in found["errors"][0]["message"]
 
 
-def test_a_directory_that_is_no_cluster_is_refused_with_what_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.run(["-C", str(tmp_path), "deploy"]) == ExitCode.INVALID_INPUT
-    err = capsys.readouterr().err
-    assert err.startswith(f"error: {tmp_path}: is no cluster directory")
-    assert "hint: " in err
-
-
 @pytest.mark.parametrize(
     "arguments", [["-C", "{}", "runs", "list"], ["runs", "-C", "{}", "list"], ["runs", "list", "-C", "{}"]]
 )

@@ -122,15 +122,6 @@ def test_a_controller_that_is_a_compute_node_is_one_node() -> None:
     assert (first.address, first.gpus) == ("192.0.2.1", Gpus("", 2))
 
 
-def test_a_node_may_have_several_kinds_of_gpus() -> None:
-    draft = read(f"{HEAD}NodeName=x1 Gres=gpu:a40:2,gpu:l40s:1\n{TAIL}")
-
-    gpus = draft.nodes["x1"].gpus
-    assert gpus is not None
-    assert describe_gpus(gpus) == "a40:2+l40s:1"
-    assert left(draft) == []
-
-
 def test_what_deepopsctl_sets_itself_is_no_loss_where_both_agree() -> None:
     draft = read(f"{HEAD}AuthType=auth/munge\nProctrackType=proctrack/cgroup\nSlurmUser=slurm\nGresTypes=gpu\n{TAIL}")
 
