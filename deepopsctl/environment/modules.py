@@ -48,6 +48,7 @@ def declared_modules(
     """
     for key, entry in declared.items():
         _check(key, entry, distributed)
+    _check_packages(declared)
     defaults = dict(_defaults(declared, distributed))
     return {
         "templates": [
@@ -114,6 +115,16 @@ def _check(key: str, entry: Any, distributed: Mapping[str, str]) -> None:
     for field, pattern in (("prefix", _PATH), ("package", _PACKAGE), ("url", _URL), ("sha256", _SHA256)):
         if field in entry and not pattern.fullmatch(str(entry[field])):
             raise RefusedError(f"{SETTING}: {key}: {entry[field]!r} can't be its {field}", _HINTS[field])
+
+
+def _check_packages(declared: Mapping[str, Any]) -> None:
+    first: dict[str, str] = {}
+    for key, entry in declared.items():
+        if "url" in entry and declared[other := first.setdefault(entry["package"], key)]["url"] != entry["url"]:
+            raise RefusedError(
+                f"{SETTING}: {other} and {key} are two files of the package {entry['package']}",
+                "a node has one version of a package: leave one",
+            )
 
 
 _HINTS = {

@@ -64,6 +64,10 @@ def test_a_package_comes_from_the_nodes_repositories_or_from_a_file_of_that_vers
         ({"a/1": {"package": "a;b"}}, "can't be its package"),
         ({"a/1": {"package": "aa", "url": "https://example.com/a.deb"}}, "needs its sha256"),
         ({"a/1": {"prefix": "/a", **FILE}}, "needs its sha256"),
+        (
+            {"a/1": {"package": "aa", **FILE}, "a/2": {"package": "aa", **FILE, "url": "file:///2.deb"}},
+            "a/1 and a/2 are",
+        ),
         ({"a/1": {"prefix": "/a", "default": True}, "a/2": {"prefix": "/b", "default": True}}, "both the default"),
     ],
 )
