@@ -44,11 +44,11 @@ _SAME = MappingProxyType({
     "ansible_connection": ("ssh", "smart", "paramiko"),
 })  # fmt: skip
 
-# What DeepOps has and deepopsctl has not, with possible role names: a test checks that no such role exists.
+# What DeepOps has and deepopsctl has not, with possible names: a test checks that no role and no setting has one.
 NOT_YET = MappingProxyType({
     "Node Health Check": "nhc|health_check",
-    "containers in jobs": "enroot|pyxis|apptainer|singularity",
-    "compilers and MPI of one's own": "spack|easybuild|hpcsdk",
+    "containers in jobs": "enroot|apptainer|singularity",
+    "compilers and MPI of one's own": "hpcsdk|openmpi",
 })  # fmt: skip
 
 
@@ -91,16 +91,21 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"nvidia_.*", "the component nvidia has its own settings", "docs/deploy/gpus.md"),
     ((r"slurm_install_(enroot|pyxis)|slurm_pyxis.*|pyxis.*|enroot_.*|singularity_.*|slurm_cluster_install_singularity"
      r"|docker_.*|.*container_registry.*|.*docker_cache|nginx_.*|golang_.*|bind_paths|ngc_.*|nvidia_docker.*"),
-     _not_yet("containers in jobs"), ""),
+     _not_yet("containers in jobs"), "slurm_plugstack in settings.yml loads what you install; docs/deploy/spank.md"),
     (r"slurm_install_lmod|lmod_.*|sm_module.*", "modules have their own settings",
      "`deploy environment`; modules_system and modules_paths in settings.yml"),
-    ((r"slurm_install_hpcsdk|hpcsdk_.*|sm_.*|spack_.*|easybuild.*|openmpi_.*|slurm_cluster_install_openmpi"
-     r"|pmix_.*|hwloc_.*"), _not_yet("compilers and MPI of one's own"), ""),
+    (r"sm_.*|spack_.*|easybuild.*", "EasyBuild and Spack have their own settings",
+     "site_software_easybuild and site_software_spack in settings.yml; docs/deploy/software.md"),
+    (r"slurm_install_hpcsdk|hpcsdk_.*|openmpi_.*|slurm_cluster_install_openmpi|pmix_.*|hwloc_.*",
+     _not_yet("compilers and MPI of one's own"), ""),
     (r"slurm_enable_rsyslog.*|rsyslog_.*", "journals go to the monitoring host by systemd's own programs",
      "monitoring_logs in settings.yml"),
     (r"(deepops_disable_cloud_init|hosts_.*|dns_.*)", "names are put into a block of /etc/hosts of their own", ""),
     (r"chrony_.*|ntp_.*", "time follows the controllers", "set slurm_time_servers in settings.yml"),
-    (r"(users|ssh_.*|kerberos_.*|nis_.*|move_home.*|krb5.*)", "users of the nodes are not managed", ""),
+    (r"users", "users of the nodes are those of people.yml", "`deepopsctl people import`; docs/deploy/people.md"),
+    (r"kerberos_.*|nis_.*|krb5.*", "users of the nodes are those of people.yml, or of a directory service",
+     "docs/deploy/directory.md"),
+    (r"ssh_.*|move_home.*", "settings of sshd and homes of administrators are not managed", ""),
     (r"(maas|k8s|kube|kubeadm|helm|gpu_operator|calico|etcd|metallb|rook|dashboard)_?.*", "not related to Slurm", ""),
     (r"(https?_proxy|no_proxy|proxy_env)", "a proxy is not set on the nodes", "set it where apt reads it"),
     (r".*_(src|tarball|download)?_?url|.*_repo(_url)?", "nothing is downloaded from there", ""),

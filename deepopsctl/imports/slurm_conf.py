@@ -36,7 +36,7 @@ _OTHER_FILES = {
     "cgroup.conf": "deepopsctl writes its own, from slurm_confinement",
     "topology.conf": "topologies are not managed",
     "plugstack.conf": "`deepopsctl takeover` reads it on the nodes, into slurm_plugstack",
-    "job_container.conf": "job containers are not managed",
+    "job_container.conf": "private directories of jobs are job_directories in cluster.yml",
     "acct_gather.conf": "profiling plugins are not managed",
     "burst_buffer.conf": "burst buffers are not managed",
     "oci.conf": "OCI containers are not managed",

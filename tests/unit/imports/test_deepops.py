@@ -13,6 +13,8 @@ from deepopsctl.cli.main import run
 from deepopsctl.cluster.builder import Draft
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import render_inventory
+from deepopsctl.cluster.settings import known_names
+from deepopsctl.content import content_dir
 from deepopsctl.imports.deepops_vars import NOT_YET
 from deepopsctl.imports.read import draft_text
 from deepopsctl.imports.request import InitRequest, read_request
@@ -266,13 +268,17 @@ def test_a_file_of_comments_is_no_fault(tmp_path: Path) -> None:
     assert read_request(InitRequest(tmp_path / "new", source=directory)).cluster.compute
 
 
-def test_what_is_called_missing_is_in_no_role() -> None:
-    roles = [path.name for path in (EXAMPLE.parents[1] / "roles").iterdir()]
+def test_what_is_called_missing_is_in_no_role_and_no_setting() -> None:
+    names = {path.name for path in (ROOT / "roles").iterdir()} | known_names(content_dir())
 
-    assert [role for role in roles for names in NOT_YET.values() if re.search(names, role)] == []
+    assert [name for name in sorted(names) for missing in NOT_YET.values() if re.search(missing, name)] == []
 
 
-@pytest.mark.parametrize("name", ["install_dcgm", "nvidia_dcgm_version", "slurm_restrict_node_access", "mig_manager"])
+@pytest.mark.parametrize(
+    "name",
+    ["install_dcgm", "nvidia_dcgm_version", "slurm_restrict_node_access", "mig_manager", "users", "spack_version",
+     "easybuild_prefix", "krb5_realm"],
+)  # fmt: skip
 def test_what_deepopsctl_has_is_not_called_missing(tmp_path: Path, name: str) -> None:
     result = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, f"{name}: true")))
 

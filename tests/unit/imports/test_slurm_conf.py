@@ -17,6 +17,7 @@ from deepopsctl.imports.slurm_keys import DEEPOPSCTL_VALUES
 from deepopsctl.model.cluster import Gpus, Role
 from deepopsctl.slurm.releases import KEYS, NODE_KEYS, PARTITION_KEYS
 from deepopsctl.text.problems import Problems
+from tests.support.files import write_files
 from tests.support.paths import DATA, ROOT
 from tests.support.problems import faults as faults_of, problems_of
 
@@ -230,13 +231,14 @@ def test_a_circle_of_includes_ends(tmp_path: Path) -> None:
 
 
 def test_files_beside_it_that_are_not_read_are_named(tmp_path: Path) -> None:
-    (tmp_path / "slurm.conf").write_text(HEAD + TAIL)
-    (tmp_path / "plugstack.conf").write_text("optional pyxis.so\n")
-    (tmp_path / "topology.conf").write_text("# nothing\n")
+    files = {"plugstack.conf": "optional pyxis.so\n", "job_container.conf": "AutoBasePath=true\n"}
+    write_files(tmp_path, {"slurm.conf": HEAD + TAIL, "topology.conf": "# nothing\n", **files})
 
-    result = read_request(InitRequest(tmp_path, source=tmp_path))
+    notes = read_request(InitRequest(tmp_path, source=tmp_path)).carryover.not_carried
 
-    assert left(result) == ["plugstack.conf"]
+    assert [note.name for note in notes] == [*files]
+    assert "slurm_plugstack" in notes[0].reason
+    assert "job_directories" in notes[1].reason
 
 
 def test_an_address_file_without_any_of_the_names_is_a_fault(tmp_path: Path) -> None:
