@@ -47,7 +47,7 @@ def find_problems(
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """Facts of one node, from slurm_takeover_info; `other_files` have settings that deepopsctl lacks."""
+    """Facts of one node, from slurm_takeover_info; `other_files` are of its Slurm, and not taken over."""
 
     daemons: Mapping[str, str] = field(default_factory=dict)
     packaged: Mapping[str, bool] = field(default_factory=dict)

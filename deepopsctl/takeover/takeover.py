@@ -235,7 +235,10 @@ def _warnings(cluster: Cluster, primary: NodeFacts, facts: Mapping[str, NodeFact
     silent = sorted(_names(cluster.nodes) - set(facts))
     if silent:
         yield f"{fold(silent)}: did not answer, so their keys and ids were not compared"
-    unsupported = sorted({name for node in facts.values() for name in node.other_files})
+    others = {name for node in facts.values() for name in node.other_files}
+    if "job_container.conf" in others:
+        yield "job_container.conf: new jobs have private directories only with job_directories in cluster.yml"
+    unsupported = sorted(others - {"job_container.conf"})
     if unsupported:
         yield f"{', '.join(unsupported)}: deepopsctl has no such settings; kept alongside the new files on the nodes"
     packaged = [node for node in facts.values() if not node.build]

@@ -235,10 +235,11 @@ def test_what_can_not_be_kept_is_refused(name: str, fields: dict[str, Any], faul
 
 def test_differences_that_cost_nothing_are_warnings() -> None:
     nodes = {"gpu01": GPU_NODE, "old9": GPU_NODE}
-    found = {"ctl1": replace(CONTROLLER, nodes=nodes, other_files=("topology.conf",)), "gpu01": COMPUTE}
+    files = ("job_container.conf", "topology.conf")
+    found = {"ctl1": replace(CONTROLLER, nodes=nodes, other_files=files), "gpu01": COMPUTE}
 
     assert [warning.partition(":")[0] for warning in plan_takeover(cluster(), found).warnings] == [
-        "old9", "gpu02", "gpu02", "topology.conf",
+        "old9", "gpu02", "gpu02", "job_container.conf", "topology.conf",
     ]  # fmt: skip
 
 
