@@ -178,11 +178,10 @@ class _Reader:
     def _note_what_is_left(self) -> None:
         """Add notes on groups and variables that are not read elsewhere."""
         for group in self.group_vars:
-            known = group.replace("_", "-")
             if self._is_slurms(group):
                 continue
             where = self.inventory.where.get(group, self.draft.source)
-            count = len(self.groups.get(known, ()))
+            count = len(self.named.get(group, ()))
             self.carryover.leave(
                 f"[{group}]", where, f"not a group of Slurm's ({count} host{'' if count == 1 else 's'} in it)"
             )

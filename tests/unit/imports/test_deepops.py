@@ -131,9 +131,10 @@ def test_a_host_pattern_in_a_variable_names_the_nfs_server() -> None:
 
 
 def test_hosts_of_no_slurm_group_are_left_out_by_name() -> None:
-    draft = read(f"{MINIMAL}[kube-node]\nk8s[1:3]\n")
+    draft = read(f"{MINIMAL}[Kube_Node]\nk8s[1:3]\n")
 
-    assert left(draft) == ["[kube-node]", "hosts k8s[1-3]"]
+    assert left(draft) == ["[Kube_Node]", "hosts k8s[1-3]"]
+    assert draft.carryover.not_carried[0].reason == "not a group of Slurm's (3 hosts in it)"
     assert "k8s1" not in draft.nodes
 
 
