@@ -52,7 +52,7 @@ def render_markdown(
 ) -> str:
     """The guide as Markdown; `ssh` is a configuration for its users, `modules` are those that the site has."""
     partition = _default(cluster)
-    gpu_types = _gpu_types(cluster, partition) or _gpu_types(cluster)
+    gpu_partition = next((each for each in (partition, *cluster.partitions) if _gpu_types(cluster, each)), None)
     with_environment = cluster.components is not None and "environment" in cluster.components
     return (
         _templates()
@@ -65,8 +65,8 @@ def render_markdown(
             login_nodes=[node.name for node in _login_nodes(cluster)],
             partitions=[(each, list(_nodes(cluster, each, hardware))) for each in cluster.partitions],
             partition=partition,
-            gpu_type=gpu_types[0] if gpu_types else "",
-            gpu_partition=next((one for one in cluster.partitions if gpu_types and _gpu_types(cluster, one)), None),
+            gpu_type=_gpu_types(cluster, gpu_partition)[0] if gpu_partition else "",
+            gpu_partition=gpu_partition,
             units=_units(cluster),
             limits=[(qos.name, qos.limits) for qos in cluster.policy.qos if qos.limits],
             accounts=_accounts(cluster, cluster.people),

@@ -72,6 +72,14 @@ def test_the_guide_has_the_sites_own_values(line: str) -> None:
     assert line in guide(SPEC).splitlines()
 
 
+def test_the_job_on_a_gpu_requests_one_that_its_partition_has() -> None:
+    other = "  - {names: a1, addresses: 192.0.2.61, roles: [compute], gpus: {type: l40s, count: 4}}\npartitions:\n"
+    text = guide(SPEC.replace("partitions:\n", f"{other}  - {{name: old, nodes: a1}}\n"))
+
+    assert "#SBATCH --partition=old\n#SBATCH --gpus-per-node=l40s:1\n" in text
+    assert "`salloc --time=1:00:00 --partition=old --gpus-per-node=l40s:1 " in text
+
+
 def test_what_a_gpu_costs_is_there_with_billing_only() -> None:
     assert "`h100` 12.15" in guide(SPEC)
     assert "RGU" not in guide(SPEC.replace("billing: {}\n", ""))
