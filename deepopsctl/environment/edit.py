@@ -60,12 +60,14 @@ def give_ids(text: str, cluster: Cluster) -> str:
     entries = [item for section in ("groups", "people") for item in whole.get(section) or () if isinstance(item, dict)]
     written = [str(item.get(key)) for item in entries for key in ("uid", "gid") if item.get(key)]
     taken = {int(number) for number in written if number.isdecimal()}
-    first = values.parse_id(str(whole["first_id"])) if whole.get("first_id") else People().first_id
+    # without the people, who have no ids yet
+    rest = {key: item for key, item in whole.items() if key not in ("groups", "people")}
+    people = read_people(replace(document, value=rest) if document else None, NAME, cluster, problems)
     source = YamlText.read(text)
     for section, key in (("groups", "gid"), ("people", "uid")):
         for item in items_of(value_of(source.root, section)):
             if isinstance(item, yaml.MappingNode) and value_of(item, key) is None:
-                number = _next_id(taken, first)
+                number = _next_id(taken, people)
                 taken.add(number)
                 source.set_keys(item, {key: number})
     result = source.result()
@@ -135,8 +137,7 @@ def _with_id(entry: Mapping[str, object], section: str, people: People, taken: s
     if not taken:
         taken.update(group.gid for group in people.groups)
         taken.update(person.uid for person in people.people)
-    avoided = people.directory.ids if people.directory else range(0)
-    number = str(entry.get(key) or "") or str(_next_id(taken, people.first_id, avoided))
+    number = str(entry.get(key) or "") or str(_next_id(taken, people))
     if number.isdecimal():
         taken.add(int(number))
     others = {name: value for name, value in entry.items() if name not in ("name", key)}
@@ -178,9 +179,9 @@ def _lost() -> DeepOpsError:
     return DeepOpsError(message, "make the edit manually, then run `deepopsctl inventory`")
 
 
-def _next_id(taken: set[int], first: int, avoided: range = range(0)) -> int:
+def _next_id(taken: set[int], people: People) -> int:
     try:
-        return values.next_id(taken, first, avoided)
+        return values.next_id(taken, people.first_id, people.directory.ids if people.directory else range(0))
     except RefusedError as refusal:
         raise InputError.single(NAME, refusal.message, refusal.hint) from refusal
 

@@ -108,11 +108,10 @@ def test_an_id_of_people_yml_is_none_of_the_directorys() -> None:
 
 
 def test_new_people_get_ids_that_the_directory_has_not() -> None:
-    text = written(ids="60002-60100") + PEOPLE
+    text, cluster = written(ids="60002-60100") + PEOPLE, parse_spec(CLUSTER, "cluster.yml")
 
-    added = edit.add(text, "people", {"name": "bea", "groups": ["def-lab"]}, parse_spec(CLUSTER, "cluster.yml"))
-
-    assert "uid: 60101" in added
+    assert "uid: 60101" in edit.add(text, "people", {"name": "bea", "groups": ["def-lab"]}, cluster)
+    assert "uid: 60101" in edit.give_ids(f"{text}  - {{name: bea, groups: [def-lab]}}\n", cluster)
 
 
 class TestTheAuthority:

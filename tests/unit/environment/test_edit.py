@@ -108,6 +108,12 @@ def test_ids_are_given_to_those_without() -> None:
     ]
 
 
+def test_a_first_id_that_is_none_is_refused_with_its_line() -> None:
+    assert faults(edit.give_ids, TEXT.replace("first_id: 60001", "first_id: many"), SPEC) == [
+        "people.yml:3: first_id: 'many' is no id"
+    ]
+
+
 class TestImport:
     TABLE = "name,full_name,groups,key,mail\ncarol,Carol C,def-curie+rrg-new,,\ndan,Dan,rrg-new,%s,dan@example.com\n"
 
