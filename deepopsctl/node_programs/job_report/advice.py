@@ -56,17 +56,17 @@ def _memory(report: Report) -> Iterator[str]:
     memory, job = report.memory, report.job
     if not memory or job.state.startswith("OUT_OF_MEMORY"):
         return
-    # a quarter more than was seen, in whole GiB for each node
-    enough = math.ceil(memory.used * 1.25 / max(1, job.node_count) / _GIB)
-    asked = memory.asked / max(1, job.node_count)
-    if memory.share < LOW and enough * _GIB < asked and asked >= 2 * _GIB:
+    nodes = max(1, job.node_count)
+    # --mem is of each node: the one that used most counts
+    seen = [each.memory or 0.0 for each in (job.summary.nodes if job.summary else ())]
+    used, asked = max([memory.used / nodes, *seen]), memory.asked / nodes
+    # a quarter more than was seen, in whole GiB
+    enough = math.ceil(used * 1.25 / _GIB)
+    if used < LOW * asked and enough * _GIB < asked and asked >= 2 * _GIB:
         yield "asked for {} of memory{}, used {}: --mem={}G would have been enough".format(
-            format_size(asked),
-            " a node" if job.node_count > 1 else "",
-            format_size(memory.used / max(1, job.node_count)),
-            enough,
+            format_size(asked), " a node" if nodes > 1 else "", format_size(used), enough
         )
-    elif memory.share > HIGH:
+    elif used > HIGH * asked:
         yield "it used nearly all the memory that it had: ask for more with --mem"
 
 
@@ -75,10 +75,12 @@ def _gpus(report: Report) -> Iterator[str]:
     idle = ["{}:{}".format(each.node, each.gpu) for each in known if (each.most or 0) < 0.01]
     if idle:
         which = ", ".join(idle[:8]) + (" and {} more".format(len(idle) - 8) if len(idle) > 8 else "")
-        rest = len(known) - len(idle)
+        # those without data may have been used
+        total = max(report.job.gpus, len(known))
+        rest = total - len(idle)
         wanted = "ask for {}".format(rest) if rest else "it needs none"
         yield "of {} GPUs, {} never used ({}): {}".format(
-            len(known), "1 was" if len(idle) == 1 else "{} were".format(len(idle)), which, wanted
+            total, "1 was" if len(idle) == 1 else "{} were".format(len(idle)), which, wanted
         )
     busy = [each.use or 0.0 for each in known if (each.most or 0) >= 0.01]
     if busy and sum(busy) / len(busy) < 0.3:

@@ -24,7 +24,7 @@ METRICS = "/var/lib/prometheus/node-exporter/nodemetrics-jobs.prom"
 MAP = "/run/deepops/jobs"
 # a file system that hangs must not delay the epilog
 WRITE_S, ASK_S = 5, 10
-_SAMPLE = re.compile(r'(deepops_job_[a-z_]+)\{jobid="([0-9]+)"\} ([0-9.e+]+)')
+_SAMPLE = re.compile(r'(deepops_job_[a-z_]+)\{jobid="([0-9]+)"\} ([0-9.e+-]+)')
 _FIRST = re.compile(r"([^\[,]+)(?:\[([0-9]+))?")
 
 

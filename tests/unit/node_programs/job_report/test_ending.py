@@ -39,6 +39,8 @@ class TestTheText:
             "More, with GPUs and advice: job-report 12\n"
         )
 
+        # as Python writes a time that is nearly nothing
+        assert figures('deepops_job_cpu_seconds_total{jobid="12"} 5e-05', "12").popitem()[1] == 0.00005
         several = Ending("12", "alice", "/x", "gpu01", 8, 60.0)
         assert "gpu01, the first of 8 nodes" in describe(several, figures(PROM, "12"))
 

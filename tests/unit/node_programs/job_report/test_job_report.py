@@ -143,8 +143,14 @@ class TestTheReport:
         assert report.memory is not None
         assert report.memory.used == 62 * GIB
         assert "Most memory on one node: gpu02." in render(report)
+        # --mem is of each node: gpu02 needs all of its 64 GiB
+        assert not any("--mem" in sentence for sentence in advise(report))
 
     def test_says_what_nobody_knows_of_gpus(self) -> None:
+        comment = summed(GpuUse("gpu01", "0", 0.0, 0.0, None, None), GpuUse("gpu01", "1", 0.9, 1.0, None, None))
+        text = render(measure(job(AllocTRES="gres/gpu=8", AdminComment=comment)))
+
+        assert "of 8 GPUs, 1 was never used (gpu01:0): ask for 7" in text
         assert "monitoring has left no summary" in render(measure(job()))
         assert "available after its end" in render(measure(job(State="RUNNING", End="Unknown")))
 
