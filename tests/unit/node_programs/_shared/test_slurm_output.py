@@ -40,26 +40,21 @@ def test_the_configuration_includes_the_cgroup_section() -> None:
     assert config["ConstrainDevices"] == "yes"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("gpu:a100:2", {"a100": 2}),
-        ("gpu:h100:8(S:0-1)", {"h100": 8}),
-        ("gpu:h100", {"h100": 1}),
-        ("gpu:4", {"": 4}),
-        ("gpu", {"": 1}),
-        ("gpu:a100:2(S:0,1),gpu:v100:1,shard:8", {"a100": 2, "v100": 1}),
-        ("gpu:a100:2(IDX:0,3),gpu:h100:1(IDX:2)", {"a100": 2, "h100": 1}),
-        ("gpu:a100_3g.20gb:2,nic:4,shard:8", {"a100_3g.20gb": 2}),
-        ("gpu:1g.10gb:7", {"1g.10gb": 7}),
-        ("craynetwork:4", {}),
-        ("(null)", {}),
-        ("", {}),
-    ],
-)
-def test_gpus_are_read_from_any_form_of_gres(text: str, expected: dict[str, int]) -> None:
-    assert gpus(text) == expected
-    assert slurm_output.gpu_count(text) == sum(expected.values())
+def test_gpus_are_read_from_any_form_of_gres() -> None:
+    forms = {
+        "gpu:a100:2": {"a100": 2},
+        "gpu:h100:8(S:0-1)": {"h100": 8},
+        "gpu:h100": {"h100": 1},
+        "gpu:4": {"": 4},
+        "gpu": {"": 1},
+        "gpu:a100:2(S:0,1),gpu:v100:1,shard:8": {"a100": 2, "v100": 1},
+        "gpu:a100_3g.20gb:2,nic:4,shard:8": {"a100_3g.20gb": 2},
+        "gpu:1g.10gb:7": {"1g.10gb": 7},
+        "(null)": {},
+    }
+
+    assert {text: gpus(text) for text in forms} == forms
+    assert slurm_output.gpu_count("gpu:a100:2(S:0,1),gpu:v100:1,shard:8") == 3
 
 
 def test_gpus_of_jobs_are_read_with_and_without_a_type() -> None:
@@ -68,53 +63,42 @@ def test_gpus_of_jobs_are_read_with_and_without_a_type() -> None:
     assert gpus_of_tres(tres("")) == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("02:00:00", 120),
-        ("2-00:00:00", 2880),
-        ("1-12", 2160),
-        ("90", 90),
-        ("90:30", 91),
-        ("00:00:10", 1),
-        ("UNLIMITED", None),
-        ("INFINITE", None),
-        ("", None),
-    ],
-)
-def test_time_limits_are_read_in_every_form_slurm_takes(text: str, expected: int | None) -> None:
-    assert slurm_output.minutes(text) == expected
+def test_time_limits_are_read_in_every_form_slurm_takes() -> None:
+    limits = {
+        "02:00:00": 120,
+        "2-00:00:00": 2880,
+        "1-12": 2160,
+        "90": 90,
+        "90:30": 91,
+        "00:00:10": 1,
+        "UNLIMITED": None,
+        "INFINITE": None,
+        "": None,
+    }
+
+    assert {text: slurm_output.minutes(text) for text in limits} == limits
 
 
-@pytest.mark.parametrize("total", [1, 59, 120, 1440, 2881])
-def test_a_time_limit_survives_the_way_there_and_back(total: int) -> None:
-    assert slurm_output.minutes(slurm_output.clock(total)) == total
+def test_a_time_limit_survives_the_way_there_and_back() -> None:
+    assert [slurm_output.minutes(slurm_output.clock(total)) for total in (1, 59, 1440, 2881)] == [1, 59, 1440, 2881]
     with pytest.raises(ValueError, match="tomorrow"):
         slurm_output.minutes("tomorrow")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        *(("500M", 500 << 20), ("1.50G", 3 << 29), ("2T", 2 << 40), ("16000", 16000 << 20)),
-        *(("N/A", None), ("4Gn", None), ("-1", None), ("1e9", None), ("", None)),
-    ],
-)
-def test_memory_is_read_in_bytes(text: str, expected: int | None) -> None:
-    assert slurm_output.size(text, "M") == expected
+def test_memory_is_read_in_bytes() -> None:
+    sizes = {"500M": 500 << 20, "1.50G": 3 << 29, "2T": 2 << 40, "16000": 16000 << 20}
+    nothing = ("N/A", "4Gn", "-1", "1e9", "")
+
+    assert {text: slurm_output.size(text, "M") for text in sizes} == sizes
+    assert [slurm_output.size(text, "M") for text in nothing] == [None] * 5
     # accounting has bytes where there is no unit
     assert (slurm_output.size("12"), slurm_output.size("12K"), slurm_output.size("1.5G")) == (12, 12288, 3 * GIB // 2)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        *(("00:01.500", 1.5), ("1-02:03:04", 93784), ("02:03:04", 7384)),
-        *(("INVALID", None), ("", None), ("1:2:3:4", None)),
-    ],
-)
-def test_times_that_were_used_are_read(text: str, expected: float | None) -> None:
-    assert slurm_output.seconds(text) == expected
+def test_times_that_were_used_are_read() -> None:
+    times = {"00:01.500": 1.5, "1-02:03:04": 93784, "02:03:04": 7384, "INVALID": None, "": None, "1:2:3:4": None}
+
+    assert {text: slurm_output.seconds(text) for text in times} == times
 
 
 def test_nothing_in_the_reason_of_a_node_is_a_field() -> None:

@@ -89,7 +89,6 @@ class TestAnswers:
         ("state", "reason", "status"),
         [
             ("waiting", "(Resources)", "skip"),
-            ("waiting", "Priority", "skip"),
             ("waiting", "QOSMaxCpuPerUserLimit", "skip"),
             ("waiting", "PartitionTimeLimit", "fail"),
             ("hung", "", "fail"),
