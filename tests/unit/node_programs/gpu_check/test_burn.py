@@ -17,20 +17,11 @@ from deepopsctl.node_programs.gpu_check import burn, burncore, burngpu, burnmemo
 from deepopsctl.node_programs.gpu_check.burncpu import WORKS, Work, one_round
 from deepopsctl.node_programs.gpu_check.burnmemory import CHUNK, Memory, WrongMemoryError
 from tests.support.cluster import wait_until
-from tests.support.compiler import compiled
 from tests.support.files import write_files
-
-UUID = "GPU-10101010-1010-1010-1010-101010101010"
 
 
 def always() -> bool:
     return True
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The stand-in for libcuda."""
-    return compiled("cuda", tmp_path_factory.mktemp("cuda") / "libfake.so")
 
 
 class TestCores:
@@ -82,10 +73,8 @@ class TestMemory:
         with pytest.raises(WrongMemoryError, match="did not find the error"):
             memory.self_test()
 
-    def test_a_node_without_room_is_left_alone(self) -> None:
-        assert Memory(CHUNK, lambda: False).step() is False
-
     def test_some_memory_always_stays_free(self, tmp_path: Path) -> None:
+        assert not Memory(CHUNK, lambda: False).step()
         meminfo = tmp_path / "meminfo"
         meminfo.write_text("MemTotal: 10000000 kB\nMemFree: 1 kB\nMemAvailable: 1000001 kB\n")
         assert burnmemory.node_has_room(meminfo)
@@ -159,20 +148,20 @@ class TestSensors:
 
 
 class TestGpu:
-    """One GPU's load against a stand-in for libcuda (tests/fakes/cuda.c): our side of the calls, no CUDA."""
+    """One GPU's load against the stand-in for libcuda: our side of the calls, no CUDA."""
 
     @pytest.fixture(autouse=True)
     def short(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(burngpu, "SLICES", dict.fromkeys(burngpu.SLICES, 0.001))
 
-    def cycle(self, library: str, lines: int = 4) -> list[dict[str, Any]]:
+    def cycle(self, libcuda: str, lines: int = 4) -> list[dict[str, Any]]:
         """The first lines: one cycle has three rates and what was verified."""
         left = iter(range(lines - 1))
-        order = {"uuid": UUID, "pci": "", "seconds": 600}
-        return list(burngpu.load(order, lambda: next(left, None) is not None, library))
+        order = {"uuid": "GPU-10101010-1010-1010-1010-101010101010", "pci": "", "seconds": 600}
+        return list(burngpu.load(order, lambda: next(left, None) is not None, libcuda))
 
-    def test_a_healthy_gpu_gives_all_rates_and_keeps_its_memory(self, library: str) -> None:
-        found = self.cycle(library, 8)
+    def test_a_healthy_gpu_gives_all_rates_and_keeps_its_memory(self, libcuda: str) -> None:
+        found = self.cycle(libcuda, 8)
 
         assert [line.get("test", "held") for line in found[:4]] == ["bf16", "fp32", "memory", "held"]
         assert found[3]["verified"] > 0
@@ -185,21 +174,19 @@ class TestGpu:
             ("flip", "wrong", "bf16: 4 of 8192 results"),
             ("blind", "wrong", "did not find the error that it had planted"),
             ("lost", "error", "cuLaunchKernel"),
-            ("jit", "error", "CUDA_ERROR_INVALID_PTX"),
-            ("no-device", "error", "cuInit"),
         ],
     )
     def test_what_goes_wrong_is_the_last_line(
-        self, library: str, monkeypatch: pytest.MonkeyPatch, fault: str, word: str, says: str
+        self, libcuda: str, monkeypatch: pytest.MonkeyPatch, fault: str, word: str, says: str
     ) -> None:
         monkeypatch.setenv("FAKE_CUDA", fault)
 
-        assert says in self.cycle(library, 40)[-1][word]
+        assert says in self.cycle(libcuda, 40)[-1][word]
 
-    def test_a_gpu_without_bf16_is_loaded_with_the_rest(self, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_gpu_without_bf16_is_loaded_with_the_rest(self, libcuda: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FAKE_CUDA", "old")
 
-        assert [line.get("test", "held") for line in self.cycle(library)] == ["fp32", "memory", "held", "fp32"]
+        assert [line.get("test", "held") for line in self.cycle(libcuda)] == ["fp32", "memory", "held", "fp32"]
 
     def test_without_cuda_it_is_skipped_with_the_reason(self, tmp_path: Path) -> None:
         assert "no NVIDIA driver here?" in self.cycle(str(tmp_path / "libcuda.so.1"))[-1]["skip"]
@@ -233,19 +220,6 @@ class TestWorkers:
 
 
 class TestNode:
-    def test_cores_and_memory_of_this_machine_are_loaded_and_verified(self, tmp_path: Path) -> None:
-        packed = tmp_path / "gpucheck.pyz"
-        subprocess.run([sys.executable, "-m", "deepopsctl.node_programs.gpu_check", "--pack", str(packed)], check=True)
-        argv = [sys.executable, str(packed), "--burn", "1", "--memory-share", "0.005", "--without-gpus", "--json"]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=600, cwd=tmp_path)
-
-        document = json.loads(done.stdout)
-        checks = {check["name"]: check["status"] for check in document["checks"]}
-        assert done.returncode == 0, done.stderr
-        assert document["ok"] is True
-        assert {checks[name] for name in ("burn-completed", "burn-cpu", "burn-memory")} == {"pass"}
-        assert "burn-gpu" not in checks
-
     def test_on_sigterm_it_ends_at_once_tells_how_far_it_came_and_passes_nothing(self) -> None:
         options = ["--burn", "3600", "--memory-share", "0.005", "--json"]
         argv = [sys.executable, "-m", "deepopsctl.node_programs.gpu_check", *options]

@@ -17,6 +17,14 @@ def evaluated(expected: int = 2, **changes: Any) -> dict[tuple[str, str], dict[s
     return {(check["name"], check["target"]): check for check in found}
 
 
+CPU = burn_result()["cpu"]
+
+
+def with_rates(rates: list[tuple[float, float]]) -> dict[str, Any]:
+    """Cores with these rates in the first and in the last tenth of the time."""
+    return {**CPU, "rates": [{"core": core, **rate(*ends)} for core, ends in enumerate(rates)]}
+
+
 def statuses(found: dict[tuple[str, str], dict[str, str]]) -> set[str]:
     return {check["status"] for check in found.values()}
 
@@ -37,8 +45,7 @@ def test_a_load_that_ended_early_passes_nothing_and_says_how_far_it_came() -> No
 
     # what was wrong before stays a failure
     ill = {"core": 1, "status": "wrong", "message": "hashing, round 7: 00 instead of 41", "where": "cpu"}
-    cpu = {**burn_result()["cpu"], "faults": [ill]}
-    found = evaluated(ended="cancelled or preempted (SIGTERM)", ran_s=40.2, cpu=cpu)
+    found = evaluated(ended="cancelled or preempted (SIGTERM)", ran_s=40.2, cpu={**CPU, "faults": [ill]})
     assert found["burn-cpu", "gpu01"]["status"] == "fail"
     assert "core 1: hashing, round 7" in found["burn-cpu", "gpu01"]["message"]
     assert statuses(found) == {"fail", "skip"}
@@ -52,9 +59,10 @@ def test_a_load_that_ended_early_passes_nothing_and_says_how_far_it_came() -> No
         ]}}, "burn-memory", "fail", "gpu01 core 3: memory: 1 of"),
         ({"memory": {"mib": 0, "verified_mib": 0, "ills": []}}, "burn-memory", "skip", "no memory to spare"),
         ({"counters": {**QUIET, "memory_uncorrected": 1}}, "burn-hardware", "fail", "1 uncorrected memory errors"),
-        ({"counters": {**QUIET, "machine_checks": 2}}, "burn-hardware", "fail", "2 machine checks"),
         ({"counters": {**QUIET, "memory_corrected": 5}}, "burn-hardware", "warn", "a DIMM grows weak"),
         ({"counters": UNKNOWN}, "burn-hardware", "skip", "no error counter"),
+        ({"cpu": with_rates([(10.0, 7.0), (10.0, 7.0)])}, "burn-cpu-rate", "warn", "became slower under load"),
+        ({"cpu": with_rates([(10.0, 10.0)] * 5 + [(6.0, 6.0)])}, "burn-cpu-rate", "warn", "cores 5 are"),
         ({"counters": UNKNOWN}, "burn-cpu-heat", "skip", "no counter"),
         ({"counters": {**QUIET, "throttled": 12}}, "burn-cpu-heat", "warn", "throttled 12 times"),
         ({"kernel_log": {"obstacle": "can't be read by a user"}}, "burn-kernel-log", "skip", "by a user"),
@@ -68,19 +76,6 @@ def test_a_node_s_own_trouble_is_named(changes: dict[str, Any], name: str, statu
 
 
 class TestRates:
-    def test_cores_that_slow_down_are_a_warning(self) -> None:
-        cpu = {**burn_result()["cpu"], "rates": [{"core": 0, **rate(10.0, 7.0)}, {"core": 1, **rate(10.0, 7.0)}]}
-
-        assert evaluated(cpu=cpu)["burn-cpu-rate", "gpu01"]["status"] == "warn"
-
-    def test_a_core_slower_than_the_others_is_named(self) -> None:
-        rates = [{"core": core, **rate(10.0 if core != 5 else 6.0)} for core in range(8)]
-
-        check = evaluated(cpu={**burn_result()["cpu"], "rates": rates})["burn-cpu-rate", "gpu01"]
-
-        assert check["status"] == "warn"
-        assert "cores 5 are" in check["message"]
-
     @pytest.mark.parametrize(("last", "status"), [(595.0, "pass"), (520.0, "warn"), (400.0, "fail")])
     def test_a_gpu_that_slows_as_it_heats_is_named(self, last: float, status: str) -> None:
         check = evaluated(gpus=[burnt(0), burnt(1, bf16=rate(600.0, last))])["burn-gpu-rate", "gpu01/1"]

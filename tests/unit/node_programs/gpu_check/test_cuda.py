@@ -20,12 +20,6 @@ UUID = "GPU-10101010-1010-1010-1010-101010101010"
 TESTS = list(worker.ON_ONE)
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The stand-in for libcuda."""
-    return compiled("cuda", tmp_path_factory.mktemp("cuda") / "libcuda.so")
-
-
 @pytest.fixture
 def extras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The stand-in for cuBLAS and NCCL, with little to do."""
@@ -48,12 +42,12 @@ def fault(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda name: monkeypatch.setenv("FAKE_CUDA", name)
 
 
-def measure(library: str, *tests: str, uuid: str = UUID, cublas: str = "") -> dict[str, Any]:
-    return worker.on_one(Cuda(library), {"uuid": uuid, "pci": "", "tests": tests or TESTS, "cublas": cublas})
+def measure(libcuda: str, *tests: str, uuid: str = UUID, cublas: str = "") -> dict[str, Any]:
+    return worker.on_one(Cuda(libcuda), {"uuid": uuid, "pci": "", "tests": tests or TESTS, "cublas": cublas})
 
 
-def across(library: str, test: str, gpus: int = 2, nccl: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = worker.across(Cuda(library), {"tests": [test], "gpus": gpus, "nccl": nccl})[test]
+def across(libcuda: str, test: str, gpus: int = 2, nccl: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = worker.across(Cuda(libcuda), {"tests": [test], "gpus": gpus, "nccl": nccl})[test]
     return found
 
 
@@ -62,8 +56,8 @@ def statuses(found: dict[str, Any]) -> dict[str, str]:
 
 
 class TestHealthy:
-    def test_every_measurement_gives_its_numbers(self, library: str) -> None:
-        found = measure(library)
+    def test_every_measurement_gives_its_numbers(self, libcuda: str) -> None:
+        found = measure(libcuda)
 
         assert statuses(found) == dict.fromkeys(TESTS, "measured")
         # 4 MiB read and written, and a tenth of a second
@@ -72,16 +66,16 @@ class TestHealthy:
         assert found["memory_test"] == {"status": "measured", "tested_mib": 14, "patterns": 5}
         assert [point["bytes"] for point in found["host_link"]["h2d"]] == [65536, 2**20]
 
-    def test_operations_are_counted_as_the_kernels_make_them(self, library: str) -> None:
-        found = measure(library, "fp32", "bf16")
+    def test_operations_are_counted_as_the_kernels_make_them(self, libcuda: str) -> None:
+        found = measure(libcuda, "fp32", "bf16")
         threads, rounds = 2 * 4 * 256, 64
 
         assert found["fp32"]["fp32_tflop_s"] == pytest.approx(threads * 8 * (8 * rounds + 1) * 2 / 0.1 / 1e12)
         warps, one = threads // 32, 16 * 8 * 16 * 2
         assert found["bf16"]["bf16_tflop_s"] == pytest.approx(warps * 8 * (2 * rounds + 1) * one / 0.1 / 1e12)
 
-    def test_all_pairs_of_gpus_are_measured(self, library: str) -> None:
-        pairs = across(library, "peers")["pairs"]
+    def test_all_pairs_of_gpus_are_measured(self, libcuda: str) -> None:
+        pairs = across(libcuda, "peers")["pairs"]
 
         assert [(pair["from"], pair["to"], pair["direct"]) for pair in pairs] == [(0, 1, True), (1, 0, True)]
 
@@ -100,11 +94,11 @@ class TestFaults:
         ],
     )
     def test_a_wrong_result_or_an_old_gpu_is_named(
-        self, library: str, fault: Any, name: str, test: str, status: str, message: str
+        self, libcuda: str, fault: Any, name: str, test: str, status: str, message: str
     ) -> None:
         fault(name)
 
-        found = measure(library, test)[test]
+        found = measure(libcuda, test)[test]
 
         assert found["status"] == status
         assert message in found["message"]
@@ -114,37 +108,37 @@ class TestFaults:
         [("peers", ""), ("all_reduce", "all-reduce, rank 0: 1 of 16384 words are wrong")],
     )
     def test_a_lost_bit_between_gpus_is_a_wrong_result(
-        self, library: str, extras: str, fault: Any, test: str, message: str
+        self, libcuda: str, extras: str, fault: Any, test: str, message: str
     ) -> None:
         fault("flip")
 
-        found = across(library, test, nccl=extras)
+        found = across(libcuda, test, nccl=extras)
 
         assert found["status"] == "wrong"
         assert found["message"].startswith(message)
 
-    def test_after_an_error_the_rest_is_skipped(self, library: str, fault: Any) -> None:
+    def test_after_an_error_the_rest_is_skipped(self, libcuda: str, fault: Any) -> None:
         fault("lost")
 
-        found = measure(library, "memory_bandwidth", "fp32", "bf16")
+        found = measure(libcuda, "memory_bandwidth", "fp32", "bf16")
 
         assert statuses(found) == {"memory_bandwidth": "measured", "fp32": "error", "bf16": "skip"}
         assert "719" in found["fp32"]["message"]
 
     def test_a_gpu_without_room_is_skipped_with_what_is_free(
-        self, library: str, monkeypatch: pytest.MonkeyPatch
+        self, libcuda: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(device_tests, "_LEAST_BYTES", 2**26)
 
-        found = measure(library, "memory_bandwidth")
+        found = measure(libcuda, "memory_bandwidth")
 
         assert found["memory_bandwidth"] == {"status": "skip", "message": "only 16 MiB of its memory are free"}
 
-    def test_a_gpu_that_is_another_or_does_not_open_is_not_measured(self, library: str) -> None:
-        other = measure(library, "fp32", uuid="GPU-of-nobody")["fp32"]
+    def test_a_gpu_that_is_another_or_does_not_open_is_not_measured(self, libcuda: str) -> None:
+        other = measure(libcuda, "fp32", uuid="GPU-of-nobody")["fp32"]
 
         assert other["message"] == f"CUDA gives {UUID} where NVML has GPU-of-nobody"
-        assert across(library, "peers", gpus=8) == {"status": "skip", "message": "CUDA opens 2 of 8 GPUs"}
+        assert across(libcuda, "peers", gpus=8) == {"status": "skip", "message": "CUDA opens 2 of 8 GPUs"}
 
     @pytest.mark.parametrize(
         ("name", "message"),
@@ -153,11 +147,11 @@ class TestFaults:
             ("no-device", r"cuInit: CUDA_ERROR_NO_DEVICE \(100\)"),
         ],
     )
-    def test_what_the_driver_refuses_is_quoted(self, library: str, fault: Any, name: str, message: str) -> None:
+    def test_what_the_driver_refuses_is_quoted(self, libcuda: str, fault: Any, name: str, message: str) -> None:
         fault(name)
 
         with pytest.raises(CudaError, match=message):
-            Bench(Gpu(Cuda(library)))
+            Bench(Gpu(Cuda(libcuda)))
 
     def test_a_node_without_the_library_is_a_case_of_its_own(self) -> None:
         with pytest.raises(NoCudaError, match="no NVIDIA driver here"):
@@ -165,21 +159,21 @@ class TestFaults:
 
 
 class TestLibraries:
-    def test_a_matrix_product_is_measured_and_checked(self, library: str, extras: str) -> None:
-        found = measure(library, "bf16_gemm", cublas=extras)["bf16_gemm"]
+    def test_a_matrix_product_is_measured_and_checked(self, libcuda: str, extras: str) -> None:
+        found = measure(libcuda, "bf16_gemm", cublas=extras)["bf16_gemm"]
 
         assert found["status"] == "measured"
         assert found["bf16_gemm_tflop_s"] == pytest.approx(2 * 64**3 / 0.1 / 1e12)
 
-    def test_all_gpus_reduce_together_and_the_sums_are_checked(self, library: str, extras: str) -> None:
-        found = across(library, "all_reduce", nccl=extras)
+    def test_all_gpus_reduce_together_and_the_sums_are_checked(self, libcuda: str, extras: str) -> None:
+        found = across(libcuda, "all_reduce", nccl=extras)
 
         assert (found["status"], found["ranks"]) == ("measured", 2)
         assert [point["bytes"] for point in found["all_reduce"]] == [4096, 65536]
 
     @pytest.mark.parametrize("path", ["/nowhere/libcublas.so", ""])
-    def test_a_library_that_is_missing_or_another_one_is_a_skip(self, library: str, path: str) -> None:
-        found = measure(library, "bf16_gemm", cublas=path or library)["bf16_gemm"]
+    def test_a_library_that_is_missing_or_another_one_is_a_skip(self, libcuda: str, path: str) -> None:
+        found = measure(libcuda, "bf16_gemm", cublas=path or libcuda)["bf16_gemm"]
 
         assert found["status"] == "skip"
         assert (f"{path} can't be loaded" if path else "is it the right library?") in found["message"]

@@ -44,37 +44,36 @@ def check_of(text: str) -> dict[str, str]:
     return found
 
 
-def test_a_node_without_a_finding_passes_with_the_number_of_its_tests() -> None:
-    check = check_of(dcgm4())
-
-    assert (check["name"], check["target"], check["status"], check["measured"]) == ("gpu-dcgm", "gpu01", "pass", "2")
-    assert read(dcgm4())["version"] == "4.6.0"
+BREAKS = "memory, GPU 1: Uncorrectable ECC memory error detected"
+IS_SET = "software, GPU 1: Persistence mode is disabled."
 
 
-def test_a_fault_fails_and_is_named_with_its_gpu() -> None:
-    check = check_of(dcgm4(memory=[BROKEN]))
+@pytest.mark.parametrize(
+    ("warnings", "status", "message"),
+    [
+        ({}, "pass", ""),
+        ({"memory": [BROKEN]}, "fail", f"gpu01: {BREAKS}"),
+        # a setting of the node
+        ({"software": [SETTING]}, "warn", f"gpu01: {IS_SET}"),
+        ({"software": [SETTING], "memory": [BROKEN]}, "fail", f"gpu01: {IS_SET}; {BREAKS}"),
+        ({"software": [SETTING] * 8}, "warn", f"gpu01: {IS_SET}; {IS_SET}; {IS_SET}; and 5 more"),
+    ],
+)
+def test_findings_are_named_with_their_gpu_and_the_worst_counts(
+    warnings: dict[str, list[dict[str, Any]]], status: str, message: str
+) -> None:
+    check = check_of(dcgm4(**warnings))
 
-    assert (check["status"], check["measured"]) == ("fail", "1")
-    assert check["message"] == "gpu01: memory, GPU 1: Uncorrectable ECC memory error detected"
-
-
-def test_a_setting_of_the_node_is_a_warning_unless_there_is_a_fault_as_well() -> None:
-    assert check_of(dcgm4(software=[SETTING]))["status"] == "warn"
-    assert check_of(dcgm4(software=[SETTING], memory=[BROKEN]))["status"] == "fail"
-
-
-def test_many_findings_are_three_and_a_number() -> None:
-    message = check_of(dcgm4(software=[SETTING] * 8))["message"]
-
-    assert message.count("Persistence") == 3
-    assert message.endswith("and 5 more")
+    assert (check["name"], check["target"], check["status"], check["message"]) == ("gpu-dcgm", "gpu01", status, message)
+    # the number of tests that passed
+    assert check["measured"] == str(2 - len(warnings))
 
 
 def test_what_has_no_severity_is_a_fault_and_the_older_form_is_read() -> None:
     check = check_of(DCGM3)
 
     assert (check["status"], check["message"]) == ("fail", "gpu01: Page Retirement, GPU 1: rows")
-    assert read(DCGM3)["version"] == "3.3.9"
+    assert [read(text)["version"] for text in (dcgm4(), DCGM3)] == ["4.6.0", "3.3.9"]
 
 
 @pytest.mark.parametrize(

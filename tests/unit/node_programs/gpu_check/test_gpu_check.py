@@ -19,7 +19,6 @@ from deepopsctl.node_programs.gpu_check.document import UnreadableError, documen
 from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.node_programs.gpu_check.links import cpu_list
 from deepopsctl.node_programs.gpu_check.measuring import Order, folded, obstacle, run_job, skipped
-from deepopsctl.node_programs.gpu_check.pack import packed
 from deepopsctl.node_programs.gpu_check.table import lines
 from tests.data.gpu_check_samples import TESTS, gpu, measured, result, without_driver
 from tests.support.paths import ROOT
@@ -186,7 +185,7 @@ class TestPackedFile:
     @pytest.fixture
     def pyz(self, tmp_path: Path) -> Path:
         path = tmp_path / "gpucheck.pyz"
-        path.write_bytes(packed())
+        assert main(["--pack", str(path)]) == 0
         return path
 
     def test_it_says_what_it_finds(self, python: str, pyz: Path) -> None:
