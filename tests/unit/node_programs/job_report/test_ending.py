@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,7 @@ class TestTheText:
 
         # as Python writes a time that is nearly nothing
         assert figures('deepops_job_cpu_seconds_total{jobid="12"} 5e-05', "12").popitem()[1] == 0.00005
-        several = Ending("12", "alice", "/x", "gpu01", 8, 60.0)
-        assert "gpu01, the first of 8 nodes" in describe(several, figures(PROM, "12"))
+        assert "gpu01, the first of 8 nodes" in describe(replace(JOB, node_count=8), figures(PROM, "12"))
 
     @pytest.mark.parametrize("text", ["", "rubbish", 'deepops_job_cpus{jobid="12"} x', PROM.replace('"12"', '"13"')])
     def test_is_empty_where_nobody_looked(self, text: str) -> None:
@@ -50,19 +50,11 @@ class TestTheText:
 
 
 class TestWhoWrites:
-    @pytest.mark.parametrize(
-        ("nodes", "expected"),
-        [
-            ("gpu01", True),
-            ("gpu[01-04]", True),
-            ("gpu[02-04]", False),
-            ("cpu1,gpu01", False),
-            ("gpu0", False),
-            ("", False),
-        ],
-    )
-    def test_the_first_node_alone(self, nodes: str, expected: bool) -> None:
-        assert _is_first({"SLURM_NODELIST": nodes, "SLURMD_NODENAME": "gpu01"}) is expected
+    def test_the_first_node_alone(self) -> None:
+        lists = {"gpu01": True, "gpu[01-04]": True, "gpu[02-04]": False, "cpu1,gpu01": False, "gpu0": False, "": False}
+        gpu01 = {"SLURMD_NODENAME": "gpu01"}
+
+        assert {nodes: _is_first({**gpu01, "SLURM_NODELIST": nodes}) for nodes in lists} == lists
 
     def test_where_slurm_says_that_the_output_is_whatever_the_jobs_name_is(self) -> None:
         name = "x BatchFlag=0 StdOut=/etc/passwd\n   StdOut=/etc/shadow"

@@ -52,11 +52,10 @@ class Slurm:
 
 
 class TestNumbers:
-    @pytest.mark.parametrize(
-        ("seconds", "expected"), [(45, "45s"), (723, "12m 03s"), (7500, "2h 05m"), (277200, "3d 05h")]
-    )
-    def test_times_for_people(self, seconds: float, expected: str) -> None:
-        assert values.format_time(seconds) == expected
+    def test_are_short_for_people(self) -> None:
+        times = {45: "45s", 723: "12m 03s", 7500: "2h 05m", 277200: "3d 05h"}
+
+        assert {seconds: values.format_time(seconds) for seconds in times} == times
         # a little is not nothing
         assert (values.format_share(1, 1000), values.format_share(0, 1000)) == ("<1 %", "0 %")
         assert values.format_count(0.034) == "0.03"
@@ -178,7 +177,6 @@ class TestTheSummary:
         [
             "checked by bob",
             "{",
-            "JS1:H4sIAAAA",
             '{"deepopsctl":1}',
             '{"deepopsctl":2,"nodes":[],"gpus":[]}',
             '{"deepopsctl":1,"nodes":[["n",NaN,1]],"gpus":[]}',
@@ -214,10 +212,7 @@ class TestTheCommand:
 
     @pytest.mark.parametrize(
         ("slurm", "message"),
-        [
-            (Slurm(sacct=""), "job 4711"),
-            (Slurm(), "error: sacct: Access/permission denied\n"),
-        ],
+        [(Slurm(sacct=""), "job 4711"), (Slurm(), "error: sacct: Access/permission denied\n")],
     )
     def test_says_that_there_is_no_such_job_or_why_slurm_does_not_answer(
         self, slurm: Slurm, message: str, capsys: pytest.CaptureFixture[str]
