@@ -8,7 +8,6 @@ import socket
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from threading import Thread
@@ -20,6 +19,7 @@ from deepopsctl.certificates.authority import Authority, Identity, new_authority
 from deepopsctl.node_programs.log_collector import cli, tidy, tls_proxy
 from deepopsctl.node_programs.log_collector.places import address_of, files_of
 from deepopsctl.node_programs.log_collector.tidy import DAY_S, Bounds, Journal, too_much
+from tests.support.files import write_files
 
 NOW = 1_800_000_000.0
 AUTHORITY = Authority(new_authority(validity.today()))
@@ -46,16 +46,6 @@ def test_who_fills_the_room_pays_with_its_oldest_file() -> None:
     assert too_much([journal("a", 1, 500), journal("b", 1, 500)], 1000) == ([], [])
 
 
-@dataclass
-class Systemd:
-    """Notes what it was told."""
-
-    told: list[str] = field(default_factory=list)
-
-    def __call__(self, argv: Sequence[str]) -> None:
-        self.told.append(" ".join(argv))
-
-
 def make(directory: Path, name: str, content: bytes, age_days: float = 0) -> Path:
     path = directory / name
     path.write_bytes(content)
@@ -64,29 +54,30 @@ def make(directory: Path, name: str, content: bytes, age_days: float = 0) -> Pat
 
 
 MONTH = Bounds(30 * DAY_S, 10**12)
+START = "systemctl start deepops-logs-store.service"
 
 
-def run(directory: Path, now_days: float = 0, bounds: Bounds = MONTH, systemd: Systemd | None = None) -> list[str]:
-    """One cleanup, so many days after NOW."""
-    return tidy.tidy(str(directory), bounds, NOW + now_days * DAY_S, systemd or Systemd())
+def run(directory: Path, now_days: float = 0, bounds: Bounds = MONTH) -> list[str]:
+    """One cleanup, so many days after NOW: what it did, and with systemd."""
+    commands: list[str] = []
+    done = tidy.tidy(str(directory), bounds, NOW + now_days * DAY_S, lambda argv: commands.append(" ".join(argv)))
+    return [*done, *commands]
 
 
-def run_all(directory: Path, days: float, systemd: Systemd | None = None, step_s: float = 600.0) -> None:
-    """All cleanups of the time from NOW on."""
-    for number in range(int(days * DAY_S / step_s)):
-        run(directory, number * step_s / DAY_S, systemd=systemd)
+def run_all(directory: Path, days: float) -> list[str]:
+    """All cleanups of the time from NOW on, one every ten minutes."""
+    return [line for number in range(int(days * 144)) for line in run(directory, number / 144)]
 
 
 def test_open_files_are_closed_after_a_quarter_of_the_time_while_nobody_writes(tmp_path: Path) -> None:
     make(tmp_path, "remote-127.16.0.1.journal", b"x")
-    systemd = Systemd()
 
-    run_all(tmp_path, 7.4, systemd)
-    assert systemd.told == []
-    run_all(tmp_path, 8.5, systemd)
+    assert run_all(tmp_path, 7.4) == []
+    done = run_all(tmp_path, 8.5)
 
-    assert [path.name for path in tmp_path.glob("*.journal")] == [f"remote-127.16.0.1@{int(NOW * 1e6):016x}.journal"]
-    assert systemd.told == ["systemctl stop deepops-logs-store.service", "systemctl start deepops-logs-store.service"]
+    closed = tmp_path / f"remote-127.16.0.1@{int(NOW * 1e6):016x}.journal"
+    assert done == [f"closed {closed}", "systemctl stop deepops-logs-store.service", START]
+    assert list(tmp_path.glob("*.journal")) == [closed]
 
 
 def test_what_is_closed_and_older_than_is_kept_goes(tmp_path: Path) -> None:
@@ -109,10 +100,9 @@ def test_a_clock_that_jumps_ahead_empties_nothing(tmp_path: Path) -> None:
     run(tmp_path)
 
     for number in range(300):
-        wrong = NOW + 3650 * DAY_S + number * 300
-        os.utime(written, (wrong, wrong))
-        done = tidy.tidy(str(tmp_path), MONTH, wrong, Systemd())
-        assert not [line for line in done if line.startswith(("removed", "closed"))]
+        days = 3650 + number * 300 / DAY_S
+        os.utime(written, (NOW + days * DAY_S,) * 2)
+        assert not [line for line in run(tmp_path, days) if line.startswith(("removed", "closed"))]
 
     assert closed.exists()
     assert written.exists()
@@ -121,7 +111,7 @@ def test_a_clock_that_jumps_ahead_empties_nothing(tmp_path: Path) -> None:
 def test_a_clock_that_is_wrong_at_the_first_run_empties_nothing(tmp_path: Path) -> None:
     closed = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", b"x", age_days=2)
 
-    (message,) = tidy.tidy(str(tmp_path), MONTH, (NOW + 3650 * DAY_S) // 3600 * 3600, Systemd())
+    (message,) = run(tmp_path, 3650)
 
     assert closed.exists()
     assert "the clock is 3651 days ahead" in message
@@ -141,13 +131,13 @@ def test_after_a_clock_that_was_wrong_journals_age_again(tmp_path: Path) -> None
 
 def test_the_mark_of_a_clock_that_was_ahead_closes_no_file_again_and_again(tmp_path: Path) -> None:
     make(tmp_path, tidy.CLOSED, b"", age_days=-3650)
-    systemd = Systemd()
+    done = []
 
     for number in range(3):
         make(tmp_path, "remote-127.16.0.1.journal", b"x")
-        run(tmp_path, number / 1000, systemd=systemd)
+        done += run(tmp_path, number / 1000)
 
-    assert systemd.told.count("systemctl stop deepops-logs-store.service") == 1
+    assert done.count(START) == 1
 
 
 def test_a_node_that_fills_the_room_is_closed_and_removed_in_one_go(tmp_path: Path) -> None:
@@ -162,16 +152,16 @@ def test_a_node_that_fills_the_room_is_closed_and_removed_in_one_go(tmp_path: Pa
 
 def test_the_store_is_started_again_where_a_file_can_not_be_closed(tmp_path: Path) -> None:
     make(tmp_path, "remote-127.16.0.1.journal", bytes(400_000))
-    systemd = Systemd()
+    commands = []
 
     def remove_first(argv: Sequence[str]) -> None:
-        systemd(argv)
+        commands.append(" ".join(argv))
         (tmp_path / "remote-127.16.0.1.journal").unlink(missing_ok=True)
 
     with pytest.raises(FileNotFoundError):
         tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 100_000), NOW, remove_first)
 
-    assert systemd.told[-1] == "systemctl start deepops-logs-store.service"
+    assert commands[-1] == START
 
 
 def test_each_node_has_an_address_of_its_own_and_keeps_it() -> None:
@@ -186,13 +176,9 @@ def test_each_node_has_an_address_of_its_own_and_keeps_it() -> None:
 def opened_proxy(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
     """A TLS proxy with a stand-in for the store behind it, which answers what it hears and notes from whom."""
     heard: list[str] = []
-    paths = {name: str(tmp_path / name) for name in ("certificate", "key", "authority")}
     host = AUTHORITY.identify("ctl1", ["127.0.0.1"], validity.today())
-    contents = {"certificate": host.certificate, "key": host.key, "authority": AUTHORITY.certificate}
-    for name, path in paths.items():
-        Path(path).write_text(contents[name], encoding="utf-8")
-    members = str(tmp_path / "members")
-    Path(members).write_text("ctl1\ngpu01\n", encoding="utf-8")
+    files = {"certificate": host.certificate, "key": host.key, "authority": AUTHORITY.certificate}
+    write_files(tmp_path, {**files, "members": "ctl1\ngpu01\n"})
     listener = socket.create_server(("127.0.0.1", 0))
     ready: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
 
@@ -206,7 +192,8 @@ def opened_proxy(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
     async def main() -> None:
         store = await asyncio.start_server(answer, "127.0.0.1", 0)
         port = store.sockets[0].getsockname()[1]
-        proxy = tls_proxy.serve(listener, tls_proxy.context(**paths), members, ("127.0.0.1", port))
+        tls = tls_proxy.context(*(str(tmp_path / name) for name in files))
+        proxy = tls_proxy.serve(listener, tls, str(tmp_path / "members"), ("127.0.0.1", port))
         serving = asyncio.ensure_future(proxy)
         ready.append((asyncio.get_running_loop(), serving))
         await asyncio.wait([serving])
