@@ -167,16 +167,7 @@ def test_a_tool_that_is_missing_or_hangs_says_nothing() -> None:
     assert query.output(["sh", "-c", "echo yes; exit 3"]) == "yes\n"
 
 
-def test_a_node_is_reported_whole() -> None:
-    found = main.report({"localhost": "127.0.0.1"}, [6817], [], [])
-
-    assert found["memory_mb"] > 100
-    assert found["cpus"] >= 1
-    assert {disk["path"] for disk in found["disks"]} == {"/", "/var", "/tmp"}
-    assert found["clock"]["begin"] <= found["clock"]["end"]
-
-
-def test_a_request_is_answered_with_what_it_is_to_be_compared_with() -> None:
+def test_a_node_is_reported_whole_with_what_it_is_to_be_compared_with() -> None:
     request = {
         "names": "localhost=127.0.0.1 gpu01", "ports": {"slurmctld": "6820-6823", "slurmd": 6818}, "outside": [],
         "settings": {"set_hostname": True},
@@ -187,6 +178,10 @@ def test_a_request_is_answered_with_what_it_is_to_be_compared_with() -> None:
     assert found["ports"] == {"slurmctld": 6820, "slurmd": 6818}
     assert found["settings"] == {"set_hostname": True}
     assert found["names"]["asked"] == 2
+    assert found["memory_mb"] > 100
+    assert found["cpus"] >= 1
+    assert {disk["path"] for disk in found["disks"]} == {"/", "/var", "/tmp"}
+    assert found["clock"]["begin"] <= found["clock"]["end"]
 
 
 def test_a_repository_that_nobody_answers_at_is_reported_and_one_in_use_not_asked(tmp_path: Path) -> None:
