@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from deepopsctl.gpus.gres import device_names
 from deepopsctl.model.cluster import GpuGroup, Gpus, MigSlices
 from deepopsctl.node_programs.node_metrics import cgroups, jobmap
 from deepopsctl.node_programs.node_metrics.jobmap import Gpu, Job
-from deepopsctl.node_programs.node_metrics.jobs import METRICS, MOST_JOBS, Jobs, lines
+from deepopsctl.node_programs.node_metrics.jobs import METRICS, Jobs, lines
 from deepopsctl.node_programs.node_metrics.samples import render
 from deepopsctl.slurm.job_hooks import refused_with_job_map, with_job_map
 from tests.support.files import write_files
@@ -101,18 +99,20 @@ PROLOG = {
 }
 
 
-class TestTheJobMap:
-    def directories(self, tmp_path: Path) -> tuple[str, str]:
-        return str(tmp_path / "jobs"), str(tmp_path / "gpus")
+def places(tmp_path: Path) -> tuple[str, str]:
+    """The directories of the map, and of a file of each GPU for DCGM."""
+    return str(tmp_path / "jobs"), str(tmp_path / "gpus")
 
+
+class TestTheJobMap:
     def begin(self, tmp_path: Path, **told: str) -> None:
         environment = {**PROLOG, **{f"SLURM_JOB_{key}": value for key, value in told.items()}}
-        jobmap.begin(jobmap.from_environment(environment, (), {"0": Gpu("0", "GPU-a")}), *self.directories(tmp_path))
+        jobmap.begin(jobmap.from_environment(environment, (), {"0": Gpu("0", "GPU-a")}), *places(tmp_path))
 
     def test_has_what_the_prolog_was_told(self, tmp_path: Path) -> None:
         self.begin(tmp_path, SLUID="sEKNKTV3WPV500")
 
-        assert jobmap.load(self.directories(tmp_path)[0]) == {
+        assert jobmap.load(places(tmp_path)[0]) == {
             "12": Job("12", "alice", "phys", "gpu", "sEKNKTV3WPV500", (Gpu("0", "GPU-a"), Gpu("2", "")))
         }
         # Slurm may hide from others who has which job
@@ -124,9 +124,9 @@ class TestTheJobMap:
         # a file of each GPU, for DCGM
         assert {path.name: path.read_text() for path in (tmp_path / "gpus").iterdir()} == {"0": "12\n", "2": "9\n12\n"}
         for number in ("12", "404"):
-            jobmap.end(number, *self.directories(tmp_path))
+            jobmap.end(number, *places(tmp_path))
 
-        assert set(jobmap.load(self.directories(tmp_path)[0])) == {"9"}
+        assert set(jobmap.load(places(tmp_path)[0])) == {"9"}
         assert {path.name: path.read_text() for path in (tmp_path / "gpus").iterdir()} == {"2": "9\n"}
 
     @pytest.mark.parametrize("number", ["", "../../etc/passwd", "12\n", "1.2", "12345678901", "*"])
@@ -140,7 +140,7 @@ class TestTheJobMap:
     def test_takes_no_gpu_that_is_none(self, tmp_path: Path, devices: str) -> None:
         self.begin(tmp_path, GPUS=devices)
 
-        assert jobmap.load(self.directories(tmp_path)[0])["12"].gpus == ()
+        assert jobmap.load(places(tmp_path)[0])["12"].gpus == ()
         assert list((tmp_path / "gpus").iterdir()) == []
 
     @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ class TestTheJobMap:
         self.begin(tmp_path)
         (tmp_path / "jobs/13").write_text(text)
 
-        assert set(jobmap.load(self.directories(tmp_path)[0])) == {"12"}
+        assert set(jobmap.load(places(tmp_path)[0])) == {"12"}
 
     def test_is_swept_of_jobs_whose_epilog_never_ran(self, tmp_path: Path) -> None:
         self.begin(tmp_path)
@@ -161,8 +161,8 @@ class TestTheJobMap:
             os.utime(tmp_path / "jobs" / name, (long_ago, long_ago))
 
         # 12 runs, 10 is about to start, 9 is of a node that crashed
-        assert jobmap.sweep(["12"], *self.directories(tmp_path)) == ["9"]
-        assert set(jobmap.load(self.directories(tmp_path)[0])) == {"10", "12"}
+        assert jobmap.sweep(["12"], *places(tmp_path)) == ["9"]
+        assert set(jobmap.load(places(tmp_path)[0])) == {"10", "12"}
         assert {path.name for path in (tmp_path / "gpus").iterdir()} == {"0", "2"}
 
     def test_knows_gpus_by_the_number_of_their_device_file(self, tmp_path: Path) -> None:
@@ -207,12 +207,9 @@ class TestTheCollector:
         settings = {"cgroup": str(tmp_path), "map": str(tmp_path / "jobs"), "dcgm": str(tmp_path / "gpus")}
         return Jobs(settings, ask), asked
 
-    def remember(self, tmp_path: Path, job: Job) -> None:
-        jobmap.begin(job, str(tmp_path / "jobs"), str(tmp_path / "gpus"))
-
     def test_joins_use_and_owner(self, tmp_path: Path) -> None:
         second(tmp_path, "job_12", cpu=2_500_000, anon=1_000_000)
-        self.remember(tmp_path, Job("12", "alice", "phys", "gpu", gpus=(Gpu("0", "GPU-a"),)))
+        jobmap.begin(Job("12", "alice", "phys", "gpu", gpus=(Gpu("0", "GPU-a"),)), *places(tmp_path))
         jobs, asked = self.jobs(tmp_path)
 
         lines = [line for line in render(METRICS, jobs.collect()).splitlines() if not line.startswith("#")]
@@ -247,7 +244,7 @@ class TestTheCollector:
         second(tmp_path, "sEKNKTV3WPV500", anon=1000)
         second(tmp_path, "sEKNKTV3WPV501", anon=1000)
         second(tmp_path, "job_13", anon=2000)
-        self.remember(tmp_path, Job("12", "alice", "phys", "gpu", "sEKNKTV3WPV500"))
+        jobmap.begin(Job("12", "alice", "phys", "gpu", "sEKNKTV3WPV500"), *places(tmp_path))
         jobs, asked = self.jobs(tmp_path)
 
         found = {each.labels["jobid"]: each.value for each in jobs.collect() if each.name.endswith("memory_bytes")}
@@ -261,7 +258,7 @@ class TestTheCollector:
     def test_asks_slurm_once_for_what_no_prolog_has_told(self, tmp_path: Path) -> None:
         second(tmp_path, "job_12")
         second(tmp_path, "job_13")
-        self.remember(tmp_path, Job("12", "alice", "", "gpu", gpus=(Gpu("0"),)))
+        jobmap.begin(Job("12", "alice", "", "gpu", gpus=(Gpu("0"),)), *places(tmp_path))
         jobs, asked = self.jobs(tmp_path, ["12|alice|phys|gpu\n13|bob|chem|cpu\n99|x|y|z\n12|no\n"])
 
         jobs.collect()
@@ -281,7 +278,7 @@ class TestTheCollector:
 
     def test_keeps_what_it_saw_last_until_the_epilog_has_come(self, tmp_path: Path) -> None:
         second(tmp_path, "job_12", cpu=2_500_000, anon=1_000_000)
-        self.remember(tmp_path, Job("12", "alice", "phys", "gpu"))
+        jobmap.begin(Job("12", "alice", "phys", "gpu"), *places(tmp_path))
         jobs, _ = self.jobs(tmp_path)
         jobs.collect()
         (tmp_path / "system.slice/slurmstepd.scope/job_12").rename(tmp_path / "gone")
@@ -290,17 +287,16 @@ class TestTheCollector:
         assert found["deepops_job_cpu_seconds_total"] == 2.5
         assert found["deepops_job_memory_peak_bytes"] == 1_004_096
         assert "deepops_job_memory_bytes" not in found
-        jobmap.end("12", str(tmp_path / "jobs"), str(tmp_path / "gpus"))
+        jobmap.end("12", *places(tmp_path))
         assert list(jobs.collect()) == []
 
-    def test_is_bounded(self, tmp_path: Path) -> None:
-        (tmp_path / "jobs").mkdir()
-        for number in range(1, MOST_JOBS + 50):
-            told = json.dumps({**asdict(Job("", account="a")), "gpus": []})
-            (tmp_path / "jobs" / str(number)).write_text(told)
+    def test_is_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("deepopsctl.node_programs.node_metrics.jobs.MOST_JOBS", 2)
+        for number in ("1", "2", "3"):
+            jobmap.begin(Job(number, account="a"), *places(tmp_path))
         jobs, _ = self.jobs(tmp_path)
 
-        assert len(list(jobs.collect())) == MOST_JOBS
+        assert len(list(jobs.collect())) == 2
 
 
 class TestSlurmsSettings:
