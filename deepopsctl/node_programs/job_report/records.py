@@ -34,7 +34,8 @@ FIELDS = (
 )
 NAME_FIELDS = ("JobID", "JobName")
 LIVE_FIELDS = ("JobID", "TRESUsageInTot")
-_ID = re.compile(r"([0-9]{1,10}(?:[_+][0-9]{1,10})?)(?:\.[A-Za-z0-9_+-]{1,40})?")
+# the tasks of an array that wait are one: 123_[4-9%2], and sacct cuts a long one off
+_ID = re.compile(r"([0-9]{1,10}(?:[_+][0-9]{1,10}|_\[[0-9,:%.-]{1,200}\]?)?)(?:\.[A-Za-z0-9_+-]{1,40})?")
 _RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT")
 
 

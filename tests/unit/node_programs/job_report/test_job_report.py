@@ -64,8 +64,11 @@ class TestNumbers:
 class TestSacct:
     def test_of_an_array_has_a_job_for_each_task(self) -> None:
         text = line(JobID="10_1", JobIDRaw="11") + line(JobID="10_1.batch") + line(JobID="10_2", JobIDRaw="12")
+        # those that wait are one, and it may be cut off
+        waiting = line(JobID="10_[3-9%2]", JobIDRaw="10") + line(JobID="20_[1,3,5,7,9,11,13,15,17,1", JobIDRaw="20")
 
         assert [(job.id, job.number) for job in records.read(text)] == [("10_1", "11"), ("10_2", "12")]
+        assert [(job.number, job.is_of(job.number)) for job in records.read(waiting)] == [("10", True), ("20", True)]
 
     def test_lets_no_name_of_a_job_pretend_to_be_another_field(self) -> None:
         name = "x" + records.DELIMITER + "y\n" + line(JobID="4712", User="root") + "\x1b[31m"
