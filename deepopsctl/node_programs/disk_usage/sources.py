@@ -99,8 +99,11 @@ def _of_user(where: FileSystem, person: Person) -> Answer:
 
 def _of_project(where: FileSystem, project: Project) -> Answer:
     if where.type == "lustre":
-        number = _run(["lfs", "project", "-d", project.path]).split()
-        return Answer("lfs quota", _lfs(["-p", number[0] if number else "0"], where.path))
+        number = next(iter(_run(["lfs", "project", "-d", project.path]).split()), "0")
+        if number == "0":
+            # that of all files without a project
+            raise UnansweredError("no quota is set on it")
+        return Answer("lfs quota", _lfs(["-p", number], where.path))
     if where.type == "cephfs":
         return _ceph(project.path, os.getxattr)
     return _statvfs_project(project.path, where.path)

@@ -205,12 +205,16 @@ def test_an_export_without_quotas_is_shown_as_df_does(tools: Tools, tmp_path: Pa
 
 def test_asks_lustre_for_the_user_and_for_projects_by_their_number(tools: Tools, tmp_path: Path) -> None:
     tools.add("lfs", "42 P /lustre/prof\n" + LFS)
-    mine = Project("prof", str(tmp_path))
+    where = FileSystem("lustre", "/lustre", "lustre", projects=(Project("prof", str(tmp_path)),))
+    root = Person("root", os.getuid(), os.getgroups())
 
-    rows = ask(FileSystem("lustre", "/lustre", "lustre", projects=(mine,)), Person("root", os.getuid(), os.getgroups()))
+    rows = ask(where, root)
 
     assert [(row.who, row.problem) for row in rows] == [("root", ""), ("prof", "")]
     assert tools.asked() == ["quota -q -u root /lustre", f"project -d {tmp_path}", "quota -q -p 42 /lustre"]
+    # 0 is that of all files without a project
+    tools.add("lfs", "0 - /lustre/prof\n" + LFS)
+    assert ask(where, root)[1].problem == "no quota is set on it"
 
 
 def test_asks_beegfs_by_the_tool_that_is_there(tools: Tools) -> None:
