@@ -132,13 +132,13 @@ WATCHDOG = entry("Watchdog", cluster="hpc")
 
 class TestAlertmanagersAnswer:
     def test_is_read_and_has_the_alerts_of_this_cluster(self) -> None:
-        lost = {"node": "gpu01", "drain": "true"}
+        lost = {"node": "gpu01", "drain": "true", "blind": "true"}
         others = [entry("GpuLost", "suppressed", cluster="hpc", **lost), entry("GpuLost", cluster="other", **lost)]
 
         watchdog, found = read(json.dumps([WATCHDOG, *others]).encode(), "hpc")
 
-        assert watchdog.name == "Watchdog"
-        assert found == Alert("GpuLost", "gpu01", True, False, False, "2026-11-22T10:00:00Z")
+        assert watchdog == alert("", "Watchdog", drains=False, since="2026-11-22T10:00:00Z")
+        assert found == alert("gpu01", blinds=True, is_active=False, since="2026-11-22T10:00:00Z")
 
     @pytest.mark.parametrize(
         "text",
