@@ -164,11 +164,12 @@ class _Edit:
         unknown = sorted(gone - {node.name for node in self.before.nodes})
         if unknown:
             raise InputError.single(WHERE, f"has no node {fold_in_order(unknown)}", "see its `nodes:`")
+        self.source.remove_items(
+            self.nodes, [entry.index for entry in self.entries if gone.issuperset(dict(entry.nodes))]
+        )
         for entry in self.entries:
             left = [(name, address) for name, address in entry.nodes if name not in gone]
-            if not left:
-                self.source.remove_item(self.nodes, entry.index)
-            elif len(left) < len(entry.nodes):
+            if 0 < len(left) < len(entry.nodes):
                 self._write(entry, left)
         for partition, scalar in self._partitions():
             self._remove_from("partitions", f"the partition {partition.name}", scalar, gone)

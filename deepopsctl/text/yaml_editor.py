@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -125,22 +125,31 @@ class YamlText:
             text = _lines({"": value}).rstrip().removeprefix('""').replace("\n", self._line_end)
         self._edits.append((start, end, text + (self._line_end if whole_lines else "")))
 
-    def remove_item(self, sequence: yaml.SequenceNode, index: int) -> None:
-        """Remove an item of a sequence, with its lines if nothing else is on them."""
-        item = sequence.value[index]
-        if not sequence.flow_style:
-            self._edits.append((self._line_start(self._dash_of(item)), self._next_line(_real_end(item)), ""))
+    def remove_items(self, collection: yaml.CollectionNode, gone: Collection[int]) -> None:
+        """Remove items of a sequence or pairs of a mapping, with their lines if nothing else is on them."""
+        pairs = [item if isinstance(item, tuple) else (item, item) for item in collection.value]
+        spans = [(_index(first.start_mark), _real_end(last)) for first, last in pairs]
+        if not collection.flow_style:
+            for start, end in (spans[index] for index in gone):
+                place = self._dash_at(start) if isinstance(collection, yaml.SequenceNode) else start
+                self._edits.append((self._line_start(place), self._next_line(end), ""))
             return
-        start, end = _index(item.start_mark), _index(item.end_mark)
-        following = self.text[end:].lstrip()[:1] == ","
-        if following:
-            end = self._commas[bisect.bisect_left(self._commas, end)] + 1
-            end += len(self.text[end:]) - len(self.text[end:].lstrip(" \t"))
-        elif index:
-            # for the last item, remove the comma before it
-            start = self._commas[bisect.bisect_left(self._commas, start) - 1]
+        last = spans[-1][1]
+        ends_with_comma = self.text[last:].lstrip()[:1] == ","
+        # those after the last one that stays go together, with the comma before them
+        tail = len(spans) if ends_with_comma else max(set(range(len(spans))) - set(gone), default=-1) + 1
+        for start, end in (spans[index] for index in gone if index < tail):
+            self._remove_with_comma(start, end)
+        if tail < len(spans):
+            start = spans[tail][0]
+            start = self._commas[bisect.bisect_left(self._commas, start) - 1] if tail else start
+            self._edits.append((start, last, ""))
+
+    def _remove_with_comma(self, start: int, end: int) -> None:
+        end = self._commas[bisect.bisect_left(self._commas, end)] + 1
+        end += len(self.text[end:]) - len(self.text[end:].lstrip(" \t"))
         line, after = self._line_start(start), self._next_line(end)
-        if following and not self.text[line:start].strip() and self._is_blank(end, after):
+        if not self.text[line:start].strip() and self._is_blank(end, after):
             start, end = line, after
         self._edits.append((start, end, ""))
 
@@ -161,7 +170,7 @@ class YamlText:
             glue = f",{self._line_end}{' ' * column}" if alone and start else ", "
             self._edits.append((end, end, glue + _flow_like(item, entry)))
             return
-        dash, place = self._dash_of(item), self._next_line(_real_end(item))
+        dash, place = self._dash_at(_index(item.start_mark)), self._next_line(_real_end(item))
         indent = self.text[self._line_start(dash) : dash]
         if isinstance(item, yaml.MappingNode) and not item.flow_style:
             parts = [f"{yaml_writer.scalar(key)}: {yaml_writer.flow(value)}" for key, value in entry.items()]
@@ -176,8 +185,9 @@ class YamlText:
     def _line_end(self) -> str:
         return "\r\n" if "\r\n" in self.text else "\n"
 
-    def _dash_of(self, item: yaml.Node) -> int:
-        return self._dashes[bisect.bisect_left(self._dashes, _index(item.start_mark)) - 1]
+    def _dash_at(self, index: int) -> int:
+        """The dash of the item that begins there."""
+        return self._dashes[bisect.bisect_left(self._dashes, index) - 1]
 
     def _line_start(self, index: int) -> int:
         return self.text.rfind("\n", 0, index) + 1

@@ -139,10 +139,9 @@ def test_json_stays_json() -> None:
 
     after = add_nodes(JSON, newcomer("gpu03"))
     assert json.loads(after)["nodes"][1]["names"] == "gpu[01,03]"
-    assert json.loads(add_nodes(JSON, newcomer("cn1", "", CPU, "")))["nodes"][3] == {
-        "names": "cn1",
-        "roles": ["compute"],
-    }
+    more = add_nodes(JSON, newcomer("cn1", "", CPU, ""))
+    assert json.loads(more)["nodes"][3] == {"names": "cn1", "roles": ["compute"]}
+    assert len(json.loads(remove_nodes(more, ["gpu02", "cn1"]))["nodes"]) == 2
     assert len(json.loads(remove_nodes(JSON, ["gpu02"]))["nodes"]) == 2
     assert len(json.loads(remove_nodes(JSON, ["gpu01"]))["nodes"]) == 2
 
