@@ -150,14 +150,14 @@ class _Edit:
         for partition, scalar in self._partitions():
             if partition.name in new.partitions:
                 self._add_to("partitions", scalar, names)
-        for _, scalar in self._named(NVLINK):
-            # in the same rack as `like`
-            if new.like in expand(scalar.value):
-                self._add_to(NVLINK, scalar, names)
-        for _, scalar in self._named("storage"):
-            # storage for roles and for all nodes includes the new ones already
-            if new.like in expand(scalar.value):
-                self._add_to("storage", scalar, names)
+        # in the same rack as `like`; storage for roles and for all nodes includes the new ones already
+        for section in (NVLINK, "storage"):
+            for _, scalar in self._named(section):
+                if new.like in expand(scalar.value):
+                    self._add_to(section, scalar, names)
+        if space := self._space():
+            for key in (key for key, _ in space.value if new.like in expand(key.value)):
+                self.source.set_scalar(key, _joined(key.value, names), in_flow=bool(space.flow_style))
 
     def remove(self, gone: frozenset[str]) -> None:
         """Record the edits that remove nodes."""
@@ -173,10 +173,19 @@ class _Edit:
                 self._write(entry, left)
         for partition, scalar in self._partitions():
             self._remove_from("partitions", f"the partition {partition.name}", scalar, gone)
-        for name, scalar in self._named("storage"):
-            self._remove_from("storage", f"the storage {name}", scalar, gone)
-        for name, scalar in self._named(NVLINK):
-            self._remove_from(NVLINK, f"the NVLink domain {name}", scalar, gone)
+        for section, what in (("storage", "storage"), (NVLINK, "NVLink domain"), ("maintenance", "maintenance")):
+            for name, scalar in self._named(section):
+                self._remove_from(section, f"the {what} {name}", scalar, gone)
+        if space := self._space():
+            self._shorten_space(space, gone)
+
+    def _shorten_space(self, space: yaml.MappingNode, gone: frozenset[str]) -> None:
+        """Record the edits that take nodes out of the node sets with a size; a set without a node left goes."""
+        sets = {key: [name for name in expand(key.value) if name not in gone] for key, _ in space.value}
+        self.source.remove_items(space, [index for index, left in enumerate(sets.values()) if not left])
+        for key, left in sets.items():
+            if 0 < len(left) < len(expand(key.value)):
+                self.source.set_scalar(key, _refold(key.value, left), in_flow=bool(space.flow_style))
 
     def _remove_from(self, section: str, what: str, scalar: yaml.ScalarNode, gone: frozenset[str]) -> None:
         """Record the edit that shortens a list of nodes; it must not become empty."""
@@ -247,9 +256,14 @@ class _Edit:
                 pairs.append((name.value, nodes))
         return pairs
 
+    def _space(self) -> yaml.MappingNode | None:
+        """`space` of `job_directories`, if it has a size for each node set."""
+        section = value_of(self.source.root, "job_directories")
+        space = value_of(section, "space") if section else None
+        return space if isinstance(space, yaml.MappingNode) else None
+
     def _add_to(self, section: str, scalar: yaml.ScalarNode, names: Sequence[str]) -> None:
-        merged = _merged([(name, "") for name in expand(scalar.value)], [(name, "") for name in names])
-        self._set(section, scalar, _refold(scalar.value, [name for name, _ in merged]))
+        self._set(section, scalar, _joined(scalar.value, names))
 
     def _set(self, section: str, scalar: yaml.ScalarNode, value: str) -> None:
         # the entry or the whole section may be in flow style
@@ -270,6 +284,12 @@ def _merged(known: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]) ->
     in_order = [name for name, _ in known] == sorted((name for name, _ in known), key=_natural)
     everyone = [*known, *new]
     return sorted(everyone, key=lambda node: _natural(node[0])) if in_order else everyone
+
+
+def _joined(expression: str, names: Sequence[str]) -> str:
+    """A node set with more nodes."""
+    merged = _merged([(name, "") for name in expand(expression)], [(name, "") for name in names])
+    return _refold(expression, [name for name, _ in merged])
 
 
 def _natural(name: str) -> tuple[tuple[str, int], ...]:

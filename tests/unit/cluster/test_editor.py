@@ -214,6 +214,28 @@ def test_the_last_controller_cannot_be_removed() -> None:
         remove_nodes(FLOW, ["ctl1"])
 
 
+@pytest.mark.parametrize(
+    ("space", "more", "less"),
+    [
+        (
+            "\n    gpu[01-02]: 800G  # small\n    cn1: 2T",
+            "\n    gpu[01-03]: 800G  # small\n",
+            "\n    gpu01: 800G  # small\nm",
+        ),
+        ('{"gpu[01-02]": 800G, "cn1": 2T}', '{"gpu[01-03]": 800G, "cn1": 2T}', '{"gpu01": 800G}\n'),
+    ],
+)
+def test_sizes_of_disks_and_maintenance_follow_the_nodes(space: str, more: str, less: str) -> None:
+    times = 'start: "2027-01-01T08:00", duration: "08:00:00"'
+    text = add_nodes(BLOCK, newcomer("cn1", "", CPU, ""))
+    text += f'job_directories:\n  space: {space}\nmaintenance: [{{name: m, {times}, nodes: "gpu01,gpu02"}}]\n'
+
+    assert f"  space: {more}" in add_nodes(text, newcomer("gpu03"))
+    removed = remove_nodes(text, ["gpu02", "cn1"])
+    assert f"  space: {less}" in removed
+    assert 'nodes: "gpu01"}]\n' in removed
+
+
 def test_a_name_that_is_taken_is_refused() -> None:
     with pytest.raises(InputError, match="gpu02 is already given"):
         add_nodes(FLOW, newcomer("gpu02", "10.0.1.13"))
