@@ -15,6 +15,8 @@ from deepopsctl.text.node_sets import expand, fold_in_order, shorten
 from deepopsctl.text.problems import Problems, RefusedError
 
 EVERYTHING = "all"
+# what a server does once for an export, however many entries mount it
+ONCE = ("quota", "snapshots")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +139,14 @@ class _Checker:
                 self._refuse(entry, "path", RefusedError(what, f"list {mount.name} before {other.name}"))
 
     def _check_same_export(self, entry: Entry, mount: Mount, before: Sequence[tuple[Entry, Mount]]) -> None:
-        """Entries that mount the same export have the same export options."""
+        """Entries that mount the same export have the same export options, quotas and snapshots."""
         path = split_source(mount.source)[1] if mount.server else ""
         for other_entry, other in before if path else ():
             if other.server != mount.server or split_source(other.source)[1] != path:
                 continue
             for key in _differing(mount, other):
                 what = f"differs from {other.name}'s at {other_entry.place.where}, which is the same export"
-                self._refuse(entry, f"nfs.{key}", RefusedError(what, "write the same in both entries"))
+                self._refuse(entry, key, RefusedError(what, "write the same in both entries"))
 
     def _refuse(self, entry: Entry, key: str, refusal: RefusedError) -> None:
         place = key
@@ -157,7 +159,10 @@ class _Checker:
 
 
 def _differing(one: Mount, other: Mount) -> Iterator[str]:
-    """Export options that differ between two entries."""
+    """Keys of an export that differ between two entries."""
     for key, default in EXPORT_KEYS.items():
         if one.settings.get(key, default) != other.settings.get(key, default):
+            yield f"nfs.{key}"
+    for key in ONCE:
+        if key in one.parts and key in other.parts and one.parts[key] != other.parts[key]:
             yield key

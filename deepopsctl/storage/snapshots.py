@@ -59,12 +59,13 @@ class SnapshotsSection(Section):
 
 
 def snapshots_on(mounts: Iterable[Mount], host: str) -> list[dict[str, object]]:
-    """What the node program on a node gets: a path and what is kept, for each file system that the node owns."""
-    return [
-        {"path": split_source(mount.source)[1] if mount.server else mount.path, **_numbers(mount.parts["snapshots"])}
+    """What the node program on a node gets: a path and what is kept, once for each file system that the node owns."""
+    owned = {
+        split_source(mount.source)[1] if mount.server else mount.path: _numbers(mount.parts["snapshots"])
         for mount in mounts
         if "snapshots" in mount.parts and (mount.server == host or (not mount.server and host in mount.nodes))
-    ]
+    }
+    return [{"path": path, **numbers} for path, numbers in owned.items()]
 
 
 def files(owned: Sequence[Mapping[str, object]]) -> dict[str, str]:

@@ -107,6 +107,16 @@ def test_refuses_quotas_that_cannot_be(before: str, after: str, fault: str) -> N
     assert found.startswith(fault)
 
 
+def test_two_entries_of_one_export_have_the_same_limits() -> None:
+    again = HOME.replace("name: home", "name: again").replace("path: /home", "path: /again")
+
+    assert faults(HOME + again.replace("50G", "60G")) == [
+        "cluster.yml:19: storage[1].quota: differs from home's at cluster.yml:8, which is the same export"
+    ]
+    assert len(served(read(HOME + again), "nfs1")) == 1
+    assert len(read(HOME + again.partition("    quota")[0])) == 2
+
+
 @pytest.mark.parametrize(
     ("before", "after", "fault"),
     [

@@ -96,6 +96,7 @@ def test_the_programs_run_from_their_files_alone(tmp_path: Path) -> None:
 
 SNAPSHOTS = """\
   - {name: home, type: nfs, source: "nfs1:/srv/home", path: /home, snapshots: {hourly: 6, weekly: 0}}
+  - {name: again, type: nfs, source: "nfs1:/srv/home", path: /again, snapshots: {hourly: 6, weekly: 0}}
   - {name: data, type: local, source: LABEL=data, path: /data, nodes: gpu1, snapshots: {}}
 """
 
@@ -126,6 +127,12 @@ def test_snapshots_are_taken_by_the_node_that_owns_a_file_system() -> None:
         (
             "source: LABEL=x, type: local, local: {shared: true}, snapshots: {}",
             "snapshots: several nodes share the disk",
+        ),
+        # each would delete what the other keeps
+        (
+            'source: "nfs1:/srv/x", type: nfs, snapshots: {}}\n'
+            '  - {name: again, path: /again, source: "nfs1:/srv/x", type: nfs, snapshots: {hourly: 1}',
+            "snapshots: differs from home's at cluster.yml:8, which is the same export",
         ),
     ],
 )
