@@ -171,7 +171,8 @@ class Zfs:
 def dataset_at(path: str, mounts: str = MOUNTS) -> str:
     """The dataset of ZFS that is mounted there; '' for none."""
     dataset = ""
-    with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+    # the kernel escapes no other end of a line, and a user chooses where something is mounted
+    with open(mounts, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
         for line in file:
             # of several mounts the last is on top; spaces are written as \\040
             source, place, file_system = line.split(" ")[:3]

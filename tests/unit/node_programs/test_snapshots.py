@@ -70,7 +70,8 @@ def zfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_dataset_is_known_by_what_is_mounted_last(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
-    mounts.write_text("tank/home /home zfs rw 0 0\ntank/x /x zfs rw 0 0\ntmpfs /x tmpfs rw 0 0\n", encoding="utf-8")
+    users = b"u@h: /home/u/a\rb fuse.sshfs rw 0 0\n"
+    mounts.write_bytes(users + b"tank/home /home zfs rw 0 0\ntank/x /x zfs rw 0 0\ntmpfs /x tmpfs rw 0 0\n")
 
     assert [dataset_at(path, str(mounts)) for path in ("/home", "/home/", "/x", "/home/alice")] == [
         "tank/home", "tank/home", "", "",
