@@ -16,8 +16,10 @@ from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.text.node_sets import expand, fold
 from deepopsctl.text.problems import RefusedError
 
-# `!gpu03`, `&slurm_login`, `gpu*`, `~gpu\d+`, `@file`, `a:b`, `group[0]`: Ansible's own language
-_PATTERN = re.compile(r"[!&~@*?:]|^\w+\[\d*(:\d*)?\]$")
+# `!gpu03`, `&slurm_login`, `gpu*`, `~gpu\d+`, `@file`, `a:b`: Ansible's own language
+_PATTERN = re.compile(r"[!&~@*?:]")
+# and `group[0]`; `gpu[01]` is a node set
+_ITEM = re.compile(r"(\w+)\[\d+\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ def resolve_limit(text: str, cluster: Cluster) -> Limit:
     patterns: list[str] = []
     only_ansible = False
     for piece in _pieces(text):
-        if piece not in selection.groups and _PATTERN.search(piece):
+        item = _ITEM.fullmatch(piece)
+        if piece not in selection.groups and (_PATTERN.search(piece) or (item and item[1] in selection.groups)):
             only_ansible = True
             patterns.append(piece)
         else:

@@ -79,6 +79,8 @@ def test_a_jump_host_may_be_named_where_host_keys_are_accepted() -> None:
     [
         ("", ("ctl1", "gpu01", "gpu02", "gpu03", "gpu04"), ""),
         ("gpu[01-02]", ("gpu01", "gpu02"), "gpu01,gpu02"),
+        # no `group[0]` of Ansible's
+        ("gpu[01],gpu02", ("gpu01", "gpu02"), "gpu01,gpu02"),
         ("gpu[01,04],ctl1", ("ctl1", "gpu01", "gpu04"), "gpu01,gpu04,ctl1"),
         ("slurm_controller", ("ctl1",), "slurm_controller"),
         ("slurm_controller, gpu03", ("ctl1", "gpu03"), "slurm_controller,gpu03"),
