@@ -166,13 +166,14 @@ class _Reader(SectionReader):
                 refusal = RefusedError("says what method: namespace makes private", "leave it out, or leave out method")
                 path: Path = ("job_directories", name)
                 self.problems.refuse(self.at(path), dotted(path), refusal)
+        space = self._space(section.space) if section.space is not None else ()
         self.draft.job_directories = JobDirectories(
             base=self._of_jobs("base", self._base, section.base or defaults.base, defaults.base),
             method=method,
             var_tmp=bool(section.var_tmp),
             shm=defaults.shm if section.shm is None else section.shm,
-            space=self._space(section.space) if section.space is not None else (),
-            share=self._of_jobs("share", job_hooks.check_size, section.share, "") if section.share else "",
+            space=space,
+            share=self._of_jobs("share", lambda text: job_hooks.check_share(text, space), section.share or "", ""),
         )
         if section.share and section.space is None:
             path = ("job_directories", "share")

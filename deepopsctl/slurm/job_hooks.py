@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from deepopsctl.model.cluster import TMP, VAR_TMP, JobDirectories
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
@@ -62,7 +62,7 @@ def check_size(text: str) -> str:
 
 
 def parse_space(written: object, compute: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """(node set, size) each; a job that asks for nothing else has to fit on each of the compute nodes."""
+    """(node set, size) each, of all compute nodes."""
     if not isinstance(written, dict):
         return (("", check_size(str(written))),)
     space = tuple((str(names), check_size(str(size))) for names, size in written.items())
@@ -75,6 +75,20 @@ def parse_space(written: object, compute: Sequence[str]) -> tuple[tuple[str, str
         if wrong:
             raise RefusedError(f"{wrong[0]} {what}", hint)
     return space
+
+
+def check_share(text: str, space: Iterable[tuple[str, str]]) -> str:
+    """The size for a job that requests nothing, '' for none: Slurm would start no such job on a node with less."""
+    if text:
+        check_size(text)
+    for _, size in space:
+        if text and _mebibytes(text) > _mebibytes(size):
+            raise RefusedError(f"{text} is more than the {size} of `space`", "write what a job on each node can have")
+    return text
+
+
+def _mebibytes(size: str) -> int:
+    return int(size[:-1]) << {"M": 0, "G": 10, "T": 20}[size[-1]]
 
 
 def disk_sizes(directories: JobDirectories | None, nodes: Sequence[str]) -> dict[str, str]:

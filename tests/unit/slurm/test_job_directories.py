@@ -213,6 +213,7 @@ class TestSpace:
             ('{space: {"gpu[01-03]": 800G}}', "gpu03 is no compute node"),
             ("{share: 10G}", "is a part of `space`"),
             ("{space: 800G, share: 10}", "'10' is no size"),
+            ("{space: {gpu01: 2T, gpu02: 800G}, share: 1T}", "1T is more than the 800G of `space`"),
         ],
     )
     def test_refuses_with_the_line(self, section: str, message: str) -> None:
