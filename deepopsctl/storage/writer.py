@@ -21,7 +21,8 @@ def storage_lines(mounts: Iterable[Mount], *, declared: bool) -> Iterator[str]:
 def written(mount: Mount) -> dict[str, object]:
     """An entry as a person would write it."""
     entry = _common(mount) | {"nodes": mount.written} | _own(mount)
-    return {key: value for key, value in entry.items() if value not in ("", (), [], {}, False)}
+    # `snapshots: {}` has a meaning
+    return {key: value for key, value in entry.items() if key in mount.parts or value not in ("", (), [], {}, False)}
 
 
 def variable(mounts: Iterable[Mount]) -> list[dict[str, object]]:

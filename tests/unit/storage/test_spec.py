@@ -39,7 +39,7 @@ def test_storage_is_on_the_nodes_that_it_names_or_on_all_but_its_server() -> Non
 
 
 def test_what_is_written_reads_back_as_the_same_storage() -> None:
-    cluster = parse_spec(WHOLE, "cluster.yml")
+    cluster = parse_spec(WHOLE.replace("LABEL=disk", "LABEL=disk, snapshots: {}"), "cluster.yml")
 
     assert parse_spec(render_spec(cluster), "cluster.yml").storage == cluster.storage
 
