@@ -77,14 +77,10 @@ def test_components_are_in_the_summary_as_far_as_nothing_comes_between_them(
 
 def test_options_are_ansibles_own(tmp_path: Path) -> None:
     wanted = request(tmp_path, check=True, diff=True, tags="a,b", verbosity=3, limit="n1", ssh_password="x")
-    found = arguments(wanted, (), tmp_path)
-    assert "--check" in found
-    assert "--diff" in found
-    assert "--ask-pass" in found
-    assert "--ask-become-pass" not in found
-    assert "-vvv" in found
-    assert found[found.index("--tags") + 1] == "a,b"
-    assert found[found.index("--limit") + 1] == "@limit"
+    assert arguments(wanted, (), tmp_path)[4:] == [
+        "--limit", "@limit", "-e", f"@{tmp_path}/vars.json", "--forks", "25", "--tags", "a,b",
+        "--check", "--diff", "--ask-pass", "-vvv",
+    ]  # fmt: skip
 
 
 def test_no_value_of_a_variable_and_no_password_is_an_argument(tmp_path: Path) -> None:
@@ -124,8 +120,13 @@ def test_ssh_understands_the_arguments_for_any_path(tmp_path: Path) -> None:
     assert settings["controlpersist"] == "1800"
 
 
+def variables(cluster: Path, **inherited: str) -> dict[str, str]:
+    """The environment of a run on a cluster directory."""
+    return environment(ClusterDir(cluster), Path("/content"), cluster / "p", inherited)
+
+
 def test_the_environment_checks_host_keys_and_reads_no_foreign_settings(tmp_path: Path) -> None:
-    found = environment(ClusterDir(tmp_path), Path("/content"), tmp_path / "p", {"XDG_RUNTIME_DIR": str(tmp_path)})
+    found = variables(tmp_path, XDG_RUNTIME_DIR=str(tmp_path))
     assert found["ANSIBLE_HOST_KEY_CHECKING"] == "True"
     assert found["ANSIBLE_CONFIG"] == f"{tmp_path}/p/ansible.cfg"
     assert "ANSIBLE_VAULT_PASSWORD_FILE" not in found
@@ -134,19 +135,15 @@ def test_the_environment_checks_host_keys_and_reads_no_foreign_settings(tmp_path
 def test_a_cluster_may_have_ansible_settings_and_another_vault_password(tmp_path: Path) -> None:
     (tmp_path / "ansible.cfg").write_text("[defaults]\n")
     (tmp_path / ".vault-password").write_text("x")
-    directory = ClusterDir(tmp_path)
-    found = environment(directory, Path("/content"), tmp_path / "p", {})
+    found = variables(tmp_path)
     assert found["ANSIBLE_CONFIG"] == f"{tmp_path}/ansible.cfg"
     assert found["ANSIBLE_VAULT_PASSWORD_FILE"] == f"{tmp_path}/.vault-password"
-    inherited = {"ANSIBLE_VAULT_PASSWORD_FILE": "/mine"}
-    assert "ANSIBLE_VAULT_PASSWORD_FILE" not in environment(directory, Path("/content"), tmp_path / "p", inherited)
+    assert "ANSIBLE_VAULT_PASSWORD_FILE" not in variables(tmp_path, ANSIBLE_VAULT_PASSWORD_FILE="/mine")
 
 
 def test_a_sites_own_collections_are_found_after_the_product(tmp_path: Path) -> None:
     def found(**inherited: str) -> str:
-        return environment(ClusterDir(tmp_path), Path("/content"), tmp_path / "p", inherited)[
-            "ANSIBLE_COLLECTIONS_PATH"
-        ]
+        return variables(tmp_path, **inherited)["ANSIBLE_COLLECTIONS_PATH"]
 
     assert found() == f"{tmp_path}/p/collections:~/.ansible/collections:/usr/share/ansible/collections"
     assert found(ANSIBLE_COLLECTIONS_PATH="/mine") == f"{tmp_path}/p/collections:/mine"
@@ -156,7 +153,7 @@ def test_a_sites_own_collections_are_found_after_the_product(tmp_path: Path) -> 
 
 def test_a_busy_node_is_waited_for_unless_the_site_says_otherwise(tmp_path: Path) -> None:
     def timeout(**inherited: str) -> str | None:
-        return environment(ClusterDir(tmp_path), Path("/content"), tmp_path / "p", inherited).get("ANSIBLE_TIMEOUT")
+        return variables(tmp_path, **inherited).get("ANSIBLE_TIMEOUT")
 
     assert timeout() == "60"
     assert timeout(ANSIBLE_TIMEOUT="120") is None
@@ -170,24 +167,16 @@ def test_a_busy_node_is_waited_for_unless_the_site_says_otherwise(tmp_path: Path
 
 def test_sockets_have_a_short_private_directory_of_their_own_for_each_cluster(tmp_path: Path) -> None:
     first, second = control_dir(tmp_path / "a", {}), control_dir(tmp_path / "b", {})
-    try:
-        assert first != second
-        assert first.stat().st_mode & 0o777 == 0o700
-        # 40 for Ansible's name and ssh's own suffix, of 108 that a socket's path may have
-        assert len(str(first)) < 68
-    finally:
-        first.rmdir()
-        second.rmdir()
+    assert first != second
+    assert first.stat().st_mode & 0o777 == 0o700
+    # 40 for Ansible's name and ssh's own suffix, of 108 that a socket's path may have
+    assert len(str(first)) < 68
 
 
 def test_a_directory_that_others_could_use_is_refused(tmp_path: Path) -> None:
-    directory = control_dir(tmp_path, {})
-    try:
-        directory.chmod(0o777)
-        with pytest.raises(ControlMachineError, match="private"):
-            control_dir(tmp_path, {})
-    finally:
-        directory.rmdir()
+    control_dir(tmp_path, {}).chmod(0o777)
+    with pytest.raises(ControlMachineError, match="private"):
+        control_dir(tmp_path, {})
 
 
 FIRST, NVIDIA, SLURM, LAST = (Path(f"/content/playbooks/{name}.yml") for name in ("first", "nvidia", "slurm", "jobs"))

@@ -5,31 +5,18 @@ from pathlib import Path
 from deepopsctl.run.desired_state import desired_digest, resolve_desired_state, save_desired_state
 
 
-def test_what_a_run_itself_writes_into_hardware_yml_is_no_new_desired_state(tmp_path: Path) -> None:
+def test_other_inputs_and_an_edit_of_hardware_yml_are_a_new_desired_state_and_what_a_run_writes_there_is_none(
+    tmp_path: Path,
+) -> None:
     hardware, memory = tmp_path / "hardware.yml", tmp_path / "desired.json"
     first = resolve_desired_state("inputs", hardware, memory)
     hardware.write_text("found by the run", encoding="utf-8")
     save_desired_state(first, hardware, memory)
 
     assert resolve_desired_state("inputs", hardware, memory).digest == first.digest
-
-
-def test_an_edit_of_hardware_yml_is_a_new_desired_state(tmp_path: Path) -> None:
-    hardware, memory = tmp_path / "hardware.yml", tmp_path / "desired.json"
-    hardware.write_text("found", encoding="utf-8")
-    first = resolve_desired_state("inputs", hardware, memory)
-    save_desired_state(first, hardware, memory)
-    hardware.write_text("edited", encoding="utf-8")
-
-    assert resolve_desired_state("inputs", hardware, memory).digest != first.digest
-
-
-def test_other_inputs_are_a_new_desired_state(tmp_path: Path) -> None:
-    hardware, memory = tmp_path / "hardware.yml", tmp_path / "desired.json"
-    first = resolve_desired_state("inputs", hardware, memory)
-    save_desired_state(first, hardware, memory)
-
     assert resolve_desired_state("others", hardware, memory).digest != first.digest
+    hardware.write_text("edited", encoding="utf-8")
+    assert resolve_desired_state("inputs", hardware, memory).digest != first.digest
 
 
 def test_a_damaged_memory_is_no_memory(tmp_path: Path) -> None:

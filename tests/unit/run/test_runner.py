@@ -10,7 +10,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ControlMachineError, ExitCode
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event, HostResult
-from deepopsctl.run.runner import Interrupts, _Run, mechanism_for, password_mechanism, require_ssh
+from deepopsctl.run.runner import Interrupts, _Run, mechanism_for, require_ssh
 from deepopsctl.run.workspace import RunDir
 
 
@@ -25,10 +25,6 @@ def test_an_old_ssh_uses_sshpass_or_says_what_to_install() -> None:
         mechanism_for("OpenSSH_8.0p1", has_sshpass=False)
     assert caught.value.exit_code == ExitCode.CONTROL_MACHINE
     assert "install sshpass" in caught.value.hint
-
-
-def test_this_machine_can_give_a_password() -> None:
-    assert password_mechanism() in ("ssh_askpass", "sshpass")
 
 
 def test_without_ssh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
