@@ -25,21 +25,6 @@ def test_refuses_a_directory_without_cluster_yml_and_says_what_to_do(tmp_path: P
     assert "deepopsctl init" in caught.value.hint
 
 
-def test_knows_where_everything_is(directory: ClusterDir) -> None:
-    inside = {
-        "spec": "cluster.yml",
-        "hardware": "hardware.yml",
-        "hosts": "inventory/hosts.yml",
-        "settings": "inventory/group_vars/all/settings.yml",
-        "secrets": "inventory/group_vars/all/secrets.yml",
-        "known_hosts": "known_hosts",
-        "ssh_key": "ssh/id_ed25519",
-        "vault_password": ".vault-password",
-        "runs": "runs",
-    }
-    assert {name: str(getattr(directory, name).relative_to(directory.path)) for name in inside} == inside
-
-
 def test_reads_its_cluster_and_names_the_file_in_faults(directory: ClusterDir) -> None:
     assert [node.name for node in directory.cluster().nodes] == ["ctl1", "n1"]
     directory.spec.write_text(TEXT + "extra: 1\n")

@@ -112,20 +112,11 @@ def test_block_style_is_kept() -> None:
         "- - names: gpu[01-02]   # no quotes needed here",
         "+ - names: gpu[01-03]   # no quotes needed here",
     ]
-    assert changed_lines(BLOCK, add_nodes(BLOCK, newcomer("cn1", "", CPU, ""))) == [
-        "+ - names: cn1",
-        "+   roles: [compute]",
-    ]
-
-
-def test_a_new_block_entry_stands_before_the_comment_that_follows_the_list() -> None:
-    assert "  roles: [compute]\n# end of the nodes\n" in add_nodes(BLOCK, newcomer("cn1", "", CPU, ""))
-
-
-def test_an_entry_of_a_removed_node_goes_with_its_lines() -> None:
-    two = add_nodes(BLOCK, newcomer("cn1", "", CPU, ""))
-
-    assert remove_nodes(two, ["cn1"]) == BLOCK
+    more = add_nodes(BLOCK, newcomer("cn1", "", CPU, ""))
+    assert changed_lines(BLOCK, more) == ["+ - names: cn1", "+   roles: [compute]"]
+    # before the comment that follows the list
+    assert "  roles: [compute]\n# end of the nodes\n" in more
+    assert remove_nodes(more, ["cn1"]) == BLOCK
 
 
 def test_a_comment_above_a_removed_entry_stays() -> None:
@@ -207,11 +198,6 @@ def test_a_partition_left_without_nodes_is_refused_with_a_way_out() -> None:
     with pytest.raises(InputError, match=r"cluster.yml:17: the partition debug would have no node left") as caught:
         remove_nodes(BLOCK, ["gpu01"])
     assert "remove it first" in caught.value.hint
-
-
-def test_the_last_controller_cannot_be_removed() -> None:
-    with pytest.raises(InputError, match="no node has the role controller"):
-        remove_nodes(FLOW, ["ctl1"])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from deepopsctl.cluster.spec import load_spec, parse_spec
 from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import InputError, Problem
 from deepopsctl.model.cluster import Access, Gpus, Role
+from tests.support.cluster_yml import faults
 
 GOOD = """\
 schema: 1
@@ -28,14 +29,6 @@ partitions:
   - {name: gpu, nodes: "gpu[01-02]", default: yes, max_time: 2-00:00:00, options: {OverSubscribe: NO}}
   - {name: everything, nodes: all}
 """
-
-
-def faults(text: str) -> list[str]:
-    """Where and what of every fault in a cluster.yml."""
-    with pytest.raises(InputError) as caught:
-        parse_spec(text, "cluster.yml")
-    assert all(problem.hint for problem in caught.value.problems)
-    return [f"{problem.where} {problem.message}" for problem in caught.value.problems]
 
 
 def nodes(*entries: str) -> str:
@@ -129,7 +122,6 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
             "nodes[2].names: n[2-3] stands for 2 names",
         ),
         ("{names: n2, addresses: 192.0.2.300, roles: [compute]}", "nodes[2].addresses: 192.0.2.300 is no IP address"),
-        ("{names: n2, addresses: 192.0.2.03, roles: [compute]}", "nodes[2].addresses: 192.0.2.03 is no IP address"),
         ("{names: n2, addresses: 224.0.0.1, roles: [compute]}", "nodes[2].addresses: 224.0.0.1 is not the address"),
         ("{names: n2, addresses: a-, roles: [compute]}", "nodes[2].addresses: 'a-' is neither an address"),
         ("{names: n2, roles: [computer]}", "nodes[2].roles: 'computer' is no role"),
@@ -141,9 +133,6 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
         ("n2", "nodes[2]: must be keys with values"),
         ("{names: n2, roles: [compute], gpu: 2}", "nodes[2].gpu: unknown key"),
         ("{names: n2, roles: [compute], gpus: 2}", "nodes[2].gpus: must be keys with values"),
-        ("{names: n2, roles: [compute], gpus: {type: h100}}", "nodes[2].gpus.count: is missing"),
-        ("{names: n2, roles: [compute], gpus: {count: 0}}", "nodes[2].gpus: '0' is no number of GPUs"),
-        ("{names: n2, roles: [compute], gpus: {count: many}}", "nodes[2].gpus: 'many' is no number of GPUs"),
         ("{names: n2, roles: [compute], gpus: {type: a b, count: 1}}", "nodes[2].gpus: 'a b' is no GPU type"),
         (
             "{names: n2, roles: [login], gpus: {count: 1}}",
@@ -152,7 +141,6 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
         ("{names: n2, roles: [compute], features: [a b]}", "nodes[2].features: 'a b' is no feature"),
         ("{names: n2, roles: [compute], port: 70000}", "nodes[2].port: '70000' is no port"),
         ("{names: n2, roles: [compute], slurm: {gres: x}}", "nodes[2].slurm: gres is written by deepopsctl"),
-        ("{names: n2, roles: [compute], slurm: {CPUs: 4}}", "nodes[2].slurm: CPUs is written by deepopsctl"),
         (
             "{names: n2, roles: [compute], slurm: {Weight: 1 State=DOWN}}",
             "nodes[2].slurm: Weight: '1 State=DOWN' can't",
@@ -160,6 +148,10 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
         (
             "{names: n2, roles: [compute], slurm: {Big Weight: 1}}",
             "nodes[2].slurm: 'Big Weight' is no key of slurm.conf",
+        ),
+        (
+            "{names: n2, roles: [compute], slurm: {Weight: 1, weight: 2}}",
+            "nodes[2].slurm: Weight and weight are one key to Slurm",
         ),
         ("{names: n2, roles: [compute], slurm: {Weight: [1]}}", "nodes[2].slurm.Weight: must be one value"),
         ("{names: '{{ x }}', roles: [compute]}", "the template marker {{ is not allowed"),
@@ -198,10 +190,9 @@ def test_refuses_a_bad_node_entry_and_names_its_line(entry: str, fault: str) -> 
             "{name: p, nodes: n1, max_time: 1-1:1:1:1}",
             "partitions[0].max_time: '1-1:1:1:1' is no time limit of Slurm's",
         ),
-        ("{name: p, nodes: n1, maxtime: 10}", "partitions[0].maxtime: unknown key"),
         ("{name: p, nodes: n1, options: {MaxTime: 10}}", "partitions[0].options: MaxTime is written by deepopsctl"),
+        ("{name: p, nodes: n1, options: {QOS: a, Qos: b}}", "partitions[0].options: QOS and Qos are one key to Slurm"),
         ('{name: p, nodes: n1, options: {Alternate: "q\\nNodeName=x"}}', "partitions[0].options: Alternate:"),
-        ("{name: p, nodes: n1, options: [a]}", "partitions[0].options: must be keys with values"),
     ],
 )
 def test_refuses_a_bad_partition_and_names_its_line(entry: str, fault: str) -> None:
@@ -226,18 +217,14 @@ def test_refuses_two_partitions_of_one_name_and_two_defaults() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("", "cluster.yml:1 the file holds nothing but comments"),
         ("# only\n# comments\n", "cluster.yml:1 the file holds nothing but comments"),
         ("- a\n- b\n", "cluster.yml:1 no cluster.yml: keys are expected"),
-        ("just words\n", "cluster.yml:1 no cluster.yml: keys are expected"),
         ("schema: 1\nnodes:\n  - {names: a, ro", "cluster.yml:3 no valid YAML"),
-        ("schema: 1\nnodes: [", "cluster.yml:2 no valid YAML"),
         ("schema: 1\n", "cluster.yml:1 nodes: is missing"),
         ("schema: 1\nnodes: []\n", "cluster.yml:2 nodes: is empty"),
         ("schema: 1\nnodes: {a: b}\n", "cluster.yml:2 nodes: must be a list"),
         ("nodes: []\n---\nnodes: []\n", "cluster.yml:2 a second YAML document begins here"),
         ("a: \x07\n", "cluster.yml:1 no valid YAML: a control character"),
-        ("[" * 100, "cluster.yml:1 nested more than 12 levels deep"),
         ("[" * 100_000, "cluster.yml:1 nested more than 12 levels deep"),
     ],
 )
@@ -265,7 +252,6 @@ def test_refuses_another_schema(schema: str, fault: str) -> None:
         ('{key: "a\\nb"}', "cluster.key: 'a b' can't be used as a path"),
         ("{jump_host: -x}", "cluster.jump_host: '-x' is no jump host"),
         ("{usr: me}", "cluster.usr: unknown key"),
-        ("[a]", "cluster: must be keys with values"),
     ],
 )
 def test_refuses_a_bad_cluster_section(section: str, fault: str) -> None:
@@ -281,7 +267,6 @@ def test_refuses_a_bad_cluster_section(section: str, fault: str) -> None:
         ("[]", "components: is empty"),
         ("slurm", "components: must be a list"),
         ("[[slurm]]", "components[0]: must be one value"),
-        ("{slurm: true}", "components: must be a list"),
     ],
 )
 def test_refuses_components_that_there_are_not(written: str, fault: str) -> None:
@@ -335,11 +320,6 @@ def test_one_line_reports_many_nodes_with_the_same_fault() -> None:
     ]
 
 
-def test_messages_pass_no_control_characters_to_a_terminal() -> None:
-    (message,) = faults(nodes('{names: "n\\e[31m", roles: [compute]}'))
-    assert message.isprintable()
-
-
 def test_suggests_the_nearest_key() -> None:
     with pytest.raises(InputError) as caught:
         parse_spec(nodes("{names: n2, adresses: 192.0.2.3, roles: [compute]}"), "cluster.yml")
@@ -366,11 +346,6 @@ def test_comments_may_hold_template_markers() -> None:
     assert parse_spec(nodes() + "# like {{ this }}\n", "cluster.yml").name == "cluster"
 
 
-def test_a_billion_laughs_are_refused_at_the_first() -> None:
-    text = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
-    assert faults(text) == ["cluster.yml:1 anchors and aliases (&name, *name) are not used here"]
-
-
 def test_loads_a_file_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yml"
     path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
@@ -383,7 +358,6 @@ def test_loads_a_file_by_its_name(tmp_path: Path) -> None:
         (b"schema: 1\n# caf\xe9\n", "cluster.yml:2: byte 0xe9 is not UTF-8"),
         (GOOD.encode("utf-16"), "cluster.yml: is UTF-16 or binary, not text in UTF-8"),
         (GOOD.encode("utf-16-le"), "cluster.yml: is UTF-16 or binary, not text in UTF-8"),
-        (b"", "cluster.yml: the file is empty"),
         (b" \n\n", "cluster.yml: the file is empty"),
     ],
 )

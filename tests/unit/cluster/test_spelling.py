@@ -11,7 +11,6 @@ from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.spelling import misspelt_values, near_type
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.slurm.conf import merge_settings
 from deepopsctl.storage.purge import purge_of
 
 CLUSTER = """\
@@ -68,35 +67,11 @@ def test_a_key_with_a_former_name_works_with_a_warning(key: str, *, warned: bool
     )
 
 
-@pytest.mark.usefixtures("in_a_directory_of_its_own")
-def test_init_and_inventory_warn(capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_and_inventory_warn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert run(["init", "hpc", "--controller", "c1", "--compute", "n1", "--gpus", "H1OO:8"]) == ExitCode.OK
     assert "warning: cluster.yml: gpus: H1OO of n1" in capsys.readouterr().err
     assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
     assert "did you mean h100?" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("in_a_directory_of_its_own")
-@pytest.mark.parametrize(
-    ("file", "text"),
-    [
-        ("cluster.yml", CLUSTER.format(type="h100", node='Weight: "5", weight', partition="PriorityTier")),
-        ("cluster.yml", CLUSTER.format(type="h100", node="Weight", partition='QOS: "a", Qos')),
-        ("inventory/group_vars/all/settings.yml", "slurm_config:\n  MaxArraySize: 5\n  maxarraysize: 6\n"),
-    ],
-)
-def test_two_spellings_of_a_key_of_slurms_are_refused(file: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    run(["init", "hpc", "--controller", "c1", "--compute", "n1"])
-    Path("hpc", file).write_text(text)
-
-    assert run(["-C", "hpc", "inventory"]) == ExitCode.INVALID_INPUT
-    assert "are one key to Slurm" in capsys.readouterr().err
-
-
-def test_of_two_spellings_in_slurm_conf_the_later_one_is_written() -> None:
-    assert merge_settings({"A": 1, "B": 2}, {"a": 3, "C": 4, "c": 5}) == {"B": 2, "a": 3, "c": 5}
-
-
-@pytest.fixture
-def in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
