@@ -16,8 +16,7 @@ from tests.data.storage_samples import ADDRESSES, WHOLE, mounts, plan
 from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT
 
-nfs_holders = nodeside.load("storage.nfs_exports")
-nfs_lines = nodeside.load("storage.nfs_exports")
+nfs_exports = nodeside.load("storage.nfs_exports")
 node_mounts = nodeside.load("storage.mount_table")
 filters = nodeside.plugin("filter", "storage")
 CHECK = ROOT / "roles" / "storage" / "files" / "deepops-nodecheck"
@@ -210,21 +209,21 @@ class TestServing:
         assert " (" not in export.line
 
     def test_nobody_loses_an_export_before_it_is_unmounted(self) -> None:
-        before = nfs_lines.lines_of("# ours\n/a 192.0.2.1(rw) 192.0.2.2(rw)\n/b 192.0.2.1(rw)\n")
+        before = nfs_exports.lines_of("# ours\n/a 192.0.2.1(rw) 192.0.2.2(rw)\n/b 192.0.2.1(rw)\n")
         wanted = {"/a": "/a 192.0.2.2(ro) 192.0.2.3(ro)"}
 
-        assert nfs_lines.closing(before, wanted) == {
+        assert nfs_exports.closing(before, wanted) == {
             "/a": "/a 192.0.2.2(ro) 192.0.2.3(ro) 192.0.2.1(rw)",
             "/b": "/b 192.0.2.1(rw)",
         }
-        assert nfs_lines.closing(wanted, wanted) == {}
+        assert nfs_exports.closing(wanted, wanted) == {}
 
     def test_what_the_server_has_is_compared_by_addresses(self) -> None:
         shown = "/a  192.0.2.0/24(sync,wdelay,hide)\n/a  2001:db8::1(sync)\n"
 
-        assert nfs_lines.has_all(shown, {"/a": "/a 192.0.2.0/24(rw) 2001:db8:0::1(rw) gpu1(rw)"})
-        assert not nfs_lines.has_all(shown, {"/a": "/a 192.0.2.9(rw)"})
-        assert not nfs_lines.has_all("", {"/b": "/b 192.0.2.0/24(rw)"})
+        assert nfs_exports.has_all(shown, {"/a": "/a 192.0.2.0/24(rw) 2001:db8:0::1(rw) gpu1(rw)"})
+        assert not nfs_exports.has_all(shown, {"/a": "/a 192.0.2.9(rw)"})
+        assert not nfs_exports.has_all("", {"/b": "/b 192.0.2.0/24(rw)"})
 
     def test_an_export_stays_for_nodes_that_did_not_confirm(self) -> None:
         hosts = {
@@ -278,11 +277,11 @@ class TestHolders:
     BEFORE: ClassVar = {"/a": "/a 192.0.2.0/24(rw) 2001:db8::/64(rw)", "/b": "/b 192.0.2.9(rw)"}
 
     def losing(self, wanted: dict[str, str], *holders: Any) -> list[tuple[str, str]]:
-        found = nfs_holders.losing(self.BEFORE, wanted, holders)
+        found = nfs_exports.losing(self.BEFORE, wanted, holders)
         return [(directory, holder.who) for directory in found for holder in found[directory]]
 
     def client(self, address: str, export: str = "") -> Any:
-        return nfs_holders.Holder(address, address, export, "")
+        return nfs_exports.Holder(address, address, export, "")
 
     def test_the_kernels_clients_are_known_by_their_addresses(self, tmp_path: Path) -> None:
         for number, address in enumerate(("192.0.2.9:837", "[2001:db8::9]:665", "192.0.2.9:838")):
@@ -290,18 +289,18 @@ class TestHolders:
             (tmp_path / str(number) / "info").write_text(INFO % address)
         (tmp_path / "7").mkdir()
 
-        assert nfs_holders.of_kernel(str(tmp_path)) == [self.client("192.0.2.9"), self.client("2001:db8::9")]
-        assert nfs_holders.of_kernel(str(tmp_path / "none")) == []
+        assert nfs_exports.of_kernel(str(tmp_path)) == [self.client("192.0.2.9"), self.client("2001:db8::9")]
+        assert nfs_exports.of_kernel(str(tmp_path / "none")) == []
 
     def test_mountds_list_says_what_they_mounted_as_long_as_they_have_it(self, tmp_path: Path) -> None:
         table = tmp_path / "rmtab"
         table.write_text("192.0.2.9:/a/sub:0x00000001\n192.0.2.8:/a:0x00000000\n2001:db8::9:/b:0x00000002\n?\n")
 
-        assert nfs_holders.of_mountd(str(table)) == [
+        assert nfs_exports.of_mountd(str(table)) == [
             self.client("192.0.2.9", "/a/sub"),
             self.client("2001:db8::9", "/b"),
         ]
-        assert nfs_holders.of_mountd(str(tmp_path / "none")) == []
+        assert nfs_exports.of_mountd(str(tmp_path / "none")) == []
 
     def test_who_is_let_in_no_more_loses_it(self) -> None:
         addresses = ("192.0.2.8", "192.0.2.9", "192.0.2.10", "2001:db8::9", "10.0.0.1")
@@ -333,9 +332,9 @@ class TestHolders:
             {"path": "/mnt/by hand", "export": "/a", "server": "192.0.2.1", "client": "192.0.2.9"},
             {"path": "/datas", "export": "/a", "server": "192.0.2.7", "client": ""},
         ]
-        (holder,) = nfs_holders.of_nodes([{**stray, "node": "gpu1"} for stray in strays], ["192.0.2.1"])
+        (holder,) = nfs_exports.of_nodes([{**stray, "node": "gpu1"} for stray in strays], ["192.0.2.1"])
         assert self.losing({}, holder) == [("/a", "gpu1")]
-        assert nfs_holders.sentence("/a", holder) == (
+        assert nfs_exports.sentence("/a", holder) == (
             "/a is no longer for gpu1: gpu1 has it mounted at /mnt/by hand, not by deepopsctl; "
             "what is not unmounted there fails, and can hang its shutdown"
         )

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.cluster.spec import load_spec
-from deepopsctl.model.storage import Mount, Platform
+from deepopsctl.model.storage import Platform
 from deepopsctl.node_programs.validate_storage import inputs
 from deepopsctl.storage.node_plan import (
     NodePlan,
@@ -22,7 +21,6 @@ from deepopsctl.storage.node_plan import (
     wanted_on,
 )
 from deepopsctl.storage.systemd_units import escape, slurmd_drop_in
-from deepopsctl.storage.writer import from_variable, variable
 from tests.data.storage_samples import ADDRESSES, HEAD, WHOLE, mounts, plan
 from tests.support.systemd import verify
 
@@ -40,16 +38,6 @@ def setting(text: str, key: str) -> str:
     """A setting of a unit."""
     (found,) = (line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{key}="))
     return found
-
-
-def test_roles_get_what_cluster_yml_says() -> None:
-    known = {mount.name: mount for mount in mounts()}
-
-    for mount in from_variable(variable(mounts())):
-        declared = known[mount.name]
-        assert set(mount.nodes) == set(declared.nodes)
-        assert (mount.source, mount.path, mount.server) == (declared.source, declared.path, declared.server)
-        assert mount.settings == declared.settings
 
 
 def test_a_node_gets_its_own_mounts_and_no_others() -> None:
@@ -174,16 +162,9 @@ storage:
 NODES_AT = {"ctl1": "10.0.0.1"}
 
 
-def declared(directory: Path, text: str = SPEC) -> tuple[Mount, ...]:
-    """As the inventory hands it on."""
-    path = directory / "cluster.yml"
-    path.write_text(text, encoding="utf-8")
-    return from_variable(variable(load_spec(path).storage))
-
-
-def test_a_client_expects_what_its_unit_has_and_the_server_its_own_directory(tmp_path: Path) -> None:
-    home, data, scratch, san = inputs.expected(expected_on(declared(tmp_path), "gpu01", NODES_AT))
-    at_server = inputs.expected(expected_on(declared(tmp_path), "ctl1", NODES_AT))[0]
+def test_a_client_expects_what_its_unit_has_and_the_server_its_own_directory() -> None:
+    home, data, scratch, san = inputs.expected(expected_on(mounts(SPEC), "gpu01", NODES_AT))
+    at_server = inputs.expected(expected_on(mounts(SPEC), "ctl1", NODES_AT))[0]
 
     assert (home.source, home.fstype, home.options) == ("10.0.0.1:/srv/home", "nfs", ("vers=4.2", "noatime"))
     assert (home.quota, home.shared, home.squash, home.read_only) == ({}, True, "root", False)
@@ -194,8 +175,8 @@ def test_a_client_expects_what_its_unit_has_and_the_server_its_own_directory(tmp
     assert at_server.quota["users"] == {"ada": [0, 1024**2, 0, 0]}
 
 
-def test_a_server_without_a_mount_of_its_own_has_its_quota_judged_and_nothing_else(tmp_path: Path) -> None:
-    home = declared(tmp_path, SPEC.replace('nodes: "ctl1,gpu[01-02]", ', ""))[:1]
+def test_a_server_without_a_mount_of_its_own_has_its_quota_judged_and_nothing_else() -> None:
+    home = mounts(SPEC.replace('nodes: "ctl1,gpu[01-02]", ', ""))[:1]
 
     (at_server,) = inputs.expected(expected_on(home, "ctl1", NODES_AT))
 
@@ -205,8 +186,8 @@ def test_a_server_without_a_mount_of_its_own_has_its_quota_judged_and_nothing_el
     assert [entry["nodes"] for entry in wanted_on(home, ["ctl1", "gpu01", "gpu02"], NODES_AT)] == [["gpu01", "gpu02"]]
 
 
-def test_the_suite_gets_every_entry_once_for_all_that_have_it_alike(tmp_path: Path) -> None:
-    wanted = wanted_on(declared(tmp_path), ["ctl1", "gpu01", "gpu02"], NODES_AT)
+def test_the_suite_gets_every_entry_once_for_all_that_have_it_alike() -> None:
+    wanted = wanted_on(mounts(SPEC), ["ctl1", "gpu01", "gpu02"], NODES_AT)
 
     assert [(entry["name"], entry["nodes"]) for entry in wanted] == [
         ("home", ["gpu01", "gpu02"]),
@@ -218,7 +199,7 @@ def test_the_suite_gets_every_entry_once_for_all_that_have_it_alike(tmp_path: Pa
     assert [entry.name for entry in inputs.by_node(wanted)["gpu02"]] == ["home", "data", "scratch", "san"]
 
 
-def test_only_servers_are_asked_for_their_addresses(tmp_path: Path) -> None:
+def test_only_servers_are_asked_for_their_addresses() -> None:
     hostvars = {"ctl1": {"ansible_host": "10.0.0.1"}, "gpu01": {}}
 
-    assert addresses_of(declared(tmp_path), hostvars) == NODES_AT
+    assert addresses_of(mounts(SPEC), hostvars) == NODES_AT

@@ -9,26 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.errors import InputError
 from deepopsctl.model.storage import NodeFile
 from deepopsctl.node_programs.snapshots.cli import CONFIG
 from deepopsctl.storage.user_tools import node_files, packages, timers
-from tests.data.storage_samples import HOME, PROJECT, SCRATCH, read
+from tests.data.storage_samples import HOME, PROJECT, SCRATCH, SERVED, read
+from tests.support.cluster_yml import faults
+from tests.support.files import write_files
 
 PYTHON = "/usr/bin/python3"
 
 
 def texts(host: str, text: str = HOME + PROJECT + SCRATCH) -> dict[str, NodeFile]:
     return {file.path: file for file in node_files(read(text), host)}
-
-
-def installed(root: Path, host: str) -> None:
-    """The files below a directory, where launchers find them."""
-    for path, file in texts(host).items():
-        target = root / path.lstrip("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(file.content.replace('"/usr/local', f'"{root}/usr/local'))
-        target.chmod(int(file.mode, 8))
 
 
 def test_a_node_that_mounts_something_has_the_report() -> None:
@@ -76,7 +68,10 @@ def test_quota_is_installed_where_exports_count_by_users() -> None:
 
 @pytest.mark.skipif(not Path(PYTHON).exists(), reason="no Python of the system")
 def test_the_programs_run_from_their_files_alone(tmp_path: Path) -> None:
-    installed(tmp_path, "ctl1")
+    for path, file in texts("ctl1").items():
+        # where launchers find them
+        write_files(tmp_path, {path.lstrip("/"): file.content.replace('"/usr/local', f'"{tmp_path}/usr/local')})
+        (tmp_path / path.lstrip("/")).chmod(int(file.mode, 8))
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": "/nonexistent", "PYTHONHOME": "/nonexistent"}
     config = tmp_path / "etc/deepopsctl/diskusage.json"
     config.write_text('{"filesystems": []}')
@@ -130,14 +125,15 @@ def test_snapshots_are_taken_by_the_node_that_owns_a_file_system() -> None:
         ),
         # each would delete what the other keeps
         (
-            'source: "nfs1:/srv/x", type: nfs, snapshots: {}}\n'
-            '  - {name: again, path: /again, source: "nfs1:/srv/x", type: nfs, snapshots: {hourly: 1}',
+            (
+                'source: "nfs1:/srv/x", type: nfs, snapshots: {}}\n'
+                '  - {name: again, path: /again, source: "nfs1:/srv/x", type: nfs, snapshots: {hourly: 1}'
+            ),
             "snapshots: differs from home's at cluster.yml:8, which is the same export",
         ),
     ],
 )
 def test_refuses_snapshots_with_the_key(entry: str, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read(f"  - {{name: home, path: /home, {entry}}}\n")
+    (fault,) = faults(f"{SERVED}  - {{name: home, path: /home, {entry}}}\n")
 
-    assert [problem.message.endswith(message) for problem in caught.value.problems] == [True], caught.value.problems
+    assert fault.endswith(message)
