@@ -15,6 +15,7 @@ from deepopsctl.errors import InputError
 from deepopsctl.gpus.driver_packages import plan_imex
 from deepopsctl.model.cluster import NvlinkDomain
 from deepopsctl.slurm.topology import domains_of, feature_of, refusal, settings, topology_lines
+from tests.support.cluster_yml import faults
 from tests.support.paths import ROOT
 
 NODES = """\
@@ -31,12 +32,6 @@ nvlink_domains:
   - {name: rack1, nodes: "nvl[1-2]"}
   - {name: rack2, nodes: "nvl[3-4]"}
 """
-
-
-def problems(domains: str) -> list[str]:
-    with pytest.raises(InputError) as caught:
-        parse_spec(NODES + domains, "cluster.yml")
-    return [f"{problem.where} {problem.message}" for problem in caught.value.problems]
 
 
 class TestClusterYml:
@@ -77,7 +72,7 @@ class TestClusterYml:
         ],
     )
     def test_what_can_not_be_is_refused_where_it_stands(self, entries: str, says: str) -> None:
-        messages = problems(f"nvlink_domains: [{entries}]\n")
+        messages = faults(f"{NODES}nvlink_domains: [{entries}]\n")
 
         assert any(says in line for line in messages), messages
         assert all(line.startswith("cluster.yml:8 ") for line in messages), messages

@@ -18,10 +18,8 @@ from deepopsctl.text.problems import RefusedError
         ("l40s", 10.36),
         # the Alliance's table of slices, which rounds to two digits: 0.57, 1.14, 2.0, 2.3; 1.74, 3.48, 6.1
         ("a100_1g.5gb", 4 / 7),
-        ("a100_2g.10gb", 8 / 7),
         ("a100_3g.20gb", 2.0),
         ("a100_4g.20gb", 16 / 7),
-        ("h100_1g.10gb", 12.15 / 7),
         ("h100_3g.40gb", 12.15 / 2),
         ("a100_1g.5gb.me", 4 / 7),
     ],
