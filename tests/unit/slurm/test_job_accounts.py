@@ -55,12 +55,16 @@ class Controller:
         self.lua.globals().slurm = self.lua.table_from(slurm)
         assert self.lua.globals().dofile(str(path)) == 0
 
-    def submit(self, **job: str) -> str | None:
-        """The account that a job of this form is charged to; alice's unless it says otherwise."""
+    def submitted(self, **job: object) -> Any:
+        """A job of this form as the script leaves it; alice's unless it says otherwise."""
         table = self.lua.table_from({"user_name": "alice", "default_account": "def-curie", **job})
         answer = self.lua.globals().slurm_job_submit(table, self.lua.table(), 1000)
         assert answer == 0, answer
-        account: str | None = table.account
+        return table
+
+    def submit(self, **job: str) -> str | None:
+        """The account that it is charged to."""
+        account: str | None = self.submitted(**job).account
         return account
 
     def modify(self, before: dict[str, str], uid: int = 1000, **job: str) -> str | None:
@@ -188,9 +192,7 @@ def test_tmp_becomes_a_request_that_is_counted(
     controller = Controller(
         tmp_path, __slurm_conf_counts_disks=True, __slurm_conf_gres="gres/", slurm_conf_job_directories={"share": "10G"}
     )
-    table = controller.lua.table_from({"user_name": "alice", **job})
-
-    assert controller.lua.globals().slurm_job_submit(table, controller.lua.table(), 1000) == 0
+    table = controller.submitted(**job)
 
     assert (table.tres_per_node, table.pn_min_tmp_disk) == (request_of_node, disk)
     assert controller.errors == []
@@ -198,8 +200,5 @@ def test_tmp_becomes_a_request_that_is_counted(
 
 def test_without_a_share_a_job_that_asks_for_no_disk_has_none(tmp_path: Path) -> None:
     controller = Controller(tmp_path, __slurm_conf_counts_disks=True, slurm_conf_job_directories={})
-    table = controller.lua.table_from({"user_name": "alice", "pn_min_tmp_disk": NO_VAL})
 
-    assert controller.lua.globals().slurm_job_submit(table, controller.lua.table(), 1000) == 0
-
-    assert table.tres_per_node is None
+    assert controller.submitted(pn_min_tmp_disk=NO_VAL).tres_per_node is None

@@ -9,7 +9,6 @@ import pytest
 from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
-from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import JobDirectories
 from deepopsctl.slurm import conf
 from deepopsctl.slurm.hardware import NodeHardware
@@ -21,6 +20,7 @@ from deepopsctl.slurm.job_hooks import (
     with_job_directories,
 )
 from deepopsctl.text.problems import RefusedError
+from tests.support.cluster_yml import faults
 
 SPEC = """\
 schema: 1
@@ -41,9 +41,7 @@ def read_section(section: str, more: str = "") -> JobDirectories | None:
 
 
 def refusal(section: str, more: str = "") -> str:
-    with pytest.raises(InputError) as caught:
-        read_section(section, more)
-    return "; ".join(f"{problem.where}: {problem.message}" for problem in caught.value.problems)
+    return "; ".join(faults(f"{SPEC}{more}job_directories: {section}\n"))
 
 
 class TestForm:
@@ -51,6 +49,7 @@ class TestForm:
         cluster = parse_spec(SPEC, "cluster.yml")
 
         assert cluster.job_directories is None
+        assert from_inventory({}) is None
         assert "slurm_job_directories" not in str(build_inventory(cluster))
 
     def test_an_empty_section_means_all_defaults(self) -> None:
@@ -63,25 +62,17 @@ class TestForm:
         assert directories.directory == "/scratch/slurm-jobs"
         assert directories.private == ("/tmp", "/var/tmp")
 
-    def test_what_the_inventory_carries_is_read_back(self) -> None:
-        cluster = parse_spec(f"{SPEC}job_directories: {{method: prolog}}\n", "cluster.yml")
-        inventory: Any = build_inventory(cluster)
-
-        variable = inventory["all"]["vars"]["slurm_job_directories"]
-
-        assert variable["directory"] == "/var/spool/slurm-jobs"
-        assert from_inventory(variable) == cluster.job_directories
-        assert from_inventory({}) is None
-
     @pytest.mark.parametrize(
         "section",
         ["{}", "{base: /scratch, var_tmp: true, shm: false}", "{method: prolog}", "{space: 800G, share: 10G}",
          '{space: {gpu01: 800G, gpu02: 2T}}'],
     )  # fmt: skip
-    def test_what_is_written_is_read_back(self, section: str) -> None:
+    def test_what_is_written_and_what_the_inventory_carries_is_read_back(self, section: str) -> None:
         cluster = parse_spec(f"{SPEC}job_directories: {section}\n", "cluster.yml")
+        inventory: Any = build_inventory(cluster)
 
         assert parse_spec(render_spec(cluster), "again").job_directories == cluster.job_directories
+        assert from_inventory(inventory["all"]["vars"]["slurm_job_directories"]) == cluster.job_directories
 
     @pytest.mark.parametrize(
         ("base", "message"),
@@ -96,7 +87,7 @@ class TestForm:
         ],
     )
     def test_directories_that_are_no_nodes_own_are_refused(self, base: str, message: str) -> None:
-        assert f"cluster.yml:8: job_directories.base: {message}" in refusal(f'{{base: "{base}"}}', STORAGE)
+        assert f"cluster.yml:8 job_directories.base: {message}" in refusal(f'{{base: "{base}"}}', STORAGE)
 
     def test_a_directory_next_to_a_mount_is_no_part_of_it(self) -> None:
         directories = read_section("{base: /homes}", STORAGE)

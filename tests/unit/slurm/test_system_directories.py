@@ -19,18 +19,12 @@ SLURMS = """
 """
 
 
-@pytest.mark.parametrize(
-    "path",
-    SYSTEMS.split(),
-)
+@pytest.mark.parametrize("path", SYSTEMS.split())
 def test_what_others_use_too_is_the_systems(path: str) -> None:
     assert is_system_directory(path)
 
 
-@pytest.mark.parametrize(
-    "path",
-    SLURMS.split(),
-)
+@pytest.mark.parametrize("path", SLURMS.split())
 def test_a_directory_of_slurms_own_is_not(path: str) -> None:
     assert not is_system_directory(path)
 
