@@ -187,12 +187,6 @@ class TestSlurm:
             "NodeName=n1 Name=gpu Type=l40s File=/dev/nvidia[2-3]",
         ]
 
-    def test_links_take_a_line_for_each_gpu(self) -> None:
-        assert conf('{type: a100, count: 2, links: ["-1,4", "4,-1"]}')[1] == [
-            "NodeName=n1 Name=gpu Type=a100 File=/dev/nvidia0 Links=-1,4",
-            "NodeName=n1 Name=gpu Type=a100 File=/dev/nvidia1 Links=4,-1",
-        ]
-
     def test_a_slice_has_its_own_type_and_all_its_files(self) -> None:
         gres, lines, types = conf(MIXED_LAYOUT)
 
