@@ -157,6 +157,7 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
         ("{names: '{{ x }}', roles: [compute]}", "the template marker {{ is not allowed"),
         ("{names: {{ x }}, roles: [compute]}", "the template marker {{ is not allowed"),
         ('{names: n2, roles: [compute], features: ["\\x7b% x"]}', "the template marker {% is not allowed"),
+        ("{names: n2, roles: [compute], features: ['{# x']}", "the template marker {# is not allowed"),
         ("{names: n2, names: n3, roles: [compute]}", "the key names is given twice"),
         ("{names: &a n2, roles: [compute]}", "anchors and aliases (&name, *name) are not used here"),
         ("{names: *a, roles: [compute]}", "anchors and aliases (&name, *name) are not used here"),
@@ -251,6 +252,7 @@ def test_refuses_another_schema(schema: str, fault: str) -> None:
         ("{key: it's}", "cluster.key: \"it's\" can't be used as a path"),
         ('{key: "a\\nb"}', "cluster.key: 'a b' can't be used as a path"),
         ("{jump_host: -x}", "cluster.jump_host: '-x' is no jump host"),
+        ("{login_name: -x}", "cluster.login_name: '-x' is no host name"),
         ("{usr: me}", "cluster.usr: unknown key"),
     ],
 )
