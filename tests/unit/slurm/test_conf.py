@@ -265,9 +265,10 @@ class TestSettings:
         assert setting(settings, "StateSaveLocation", "/var/lib") == value
 
     def test_every_owned_key_is_refused_by_name_in_any_case(self) -> None:
-        messages = owned_keys_in({"PARTITIONNAME": "x", "nodename": "y", "SlurmctldTimeout": 5})
+        messages = owned_keys_in({"PARTITIONNAME": "x", "nodename": "y", "ClusterName": "z", "SlurmctldTimeout": 5})
 
         assert messages == [
+            "ClusterName is set by deepopsctl: set `cluster: {name: ...}` in cluster.yml",
             "PARTITIONNAME is set by deepopsctl: list the partitions in cluster.yml",
             "nodename is set by deepopsctl: list the nodes in cluster.yml",
         ]
