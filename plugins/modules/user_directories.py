@@ -132,7 +132,8 @@ def make(handle, name, uid, gid, mode):
         if os.fstat(inner).st_uid != 0:
             if missing:
                 # a server that squashes root, with a space where everybody may write
-                os.rmdir(name, dir_fd=handle)
+                with contextlib.suppress(OSError):
+                    os.rmdir(name, dir_fd=handle)
                 raise PermissionError
             raise node_errors.HintedError("%s was replaced while it was made" % name, "deploy again")
         # the mode is last: a change of owner takes the setgid bit away

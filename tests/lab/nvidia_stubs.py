@@ -36,7 +36,6 @@ if [ -x /opt/nvidia/nvlsm/sbin/nvlsm ]; then
 fi
 exec sleep infinity
 """
-SLEEP = "#!/bin/sh\nexec sleep infinity\n"
 # under its own name in the list of processes
 STAY = "#!/bin/sh\nwhile sleep 3600; do :; done\n"
 # it reads the list when it starts, and does not start without
