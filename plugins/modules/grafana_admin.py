@@ -40,6 +40,7 @@ version: {description: Grafana's version., type: str, returned: always}
 """
 
 import base64
+import http.client
 import json
 import ssl
 import time
@@ -81,7 +82,7 @@ class Grafana:
         try:
             with self.opener.open(self.url + "/api/health", timeout=TIMEOUT_S) as answer:
                 health = json.load(answer)
-        except (OSError, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             # HTTP's own errors as well: a database that is not well is a 503
             self.trouble = str(error)
             return {}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
-import urllib.error
 import urllib.request
 from typing import Any, List
 
@@ -30,7 +30,7 @@ def ask(settings: Settings) -> List[Alert]:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *_tls(settings))
         with opener.open(request, timeout=PATIENCE_S) as answer:
             text = answer.read(LONGEST + 1)
-    except (OSError, urllib.error.URLError, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise AskError("Alertmanager does not answer: {}".format(error)) from error
     if len(text) > LONGEST:
         raise AskError("Alertmanager's answer is too long")

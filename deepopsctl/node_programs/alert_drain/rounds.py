@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Dict, Mapping
+from typing import Dict, List, Mapping
 
 from .._shared import atomic_file
 from .._shared.prometheus_text import COUNTER, GAUGE, Families
@@ -53,20 +53,20 @@ class Rounds:
             alerts = ask(self.settings)
             nodes = slurm.nodes()
             limits = Limits(self.settings.limit, self.settings.resume_after_s)
-            self.last = decide(alerts, nodes, self.timers, limits, time.monotonic())
-            self._do(self.last)
         except (AskError, SlurmError) as error:
             self.timers.reset()
             self._log_change("trouble", str(error))
             return False
-        self._log_change("trouble", "")
+        self.last = decide(alerts, nodes, self.timers, limits, time.monotonic())
+        refusals = self._do(self.last)
+        self._log_change("trouble", "; ".join(refusals))
         self._log_change(
             "limit",
             "not drained, for the limit of {} is reached: {}".format(self.settings.limit, " ".join(self.last.held_back))
             if self.last.held_back
             else "",
         )
-        return True
+        return not refusals
 
     def values(self, *, up: bool) -> Dict[str, int]:
         """Values of the metrics; without an answer there are none about nodes."""
@@ -76,13 +76,24 @@ class Rounds:
             values["held_back"] = len(self.last.held_back)
         return {**values, "drains_total": self.drains, "resumes_total": self.resumes}
 
-    def _do(self, decision: Decision) -> None:
+    def _do(self, decision: Decision) -> List[str]:
+        """What Slurm refused; a node of which it does keeps no others from their turn."""
+        refusals = []
         for name, reason in decision.drains.items():
-            slurm.drain(name, reason)
+            try:
+                slurm.drain(name, reason)
+            except SlurmError as error:
+                refusals.append(str(error))
+                continue
             self.drains += 1
             _log("drained {}: {}".format(name, reason))
         for name in decision.resumes:
-            if slurm.resume(name):
+            try:
+                resumed = slurm.resume(name)
+            except SlurmError as error:
+                refusals.append(str(error))
+                continue
+            if resumed:
                 self.resumes += 1
                 _log("resumed {}: its alert has ended".format(name))
             self.timers.clear.pop(name, None)
@@ -90,6 +101,7 @@ class Rounds:
             self._log_change(name, "{} stays drained: {}".format(name, why))
         for name in set(self.reported) - set(decision.waiting) - {"trouble", "limit"}:
             del self.reported[name]
+        return refusals
 
     def _log_change(self, about: str, what: str) -> None:
         """Log a message when it has changed."""

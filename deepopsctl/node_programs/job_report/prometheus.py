@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import math
 import urllib.error
@@ -82,7 +83,7 @@ def querying(url: str, user: str, password: str) -> Query:
             with _opener().open(asked, timeout=LIMIT_S) as answer:
                 document = json.loads(answer.read(_MOST_BYTES))
             result: List[Dict[str, Any]] = document["data"]["result"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
             raise PrometheusError("{}: {}".format(url, error)) from error
         return result
 

@@ -217,6 +217,25 @@ class TestTheProgram:
         assert rounds.timers.clear == {}
         assert "deepops_alertdrain_up 0\n" in render(rounds.values(up=False))
 
+    def test_a_node_that_slurm_refuses_to_drain_keeps_no_others(
+        self, asked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(
+            "deepopsctl.node_programs.alert_drain.rounds.ask", lambda _: [alert("gone"), alert("gpu02")]
+        )
+        write_program(
+            asked.with_name("scontrol"),
+            f'echo "$@" >> {asked}; case "$*" in *show*) echo "NodeName=gone State=IDLE"; cat {tmp_path}/shown;; '
+            '*nodename=gone*) echo "Invalid node name specified" >&2; exit 1;; esac',
+        )
+        rounds = Rounds(load(str(settings(tmp_path, limit=9))))
+
+        assert not rounds.round()
+        assert "nodename=gpu02 state=drain" in asked.read_text()
+        assert (rounds.drains, rounds.reported["trouble"].count("Invalid node name")) == (1, 1)
+        # gpu01 is well, and its time is not lost
+        assert list(rounds.timers.clear) == ["gpu01"]
+
     def test_its_file_has_what_the_alerts_ask_for(self) -> None:
         rounds = Rounds(Settings("http://127.0.0.1:1", "hpc", 2, 600))
 

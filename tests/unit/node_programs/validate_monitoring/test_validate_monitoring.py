@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -36,23 +34,6 @@ def prometheus(targets: Callable[[], list[dict[str, Any]]]) -> Any:
 
 WHO = {"user": "ubuntu", "account": "default"}
 NOWHERE = web.Service("http://127.0.0.1:1", "admin", "opensesame")
-
-
-@pytest.mark.parametrize("answer", [b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
-def test_a_service_that_stops_within_its_answer_or_speaks_no_http_gives_none(answer: bytes) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        with pytest.raises(web.NoAnswer, match="does not answer"):
-            web.Service(f"http://127.0.0.1:{server.getsockname()[1]}").get("/")
-        thread.join()
 
 
 class TestAJobInTheMetrics:
