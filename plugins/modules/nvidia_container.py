@@ -73,7 +73,7 @@ def docker_lacks_runtime(settings):
     if not isinstance(document, dict):
         # as json.loads: the caller asks but whether it can be read
         raise ValueError("it is no object")  # noqa: TRY004 (a fault of the file, not of a type)
-    return "nvidia" not in document.get("runtimes", {})
+    return "nvidia" not in (document.get("runtimes") or {})
 
 
 def enable(module):

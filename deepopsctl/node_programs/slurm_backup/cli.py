@@ -55,6 +55,8 @@ def run(config: Config, _snapshot: str = "") -> Dict[str, Any]:
     started, path = time.time(), os.path.join(_directory(config), LAST)
     last = _last(path)
     result: Dict[str, Any] = {"schema": 1, "started": int(started), "last_good": last.get("last_good", {})}
+    # a stop by a signal, or a fault of the program
+    result["message"] = "it was cut off: see its journal"
     try:
         result["last_good"] = _save(config, prune=int(started) // _DAY != int(last.get("started", 0)) // _DAY)
         result["message"] = ""

@@ -22,6 +22,7 @@ class TestSpecification:
 
     def test_docker_lacks_the_runtime_until_its_settings_name_it(self) -> None:
         assert container.docker_lacks_runtime("")
+        assert container.docker_lacks_runtime('{"runtimes": null}')
         assert container.docker_lacks_runtime('{"runtimes": {"crun": {"path": "crun"}}}')
         assert not container.docker_lacks_runtime('{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}')
 

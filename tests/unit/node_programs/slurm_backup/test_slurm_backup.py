@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.slurm_backup import BackupError, collect, repository, restore
+from deepopsctl.node_programs.slurm_backup import LAST, BackupError, cli, collect, repository, restore
 from deepopsctl.node_programs.slurm_backup.repository import Snapshot
 from tests.support.files import write_files, write_program
 
@@ -44,6 +44,22 @@ def test_a_state_that_changes_all_the_time_is_saved_and_said_to_be_incomplete(
     monkeypatch.setattr(collect, "_copy_tree", copy_while_written)
     monkeypatch.setattr(collect, "PAUSE_S", 0)
     assert not collect.copy_state(str(state), str(tmp_path / "set"))
+
+
+def test_a_backup_that_was_cut_off_is_recorded_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(cli, "TEXTFILE_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(cli, "_save", stop)
+
+    with pytest.raises(KeyboardInterrupt):
+        cli.run({"parts": ["state"]})
+
+    assert json.loads((tmp_path / LAST).read_text())["message"] == "it was cut off: see its journal"
+    (metrics,) = tmp_path.glob("*.prom")
+    assert "deepops_backup_failed 1\n" in metrics.read_text()
 
 
 def test_a_directory_without_a_state_is_no_backup(tmp_path: Path) -> None:

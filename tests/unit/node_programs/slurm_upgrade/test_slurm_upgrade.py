@@ -32,10 +32,11 @@ NodeName=cn06 State=DOWN ThreadsPerCore=1 Version=26.05.5 Reason=Low RealMemory 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for module, names in ((record, ("DIRECTORY", "RECORD")), (copies, ("SAVED", "MANIFEST", "CONFIGURATION"))):
+    of_copies = ("SAVED", "MANIFEST", "CONFIGURATION", "CONVERTING")
+    for module, names in ((record, ("RECORD",)), (copies, of_copies)):
         for name in names:
             monkeypatch.setattr(module, name, str(tmp_path / "upgrade" / getattr(module, name).rpartition("/")[2]))
-    monkeypatch.setattr(record, "DIRECTORY", str(tmp_path / "upgrade"))
+        monkeypatch.setattr(module, "DIRECTORY", str(tmp_path / "upgrade"))
     return tmp_path / "upgrade"
 
 
@@ -84,11 +85,10 @@ def test_timeouts_are_raised_and_nothing_else_changes(place: Path, before: str, 
     assert configuration.read_text(encoding="utf-8") == after
 
 
-def test_once_a_new_package_is_there_nothing_is_saved_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_once_a_new_package_is_there_nothing_is_saved_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "installed", lambda: {"slurmctld": "26.05.5-1"})
     with pytest.raises(UpgradeError, match="nothing was saved before"):
         copies.save({"version": "26.05.5-1", "parts": []})
-    place.mkdir()
     Path(copies.MANIFEST).write_text("{}", encoding="utf-8")
     assert not copies.save({"version": "26.05.5-1", "parts": []})
 
