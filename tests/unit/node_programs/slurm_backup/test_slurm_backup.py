@@ -52,6 +52,7 @@ def test_a_backup_that_was_cut_off_is_recorded_as_failed(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(cli, "DIRECTORY", str(tmp_path))
     monkeypatch.setattr(cli, "TEXTFILE_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(cli, "UNDER_WAY", {})
     monkeypatch.setattr(cli, "_save", stop)
 
     with pytest.raises(KeyboardInterrupt):
