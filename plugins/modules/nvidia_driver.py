@@ -129,7 +129,8 @@ def unload():
 
 def replace(module, wanted):
     """Install the packages of another branch; (changes, why the old modules are still there)."""
-    old = nvidia_branch.family(node_packages.installed(["*nvidia*", "*cuda*"]), wanted["installed_version"])
+    # not all have its name: one that stayed held (libnvcuvid1) would make apt refuse the others
+    old = nvidia_branch.family(node_packages.installed(["*"]), wanted["installed_version"])
     detail = "%s -> branch %s" % (wanted["installed_version"], wanted["branch"])
     if module.check_mode:
         names = nvidia_branch.of_the_driver(wanted["packages"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
+from types import SimpleNamespace
+
 import pytest
 
 from tests.support import node_modules as nodeside
@@ -33,6 +36,31 @@ def test_all_of_it_goes_to_the_newest_version_of_the_branch_in_one_transaction()
     assert set(made.versions) == set(old)
     assert "libcuda1=595.45.04-1" in made.arguments
     assert made.arguments[-1] == "linux-headers-amd64"
+
+
+def test_packages_without_nvidia_in_their_name_are_exchanged_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = nodeside.plugin("modules", "nvidia_driver")
+    there = {**DEBIAN, "libnvcuvid1": "580.95.05-1"}
+    calls: list[list[str]] = []
+
+    def installed(patterns: list[str]) -> dict[str, str]:
+        return {name: there[name] for name in there if any(fnmatch.fnmatch(name, each) for each in patterns)}
+
+    monkeypatch.setattr(driver.node_packages, "installed", installed)
+    monkeypatch.setattr(driver.node_packages, "refresh", lambda _options, _wait: None)
+    monkeypatch.setattr(driver.node_packages, "versions", lambda names: {name: ["595.45.04-1"] for name in names})
+    monkeypatch.setattr(driver.node_packages, "install", lambda names, _wait: calls.append(names))
+    monkeypatch.setattr(driver.command, "require", calls.append)
+    monkeypatch.setattr(driver.slurm_node_jobs, "why_busy", lambda _node: "")
+    monkeypatch.setattr(driver, "stop_daemons", lambda: None)
+    monkeypatch.setattr(driver, "unload", lambda: "")
+    wanted = {"node": "n1", "branch": "595", "installed_version": "580.95.05", "packages": WANTED, "lock_wait": 1}
+
+    driver.replace(SimpleNamespace(check_mode=False), wanted)
+
+    unheld, asked = calls
+    assert "libnvcuvid1" in unheld
+    assert "libnvcuvid1=595.45.04-1" in asked
 
 
 def test_names_with_a_number_are_removed_as_the_others_come() -> None:
