@@ -23,6 +23,8 @@ NON_FREE = ("contrib", "non-free", "non-free-firmware")
 _DEBIAN = re.compile(r"/debian(-security)?(\.list)?/?$|\bdebian\.org/?$")
 _SCHEME = re.compile(r"^\w+:(//)?")
 _KEY_ITSELF = "-----BEGIN"
+# what apt takes for no
+_NO = ("no", "false", "without", "off", "disable", "0")
 
 Source = collections.namedtuple("Source", "path types uri suite components key")
 
@@ -143,7 +145,7 @@ def _stanzas(text):
                 name, _separator, value = line.partition(":")
                 name = name.strip().lower()
                 fields[name] = value.strip()
-        if fields.get("enabled", "").lower() == "no":
+        if fields.get("enabled", "").lower() in _NO:
             continue
         types, components = fields.get("types", "").split(), fields.get("components", "").split()
         for uri in fields.get("uris", "").split():

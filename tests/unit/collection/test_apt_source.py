@@ -33,6 +33,7 @@ OURS = "deepopsctl-nvidia-cuda.sources"
         ("sources.list", f"deb {URI}more/ /\n", False),
         ("sources.list", f"deb-src {URI} /\n", False),
         ("sources.list.d/cuda.sources", f"Enabled: no\nTypes: deb\nURIs: {URI}\nSuites: /\n", False),
+        ("sources.list.d/cuda.sources", f"Enabled: False\nTypes: deb\nURIs: {URI}\nSuites: /\n", False),
         ("sources.list.d/cuda.sources.save", f"Types: deb\nURIs: {URI}\nSuites: /\n", False),
         (f"sources.list.d/{OURS}", f"Types: deb\nURIs: {URI}\nSuites: /\n", False),
     ],
