@@ -36,7 +36,9 @@ def is_installed():
 def sql(statement, *options):
     """The result of SQL that is given on standard input."""
     argv = ["mariadb", *options, "--batch", "--skip-column-names"]
-    return node_command.run_merged(argv, ANSWER_S, stdin=statement)
+    # a login of root's own in ~/.my.cnf is read after the one that an option names, and would take its place
+    env = node_command.environment(HOME="/nonexistent") if options else None
+    return node_command.run_merged(argv, ANSWER_S, stdin=statement, env=env)
 
 
 def require(statement, password=""):
@@ -122,7 +124,12 @@ def check_login(wanted):
     check_names([wanted["user"]], [wanted["name"]])
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9.:_-]*", wanted["server"]):
         raise node_errors.HintedError("%r is no name or address of a database server" % wanted["server"])
-    if not wanted["password"] or re.search("[\\s#\"'\\\\]", wanted["password"]):
+    check_password(wanted, "[\\s#\"'\\\\]")
+
+
+def check_password(wanted, refused):
+    """Raises HintedError for one that slurmdbd would read differently, or that has what is `refused` here."""
+    if not wanted["password"] or re.search(refused, wanted["password"]):
         raise node_errors.HintedError(
             "slurmdbd.conf can't hold the password of the database user %s" % wanted["user"],
             "it must not be empty, nor have spaces, quotes, # or backslashes: give the user another one",
@@ -161,6 +168,8 @@ def ensure_database(step, wanted):
     """The database, and its user with all rights on it."""
     database, user, password = wanted["name"], wanted["user"], wanted["password"]
     check_names([user], [database])
+    # quotes within have served in this host's own server
+    check_password(wanted, '[\\s#\\\\]|^"')
     shown = sql("SHOW DATABASES LIKE '%s';" % database) if is_installed() else None
     if shown and shown.ok:
         present = bool(shown.output.strip())
@@ -174,13 +183,13 @@ def ensure_database(step, wanted):
     if present and works:
         return
     if not step.dry:
-        quoted = password.replace("\\", "\\\\").replace("'", "\\'")
+        quoted = password.replace("'", "''")
         require(
             "CREATE DATABASE IF NOT EXISTS `%(d)s`;"
             "CREATE USER IF NOT EXISTS '%(u)s'@'localhost';"
             "ALTER USER '%(u)s'@'localhost' IDENTIFIED BY '%(p)s';"
             "GRANT ALL PRIVILEGES ON `%(d)s`.* TO '%(u)s'@'localhost';" % {"d": database, "u": user, "p": quoted},
-            password,
+            quoted,
         )
     if not present:
         step.did("created the database %s" % database, "database", database, "create")

@@ -65,23 +65,45 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
 
 
 def test_a_password_with_quotes_stays_one_text_and_is_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    password, asked = "it's \\ 'quoted", []
+    password, asked = "it's'quoted", []
 
     def sql(statement: str, *_options: str) -> object:
         asked.append(statement)
         shows = statement.startswith("SHOW")
-        return command.Result("mariadb", 0 if shows else 1, "", "" if shows else f"near {password}", 0.0)
+        return command.Result("mariadb", 0 if shows else 1, "", "" if shows else f"near {statement[-120:]}", 0.0)
 
     monkeypatch.setattr(mariadb, "is_installed", lambda: True)
     monkeypatch.setattr(mariadb, "sql", sql)
 
-    with pytest.raises(HintedError, match=re.escape("MariaDB refused: near ***")):
+    with pytest.raises(HintedError, match=re.escape("IDENTIFIED BY '***'")):
         mariadb.ensure_database(
             SimpleNamespace(dry=False), {"name": "slurm_acct_db", "user": "slurm", "password": password}
         )
-    # as MariaDB reads a text: a backslash takes the next character as it is
-    (text,) = re.findall(r"IDENTIFIED BY '((?:[^'\\]|\\.)*)';", asked[-1])
-    assert re.sub(r"\\(.)", r"\1", text) == password
+    # as MariaDB reads a text, whatever its sql_mode: two quotes are one
+    (text,) = re.findall(r"IDENTIFIED BY '((?:[^']|'')*)';", asked[-1])
+    assert text.replace("''", "'") == password
+
+
+@pytest.mark.parametrize("password", ["a\\tb", "a#b", "a b", '"a', ""])
+def test_a_password_that_slurmdbd_would_read_differently_is_refused_on_its_own_host_too(password: str) -> None:
+    with pytest.raises(HintedError, match="can't hold the password"):
+        mariadb.ensure_database(SimpleNamespace(dry=False), elsewhere(password=password))
+
+
+def test_a_login_of_roots_own_takes_the_place_of_none_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    homes: list[str | None] = []
+
+    def run(*_words: object, env: dict[str, str] | None, **_more: object) -> Any:
+        homes.append(env["HOME"] if env else None)
+        return command.Result("mariadb", 1, "", "", 0.0)
+
+    monkeypatch.setattr(mariadb.node_command, "run_merged", run)
+
+    mariadb.login_works("slurm", "s3cret", "slurm_acct_db")
+    mariadb.sql("SHOW DATABASES;")
+
+    # root's own is for what root asks: it may need a password
+    assert homes == ["/nonexistent", None]
 
 
 def test_a_login_is_created_once_and_removed_when_it_is_no_longer_wanted(server: Server) -> None:
