@@ -129,9 +129,11 @@ def uids(users, groups):
     names = list(users)
     for group in groups:
         try:
-            names += grp.getgrnam(group).gr_mem
+            entry = grp.getgrnam(group)
         except KeyError:
             continue
+        # it may be somebody's first group, which does not list them
+        names += entry.gr_mem + [user.pw_name for user in pwd.getpwall() if user.pw_gid == entry.gr_gid]
     numbers = set()
     for name in names:
         try:

@@ -98,3 +98,7 @@ def test_limits_are_what_systemd_reads() -> None:
         "slurm_login_limits: CPUQuota: 1\n[Service] is no size, number, percentage or infinity",
         "slurm_login_limits: MemoryMax: 8 GB is no size, number, percentage or infinity",
     ]
+
+
+def test_a_member_by_the_first_group_is_one_too() -> None:
+    assert 0 in nodeside.plugin("modules", "login_access").uids([], ["root", "no-such-group"])
