@@ -21,8 +21,12 @@ def ensure_account(step, wanted):
     if current is not None:
         hint = "stop its daemons on the node, then usermod --uid %d %s, and chown its files" % (uid, name)
         step.fail("the user %s has the id %d here, %d in the cluster" % (name, current, uid), hint)
+    group = _gid(name)
+    if group not in (None, gid):
+        hint = "groupmod --gid %d %s on the node, and chgrp its files" % (gid, name)
+        step.fail("the group %s has the id %d here, %d in the cluster" % (name, group, gid), hint)
     if not step.dry:
-        if not _has_group(name):
+        if group is None:
             _run(step, ["groupadd", "--gid", str(gid), name])
         _run(step, ["useradd", "--uid", str(uid), "--gid", name, *HOME, name])
     step.did("created the user %s with id %d" % (name, uid), "account", name, "add", detail="user id %d" % uid)
@@ -35,12 +39,11 @@ def _uid(name):
         return None
 
 
-def _has_group(name):
+def _gid(name):
     try:
-        grp.getgrnam(name)
+        return grp.getgrnam(name).gr_gid
     except KeyError:
-        return False
-    return True
+        return None
 
 
 def _run(step, argv):

@@ -29,6 +29,13 @@ def test_an_account_with_another_id_is_refused_also_in_check_mode(*, dry: bool) 
         accounts.ensure_account(Step(dry=dry), {"name": "root", "uid": 22078, "gid": 0})
 
 
+def test_a_group_with_another_id_is_refused_before_its_user_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "_uid", lambda _name: None)
+
+    with pytest.raises(FailedError, match="the group root has the id 0 here, 22078 in the cluster"):
+        accounts.ensure_account(Step(dry=True), {"name": "root", "uid": 22078, "gid": 0})
+
+
 def test_group_and_user_are_created_with_their_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[list[str]] = []
     monkeypatch.setattr(accounts, "_run", lambda _step, argv: calls.append(argv))
