@@ -103,6 +103,10 @@ class Step(node_resources.Step):
 
 def make_directories(step):
     for path in step.lines:
+        link = node_files.users_link(path)
+        if link:
+            message = "%s: %s is a link of a user's: what it leads to is not exported" % (path, link)
+            raise node_errors.HintedError(message, "look where it leads, and remove it")
         if not os.path.isdir(path):
             step.noted.did("directory", path, "set", detail="root:root 0755")
             if not step.dry:
@@ -212,8 +216,12 @@ def listen(step):
         step.noted.did("nfs", "rdma", "set", detail=str(RDMA_PORT))
         if not step.dry:
             command.require(["modprobe", "rpcrdma"])
-            with open(PORTS, "w") as stream:
-                stream.write("rdma %d\n" % RDMA_PORT)
+            try:
+                with open(PORTS, "w") as stream:
+                    stream.write("rdma %d\n" % RDMA_PORT)
+            except OSError as error:
+                message = "the NFS server can't listen on RDMA, port %d: %s" % (RDMA_PORT, error.strerror)
+                raise node_errors.HintedError(message, "does the node have an RDMA device (`rdma link`)?") from error
 
 
 def settings(step):

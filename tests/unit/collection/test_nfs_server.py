@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 from tests.support import node_modules as nodeside
 
 nfs_exports = nodeside.plugin("modules", "nfs_exports")
+HintedError = nodeside.load("node.errors").HintedError
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,23 @@ def test_a_server_that_the_next_start_of_the_node_would_leave_off_is_enabled(
 
     assert [change["action"] for change in step.noted.changes] == action
     assert len(ran) == len(action)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes links of others")
+def test_what_a_users_link_leads_to_is_not_exported(tmp_path: Path) -> None:
+    (tmp_path / "shared").symlink_to("/etc")
+    os.chown(tmp_path / "shared", 65534, 65534, follow_symlinks=False)
+    step = SimpleNamespace(lines={str(tmp_path / "shared"): "..."}, dry=True)
+
+    with pytest.raises(HintedError, match="shared is a link of a user's"):
+        nfs_exports.make_directories(step)
+
+
+def test_a_kernel_that_does_not_listen_on_rdma_is_no_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nfs_exports, "PORTS", "/dev/full")
+    monkeypatch.setattr(nfs_exports.node_files, "read", lambda _path: b"tcp 2049\n")
+    monkeypatch.setattr(nfs_exports.command, "require", lambda _words: "")
+    noted = SimpleNamespace(did=lambda *_words, **_more: None)
+
+    with pytest.raises(HintedError, match="can't listen on RDMA, port 20049"):
+        nfs_exports.listen(SimpleNamespace(wanted={"rdma": True}, noted=noted, dry=False))
