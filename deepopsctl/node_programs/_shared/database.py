@@ -11,7 +11,10 @@ LOGIN = "/etc/deepopsctl/database.cnf"
 
 def client(program: str, *options: str) -> List[str]:
     """The command line of a client; the login is in a file, and on no command line."""
-    return [program, *(["--defaults-extra-file=" + LOGIN] if is_elsewhere() else []), *options]
+    if not is_elsewhere():
+        return [program, *options]
+    # ~/.my.cnf is read after LOGIN: its host, user and password would take the place of those there
+    return ["env", "HOME=/nonexistent", program, "--defaults-extra-file=" + LOGIN, *options]
 
 
 def is_elsewhere() -> bool:
