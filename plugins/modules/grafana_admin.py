@@ -86,6 +86,9 @@ class Grafana:
             # HTTP's own errors as well: a database that is not well is a 503
             self.trouble = str(error)
             return {}
+        if not isinstance(health, dict):
+            self.trouble = "what answers is no Grafana"
+            return {}
         self.trouble = "its database is %s" % health.get("database")
         return health
 
