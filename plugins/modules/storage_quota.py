@@ -47,7 +47,7 @@ differences:
   description: By directory of an export, the C(differences) that a deploy would set, or the C(problem).
   type: dict
   returned: "with O(compare=true)"
-waiting: {description: Directories of projects that are not there yet., type: list, elements: str, returned: always}
+waiting: {description: Directories that are no project yet., type: list, elements: str, returned: always}
 """
 
 import os
@@ -99,7 +99,7 @@ def stop_rquota(step):
 
 
 def converge(step):
-    """Everything in its order; returns the directories that have to be made first."""
+    """Everything in its order; returns a sentence for each directory that is no project yet."""
     wanted = step.wanted
     files, waiting = storage_quota.converge(wanted["exports"], storage_quota.Host(), step.noted)
     if wanted["rquotad"]:
@@ -133,9 +133,9 @@ def main():
     step = node_resources.Step(module, {**module.params, **PACKAGES})
     with node_errors.fail_on_error(step.fail, "quotas: %s"):
         waiting = converge(step)
-    for path in waiting:
-        module.warn("%s does not exist: whoever gives a project its directory has to make it" % path)
-    module.exit_json(**step.noted.result(waiting=waiting))
+    for sentence in waiting.values():
+        module.warn(sentence)
+    module.exit_json(**step.noted.result(waiting=list(waiting)))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import json
 import os
 import pwd
@@ -183,7 +184,8 @@ class Export:
         self.kind = wanted["kind"]
         self.where = file_system_of(wanted["path"], host.table)
         self.kernel = host.kernel(self.where.device, self.where.point, self.kind)
-        self.state = self.kernel.state()
+        # another has no device that the kernel could ask
+        self.state = self.kernel.state() if self.where.type in TYPES else quota_kernel.OFF
         self.is_lax = check(self.where, self.kind, self.state)
 
     @property
@@ -255,8 +257,11 @@ def set_grace(export, noted):
         export.kernel.set_grace(seconds)
 
 
-def set_limits(exports, limited, noted):
-    """All limits of one file system and kind, and which numbers are managed from now on."""
+def set_limits(exports, limited, noted, remember=list):
+    """All limits of one file system and kind, and which numbers are managed from now on.
+
+    `remember` gets, before any is set, all that may have limits if this is cut off.
+    """
     export = exports[0]
     accounts = {account.pw_name: account.pw_uid for account in pwd.getpwall()}
     merged = dict(export.wanted, projects=[each for one in exports for each in one.wanted["projects"]])
@@ -264,13 +269,15 @@ def set_limits(exports, limited, noted):
     wanted = wanted_limits(merged, export.where.type, accounts, present, limited)
     names = {uid: name for name, uid in accounts.items()}
     names.update({project["id"]: project["name"] for project in merged["projects"]})
+    managed = sorted(number for number, limits in wanted.items() if any(limits))
+    remember(sorted({*limited, *managed}))
     for number, limits in to_set(wanted, export.kernel.limits).items():
         is_default = number == XFS_DEFAULT and export.kind == quota_kernel.USER
         who = "default" if is_default else names.get(number, str(number))
         noted.did("quota", export.where.point, "set", detail="%s %s: %s" % (export.kind, who, limits_text(limits)))
         if not noted.dry:
             export.kernel.set_limits(number, limits)
-    return sorted(number for number, limits in wanted.items() if any(limits))
+    return managed
 
 
 def limits_text(limits):
@@ -297,17 +304,22 @@ def name_projects(exports, host, noted):
 
 
 def assign_projects(projects, noted):
-    """Each directory, with what is in it; returns those that are not there yet."""
-    waiting = []
+    """Each directory, with what is in it; returns a sentence for each that can't be, by its path."""
+    waiting = {}
     for project in projects:
         if not os.path.isdir(project["path"]):
-            waiting.append(project["path"])
+            words = "%s does not exist: whoever gives a project its directory has to make it"
+            waiting[project["path"]] = words % project["path"]
             continue
         if quota_kernel.has_project(project["path"], project["id"]):
             continue
         noted.did("quota", project["path"], "assign", detail="project %s" % project["name"])
         if not noted.dry:
-            quota_kernel.assign_project(project["path"], project["id"])
+            try:
+                quota_kernel.assign_project(project["path"], project["id"])
+            except HintedError as error:
+                # users make directories: theirs must not keep the others from their limits
+                waiting[project["path"]] = "%s: %s; %s" % (project["path"], error, error.hint)
     return waiting
 
 
@@ -327,7 +339,7 @@ def remove_obsolete_limits(limited, known, host, noted):
 
 
 def converge(exports, host, noted):
-    """Everything in its order; returns (managed files, directories that must be created first)."""
+    """Everything in its order; returns (managed files, sentences for directories that are no project yet)."""
     file_systems = read_exports(exports, host)
     check_together(file_systems)
     limited = read_limited(host)
@@ -335,10 +347,15 @@ def converge(exports, host, noted):
     groups = {}
     for export in file_systems:
         groups.setdefault(export.key, []).append(export)
+
+    def remember(key, numbers):
+        if not noted.dry and numbers != limited.get(key, []):
+            write_limited(host, {**limited, key: numbers})
+
     for key, together in groups.items():
         enforce(together[0], host, noted)
         set_grace(together[0], noted)
-        limited[key] = set_limits(together, limited.get(key, []), noted)
+        limited[key] = set_limits(together, limited.get(key, []), noted, functools.partial(remember, key))
     waiting = assign_projects(projects, noted)
     remove_obsolete_limits(limited, groups, host, noted)
     if not noted.dry and (limited or os.path.exists(host.limited_path)):

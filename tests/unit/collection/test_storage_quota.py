@@ -287,12 +287,62 @@ def test_projects_wait_for_their_directories(server: Server) -> None:
 
     files, waiting = quota.converge([given], server.machine, noted)
 
-    assert waiting == [f"{server.directory}/b"]
+    assert list(waiting) == [f"{server.directory}/b"]
     assert server.projects.known == {4242: MORE}
     assert [Path(path).read_text() for path in files] == [
         f"# BEGIN deepopsctl\n4242:{server.directory}/b\n# END deepopsctl\n",
         "# BEGIN deepopsctl\nprof-b:4242\n# END deepopsctl\n",
     ]
+
+
+def test_limits_of_a_deploy_that_was_cut_off_are_known_to_the_next(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise SystemExit(1)
+
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+        patched.setattr(quota, "assign_projects", killed)
+        server.deploy(export(users={"1005": MORE}))
+    assert server.users.known[1005] == MORE
+
+    server.deploy(export())
+
+    assert server.users.known == {0: DEFAULT, 1005: NONE}
+
+
+def test_directories_that_a_user_has_nested_too_deeply_keep_no_other_project_from_its_limits(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    projects = [{"name": name, "id": number, "path": f"{server.directory}/{name}", "limits": MORE}
+                for number, name in enumerate(("a", "b"), 4242)]  # fmt: skip
+    (server.directory / "b").mkdir()
+    (server.directory / "a/d/d/d").mkdir(parents=True)
+    marked: list[int] = []
+
+    def mark(_handle: int, number: int, *, inherit: bool) -> bool:
+        marked.append(number)
+        return inherit
+
+    monkeypatch.setattr(kernel, "DEEPEST", 2)
+    monkeypatch.setattr(kernel, "has_project", lambda _path, _number: False)
+    monkeypatch.setattr(kernel, "set_project", mark)
+    given = export(kind="project", path=str(server.directory), projects=projects)
+
+    _files, waiting = quota.converge([given], server.machine, nodeside.load("node.changes").Noted(dry=False))
+
+    deep = f"{server.directory}/a: it has a directory more than 2 levels deep; let its owner look at it"
+    assert waiting == {f"{server.directory}/a": deep}
+    assert marked == [4243]
+
+
+def test_a_file_system_without_a_device_is_refused_like_others(server: Server) -> None:
+    table = f"24 22 0:50 / {server.directory} rw - tmpfs tmpfs rw\n"
+    machine = quota.Host(str(server.root), table=server.machine.table + table)
+
+    problem = quota.differences({"path": str(server.directory), **export()}, machine)["problem"]
+
+    assert problem == f"{server.directory} is on tmpfs (tmpfs), which has no quotas that deepopsctl knows"
 
 
 # --- the kernel
