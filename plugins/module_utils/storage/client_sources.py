@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -109,7 +108,18 @@ def fetch(url, sha256, path):
 
 def _download(url, path):
     with _open(url) as source, open(path, "wb") as stream:
-        shutil.copyfileobj(source, stream, _PART)
+        for part in iter(lambda: _read(url, source), b""):
+            stream.write(part)
+        length = source.headers.get("Content-Length", "")
+        if length.isdigit() and stream.tell() < int(length):
+            raise ArchiveError("cannot fetch %s: it ended after %d of %s bytes" % (url, stream.tell(), length), _HINT)
+
+
+def _read(url, source):
+    try:
+        return source.read(_PART)
+    except Exception as error:
+        raise ArchiveError("cannot fetch %s: %s" % (url, error), _HINT) from error
 
 
 def _open(url):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from http.client import IncompleteRead
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -105,6 +107,27 @@ class TestSources:
     def test_an_address_that_does_not_answer_is_reported(self, tmp_path: Path) -> None:
         with pytest.raises(sources.ArchiveError, match=r"cannot fetch file:///nowhere/a_1_amd64\.deb"):
             sources.fetch("file:///nowhere/a_1_amd64.deb", "0" * 64, str(tmp_path / "a"))
+
+    @pytest.mark.parametrize(
+        ("rest", "words"),
+        [
+            (b"", "it ended after 3 of 5000 bytes"),
+            (IncompleteRead(b""), "IncompleteRead"),
+            (TimeoutError("timed out"), "timed out"),
+        ],
+    )
+    def test_a_download_that_breaks_off_is_reported_as_such(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rest: bytes | Exception, words: str
+    ) -> None:
+        answer = MagicMock(headers={"Content-Length": "5000"})
+        answer.__enter__.return_value = answer
+        answer.read.side_effect = [b"abc", rest]
+        monkeypatch.setattr(sources, "open_url", lambda _url, **_: answer)
+
+        with pytest.raises(sources.ArchiveError, match=rf"cannot fetch https://a\.example/a\.deb: {words}"):
+            sources.fetch("https://a.example/a.deb", "0" * 64, str(tmp_path / "a"))
+
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_the_gate_sees_a_package_that_somebody_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
