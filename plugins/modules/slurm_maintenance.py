@@ -77,12 +77,14 @@ def present():
 
 
 def apply(commands):
+    """All of them: one that Slurm refuses must not leave the nodes of another without a reservation."""
+    refused = []
     for argv, name, _action, _detail in commands:
         worked, text = slurm_query.run("scontrol", *argv)
         if not worked:
-            raise node_errors.HintedError(
-                "maintenance %s: %s" % (name, slurm_query.sentence(text)), "see `scontrol show reservation`"
-            )
+            refused.append("maintenance %s: %s" % (name, slurm_query.sentence(text)))
+    if refused:
+        raise node_errors.HintedError("; ".join(refused), "see `scontrol show reservation`")
 
 
 def main():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,3 +106,26 @@ def test_only_its_own_are_removed() -> None:
     assert [argv for argv, *_ in maintenance.commands([], present, ["upgrade", "gone"], NOW)] == [
         ["delete", "reservationname=upgrade"]
     ]
+
+
+def test_one_that_slurm_refuses_keeps_no_other_from_being_reserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, created = nodeside.plugin("modules", "slurm_maintenance"), []
+
+    def scontrol(*argv: str) -> tuple[bool, str]:
+        if "create" not in argv:
+            return True, "No reservations in the system"
+        created.append(argv[3])
+        return "nodes=gone" not in argv, "Error creating the reservation: Invalid node name specified"
+
+    monkeypatch.setattr(module, "OWNED", str(tmp_path / "owned.json"))
+    monkeypatch.setattr(module.slurm_query, "run", scontrol)
+    start = {"start": "2099-12-01T08:00:00", "minutes": 240}
+    entries = [{"name": "disks", "nodes": "gone", **start}, {"name": "upgrade", "nodes": "gpu01", **start}]
+
+    with pytest.raises(nodeside.FailedError, match=r"^maintenance disks: .*Invalid node name specified$"):
+        nodeside.Call({"maintenance": entries}).run(module)
+
+    assert created == ["reservationname=disks", "reservationname=upgrade"]
+    assert module.read_owned() == ["disks", "upgrade"]
