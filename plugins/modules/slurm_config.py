@@ -215,7 +215,8 @@ def converge(module, files, effect, keys):
     needs = slurm_apply_config.would_stand_by(effect) if standby else slurm_apply_config.would_serve(effect)
     if module.check_mode:
         return needs, []
-    first = node_files.read(conf_of(files)) is None
+    old = node_files.read(conf_of(files))
+    first = old is None
     try:
         if standby:
             slurm_apply_config.stand_ready(files, effect, needs[0], module.params["start_timeout"])
@@ -226,6 +227,11 @@ def converge(module, files, effect, keys):
         return [applied.action, *needs[1:]], [HUNG] if applied.hung else []
     except slurm_apply_config.NotAcceptedError as error:
         module.fail_json(msg=str(error), hint=error.hint)
+    except OSError:
+        # copy_state stopped it, and nothing of the new configuration is there
+        if module.params["move_state"] and not standby and not first and node_files.read(conf_of(files)) == old:
+            slurm_apply_config.systemctl(["start"], 120)
+        raise
 
 
 def is_standby(params):
@@ -293,7 +299,8 @@ def adopt(module, files):
         module.fail_json(msg=message, hint=TAKE_OVER)
     if not module.check_mode:
         try:
-            slurm_adoption.install(files, module.params["adopt_unit"])
+            with node_errors.fail_on_error(module.fail_json):
+                slurm_adoption.install(files, module.params["adopt_unit"])
         except slurm_apply_config.NotAcceptedError as error:
             module.fail_json(msg=str(error), hint=error.hint)
     changes = [node_changes.entry("file", path, "write", detail="adopted") for path in files]

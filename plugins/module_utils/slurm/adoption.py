@@ -101,9 +101,10 @@ def install(files, unit=""):
     for path, content in old.items():
         if content is not None:
             node_files.write(path + node_backups.SUFFIX, content, (0, 0), 0o644, [])
-    set_aside = bool(unit) and os.path.isfile(unit)
-    if set_aside:
+    if unit and os.path.isfile(unit):
         rename_unit(unit, unit + node_backups.SUFFIX)
+    # also by a call that was cut off
+    set_aside = bool(unit) and os.path.isfile(unit + node_backups.SUFFIX)
     # recorded on disk: if this is interrupted, the next deploy restarts slurmctld
     slurm_apply_config.install(files, Effect.RESTART_SLURMCTLD)
     error = slurm_apply_config.apply(Effect.RESTART_SLURMCTLD, True, START_TIMEOUT_S).error

@@ -114,3 +114,28 @@ class TestForeign:
         write_files(state, {"records/slurm.common.json": "{}"})
         assert running.foreign("slurm") == {}
         assert not running.deployed("monitoring")
+
+
+@pytest.mark.usefixtures("state")
+def test_the_unit_that_a_cut_off_call_set_aside_comes_back_where_slurm_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = nodeside.load("slurm.apply_config")
+    unit, conf = tmp_path / "slurmctld.service", tmp_path / "slurm.conf"
+    unit.write_text("built from source")
+    conf.write_text("theirs")
+
+    def killed(*_: object) -> None:
+        raise SystemExit(1)
+
+    monkeypatch.setattr(adoption.node_command, "run_merged", lambda *_, **__: None)
+    monkeypatch.setattr(config, "systemctl", lambda *_: None)
+    monkeypatch.setattr(config, "apply", lambda *_: config.Applied("restart", "it does not answer", hung=False))
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+        patched.setattr(config, "install", killed)
+        adoption.install({str(conf): "new"}, str(unit))
+
+    with pytest.raises(config.NotAcceptedError):
+        adoption.install({str(conf): "new"}, str(unit))
+
+    assert (unit.read_text(), conf.read_text()) == ("built from source", "theirs")

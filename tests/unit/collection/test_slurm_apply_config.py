@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from tests.support.node_modules import load
+from tests.support import node_modules as nodeside
 
-apply_config = load("slurm.apply_config")
-Effect = load("slurm.effects").Effect
+apply_config = nodeside.load("slurm.apply_config")
+Effect = nodeside.load("slurm.effects").Effect
 
 
 @pytest.mark.usefixtures("state")
@@ -23,3 +24,45 @@ def test_what_a_change_needs_is_noted_before_a_file_changes_and_not_forgotten(tm
     assert apply_config.with_pending(Effect.NONE) == effect
     apply_config.clear_pending()
     assert apply_config.with_pending(Effect.NONE) == Effect.NONE
+
+
+def test_a_slurmctld_that_was_stopped_to_copy_its_state_starts_again_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, calls = nodeside.plugin("modules", "slurm_config"), []
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "slurm.conf"))
+
+    monkeypatch.setattr(apply_config, "syntax_error", lambda _files: "")
+    monkeypatch.setattr(apply_config, "would_serve", lambda _effect: ["restart"])
+    monkeypatch.setattr(apply_config, "with_pending", lambda effect: effect)
+    monkeypatch.setattr(apply_config, "copy_state", lambda _old, _new: calls.append("stop"))
+    monkeypatch.setattr(apply_config, "serve", full)
+    monkeypatch.setattr(apply_config, "systemctl", lambda words, _limit: calls.extend(words))
+    conf = "# Written by deepopsctl\nClusterName=hpc\nStateSaveLocation="
+    (tmp_path / "slurm.conf").write_text(conf + "/old\n")
+    files = {**dict.fromkeys(module.ALWAYS, ""), "slurm.conf": conf + "/new\n"}
+    params = {"component": "slurm", "step": "c", "directory": str(tmp_path), "move_state": True, "files": files}
+
+    with pytest.raises(nodeside.FailedError, match="the old configuration is still in force: .*No space left"):
+        nodeside.Call(params).run(module)
+
+    assert calls == ["stop", "start"]
+
+
+def test_a_full_disk_ends_an_adoption_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = nodeside.plugin("modules", "slurm_config")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/etc/slurm/slurm.conf")
+
+    monkeypatch.setattr(module.slurm_adoption, "refusals", lambda _text: [])
+    monkeypatch.setattr(module.slurm_adoption, "install", full)
+    monkeypatch.setattr(apply_config, "syntax_error", lambda _files: "")
+    (tmp_path / "slurm.conf").write_text("ClusterName=hpc\n")
+    files = {**dict.fromkeys(module.ALWAYS, ""), "slurm.conf": "ClusterName=hpc\n"}
+    params = {"component": "slurm", "step": "c", "directory": str(tmp_path), "adopt": True, "files": files}
+
+    with pytest.raises(nodeside.FailedError, match="No space left on device"):
+        nodeside.Call(params).run(module)
