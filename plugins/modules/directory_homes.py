@@ -53,7 +53,7 @@ def is_known(person):
 
 def ensure_homes(module, noted, people):
     base, point = module.params["homes_in"], module.params["homes_mounted"]
-    if point and point not in mount_table.mounted():
+    if point and not mount_table.is_mounted(point):
         module.warn("%s is not mounted here: no home was made" % point)
         return
     missing = [person for person in people if not os.path.lexists(os.path.join(base, person["name"]))]

@@ -171,13 +171,6 @@ def ensure(noted, path, directories):
     return made, conflicts
 
 
-def is_mounted(path):
-    """Whether something is mounted there; what is mounted at its first use is used."""
-    with contextlib.suppress(OSError):
-        os.statvfs(path)
-    return path in mount_table.mounted()
-
-
 def announce(noted, path, directories):
     """All of them, where there is nothing to compare with yet."""
     for name, uid, gid, mode in directories:
@@ -189,7 +182,7 @@ def converge(module, noted):
     made, conflicts = {}, []
     for space in module.params["spaces"]:
         directories = wanted(space, module.params)
-        if (space["mounted"] and not is_mounted(space["path"])) or not os.path.isdir(space["path"]):
+        if (space["mounted"] and not mount_table.is_mounted(space["path"])) or not os.path.isdir(space["path"]):
             if noted.dry:
                 # storage is mounted before these are made
                 announce(noted, space["path"], directories)

@@ -329,7 +329,7 @@ def _locked():
 def ensure_homes(step, people, tables):
     """Make the homes that are not there; one that is there stays as it is."""
     base, point = people["homes_in"], people["homes_mounted"]
-    if point and point not in mount_table.mounted():
+    if point and not mount_table.is_mounted(point):
         step.module.warn("%s is not mounted here: no home was made" % point)
         step.wanted["digest"] = ""
         return

@@ -87,6 +87,13 @@ def mounted():
     return parse_table(table())
 
 
+def is_mounted(path):
+    """Whether something is mounted there; what is mounted at its first use is used."""
+    with contextlib.suppress(OSError):
+        os.statvfs(path)
+    return path in mounted()
+
+
 def parse_unit(text):
     """What a managed mount unit mounts; options without those that only say when (older ones had nofail, too)."""
     values = dict(line.partition("=")[::2] for line in text.splitlines() if not line.startswith("#"))

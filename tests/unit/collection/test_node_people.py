@@ -262,6 +262,18 @@ class TestHomes:
         # the next deploy tries again
         assert step.wanted["digest"] == ""
 
+    def test_a_file_system_that_is_mounted_at_its_first_use_is_used(
+        self, etc: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        table = nodeside.load("storage.mount_table")
+        mounted: list[str] = []
+        monkeypatch.setattr(table.os, "statvfs", mounted.append)
+        monkeypatch.setattr(table, "mounted", lambda: mounted)
+
+        step = deploy(ALICE, homes_in=str(home), homes_mounted=str(home))
+
+        assert (step.warnings, [path.name for path in home.iterdir()]) == ([], ["alice"])
+
     def test_where_root_is_squashed_the_missing_ones_are_named_and_nothing_is_reported_as_made(
         self, etc: Path, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
