@@ -115,7 +115,11 @@ def is_unfinished(handle, name):
     status = os.stat(name, dir_fd=handle, follow_symlinks=False)
     if not stat.S_ISDIR(status.st_mode) or (status.st_uid, status.st_gid) != (0, 0):
         return False
-    inner = os.open(name, OPEN, dir_fd=handle)
+    try:
+        inner = os.open(name, OPEN, dir_fd=handle)
+    except PermissionError:
+        # a server that squashes root
+        return False
     try:
         return not os.listdir(inner)
     finally:

@@ -147,6 +147,23 @@ def test_where_root_is_squashed_the_missing_ones_are_named(
     assert list(space.iterdir()) == []
 
 
+def test_a_directory_of_roots_that_squashed_root_may_not_read_ends_nothing(
+    space: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (space / "alice").mkdir(0o700)
+    opened = os.open
+
+    def squashed(path: Any, *arguments: Any, **more: Any) -> int:
+        if path == "alice":
+            raise PermissionError
+        return opened(path, *arguments, **more)
+
+    monkeypatch.setattr(directories.os, "open", squashed)
+
+    assert make(space)["conflicts"] == [f"{space}/alice belongs to 0:0"]
+    assert facts(space / "bob") == (60011, 60011, 0o700)
+
+
 def test_nothing_is_made_in_an_empty_mount_point(space: Path) -> None:
     result = make(space, mounted=True)
 
