@@ -281,11 +281,11 @@ def main():
     wanted = slurm_accounting.desired_state(params["accounts"], params["users"], params["policy"])
     # before the first deploy there is nothing to ask
     bare = module.check_mode and (not shutil.which("sacctmgr") or not sacctmgr.run("show", "cluster").ok)
-    noted = write_names(module)
-    if bare and os.path.exists(OWNED):
-        warning = "slurmdbd does not answer: accounts and limits could not be compared"
-        module.exit_json(**with_names(result([], EMPTY, {}, [warning]), noted))
     with node_errors.fail_on_error(module.fail_json):
+        noted = write_names(module)
+        if bare and os.path.exists(OWNED):
+            warning = "slurmdbd does not answer: accounts and limits could not be compared"
+            module.exit_json(**with_names(result([], EMPTY, {}, [warning]), noted))
         if params["only_names"]:
             module.exit_json(**add_missing_qos(sacctmgr, wanted, bare, module.check_mode))
         module.exit_json(**with_names(converge(module, sacctmgr, wanted, bare), noted))

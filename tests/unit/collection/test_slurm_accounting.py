@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -230,3 +232,16 @@ def test_a_change_is_reported_with_old_and_new_values() -> None:
     assert slurm_policy_diff.lines(changes, present, after=False).splitlines() == [
         "QOS high", "  GrpJobs = 5", "  GrpTRES[mem] = 1024G", "  MaxWall = 1-12:00:00",
     ]  # fmt: skip
+
+
+def test_names_that_can_not_be_written_end_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = nodeside.plugin("modules", "slurm_accounting")
+
+    def full(_noted: Any, path: str, _content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(module.node_files, "ensure", full)
+    params = {"cluster": "hpc", "sorted_names": "return {}\n", "sorted_names_file": str(tmp_path / "names.lua")}
+
+    with pytest.raises(nodeside.FailedError, match=r"names\.lua: No space left on device"):
+        nodeside.Call(params).run(module)
