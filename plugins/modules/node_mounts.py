@@ -249,7 +249,9 @@ def main():
         try:
             converge(step)
         finally:
-            step.quiet.end(module.warn)
+            # what is missing comes first, and unmounts nothing
+            if not module.params["only_missing"]:
+                step.quiet.end(module.warn)
     finish(step)
 
 

@@ -50,6 +50,11 @@ def _node(name):
     return known.get(name)
 
 
+def answers(name):
+    """Whether slurmctld answers, and knows the node."""
+    return _node(name) is not None
+
+
 def _update(name, *words):
     """The error text of an update, '' where it was made."""
     result = _scontrol("update", "nodename=" + name, *words)

@@ -9,6 +9,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command,
     errors as node_errors,
     files as node_files,
+    record as node_record,
     resources as node_resources,
     services as node_services,
 )
@@ -19,6 +20,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import 
 # a server that is away answers a mount after the unit's own 90 s, at the latest
 PATIENCE_S = 120
 LEFT_OUT = "its client is left out"
+# noted on disk before a node is drained: after a call that was cut off nothing may be left to unmount
+DRAINED = "storage.drain"
 
 
 class InUseError(Exception):
@@ -52,6 +55,7 @@ class Quiet:
             raise InUseError(busy)
         if self.dry:
             return
+        node_record.mark_pending(DRAINED, self.reason)
         try:
             slurm_node_jobs.drain(self.node, self.reason, self.wait, dry=False)
         except slurm_node_jobs.BusyError as error:
@@ -61,10 +65,15 @@ class Quiet:
 
     def end(self, warn):
         """Give the node back if it is drained for our reason, by this call or by one that was cut off."""
-        if not self.sought or self.stays or self.dry:
+        if not (self.sought or node_record.is_pending(DRAINED)) or self.stays or self.dry:
             return
         try:
-            slurm_node_jobs.resume(self.node, self.reason, lambda: "", dry=False)
+            resumed = slurm_node_jobs.resume(self.node, self.reason, lambda: "", dry=False)
+            if resumed or slurm_node_jobs.answers(self.node):
+                node_record.clear_pending(DRAINED)
+            elif node_record.is_pending(DRAINED):
+                words = "slurmctld does not answer: `deepopsctl node resume %s` ends the drain for its storage"
+                warn(words % self.node)
         except slurm_node_jobs.BusyError as error:
             warn("%s: %s" % (self.node, error))
 

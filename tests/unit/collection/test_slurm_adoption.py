@@ -131,9 +131,10 @@ def test_the_unit_that_a_cut_off_call_set_aside_comes_back_where_slurm_refuses(
     monkeypatch.setattr(adoption.node_command, "run_merged", lambda *_, **__: None)
     monkeypatch.setattr(config, "systemctl", lambda *_: None)
     monkeypatch.setattr(config, "apply", lambda *_: config.Applied("restart", "it does not answer", hung=False))
-    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+    with monkeypatch.context() as patched:
         patched.setattr(config, "install", killed)
-        adoption.install({str(conf): "new"}, str(unit))
+        with pytest.raises(SystemExit):
+            adoption.install({str(conf): "new"}, str(unit))
 
     with pytest.raises(config.NotAcceptedError):
         adoption.install({str(conf): "new"}, str(unit))

@@ -45,7 +45,7 @@ def test_a_slurmctld_that_was_stopped_to_copy_its_state_starts_again_where_the_d
     files = {**dict.fromkeys(module.ALWAYS, ""), "slurm.conf": conf + "/new\n"}
     params = {"component": "slurm", "step": "c", "directory": str(tmp_path), "move_state": True, "files": files}
 
-    with pytest.raises(nodeside.FailedError, match="the old configuration is still in force: .*No space left"):
+    with pytest.raises(nodeside.FailedError, match=r"the old configuration is still in force: .*No space left"):
         nodeside.Call(params).run(module)
 
     assert calls == ["stop", "start"]
