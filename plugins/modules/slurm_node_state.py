@@ -99,7 +99,9 @@ def change_local(params, reason, noted):
     if slurm_node_jobs.resume(name, reason, comparison.sentence, noted.dry):
         noted.did("node", name, "resume")
     if not noted.dry and params["step"]:
-        node_record.save(params["component"], params["step"], params["digest"], node_record.items())
+        # the next deploy asks again
+        digest = "" if slurm_node_jobs.is_uncertain(name) else params["digest"]
+        node_record.save(params["component"], params["step"], digest, node_record.items())
 
 
 def change(params, reason, dry):

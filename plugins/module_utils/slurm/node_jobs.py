@@ -33,10 +33,14 @@ def why_busy(node):
     """Why a job may be lost: one runs, or may start; '' where slurmd is off, or the node is drained and empty."""
     if nvidia_mig.has_steps():
         return RUNNING
-    if not node_services.is_active(node_services.show(["slurmd.service"]).get("slurmd.service", {})):
+    if not _serves():
         return ""
     drained = nvidia_facts.is_drained(_scontrol("show", "node", node).output)
     return "" if drained else "Slurm may start jobs on it"
+
+
+def _serves():
+    return node_services.is_active(node_services.show(["slurmd.service"]).get("slurmd.service", {}))
 
 
 def _scontrol(*words):
@@ -53,6 +57,11 @@ def _node(name):
 def answers(name):
     """Whether slurmctld answers, and knows the node."""
     return _node(name) is not None
+
+
+def is_uncertain(name):
+    """Whether slurmd runs here, and slurmctld does not say how it has the node: it may be drained."""
+    return not answers(name) and _serves()
 
 
 def _update(name, *words):

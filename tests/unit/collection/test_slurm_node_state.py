@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -208,3 +209,20 @@ def test_a_silent_node_whose_cancelled_jobs_do_not_end_is_set_down(
 )
 def test_a_node_on_trial_may_be_reserved(text: str, reserved: bool, status: str) -> None:
     assert state.node_state("gpu03", {"State": text}, reserved=reserved)["status"] == status
+
+
+@pytest.mark.usefixtures("state")
+@pytest.mark.parametrize(
+    ("shown", "serves", "recorded"), [("", True, False), ("NodeName=gpu01 State=IDLE", True, True), ("", False, True)]
+)
+def test_a_node_of_which_slurmctld_says_nothing_is_asked_about_again(
+    monkeypatch: pytest.MonkeyPatch, shown: str, serves: bool, recorded: bool
+) -> None:
+    module, jobs = nodeside.plugin("modules", "slurm_node_state"), nodeside.load("slurm.node_jobs")
+    monkeypatch.setattr(jobs, "_scontrol", lambda *_words: SimpleNamespace(ok=bool(shown), output=shown))
+    monkeypatch.setattr(jobs, "_serves", lambda: serves)
+    params = {"nodes": ["gpu01"], "state": "resumed", "reason": "its driver", "local": True,
+              "component": "nvidia", "step": "in_service", "digest": "d"}  # fmt: skip
+
+    assert nodeside.Call(params).run(module)["changed"] is False
+    assert bool(nodeside.load("node.record").load("nvidia", "in_service")) is recorded
