@@ -371,7 +371,7 @@ def differences(wanted, host):
             enforce(export, host, noted)
             set_grace(export, noted)
             set_limits([export], [], noted)
-    except HintedError as error:
+    except (HintedError, OSError) as error:
         return {"differences": [], "problem": str(error)}
     changes = ("%s: %s" % (change["name"], change.get("detail") or change["action"]) for change in noted.changes)
     return {"differences": list(changes), "problem": ""}

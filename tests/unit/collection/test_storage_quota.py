@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import struct
@@ -344,6 +345,17 @@ def test_a_file_system_without_a_device_is_refused_like_others(server: Server) -
     problem = quota.differences({"path": str(server.directory), **export()}, machine)["problem"]
 
     assert problem == f"{server.directory} is on tmpfs (tmpfs), which has no quotas that deepopsctl knows"
+
+
+def test_a_kernel_that_answers_with_an_error_is_the_problem_of_one_export(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise OSError(errno.ENOENT, "No such file or directory", "/dev/root")
+
+    monkeypatch.setattr(server.users, "state", missing)
+
+    assert "/dev/root" in quota.differences({"path": str(server.directory), **export()}, server.machine)["problem"]
 
 
 # --- the kernel
