@@ -62,8 +62,10 @@ def scan(root: str, deepest: int) -> Usage:
         for record in walk:
             if record.file_type != DIRECTORY:
                 mine = users.setdefault(record.uid, [0, 0])
-                mine[0] += 1 / record.names
-                mine[1] += record.size / record.names
+                # one that is removed meanwhile has no name
+                names = max(record.names, 1)
+                mine[0] += 1 / names
+                mine[1] += record.size / names
     most = sorted(users.items(), key=lambda item: item[1][1], reverse=True)[:MOST_USERS]
     listed = [{"uid": uid, "files": round(files), "bytes": round(size)} for uid, (files, size) in most]
     return {"schema": 1, "finished": int(time.time()), "users": listed, "problems": walk.seen.counts["problems"]}

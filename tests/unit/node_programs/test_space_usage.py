@@ -6,6 +6,7 @@ import grp
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from deepopsctl.node_programs.disk_usage import members
 from deepopsctl.node_programs.disk_usage.rows import FileSystem
 from deepopsctl.node_programs.disk_usage.sources import Person
+from deepopsctl.node_programs.scratch_purge.walk import Walk
 from deepopsctl.node_programs.space_usage import cli
 
 ROOTS_GROUP = grp.getgrgid(os.getgid()).gr_name
@@ -132,3 +134,12 @@ def test_members_with_little_are_counted_below_the_table() -> None:
     assert [" ".join(line.split()) for line in shown[2:4]] == ["User # of files Space", "4242422 120k 2 GiB"]
     assert shown[4] == "1 with less than 100k files and 1 GiB: --all_users shows them"
     assert "4242421  " in members.render(found, everybody=True)
+
+
+def test_a_file_that_is_removed_meanwhile_ends_nothing(space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (space / ROOTS_GROUP / "a").touch()
+    original = Walk.__iter__
+    monkeypatch.setattr(Walk, "__iter__", lambda self: (replace(each, names=0) for each in original(self)))
+
+    assert counted(space) == 0
+    assert users(space) == {ME: 1}
