@@ -174,11 +174,26 @@ def parse(text: str) -> Wanted:
 def read(directories: Iterable[str]) -> Iterator[Wheel]:
     """All wheels; also in directories below, one level deep, as wheelhouses are sorted by processor."""
     for directory in directories:
-        for place in [directory, *(entry.path for entry in os.scandir(directory) if entry.is_dir())]:
-            for name in os.listdir(place):
-                match = WHEEL.fullmatch(name)
+        entries = _entries(directory)
+        for place in [entries, *(_entries(each.path) for each in entries if _is_directory(each))]:
+            for entry in place:
+                match = WHEEL.fullmatch(entry.name)
                 if match:
                     yield _wheel(match.groupdict())
+
+
+def _entries(directory: str) -> "List[os.DirEntry[str]]":
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except OSError as error:
+        # such as software that only some may use; the rest is listed
+        sys.stderr.write("{}: {}\n".format(directory, error.strerror))
+        return []
+
+
+def _is_directory(entry: "os.DirEntry[str]") -> bool:
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
 
 
 def _wheel(parts: Dict[str, Optional[str]]) -> Wheel:

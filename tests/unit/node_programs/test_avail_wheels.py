@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import platform
 import sys
 from pathlib import Path
@@ -127,3 +129,21 @@ def test_a_python_takes_the_wheels_that_its_pip_would(tmp_path: Path, name: str,
     (tmp_path / name).touch()
 
     assert [Python(3, 13).takes(wheel) for wheel in avail_wheels.read([str(tmp_path)])] == [takes]
+
+
+def test_a_directory_that_the_user_may_not_read_hides_no_other(
+    wheelhouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scandir = os.scandir
+
+    def guarded(path: str) -> object:
+        if path == str(wheelhouse / "generic"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+
+    assert avail_wheels.main(["--raw", "torch*"]) == 0
+    shown = capsys.readouterr()
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["torch", "torchvision"]
+    assert shown.err == f"{wheelhouse}/generic: Permission denied\n"
