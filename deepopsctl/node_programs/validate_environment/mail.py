@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import List
@@ -32,9 +33,12 @@ def run(node: str) -> List[Check]:
 
 def _times(spool: str) -> List[float]:
     """When each waiting mail came."""
-    try:
-        return [
-            entry.stat().st_mtime for entry in os.scandir(spool) if entry.is_file() and not entry.name.startswith(".")
-        ]
-    except FileNotFoundError:
-        return []
+    times = []
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(spool):
+            # dma has two files for each mail, M with its text, and others of its own
+            if entry.name.startswith("Q") or entry.name.endswith(".json"):
+                # one that is sent meanwhile is not late
+                with contextlib.suppress(FileNotFoundError):
+                    times.append(entry.stat(follow_symlinks=False).st_mtime)
+    return times

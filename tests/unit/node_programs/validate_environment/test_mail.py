@@ -32,6 +32,19 @@ def test_a_mail_may_wait_for_some_minutes_and_no_longer(spool: Path) -> None:
     assert statuses() == [("fail", "1 mails wait, the oldest for 30 minutes")]
 
 
+def test_a_mail_that_dma_has_is_one(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dma = spool / "dma"
+    dma.mkdir()
+    monkeypatch.setattr(mail, "SPOOLS", (str(spool), str(dma)))
+    for name in ("M12.55d0", "Q12.55d0", "flush"):
+        (dma / name).touch()
+        os.utime(dma / name, (0, time.time() - 1_800))
+    assert statuses() == [("fail", "1 mails wait, the oldest for 30 minutes")]
+
+    (dma / "Q12.55d0").unlink()
+    assert statuses() == [("pass", "")]
+
+
 def test_without_a_mail_server_it_is_skipped_and_other_nodes_have_no_check(
     spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
