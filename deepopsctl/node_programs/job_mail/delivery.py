@@ -32,6 +32,8 @@ KEPT_S = 86_400.0
 HOUR_S = 3_600.0
 # a subject stays in one line; mail servers take 998 characters
 _LINE = 900
+# a question may wait for a minute: after so many in a row a round asks no more
+_MOST_UNANSWERED = 3
 _ONE_HOUR = "{} mails to {} in an hour: the rest is dropped"
 
 
@@ -49,10 +51,11 @@ class Delivery:
         self._send = send
         self._sent: Dict[str, Deque[float]] = defaultdict(deque, _sent_before(record))
         self._reported = ""
+        self._unanswered = 0
 
     def round(self, now: float) -> int:
         """Send what can be sent; returns how many mails wait after it."""
-        left = 0
+        left, self._unanswered = spool.unfinished(self._directory), 0
         for path in spool.waiting(self._directory):
             mail = spool.read(path)
             if mail is not None and self._keep(mail, now):
@@ -91,11 +94,13 @@ class Delivery:
 
     def _report(self, mail: Mail) -> str:
         """The job's report; '' without one, or while it still runs by the accounting."""
-        if not (mail.ended and mail.job):
+        if not (mail.ended and mail.job) or self._unanswered >= _MOST_UNANSWERED:
             return ""
         try:
             jobs = asking.jobs(mail.job, self._run)
+            self._unanswered = 0
         except UnansweredError as error:
+            self._unanswered += 1
             self._log(str(error))
             return ""
         # of an array with many tasks the first few say enough

@@ -15,6 +15,8 @@ from .._shared import atomic_file, slurm_output
 MOST = 10_000
 # of one user, so that there is room for those of others
 MOST_OF_ONE = 1_000
+# writing a mail takes less
+UNFINISHED_S = 60.0
 _ADDRESS = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9._%+-]{0,63}(@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*)?")
 _JOB = re.compile(r"Job_id=([0-9]{1,10}(?:_[0-9]{1,10})?)")
 # what slurmctld calls the event; after these a job has a report
@@ -79,6 +81,20 @@ def put(directory: str, mail: Mail, user: str = "") -> None:
 def waiting(directory: str) -> List[str]:
     """Files with mails, the oldest first."""
     return sorted(os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".json"))
+
+
+def unfinished(directory: str) -> int:
+    """How many mails are being written. What a call has left that was cut off goes: systemd would start us for ever."""
+    young = 0
+    for name in os.listdir(directory):
+        if not name.endswith(".json"):
+            path = os.path.join(directory, name)
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - os.lstat(path).st_mtime > UNFINISHED_S:
+                    os.unlink(path)
+                else:
+                    young += 1
+    return young
 
 
 def read(path: str) -> Optional[Mail]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import email
 import json
+import os
+import time
 from collections.abc import Sequence
 from email import policy
 from email.message import EmailMessage
@@ -102,6 +104,32 @@ def test_a_damaged_file_goes(tmp_path: Path) -> None:
 
     assert deliverer(tmp_path, Accounting("COMPLETED"), Server()).round(now=1) == 0
     assert not list(tmp_path.iterdir())
+
+
+def test_what_a_call_has_left_that_was_cut_off_goes(tmp_path: Path) -> None:
+    """systemd starts the delivery as long as anything is in the directory."""
+    left, young = tmp_path / ".deepopsctl-abc", tmp_path / ".deepopsctl-xyz"
+    left.touch()
+    young.touch()
+    os.utime(left, (0, time.time() - 2 * spool.UNFINISHED_S))
+
+    assert deliverer(tmp_path, Accounting("COMPLETED"), Server()).round(now=1) == 1
+    assert list(tmp_path.iterdir()) == [young]
+
+
+def test_an_accounting_that_does_not_answer_delays_no_other_mail(tmp_path: Path) -> None:
+    for number in range(9):
+        spool.put(str(tmp_path), mail(since=number))
+    spool.put(str(tmp_path), mail(9.0, "BEGIN", "Slurm Job_id=28 Name=train Began, Queued time 00:00:01"))
+    asked: list[Sequence[str]] = []
+
+    def ask(argv: Sequence[str]) -> str:
+        asked.append(argv)
+        raise asking.UnansweredError("sacct: no answer within 60 s")
+
+    server = Server()
+    assert deliverer(tmp_path, ask, server).round(now=10) == 9
+    assert (len(asked), len(server.mails)) == (3, 1)
 
 
 def test_the_limit_holds_across_runs_and_ends_with_the_hour(tmp_path: Path) -> None:
