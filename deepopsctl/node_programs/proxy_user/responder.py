@@ -73,8 +73,9 @@ class _Handler(socketserver.StreamRequestHandler):
             match = _QUESTION.fullmatch(self.rfile.readline(64))
             if match:
                 local, remote = int(match[1]), int(match[2])
-                peer = plain(self.client_address[0])
-                self.wfile.write(answer(local, remote, owner(local, peer, remote, self.server.tables)).encode())
+                # asked at the address that the connection comes from; a node's other addresses have the same ports
+                own, peer = plain(self.connection.getsockname()[0]), plain(self.client_address[0])
+                self.wfile.write(answer(local, remote, owner(own, local, peer, remote, self.server.tables)).encode())
         except OSError:
             pass
 
@@ -94,14 +95,16 @@ def name_of(uid: int) -> str:
         return "uid-{}".format(uid)
 
 
-def owner(local: int, peer: str, remote: int, tables: Sequence[str] = TABLES) -> Optional[int]:
-    """The user id of the socket that is connected from a port of this node to one of the peer; None for nobody's."""
-    ports = (":{:04X}".format(local), ":{:04X}".format(remote))
-    ends = tuple(notation + ports[1] for notation in notations(peer))
+def owner(own: str, local: int, peer: str, remote: int, tables: Sequence[str] = TABLES) -> Optional[int]:
+    """The user id of the socket that is connected from an address and port here to the peer's; None for nobody's."""
+    begins, ends = (
+        tuple("{}:{:04X}".format(notation, port) for notation in notations(address))
+        for address, port in ((own, local), (peer, remote))
+    )
     for table in tables:
         for fields in _rows(table):
             # what is closed already has neither owner nor inode
-            if fields[1].endswith(ports[0]) and fields[2] in ends and fields[9] != "0":
+            if fields[1] in begins and fields[2] in ends and fields[9] != "0":
                 return int(fields[7])
     return None
 

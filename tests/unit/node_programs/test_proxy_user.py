@@ -65,7 +65,17 @@ def test_an_ipv4_connection_of_a_socket_for_both_families_is_found(tmp_path: Pat
     row = f"0: {mapped}0B0200C0:D431 {mapped}010200C0:0C38 01 0:0 0:0 0 60010 0 777 1 0 20"
     table.write_text(f"sl local_address ...\n{row}\n", encoding="ascii")
 
-    assert responder.owner(0xD431, "192.0.2.1", 3128, [str(table)]) == 60010
+    assert responder.owner("192.0.2.11", 0xD431, "192.0.2.1", 3128, [str(table)]) == 60010
+
+
+def test_the_same_port_of_another_address_of_the_node_is_another_connection(tmp_path: Path) -> None:
+    table = tmp_path / "tcp"
+    rows = [f"0: {own}0200C0:D431 010200C0:0C38 01 0:0 0:0 0 {uid} 0 777 1 0 20" for own, uid in (("0C", 1), ("0B", 2))]
+    table.write_text("\n".join(["sl local_address ...", *rows, ""]), encoding="ascii")
+
+    assert [responder.owner(f"192.0.2.{own}", 0xD431, "192.0.2.1", 3128, [str(table)]) for own in (11, 12, 13)] == [
+        2, 1, None,
+    ]  # fmt: skip
 
 
 def test_the_name_of_a_user_cannot_say_more_to_squid() -> None:
