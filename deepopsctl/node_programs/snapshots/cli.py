@@ -75,9 +75,14 @@ def turn(file_system: Dict[str, Any], now: datetime) -> None:
         taken.take(name)
     names = sorted(each for each in taken.names() if _is_managed(each))
     stays = kept(names, file_system)
+    refused: List[str] = []
     for each in names:
         if each not in stays:
-            taken.delete(each)
+            try:
+                taken.delete(each)
+            except SnapshotError as error:
+                # one that is held (zfs hold) or has a clone: the others go all the same
+                refused.append(str(error))
     facts = os.statvfs(path)
     if facts.f_bavail * 100 < facts.f_blocks * file_system["free_percent"] and len(stays) > 1:
         oldest = min(stays)
@@ -87,6 +92,8 @@ def turn(file_system: Dict[str, Any], now: datetime) -> None:
                 file_system["free_percent"], oldest
             )
         )
+    if refused:
+        raise SnapshotError("; ".join(refused))
 
 
 def _is_managed(name: str) -> bool:

@@ -93,6 +93,21 @@ def test_zfs_takes_one_more_and_destroys_snapshots_of_its_own_alone(
     assert (home / ".snapshots").readlink() == Path(".zfs/snapshot")
 
 
+def test_a_snapshot_that_is_held_keeps_no_other(tmp_path: Path, zfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir(0o755)
+    program = tmp_path / "bin/zfs"
+    held = '[ "$*" != "destroy tank/home@2026-11-25_1700" ] || { echo "it is held" >&2; exit 1; }\n'
+    program.write_text(program.read_text(encoding="utf-8") + held, encoding="utf-8")
+    monkeypatch.setattr(cli, "dataset_at", lambda path: "tank/home")
+    wanted = {"path": str(home), "hourly": 0, "daily": 0, "weekly": 0, "free_percent": 0}
+
+    monkeypatch.setattr(cli, "kept", lambda names, options: {"2026-11-25_1900"})
+    with pytest.raises(SnapshotError, match="it is held"):
+        turn(wanted, datetime(2026, 11, 25, 19))
+    assert "destroy tank/home@2026-11-25_1800" in zfs.read_text(encoding="utf-8")
+
+
 def test_a_directory_of_somebody_elses_snapshots_is_left_alone(tmp_path: Path, zfs: Path) -> None:
     (tmp_path / ".snapshots").mkdir()
 
