@@ -24,7 +24,8 @@ def main(arguments: Optional[List[str]] = None, variables: Optional[Mapping[str,
 
 
 def _stage_all(options: argparse.Namespace, variables: Mapping[str, str]) -> None:
-    target = _target(options.to, variables)
+    # for tar, what is before a colon would be another host
+    target = os.path.abspath(_target(options.to, variables))
     if options.this_node:
         # each node has results of its own
         target = os.path.join(target, os.uname().nodename.partition(".")[0])
@@ -83,8 +84,8 @@ def _place(target: str, name: str, write: Callable[[str], None]) -> None:
     for leftover in (new, old):
         _remove(leftover)
     write(new)
-    if os.path.isdir(final) and not os.path.islink(final):
-        # a directory can't be replaced in one step
+    if os.path.lexists(final) and (os.path.isdir(new) or (os.path.isdir(final) and not os.path.islink(final))):
+        # a directory can't be replaced, nor replace anything, in one step
         os.rename(final, old)
     os.rename(new, final)
     _remove(old)
@@ -117,7 +118,18 @@ def _check(path: str, status: int) -> None:
 
 def _remove(path: str) -> None:
     if os.path.isdir(path) and not os.path.islink(path):
+        # directories that are read-only in the job are so here
+        _open_up(path)
+        for top, names, _ in os.walk(path):
+            for name in names:
+                _open_up(os.path.join(top, name))
         shutil.rmtree(path)
     else:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
+
+
+def _open_up(directory: str) -> None:
+    # one of somebody else in the project stays as it is
+    if not os.path.islink(directory) and os.stat(directory).st_uid == os.geteuid():
+        os.chmod(directory, 0o700)

@@ -189,8 +189,44 @@ def test_a_link_in_place_of_results_is_not_followed(job: Mapping[str, str], tmp_
     (tmp_path / "elsewhere").mkdir()
     (out / "results").symlink_to(tmp_path / "elsewhere")
 
-    assert stage_out.main(["results"], job) == 1
+    assert stage_out.main(["results"], job) == 0
     assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert (out / "results" / "loss").read_text() == "1"
+
+
+def test_a_directory_takes_the_place_of_a_file(job: Mapping[str, str]) -> None:
+    out = results(job, "1")
+    out.mkdir()
+    (out / "results").write_text("a file of the run before")
+
+    assert stage_out.main(["results"], job) == 0
+    assert [path.name for path in out.iterdir()] == ["results"]
+    assert (out / "results" / "loss").read_text() == "1"
+
+
+def test_directories_that_are_read_only_are_replaced(job: Mapping[str, str]) -> None:
+    """Root may write there anyway: only as somebody else does this find anything."""
+    out = results(job, "1")
+    cache = Path(job["SLURM_TMPDIR"], "results", "cache", "below")
+    cache.mkdir(parents=True)
+    (cache / "file").touch()
+    for path in (cache, cache.parent):
+        path.chmod(0o555)
+
+    assert [stage_out.main(["results"], job) for _ in range(3)] == [0, 0, 0]
+    assert [path.name for path in out.iterdir()] == ["results"]
+    for path in (*out.glob("results/cache"), *out.glob("results/cache/below"), cache.parent, cache):
+        path.chmod(0o755)
+
+
+def test_an_archive_may_go_to_a_directory_with_a_colon(
+    job: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results(job, "1")
+    monkeypatch.chdir(tmp_path)
+
+    assert stage_out.main(["--to", "run-12:30", "--pack", "all.tar", "results"], job) == 0
+    assert [path.name for path in (tmp_path / "run-12:30").iterdir()] == ["all.tar"]
 
 
 def test_results_can_be_one_archive(job: Mapping[str, str]) -> None:
