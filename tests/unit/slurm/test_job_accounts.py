@@ -184,6 +184,15 @@ def test_other_plugins_of_the_site_stay() -> None:
             NO_VAL,
         ),
         ({"pn_min_tmp_disk": NO_VAL, "tres_per_node": "gres/tmpdisk:00g"}, "gres/tmpdisk:10G", NO_VAL),
+        *(
+            ({"pn_min_tmp_disk": NO_VAL, "tres_per_node": f"gres/tmpdisk{none}"}, "gres/tmpdisk:10G", NO_VAL)
+            for none in (":0", "=0K", ":-0", ":+0", ": 0", ":fast:0", ":fast=-00m")
+        ),
+        ({"pn_min_tmp_disk": NO_VAL, "tres_per_node": "gres/gpu:tmpdisk:0"}, "gres/tmpdisk:10G", NO_VAL),
+        *(
+            ({"pn_min_tmp_disk": NO_VAL, "tres_per_node": f"gres/tmpdisk{some}"}, f"gres/tmpdisk{some}", NO_VAL)
+            for some in ("", ":1", ":20", "=100G", ":200GB", ":fast:10")
+        ),
     ],
 )
 def test_tmp_becomes_a_request_that_is_counted(
