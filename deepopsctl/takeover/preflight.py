@@ -41,6 +41,9 @@ def find_problems(
     yield from _program_faults(facts)
     yield from _agreement_faults(facts)
     accounting = cluster.with_role(Role.DBD)[0]
+    if accounting.name not in facts:
+        hint = "its database and password are kept: run `takeover` again when it answers"
+        yield accounting.name, "slurmdbd runs there, and it was not read", hint
     yield from _database_faults(accounting, facts.get(accounting.name, NodeFacts()))
     yield from _gpu_faults(cluster, primary)
 

@@ -16,7 +16,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.secrets import decrypt
 from deepopsctl.errors import InputError
 from deepopsctl.imports.request import InitRequest, read_request
-from deepopsctl.model.cluster import Cluster
+from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.slurm.hardware import load_hardware
 from deepopsctl.takeover.preflight import NodeFacts, read_facts
 from deepopsctl.takeover.takeover import apply, plan_takeover
@@ -311,3 +311,11 @@ def test_what_nodes_said_is_read_and_what_is_not_known_is_left(tmp_path: Path) -
     (tmp_path / "gpu01.json").write_text(json.dumps({"jobs": 3, "changed": False, "slurm_conf": "/x"}))
 
     assert read_facts(tmp_path) == {"gpu01": NodeFacts(jobs=3)}
+
+
+def test_an_accounting_host_that_was_not_read_is_not_taken_for_one_without_accounting() -> None:
+    apart = replace(cluster(), nodes=(*cluster().nodes, Node("dbd1", frozenset({Role.DBD}))))
+
+    (fault,) = faults_of(plan_takeover, apart, FOUND)
+
+    assert fault.startswith("dbd1: slurmdbd runs there, and it was not read")
