@@ -60,6 +60,10 @@ class ClusterDir:
         """Ansible variables that the user edits."""
         return self.inventory_dir / "group_vars" / "all" / "settings.yml"
 
+    def settings_text(self) -> str:
+        """Their text; '' where there is no such file, as a site may have it."""
+        return self.settings.read_text(encoding="utf-8") if self.settings.exists() else ""
+
     @property
     def secrets(self) -> Path:
         """Random keys and passwords, encrypted by ansible-vault."""

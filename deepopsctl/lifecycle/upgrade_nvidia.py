@@ -176,8 +176,8 @@ def _upgrade(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], options: Nvi
 
 
 def _declare(directory: ClusterDir, branch: str) -> None:
-    text = directory.settings.read_text(encoding="utf-8")
-    write_atomic(directory.settings, with_settings(text, {"nvidia_driver_branch": branch}))
+    text = with_settings(directory.settings_text(), {"nvidia_driver_branch": branch})
+    write_atomic(directory.settings, text)
 
 
 def _work(flow: Flow, cluster: Cluster, names: tuple[str, ...], goes_on: str) -> WorkResult:

@@ -150,7 +150,7 @@ class _Upgrade:
 
     def _is_declared(self, plan: Plan) -> bool:
         """Whether the cluster directory has the release."""
-        text = self.flow.directory.settings.read_text(encoding="utf-8")
+        text = self.flow.directory.settings_text()
         return with_settings(text, _settings(plan)) == text
 
     def _question(self, plan: Plan, *, resumed: bool) -> str:
@@ -324,9 +324,8 @@ class _Upgrade:
     def _end(self, plan: Plan) -> None:
         """The cluster directory says the new release, and a deploy has the rest follow: configuration, timeouts."""
         self._record(phase=ENDING)
-        settings = self.flow.directory.settings
-        text = settings.read_text(encoding="utf-8")
-        write_atomic(settings, with_settings(text, _settings(plan)))
+        directory = self.flow.directory
+        write_atomic(directory.settings, with_settings(directory.settings_text(), _settings(plan)))
         self.flow.operator.info("deploy what follows from the new release")
         # those that do not answer as well: the exit code says that they were left out
         names = [node.name for node in self.cluster.nodes if node.name not in self.left]

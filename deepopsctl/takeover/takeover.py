@@ -88,7 +88,7 @@ def plan_takeover(cluster: Cluster, facts: Mapping[str, NodeFacts], stored_munge
 def apply(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:
     """Write it; returns the names of the files that changed."""
     changed = []
-    text = directory.settings.read_text("utf-8") if directory.settings.exists() else ""
+    text = directory.settings_text()
     settings = with_settings(text, takeover.settings, str(directory.settings))
     known = read(directory.secrets, directory.vault_password)
     if {**known, **takeover.secrets} != known:
@@ -117,7 +117,7 @@ def source_prefix(directory: ClusterDir) -> str:
 
 def forget_source(directory: ClusterDir) -> None:
     """Nothing of what was built is there any more."""
-    text = directory.settings.read_text("utf-8")
+    text = directory.settings_text()
     write_atomic(directory.settings, with_settings(text, {SOURCE_PREFIX: ""}, str(directory.settings)))
 
 

@@ -73,3 +73,12 @@ def test_settings_follow_nodes_that_have_the_branch(directory: ClusterDir, monke
 
     assert report.exit_code is ExitCode.OK
     assert "580" in directory.settings.read_text()
+
+
+def test_settings_are_made_where_a_site_has_none(directory: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory.settings.unlink()
+
+    report = nvidia(directory, monkeypatch, ())
+
+    assert report.exit_code is ExitCode.OK
+    assert "580" in directory.settings.read_text()
