@@ -21,7 +21,15 @@ from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.admit import NotAdmittedError, try_out
 from deepopsctl.nodes.drain import FIRST_PAUSE_S, LONGEST_PAUSE_S, encode_reason
 from deepopsctl.nodes.wait_for_jobs import job_words
-from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, require_success, state_of
+from deepopsctl.nodes.workflow import (
+    Flow,
+    Operator,
+    Report,
+    StoppedError,
+    failed_nodes,
+    require_success,
+    state_of,
+)
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import ClusterBusyError, cluster_lock
 from deepopsctl.run.outcome import RunOutcome
@@ -165,7 +173,9 @@ class _Reboot:
             # idle nodes first
             self.queue = sorted(compute, key=lambda name: bool(slurm.jobs_on([name])))
             if others:
-                self._reboot_hosts(others, at_once=1)
+                outcome = self._reboot_hosts(others, deepops_reboot_serial=1)
+                stands = "it was not rebooted, or is not back"
+                require_success(outcome, self.nodes, stands, "see its console; then run it again")
                 self.done += others
             self._request()
         if self.options.wait:
@@ -229,7 +239,11 @@ class _Reboot:
             outcome = self.flow.set_node_state(self.cluster, "out_of_service", again, **how)
             require_success(outcome, self.cluster.controllers[:1], "nothing was rebooted", "see `sinfo -R`")
         if names:
-            self._reboot_hosts(names)
+            outcome = self._reboot_hosts(names)
+            # the others still have to be waited for, and admitted
+            failed = failed_nodes(outcome, names, f"{fold(names)} may not be back", "run it again")
+            self.failed |= {name: f"it was not rebooted, or is not back: {why}" for name, why in failed.items()}
+            stay, again = ([name for name in part if name not in failed] for part in (stay, again))
             self.done += stay
         if stay:
             self.flow.report.warnings.append(
@@ -238,13 +252,10 @@ class _Reboot:
         if again:
             self._admit(again)
 
-    def _reboot_hosts(self, names: list[str], at_once: int = 0) -> None:
+    def _reboot_hosts(self, names: list[str], **extra: object) -> RunOutcome:
         self.flow.operator.info(f"reboot {fold(names)}")
         variables = {"deepops_drain_reason": self._reason, "deepops_reboot_timeout": BOOT_S}
-        serial = {"deepops_reboot_serial": at_once} if at_once else {}
-        outcome = self.flow.run(self.cluster, (PLAYBOOK,), names, **variables, **serial)
-        nodes = [node for node in self.nodes if node.name in names]
-        require_success(outcome, nodes, "it was not rebooted, or is not back", "see its console; then run it again")
+        return self.flow.run(self.cluster, (PLAYBOOK,), names, **variables, **extra)
 
     def _admit(self, names: list[str]) -> None:
         """Validate nodes that are back; a later look at them says what became of them."""

@@ -11,11 +11,15 @@ from deepopsctl.nodes import reboot
 from deepopsctl.nodes.admit import NotAdmittedError
 from deepopsctl.nodes.reboot import Phase, RebootOptions, phase_of, refuse_services
 from deepopsctl.nodes.workflow import Flow
-from deepopsctl.run.outcome import TaskResult
+from deepopsctl.run.events import Totals
+from deepopsctl.run.outcome import Failure, TaskResult
 from deepopsctl.slurm.state import SlurmNode
 from tests.support.runs import CLUSTER, cluster_dir, flow, run_of
 
 REASON = "deepopsctl: node reboot"
+# of cn2 and cn3 slurmd is away: systemd reboots them
+ACTIONS = {"cn1": "reboot", "cn2": "host", "cn3": "host"}
+STATES = {"cn1": "MIXED+REBOOT_REQUESTED", "cn2": "DOWN*", "cn3": "DOWN*"}
 
 
 @pytest.mark.parametrize(
@@ -68,3 +72,24 @@ def test_a_node_that_slurm_can_not_reboot_is_named_with_the_reason(
     lost = reboot.reboot_drained(flow(cluster_dir(tmp_path), "upgrade os"), CLUSTER, ["cn1"], "upgrade os")
 
     assert lost == {"cn1": "it does not answer slurmctld (deepopsctl: node upgrade os)"}
+
+
+def test_a_node_that_systemd_can_not_reboot_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    requested = {"reboot": [{"name": name, "action": action, "message": ""} for name, action in ACTIONS.items()]}
+    states = {"nodes": [{"name": name, "state": state, "reason": ""} for name, state in STATES.items()]}
+    answer = TaskResult("ctl1", "", {**requested, "slurm": states})
+    down = Failure("cn3", "", "Reboot", "no answer", "", unreachable=True)
+    monkeypatch.setattr(Flow, "set_node_state", lambda *_, **__: run_of(answer))
+    monkeypatch.setattr(Flow, "run", lambda *_, **__: run_of(down, hosts={"cn3": Totals(unreachable=1)}))
+    monkeypatch.setattr(reboot, "try_out", lambda *_: None)
+    operation = flow(cluster_dir(tmp_path), "node reboot", *ACTIONS)
+    work = reboot._Reboot(operation, CLUSTER, CLUSTER.compute[:3], RebootOptions(("cn[1-3]",)), queue=list(ACTIONS))
+
+    work._request()
+    work._conclude()
+
+    assert operation.report.closing == "cn2 rebooted; cn1 reboots when its jobs have ended, see `deepopsctl status`"
+    assert operation.report.stopped
+    assert operation.report.stopped.message == "cn3: it was not rebooted, or is not back: does not answer"
