@@ -69,8 +69,8 @@ class _Restore:
     def run(self) -> None:
         """All steps in order."""
         self.flow.survey(self.cluster, slurm=False)
-        fetched = self._fetch()
         try:
+            fetched = self._fetch()
             self.flow.confirm(self._question(fetched), self.cluster)
         except BaseException:
             # a deploy refuses a restore that has not ended

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.lifecycle import restore
-from deepopsctl.nodes.workflow import Flow
-from deepopsctl.run.outcome import TaskResult
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.nodes.workflow import Flow, StoppedError
+from deepopsctl.run.outcome import Failure, RunOutcome, TaskResult
+from deepopsctl.slurm.state import SlurmState
 from tests.support.runs import CLUSTER, cluster_dir, flow, run_of
 
 COMPARED = {
@@ -35,3 +37,22 @@ def test_jobs_that_were_lost_are_named_though_slurmdbd_has_a_host_of_its_own(
     held, stuck = ending.flow.report.warnings
     assert "held: 41 (alice)" in held
     assert "can't requeue them: 42 (bob)" in stuck
+
+
+def test_a_set_that_one_host_could_not_fetch_keeps_no_deploy_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = run_of(Failure("ctl1", "", "Fetch the set", "no snapshot with accounting", ""), code=2)
+    played: list[str] = []
+
+    def play(_: Flow, cluster: Cluster, playbooks: tuple[str, ...], names: object, **extra: object) -> RunOutcome:
+        played.extend(playbooks)
+        return failed
+
+    monkeypatch.setattr(Flow, "survey", lambda *_, **__: SlurmState())
+    monkeypatch.setattr(Flow, "run", play)
+
+    with pytest.raises(StoppedError, match="nothing was restored"):
+        restore._Restore(flow(cluster_dir(tmp_path)), CLUSTER, restore.Restore()).run()
+
+    assert played == [restore.FETCH, restore.FORGET]
