@@ -1,0 +1,46 @@
+"""The end of a burn-in where a submit host does not answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from tests.support.local_ansible import play
+from tests.support.paths import ROOT
+
+GROUPS = """\
+[slurm_cluster]
+login1
+ctl1
+cn1
+[slurm_login]
+login1
+[slurm_controller]
+ctl1
+[slurm_compute]
+cn1
+"""
+
+
+def test_another_submit_host_cancels_the_jobs_of_a_burn_in(tmp_path: Path) -> None:
+    (tmp_path / "groups.ini").write_text(GROUPS, encoding="utf-8")
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexit 255\n", encoding="utf-8")
+    (tmp_path / "ssh").chmod(0o755)
+    for name in ("squeue", "scancel"):
+        (tmp_path / name).symlink_to("/bin/true")
+    output = tmp_path / "deepopsctl-burnin-abc-12_0.out"
+    output.write_text("left by a job", encoding="utf-8")
+    plays = yaml.safe_load((ROOT / "playbooks" / "operate" / "burnin-end.yml").read_text(encoding="utf-8"))
+    plays[0]["environment"] = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    silent = {"ansible_connection": "ssh", "ansible_ssh_executable": str(tmp_path / "ssh"), "ansible_ssh_retries": 0}
+
+    done = play(
+        tmp_path,
+        plays,
+        {"login1": silent, "ctl1": {}, "cn1": {}},
+        *("-i", str(tmp_path / "groups.ini"), "-e", "validate_burnin_token=abc"),
+    )
+
+    assert done.result("Cancel its jobs").status == "ok", done.output
+    assert not output.exists()
