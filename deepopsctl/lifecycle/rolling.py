@@ -74,6 +74,12 @@ def select(names: Iterable[str], slurm: SlurmState, command: str) -> Selection:
     return Selection(tuple(begun), tuple(free), left_alone)
 
 
+def _is_taken_out(node: SlurmNode) -> bool:
+    """Whether somebody took it out of service meanwhile: the validation of a whole batch would be refused."""
+    out = node.is_drained or "DOWN" in node.flags
+    return out and not node.reason.startswith(NODE_PREFIX) and node.reason_user not in ("", "slurm")
+
+
 @dataclass(slots=True)
 class Rolling:
     """One pass over compute nodes. `work` gets nodes that are drained and empty; `again` is the whole command."""
@@ -193,11 +199,14 @@ class Rolling:
         # somebody else may have been quicker
         mine = {name for name in names if name in slurm.nodes and is_begun(slurm.nodes[name], self.command)}
         self._waiting += [name for name in names if name in mine]
-        for name, why in select((name for name in names if name not in mine), slurm, self.command).left_alone.items():
+        self._leave_out((name for name in names if name not in mine), slurm)
+        return slurm
+
+    def _leave_out(self, names: Iterable[str], slurm: SlurmState) -> None:
+        for name, why in select(names, slurm, self.command).left_alone.items():
             self.flow.report.warnings.append(
                 f"{name} is left out: {why}; `deepopsctl {self.again}` includes it once that has ended"
             )
-        return slurm
 
     def _give_back(self, names: Sequence[str]) -> None:
         """Nodes on which nothing was done take jobs again."""
@@ -226,7 +235,9 @@ class Rolling:
         slurm = self.flow.slurm_now()
         unfit = {name: slurm.nodes[name] for name in names if name in slurm.nodes and slurm.nodes[name].flags & _UNFIT}
         self._fail({name: f"Slurm has it as {node.state.lower()}: {node.reason}" for name, node in unfit.items()})
-        good = [name for name in names if name not in unfit]
+        taken = {name for name in names if name in slurm.nodes and _is_taken_out(slurm.nodes[name])} - set(unfit)
+        self._leave_out(taken, slurm)
+        good = [name for name in names if name not in unfit and name not in taken]
         if not good:
             return
         nodes = tuple(node for node in self.cluster.nodes if node.name in good)

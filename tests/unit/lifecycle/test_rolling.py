@@ -65,6 +65,19 @@ def test_a_node_that_somebody_drains_at_the_same_time_is_named(start: Start) -> 
     ]
 
 
+def test_a_node_that_somebody_takes_out_meanwhile_is_not_validated(start: Start) -> None:
+    busy, drained = slurm("MIXED+DRAIN", OWN, "root", JOB), slurm("IDLE+DRAIN", OWN)
+    rolling, done = start(slurm("IDLE"), busy, drained, slurm("IDLE+DRAIN", "bad DIMM", "alice"))
+
+    rolling.run(Selection((), ("cn1",), {}))
+
+    assert done == ["out_of_service cn1", "work cn1"]
+    assert (rolling.done, rolling.failed) == ([], {})
+    assert rolling.flow.report.warnings == [
+        "cn1 is left out: drained by alice: bad DIMM; `deepopsctl upgrade os` includes it once that has ended"
+    ]
+
+
 def test_a_node_whose_validation_was_cut_off_is_not_resumed_untested_when_the_window_closes(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
