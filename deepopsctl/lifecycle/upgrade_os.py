@@ -33,7 +33,7 @@ from deepopsctl.node_programs.slurm_upgrade.query import PATTERNS
 from deepopsctl.nodes.drain import encode_reason
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, failed_nodes, state_of
 from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.lock import cluster_lock
+from deepopsctl.run.lock import ClusterBusyError, cluster_lock
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.text.node_sets import fold
 
@@ -156,8 +156,13 @@ class _Upgrade:
     def _on_other(self, name: str) -> bool:
         """A node that goes on serving; whether it worked."""
         self.flow.operator.info(f"{COMMAND}: {name}")
-        with cluster_lock(self.flow.directory.runs, f"deepopsctl {COMMAND}"):
-            outcome = self._run([name], drained=False)
+        try:
+            with cluster_lock(self.flow.directory.runs, f"deepopsctl {COMMAND}"):
+                outcome = self._run([name], drained=False)
+        except ClusterBusyError as busy:
+            # what became of the nodes before is still to be reported
+            self.failed[name] = busy.message
+            return False
         failed = failed_nodes(outcome, [name], f"the packages of {name} may be upgraded", self._goes_on)
         self.facts |= facts_in(outcome)
         self.failed |= failed

@@ -16,8 +16,10 @@ from deepopsctl.lifecycle.upgrade_nvidia import NvidiaOptions, NvidiaPlan
 from deepopsctl.lifecycle.upgrade_os import OsOptions
 from deepopsctl.nodes.workflow import SILENT, Flow, Report
 from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.lock import ClusterBusyError
+from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.slurm.state import SlurmState
-from tests.support.runs import cluster_dir, console
+from tests.support.runs import cluster_dir, console, run_of
 
 TEXT = """\
 schema: 1
@@ -53,6 +55,25 @@ def test_packages_of_nodes_without_an_answer_are_not_taken_for_current(
     report = upgrade_os.upgrade_os(directory, OsOptions(), RunRequest(directory, ""), console(directory))
 
     assert (report.exit_code, bool(report.closing)) == (code, not silent)
+
+
+def test_another_run_does_not_end_an_upgrade_without_a_report(
+    directory: ClusterDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(upgrade: upgrade_os._Upgrade, names: tuple[str, ...], **_: object) -> RunOutcome:
+        if "ctl1" in names:
+            raise ClusterBusyError("alice deploys")
+        return run_of()
+
+    plan = OsPlan({}, NOBODY, ("gpu1", "ctl1"), {}, SlurmState())
+    monkeypatch.setattr(upgrade_os, "_query", lambda *_: plan)
+    monkeypatch.setattr(upgrade_os._Upgrade, "_run", work)
+
+    report = upgrade_os.upgrade_os(directory, OsOptions(), RunRequest(directory, ""), console(directory))
+
+    assert report.closing == "gpu1 upgraded"
+    assert report.stopped
+    assert report.stopped.message == "ctl1 failed: ctl1: alice deploys"
 
 
 def nvidia(directory: ClusterDir, monkeypatch: pytest.MonkeyPatch, silent: tuple[str, ...]) -> Report:
