@@ -37,9 +37,19 @@ def saves_monitoring(directory: ClusterDir) -> bool:
     return site_values(directory).get("monitoring_backup") is True
 
 
-def run_backup(directory: ClusterDir) -> tuple[Answer, ...]:
-    """Make a set now."""
-    return tuple(_ask(directory, node, *which, "run") for node, which, _parts in _sets(directory))
+def run_backup(directory: ClusterDir) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
+    """Make a set now on each node that saves something: those that were made, and why others were not."""
+    answers: list[Answer] = []
+    errors: list[DeepOpsError] = []
+    for node, which, _parts in _sets(directory):
+        try:
+            answers.append(_ask(directory, node, *which, "run"))
+        except DeepOpsError as error:
+            errors.append(error)
+    if len(errors) < 2:
+        return tuple(answers), next(iter(errors), None)
+    texts, hints = (dict.fromkeys(getattr(error, name) for error in errors) for name in ("message", "hint"))
+    return tuple(answers), DeepOpsError("; ".join(texts), "; ".join(hints))
 
 
 def list_backups(directory: ClusterDir) -> tuple[Answer, ...]:

@@ -31,12 +31,14 @@ def run(settings: Settings, /, *, as_json: bool) -> int:
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.lifecycle.backup import run_backup
 
-    answers = run_backup(ClusterDir.open(settings.directory))
+    answers, error = run_backup(ClusterDir.open(settings.directory))
     for answer in answers:
         made = answer.result
         parts = made["parts"]
         what = " and ".join(parts) if isinstance(parts, list) else ""
         info(f"{answer.node}: {what} saved as {made['snapshot']}, {_size(made['bytes'])}, read back whole")
+    if error:
+        raise error
     return _end("backup run", answers, as_json=as_json)
 
 
