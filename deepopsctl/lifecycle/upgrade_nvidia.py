@@ -14,6 +14,7 @@ from datetime import datetime
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.selection import select_nodes
+from deepopsctl.cluster.settings import site_values
 from deepopsctl.errors import ExitCode
 from deepopsctl.files import write_atomic
 from deepopsctl.lifecycle.pace import Pace
@@ -29,6 +30,7 @@ from deepopsctl.text.yaml_editor import with_settings
 
 COMMAND = "upgrade nvidia"
 COMPONENT = "nvidia"
+SETTING = "nvidia_driver_branch"
 # what the role reports of packages of the driver
 EXCHANGE = ("package", "exchange")
 
@@ -114,7 +116,7 @@ def _query(cluster: Cluster, nodes: tuple[Node, ...], options: NvidiaOptions, ba
 
     first, names = cluster.controllers[0].name, [node.name for node in nodes]
     # in the digest as well: nodes whose last deploy was good would be taken for done
-    wanted = {"nvidia_driver_branch": options.branch, "nvidia_driver_drain": True}
+    wanted = {SETTING: options.branch, "nvidia_driver_drain": True}
     limit = ",".join(dict.fromkeys([*names, first]))
     request = replace(base, playbook=COMPONENT, more=(SLURM_INFO,), limit=limit, check=True, extra_vars={})
     outcome = run_readonly(replace(request, user_vars=(*base.user_vars, wanted)))
@@ -176,8 +178,13 @@ def _upgrade(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], options: Nvi
 
 
 def _declare(directory: ClusterDir, branch: str) -> None:
-    text = with_settings(directory.settings_text(), {"nvidia_driver_branch": branch})
-    write_atomic(directory.settings, text)
+    text = directory.settings_text()
+    write_atomic(directory.settings, with_settings(text, {SETTING: branch}))
+    if site_values(directory).get(SETTING) != branch:
+        # drivers would stay as they are, and be taken for exchanged
+        write_atomic(directory.settings, text)
+        message = f"a file that comes after {directory.settings.name} in group_vars/all sets {SETTING}, too"
+        raise StoppedError(f"{message}; nothing was changed", "remove it there, then run the same command again")
 
 
 def _work(flow: Flow, cluster: Cluster, names: tuple[str, ...], goes_on: str) -> WorkResult:

@@ -103,3 +103,16 @@ def test_settings_are_made_where_a_site_has_none(directory: ClusterDir, monkeypa
 
     assert report.exit_code is ExitCode.OK
     assert "580" in directory.settings.read_text()
+
+
+def test_a_branch_that_another_file_sets_is_not_taken_for_changed(
+    directory: ClusterDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = directory.settings.read_text()
+    directory.settings.with_name("site.yml").write_text("nvidia_driver_branch: '550'\n")
+
+    report = nvidia(directory, monkeypatch, ())
+
+    assert report.stopped
+    assert report.stopped.message.startswith("a file that comes after settings.yml")
+    assert directory.settings.read_text() == before
