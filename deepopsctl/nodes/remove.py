@@ -119,8 +119,8 @@ class _Remove:
         stored = hardware.read_text(encoding="utf-8") if hardware.exists() else ""
         after = spec.write(text)
         flow = self.flow
-        outcome = flow.deploy(after, ())
         try:
+            outcome = flow.deploy(after, ())
             flow.require_service(
                 outcome,
                 after,
@@ -128,7 +128,8 @@ class _Remove:
                 f"cluster.yml was restored; {fold(names)} stays drained, its services are stopped",
                 "fix it, then run the command again",
             )
-        except StoppedError:
+        except BaseException:
+            # Ctrl-C between two runs, too: the same command would not know the nodes any more
             spec.restore()
             if stored:
                 write_atomic(hardware, stored)
