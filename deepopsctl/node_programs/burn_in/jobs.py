@@ -114,9 +114,13 @@ def cancel(jobs: Session) -> List[Task]:
     until = time.monotonic() + _LEAVING_S
     while True:
         jobs.cancel(["--name=" + jobs.name("load")])
-        known, _ = query_tasks(jobs)
+        known, problem = query_tasks(jobs)
         still = [task for task in known if task.state in ACTIVE]
-        if not still or time.monotonic() > until:
+        is_late = time.monotonic() > until
+        if problem and is_late:
+            # nobody knows whether they are gone
+            raise SystemExit(problem)
+        if is_late or not (still or problem):
             return still
         time.sleep(0.5)
 

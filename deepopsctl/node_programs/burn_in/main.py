@@ -85,9 +85,13 @@ def _query(session: Session, limits: follow.Limits, state: Dict[str, Any]) -> bo
 
 
 def stop(request: Dict[str, Any]) -> Result:
-    """Cancel all jobs; what does not go."""
+    """Cancel all jobs; `left` names those that do not go, or why that is not known."""
     session = jobs.session(request["token"], getpass.getuser())
-    return {"tasks": jobs.as_dicts(jobs.cancel(session))}
+    try:
+        left = jobs.cancel(session)
+    except SystemExit as problem:
+        return {"left": str(problem)}
+    return {"left": "still there: " + ", ".join("%s (%s)" % (task.id, task.state) for task in left) if left else ""}
 
 
 def read_log(request: Dict[str, Any]) -> Result:

@@ -289,6 +289,18 @@ class TestFollowing:
         # those that the queue has never known
         assert Queue(monkeypatch).call(121.0, [])["jobs_by_node"] == {}
 
+    @pytest.mark.parametrize(
+        ("tasks", "why"),
+        [("slurmctld is away", "slurmctld is away"), ([task(0, "COMPLETING")], "still there: 12_0 (COMPLETING)")],
+    )
+    def test_a_burn_in_that_is_stopped_does_not_pass_over_jobs_that_stay(
+        self, queue: Queue, monkeypatch: pytest.MonkeyPatch, tasks: list[dict[str, Any]] | str, why: str
+    ) -> None:
+        monkeypatch.setattr(jobs, "_LEAVING_S", -1.0)
+        queue.tasks = tasks
+
+        assert main.main({"phase": "stop", "token": "abc"}) == {"left": why}
+
     def test_jobs_that_do_not_end_are_ended(self, queue: Queue) -> None:
         queue.call(20.0, [task(0, "RUNNING", 5, "gpu01")])
 
