@@ -81,9 +81,10 @@ def served(cluster: VmCluster) -> None:
     cluster.root(CONTROLLER, MADE)
     edit(cluster.directory / SETTINGS_FILE, "---\n", SETTINGS)
     path = cluster.directory / "cluster.yml"
-    text = path.read_text(encoding="utf-8")
-    assert "[controller]" in text, text
-    path.write_text(text.replace("[controller]", "[controller, nfs_server]") + DECLARED, encoding="utf-8")
+    edit(path, "[controller]", "[controller, nfs_server]")
+    edit(path, "components: [", "components: [storage, environment, ")
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(DECLARED)
 
 
 def validated(cluster: VmCluster, ok: bool = True) -> dict[tuple[str, str], dict[str, Any]]:
