@@ -23,17 +23,19 @@ def listens(port: int) -> bool:
 
 
 @contextmanager
-def answering(answer: bytes) -> Iterator[int]:
-    """One where whoever asks gets these bytes, and nothing more."""
+def answering(*answers: bytes) -> Iterator[int]:
+    """One where each who asks gets the next of these, and nothing more."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(answer)
+            for answer in answers:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(answer)
 
-        thread = threading.Thread(target=serve)
+        # a test that fails before it asks must not wait for this at its end
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield server.getsockname()[1]
         thread.join()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.node_programs.proxy_user import helper, responder
+from tests.support import ports
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -79,21 +80,10 @@ def test_the_same_port_of_another_address_of_the_node_is_another_connection(tmp_
 
 
 def test_the_name_of_a_user_cannot_say_more_to_squid() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as node:
-        lines = [b"1, 2 : USERID : UNIX : alice user=root\r\n", b"1, 2 : USERID : UNIX : alice\r\n"]
-
-        def answer() -> None:
-            for line in lines:
-                connection, _ = node.accept()
-                with connection:
-                    connection.recv(64)
-                    connection.sendall(line)
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        nodes = helper.Nodes(node.getsockname()[1])
+    lines = [b"1, 2 : USERID : UNIX : alice user=root\r\n", b"1, 2 : USERID : UNIX : alice\r\n"]
+    with ports.answering(*lines) as port:
+        nodes = helper.Nodes(port)
         users = [nodes.user("127.0.0.1", 1, 2) for _ in lines]
-        thread.join()
 
     assert users == ["-", "alice"]
 
