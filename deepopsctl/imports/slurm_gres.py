@@ -109,7 +109,7 @@ def _read(line: Line, notes: _Notes) -> _GresLine | None:
     for pair in line.pairs:
         if pair.name == "autodetect" and pair.value.lower() != "off":
             reason = "GPUs are declared in cluster.yml, not detected"
-            notes.leave(f"AutoDetect={pair.value}", line.where, reason, "autodetect: nvml in gpus: asks slurmd to")
+            notes.leave(f"AutoDetect={pair.value}", line.where, reason, "`autodetect: nvml` of a node asks slurmd to")
         elif pair.name not in _READ:
             notes.leave(pair.key, line.where, f"gres.conf is generated, {shorten(pair.value)} is not part of it")
     name = line.get("name")

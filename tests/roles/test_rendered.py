@@ -121,3 +121,22 @@ def test_only_clusters_with_nvlink_domains_have_blocks(played: Played, case: str
 
 def test_ansible_warns_of_nothing(played: Played) -> None:
     assert "WARNING" not in played.output
+
+
+def test_a_node_whose_gpus_slurmd_detects_gets_its_plugin(tmp_path: Path) -> None:
+    declared = [
+        {"names": "gpu1", "gpus": {"type": "h200", "count": 1, "autodetect": "nvml"}},
+        {"names": "gpu2", "gpus": {"type": "h200", "count": 1}},
+    ]
+    variables = {"slurm_nodes": declared, "slurm_controller_hosts": ["ctl1"]}
+    facts = {"os_family": "Debian", "distribution": "Debian", "distribution_major_version": "13"}
+    tasks = [
+        {"ansible.builtin.set_fact": {"cacheable": True, **facts}},
+        {"name": "Show", "ansible.builtin.debug": {"msg": "{{ deepops_slurm_packages }}"}},
+    ]
+    plays = [{"hosts": ["gpu1", "gpu2"], "gather_facts": False, "vars": variables, "tasks": tasks}]
+
+    done = play(tmp_path, plays, {"gpu1": {}, "gpu2": {}})
+
+    shown = {result.host: result.data["msg"] for result in done.results if result.task == "Show"}
+    assert set(shown["gpu1"]) - set(shown["gpu2"]) == {"slurm-wlm-nvml-plugin"}, done.output
