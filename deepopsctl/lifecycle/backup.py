@@ -39,11 +39,15 @@ def saves_monitoring(directory: ClusterDir) -> bool:
 
 def run_backup(directory: ClusterDir) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
     """Make a set now on each node that saves something: those that were made, and why others were not."""
+    return _on_each(directory, "run")
+
+
+def _on_each(directory: ClusterDir, action: str) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
     answers: list[Answer] = []
     errors: list[DeepOpsError] = []
     for node, which, _parts in _sets(directory):
         try:
-            answers.append(_ask(directory, node, *which, "run"))
+            answers.append(_ask(directory, node, *which, action))
         except DeepOpsError as error:
             errors.append(error)
     if len(errors) < 2:
@@ -63,15 +67,17 @@ def snapshots(directory: ClusterDir) -> list[Mapping[str, object]]:
     return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
 
 
-def verify_backup(directory: ClusterDir, snapshot: str) -> tuple[Answer, ...]:
-    """Restore a set where its parts belong, apart from what runs there, and compare it with what was saved."""
-    sets = _sets(directory)
+def verify_backup(directory: ClusterDir, snapshot: str) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
+    """Restore sets where their parts belong, apart from what runs there, and compare them with what was saved.
+
+    Without a snapshot the newest of each node: what was restored, and why others were not.
+    """
     if not snapshot:
-        return tuple(_ask(directory, node, *which, "verify") for node, which, _parts in sets)
+        return _on_each(directory, "verify")
     has = next((entry["parts"] for entry in snapshots(directory) if entry["id"] == snapshot[:8]), None)
-    for node, which, parts in sets:
+    for node, which, parts in _sets(directory):
         if isinstance(has, list) and parts & set(has):
-            return (_ask(directory, node, *which, "verify", snapshot),)
+            return (_ask(directory, node, *which, "verify", snapshot),), None
     raise DeepOpsError(f"the repository has no snapshot {snapshot}", "see `deepopsctl backup list`")
 
 

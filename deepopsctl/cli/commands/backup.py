@@ -79,9 +79,11 @@ def verify(settings: Settings, /, *, snapshot: str, as_json: bool) -> int:
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.lifecycle.backup import verify_backup
 
-    answers = verify_backup(ClusterDir.open(settings.directory), snapshot)
+    answers, error = verify_backup(ClusterDir.open(settings.directory), snapshot)
     for answer in answers:
         info(f"{answer.node}: the backup of {str(answer.result['time'])[:19]} can be restored: {_has(answer.result)}")
+    if error:
+        raise error
     return _end("backup verify", answers, as_json=as_json)
 
 

@@ -13,14 +13,17 @@ _WORKING_DAYS = 5
 
 def occurrence(entry, now):
     """(start, end) of the time that is on or comes next; None once the only one is over."""
-    start = datetime.fromisoformat(entry["start"])
-    length = timedelta(minutes=entry["minutes"])
+    start, length = _first(entry)
     repeat = entry.get("repeat", "")
     while repeat and (start + length <= now or not _is_day_of(repeat, start)):
         behind = (now - start - length) // DAY if start + length <= now else 0
         step = max(behind // 7 * 7, 7) if repeat == "weekly" else max(behind, 1)
         start += step * DAY
     return None if start + length <= now else (start, start + length)
+
+
+def _first(entry):
+    return datetime.fromisoformat(entry["start"]), timedelta(minutes=entry["minutes"])
 
 
 def _is_day_of(repeat, day):
@@ -33,10 +36,11 @@ def commands(declared, present, owned, now):
     wanted = {entry["name"]: entry for entry in declared}
     todo = [(_delete(name), name, "remove", "") for name in owned if name not in wanted and name in present]
     for name, entry in wanted.items():
-        times = occurrence(entry, now)
+        times, record = occurrence(entry, now), present.get(name)
         if times is None:
+            if record is not None and _is_cut_short(record, entry):
+                todo.append((_delete(name), name, "remove", ""))
             continue
-        record = present.get(name)
         if record is not None and _is_another(record, entry, times, now):
             todo.append((_delete(name), name, "remove", ""))
             record = None
@@ -70,6 +74,12 @@ def _start(times, now):
 
 def _detail(entry, times):
     return "%s to %s, %s" % (times[0].isoformat(), times[1].isoformat(), entry["nodes"])
+
+
+def _is_cut_short(record, entry):
+    """Whether it is the one that is over by now, and not a later one of somebody's by the same name."""
+    start, length = _first(entry)
+    return datetime.fromisoformat(record["StartTime"]) < start + length
 
 
 def _is_another(record, entry, times, now):

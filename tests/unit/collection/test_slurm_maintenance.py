@@ -62,6 +62,15 @@ def test_of_one_that_is_on_only_the_end_moves() -> None:
     ]
 
 
+def test_one_that_is_cut_short_ends_and_a_later_one_of_that_name_stays() -> None:
+    cut = {**UPGRADE, "start": "2026-11-25T12:00:00", "minutes": 60}
+
+    assert commands(cut, {**RECORD, "StartTime": "2026-11-25T12:00:00", "State": "ACTIVE"}) == [
+        "delete reservationname=upgrade"
+    ]
+    assert commands(cut, RECORD) == []
+
+
 @pytest.mark.parametrize(
     ("repeat", "start", "following"),
     [

@@ -1,4 +1,4 @@
-"""`backup run` where one of several nodes fails."""
+"""`backup` where one of several nodes fails."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from deepopsctl.errors import UnreachableError
 from deepopsctl.lifecycle import backup
-from deepopsctl.lifecycle.backup import Answer, run_backup
+from deepopsctl.lifecycle.backup import Answer, run_backup, verify_backup
 from deepopsctl.model.cluster import Node
 from deepopsctl.ssh.node_command import Answer as NodeAnswer
 from tests.support.runs import TEXT, cluster_dir
 
 
-def test_a_controller_without_an_answer_does_not_keep_the_accounting_from_being_saved(
+def test_a_controller_without_an_answer_does_not_keep_the_accounting_from_being_saved_and_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask(_directory: object, _cluster: object, node: Node, *_: object, **__: object) -> NodeAnswer:
@@ -26,7 +26,6 @@ def test_a_controller_without_an_answer_does_not_keep_the_accounting_from_being_
     monkeypatch.setattr(backup, "ask", ask)
     directory = cluster_dir(tmp_path, TEXT.replace("partitions", "  - {names: dbd1, roles: [dbd]}\npartitions"))
 
-    answers, error = run_backup(directory)
-
-    assert answers == (Answer("dbd1", {"parts": ["accounting"]}),)
-    assert isinstance(error, UnreachableError)
+    for answers, error in (run_backup(directory), verify_backup(directory, "")):
+        assert answers == (Answer("dbd1", {"parts": ["accounting"]}),)
+        assert isinstance(error, UnreachableError)
