@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from difflib import unified_diff
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,20 +124,38 @@ def test_ansible_warns_of_nothing(played: Played) -> None:
     assert "WARNING" not in played.output
 
 
-def test_a_node_whose_gpus_slurmd_detects_gets_its_plugin(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def worked_out(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, Any]]:
+    """Variables of two nodes with GPUs, of which slurmd detects those of the first; slurmctld has several ports."""
     declared = [
         {"names": "gpu1", "gpus": {"type": "h200", "count": 1, "autodetect": "nvml"}},
         {"names": "gpu2", "gpus": {"type": "h200", "count": 1}},
     ]
-    variables = {"slurm_nodes": declared, "slurm_controller_hosts": ["ctl1"]}
     facts = {"os_family": "Debian", "distribution": "Debian", "distribution_major_version": "13"}
-    tasks = [
-        {"ansible.builtin.set_fact": {"cacheable": True, **facts}},
-        {"name": "Show", "ansible.builtin.debug": {"msg": "{{ deepops_slurm_packages }}"}},
-    ]
-    plays = [{"hosts": ["gpu1", "gpu2"], "gather_facts": False, "vars": variables, "tasks": tasks}]
+    shown = {name: f"{{{{ {name} }}}}" for name in ("deepops_slurm_packages", "deepops_slurm_ports")}
+    gpu_nodes = {
+        "hosts": ["gpu1", "gpu2"],
+        "gather_facts": False,
+        "vars": {
+            "slurm_nodes": declared,
+            "slurm_controller_hosts": ["ctl1"],
+            "slurm_config": {"slurmctldport": "6820-6823"},
+        },
+        "tasks": [
+            {"ansible.builtin.set_fact": {"cacheable": True, **facts}},
+            {"name": "Show", "ansible.builtin.debug": {"msg": shown}},
+        ],
+    }
+    done = play(tmp_path_factory.mktemp("variables"), [gpu_nodes], {"gpu1": {}, "gpu2": {}})
+    assert done.status == 0, done.output
+    return {result.host: result.data["msg"] for result in done.results if result.task == "Show"}
 
-    done = play(tmp_path, plays, {"gpu1": {}, "gpu2": {}})
 
-    shown = {result.host: result.data["msg"] for result in done.results if result.task == "Show"}
-    assert set(shown["gpu1"]) - set(shown["gpu2"]) == {"slurm-wlm-nvml-plugin"}, done.output
+def test_a_node_whose_gpus_slurmd_detects_gets_its_plugin(worked_out: Mapping[str, Mapping[str, Any]]) -> None:
+    of_node = {node: set(variables["deepops_slurm_packages"]) for node, variables in worked_out.items()}
+
+    assert of_node["gpu1"] - of_node["gpu2"] == {"slurm-wlm-nvml-plugin"}
+
+
+def test_of_several_ports_of_slurmctld_the_first_is_asked(worked_out: Mapping[str, Mapping[str, Any]]) -> None:
+    assert worked_out["gpu1"]["deepops_slurm_ports"] == {"slurmctld": "6820", "slurmd": 6818, "slurmdbd": 6819}

@@ -20,8 +20,7 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
     that others run, where slurmdbd needs one. `settings` are handed back as they are.
     """
     words = (word.partition("=") for word in str(request["names"]).split())
-    # a controller may have a range of ports: it listens on the first of them at least
-    ports = {daemon: int(str(port).partition("-")[0]) for daemon, port in request["ports"].items()}
+    ports = {daemon: int(port) for daemon, port in request["ports"].items()}
     names = {name: address for name, _equals, address in words}
     facts = report(names, list(ports.values()), request["outside"], request.get("database") or [])
     return {"deepops": {"doctor": dict(facts, ports=ports, settings=request["settings"])}}

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from deepopsctl.checks.catalogue.doctor import DOCTOR, SUITE
 from deepopsctl.checks.check import Check, Status
@@ -488,13 +487,3 @@ def test_the_table_gives_the_advice_of_the_very_case(tmp_path: Path) -> None:
     assert "  fail  reachable: gpu02" in lines
     assert any("do: the node is up, but no SSH server answers" in line for line in lines)
     assert lines.index("Reaching the nodes") < lines.index("GPUs") < lines.index("To do")
-
-
-def test_ports_are_those_that_a_deploy_sets() -> None:
-    (play,) = yaml.safe_load((ROOT / "playbooks/doctor.yml").read_text())
-    asked = play["tasks"][0]["deepopsctl.cluster.node_program"]["input"]["ports"]
-    deploy = yaml.safe_load((ROOT / "playbooks/slurm.yml").read_text())
-    roles = {role["role"]: role for each in deploy for role in each.get("roles", ())}
-
-    for role in ("slurmd", "slurmdbd"):
-        assert asked[role] == roles[role][f"{role}_port"]

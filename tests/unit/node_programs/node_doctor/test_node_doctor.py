@@ -169,7 +169,7 @@ def test_a_tool_that_is_missing_or_hangs_says_nothing() -> None:
 
 def test_a_node_is_reported_whole_with_what_it_is_to_be_compared_with() -> None:
     request = {
-        "names": "localhost=127.0.0.1 gpu01", "ports": {"slurmctld": "6820-6823", "slurmd": 6818}, "outside": [],
+        "names": "localhost=127.0.0.1 gpu01", "ports": {"slurmctld": "6820", "slurmd": 6818}, "outside": [],
         "settings": {"set_hostname": True},
     }  # fmt: skip
 
