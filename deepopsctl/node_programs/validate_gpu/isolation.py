@@ -80,7 +80,8 @@ def assignment(node: str, ones: Sequence[Data], wanted: int) -> Check:
     if twice:
         text = "jobs at the same time got the same GPU: {}".format(", ".join(twice))
         return failed(name, node, text, measured, expected)
-    return check(name, node, PASS, measured, expected, message="{} jobs at once".format(len(ones)))
+    message = "{} jobs at once".format(len(ones)) if len(ones) > 1 else ""
+    return check(name, node, PASS, measured, expected, message=message)
 
 
 def _confinement(node: str, answers: JobAnswers, *, confined: bool, sliced: bool) -> Check:
