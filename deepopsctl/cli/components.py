@@ -9,7 +9,7 @@ import click
 
 from deepopsctl.cli.output import show_warning
 from deepopsctl.content import components
-from deepopsctl.errors import Problem
+from deepopsctl.errors import InputError, Problem
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.text.values import suggest
 
@@ -27,8 +27,16 @@ def check_names(words: tuple[str, ...], content: Path) -> None:
 
 
 def choose(words: tuple[str, ...], cluster: Cluster, content: Path) -> tuple[str, ...]:
-    """The components in the order they build on each other; warns where cluster.yml and the command line differ."""
+    """The components in the order they build on each other; warns where cluster.yml and the command line differ.
+
+    Raises InputError for `environment` by name where cluster.yml has nothing of it.
+    """
     known, listed = components(content), cluster.components
+    if "environment" in words and not cluster.has_environment:
+        what = (
+            "`components:` does not list environment, and there are no spaces and no people: nothing of it is deployed"
+        )
+        raise InputError.single(_WHERE, what, "add environment to `components:`")
     for problem in _warnings(words, cluster, known):
         show_warning(problem)
     wanted = words or (known if listed is None else listed)

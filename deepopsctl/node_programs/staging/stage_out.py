@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import shutil
+import subprocess
 import sys
 from functools import partial
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple
@@ -15,7 +17,8 @@ from .job import StagingError
 from .stage_in import TAR
 
 PROGRAM = "stage-out"
-_NEW, _OLD = ".stage-out-new-", ".stage-out-old-"
+# with the job's number: jobs that write to one directory at once must not mix their results
+_UNFINISHED = ".stage-out-{}-{}-{}"
 
 
 def main(arguments: Optional[List[str]] = None, variables: Optional[Mapping[str, str]] = None) -> int:
@@ -35,10 +38,10 @@ def _stage_all(options: argparse.Namespace, variables: Mapping[str, str]) -> Non
         _refuse_lone_links([os.path.join(*each) for each in results])
     os.makedirs(target, mode=0o700, exist_ok=True)
     if options.pack:
-        _place(target, options.pack, partial(_pack, results))
+        _place(target, options.pack, variables, partial(_pack, results))
     else:
         for directory, name in results:
-            _place(target, name, partial(_copy, os.path.join(directory, name)))
+            _place(target, name, variables, partial(_copy, os.path.join(directory, name)))
     sys.stdout.write("results are in {}\n".format(target))
 
 
@@ -75,20 +78,40 @@ def _split(path: str) -> Tuple[str, str]:
     return directory, name
 
 
-def _place(target: str, name: str, write: Callable[[str], None]) -> None:
+def _place(target: str, name: str, variables: Mapping[str, str], write: Callable[[str], None]) -> None:
     """Write under another name, then rename; what has the name is replaced, and lost only after that."""
-    new, old, final = (os.path.join(target, each + name) for each in (_NEW, _OLD, ""))
-    if os.path.lexists(old) and not os.path.lexists(final):
-        # of a call that was cut off between the two renames below
-        os.rename(old, final)
-    for leftover in (new, old):
-        _remove(leftover)
+    own, final = variables.get("SLURM_JOB_ID", ""), os.path.join(target, name)
+    new, old = (os.path.join(target, _UNFINISHED.format(word, own, name)) for word in ("new", "old"))
+    _take_up(target, name, own)
     write(new)
     if os.path.lexists(final) and (os.path.isdir(new) or (os.path.isdir(final) and not os.path.islink(final))):
         # a directory can't be replaced, nor replace anything, in one step
         os.rename(final, old)
     os.rename(new, final)
     _remove(old)
+
+
+def _take_up(target: str, name: str, own: str) -> None:
+    """What calls that were cut off have left: of this job, and of jobs that have ended."""
+    final, ours = os.path.join(target, name), os.geteuid()
+    for entry in os.listdir(target):
+        left = re.fullmatch(_UNFINISHED.format("(new|old)", "([0-9]*)", re.escape(name)), entry)
+        path = os.path.join(target, entry)
+        if not left or os.lstat(path).st_uid != ours or (left[2] != own and _may_run(left[2])):
+            continue
+        if left[1] == "old" and not os.path.lexists(final):
+            # cut off between the two renames
+            os.rename(path, final)
+        _remove(path)
+
+
+def _may_run(job_id: str) -> bool:
+    argv = ["squeue", "--noheader", "--format=%T", "--jobs=" + job_id]
+    try:
+        asked = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except OSError:
+        return True
+    return bool(asked.stdout.strip()) if asked.returncode == 0 else "Invalid job id" not in asked.stderr
 
 
 def _copy(path: str, new: str) -> None:

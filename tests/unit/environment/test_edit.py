@@ -180,6 +180,10 @@ class TestCommands:
         assert choose((), directory.cluster(), content_dir()) == ("slurm",)
         assert "there is a people.yml, but `components:` does not list environment" in capsys.readouterr().err
 
+    def test_an_environment_of_which_nothing_is_declared_is_not_deployed_by_name(self, directory: ClusterDir) -> None:
+        with pytest.raises(InputError, match="does not list environment, and there are no spaces and no people"):
+            choose(("environment",), directory.cluster(), content_dir())
+
     def test_a_refused_change_leaves_the_file_alone(self, directory: ClusterDir) -> None:
         self.run(directory, "add-group", "def-curie")
         before = directory.people.read_bytes()

@@ -174,13 +174,33 @@ def test_results_of_a_call_that_was_cut_off_are_not_lost(
     job: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = results(job, "1")
-    (out / ".stage-out-old-results").mkdir(parents=True)
-    (out / ".stage-out-old-results" / "loss").write_text("0")
+    (out / ".stage-out-old-7-results").mkdir(parents=True)
+    (out / ".stage-out-old-7-results" / "loss").write_text("0")
 
     monkeypatch.setenv("PATH", "")
     assert stage_out.main(["results"], job) == 1
 
     assert (out / "results" / "loss").read_text() == "0"
+
+
+def test_jobs_that_write_to_one_directory_leave_each_others_unfinished_results_alone(
+    job: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results(job, "1")
+    shared = tmp_path / "shared"
+    for number in ("5", "6"):
+        (shared / f".stage-out-new-{number}-results").mkdir(parents=True)
+    # 5 runs, 6 has ended
+    squeue = write_program(
+        tmp_path / "tools/squeue",
+        'case "$*" in *=5) echo RUNNING ;; *) echo Invalid job id specified >&2; exit 1 ;; esac',
+    )
+    monkeypatch.setenv("PATH", str(squeue.parent), prepend=":")
+
+    assert stage_out.main(["--to", str(shared), "results"], job) == 0
+
+    assert {path.name for path in shared.iterdir()} == {".stage-out-new-5-results", "results"}
+    assert {path.name for path in (shared / "results").iterdir()} == {"loss"}
 
 
 def test_a_link_in_place_of_results_is_not_followed(job: Mapping[str, str], tmp_path: Path) -> None:
