@@ -160,6 +160,6 @@ class VmCluster(DrivenCluster):
             "ControlMaster": "auto",
             "ControlPersist": "10m",
             # the path of a socket has room for about a hundred characters
-            "ControlPath": f"/tmp/deepopsctl-vm-{os.getuid()}-{node}",
+            "ControlPath": f"/tmp/deepopsctl-vm-{os.getuid()}-{self.addresses[node]}",
         }
         return ["-F", "none", *(word for key, value in pairs.items() for word in ("-o", f"{key}={value}"))]
