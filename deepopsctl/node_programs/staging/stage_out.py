@@ -93,11 +93,11 @@ def _place(target: str, name: str, variables: Mapping[str, str], write: Callable
 
 def _take_up(target: str, name: str, own: str) -> None:
     """What calls that were cut off have left: of this job, and of jobs that have ended."""
-    final, ours = os.path.join(target, name), os.geteuid()
+    final, user = os.path.join(target, name), os.geteuid()
     for entry in os.listdir(target):
         left = re.fullmatch(_UNFINISHED.format("(new|old)", "([0-9]*)", re.escape(name)), entry)
         path = os.path.join(target, entry)
-        if not left or os.lstat(path).st_uid != ours or (left[2] != own and _may_run(left[2])):
+        if not left or os.lstat(path).st_uid != user or (left[2] != own and _may_run(left[2])):
             continue
         if left[1] == "old" and not os.path.lexists(final):
             # cut off between the two renames
