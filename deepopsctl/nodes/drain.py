@@ -159,18 +159,25 @@ def _hint(message: str, names: str) -> str:
     return f"fix it first (see `deepopsctl status`), then {resume}"
 
 
+def slurm_now(request: RunRequest) -> SlurmState:
+    """The state of Slurm as a wait queries it: `controller_up` says whether slurmctld answered."""
+    from deepopsctl.run.runner import run_readonly
+
+    outcome = run_readonly(replace(request, playbook=SLURM_INFO, more=(), command="node-wait", extra_vars={}))
+    if outcome.stopped:
+        # the query has ended by Ctrl-C: so does the wait
+        raise KeyboardInterrupt
+    return state_in(result.data for result in outcome.summary.results)
+
+
 def wait_for_jobs(
     request: RunRequest, names: Iterable[str], timeout: float, on_change: Callable[[tuple[SlurmJob, ...]], None]
 ) -> None:
     """Return when no job runs on the nodes; `on_change` is called with them whenever they change."""
-    from deepopsctl.run.runner import run_readonly
-
     wanted, deadline, pause = tuple(names), time.monotonic() + timeout, FIRST_PAUSE_S
-    asked = replace(request, playbook=SLURM_INFO, more=(), command="node-wait", extra_vars={})
     reported: tuple[SlurmJob, ...] = ()
     while True:
-        outcome = run_readonly(asked)
-        state = state_in(result.data for result in outcome.summary.results)
+        state = slurm_now(request)
         jobs = state.jobs_on(wanted)
         if state.controller_up and not jobs:
             return

@@ -12,7 +12,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import components
 from deepopsctl.errors import DeepOpsError, ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.drain import NODE_STATE, SLURM_INFO
+from deepopsctl.nodes.drain import NODE_STATE, SLURM_INFO, slurm_now
 from deepopsctl.run.claim import PLAYBOOK as CLAIM, OutdatedError, died_here, parse_answer
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
@@ -203,12 +203,8 @@ class Flow:
         return state
 
     def slurm_now(self) -> SlurmState:
-        """The state of Slurm as a wait queries it: `controller_up` says whether slurmctld answered."""
-        from deepopsctl.run.runner import run_readonly
-
-        return state_of(
-            run_readonly(replace(self.base, playbook=SLURM_INFO, more=(), command="node-wait", extra_vars={}))
-        )
+        """The state of Slurm as a wait queries it."""
+        return slurm_now(self.base)
 
     def set_node_state(self, cluster: Cluster, state: str, names: Iterable[str], **extra: object) -> RunOutcome:
         """Set the nodes to a state of slurm_node_state, on the primary controller."""

@@ -10,10 +10,10 @@ import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
-from deepopsctl.nodes.drain import DrainAction, DrainResult, drain_request, read_drain_result
+from deepopsctl.nodes.drain import DrainAction, DrainResult, drain_request, read_drain_result, wait_for_jobs
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
-from deepopsctl.run.outcome import TaskResult
+from deepopsctl.run.outcome import TaskResult, Verdict
 from tests.support.runs import run_of
 
 BASE = RunRequest(ClusterDir(Path("/hpc")), "")
@@ -95,3 +95,10 @@ def test_gpus_that_differ_have_a_hint_of_their_own(tmp_path: Path) -> None:
     found = done(tmp_path, DrainAction.RESUME, {"gpu01": ("refused", differs)})
     (failure,) = found.outcome.summary.failures
     assert "fell off the bus" in failure.hint
+
+
+def test_ctrl_c_during_a_query_ends_the_wait_for_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deepopsctl.run.runner.run_readonly", lambda _: run_of(stopped=Verdict.INTERRUPTED))
+
+    with pytest.raises(KeyboardInterrupt):
+        wait_for_jobs(BASE, ["gpu01"], 0.001, lambda _: None)
