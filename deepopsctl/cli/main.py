@@ -9,6 +9,7 @@ import sys
 import traceback
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepopsctl import __version__
-from deepopsctl.cli.options import accept_after_subcommand
+from deepopsctl.cli.options import accept_after_subcommand, name_variables
 
 if TYPE_CHECKING:
     from deepopsctl.errors import DeepOpsError
@@ -47,6 +48,10 @@ COMMANDS = MappingProxyType({
     "lab": "Run a disposable cluster of containers on this machine.",
 })  # fmt: skip
 
+# of environment variables; and values of flags that are off, as click has them
+PREFIX = "DEEPOPSCTL"
+_NO = frozenset({"", "0", "false", "f", "no", "n", "off"})
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -73,6 +78,7 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(f"deepopsctl.cli.commands.{cmd_name}"), cmd_name)
         if not isinstance(command, click.Command):
             raise TypeError(f"commands/{cmd_name}.py has no command of this name")
+        name_variables(command, f"{PREFIX}_{cmd_name}")
         return accept_after_subcommand(command)
 
     def resolve_command(
@@ -96,7 +102,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     context_settings={
         "help_option_names": ["-h", "--help"],
-        "auto_envvar_prefix": "DEEPOPSCTL",
+        "auto_envvar_prefix": PREFIX,
         "max_content_width": 110,
     },
 )
@@ -204,7 +210,11 @@ def _show(error: DeepOpsError, arguments: list[str], cause: BaseException | None
 
 
 def _wants_json(arguments: list[str]) -> bool:
-    return "--json" in arguments
+    """Whether --json is there, or its environment variable: an error may come before click has read either."""
+    words = [word.replace("-", "_").upper() for word in arguments if not word.startswith("-")]
+    commands = (*words, *map("_".join, pairwise(words)))
+    values = (os.environ.get(f"{PREFIX}_{name}_JSON", "") for name in commands)
+    return "--json" in arguments or any(value.lower() not in _NO for value in values)
 
 
 def _verbosity(arguments: list[str]) -> int:

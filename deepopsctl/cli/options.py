@@ -146,6 +146,16 @@ def accept_after_subcommand(command: click.Command) -> click.Command:
     return command
 
 
+def name_variables(command: click.Command, prefix: str) -> None:
+    """Name each option's environment variable after the option; click names it after the function's argument."""
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            name_variables(child, f"{prefix}_{name}")
+    for option in command.params:
+        if isinstance(option, click.Option) and option.allow_from_autoenv:
+            option.envvar = f"{prefix}_{max(option.opts, key=len).lstrip('-')}".replace("-", "_").upper()
+
+
 def _options() -> tuple[click.Option, ...]:
     return (
         click.Option(

@@ -115,6 +115,21 @@ def test_usage_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFi
     assert "slrm" in found["errors"][0]["message"]
 
 
+def test_an_environment_variable_has_the_name_of_its_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cluster.yml").write_text("")
+    monkeypatch.setenv("DEEPOPSCTL_RUNS_LIST_JSON", "1")
+    monkeypatch.setenv("DEEPOPSCTL_PEOPLE_EXPIRE_ON", "someday")
+
+    assert main.run(["-C", str(tmp_path), "runs", "list"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["runs"] == []
+    assert main.run(["-C", str(tmp_path / "none"), "runs", "list"]) == ExitCode.INVALID_INPUT
+    assert json.loads(capsys.readouterr().out)["ok"] is False
+    assert main.run(["people", "expire", "alice"]) == ExitCode.USAGE
+    assert "someday" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments", [["-C", "{}", "runs", "list"], ["runs", "-C", "{}", "list"], ["runs", "list", "-C", "{}"]]
 )
