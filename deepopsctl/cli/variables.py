@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import yaml
@@ -26,7 +28,24 @@ def parse_extra_vars(values: Iterable[str], content: Path) -> tuple[Variables, .
     """
     texts = [text.strip() for text in values]
     types = setting_types(content) if texts else {}
-    return tuple(_parse(text, types) for text in texts)
+    return tuple(_written(_parse(text, types)) for text in texts)
+
+
+def _written(variables: Variables) -> Variables:
+    """As the run's file has them: dates, and keys that are numbers, as text."""
+    if isinstance(variables, Path):
+        return variables
+    try:
+        written: dict[str, object] = json.loads(json.dumps(dict(variables), default=_date))
+    except TypeError as error:
+        raise InputError.single("-e", f"not understood: {error}", "put it in quotes if it is text") from error
+    return written
+
+
+def _date(value: object) -> str:
+    if isinstance(value, date):
+        return str(value)
+    raise TypeError(f"{value!r} is no value for a variable")
 
 
 def _parse(text: str, types: Types) -> Variables:

@@ -148,6 +148,7 @@ def test_the_json_object_has_the_documented_keys() -> None:
         ("a=b=c", {"a": "b=c"}),
         ('{"a": {"b": [1]}}', {"a": {"b": [1]}}),
         ("{a: yes, b: text}", {"a": True, "b": "text"}),
+        ("{day: 2026-12-01, ports: {80: web, ssh: 22}}", {"day": "2026-12-01", "ports": {"80": "web", "ssh": 22}}),
         # what deepopsctl knows is of its type, as Ansible alone would not make it
         ("grafana_enabled=false", {"grafana_enabled": False}),
         ("monitoring_enabled=No nvidia_dcgm=1", {"monitoring_enabled": False, "nvidia_dcgm": True}),
@@ -173,7 +174,7 @@ def test_variables_are_read_as_ansible_reads_them(text: str, values: dict[str, o
         "slurm_config=hello", "'slurm_config=[a]'", "slurm_users=ada", "'slurm_time_servers={a: b}'",
         "nvidia_driver_source=reposotory", "nfs_server_threads=" + "9" * 40, "{slurm_config: hello}",
         "{slurm_accounts: a}", "{a: 1, a: 2}", "{slurm_config: {A: 1, A: 2}}", "{grafana_enabled: [false]}",
-        "'slurm_config={a: &a [1], b: *c}'", "@vars.yml",
+        "'slurm_config={a: &a [1], b: *c}'", "{a: !!set {b, c}}", "@vars.yml",
     ],
 )  # fmt: skip
 def test_a_value_that_its_setting_can_not_have_is_refused_before_the_run(
