@@ -76,12 +76,11 @@ class Workspace:
 
     def new_run(self, command: str, max_runs: int = DEFAULT_KEEP_RUNS) -> RunDir:
         """A new private directory; call it with the cluster's lock held."""
-        stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{command}"
-        path = self.runs / stamp
-        for number in range(2, 100):
-            if not path.exists():
-                break
-            path = self.runs / f"{stamp}-{number}"
+        stamp, number = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}", 1
+        if (runs := self.newest_first()) and (newest := _age(runs[0].path)) >= (stamp, number):
+            # two in one second, or the clock was set back: ids keep the order of the runs
+            stamp, number = newest[0], newest[1] + 1
+        path = self.runs / (f"{stamp}-{command}" + (f"-{number}" if number > 1 else ""))
         path.mkdir(mode=0o700, parents=True)
         self._clean(max_runs)
         self._point_latest_at(path)

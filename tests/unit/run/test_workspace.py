@@ -32,6 +32,13 @@ def test_two_runs_in_one_second_have_two_directories(workspace: Workspace) -> No
     assert [run.id for run in workspace.newest_first()] == [run.id for run in reversed(runs)]
 
 
+def test_a_run_is_the_last_one_also_where_the_clock_was_set_back(workspace: Workspace) -> None:
+    make_run(workspace, "29990101-000000-deploy")
+    run = workspace.new_run("plan", max_runs=1)
+    assert workspace.newest_first() == (run,)
+    assert run.path.is_dir()
+
+
 def test_a_copy_whose_links_were_followed_gets_its_link_back(workspace: Workspace) -> None:
     make_run(workspace, "latest").path.joinpath("run.json").write_text("{}")
     (workspace.runs / ".latest").mkdir()
