@@ -100,7 +100,7 @@ def _known(of: type[Totals | Failure], entry: Mapping[str, Any]) -> dict[str, An
 
 def _events(run_dir: RunDir) -> Iterator[HostResult]:
     try:
-        lines = run_dir.events.read_text(encoding="utf-8").splitlines()
+        lines = run_dir.events.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return
     for line in lines:

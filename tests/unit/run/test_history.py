@@ -56,7 +56,8 @@ def test_a_finished_run_is_what_its_summary_says(run: RunDir) -> None:
 
 def test_a_killed_run_is_known_by_its_events_even_if_the_last_is_cut_off(run: RunDir) -> None:
     failed = {**EVENT, "host": "n2", "status": "failed", "changed": False, "message": "no"}
-    run.events.write_text("\n".join([json.dumps(EVENT), json.dumps(failed), '{"host": "n3", "st']))
+    lines = [json.dumps(EVENT), json.dumps(failed), '{"host": "n3", "task": "\N{LATIN SMALL LETTER A WITH DIAERESIS}']
+    run.events.write_bytes("\n".join(lines).encode()[:-1])
     found = past_run(run)
     assert found.state == "killed"
     assert found.hosts == {"n1": Totals(ok=1, changed=1), "n2": Totals(failed=1)}
