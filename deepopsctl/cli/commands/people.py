@@ -245,12 +245,16 @@ def _edit(settings: Settings, change: Callable[[str, Cluster], str], done: str) 
     from deepopsctl.environment.edit import NEW
     from deepopsctl.files import write_atomic
     from deepopsctl.run.lock import cluster_lock
+    from deepopsctl.text.problems import Problems
+    from deepopsctl.text.source import read_source
 
     directory: ClusterDir = ClusterDir.open(settings.directory)
     with cluster_lock(directory.runs, "people"):
         cluster = load_spec(directory.spec)
         exists = directory.people.exists()
-        text = directory.people.read_text(encoding="utf-8") if exists else NEW
+        problems = Problems()
+        text = (read_source(directory.people, NAME, problems) if exists else NEW) or ""
+        problems.raise_if_any()
         result = change(text, cluster)
         if result != text:
             write_atomic(directory.people, result, directory.people.stat().st_mode & 0o777 if exists else 0o644)

@@ -184,9 +184,11 @@ class TestCommands:
         with pytest.raises(InputError, match="does not list environment, and there are no spaces and no people"):
             choose(("environment",), directory.cluster(), content_dir())
 
-    def test_a_refused_change_leaves_the_file_alone(self, directory: ClusterDir) -> None:
+    @pytest.mark.parametrize("more", [b"", b"# M\xfcller\n"])
+    def test_a_refused_change_leaves_the_file_alone(self, directory: ClusterDir, more: bytes) -> None:
         self.run(directory, "add-group", "def-curie")
-        before = directory.people.read_bytes()
+        before = directory.people.read_bytes() + more
+        directory.people.write_bytes(before)
 
         result = CliRunner().invoke(cli, ["-C", str(directory.path), "people", "add", "root", "--group", "def-curie"])
 
