@@ -44,8 +44,9 @@ def ask(
     command = command_on(directory, cluster, node, remote, as_root=as_root)
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=timeout_s
-        )
+            command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False,
+            timeout=timeout_s,
+        )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise UnreachableError(f"{node.name} does not answer", "see `deepopsctl doctor`") from error
     answer = Answer(done.returncode, done.stdout, done.stderr)

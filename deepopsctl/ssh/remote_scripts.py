@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_MARK = "@deepopsctl "
+# of report lines, among what a login prints
+MARK = "@deepopsctl "
 
 _COMMON = r"""
 LC_ALL=C; export LC_ALL; umask 077
@@ -162,7 +163,7 @@ class Report:
     @classmethod
     def read(cls, output: str) -> Report:
         """Pick the report's lines."""
-        marked = [line[len(_MARK) :] for line in output.splitlines() if line.startswith(_MARK)]
+        marked = [line[len(MARK) :] for line in output.splitlines() if line.startswith(MARK)]
         return cls(tuple((word, rest) for word, _, rest in (line.partition(" ") for line in marked)))
 
     def all(self, word: str) -> tuple[str, ...]:

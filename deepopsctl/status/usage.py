@@ -19,6 +19,7 @@ from deepopsctl.errors import DeepOpsError, InputError
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.slurm.billing import PER_UNIT, units_of_node
 from deepopsctl.ssh.node_command import ask
+from deepopsctl.ssh.remote_scripts import MARK
 
 HOURS_PER_YEAR = 8760
 _SECONDS_PER_HOUR = 3600
@@ -30,7 +31,7 @@ _SCRIPT = f"""
 set -e
 first=$(date -d "${{1:-$(date +%Y)-01-01}}" +%s)
 last=$(date -d "${{2:-now}}" +%s)
-echo "$first $last"
+echo "{MARK}$first $last"
 sacctmgr --noheader --parsable2 show assoc cluster="$3" format={_SHARES}
 echo
 [ "$first" -lt "$last" ] || exit 0
@@ -178,7 +179,8 @@ def _ask(
             f"{host.name}: the accounting can't be read: {answer.reason}",
             "is slurmdbd running? see `deepopsctl status`",
         )
-    period, *lines = answer.output.splitlines()
+    # what the login itself prints comes before it
+    period, *lines = answer.output.partition(MARK)[2].splitlines()
     middle = lines.index("")
     first, last = (datetime.fromtimestamp(int(moment), UTC) for moment in period.split())
     return (first, last), lines[:middle], lines[middle + 1 :]

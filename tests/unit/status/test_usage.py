@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from deepopsctl.status.usage import AccountUse, Usage, Use, read_jobs, read_shares
+from deepopsctl.errors import DeepOpsError
+from deepopsctl.status.usage import AccountUse, Usage, Use, query_usage, read_jobs, read_shares
+from tests.support.runs import TEXT, cluster_dir
 
 HOUR = 3600
 # the Alliance's Narval: a GPU is 4.0 RGU, with 12 cores and 124.5 GB; Slurm bills the largest of the three
@@ -58,3 +61,22 @@ def test_an_account_includes_those_below_it_and_its_target_follows_from_period_a
 
     assert usage.total_of("science") == Use(3, 4.0, 5.0)
     assert usage.target_of(accounts[0]) == pytest.approx(8.0)
+
+
+def test_the_controllers_answer_is_read_whatever_else_its_login_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = cluster_dir(tmp_path, f"{TEXT}billing: {{}}\n")
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        "#!/bin/sh\necho Welcome; echo '@deepopsctl 1767225600 1767312000'; echo 'physics|root||1'; echo\n"
+        "echo 'physics|alice|batch|3600|billing=2000'\n"
+    )
+    ssh.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    usage = query_usage(directory, "", "")
+    assert (usage.start, usage.total_of("physics")) == (datetime(2026, 1, 1, tzinfo=UTC), Use(1, 0.0, 2.0))
+    ssh.write_text("#!/bin/sh\nprintf 'sudo: Passwort n\\366tig\\n' >&2; exit 1\n")
+    with pytest.raises(DeepOpsError, match="the accounting can't be read: sudo: Passwort n\ufffdtig"):
+        query_usage(directory, "", "")
