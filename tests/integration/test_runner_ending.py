@@ -45,7 +45,7 @@ def test_a_signal_ends_everything_and_reports_what_is_undone(site: Site, number:
     assert sleepers() == 0
     assert processes_with(str(site.directory.path)) == []
     assert "undone: slurm: Nap on ctl1,n[1-2]" in err
-    assert "the next `deepopsctl deploy` finishes it" in err
+    assert "the same command finishes it" in err
     assert site.summary()["verdict"] == "interrupted"
     assert not (site.last_run() / ".private").exists()
 

@@ -130,7 +130,7 @@ def test_ctrl_c_reports_what_is_undone_and_a_second_deploy_who_holds_the_lock(
 
             assert (code, document["verdict"]) == (130, "interrupted"), seen
             assert "undone: slurm: Configure packages, name resolution, time and munge on gpu01" in seen
-            assert "the next `deepopsctl deploy` finishes it" in seen
+            assert "the same command finishes it" in seen
             release(cluster, "gpu01")
             assert not holds(cluster, "ctl1", "test -e /var/lib/deepopsctl/cluster/lock.json")
 

@@ -145,7 +145,7 @@ def _undone(outcome: RunOutcome) -> str:
     where = f" on {_short(fold(outcome.pending))}" if outcome.pending else ""
     return (
         f"undone: {outcome.at}{where}, and all that comes after it; a program that already runs on a node "
-        f"may still end there\nthe next `deepopsctl {outcome.command}` finishes it"
+        f"may still end there\nthe same command finishes it"
     )
 
 

@@ -105,7 +105,7 @@ def test_a_stopped_run_says_what_is_undone() -> None:
     stopped = outcome(stopped=Verdict.INTERRUPTED)
     found = report(replace(stopped, at="slurm: Install", pending=("gpu01", "gpu02")))
     assert any(line.startswith("undone: slurm: Install on gpu[01-02], and all that comes after it") for line in found)
-    assert "the next `deepopsctl deploy` finishes it" in "\n".join(found)
+    assert "the same command finishes it" in "\n".join(found)
 
 
 def test_a_check_speaks_of_what_would_change() -> None:
