@@ -32,12 +32,14 @@ class PastRun:
     @property
     def failures(self) -> tuple[Failure, ...]:
         """What failed, unreachable hosts last."""
-        hosts, failures = self.hosts, self.summary.get("failures")
+        failures = self.summary.get("failures")
         entries = [entry for entry in failures if isinstance(entry, dict)] if isinstance(failures, list) else []
+        # what was left out or refused has failed in the count of no host
+        silent = {host for host, totals in self.hosts.items() if totals.unreachable and not totals.failed}
         return tuple(
             Failure(
                 **{**dict.fromkeys(FAULT, ""), **_known(Failure, entry)},
-                unreachable=not hosts.get(entry.get("host", ""), Totals()).failed and bool(entry.get("host")),
+                unreachable=entry.get("host") in silent,
             )
             for entry in entries
         )

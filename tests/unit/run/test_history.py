@@ -21,6 +21,7 @@ SUMMARY = {
     "failures": [
         {"host": "n1", "component": "slurm", "task": "t", "message": "m", "hint": ""},
         {"host": "n2", "component": "slurm", "task": "t", "message": "gone", "hint": ""},
+        {"host": "n3", "component": "slurm", "task": "Resume the node", "message": "drained by root", "hint": ""},
     ],
 }
 EVENT = {
@@ -47,7 +48,7 @@ def test_a_finished_run_is_what_its_summary_says(run: RunDir) -> None:
     found = past_run(run)
     assert found.state == "failed"
     assert found.hosts["n1"] == Totals(ok=3, changed=1, failed=1)
-    assert [failure.unreachable for failure in found.failures] == [False, True]
+    assert [failure.unreachable for failure in found.failures] == [False, True, False]
     assert found.as_object() == {
         "run": run.id, "command": "deploy", "state": "failed", "started": REQUEST["started"], "user": "ada",
         "elapsed_s": 41.2, "nodes": 2, "changed": 1, "failed": 1, "unreachable": 1,
