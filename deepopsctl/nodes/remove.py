@@ -32,7 +32,7 @@ def remove(directory: ClusterDir, options: DrainOptions, base: RunRequest, opera
             removal.drain()
         # without the lock: others may work on the cluster while jobs finish
         removal.node_drain.wait()
-        with cluster_lock(directory.runs, "deepopsctl node remove"):
+        with removal.flow.lock_when_free("deepopsctl node remove"):
             removal.finish()
     except StoppedError as stop:
         report.stopped = stop

@@ -54,7 +54,7 @@ def replace(directory: ClusterDir, request: ReplaceRequest, base: RunRequest, op
         with cluster_lock(directory.runs, "deepopsctl node replace"):
             replacement.drain()
         node_drain.wait()
-        with cluster_lock(directory.runs, "deepopsctl node replace"):
+        with flow.lock_when_free("deepopsctl node replace"):
             replacement.finish()
     except StoppedError as stop:
         report.stopped = stop

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from deepopsctl.checks.check import Check
@@ -16,7 +18,7 @@ from deepopsctl.nodes.drain import NODE_STATE, SLURM_INFO, slurm_now
 from deepopsctl.run.claim import PLAYBOOK as CLAIM, OutdatedError, died_here, parse_answer
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
-from deepopsctl.run.lock import ClusterBusyError
+from deepopsctl.run.lock import ClusterBusyError, cluster_lock
 from deepopsctl.run.outcome import COUNTS, SCHEMA, Failure, RunOutcome, Verdict
 from deepopsctl.run.workspace import Workspace
 from deepopsctl.slurm.state import SlurmState, state_in
@@ -28,6 +30,8 @@ SLURM = "slurm"
 SILENT = "does not answer"
 # other nodes reach a new host at an old address only after their neighbour tables have expired
 PATIENCE_S = 60
+# between two looks at whether another run has ended
+PAUSE_S = 5.0
 # nodes with these roles are deployed whenever nodes are added or removed; other compute nodes are not touched
 DEPENDENT_ROLES = (Role.CONTROLLER, Role.DBD, Role.LOGIN, Role.MONITORING, Role.NFS_SERVER)
 
@@ -148,6 +152,22 @@ class Flow:
             wait()
         finally:
             self.report.idle_s += time.monotonic() - before
+
+    @contextmanager
+    def lock_when_free(self, command: str) -> Iterator[None]:
+        """The cluster's lock, for what comes after a wait: a run that has it by now is waited for."""
+        with ExitStack() as stack:
+            shown = ""
+            while True:
+                try:
+                    stack.enter_context(cluster_lock(self.directory.runs, command))
+                    break
+                except ClusterBusyError as busy:
+                    if busy.message != shown:
+                        self.operator.info(f"{busy.message}; it is waited for")
+                        shown = busy.message
+                self.idle(partial(time.sleep, PAUSE_S))
+            yield
 
     def confirm(self, question: str, cluster: Cluster) -> None:
         """Ask the operator."""
