@@ -117,6 +117,9 @@ class Client:
             process.kill()
             process.communicate()
             return Answer(Failure.UNREACHABLE, "", f"no answer within {timeout:.0f} s")
+        except KeyboardInterrupt:
+            process.kill()
+            raise
         finally:
             with self._lock:
                 self._running.discard(process)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import signal
+import subprocess
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
-from deepopsctl.ssh.client import Failure, last_words, read_answer, read_route
+from deepopsctl.ssh.client import Client, Failure, last_words, read_answer, read_route
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
@@ -70,3 +73,26 @@ def test_a_route_knows_whether_there_is_a_key_to_try(tmp_path: Path) -> None:
 
 def test_a_route_through_a_persons_own_jump_host_is_not_direct() -> None:
     assert not read_route("user ada\nhostname gpu01\nport 22\nproxyjump bastion\n", {}).direct
+
+
+def test_ctrl_c_ends_the_ssh_that_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*_: object) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(["sleep", "60"], stdin=pipe, stdout=pipe, stderr=pipe))
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        return started[0]
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    monkeypatch.setattr(Client, "_start", start)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Client(tmp_path / "known_hosts").scan("192.0.2.1", 0)
+        assert started[0].wait(10) == -signal.SIGKILL
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        started[0].kill()
