@@ -179,9 +179,12 @@ def reduce(events: Iterable[Event]) -> RunSummary:
 class Tally:
     """The same, updated with each event during the run."""
 
+    # failures and counts since the last recap; failures before it without a `rescue`
     _results: list[HostResult] = field(default_factory=list)
     _counts: dict[str, Totals] = field(default_factory=dict)
     _recap: Mapping[str, Totals] = field(default_factory=dict)
+    _real: list[HostResult] = field(default_factory=list)
+    _seen: dict[str, None] = field(default_factory=dict)
     _task: tuple[str, str] = ("", "")
     _spans: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     _warnings: dict[str, None] = field(default_factory=dict)
@@ -196,11 +199,22 @@ class Tally:
         elif isinstance(event, TaskStarted):
             self._spans.setdefault((event.component, event.task), (event.at, event.at))
         elif isinstance(event, Recap):
-            self._recap = event.hosts
+            self._add_recap(event.hosts)
         elif isinstance(event, Notice) and event.kind != "error" and not _EMPTY_GROUP.search(event.text):
             self._warnings.setdefault(_one_line(event.text))
 
+    def _add_recap(self, recap: Mapping[str, Totals]) -> None:
+        """Ansible's count wins: only it knows of rescued failures. A host stops at its first real one, after those."""
+        for host in (host for host in self._seen if host in recap):
+            for status, count in ((Status.FAILED, recap[host].failed), (Status.UNREACHABLE, recap[host].unreachable)):
+                mine, known = (_failures_of(host, status, results) for results in (self._results, self._real))
+                self._real += mine[max(len(mine) + len(known) - count, 0) :]
+        self._results = [result for result in self._results if result.host not in recap]
+        self._counts = {host: totals for host, totals in self._counts.items() if host not in recap}
+        self._recap = recap
+
     def _add_result(self, event: HostResult) -> None:
+        self._seen.setdefault(event.host)
         self._counts[event.host] = _count(self._counts.get(event.host, Totals()), event)
         if event.status in (Status.FAILED, Status.UNREACHABLE):
             self._results.append(event)
@@ -221,8 +235,7 @@ class Tally:
         if errors:
             failures += (Failure("", "", "", errors, hint_for(errors)),)
         return RunSummary(
-            # Ansible's own count wins where there is one: only it knows of rescued failures
-            hosts={host: self._recap.get(host, self._counts.get(host, Totals())) for host in self._hosts()},
+            hosts={host: _sum(self._recap.get(host), self._counts.get(host)) for host in (*self._seen, *self._recap)},
             failures=failures,
             slowest=self._slowest(),
             warnings=tuple(self._unique_warnings()),
@@ -235,21 +248,8 @@ class Tally:
         failures = {_one_line(event.left_out) for event in self._left_out}
         return (warning for warning in self._warnings if not any(failure in warning for failure in failures))
 
-    def _hosts(self) -> list[str]:
-        return list(dict.fromkeys([*self._counts, *self._recap]))
-
     def _failures(self) -> tuple[Failure, ...]:
-        """Failures without a `rescue`. A host stops at its first real failure, so the rescued ones came before."""
-        results = []
-        for host in self._hosts():
-            for status in (Status.FAILED, Status.UNREACHABLE):
-                mine = [result for result in self._results if result.host == host and result.status is status]
-                if host in self._recap:
-                    totals = self._recap[host]
-                    count = totals.failed if status is Status.FAILED else totals.unreachable
-                    mine = mine[len(mine) - min(count, len(mine)) :]
-                results += mine
-        results += self._left_out
+        results = [*self._real, *self._results, *self._left_out]
         results.sort(key=lambda result: (result.status is Status.UNREACHABLE, result.at))
         return tuple(
             Failure(
@@ -268,6 +268,16 @@ class Tally:
 def _label(key: tuple[str, str]) -> str:
     component, task = key
     return f"{component}: {task}" if component else task
+
+
+def _failures_of(host: str, status: Status, results: Iterable[HostResult]) -> list[HostResult]:
+    return [result for result in results if result.host == host and result.status is status]
+
+
+def _sum(before: Totals | None, since: Totals | None) -> Totals:
+    """Ansible's count at its last recap, and what came after that."""
+    one, other = before or Totals(), since or Totals()
+    return Totals(**{name: getattr(one, name) + getattr(other, name) for name in Totals.__dataclass_fields__})
 
 
 def _count(totals: Totals, event: HostResult) -> Totals:

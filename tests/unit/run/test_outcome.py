@@ -30,6 +30,21 @@ def test_rescued_failures_are_dropped_and_the_last_ones_stay() -> None:
     assert [(failure.host, failure.task) for failure in reduce(events).failures] == [("a", "real")]
 
 
+def test_what_came_after_the_last_recap_counts_too() -> None:
+    events: list[Event] = [
+        ended("a", "rescued", Status.FAILED, at=1),
+        Recap({"a": Totals(ok=1, rescued=1)}),
+        ended("a", "rescued", Status.FAILED, at=2),
+        ended("b", "real", Status.FAILED, at=3),
+        Recap({"a": Totals(ok=2, rescued=2), "b": Totals(failed=1)}),
+        # stopped in the third playbook
+        ended("a", "last", Status.FAILED, at=4),
+    ]
+    summary = reduce(events)
+    assert [(failure.host, failure.task) for failure in summary.failures] == [("b", "real"), ("a", "last")]
+    assert summary.hosts == {"a": Totals(ok=2, failed=1, rescued=2), "b": Totals(failed=1)}
+
+
 def test_failures_come_before_unreachable_hosts_and_in_order_of_time() -> None:
     events = [
         ended("a", "t", Status.UNREACHABLE, at=1),
