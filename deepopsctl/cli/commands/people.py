@@ -251,7 +251,7 @@ def _edit(settings: Settings, change: Callable[[str, Cluster], str], done: str) 
     directory: ClusterDir = ClusterDir.open(settings.directory)
     with cluster_lock(directory.runs, "people"):
         cluster = load_spec(directory.spec)
-        exists = directory.people.exists()
+        exists = directory.people.exists() and directory.people.stat().st_size > 0
         problems = Problems()
         text = (read_source(directory.people, NAME, problems) if exists else NEW) or ""
         problems.raise_if_any()

@@ -161,6 +161,7 @@ class TestCommands:
 
     def test_from_an_empty_directory_to_a_list(self, directory: ClusterDir, tmp_path: Path) -> None:
         (tmp_path / "id.pub").write_text(f"{KEY}\n")
+        directory.people.touch()
 
         self.run(directory, "add-group", "def-curie", "--pi", "alice")
         self.run(directory, "add", "alice", "--group", "def-curie", "--key", str(tmp_path / "id.pub"))
