@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from .._shared import archive
+from .._shared import archive, command
 from .._shared.checks import one_line
 from .._slurm_jobs import slurm, snapshot
 from .._slurm_jobs.session import Session, job_name
@@ -54,7 +54,11 @@ def submit(jobs: Session, tested: Sequence[str], request: LoadRequest) -> Submit
     if not cluster.answered:
         return Submitted(Plan([], dict.fromkeys(tested, cluster.silence)), [])
     sent = plan.plan(tested, request, cluster.nodes, cluster.partitions, plan.most_tasks(cluster.config))
-    known, _ = query_tasks(jobs)
+    known, problem = query_tasks(jobs)
+    if problem:
+        # a call whose answer was lost may have submitted them
+        text = "the queue can't be asked, and nothing was submitted ({}); if an earlier call has: scancel --name={}"
+        raise SystemExit(text.format(problem, jobs.name("load")))
     if known:
         return resumed(sent, known)
     accepted, identifiers, left = [], [], dict(sent.left)
@@ -62,7 +66,8 @@ def submit(jobs: Session, tested: Sequence[str], request: LoadRequest) -> Submit
         arguments = script.arguments(request.seconds, request.memory_share, batch.gpus)
         chosen = plan.options(batch, request, cluster.nodes, output(jobs.token))
         answer = jobs.sbatch("load", chosen, script.script(archive.own(), arguments))
-        if answer.ok:
+        # one that came too late may have been taken: its jobs are followed by their name
+        if answer.ok or answer.status == command.TIMED_OUT:
             accepted.append(batch)
             identifiers.append(answer.output)
         else:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from deepopsctl.node_programs import shipping
-from deepopsctl.node_programs._shared.command import Result
-from deepopsctl.node_programs._slurm_jobs import slurm
+from deepopsctl.node_programs._shared import archive
+from deepopsctl.node_programs._shared.command import TIMED_OUT, Result
+from deepopsctl.node_programs._slurm_jobs import session, slurm, snapshot
 from deepopsctl.node_programs.burn_in import follow, jobs, main, plan, results, script
 from deepopsctl.node_programs.gpu_check.burn_evaluation import evaluate_burn
 from deepopsctl.node_programs.gpu_check.burncli import document
@@ -107,6 +108,32 @@ class TestQueue:
         assert found.sent.left == {"gpu02": "the node is down"}
         assert [batch.nodes for batch in found.sent.batches] == [["gpu01"], ["gpu03"]]
         assert found.jobs == ["12"]
+
+    @pytest.mark.parametrize(
+        ("answer", "sent", "left"),
+        [
+            (Result("sbatch", 0, "12\n", "", 0.1), [["gpu01"]], {}),
+            (Result("sbatch", TIMED_OUT, "", "no answer within 15 s", 15.0), [["gpu01"]], {}),
+            (Result("sbatch", 1, "", "Invalid qos", 0.1), [], {"gpu01": "Slurm refused the job: Invalid qos"}),
+        ],
+    )
+    def test_what_slurm_may_have_taken_is_followed(
+        self, monkeypatch: pytest.MonkeyPatch, answer: Result, sent: list[list[str]], left: dict[str, str]
+    ) -> None:
+        queue = Queue(monkeypatch)
+        cluster = snapshot.SlurmSnapshot({}, {"gpu01": node()}, PARTS, {})
+        monkeypatch.setattr(snapshot, "read_snapshot", lambda: cluster)
+        monkeypatch.setattr(archive, "own", lambda: "")
+        monkeypatch.setattr(session.command, "run", lambda *_arguments: answer)
+        own = jobs.session("abc", "alice")
+
+        found = jobs.submit(own, ["gpu01"], TEN_MINUTES).sent
+
+        assert ([batch.nodes for batch in found.batches], found.left) == (sent, left)
+        # an earlier call may have submitted them
+        queue.tasks = "no answer within 15 s"
+        with pytest.raises(SystemExit, match="scancel --name=deepopsctl-burnin-abc-load"):
+            jobs.submit(own, ["gpu01"], TEN_MINUTES)
 
     def test_slurm_s_times_are_seconds(self) -> None:
         assert [jobs.seconds(text) for text in ("0:07", "2-01:00:00", "INVALID")] == [7, 176_400, 0]
