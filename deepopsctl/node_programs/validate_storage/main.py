@@ -31,7 +31,6 @@ def mounts(request: Dict[str, Any]) -> Result:
         os.environ.get("SUDO_USER", "") or request["user"],
         float(request["timeout"]),
         os.urandom(3).hex(),
-        node_checks.table,
         request["quotas"],
         # in check mode nothing is tried, only read
         writes=bool(request["writes"]) and not request["check_mode"],

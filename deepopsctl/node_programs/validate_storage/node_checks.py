@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 from .._shared import mount_table
 from .._shared.checks import FAIL, PASS, WARN, Check
-from .._shared.mount_table import TABLE, Mounted
+from .._shared.mount_table import Mounted
 from . import children, mounts, operations, trials
 from .checks import check, place, skip, trouble
 from .inputs import Expected, Seen
@@ -42,10 +42,10 @@ class Node:
         user: str,
         limit: float,
         token: str,
-        table: Callable[[], str],
         quotas: Mapping[str, Mapping[str, Any]],
         *,
         writes: bool,
+        table: str = mount_table.TABLE,
     ) -> None:
         self.name, self.user, self.limit, self.token, self.writes = name, user, limit, token, writes
         self.quotas = quotas
@@ -65,7 +65,7 @@ class Node:
 
     def mounted(self) -> List[Mounted]:
         """The kernel's table as it is now; reading it waits for no server."""
-        return mount_table.parse(self._table())
+        return mount_table.read(self._table)
 
     def attempt(self, do: Callable[[], Result]) -> Result:
         """In a process of its own, with the node's limit."""
@@ -232,9 +232,3 @@ def _become(user: str, do: Callable[[], Result]) -> Result:
     os.setuid(entry.pw_uid)
     os.environ["HOME"] = entry.pw_dir
     return do()
-
-
-def table() -> str:
-    """The kernel's own."""
-    with open(TABLE) as stream:
-        return stream.read()

@@ -135,8 +135,11 @@ def entry(path: Path, **changes: Any) -> Any:
 def looked(
     entries: Sequence[Any], table: str, *, writes: bool = False, quotas: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], Any]:
-    node = node_checks.Node("gpu01", "nobody", 15.0, "abc", lambda: table, quotas or {}, writes=writes)
-    found = node.run_checks(entries)
+    with tempfile.NamedTemporaryFile("w", errors="surrogateescape") as file:
+        file.write(table)
+        file.flush()
+        node = node_checks.Node("gpu01", "nobody", 15.0, "abc", quotas or {}, writes=writes, table=file.name)
+        found = node.run_checks(entries)
     assert {check["target"] for check in found.checks} <= {"gpu01/data"}
     return {check["name"]: check for check in found.checks}, found.seen
 
@@ -160,7 +163,10 @@ class TestANode:
     def test_what_is_not_mounted_is_reported_with_where_files_go_instead_and_nothing_is_tried(
         self, tmp_path: Path
     ) -> None:
-        checks, seen = looked([entry(tmp_path)], TABLE)
+        # a user has mounted something at a path that is no UTF-8
+        users = "105 23 0:52 / /home/a\udce9 rw - fuse.sshfs me@there: rw\n"
+
+        checks, seen = looked([entry(tmp_path)], TABLE + users)
 
         ((name, check),) = checks.items()
         assert (name, check["status"]) == (node_checks.MOUNTED, "fail")
@@ -262,9 +268,9 @@ class TestANode:
 
         monkeypatch.setattr(operations, "answers", lambda path: time.sleep(300) if "/one/" in path else {})
         entries = [entry(tmp_path / "one", options=("ro",)), entry(tmp_path / "two", options=("ro",))]
-        node = node_checks.Node(
-            "gpu01", "nobody", 3, "abc", lambda: "".join(line(tmp_path / n) for n in ("one", "two")), {}, writes=False
-        )
+        table = tmp_path / "mountinfo"
+        table.write_text("".join(line(tmp_path / name) for name in ("one", "two")))
+        node = node_checks.Node("gpu01", "nobody", 3, "abc", {}, writes=False, table=str(table))
 
         found = node.run_checks([entries[0], entries[1]._replace(name="two")])
 
