@@ -102,7 +102,8 @@ def job(cluster: str, people: Mapping[str, Sequence[Entry]], today: str, queue_s
 
 
 def _evaluate(cluster: str, name: str, uid: int, groups: Sequence[int], output: str) -> Check:
-    lines = [*output.split("\n"), "", ""]
+    # a site's TaskProlog may print as well, before the task
+    lines = ["", "", *output.splitlines()][-2:]
     there: Dict[str, object] = {"uid": lines[0].strip(), "groups": sorted(lines[1].split())}
     here: Dict[str, object] = {"uid": str(uid), "groups": sorted(str(gid) for gid in groups)}
     if there == here:

@@ -325,13 +325,14 @@ def run_job(cluster: str, session: Session) -> List[Check]:
         outcome = session.finish("attach", running)
         status = SKIP if outcome.busy else FAIL
         return [check(ATTACH, cluster, status, "not started", expected, message=outcome.why)]
-    job = running.text("out").split()[1]
+    # a site's TaskProlog may print as well, before the task
+    job = running.text("out").partition(_MARK)[2].split()[0]
     argv = ["srun", "--jobid=" + job, "--overlap", "bash", "-lc", "echo $SLURM_JOB_ID"]
     attached = command.run(argv, session.run_timeout, env=session.environment())
     cancelled = command.run(["scancel", job], 30)
     ended = running.ended(session.run_timeout) is not None
     running.stop()
-    if attached.ok and attached.output.split() == [job] and cancelled.ok and ended:
+    if attached.ok and attached.output.split()[-1:] == [job] and cancelled.ok and ended:
         return [check(ATTACH, cluster, PASS, expected, expected)]
     failed = next((each for each in (attached, cancelled) if not each.ok), None)
     measured = "attached" if attached.ok else "not attached"

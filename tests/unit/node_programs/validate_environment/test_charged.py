@@ -59,7 +59,13 @@ def test_nobody_is_made_to_submit_who_may_not(person: dict[str, Any], group: dic
 
 @pytest.mark.parametrize(
     ("output", "status"),
-    [("60010\n60010 60001\n", "pass"), ("60011\n60010 60001\n", "fail"), ("60010\n60010\n", "fail"), ("", "fail")],
+    [
+        ("60010\n60010 60001\n", "pass"),
+        ("Welcome to gpu01\n60010\n60010 60001\n", "pass"),
+        ("60011\n60010 60001\n", "fail"),
+        ("60010\n60010\n", "fail"),
+        ("", "fail"),
+    ],
 )
 def test_the_ids_in_the_job_are_those_of_the_controller(output: str, status: str) -> None:
     assert charged._evaluate("hpc", "alice", 60010, [60010, 60001], output)["status"] == status
