@@ -15,6 +15,7 @@ from .records import Record, quoted
 from .run import BusyError, Summary, apply, list_due
 from .settings import Settings, load, path_of
 from .tree import TreeError
+from .warned import WarnedError
 
 OK, PROBLEMS, USAGE, INVALID, BUSY = 0, 1, 2, 3, 75
 
@@ -40,7 +41,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return _fail(str(error), INVALID)
     except BusyError as error:
         return _fail(str(error), BUSY)
-    except (TreeError, OSError) as error:
+    except (TreeError, WarnedError, OSError) as error:
         return _fail(str(error), PROBLEMS)
     if options.json:
         sys.stdout.write(

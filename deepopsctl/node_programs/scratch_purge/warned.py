@@ -7,7 +7,7 @@ there may be millions.
 from __future__ import annotations
 
 import sqlite3
-from typing import Optional
+from typing import List, Optional, Tuple
 
 from .ageing import DAY
 
@@ -16,11 +16,15 @@ _GAP = 3 * DAY
 _SLACK = 3600
 
 
+class WarnedError(Exception):
+    """The database can't be read or written; the message names it."""
+
+
 class Warned:
     """{inode: when it was first listed}; a file that was used or deleted is removed by the next run."""
 
     def __init__(self, path: str, now: int) -> None:
-        self._now = now
+        self._now, self._path = now, path
         self._database = sqlite3.connect(path, isolation_level=None)
         self._do("PRAGMA journal_mode=WAL")
         # what a power cut loses is announced again
@@ -39,12 +43,16 @@ class Warned:
         if self.restarted:
             self._do("DELETE FROM warned")
 
-    def _do(self, statement: str, *values: int) -> None:
-        self._database.execute(statement, values)
+    def _do(self, statement: str, *values: int) -> List[Tuple[int]]:
+        try:
+            return self._database.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            text = "{}: {}: is its disk full? If it is damaged, remove it: all notices start again"
+            raise WarnedError(text.format(self._path, error)) from error
 
     def _one(self, statement: str, *values: int) -> Optional[int]:
-        row = self._database.execute(statement, values).fetchone()
-        return None if row is None else int(row[0])
+        rows = self._do(statement, *values)
+        return int(rows[0][0]) if rows else None
 
     def note(self, inode: int, uid: int) -> int:
         """Record a file on the list of this run; returns since when it has been listed."""

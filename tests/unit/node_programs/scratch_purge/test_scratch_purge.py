@@ -843,3 +843,15 @@ def test_a_configuration_that_is_none_is_named(tmp_path: Path, capsys: pytest.Ca
 
     assert cli.main([str(tmp_path / "purge.json")]) == cli.INVALID
     assert str(tmp_path / "purge.json") in capsys.readouterr().err
+
+
+def test_a_damaged_memory_of_notices_is_named_and_nothing_deleted(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make(root / "alice/old.dat")
+    make(root.parent / "state/warned", "no database")
+    configured(root)
+
+    assert cli.main([str(root.parent / "purge.json"), "--apply"]) == cli.PROBLEMS
+    assert f"error: {root.parent}/state/warned: file is not a database: " in capsys.readouterr().err
+    assert path.exists()
