@@ -6,12 +6,13 @@ The prolog and the epilog write it (as root, from slurmd's environment); the col
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
 import time
 from dataclasses import asdict, dataclass, field
-from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from .._shared import atomic_file
 
@@ -139,17 +140,33 @@ def sweep(alive: Iterable[str], directory: str, dcgm: str) -> List[str]:
 
 def write_dcgm_files(directory: str, dcgm: str) -> None:
     """Rewrite the files of the GPUs from those of the jobs, which also corrects missed updates."""
-    jobs: Dict[str, List[str]] = {}
-    for job in load(directory).values():
-        for gpu in job.gpus:
-            jobs.setdefault(gpu.index, []).append(job.number)
-    for index, numbers in jobs.items():
-        path, text = os.path.join(dcgm, index), "".join(number + "\n" for number in sorted(numbers, key=int))
-        if _text(path) != text:
-            atomic_file.write(path, text)
-    for name in _entries(dcgm):
-        if not name.startswith(".") and name not in jobs:
-            atomic_file.discard(os.path.join(dcgm, name))
+    with _alone(directory):
+        jobs: Dict[str, List[str]] = {}
+        for job in load(directory).values():
+            for gpu in job.gpus:
+                jobs.setdefault(gpu.index, []).append(job.number)
+        for index, numbers in jobs.items():
+            path, text = os.path.join(dcgm, index), "".join(number + "\n" for number in sorted(numbers, key=int))
+            if _text(path) != text:
+                atomic_file.write(path, text)
+        for name in _entries(dcgm):
+            if not name.startswith(".") and name not in jobs:
+                atomic_file.discard(os.path.join(dcgm, name))
+
+
+@contextlib.contextmanager
+def _alone(directory: str) -> Iterator[None]:
+    """One prolog or epilog at a time: it would remove what another has just written.
+
+    The directory is one that only root may open: users can lock whatever they can open.
+    """
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _text(path: str) -> str:

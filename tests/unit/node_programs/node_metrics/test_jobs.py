@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -128,6 +129,26 @@ class TestTheJobMap:
 
         assert set(jobmap.load(places(tmp_path)[0])) == {"9"}
         assert {path.name: path.read_text() for path in (tmp_path / "gpus").iterdir()} == {"2": "9\n"}
+
+    def test_keeps_the_gpus_of_two_jobs_that_start_at_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        load = jobmap.load
+        other = threading.Thread(target=self.begin, args=(tmp_path,), kwargs={"ID": "9", "GPUS": "7"})
+
+        def load_while_another_begins(directory: str) -> dict[str, Job]:
+            monkeypatch.setattr(jobmap, "load", load)
+            known = load(directory)
+            other.start()
+            # it waits for this one
+            other.join(0.5)
+            return known
+
+        monkeypatch.setattr(jobmap, "load", load_while_another_begins)
+        self.begin(tmp_path)
+        other.join()
+
+        assert {path.name for path in (tmp_path / "gpus").iterdir()} == {"0", "2", "7"}
 
     @pytest.mark.parametrize("number", ["", "../../etc/passwd", "12\n", "1.2", "12345678901", "*"])
     def test_takes_no_number_that_is_none(self, tmp_path: Path, number: str) -> None:
