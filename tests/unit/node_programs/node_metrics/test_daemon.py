@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import pytest
 from deepopsctl.monitoring.collectors import COLLECTORS, settings_of
 from deepopsctl.monitoring.monitored_node import MonitoredNode
 from deepopsctl.node_programs._shared.prometheus_text import GAUGE
-from deepopsctl.node_programs.node_metrics.cli import COLLECTORS as NODE_COLLECTORS, main
+from deepopsctl.node_programs.node_metrics.cli import COLLECTORS as NODE_COLLECTORS, _parser, main
 from deepopsctl.node_programs.node_metrics.daemon import Daemon, once
 from deepopsctl.node_programs.node_metrics.samples import Collector, Metric, Sample, render
 from tests.support.cluster import wait_until
@@ -158,3 +159,7 @@ def test_a_compute_node_maps_its_jobs_to_its_gpus() -> None:
 
 def test_looks_once_where_a_person_asks() -> None:
     assert once({"x": kind_of(lambda: [Sample("deepops_a", 1)])}, {"x": {}}).endswith("deepops_a 1\n")
+    # by the command that an alert names
+    rules = (ROOT / "roles/prometheus/files/rules/alerts-monitoring.yml").read_text()
+    named = re.findall("`deepops-nodemetrics ([^`]+)`", rules)
+    assert [_parser().parse_args(words.split()).action for words in named] == ["once"]
