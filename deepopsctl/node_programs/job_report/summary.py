@@ -50,6 +50,14 @@ class Summary:
 
 def write(summary: Summary) -> str:
     """The text; entries beyond the limits are only counted."""
+    most_gpus = MOST_GPUS
+    # names of nodes may be long
+    while len(text := _text(summary, most_gpus)) > LONGEST and most_gpus:
+        most_gpus -= 1
+    return text
+
+
+def _text(summary: Summary, most_gpus: int) -> str:
     nodes = [[each.node, _round(each.cores, 2), _round(each.memory, 0)] for each in summary.nodes[:MOST_NODES]]
     gpus: List[List[Any]] = [
         [
@@ -59,7 +67,7 @@ def write(summary: Summary) -> str:
             _whole(each.memory),
             _whole(each.total),
         ]
-        for each in summary.gpus[:MOST_GPUS]
+        for each in summary.gpus[:most_gpus]
     ]
     fields = {
         MARK: VERSION,
@@ -67,7 +75,7 @@ def write(summary: Summary) -> str:
         "gpus": gpus,
         "more": [
             summary.more_nodes + max(0, len(summary.nodes) - MOST_NODES),
-            summary.more_gpus + max(0, len(summary.gpus) - MOST_GPUS),
+            summary.more_gpus + max(0, len(summary.gpus) - most_gpus),
         ],
     }
     return json.dumps(fields, separators=(",", ":"))

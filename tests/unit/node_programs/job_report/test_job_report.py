@@ -165,15 +165,18 @@ class TestTheSummary:
         # slurmdbd makes backticks of quotation marks
         assert summary.read(summary.write(given).replace('"', "`")) == given
 
-    def test_has_bounds_and_counts_what_goes_beyond(self) -> None:
-        nodes = [NodeUse(f"gpu{number:04}", 99.99, 1e12) for number in range(1000)]
+    @pytest.mark.parametrize("prefix", ["gpu", "a" * 59])
+    def test_has_bounds_and_counts_what_goes_beyond(self, prefix: str) -> None:
+        nodes = [NodeUse(f"{prefix}{number:04}", 99.99, 1e12) for number in range(1000)]
         gpus = [GpuUse(node.node, str(gpu), 0.999, 0.999, 1e11, 1e11) for node in nodes for gpu in range(8)]
         text = summary.write(Summary(tuple(nodes), tuple(gpus)))
         found = summary.read(text)
 
-        assert len(text) < summary.LONGEST
+        assert len(text) <= summary.LONGEST
         assert found is not None
-        assert (found.more_nodes, found.more_gpus) == (1000 - 32, 8000 - 64)
+        assert (found.more_nodes, found.more_gpus) == (1000 - 32, 8000 - len(found.gpus))
+        # with long names there is room for less
+        assert len(found.gpus) == 64 if prefix == "gpu" else 0 < len(found.gpus) < 64
 
     @pytest.mark.parametrize(
         "comment",
