@@ -15,7 +15,7 @@ import stat
 import subprocess
 import sys
 from datetime import datetime
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from .._shared import settings
 from .._shared.settings import SettingsError
@@ -75,25 +75,27 @@ def turn(file_system: Dict[str, Any], now: datetime) -> None:
         taken.take(name)
     names = sorted(each for each in taken.names() if _is_managed(each))
     stays = kept(names, file_system)
-    refused: List[str] = []
+    problems: List[str] = []
     for each in names:
         if each not in stays:
-            try:
-                taken.delete(each)
-            except SnapshotError as error:
-                # one that is held (zfs hold) or has a clone: the others go all the same
-                refused.append(str(error))
+            _delete(taken, each, problems)
     facts = os.statvfs(path)
-    if facts.f_bavail * 100 < facts.f_blocks * file_system["free_percent"] and len(stays) > 1:
-        oldest = min(stays)
-        taken.delete(oldest)
-        raise SnapshotError(
-            "less than {} % is free: the snapshot {} was deleted before its time".format(
-                file_system["free_percent"], oldest
-            )
-        )
-    if refused:
-        raise SnapshotError("; ".join(refused))
+    if facts.f_bavail * 100 < facts.f_blocks * file_system["free_percent"]:
+        gone = next((each for each in sorted(stays)[:-1] if _delete(taken, each, problems)), "")
+        text = "less than {} % is free: the snapshot {} was deleted before its time"
+        problems += [text.format(file_system["free_percent"], gone)] if gone else []
+    if problems:
+        raise SnapshotError("; ".join(problems))
+
+
+def _delete(taken: Union[Btrfs, Zfs], name: str, problems: List[str]) -> bool:
+    """Whether it went: one that is held (zfs hold) or has a clone keeps no others from being deleted."""
+    try:
+        taken.delete(name)
+    except SnapshotError as error:
+        problems.append(str(error))
+        return False
+    return True
 
 
 def _is_managed(name: str) -> bool:

@@ -93,17 +93,30 @@ def test_zfs_takes_one_more_and_destroys_snapshots_of_its_own_alone(
     assert (home / ".snapshots").readlink() == Path(".zfs/snapshot")
 
 
-def test_a_snapshot_that_is_held_keeps_no_other(tmp_path: Path, zfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+# those that are kept, and a disk with less free space than is wanted
+@pytest.mark.parametrize(
+    ("stays", "free_percent", "message"),
+    [
+        ({"2026-11-25_1900"}, 0, "it is held"),
+        (
+            {"2026-11-25_1700", "2026-11-25_1800", "2026-11-25_1900"},
+            *(101, "it is held; less than 101 % is free: the snapshot 2026-11-25_1800 was deleted before its time"),
+        ),
+    ],
+)
+def test_a_snapshot_that_is_held_keeps_no_other(
+    tmp_path: Path, zfs: Path, monkeypatch: pytest.MonkeyPatch, stays: set[str], free_percent: int, message: str
+) -> None:
     home = tmp_path / "home"
     home.mkdir(0o755)
     program = tmp_path / "bin/zfs"
     held = '[ "$*" != "destroy tank/home@2026-11-25_1700" ] || { echo "it is held" >&2; exit 1; }\n'
     program.write_text(program.read_text(encoding="utf-8") + held, encoding="utf-8")
     monkeypatch.setattr(cli, "dataset_at", lambda path: "tank/home")
-    wanted = {"path": str(home), "hourly": 0, "daily": 0, "weekly": 0, "free_percent": 0}
+    wanted = {"path": str(home), "hourly": 0, "daily": 0, "weekly": 0, "free_percent": free_percent}
 
-    monkeypatch.setattr(cli, "kept", lambda names, options: {"2026-11-25_1900"})
-    with pytest.raises(SnapshotError, match="it is held"):
+    monkeypatch.setattr(cli, "kept", lambda names, options: stays)
+    with pytest.raises(SnapshotError, match=f"^{message}$"):
         turn(wanted, datetime(2026, 11, 25, 19))
     assert "destroy tank/home@2026-11-25_1800" in zfs.read_text(encoding="utf-8")
 
