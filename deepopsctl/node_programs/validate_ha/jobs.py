@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, Iterable, Optional, Sequence
 
 from .._shared import command
 
@@ -57,7 +57,7 @@ def wait_until_runs(job: str, limit_s: float) -> bool:
     return False
 
 
-def cancel(ids: List[str]) -> None:
-    """Cancel what is still there."""
-    if ids:
-        _as_user(["scancel", *ids], SUBMIT_LIMIT_S)
+def cancel(names: Iterable[str]) -> None:
+    """Cancel what is still there, by name: a submission that came too late may have been taken, and left no id."""
+    for name in names:
+        _as_user(["scancel", "--name=" + name], SUBMIT_LIMIT_S)

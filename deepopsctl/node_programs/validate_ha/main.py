@@ -18,7 +18,7 @@ START_LIMIT_S = 60.0
 SAVE_LIMIT_S = 20.0
 # slurmctld starts, and systemd waits before it does
 SLACK_S = 30.0
-KILLED = "killed"
+RUNS, WAITS, KILLED = "runs", "waits", "killed"
 TITLES = {KILLED: "ha-killed", "frozen": "ha-frozen", "cut-off": "ha-cut-off"}
 
 
@@ -46,13 +46,15 @@ def begin(request: Dict[str, Any]) -> Dict[str, Any]:
     if host != first:
         message = "{} is in control, not {}: start slurmctld there first".format(host or "no controller", first)
         return {"jobs": [], "checks": [checks.failed(SUITE, "ha-controllers", "cluster", message, host, first)]}
-    runs = jobs.submit(_name(request, "runs"), "sleep 100000")
-    if not runs or not jobs.wait_until_runs(runs, START_LIMIT_S):
-        jobs.cancel([runs] if runs else [])
-        why = "no job starts within {:.0f} s".format(START_LIMIT_S) if runs else "no job can be submitted"
+    runs = jobs.submit(_name(request, RUNS), "sleep 100000")
+    starts = bool(runs) and jobs.wait_until_runs(runs, START_LIMIT_S)
+    waits = jobs.submit(_name(request, WAITS), "hostname", "--dependency=afterok:" + runs) if starts else ""
+    if not waits:
+        end(request)
+        started_late = "no job starts within {:.0f} s".format(START_LIMIT_S)
+        why = started_late if runs and not starts else "no job can be submitted"
         message = "{}: nothing could be seen to go on".format(why)
         return {"jobs": [], "checks": [checks.skipped(SUITE, "ha-controllers", "cluster", message)]}
-    waits = jobs.submit(_name(request, "waits"), "hostname", "--dependency=afterok:" + runs)
     _wait_until_saved(config["directory"])
     good = checks.check(SUITE, "ha-controllers", "cluster", checks.PASS, host, first)
     return {"jobs": [runs, waits], "checks": [good]}
@@ -144,7 +146,7 @@ def _after(config: Dict[str, Any], ids: List[str], request: Dict[str, Any], ends
 
 def end(request: Dict[str, Any]) -> Dict[str, Any]:
     """Cancel what was submitted."""
-    jobs.cancel(list(request["jobs"]))
+    jobs.cancel(_name(request, what) for what in (RUNS, WAITS, *TITLES))
     return {}
 
 
