@@ -42,9 +42,18 @@ class Rounds:
     def run(self) -> None:
         """Run until `stop` is set; then remove the metrics, as they would become stale."""
         while not self.stop.is_set():
-            atomic_file.write(self.settings.textfile, render(self.values(up=self.round())))
+            self._write_metrics(up=self.round())
             self.stop.wait(self.settings.interval_s)
         atomic_file.discard(self.settings.textfile)
+
+    def _write_metrics(self, *, up: bool) -> None:
+        """A full disk must not end the program: its timers would start again, and no node be resumed."""
+        problem = ""
+        try:
+            atomic_file.write(self.settings.textfile, render(self.values(up=up)))
+        except OSError as error:
+            problem = "no metrics were written: {}".format(error)
+        self._log_change("metrics", problem)
 
     def round(self) -> bool:
         """One round; True if all queries and actions succeeded."""
@@ -99,7 +108,7 @@ class Rounds:
             self.timers.clear.pop(name, None)
         for name, why in decision.waiting.items():
             self._log_change(name, "{} stays drained: {}".format(name, why))
-        for name in set(self.reported) - set(decision.waiting) - {"trouble", "limit"}:
+        for name in set(self.reported) - set(decision.waiting) - {"trouble", "limit", "metrics"}:
             del self.reported[name]
         return refusals
 

@@ -236,6 +236,14 @@ class TestTheProgram:
         # gpu01 is well, and its time is not lost
         assert list(rounds.timers.clear) == ["gpu01"]
 
+    def test_metrics_that_cannot_be_written_end_no_round(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        rounds = Rounds(load(str(settings(tmp_path, textfile=str(tmp_path / "gone/out.prom")))))
+        monkeypatch.setattr(rounds, "round", lambda: rounds.stop.set() is None)
+
+        rounds.run()
+
+        assert str(tmp_path / "gone") in rounds.reported["metrics"]
+
     def test_its_file_has_what_the_alerts_ask_for(self) -> None:
         rounds = Rounds(Settings("http://127.0.0.1:1", "hpc", 2, 600))
 
