@@ -251,7 +251,6 @@ def can_be_mailed(mail: str, name: str) -> bool:
     return not name.isdigit() and _ADDRESS.fullmatch(_address(mail, name)) is not None
 
 
-def send(sendmail: str, message: str) -> str:
-    """Send a mail by the node's MTA; returns the error, or ''."""
-    result = command.run_merged([sendmail, "-t", "-i"], _MAIL_SECONDS, message)
-    return "" if result.ok else "no mail was sent: {}".format(result.failure)
+def send(sendmail: str, message: str) -> command.Result:
+    """Send a mail by the node's MTA."""
+    return command.run_merged([sendmail, "-t", "-i"], _MAIL_SECONDS, message)

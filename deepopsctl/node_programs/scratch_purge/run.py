@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import IO, Callable, Dict, Iterator, List, Optional
 
-from .._shared import mount_table
+from .._shared import command, mount_table
 from . import records
 from .ageing import Ages, in_days
 from .deleting import delete
@@ -221,23 +221,27 @@ class _Run:
             path = os.path.join(self._settings.state, "mailed.json")
             mailed = _load(path)
             for uid, user in sorted(users.items()):
-                self._mail(uid, user, mailed, notices)
+                if not self._mail(uid, user, mailed, notices):
+                    break
             with open(path, "w", encoding="utf-8") as stream:
                 json.dump({uid: when for uid, when in mailed.items() if int(uid) in users}, stream)
 
-    def _mail(self, uid: int, user: UserNotice, mailed: Dict[str, int], notices: Notices) -> None:
+    def _mail(self, uid: int, user: UserNotice, mailed: Dict[str, int], notices: Notices) -> bool:
+        """False where the MTA hangs: each further mail would take as long, and deletion waits for all of them."""
         # at most two mails per notice period: every file is announced at least half of it before its deletion
         if user.problem or not can_be_mailed(self._settings.mail, user.name):
-            return
+            return True
         if mailed.get(str(uid), 0) > self._now - self._settings.warn // 2:
-            return
+            return True
         message = text(self._settings, user, notices.sample(user), _day(user.first_deletion))
-        problem = send(self._settings.sendmail, message)
-        if problem and problem not in self._summary.problems:
-            self._summary.problems.append(problem)
-        if not problem:
+        result = send(self._settings.sendmail, message)
+        problem = "no mail was sent: {}".format(result.failure)
+        if result.ok:
             self._summary.mails += 1
             mailed[str(uid)] = self._now
+        elif problem not in self._summary.problems:
+            self._summary.problems.append(problem)
+        return result.status != command.TIMED_OUT
 
     def delete(self) -> None:
         """Delete what list_and_tell() found due."""

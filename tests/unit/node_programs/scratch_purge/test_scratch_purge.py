@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.node_programs._shared.settings import SettingsError
-from deepopsctl.node_programs.scratch_purge import cli, deleting, tree, walk
+from deepopsctl.node_programs.scratch_purge import cli, deleting, notices, tree, walk
 from deepopsctl.node_programs.scratch_purge.ageing import Ages
 from deepopsctl.node_programs.scratch_purge.excluding import Excluded
 from deepopsctl.node_programs.scratch_purge.records import Record, quoted
@@ -747,6 +747,22 @@ def test_says_once_that_there_is_no_mailer_and_goes_on(root: Path) -> None:
 
     assert first.problems == ["no mail was sent: /nonexistent/sendmail is not installed"]
     assert second.deleted == 1
+
+
+@as_root
+def test_a_mailer_that_hangs_is_not_called_for_every_user(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "_MAIL_SECONDS", 3)
+    monkeypatch.setattr(notices, "user_name", lambda uid: f"user{uid}x")
+    for uid in (61001, 61002):
+        os.chown(make(root / f"alice/{uid}"), uid, uid)
+    program = write_program(tmp_path / "sendmail", f"echo called >> {tmp_path}/calls; exec sleep 60")
+
+    run = apply(settings(root, mode="delete", warn=DAY, mail="local", sendmail=str(program)), LATER)
+
+    assert (tmp_path / "calls").read_text() == "called\n"
+    assert run.problems == [f"no mail was sent: {program}: no answer within 3 s"]
 
 
 # --- the program
