@@ -31,13 +31,6 @@ class Task(NamedTuple):
     used_s: int
 
 
-class Submitted(NamedTuple):
-    """What was sent, which nodes were left alone, and what Slurm refused."""
-
-    sent: Plan
-    jobs: List[str]
-
-
 def session(token: str, user: str, minutes: int = 1, reservation: str = "") -> Session:
     """The jobs of one burn-in are known by their names."""
     return Session(SUITE, token, user, minutes=minutes, reservation=reservation)
@@ -48,11 +41,11 @@ def output(token: str, identifier: str = "%A_%a") -> str:
     return os.path.join(os.path.expanduser("~"), job_name(SUITE, token, identifier) + ".out")
 
 
-def submit(jobs: Session, tested: Sequence[str], request: LoadRequest) -> Submitted:
+def submit(jobs: Session, tested: Sequence[str], request: LoadRequest) -> Plan:
     """Submit an array for each partition and number of GPUs; nodes of an array that Slurm refuses are left alone."""
     cluster = snapshot.read_snapshot()
     if not cluster.answered:
-        return Submitted(Plan([], dict.fromkeys(tested, cluster.silence)), [])
+        return Plan([], dict.fromkeys(tested, cluster.silence))
     sent = plan.plan(tested, request, cluster.nodes, cluster.partitions, plan.most_tasks(cluster.config))
     known, problem = query_tasks(jobs)
     if problem:
@@ -61,7 +54,7 @@ def submit(jobs: Session, tested: Sequence[str], request: LoadRequest) -> Submit
         raise SystemExit(text.format(problem, jobs.name("load")))
     if known:
         return resumed(sent, known)
-    accepted, identifiers, left = [], [], dict(sent.left)
+    accepted, left = [], dict(sent.left)
     for batch in sent.batches:
         arguments = script.arguments(request.seconds, request.memory_share, batch.gpus)
         chosen = plan.options(batch, request, cluster.nodes, output(jobs.token))
@@ -69,18 +62,16 @@ def submit(jobs: Session, tested: Sequence[str], request: LoadRequest) -> Submit
         # one that came too late may have been taken: its jobs are followed by their name
         if answer.ok or answer.status == command.TIMED_OUT:
             accepted.append(batch)
-            identifiers.append(answer.output)
         else:
             left.update(dict.fromkeys(batch.nodes, "Slurm refused the job: " + one_line(answer.message)))
-    return Submitted(Plan(accepted, left), identifiers)
+    return Plan(accepted, left)
 
 
-def resumed(sent: Plan, known: Sequence[Task]) -> Submitted:
+def resumed(sent: Plan, known: Sequence[Task]) -> Plan:
     """What was submitted by a call whose answer was lost: nodes that are busy with our own tasks are not left alone."""
     loaded_nodes = sorted({task.node for task in known if task.node})
     left = {name: reason for name, reason in sent.left.items() if name not in loaded_nodes}
-    batches = [Batch("", 0, loaded_nodes), *sent.batches]
-    return Submitted(Plan(batches, left), sorted({task.id.partition("_")[0] for task in known}))
+    return Plan([Batch("", 0, loaded_nodes), *sent.batches], left)
 
 
 def query_tasks(jobs: Session) -> "tuple[List[Task], str]":

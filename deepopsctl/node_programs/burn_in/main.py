@@ -62,8 +62,8 @@ def load(request: Dict[str, Any]) -> Result:
 
 def _submitted(session: Session, tested: Any, wanted: LoadRequest) -> Dict[str, Any]:
     done = jobs.submit(session, tested, wanted)
-    sent = [name for batch in done.sent.batches for name in batch.nodes]
-    return {"began": time.time(), "sent": sent, "left": done.sent.left, "seen": {}, "dropped": False}
+    sent = [name for batch in done.batches for name in batch.nodes]
+    return {"began": time.time(), "sent": sent, "left": done.left, "seen": {}, "dropped": False}
 
 
 def _query(session: Session, limits: follow.Limits, state: Dict[str, Any]) -> bool:

@@ -105,9 +105,8 @@ class TestQueue:
 
         found = jobs.resumed(sent, [jobs.Task("12_0", "gpu01", "RUNNING", "None", 3)])
 
-        assert found.sent.left == {"gpu02": "the node is down"}
-        assert [batch.nodes for batch in found.sent.batches] == [["gpu01"], ["gpu03"]]
-        assert found.jobs == ["12"]
+        assert found.left == {"gpu02": "the node is down"}
+        assert [batch.nodes for batch in found.batches] == [["gpu01"], ["gpu03"]]
 
     @pytest.mark.parametrize(
         ("answer", "sent", "left"),
@@ -127,7 +126,7 @@ class TestQueue:
         monkeypatch.setattr(session.command, "run", lambda *_arguments: answer)
         own = jobs.session("abc", "alice")
 
-        found = jobs.submit(own, ["gpu01"], TEN_MINUTES).sent
+        found = jobs.submit(own, ["gpu01"], TEN_MINUTES)
 
         assert ([batch.nodes for batch in found.batches], found.left) == (sent, left)
         # an earlier call may have submitted them
