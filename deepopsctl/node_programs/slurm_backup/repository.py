@@ -124,6 +124,10 @@ class Repository:
             raise BackupError("{} can't be read back".format(path))
         return result.hexdigest()
 
+    def size_of(self, snapshot: str) -> int:
+        """How many bytes a snapshot takes once it is restored."""
+        return int(json.loads(self._require(["stats", "--json", "--mode", "restore-size", snapshot]))["total_size"])
+
     def restore(self, snapshot: str, target: str) -> None:
         """Write all files of a snapshot below a directory, with their owners and modes."""
         self._require(["restore", snapshot, "--target", target])

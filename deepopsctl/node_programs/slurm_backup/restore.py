@@ -82,6 +82,10 @@ def fetch_one(repository: Repository, snapshot: Snapshot, directory: str) -> str
     target = os.path.join(directory, snapshot.id)
     saved = target + snapshot.root
     if not os.path.isdir(saved):
+        size, free = repository.size_of(snapshot.id), shutil.disk_usage(directory).free
+        if size > free:
+            text = "{}: {} MiB are free, snapshot {} has {} MiB"
+            raise BackupError(text.format(directory, free >> 20, snapshot.id, size >> 20))
         repository.restore(snapshot.id, target)
     manifest = read_manifest(saved)
     there = {path: digest for path, digest in hashes(saved) if path != MANIFEST}

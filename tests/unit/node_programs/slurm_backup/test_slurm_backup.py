@@ -146,8 +146,11 @@ def test_what_was_fetched_is_forgotten_only_while_nothing_of_it_was_brought_back
 class Repository(repository.Repository):
     """One whose snapshot is a directory of a test."""
 
-    def __init__(self, files: dict[str, str]) -> None:
-        self.files = files
+    def __init__(self, files: dict[str, str], size: int = 0) -> None:
+        self.files, self.size = files, size
+
+    def size_of(self, snapshot: str) -> int:
+        return self.size
 
     def restore(self, snapshot: str, target: str) -> None:
         write_files(Path(target) / "set", self.files)
@@ -175,15 +178,23 @@ def test_a_repository_that_another_host_prunes_or_makes_meanwhile_is_waited_for_
     assert (tmp_path / "calls").read_text().split() == called.split()
 
 
-def test_a_set_that_is_not_what_was_saved_is_refused(tmp_path: Path) -> None:
+def test_a_set_that_is_not_what_was_saved_or_has_no_room_is_refused(tmp_path: Path) -> None:
     # sha256sum of `a`
     manifest = '{"files": {"state/job_state": "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}}'
     good = Repository({"manifest.json": manifest, "state/job_state": "a"})
     damaged = Repository({**good.files, "state/job_state": "b"})
 
+    large = Repository(good.files, size=1 << 60)
+    for name in ("good", "damaged", "large"):
+        (tmp_path / name).mkdir()
+
     assert restore.fetch_one(good, snapshot("aa", "1", "state"), str(tmp_path / "good"))
     with pytest.raises(BackupError, match="not what was saved: state/job_state"):
         restore.fetch_one(damaged, snapshot("aa", "1", "state"), str(tmp_path / "damaged"))
+    # before the disk of a controller is full
+    with pytest.raises(BackupError, match="MiB are free, snapshot aa has 1099511627776 MiB"):
+        restore.fetch_one(large, snapshot("aa", "1", "state"), str(tmp_path / "large"))
+    assert list((tmp_path / "large").iterdir()) == []
 
 
 def test_a_job_is_on_a_node_where_root_runs_a_step_of_it(tmp_path: Path) -> None:
