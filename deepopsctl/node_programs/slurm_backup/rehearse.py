@@ -21,7 +21,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 from .._shared import command, database as database_clients
 from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring
-from .collect import count_rows, sql
+from .collect import DATABASE_S, count_rows, sql
 from .repository import Repository
 from .restore import choose, fetch_one, import_dump, install_state, read_manifest
 
@@ -56,7 +56,8 @@ def _in_namespaces(config: Mapping[str, Any], place: str, sets: Mapping[str, str
         "state_directory": config["state_directory"], "addresses": _addresses(),
     }  # fmt: skip
     words = ["unshare", "--net", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    ended = command.run([*words, sys.executable, "-IB", "-c", _start_code()], _START_S * 4, stdin=json.dumps(plan))
+    limit_s = DATABASE_S + _START_S * 4
+    ended = command.run([*words, sys.executable, "-IB", "-c", _start_code()], limit_s, stdin=json.dumps(plan))
     lines = ended.output.splitlines()
     if not ended.ok or not lines:
         raise BackupError("the restored copy does not work: {}".format(ended.errors.strip()[-600:] or ended.failure))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.slurm_backup import LAST, BackupError, cli, collect, repository, restore
+from deepopsctl.node_programs._shared.command import Result
+from deepopsctl.node_programs.slurm_backup import LAST, BackupError, cli, collect, rehearse, repository, restore
 from deepopsctl.node_programs.slurm_backup.repository import Snapshot
 from tests.support.files import write_files, write_program
 
@@ -195,6 +196,21 @@ def test_a_set_that_is_not_what_was_saved_or_has_no_room_is_refused(tmp_path: Pa
     with pytest.raises(BackupError, match="MiB are free, snapshot aa has 1099511627776 MiB"):
         restore.fetch_one(large, snapshot("aa", "1", "state"), str(tmp_path / "large"))
     assert list((tmp_path / "large").iterdir()) == []
+
+
+def test_a_set_with_a_large_database_has_hours_to_be_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: dict[str, float] = {}
+
+    def run(argv: list[str], limit_s: float, **_more: str) -> Result:
+        limits[argv[0]] = limit_s
+        return Result(argv[0], 0, "{}", "", 0.1)
+
+    monkeypatch.setattr(rehearse.command, "run", run)
+    config = {"cluster": "hpc", "database": "slurm_acct_db", "state_directory": "/var/spool/slurmctld"}
+    monkeypatch.setattr(rehearse, "_addresses", list)
+
+    assert rehearse._in_namespaces(config, "place", {}) == {}
+    assert limits["unshare"] > collect.DATABASE_S
 
 
 def test_a_job_is_on_a_node_where_root_runs_a_step_of_it(tmp_path: Path) -> None:
