@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deepopsctl.node_programs._shared import settings
 from deepopsctl.node_programs._shared.command import Result
 from deepopsctl.node_programs.validate_ha import faults, jobs, main
 from tests.support.files import write_program
@@ -40,7 +41,7 @@ def test_jobs_are_cancelled_by_name_also_where_their_submission_came_too_late(
     monkeypatch.setattr(jobs, "_as_user", as_user)
     monkeypatch.setattr(jobs, "wait_until_runs", lambda *_arguments: True)
     config = {"hosts": ["ctl1", "ctl2"], "directory": str(tmp_path)}
-    monkeypatch.setattr(main.settings, "load", lambda _path: config)
+    monkeypatch.setattr(settings, "load", lambda _path: config)
     monkeypatch.setattr(main, "SAVE_LIMIT_S", 0.0)
     monkeypatch.setattr(main, "in_control", lambda _config: "ctl1")
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from deepopsctl.node_programs import shipping
-from deepopsctl.node_programs._shared import archive
+from deepopsctl.node_programs._shared import archive, command
 from deepopsctl.node_programs._shared.command import TIMED_OUT, Result
-from deepopsctl.node_programs._slurm_jobs import session, slurm, snapshot
+from deepopsctl.node_programs._slurm_jobs import slurm, snapshot
 from deepopsctl.node_programs.burn_in import follow, jobs, main, plan, results, script
 from deepopsctl.node_programs.gpu_check.burn_evaluation import evaluate_burn
 from deepopsctl.node_programs.gpu_check.burncli import document
@@ -123,7 +123,7 @@ class TestQueue:
         cluster = snapshot.SlurmSnapshot({}, {"gpu01": node()}, PARTS, {})
         monkeypatch.setattr(snapshot, "read_snapshot", lambda: cluster)
         monkeypatch.setattr(archive, "own", lambda: "")
-        monkeypatch.setattr(session.command, "run", lambda *_arguments: answer)
+        monkeypatch.setattr(command, "run", lambda *_arguments: answer)
         own = jobs.session("abc", "alice")
 
         found = jobs.submit(own, ["gpu01"], TEN_MINUTES)

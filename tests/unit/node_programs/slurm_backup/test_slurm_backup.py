@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deepopsctl.node_programs._shared import command
 from deepopsctl.node_programs._shared.command import Result
 from deepopsctl.node_programs.slurm_backup import LAST, BackupError, cli, collect, rehearse, repository, restore
 from deepopsctl.node_programs.slurm_backup.repository import Snapshot
@@ -205,7 +206,7 @@ def test_a_set_with_a_large_database_has_hours_to_be_restored(monkeypatch: pytes
         limits[argv[0]] = limit_s
         return Result(argv[0], 0, "{}", "", 0.1)
 
-    monkeypatch.setattr(rehearse.command, "run", run)
+    monkeypatch.setattr(command, "run", run)
     config = {"cluster": "hpc", "database": "slurm_acct_db", "state_directory": "/var/spool/slurmctld"}
     monkeypatch.setattr(rehearse, "_addresses", list)
 

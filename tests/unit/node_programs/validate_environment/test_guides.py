@@ -9,6 +9,7 @@ import pytest
 
 from deepopsctl.checks.catalogue.environment import ENVIRONMENT
 from deepopsctl.checks.catalogue.smoke import CATALOGUE
+from deepopsctl.node_programs._shared import command
 from deepopsctl.node_programs._shared.command import Result
 from deepopsctl.node_programs._slurm_jobs.session import Running, Session
 from deepopsctl.node_programs.validate_environment import guides
@@ -85,7 +86,7 @@ def test_each_command_is_one_that_bash_can_read() -> None:
 def test_what_a_site_prints_before_each_task_is_no_part_of_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     step = Running(["sh", "-c", "echo Welcome to gpu01; echo deepopsctl-guide 12"], {})
     answers = {"srun": "Welcome to gpu01\n12\n", "scancel": ""}
-    monkeypatch.setattr(guides.command, "run", lambda argv, *_, **__: Result(argv[0], 0, answers[argv[0]], "", 0.1))
+    monkeypatch.setattr(command, "run", lambda argv, *_, **__: Result(argv[0], 0, answers[argv[0]], "", 0.1))
     session = Session("environment", "abc", "alice")
     monkeypatch.setattr(session, "start", lambda *_arguments: step)
 
