@@ -11,7 +11,9 @@ import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 
+from tests.roles.content import plays
 from tests.support.files import write_program
+from tests.support.local_ansible import play
 from tests.support.paths import ROOT
 from tests.support.recorded_roles import Asked, Recorded, record
 
@@ -111,3 +113,26 @@ def test_a_clone_of_spack_that_was_cut_off_is_made_again(tmp_path: Path) -> None
     write_program(git, clone + 'touch "$last/bin/spack"')
     assert deploy() == 0
     assert (root / "bin/spack").exists()
+
+
+def test_a_standby_gets_the_accounts_of_the_directorys_users_or_keeps_those_it_has(tmp_path: Path) -> None:
+    (saved,) = (each for each in plays("playbooks/operate/people-accounts.yml") if "other controllers" in each["name"])
+    (copy,) = saved["tasks"]
+    show = {"name": "Show", "ansible.builtin.debug": {"msg": copy["ansible.builtin.copy"]["content"]}}
+    standby = {**saved, "hosts": ["ctl2"], "become": False, "tasks": [show]}
+    answer = {"people": [{"name": "bob"}], "groups": [{"name": "physicists", "members": ["bob"]}]}
+    first = {
+        "hosts": ["ctl1"],
+        "gather_facts": False,
+        "tasks": [{"ansible.builtin.set_fact": {"deepops_members": answer}}],
+    }
+    values = {
+        "slurm_controller_hosts": ["ctl1", "ctl2"], "slurm_shared": {"mount": "/shared"},
+        "environment_people": {"people": [], "groups": []},
+        "environment_directory": {"accounts": [{"account": "phys", "group": "physicists"}]},
+    }  # fmt: skip
+
+    done = play(tmp_path, [standby, first, standby], {"ctl1": values, "ctl2": values})
+
+    assert done.status == 0, done.output
+    assert '["bob"] = { "phys" }' in done.result("Show").data["msg"]
