@@ -11,7 +11,7 @@ import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 
-from tests.roles.content import plays
+from tests.roles.content import plays, role_calls
 from tests.support.files import write_program
 from tests.support.local_ansible import play
 from tests.support.paths import ROOT
@@ -113,6 +113,25 @@ def test_a_clone_of_spack_that_was_cut_off_is_made_again(tmp_path: Path) -> None
     write_program(git, clone + 'touch "$last/bin/spack"')
     assert deploy() == 0
     assert (root / "bin/spack").exists()
+
+
+def test_the_nightly_count_keeps_the_directorys_groups_where_they_are_not_known(tmp_path: Path) -> None:
+    (call,) = (call for call in role_calls("playbooks/operate/people-accounts.yml") if call["role"] == "user_spaces")
+    space = {"path": "/project", "by": "group", "mounted": "/project"}
+    values = {
+        "deepops_spaces_made": [space], "environment_people": {"people": [], "groups": []},
+        "environment_directory": {"accounts": [{"account": "phys", "group": "physicists"}]},
+    }  # fmt: skip
+    answer = {"people": [], "groups": [{"name": "physicists", "gid": 5000, "members": []}]}
+    hosts = {
+        "known": {**values, "slurm_controller_hosts": ["known"], "deepops_members": answer},
+        "unknown": {**values, "slurm_controller_hosts": ["unknown"]},
+    }
+
+    asked = record(tmp_path, [call], hosts, modules=("node_state", "user_directories")).asked
+
+    assert '"physicists": 5000' in asked["known"][1].texts()["/etc/deepopsctl/space-usage.json"]
+    assert [each.step for each in asked["unknown"]] == ["user_spaces"]
 
 
 def test_a_standby_gets_the_accounts_of_the_directorys_users_or_keeps_those_it_has(tmp_path: Path) -> None:
