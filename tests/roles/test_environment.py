@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ NODE: dict[str, Any] = {
     "modules_directory": MODULES,
     "modules_trees": [],
     "modules_wheels": "/opt/wheels",
+    "modules_http_proxy": "http://[2001:db8::1]:3128",
     "modules_declared": {
         "python/3.12": {"prefix": "/opt/python/3.12", "default": True},
         "gcc/14": {"prefix": "/opt/gcc/14"},
@@ -71,6 +73,13 @@ def test_declared_software_has_its_module_next_to_that_of_the_distribution(recor
         "gcc": 'set ModulesVersion "12"',
     }
     assert {f"{SITE_PYTHON}/python", f"{SITE_PYTHON}/virtualenv", f"{MODULES}/python/3.11"} <= set(paths(call))
+
+
+def test_tcl_takes_the_brackets_of_a_proxys_ipv6_address_for_no_command(recorded: Recorded) -> None:
+    module = "\n".join(lines(recorded.asked["node"][0], f"{MODULES}/httpproxy/1.0"))
+
+    assert r"setenv https_proxy http://\[2001:db8::1\]:3128" in module
+    assert not re.search(r"(?<!\\)\[2001", module)
 
 
 def test_without_a_module_system_and_a_proxy_nothing_is_installed(recorded: Recorded) -> None:
