@@ -76,6 +76,7 @@ GRAFANA: dict[str, dict[str, Any]] = {
     "no-key": grafana(grafana_tls_certificate="/etc/ssl/grafana.pem"),
     "no-password": grafana(grafana_admin_password=""),
     "slower": grafana(grafana_scrape_interval="30s", grafana_web_password="plain_password"),
+    "named": grafana(grafana_dashboard_folder="HPC: nodes, GPUs #1"),
     "unwanted": grafana(grafana_wanted=False),
 }
 
@@ -379,6 +380,12 @@ def test_the_data_source_is_the_one_that_all_panels_name(of_grafana: Recorded, h
     assert alertmanager["url"] == "http://192.0.2.1:9093"
     # Grafana fills in variables there
     assert prometheus["secureJsonData"] == {"basicAuthPassword": password}
+
+
+def test_the_directory_of_dashboards_may_have_any_name(of_grafana: Recorded) -> None:
+    text = of_grafana.step("named", "grafana").texts()["/etc/grafana/provisioning/dashboards/deepopsctl.yaml"]
+
+    assert yaml.safe_load(text)["providers"][0]["folder"] == "HPC: nodes, GPUs #1"
 
 
 def test_every_dashboard_is_a_file_where_the_provider_looks_and_changing_one_restarts_nothing(
