@@ -64,6 +64,7 @@ class Case:
                 "slurm_dbd_hosts": list(members["slurm_dbd"]),
                 "slurm_dbd_password": "example-password",
                 "deepops_cluster_dir": str(clusters / name),
+                "deepops_all_have_addresses": all(node.address for node in cluster.nodes),
                 **self.settings,
             },
         }
