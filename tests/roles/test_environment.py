@@ -143,6 +143,12 @@ def test_the_nightly_count_keeps_the_directorys_groups_where_they_are_not_known(
     assert [each.step for each in asked["unknown"]] == ["user_spaces"]
 
 
+def test_a_cache_of_the_directory_without_a_limit_is_refused(tmp_path: Path) -> None:
+    failures = record(tmp_path, [{"role": "sssd", "sssd_directory": {}}], {"n1": {"sssd_cached_days": 0}}).failures
+
+    assert failures["n1"].startswith("sssd_cached_days: 0 would be no limit")
+
+
 def test_a_standby_gets_the_accounts_of_the_directorys_users_or_keeps_those_it_has(tmp_path: Path) -> None:
     (saved,) = (each for each in plays("playbooks/operate/people-accounts.yml") if "other controllers" in each["name"])
     (copy,) = saved["tasks"]
