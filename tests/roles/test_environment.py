@@ -149,6 +149,18 @@ def test_a_cache_of_the_directory_without_a_limit_is_refused(tmp_path: Path) -> 
     assert failures["n1"].startswith("sssd_cached_days: 0 would be no limit")
 
 
+def test_who_has_another_mail_server_reads_which_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_program(tmp_path / "bin/dpkg-query", "echo exim4-daemon-light: /usr/sbin/sendmail")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    role = {"role": "job_mail", "job_mail_cluster": "hpc", "job_mail_relay": "smtp.example.com"}
+
+    failures = record(tmp_path, [role], {"ctl1": {}}).failures
+
+    assert failures["ctl1"].startswith("another mail server is installed (exim4-daemon-light): give it the relay smtp")
+
+
 def test_a_standby_gets_the_accounts_of_the_directorys_users_or_keeps_those_it_has(tmp_path: Path) -> None:
     (saved,) = (each for each in plays("playbooks/operate/people-accounts.yml") if "other controllers" in each["name"])
     (copy,) = saved["tasks"]
