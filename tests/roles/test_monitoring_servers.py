@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from deepopsctl.monitoring import alert_rules, ports, targets, web_config
 from deepopsctl.monitoring.queries import dashboards
 from tests.roles.content import load
 from tests.support.files import write_program
+from tests.support.local_ansible import play
 from tests.support.monitoring_roles import PASSWORD, alertmanager, grafana, prometheus
 from tests.support.paths import DATA, ROOT
 from tests.support.recorded_roles import Asked, Recorded, record
@@ -401,6 +403,21 @@ def test_every_dashboard_is_a_file_where_the_provider_looks_and_changing_one_res
     assert grafana_settings(of_grafana, "plain")["DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] in written
     (unit,) = call.units
     assert not [path for path in unit["restart_on"] if path.startswith(directory)]
+
+
+def test_a_plan_leaves_grafana_in_where_its_package_is_still_to_be_fetched(tmp_path: Path) -> None:
+    package = tmp_path / "package.deb"
+    package.write_bytes(b"deb")
+    values = {
+        "grafana_package": package.as_uri(), "grafana_package_sha256": hashlib.sha256(b"deb").hexdigest(),
+        "__grafana_archive": str(tmp_path / "missing/grafana.deb"),
+    }  # fmt: skip
+    tasks = load("roles/grafana/tasks/archive.yml")
+
+    done = play(tmp_path, [{"hosts": "all", "gather_facts": False, "tasks": tasks}], {"mon1": values}, "--check")
+
+    assert "Report a package that can't be fetched" not in {result.task for result in done.results}
+    assert done.status == 0, done.output
 
 
 def test_no_graph_has_a_smaller_step_than_metrics_are_scraped(of_grafana: Recorded) -> None:
