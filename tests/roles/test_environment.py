@@ -12,7 +12,7 @@ import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 
-from tests.roles.content import plays, role_calls
+from tests.roles.content import play_tasks, plays, role_calls
 from tests.support.files import write_program
 from tests.support.local_ansible import play
 from tests.support.paths import ROOT
@@ -159,6 +159,16 @@ def test_who_has_another_mail_server_reads_which_and_what_to_do(
     failures = record(tmp_path, [role], {"ctl1": {}}).failures
 
     assert failures["ctl1"].startswith("another mail server is installed (exim4-daemon-light): give it the relay smtp")
+
+
+def test_a_host_for_the_sites_software_that_is_no_node_is_refused(tmp_path: Path) -> None:
+    (refusal,) = (task for task in play_tasks("playbooks/environment.yml") if "site's software" in task["name"])
+    group = {"ansible.builtin.group_by": {"key": "environment_nodes"}}
+    hosts = {"login1": {"environment_software_host": "lgoin1"}}
+
+    done = play(tmp_path, [{"hosts": "all", "gather_facts": False, "tasks": [group, refusal]}], hosts)
+
+    assert done.result(refusal["name"]).data["msg"].startswith("environment_software_host: lgoin1 is no node")
 
 
 def test_a_standby_gets_the_accounts_of_the_directorys_users_or_keeps_those_it_has(tmp_path: Path) -> None:
