@@ -9,8 +9,6 @@ from deepopsctl.errors import ControlMachineError
 
 # where Ansible looks for the content, which is a collection, below a directory of `collections_path`
 COLLECTION = "ansible_collections/deepopsctl/cluster"
-# of a task or a role; in our playbooks always on one line
-_TAGS = re.compile(r"\btags: \[([^\]]*)\]")
 # `import_playbook: slurm.yml`, with or without the collection's name in front
 _IMPORT = re.compile(r"import_playbook:\s*[\"']?([\w/-]+)\.yml")
 
@@ -44,10 +42,3 @@ def components(content: Path | None = None) -> tuple[str, ...]:
     playbooks = (content or content_dir()) / "playbooks"
     names = _IMPORT.findall((playbooks / "site.yml").read_text(encoding="utf-8"))
     return tuple(dict.fromkeys(name for name in names if (playbooks / f"{name}.yml").is_file()))
-
-
-def tags(components: tuple[str, ...], content: Path | None = None) -> tuple[str, ...]:
-    """The tags that tasks of these components have, in the order in which they come."""
-    texts = [playbook(name, content).read_text(encoding="utf-8") for name in components]
-    all_tags = (tag.strip() for text in texts for listed in _TAGS.findall(text) for tag in listed.split(","))
-    return tuple(dict.fromkeys(tag for tag in all_tags if tag != "always"))

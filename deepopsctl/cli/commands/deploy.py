@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,16 +15,13 @@ from deepopsctl.cli.options import (
     limit_option,
 )
 
-# with a meaning of their own in Ansible
-ANSIBLES_TAGS = frozenset({"all", "tagged", "untagged", "always", "never"})
-
 
 @click.command()
 @components_argument
 @limit_option
 @click.option("--check", is_flag=True, help="Show what would change; change nothing.")
 @click.option("--diff", is_flag=True, help="Show file differences.")
-@click.option("--tags", metavar="TAGS", help="Only tasks with these tags.")
+@click.option("--tags", metavar="TAGS", help="Only the components with these tags.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
 @click.option("--full", is_flag=True, help="Check everything, even where nothing changed since the last deploy.")
 @click.option("--break-lock", is_flag=True, help="Ignore the lock of another control machine that has died.")
@@ -62,7 +58,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     wanted = choose(components, cluster, content)
-    tags = known_tags(options["tags"], wanted, content)
+    tags = known_tags(options["tags"], wanted)
     limit = resolve_limit(options["limit"] or "", cluster)
     user_vars = parse_extra_vars(options["extra_vars"], content)
     directory.refresh_inventory(cluster)
@@ -85,20 +81,17 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     return run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)
 
 
-def known_tags(text: str | None, components: tuple[str, ...], content: Path) -> str:
-    """The requested tags, '' for none; refuse a tag that no task has: Ansible would silently skip every task."""
+def known_tags(text: str | None, components: tuple[str, ...]) -> str:
+    """The requested tags, '' for none; refuse a role's: without its component's first tasks it would reach no node."""
     from difflib import get_close_matches
-
-    from deepopsctl.content import tags
 
     if text is None:
         return ""
-    known = tags(components, content)
     wanted = [tag.strip() for tag in text.split(",")]
     for tag in wanted:
-        if tag not in known and tag not in ANSIBLES_TAGS:
-            near = get_close_matches(tag, known, n=1)
+        if tag not in components:
+            near = get_close_matches(tag, components, n=1)
             meant = f"did you mean {near[0]}? " if near else ""
-            message = f"--tags: no task of {', '.join(components)} has the tag {tag!r}"
-            raise click.UsageError(f"{message}; {meant}there are: {', '.join(known)}")
+            message = f"--tags: {tag!r} is no component of this run; with it alone nothing would be done"
+            raise click.UsageError(f"{message}; {meant}there are: {', '.join(components)}")
     return ",".join(wanted)

@@ -84,9 +84,9 @@ def test_nodes_that_are_named_by_nothing_are_never_all_of_them(
 
 @pytest.mark.parametrize(
     ("tags", "meant"),
-    [("nosuchtag", "there are: slurm, "), ("slrumd", "did you mean slurmd?"), ("slurmd,", "''"), ("", "''")],
+    [("nosuchtag", "there are: slurm"), ("slrum", "did you mean slurm?"), ("slurm,slurmd", "'slurmd'"), ("", "''")],
 )
-def test_a_tag_that_no_task_has_is_refused(
+def test_a_tag_that_would_leave_out_the_comparison_of_nodes_is_refused(
     tags: str, meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = create_cluster(tmp_path / "hpc", cluster())
