@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -286,11 +286,9 @@ def _keys(model: type[Section], within: Path) -> list[str]:
     return [info.alias or name for name, info in model.model_fields.items()]
 
 
-def _explain(fault: ErrorDetails, path: Path, known: Sequence[str]) -> tuple[str, str]:
-    """The message and hint for an error that pydantic reports."""
+def _explain(fault: ErrorDetails, path: Path) -> tuple[str, str]:
+    """The message and hint for an error that pydantic reports, except for an unknown key."""
     field, fault_type = dotted(path), fault["type"]
-    if fault_type == "extra_forbidden":
-        return f"{field}: unknown key", values.suggest(str(path[-1]), known)
     if path == ("schema",):
         return (
             f"schema: {'is missing' if fault_type == 'missing' else 'this version reads schema 1 only'}",
@@ -327,6 +325,8 @@ class SectionReader:
         self.document = document
         self.where = where
         self.problems = problems
+        # the sections read so far, with their other keys
+        self._sections: dict[Path, tuple[type[Section], frozenset[str]]] = {}
 
     def fit(self, model: type[S], content: object, path: Path, *, other_keys: Iterable[str] = ()) -> S | None:
         """The validated section; None if it has problems, which are added.
@@ -334,6 +334,7 @@ class SectionReader:
         `other_keys` are allowed as well, and read elsewhere.
         """
         others = frozenset(other_keys)
+        self._sections[path] = model, others
         mine = (
             {key: item for key, item in content.items() if key not in others} if isinstance(content, dict) else content
         )
@@ -342,11 +343,27 @@ class SectionReader:
         except ValidationError as error:
             for fault in error.errors(include_url=False):
                 within = tuple(part for part in fault["loc"] if part != "[key]")
-                known = _keys(model, within[:-1]) if fault["type"] == "extra_forbidden" else []
                 place = (*path, *within)
-                words = _explain(fault, place, [*known, *(sorted(others) if len(within) == 1 else ())])
+                is_unknown = fault["type"] == "extra_forbidden"
+                words = (f"{dotted(place)}: unknown key", self._hint(place)) if is_unknown else _explain(fault, place)
                 self.problems.add(f"{self.where}:{self.document.line(place)}", *words)
         return None
+
+    def _hint(self, place: Path) -> str:
+        """For an unknown key: the section around it that has this key, else the nearest key of its own."""
+        *within, key = place
+        for end in reversed(range(len(within))):
+            if key in self._keys_at(place[:end]):
+                return f"it is a key of {dotted(place[:end])}: move it there"
+        return values.suggest(str(key), self._keys_at(tuple(within)))
+
+    def _keys_at(self, path: Path) -> list[str]:
+        """The keys that the section at a path has."""
+        for end in range(len(path), -1, -1):
+            if path[:end] in self._sections:
+                model, others = self._sections[path[:end]]
+                return [*_keys(model, path[end:]), *(sorted(others) if end == len(path) else ())]
+        return []
 
     def value(self, path: Path, check: Callable[[V], T], raw: V, instead: T) -> T:
         """The value as `check` returns it; `instead` if it is refused, which adds a problem."""

@@ -322,12 +322,19 @@ def test_one_line_reports_many_nodes_with_the_same_fault() -> None:
     ]
 
 
-def test_suggests_the_nearest_key() -> None:
+@pytest.mark.parametrize(
+    ("entry", "key", "hint"),
+    [
+        ("adresses: 192.0.2.3", "adresses", "did you mean addresses?"),
+        ("gpus: {count: 8, autodetect: nvml}", "gpus.autodetect", "it is a key of nodes[2]: move it there"),
+        ("gpus: [{count: 8, features: [a]}]", "gpus[0].features", "it is a key of nodes[2]: move it there"),
+        ("partitions: []", "partitions", "it is a key of the file: move it there"),
+    ],
+)
+def test_suggests_the_nearest_key_or_the_section_that_has_it(entry: str, key: str, hint: str) -> None:
     with pytest.raises(InputError) as caught:
-        parse_spec(nodes("{names: n2, adresses: 192.0.2.3, roles: [compute]}"), "cluster.yml")
-    assert caught.value.problems == (
-        Problem("cluster.yml:5", "nodes[2].adresses: unknown key", "did you mean addresses?"),
-    )
+        parse_spec(nodes(f"{{names: n2, roles: [compute], {entry}}}"), "cluster.yml")
+    assert caught.value.problems == (Problem("cluster.yml:5", f"nodes[2].{key}: unknown key", hint),)
 
 
 @pytest.mark.parametrize(
