@@ -11,12 +11,14 @@ from pathlib import Path
 
 import yaml
 
-from deepopsctl.errors import ControlMachineError
+from deepopsctl.errors import ControlMachineError, InputError
 from deepopsctl.files import write_atomic
 from deepopsctl.text.yaml_editor import YamlText
+from deepopsctl.text.yaml_reader import PlainTagLoader
 from deepopsctl.text.yaml_writer import block
 
 MUNGE_KEY_BYTES = 128
+_EDIT = "correct it: ansible-vault edit --vault-password-file .vault-password inventory/group_vars/all/secrets.yml"
 
 
 def new_password() -> str:
@@ -51,8 +53,7 @@ def encrypt(variables: dict[str, str], password: str) -> str:
 
 def decrypt(text: str, password: str) -> dict[str, str]:
     """The variables in the text of a vault file; a ControlMachineError where the password does not open it."""
-    variables = yaml.safe_load(_plain(text, password))
-    return {str(key): str(value) for key, value in variables.items()} if isinstance(variables, dict) else {}
+    return {str(key): str(value) for key, value in _variables(_plain(text, password)).items()}
 
 
 def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
@@ -61,7 +62,7 @@ def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
         return ()
     password = password_file.read_text("utf-8").strip()
     text = _plain(path.read_text("utf-8"), password)
-    there = yaml.safe_load(text) or {}
+    there = _variables(text)
     missing = {name: value for name, value in new_secrets().items() if name not in there}
     if missing:
         # at the end: the user may have mappings and comments in it
@@ -77,7 +78,9 @@ def read(path: Path, password_file: Path) -> dict[str, str]:
 def change(path: Path, password_file: Path, values: Mapping[str, str | None]) -> None:
     """Change values of a vault, or remove them (None); the user's other content stays."""
     password = password_file.read_text("utf-8").strip()
-    text = with_values(_plain(_encrypted_text(path), password), values)
+    plain = _plain(_encrypted_text(path), password)
+    _variables(plain)
+    text = with_values(plain, values)
     write_atomic(path, _encrypted(text, password), 0o600)
 
 
@@ -129,6 +132,20 @@ def _plain(text: str, password: str) -> str:
             "secrets.yml does not open", "is .vault-password the one that it was encrypted with?"
         ) from error
     return plain.decode()
+
+
+def _variables(plain: str) -> dict[object, object]:
+    """The variables in the plain text of a vault; the InputError where there are none quotes nothing of it."""
+    where = "secrets.yml"
+    try:
+        variables = yaml.load(plain, PlainTagLoader) or {}  # noqa: S506 (a safe loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where += f":{mark.line + 1}" if mark else ""
+        variables = None
+    if not isinstance(variables, dict):
+        raise InputError.single(where, "what is encrypted in it are no variables in valid YAML", _EDIT)
+    return variables
 
 
 def _encrypted_text(path: Path) -> str:

@@ -17,7 +17,7 @@ from deepopsctl.cluster.secrets import is_encrypted, why_not_opened
 from deepopsctl.errors import ControlMachineError, InputError, Problem
 from deepopsctl.slurm.hardware import load_hardware
 from deepopsctl.text.node_sets import shorten
-from deepopsctl.text.yaml_reader import AnyTagLoader, duplicate_keys, is_endless, why_broken
+from deepopsctl.text.yaml_reader import PlainTagLoader, duplicate_keys, is_endless, why_broken
 
 # the suffixes that Ansible reads; it ignores `.bak`, `~` and others
 _SUFFIXES = frozenset({"", ".yml", ".yaml", ".json"})
@@ -247,17 +247,10 @@ def fits(node: yaml.Node, wanted: SettingType) -> bool:
     return isinstance(node, yaml.ScalarNode) and _scalar_fits(node, wanted)
 
 
-class _SiteLoader(AnyTagLoader):
-    """Reads `!vault` and `!unsafe` as plain text."""
-
-
-_SiteLoader.add_multi_constructor("!", lambda _loader, _suffix, node: str(node.value))
-
-
 def _loaded(root: yaml.Node, where: str) -> object | Problem:
     """What a file has; or the first value that Ansible can't load either, such as the date 2026-02-30."""
     try:
-        value: object = _SiteLoader("").construct_document(root)
+        value: object = PlainTagLoader("").construct_document(root)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         return Problem(f"{where}:{line}", f"no valid YAML: {error.problem}", "put it in quotes if it is text")

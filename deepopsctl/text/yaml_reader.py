@@ -124,6 +124,13 @@ class AnyTagLoader(yaml.CSafeLoader):
 AnyTagLoader.add_multi_constructor("!", lambda _, suffix, node: (suffix, str(node.value)))
 
 
+class PlainTagLoader(AnyTagLoader):
+    """Reads values with tags (`!vault`, `!unsafe`) as plain text."""
+
+
+PlainTagLoader.add_multi_constructor("!", lambda _loader, _suffix, node: str(node.value))
+
+
 class _StopReadingError(RefusedError):
     """The rest of the document can't be read."""
 

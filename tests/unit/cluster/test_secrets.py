@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
 import yaml
+from ansible.parsing.vault import VaultLib, VaultSecret
 
-from deepopsctl.cluster.secrets import change, encrypt, read, with_values
-from deepopsctl.errors import ControlMachineError
+from deepopsctl.cluster.secrets import add_missing, change, encrypt, read, with_values
+from deepopsctl.errors import ControlMachineError, InputError
 
 TEXT = """\
 ---
@@ -52,6 +54,28 @@ def test_a_vault_that_is_missing_or_open_is_refused_before_anything_is_written(
         change(path, password, {"munge_key": "x"})
 
     assert (path.read_text() if text else None) == text
+
+
+def test_a_vault_with_broken_yaml_is_refused_without_quoting_a_secret(tmp_path: Path) -> None:
+    path, password = tmp_path / "secrets.yml", tmp_path / "password"
+    password.write_text("pw\n")
+
+    for plain in ("munge_key: *hidden\n", "a: 1\nmunge_key: 'hidden\n", "- hidden\n"):
+        path.write_text(VaultLib([("default", VaultSecret(b"pw"))]).encrypt(plain).decode())
+        for use in (add_missing, read, lambda vault, key: change(vault, key, {"munge_key": "x"})):
+            with pytest.raises(InputError, match=r"^secrets\.yml.*no variables in valid YAML$") as caught:
+                use(path, password)
+            assert "hidden" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_tag_of_ansible_in_a_vault_is_no_part_of_the_value(tmp_path: Path) -> None:
+    path, password = tmp_path / "secrets.yml", tmp_path / "password"
+    password.write_text("pw\n")
+    path.write_text(VaultLib([("default", VaultSecret(b"pw"))]).encrypt("slurm_dbd_password: !unsafe a{{b\n").decode())
+
+    add_missing(path, password)
+
+    assert read(path, password)["slurm_dbd_password"] == "a{{b"
 
 
 def test_what_was_changed_is_read_back_from_a_private_file(tmp_path: Path) -> None:
