@@ -107,27 +107,32 @@ def import_table(text: str, table: str, where: str, cluster: Cluster, *, new_gro
 
 def _rows(table: str, where: str, problems: Problems) -> tuple[list[dict[str, object]], list[int]]:
     """The rows with their lines; cells without content are left out."""
-    reader = csv.reader(io.StringIO(table))
-    header = [cell.strip().lower() for cell in next(reader, [])]
+    reader = csv.reader(io.StringIO(table), strict=True)
+    try:
+        numbered = [(reader.line_num, cells) for cells in reader]
+    except csv.Error as error:
+        problems.add(f"{where}:{reader.line_num}", f"no valid CSV: {error}", "check the quotes of this line")
+        return [], []
+    header = [cell.strip().lower() for cell in numbered[0][1]] if numbered else []
     unknown = [name for name in header if name not in COLUMNS]
     if unknown or "name" not in header:
         what = f"there is no column {unknown[0]!r}" if unknown else "has no column name"
         problems.add(f"{where}:1", what, f"the first line names the columns: {', '.join(COLUMNS)}")
         return [], []
     rows, lines = [], []
-    for cells in reader:
+    for line, cells in numbered[1:]:
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) > len(header):
             hint = "quote cells that hold a comma"
-            problems.add(f"{where}:{reader.line_num}", f"has {len(cells)} cells, the header {len(header)}", hint)
+            problems.add(f"{where}:{line}", f"has {len(cells)} cells, the header {len(header)}", hint)
         row: dict[str, object] = {name: cell.strip() for name, cell in zip(header, cells, strict=False) if cell.strip()}
         if "groups" in row:
             row["groups"] = str(row["groups"]).split(_JOINED)
         if "key" in row:
             row["keys"] = [str(row.pop("key"))]
         rows.append(row)
-        lines.append(reader.line_num)
+        lines.append(line)
     return rows, lines
 
 
