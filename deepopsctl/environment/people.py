@@ -58,6 +58,8 @@ class _Reader(SectionReader):
         # where each name and each id stands
         self.seen: dict[str | int, Path] = {}
         self.unread_groups = False
+        # the group that each Slurm account belongs to
+        self.accounts: dict[str, str] = {}
 
     def read(self) -> People:
         content = self.document.value
@@ -154,6 +156,10 @@ class _Reader(SectionReader):
         if both:
             message = f"the account {both[0]} is declared in cluster.yml as well (`accounts:`)"
             self._refuse(path, message, "declare it in one of the two files")
+        shared = next((each for each in accounts_of(name) if self.accounts.setdefault(each, name) != name), "")
+        if shared:
+            hint = "a group has its own account, and one with _cpu and one with _gpu: choose another name"
+            self._refuse(path, f"the account {shared} belongs to the group {self.accounts[shared]} as well", hint)
 
     def _check_users(self, people: Sequence[Person]) -> None:
         defaults = {user.name: user.account for user in self.cluster.policy.all_users() if user.default}

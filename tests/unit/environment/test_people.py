@@ -146,6 +146,14 @@ def test_an_account_of_cluster_yml_is_no_group_of_people_as_well() -> None:
     ]
 
 
+def test_two_groups_have_no_account_in_common() -> None:
+    text = "schema: 1\ngroups:\n  - {name: def-curie_gpu, gid: 60001}\n  - {name: def-curie, gid: 60002}\n"
+
+    assert faults_of(parse_people, text, "people.yml", parse_spec(CLUSTER, "cluster.yml")) == [
+        "people.yml:4: groups[1]: the account def-curie_gpu belongs to the group def-curie_gpu as well"
+    ]
+
+
 def test_a_person_has_one_default_account() -> None:
     users = "accounts: [{name: lab}]\nusers: [{names: [bob], account: lab, default: true}]\n"
 
