@@ -45,6 +45,9 @@ class PolicyDraft:
         declared = {qos.name for _, qos in self.qos}
         added = [entry for entry in self.prepared if entry[1].name not in declared]
         self.qos += [(place, _for_gpus(qos, gpu_types)) for place, qos in added]
+        for place in (place for place, qos in added if qos.name == BUILT_IN_QOS):
+            hint = "give the partition another name, or another QOS in its options"
+            problems.add(place.where, f"{place.within}.prepared: its QOS {BUILT_IN_QOS} is that of all jobs", hint)
         _Checker(self, gpu_types, problems).check(partitions)
         return Policy(
             qos=tuple(qos for _, qos in self.qos),

@@ -94,3 +94,8 @@ def test_a_cluster_without_gpus_limits_none() -> None:
 def test_an_unknown_purpose_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(InputError, match="is not known here"):
         cluster("partitions:\n  - {name: short, nodes: all, prepared: quick}\n")
+
+
+def test_an_interactive_partition_limits_nobody_by_the_qos_of_all_jobs() -> None:
+    with pytest.raises(InputError, match=r"partitions\[0\]\.prepared: its QOS normal is that of all jobs"):
+        cluster("partitions:\n  - {name: Normal, nodes: all, prepared: interactive}\n")
