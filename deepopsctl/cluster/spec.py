@@ -181,7 +181,7 @@ class _Reader(SectionReader):
 
     def _space(self, written: object) -> tuple[tuple[str, str], ...]:
         """`space: 800G`, or a size for each node set: every compute node is in one of them."""
-        compute = [name for name, node in self.draft.nodes.items() if Role.COMPUTE in node.roles]
+        compute = [node.name for node in self.draft.nodes.values() if Role.COMPUTE in node.roles]
         return self.value(("job_directories", "space"), lambda raw: job_hooks.parse_space(raw, compute), written, ())
 
     def _of_jobs(self, name: str, check: Callable[[str], str], raw: str, instead: str) -> str:

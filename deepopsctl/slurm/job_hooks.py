@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from deepopsctl.model.cluster import TMP, VAR_TMP, JobDirectories
@@ -66,11 +67,11 @@ def parse_space(written: object, compute: Sequence[str]) -> tuple[tuple[str, str
     if not isinstance(written, dict):
         return (("", check_size(str(written))),)
     space = tuple((str(names), check_size(str(size))) for names, size in written.items())
-    named = [name for names, _ in space for name in expand(names)]
+    named, known = Counter(name for names, _ in space for name in expand(names)), frozenset(compute)
     for wrong, what, hint in (
-        ([name for name in named if name not in compute], "is no compute node", "name compute nodes"),
+        ([name for name in named if name not in known], "is no compute node", "name compute nodes"),
         ([name for name in compute if name not in named], "has no size", "name every compute node"),
-        ([name for name in compute if named.count(name) > 1], "has two sizes", "name it once"),
+        ([name for name in compute if named[name] > 1], "has two sizes", "name it once"),
     ):
         if wrong:
             raise RefusedError(f"{wrong[0]} {what}", hint)

@@ -14,6 +14,7 @@ from deepopsctl.slurm import conf
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.job_hooks import (
     container_conf,
+    disk_sizes,
     from_inventory,
     refused_in,
     site_programs,
@@ -194,6 +195,16 @@ class TestSpace:
             "NodeName=gpu01 Name=tmpdisk Count=800G Flags=CountOnly",
             "NodeName=gpu02 Name=tmpdisk Count=2T Flags=CountOnly",
         ]
+
+    def test_node_sets_are_spelt_as_the_nodes_are(self) -> None:
+        spec = SPEC.replace("gpu", "GPU")
+        section = '{space: {"GPU[01-02]": 800G}}'
+
+        parsed = parse_spec(f"{spec}job_directories: {section}\n", "cluster.yml").job_directories
+
+        assert parsed
+        assert disk_sizes(parsed, []) == {"GPU01": "800G", "GPU02": "800G"}
+        assert faults(f"{spec}job_directories: {section.replace('GPU', 'gpu')}\n")[0].endswith("is no compute node")
 
     @pytest.mark.parametrize(
         ("section", "message"),
