@@ -329,8 +329,9 @@ class Draft:
             self.problems.refuse(entry.where, f"{entry.within}.nodes", refusal)
             return ()
         label = f"{entry.within}.nodes: {shorten(entry.nodes)}"
-        unknown = [name for name in names if name.lower() not in self.nodes]
-        other = [name for name in names if name not in compute and name.lower() in self.nodes]
+        known = frozenset(node.name for node in self.nodes.values())
+        unknown = [name for name in names if name not in known]
+        other = [name for name in names if name not in compute and name in known]
         if len(set(names)) != len(names):
             self.problems.add(entry.where, f"{label} names a node twice", "list every node once")
         if unknown and not self.incomplete:

@@ -175,6 +175,7 @@ def test_refuses_a_bad_node_entry_and_names_its_line(entry: str, fault: str) -> 
     [
         ("{name: p, nodes: n9}", "partitions[0].nodes: n9 has no node n9"),
         ('{name: p, nodes: "n[1-4]"}', "partitions[0].nodes: n[1-4] has no node n[2-4]"),
+        ("{name: p, nodes: N1}", "partitions[0].nodes: N1 has no node N1"),
         ("{name: p, nodes: ctl1}", "partitions[0].nodes: ctl1: ctl1 is not a compute node"),
         ('{name: p, nodes: "n1,n1"}', "partitions[0].nodes: n1,n1 names a node twice"),
         ('{name: p, nodes: "n[2-1]"}', "partitions[0].nodes: n[2-1]: the range 2-1 runs backwards"),
