@@ -17,8 +17,9 @@ from deepopsctl.imports.detect import Form, detect
 from deepopsctl.imports.plain_lists import addresses_by_name, draft_hostlist, draft_hosts_file, draft_table
 from deepopsctl.imports.slurm_conf import draft_slurm_conf
 from deepopsctl.model.cluster import Role
-from deepopsctl.text.problems import Problems
+from deepopsctl.text.problems import Problems, RefusedError
 from deepopsctl.text.source import MAX_BYTES, check_markers, decode, read_source
+from deepopsctl.text.values import check_address
 from deepopsctl.text.yaml_reader import AnyTagLoader, Document, parse_yaml
 
 Reader = Callable[[str, str, Problems], Draft]
@@ -110,7 +111,11 @@ def add_addresses(draft: Draft, path: Path | None) -> None:
         return
     known = _addresses(path, draft.problems)
     for node in draft.nodes.values():
-        node.address = node.address or known.get(node.name.lower(), "")
+        if not node.address and (address := known.get(node.name.lower())):
+            try:
+                node.address = check_address(address)
+            except RefusedError as refusal:
+                draft.problems.refuse(str(path), node.name, refusal)
     missing = [node.name for node in draft.nodes.values() if not node.address]
     if missing and known and len(missing) == len(draft.nodes):
         draft.problems.add(str(path), "has no address of any node of this cluster", "compare the names in both files")
