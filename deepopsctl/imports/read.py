@@ -49,7 +49,7 @@ def draft_yaml(text: str, where: str, problems: Problems) -> Draft:
     """The nodes, and the settings in `carryover.direct_settings`."""
     check_markers(text, where, problems)
     document = parse_yaml(text, where, problems)
-    if document is None or not isinstance(document.value, dict) or KEY not in document.value:
+    if document is None or not isinstance(document.value, dict) or document.value.get(KEY) is None:
         return draft_document(document, where, problems)
     rest = {key: value for key, value in document.value.items() if key != KEY}
     draft = draft_document(Document(rest, document.lines), where, problems)

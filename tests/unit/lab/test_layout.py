@@ -121,3 +121,10 @@ def test_a_node_list_whose_settings_are_none_is_refused_with_its_line() -> None:
     with pytest.raises(InputError) as refused:
         problems.raise_if_any()
     assert any(problem.where == "nodes.yml:3" for problem in refused.value.problems)
+
+
+def test_a_node_list_with_empty_settings_has_none() -> None:
+    problems = Problems()
+    draft_yaml("schema: 1\nnodes: [{names: a, roles: [controller, compute]}]\nsettings:\n", "nodes.yml", problems)
+
+    assert not len(problems)
