@@ -60,8 +60,25 @@ class Inventory:
 
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Hosts by group, including children; cycles are followed once."""
-        names = dict.fromkeys([*self.members, *self.children, *(c for many in self.children.values() for c in many)])
-        return {name: tuple(dict.fromkeys(self._hosts_of(name, set()))) for name in names}
+        return {name: tuple(dict.fromkeys(self._hosts_of(name, set()))) for name in self._names()}
+
+    def by_precedence(self) -> list[str]:
+        """All groups in Ansible's order: variables of children override those of parents, else the alphabet decides."""
+        depth = {name: int(name != "all") for name in self._names()}
+        edges = [(parent, child) for parent, many in self.children.items() for child in many]
+        # a pass for each level: a cycle would go on
+        for _ in depth:
+            before = dict(depth)
+            for parent, child in edges:
+                depth[child] = max(depth[child], depth[parent] + 1)
+            if depth == before:
+                break
+        return sorted(depth, key=lambda name: (depth[name], name))
+
+    def _names(self) -> list[str]:
+        return list(
+            dict.fromkeys([*self.members, *self.children, *(c for many in self.children.values() for c in many)])
+        )
 
     def _hosts_of(self, group: str, seen: set[str]) -> list[str]:
         if group in seen or len(seen) > 200:

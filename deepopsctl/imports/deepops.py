@@ -105,8 +105,8 @@ class _Reader:
         self.chosen = chosen
         self._map_group_names(groups)
         self.groups_of: dict[str, list[str]] = {}
-        for name, members in groups.items():
-            for host in members if name not in _TOP else ():
+        for name in inventory.by_precedence():
+            for host in groups[name] if name not in _TOP else ():
                 self.groups_of.setdefault(host, []).append(name)
         self.hosts = tuple(inventory.hosts)
         self.group_vars = {name: self._variables("group_vars", name) for name in ["all", *groups]}

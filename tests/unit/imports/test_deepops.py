@@ -130,6 +130,15 @@ def test_a_host_pattern_in_a_variable_names_the_nfs_server() -> None:
     assert left(draft) == []
 
 
+def test_variables_of_a_group_override_those_of_the_group_around_it() -> None:
+    around = "[slurm-cluster:children]\nslurm-master\nslurm-node\n[slurm-cluster:vars]\nansible_port=22\n"
+    draft = read(f"{MINIMAL}[slurm-node:vars]\nansible_port=2222\n{around}")
+
+    assert {node.name: node.port for node in draft.nodes.values()} == {
+        "m1": 22, **{f"gpu{number:02}": 2222 for number in range(1, 17)}
+    }  # fmt: skip
+
+
 def test_hosts_of_no_slurm_group_are_left_out_by_name() -> None:
     draft = read(f"{MINIMAL}[Kube_Node]\nk8s[1:3]\n")
 
