@@ -156,7 +156,7 @@ def _database_user(setting: Setting, carryover: Carryover) -> None:
 
 def _database_password(setting: Setting, carryover: Carryover) -> None:
     text = as_text(setting.value)
-    if not re.fullmatch(r"[!-~]{1,200}", text) or "#" in text:
+    if not re.fullmatch(r"[!-~]{1,200}", text) or re.search(r'[#\\]|^"', text):
         raise RefusedError("slurmdbd.conf can't hold it", "a random one is made")
     carryover.secrets["slurm_dbd_password"] = text
 
