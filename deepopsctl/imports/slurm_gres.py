@@ -22,7 +22,7 @@ _READ = frozenset(
 )
 _CORES = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*")
 _LINKS = re.compile(r"-?[0-9]{1,4}(,-?[0-9]{1,4})*")
-_SLICE = re.compile(r"(?:(?:nvidia[_-])?([a-z0-9]+)[_.-])?(?:mig-)?([1-7]g\.[0-9]{1,3}gb)(?:[+.]me)?", re.IGNORECASE)
+_SLICE = re.compile(r"(?:(?:nvidia[_-])?([a-z0-9]+)[_.-])?(?:mig-)?([1-7]g\.[0-9]{1,3}gb)(?:[+.](me))?", re.IGNORECASE)
 _CAP = re.compile(r"/dev/nvidia-caps/nvidia-cap([0-9]{1,6})")
 _MIG_HINT = "write them as `gpus: {type: a100, count: 1, mig: {...}}` in cluster.yml: docs/deploy/gpus.md"
 _NODE_HINT = "compare gpus: in cluster.yml with the node"
@@ -262,7 +262,8 @@ def _cut_groups(counts: Mapping[str, int], devices: Sequence[Device]) -> Iterato
             if match:
                 file, number = _slice_of(device)
                 cards.setdefault((match[1] or "").lower(), {}).setdefault(file, {})
-                cards[(match[1] or "").lower()][file].setdefault(match[2].lower(), []).append(number)
+                profile = match[2].lower() + ("+me" if match[3] else "")
+                cards[(match[1] or "").lower()][file].setdefault(profile, []).append(number)
             else:
                 cards.setdefault(gpu_type, {})[device.files[0]] = {}
     if "" in cards:

@@ -73,6 +73,14 @@ def test_slices_with_their_device_files_stay_slices(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_slice_keeps_its_media_engines(tmp_path: Path) -> None:
+    conf = f"Name=gpu Type=a100_1g.5gb.me {HALVES[0]}\n"
+
+    assert gpus(tmp_path, "gpu:a100_1g.5gb.me:1", conf) == {
+        "type": "a100", "count": 1, "mig": {"1g.5gb+me": [1]}, "files": "/dev/nvidia1",
+    }  # fmt: skip
+
+
 def test_a_type_of_slices_that_is_written_in_another_way_is_reported(tmp_path: Path) -> None:
     conf = "\n".join(f"Name=gpu Type=nvidia_A100_3g.20gb {half}" for half in HALVES)
     result = imported(tmp_path, "gpu:nvidia_A100_3g.20gb:2", conf)
