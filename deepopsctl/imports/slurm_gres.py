@@ -56,7 +56,9 @@ def settle_gpus(draft_nodes: Mapping[str, DraftNode], lines: Sequence[Line], car
     for line in lines:
         try:
             read = _read(line, notes)
-            nodes = frozenset(name.lower() for name in expand(line.get("nodename"))) if line.get("nodename") else None
+            # nodes have short names, also where Slurm has their full ones
+            names = expand(line.get("nodename")) if line.get("nodename") else None
+            nodes = None if names is None else frozenset(name.partition(".")[0].lower() for name in names)
         except RefusedError as refusal:
             notes.leave(
                 f"{line.pairs[0].key}={shorten(line.pairs[0].value)}", line.where, refusal.message, refusal.hint

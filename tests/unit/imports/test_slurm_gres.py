@@ -50,7 +50,9 @@ def test_types_may_take_turns(tmp_path: Path) -> None:
 
 
 def test_a_line_holds_for_the_nodes_that_it_names(tmp_path: Path) -> None:
-    conf = "NodeName=n1 Name=gpu File=/dev/nvidia[2-3]\nNodeName=N2 Name=gpu File=/dev/nvidia1,/dev/nvidia0\n"
+    conf = (
+        "NodeName=n1 Name=gpu File=/dev/nvidia[2-3]\nNodeName=N2.example.com Name=gpu File=/dev/nvidia1,/dev/nvidia0\n"
+    )
     nodes = imported(tmp_path, "gpu:a:2", conf).cluster.compute
 
     assert [node.gpus.groups[0].files for node in nodes if node.gpus] == [
