@@ -12,8 +12,11 @@ from deepopsctl.model.cluster import Role
 from deepopsctl.text.node_sets import is_prefixed, prefixed, shorten
 from deepopsctl.text.problems import RefusedError
 
-# Names that Ansible, Slurm or the resolver reserve.
-RESERVED_NAMES = frozenset({"all", "ungrouped", "localhost", "default", "monitoring"})
+# Names that Ansible, Slurm or the resolver reserve, and the groups of the inventory.
+RESERVED_NAMES = frozenset({
+    "all", "ungrouped", "localhost", "default", "slurm_cluster", "slurm_controller", "slurm_compute", "slurm_login",
+    "slurm_dbd", "nfs_server", "monitoring", "nvidia_gpu", "storage_nodes", "environment_nodes", "directory_nodes",
+})  # fmt: skip
 
 # Written by deepopsctl from other fields of cluster.yml.
 OWNED_NODE_KEYS = {

@@ -11,6 +11,8 @@ from deepopsctl.cluster.inventory import build_inventory, render_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.text.node_sets import expand, pair
+from deepopsctl.text.problems import RefusedError
+from deepopsctl.text.values import check_name
 
 TEXT = """\
 schema: 1
@@ -38,6 +40,14 @@ def variables(cluster: Cluster) -> Any:
 
 def test_the_text_reads_back_as_what_was_built(cluster: Cluster) -> None:
     assert yaml.safe_load(render_inventory(cluster)) == build_inventory(cluster)
+
+
+def test_no_node_has_the_name_of_a_group(cluster: Cluster) -> None:
+    inventory: Any = build_inventory(cluster)
+
+    for name in ("slurm_cluster", *inventory["all"]["children"]["slurm_cluster"]["children"]):
+        with pytest.raises(RefusedError, match="has a meaning of its own"):
+            check_name(name)
 
 
 def test_hosts_carry_only_what_differs_between_them(cluster: Cluster) -> None:
