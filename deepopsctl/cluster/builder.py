@@ -315,7 +315,9 @@ class Draft:
             if name in done:
                 what = f"{entry.within}.name: {name} is already the name of another"
                 self.problems.add(entry.where, what, "give each a name of its own")
-            done[name] = replace(entry.maintenance, nodes=self._partition_nodes(entry, compute))
+            everything = entry.nodes.strip().lower() == "all"
+            nodes = self._partition_nodes(entry, compute)
+            done[name] = replace(entry.maintenance, nodes=nodes, everything=everything)
         return tuple(done.values())
 
     def _partition_nodes(

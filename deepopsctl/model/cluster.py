@@ -101,13 +101,17 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """A time in which nodes start no jobs of users. `start` is the controller's local time."""
+    """A time in which nodes start no jobs of users. `start` is the controller's local time.
+
+    `everything`: cluster.yml has `nodes: all`, which includes nodes that are added later.
+    """
 
     name: str
     start: datetime
     minutes: int
     nodes: tuple[str, ...]
     repeat: str = ""
+    everything: bool = False
 
 
 @dataclass(frozen=True, slots=True)

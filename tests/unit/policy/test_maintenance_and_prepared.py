@@ -34,6 +34,7 @@ maintenance:
         {"name": "weekly", "start": "2026-12-07T06:00:00", "minutes": 90, "nodes": "gpu02", "repeat": "weekly"},
     ]
     assert parse_spec(render_spec(declared), "cluster.yml").maintenance == declared.maintenance
+    assert [each.everything for each in declared.maintenance] == [True, False]
 
 
 @pytest.mark.parametrize(
