@@ -39,7 +39,11 @@ _SLICE = re.compile(r"(?P<model>.+)_(?P<profile>[0-9]+g\.[0-9]+gb(?:\.me)?)")
 
 
 def units_of(gpu_type: str, own: Units) -> float:
-    """RGU of one GPU or MIG slice of a gres type; `own` are a site's values by type. Raises RefusedError."""
+    """RGU of one GPU or MIG slice of a gres type in any case; `own` are a site's values by type in lower case.
+
+    Raises RefusedError.
+    """
+    gpu_type = gpu_type.lower()
     if gpu_type in own:
         return own[gpu_type]
     match = _SLICE.fullmatch(gpu_type)
@@ -64,6 +68,7 @@ def _share(profile: MigProfile) -> float:
 
 
 def _of_card(gpu_type: str, profile: MigProfile, own: Units) -> float:
+    gpu_type = gpu_type.lower()
     if gpu_type in own:
         return own[gpu_type]
     # the profile's name says which memory variant the GPU is

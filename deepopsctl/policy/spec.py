@@ -145,7 +145,7 @@ class PolicyReader:
         if section is None:
             return
         values = {
-            gpu_type: self.reader.value((*path, "gpus", gpu_type), check.check_units, text, 0.0)
+            gpu_type.lower(): self.reader.value((*path, "gpus", gpu_type), check.check_units, text, 0.0)
             for gpu_type, text in section.gpus.items()
         }
         self.draft.billing = (self._place(path), Billing(values))

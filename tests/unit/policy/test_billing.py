@@ -6,6 +6,7 @@ import pytest
 
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
+from deepopsctl.gpus.reference_units import units_of
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.model.policy import Billing
 from tests.support.problems import faults
@@ -29,6 +30,14 @@ def test_billing_is_read_written_and_goes_to_the_inventory() -> None:
     assert cluster.policy.billing == Billing({"h200": 15.5})
     assert parse_spec(render_spec(cluster), "cluster.yml").policy == cluster.policy
     assert cluster.policy.variable()["billing"] == {"gpus": {"h200": 15.5}}
+
+
+def test_a_value_counts_whatever_the_case_of_its_type() -> None:
+    for declared, written in (("h100", "H100"), ("H100", "h100"), ("MI250", "MI250")):
+        billing = spec(declared, f"billing: {{gpus: {{{written}: 15.5}}}}\n").policy.billing
+
+        assert billing is not None
+        assert units_of(declared, billing.gpus) == 15.5
 
 
 def test_an_empty_section_means_the_published_values_and_none_means_none() -> None:
