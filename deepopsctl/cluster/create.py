@@ -78,6 +78,7 @@ def replace_cluster(
     directory = ClusterDir(path.expanduser().resolve())
     if not directory.spec.exists():
         return create_cluster(path, cluster, carryover, source), []
+    cluster = directory.with_people(cluster)
     if carryover is not None:
         _leave_settings(directory, carryover)
     try:

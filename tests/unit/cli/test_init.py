@@ -184,6 +184,7 @@ def test_force_replaces_the_nodes_and_keeps_everything_else() -> None:
         "known_hosts": b"ctl1 ssh-ed25519 AAAA\n",
         "ssh/id_ed25519": b"key",
         "hardware.yml": b"schema: 1\n",
+        "people.yml": b"schema: 1\ngroups: [{name: lab, gid: 60001}]\n",
         "runs/1/log": b"log",
         "inventory/host_vars/ctl1.yml": b"a: 1\n",
     }
@@ -196,6 +197,7 @@ def test_force_replaces_the_nodes_and_keeps_everything_else() -> None:
     after = files(directory.path)
     assert {name for name in before if after[name] != before[name]} == {"cluster.yml", "inventory/hosts.yml"}
     assert b"new1" in after["cluster.yml"]
+    assert b"environment_people" in after["inventory/hosts.yml"]
     (copy,) = set(after) - set(before)
     assert re.fullmatch(r"cluster\.yml\.\d{8}-\d{6}", copy)
     assert after[copy] == before["cluster.yml"]
