@@ -137,8 +137,8 @@ class _Reader(SectionReader):
     def _once(self, path: Path, name: str, number: int, key: str) -> None:
         """A name and an id stand for one group, or for one person and the group of the same name."""
         for what, word in ((name, "name"), (number, key)):
-            first = self.seen.setdefault(what, path) if what else path
-            if first != path:
+            first = self.seen.setdefault(what, path)
+            if what and first != path:
                 message = f"{what} is already at {self.at(first)} ({dotted(first)})"
                 self._refuse((*path, word), message, "a person has a group of the same name and id; choose another one")
 
@@ -165,7 +165,7 @@ class _Reader(SectionReader):
         defaults = {user.name: user.account for user in self.cluster.policy.all_users() if user.default}
         for person in people:
             path = self.seen[person.name]
-            if person.name == self.cluster.access.user:
+            if person.name and person.name == self.cluster.access.user:
                 message = f"{person.name} is the user that deepopsctl connects as (`cluster.user` of cluster.yml)"
                 self._refuse((*path, "name"), message, "give the person another name, or connect as another user")
             elif person.name in defaults:

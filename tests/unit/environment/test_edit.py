@@ -135,6 +135,7 @@ class TestImport:
         [
             ("name,groups\ncarol,rrg-new\n", "new.csv:2: people[0].groups[0]: there is no group rrg-new"),
             ("name,groups\n\nalice,def-curie\n", "new.csv:3: alice is in people.yml already"),
+            ("name,groups\n,def-curie\n", "new.csv:2: people[0].name: '' is no login name"),
             ("name,groups\n$(id),def-curie\n", "new.csv:2: people[0].name: '$(id)' is no login name"),
             ("name,groups\n{{ x }},def-curie\n", "new.csv:2: the template marker {{ is not allowed"),
             ("name,group\ncarol,def-curie\n", "new.csv:1: there is no column 'group'"),

@@ -146,6 +146,14 @@ def test_an_account_of_cluster_yml_is_no_group_of_people_as_well() -> None:
     ]
 
 
+def test_a_group_with_an_empty_name_is_refused() -> None:
+    text = "schema: 1\ngroups:\n  - {name: '', gid: 60001}\n"
+
+    assert faults_of(parse_people, text, "people.yml", parse_spec(CLUSTER, "cluster.yml")) == [
+        "people.yml:3: groups[0].name: '' is no name of a group"
+    ]
+
+
 def test_two_groups_have_no_account_in_common() -> None:
     text = "schema: 1\ngroups:\n  - {name: def-curie_gpu, gid: 60001}\n  - {name: def-curie, gid: 60002}\n"
 
