@@ -64,7 +64,8 @@ def maintenance_lines(declared: Iterable[Maintenance]) -> Iterator[str]:
     """Lines of cluster.yml; none without maintenance."""
     entries = [
         {"name": each.name, "start": each.start.isoformat(timespec="minutes"), "duration": str(each.minutes),
-         "nodes": "all" if each.everything else fold_in_order(each.nodes), **({"repeat": each.repeat} if each.repeat else {})}
+         "nodes": "all" if each.everything else fold_in_order(each.nodes),
+         **({"repeat": each.repeat} if each.repeat else {})}
         for each in declared
     ]  # fmt: skip
     if entries:
