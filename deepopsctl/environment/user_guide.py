@@ -14,6 +14,7 @@ from deepopsctl.model.cluster import Cluster, Node, Partition, Role
 from deepopsctl.model.people import People
 from deepopsctl.model.spaces import NAMES, Owner
 from deepopsctl.model.storage import Mount, StorageType
+from deepopsctl.slurm.conf import RESERVE_PERCENT, for_jobs
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.storage.purge import purge_of
 from deepopsctl.storage.quota import Limits, quota_of
@@ -48,9 +49,16 @@ class Space:
 
 
 def render_markdown(
-    cluster: Cluster, hardware: Mapping[str, NodeHardware], ssh: str, modules: Sequence[str] = ()
+    cluster: Cluster,
+    hardware: Mapping[str, NodeHardware],
+    ssh: str,
+    modules: Sequence[str] = (),
+    reserve_percent: int = RESERVE_PERCENT,
 ) -> str:
-    """The guide as Markdown; `ssh` is a configuration for its users, `modules` are those that the site has."""
+    """The guide as Markdown; `ssh` is a configuration for its users, `modules` are those that the site has.
+
+    `reserve_percent` is the share of the memory that Slurm does not give to jobs.
+    """
     partition = _default(cluster)
     gpu_partition = next((each for each in (partition, *cluster.partitions) if _gpu_types(cluster, each)), None)
     with_environment = cluster.components is not None and "environment" in cluster.components
@@ -63,7 +71,7 @@ def render_markdown(
             login=cluster.access.login_name or _login_nodes(cluster)[0].name,
             gateway=cluster.name if cluster.access.login_name else _login_nodes(cluster)[0].name,
             login_nodes=[node.name for node in _login_nodes(cluster)],
-            partitions=[(each, list(_nodes(cluster, each, hardware))) for each in cluster.partitions],
+            partitions=[(each, list(_nodes(cluster, each, hardware, reserve_percent))) for each in cluster.partitions],
             partition=partition,
             gpu_type=_gpu_types(cluster, gpu_partition)[0] if gpu_partition else "",
             gpu_partition=gpu_partition,
@@ -118,12 +126,15 @@ def _gpu_types(cluster: Cluster, partition: Partition | None = None) -> list[str
     return [name for name in types if name]
 
 
-def _nodes(cluster: Cluster, partition: Partition, hardware: Mapping[str, NodeHardware]) -> Iterator[Nodes]:
+def _nodes(
+    cluster: Cluster, partition: Partition, hardware: Mapping[str, NodeHardware], reserve_percent: int
+) -> Iterator[Nodes]:
     groups: dict[tuple[str, int, int], int] = {}
     for node in _members(cluster, partition):
         known = hardware.get(node.name)
         gpus = gres_value(node.gpus).replace("gpu:", "") if node.gpus else ""
-        shape = (gpus, known.cpus if known else 0, known.memory_mb // 1024 if known else 0)
+        cpus, memory = for_jobs(known, node.slurm, reserve_percent) if known else (0, 0)
+        shape = (gpus, cpus, memory // 1024)
         groups[shape] = groups.get(shape, 0) + 1
     for (gpus, cpus, memory), count in groups.items():
         yield Nodes(count, gpus, cpus, memory)

@@ -23,6 +23,8 @@ from deepopsctl.text import node_sets as text_node_sets
 
 Version = tuple[int, int]
 
+# the setting of the memory that Slurm does not give to jobs, and the role's default
+RESERVE, RESERVE_PERCENT = "slurm_conf_memory_reserve_percent", 2
 # The step between default weights of node types; slurm.conf's own default is 1.
 WEIGHT_STEP = 100
 # an older slurmd does not know the word, by cgroup.conf(5)
@@ -339,11 +341,11 @@ def _node_fields(
 
 def _memory_per_cpu(values: NodeHardware, options: Mapping[str, str], reserve_percent: int) -> int:
     """Memory per CPU of a node in MiB."""
-    cpus, memory = _for_jobs(values, options, reserve_percent)
+    cpus, memory = for_jobs(values, options, reserve_percent)
     return memory // cpus
 
 
-def _for_jobs(values: NodeHardware, options: Mapping[str, str], reserve_percent: int) -> tuple[int, int]:
+def for_jobs(values: NodeHardware, options: Mapping[str, str], reserve_percent: int) -> tuple[int, int]:
     """CPUs and memory (MiB) that jobs can have of a node; values of cluster.yml override detected ones."""
     declared = {key.lower(): int(value) for key, value in options.items() if value.isdecimal()}
     memory = declared.get("realmemory", values.memory_mb * (100 - reserve_percent) // 100)
@@ -351,7 +353,7 @@ def _for_jobs(values: NodeHardware, options: Mapping[str, str], reserve_percent:
 
 
 def _shape(values: NodeHardware, node_set: NodeSet | None, reserve_percent: int) -> NodeShape:
-    cpus, memory = _for_jobs(values, node_set.options if node_set else {}, reserve_percent)
+    cpus, memory = for_jobs(values, node_set.options if node_set else {}, reserve_percent)
     return NodeShape(cpus, memory, node_set.gpus if node_set else None)
 
 

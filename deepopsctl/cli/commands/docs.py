@@ -40,13 +40,22 @@ def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
     from deepopsctl.environment.modules import names_of_site
     from deepopsctl.environment.user_guide import render_html, render_markdown
     from deepopsctl.files import write_atomic
+    from deepopsctl.slurm.conf import RESERVE, RESERVE_PERCENT
     from deepopsctl.slurm.hardware import load_hardware
     from deepopsctl.ssh.client_config import users_config
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     ssh = users_config(cluster, "YOUR-NAME")
-    markdown = render_markdown(cluster, load_hardware(directory.hardware), ssh, names_of_site(site_values(directory)))
+    values = site_values(directory)
+    reserved = values.get(RESERVE)
+    markdown = render_markdown(
+        cluster,
+        load_hardware(directory.hardware),
+        ssh,
+        names_of_site(values),
+        reserved if isinstance(reserved, int) else RESERVE_PERCENT,
+    )
     place = directory.path / output
     place.mkdir(parents=True, exist_ok=True)
     written = {place / MARKDOWN: markdown, place / HTML: render_html(cluster, markdown)}

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deepopsctl.cli.main import run
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.environment.user_guide import render_html, render_markdown
+from deepopsctl.slurm.conf import RESERVE, RESERVE_PERCENT
 from deepopsctl.slurm.hardware import NodeHardware
 from tests.support.html_page import page
+from tests.support.paths import ROOT
 
 SPEC = """\
 schema: 1
@@ -92,11 +95,13 @@ def test_a_bare_cluster_has_a_guide_without_what_it_lacks() -> None:
     assert not [word for word in ("h100", "--account", "SLURM_TMPDIR", "partition-stats", "| QOS |") if word in text]
 
 
-def test_detected_hardware_is_in_the_table_of_partitions() -> None:
+def test_what_jobs_can_have_of_detected_hardware_is_in_the_table_of_partitions() -> None:
     hardware = dict.fromkeys(("cpu01", "cpu02"), NodeHardware(64, 1, 2, 32, 1, 262_144))
     text = render_markdown(parse_spec(SPEC, "cluster.yml"), hardware, "")
+    defaults = yaml.safe_load((ROOT / "roles" / "slurm_conf" / "defaults" / "main.yml").read_text())
 
-    assert "| `cpu` (default) | 2 | - | 64 | 256 GiB | no limit |" in text.splitlines()
+    assert defaults[RESERVE] == RESERVE_PERCENT == 2
+    assert "| `cpu` (default) | 2 | - | 64 | 250 GiB | no limit |" in text.splitlines()
 
 
 def test_the_page_has_tables_and_no_markup_of_anybody_else() -> None:
