@@ -161,12 +161,14 @@ class _Checker:
 
     def _check_partition(self, place: Place, partition: Partition) -> None:
         """Checked only if cluster.yml declares QOS or accounts: a site may manage them with sacctmgr alone."""
-        lists = {key.lower(): (key, value.split(",")) for key, value in partition.options.items()}
+        lists = {
+            key.lower(): (key, value.split(",")) for key, value in partition.options.items() if value.upper() != "ALL"
+        }
         for key in ("qos", "allowqos", "denyqos") if self.draft.qos else ():
-            if key in lists and lists[key][1] != ["ALL"]:
+            if key in lists:
                 self._known_qos(place, f"options.{lists[key][0]}", lists[key][1])
         for key in ("allowaccounts", "denyaccounts") if self.draft.accounts else ():
-            if key in lists and lists[key][1] != ["ALL"]:
+            if key in lists:
                 for name in lists[key][1]:
                     self._known_account(place, f"options.{lists[key][0]}", name)
 

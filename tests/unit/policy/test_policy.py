@@ -211,6 +211,14 @@ def test_a_site_that_keeps_its_qos_by_sacctmgr_may_name_them_in_partitions() -> 
     assert parse_spec(text, "cluster.yml").partitions[0].options["QOS"] == "fast"
 
 
+@pytest.mark.parametrize("word", ["ALL", "all"])
+def test_all_is_no_name_of_an_account_or_a_qos(word: str) -> None:
+    partition = f"{{name: p, nodes: all, options: {{AllowAccounts: {word}, AllowQos: {word}}}}}"
+    text = f"{HEAD}partitions: [{partition}]\nqos: [{{name: q}}]\naccounts: [{{name: x}}]\n"
+
+    assert parse_spec(text, "cluster.yml").partitions[0].options["AllowQos"] == word
+
+
 def test_does_not_call_missing_what_a_faulty_entry_would_have_declared() -> None:
     messages = faults("qos: [{nam: fast}]", "accounts: [{name: a, qos: [fast]}]")
     assert [line.split(": ")[1] for line in messages] == ["qos[0].name", "qos[0].nam"]
