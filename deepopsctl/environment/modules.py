@@ -97,7 +97,7 @@ def _defaults(declared: Mapping[str, Any], distributed: Mapping[str, str]) -> It
 
 
 def _check(key: str, entry: Any, distributed: Mapping[str, str]) -> None:
-    match = _NAME.fullmatch(key)
+    match = _NAME.fullmatch(str(key))
     if match is None:
         raise RefusedError(f"{SETTING}: {key!r} is not NAME/VERSION", "write it like python/3.12")
     if match[1] in _TAKEN:

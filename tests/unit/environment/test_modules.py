@@ -54,6 +54,7 @@ def test_a_package_comes_from_the_nodes_repositories_or_from_a_file_of_that_vers
     ("declared", "message"),
     [
         ({"python": {"prefix": "/a"}}, "is not NAME/VERSION"),
+        ({3.12: {"prefix": "/a"}}, "is not NAME/VERSION"),
         ({"../x/1": {"prefix": "/a"}}, "is not NAME/VERSION"),
         ({"cuda/12.8": {"prefix": "/a"}}, "deepopsctl makes the modules cuda"),
         ({"python/3.11": {"prefix": "/a"}}, "the distribution's own"),
