@@ -21,6 +21,7 @@ from cryptography.x509.oid import NameOID
 from deepopsctl.monitoring.collectors import OF_EXPORTERS, OF_LOGS, settings_of
 from deepopsctl.monitoring.monitored_node import MonitoredNode
 from deepopsctl.node_programs.node_metrics.certificates import COLLECTOR, ends_at, read_expiry
+from tests.support.cluster import wait_until
 
 
 def certificate(end: datetime, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> x509.Certificate:
@@ -99,6 +100,8 @@ def made_by_gpg() -> Iterator[Callable[..., bytes]]:
 
     yield make
     subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False, timeout=300)
+    # the agent removes its sockets as it ends, maybe in the middle of this
+    wait_until("gpg's agent has ended", lambda: not list(home.glob("S.*")), 60)
     shutil.rmtree(home)
 
 
