@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import struct
 import subprocess
 import sys
@@ -408,7 +407,7 @@ def test_a_project_is_marked_through_no_link_and_within_its_file_system(
         assert kernel.assign_project(tmp_path / "project", 77) == 1
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mkfs.ext4"), reason="only root mounts")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_a_real_ext4_without_quotas_is_refused(tmp_path: Path) -> None:
     """The whole question, to a real file system on a loop device in a mount namespace of its own."""
     program = (
@@ -427,9 +426,7 @@ def test_a_real_ext4_without_quotas_is_refused(tmp_path: Path) -> None:
     assert "tune2fs -O quota -Q usrquota /dev/loop" in done.stdout
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("mkfs.xfs"), reason="only root mounts, and only with xfsprogs"
-)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_directories_become_projects_on_a_real_xfs(tmp_path: Path) -> None:
     program = (
         "import os, sys; from pathlib import Path; from tests.support import node_modules as nodeside\n"
@@ -474,11 +471,7 @@ int main(void) {
 def test_numbers_are_those_of_the_kernels_headers(tmp_path: Path) -> None:
     source = tmp_path / "numbers.c"
     source.write_text(HEADERS)
-    if (
-        not shutil.which("gcc")
-        or subprocess.run(["gcc", source, "-o", tmp_path / "numbers"], capture_output=True).returncode
-    ):
-        pytest.skip("no compiler, or no headers of the kernel")
+    subprocess.run(["gcc", source, "-o", tmp_path / "numbers"], check=True)
 
     said = subprocess.run([tmp_path / "numbers"], capture_output=True, text=True, check=True).stdout
 

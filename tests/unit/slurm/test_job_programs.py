@@ -364,7 +364,6 @@ def test_a_job_has_the_space_that_slurm_has_counted(
     assert runpy.run_path(str(path))["asked_for"](JOB) == size
 
 
-@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
 def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
     for path in (of_task(tmp_path, "prolog"), of_task(tmp_path, "namespace"), TestPieces.prolog(tmp_path)):
         done = subprocess.run(["shellcheck", path], capture_output=True, text=True)
