@@ -33,7 +33,6 @@ from deepopsctl.node_programs.slurm_upgrade.query import PATTERNS
 from deepopsctl.nodes.drain import encode_reason
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, failed_nodes, state_of
 from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.lock import ClusterBusyError, cluster_lock
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.text.node_sets import fold
 
@@ -140,8 +139,10 @@ class _Upgrade:
         stop = rolling.is_over_limit
         others = list(plan.others)
         while others and not stop and self._is_open:
-            name = others.pop(0)
-            stop = not self._on_other(name)
+            with self.flow.lock_when_free(f"deepopsctl {COMMAND}"):
+                # the window may have closed meanwhile
+                if self._is_open:
+                    stop = not self._on_other(others.pop(0))
         left += others
         self._name_pending({**plan.facts, **self.facts})
         self._conclude(plan, left, rolling, stopped=stop)
@@ -157,11 +158,10 @@ class _Upgrade:
         """A node that goes on serving; whether it worked."""
         self.flow.operator.info(f"{COMMAND}: {name}")
         try:
-            with cluster_lock(self.flow.directory.runs, f"deepopsctl {COMMAND}"):
-                outcome = self._run([name], drained=False)
-        except ClusterBusyError as busy:
+            outcome = self._run([name], drained=False)
+        except StoppedError as stop:
             # what became of the nodes before is still to be reported
-            self.failed[name] = busy.message
+            self.failed[name] = stop.message
             return False
         failed = failed_nodes(outcome, [name], f"the packages of {name} may be upgraded", self._goes_on)
         self.facts |= facts_in(outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,9 +15,8 @@ from deepopsctl.lifecycle.os_plan import OsFacts, OsPlan
 from deepopsctl.lifecycle.rolling import Selection
 from deepopsctl.lifecycle.upgrade_nvidia import NvidiaOptions, NvidiaPlan
 from deepopsctl.lifecycle.upgrade_os import OsOptions
-from deepopsctl.nodes.workflow import SILENT, Flow, Report
+from deepopsctl.nodes.workflow import SILENT, Flow, Report, StoppedError
 from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.lock import ClusterBusyError
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.slurm.state import SlurmState
 from tests.support.runs import cluster_dir, console, run_of
@@ -57,23 +57,30 @@ def test_packages_of_nodes_without_an_answer_are_not_taken_for_current(
     assert (report.exit_code, bool(report.closing)) == (code, not silent)
 
 
-def test_another_run_does_not_end_an_upgrade_without_a_report(
+def test_an_upgrade_waits_for_another_run_and_reports_what_is_done_before_it_stops(
     directory: ClusterDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def work(upgrade: upgrade_os._Upgrade, names: tuple[str, ...], **_: object) -> RunOutcome:
-        if "ctl1" in names:
-            raise ClusterBusyError("alice deploys")
-        return run_of()
+    directory.runs.mkdir()
+    with (directory.runs / ".lock").open("w") as other:
 
-    plan = OsPlan({}, NOBODY, ("gpu1", "ctl1"), {}, SlurmState())
-    monkeypatch.setattr(upgrade_os, "_query", lambda *_: plan)
-    monkeypatch.setattr(upgrade_os._Upgrade, "_run", work)
+        def query(*_: object) -> OsPlan:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            return OsPlan({}, NOBODY, ("gpu1", "ctl1"), {}, SlurmState())
 
-    report = upgrade_os.upgrade_os(directory, OsOptions(), RunRequest(directory, ""), console(directory))
+        def work(_: object, names: list[str], **__: object) -> RunOutcome:
+            if "ctl1" in names:
+                raise StoppedError("a newer cluster.yml was applied", "git pull")
+            return run_of()
+
+        monkeypatch.setattr(upgrade_os, "_query", query)
+        monkeypatch.setattr(Flow, "idle", lambda *_: fcntl.flock(other, fcntl.LOCK_UN))
+        monkeypatch.setattr(upgrade_os._Upgrade, "_run", work)
+
+        report = upgrade_os.upgrade_os(directory, OsOptions(), RunRequest(directory, ""), console(directory))
 
     assert report.closing == "gpu1 upgraded"
     assert report.stopped
-    assert report.stopped.message == "ctl1 failed: ctl1: alice deploys"
+    assert report.stopped.message == "ctl1 failed: ctl1: a newer cluster.yml was applied"
 
 
 def nvidia(directory: ClusterDir, monkeypatch: pytest.MonkeyPatch, silent: tuple[str, ...]) -> Report:
