@@ -112,16 +112,16 @@ def _selected(cluster: Cluster, options: NvidiaOptions) -> tuple[Node, ...]:
 
 
 def _query(cluster: Cluster, nodes: tuple[Node, ...], options: NvidiaOptions, base: RunRequest) -> NvidiaPlan:
-    from deepopsctl.run.runner import run_readonly
+    from deepopsctl.run.runner import ask
 
     first, names = cluster.controllers[0].name, [node.name for node in nodes]
     # in the digest as well: nodes whose last deploy was good would be taken for done
     wanted = {SETTING: options.branch, "nvidia_driver_drain": True}
     limit = ",".join(dict.fromkeys([*names, first]))
     request = replace(base, playbook=COMPONENT, more=(SLURM_INFO,), limit=limit, check=True, extra_vars={})
-    outcome = run_readonly(replace(request, user_vars=(*base.user_vars, wanted)))
+    outcome = ask(replace(request, user_vars=(*base.user_vars, wanted)))
     slurm = state_of(outcome)
-    if outcome.stopped or not slurm.controller_up:
+    if not slurm.controller_up:
         raise StoppedError(f"slurmctld on {first} does not answer; nothing was changed", "see `deepopsctl status`")
     return plan_of(outcome, names, options.branch, slurm)
 

@@ -84,12 +84,12 @@ def _variables() -> dict[str, object]:
 
 
 def _query(cluster: Cluster, nodes: Sequence[Node], base: RunRequest) -> OsPlan:
-    from deepopsctl.run.runner import run_readonly
+    from deepopsctl.run.runner import ask
 
     first, names = cluster.controllers[0].name, [node.name for node in nodes]
     variables = {**_variables(), "deepops_os_nodes": names}
     limit = ",".join(dict.fromkeys([*names, first]))
-    outcome = run_readonly(replace(base, playbook=QUERY, more=(), limit=limit, extra_vars=variables))
+    outcome = ask(replace(base, playbook=QUERY, more=(), limit=limit, extra_vars=variables))
     stands = "nothing was changed"
     failures = failed_nodes(outcome, dict.fromkeys([*names, first]), stands, "see `deepopsctl status`")
     slurm = state_of(outcome)
@@ -181,13 +181,13 @@ class _Upgrade:
 
     def _check_kernels(self) -> None:
         """Name nodes that rebooted into another kernel than the newest one."""
-        from deepopsctl.run.runner import run_readonly
+        from deepopsctl.run.runner import ask
 
         names = [name for name, facts in self.facts.items() if facts.reboot and name in self.done]
         if names:
             variables = {**_variables(), "deepops_os_nodes": names, "deepops_os_refresh": False}
             request = replace(self.flow.base, playbook=QUERY, more=(), limit=",".join(names), extra_vars=variables)
-            self.flow.report.warnings += kernel_warnings(self.facts, facts_in(run_readonly(request)))
+            self.flow.report.warnings += kernel_warnings(self.facts, facts_in(ask(request)))
 
     def _name_pending(self, facts: Mapping[str, OsFacts]) -> None:
         """What the nodes need, and this command does not do."""

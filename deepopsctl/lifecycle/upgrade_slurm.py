@@ -75,9 +75,9 @@ def plan_upgrade(directory: ClusterDir, wanted: Wanted, base: RunRequest) -> Pla
 def _query(
     directory: ClusterDir, cluster: Cluster, wanted: Wanted, base: RunRequest
 ) -> tuple[Plan, Mapping[str, object], SlurmState]:
-    from deepopsctl.run.runner import run_readonly
+    from deepopsctl.run.runner import ask
 
-    outcome = run_readonly(replace(base, playbook=QUERY, more=(), limit="", extra_vars={}))
+    outcome = ask(replace(base, playbook=QUERY, more=(), limit="", extra_vars={}))
     facts: dict[str, NodeFacts] = {}
     for result in outcome.summary.results:
         answer = result.data.get("upgrade")

@@ -161,12 +161,9 @@ def _hint(message: str, names: str) -> str:
 
 def slurm_now(request: RunRequest) -> SlurmState:
     """The state of Slurm as a wait queries it: `controller_up` says whether slurmctld answered."""
-    from deepopsctl.run.runner import run_readonly
+    from deepopsctl.run.runner import ask
 
-    outcome = run_readonly(replace(request, playbook=SLURM_INFO, more=(), command="node-wait", extra_vars={}))
-    if outcome.stopped:
-        # the query has ended by Ctrl-C: so does the wait
-        raise KeyboardInterrupt
+    outcome = ask(replace(request, playbook=SLURM_INFO, more=(), command="node-wait", extra_vars={}))
     return state_in(result.data for result in outcome.summary.results)
 
 

@@ -203,12 +203,12 @@ class Flow:
 
         Stops if another run works on the cluster, a clone is newer, or slurmctld does not answer.
         """
-        from deepopsctl.run.runner import run_readonly
+        from deepopsctl.run.runner import ask
 
         first, more = cluster.controllers[0], (SLURM_INFO,) if slurm else ()
         variables = {"deepops_claim_state": "shown"}
         request = replace(self.base, playbook=CLAIM, more=more, limit=first.name, extra_vars=variables)
-        outcome = run_readonly(request)
+        outcome = ask(request)
         error_text = "; ".join(failure.message for failure in outcome.summary.failures) or "no answer"
         require_success(outcome, (first,), f"{error_text}; nothing was changed", "see `deepopsctl status`")
         answer = next(filter(None, (parse_answer(result.data) for result in outcome.summary.results)), None)

@@ -89,6 +89,17 @@ def run_readonly(request: RunRequest, on_event: Watch | None = None) -> RunOutco
             _remove_empty_control_dir(request)
 
 
+def ask(request: RunRequest) -> RunOutcome:
+    """Run a read-only playbook for a command that goes on from its answer.
+
+    Raises KeyboardInterrupt where the query was cut short: the command ends as well.
+    """
+    outcome = run_readonly(request)
+    if outcome.stopped:
+        raise KeyboardInterrupt
+    return outcome
+
+
 class Interrupts:
     """Handles the signals during a run and restores the handlers: runner itself would not restore them."""
 
