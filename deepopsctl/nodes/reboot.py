@@ -220,7 +220,9 @@ class _Reboot:
         names: list[str] = []
         for name in reasons:
             jobs = slurm.jobs_on([name])
-            if jobs:
+            if name not in slurm.nodes:
+                self.failed[name] = "it was not rebooted: slurmctld does not say any more which jobs run there"
+            elif jobs:
                 self.skipped[name] = f"{job_words(jobs)} there, and Slurm does not reboot it: it is drained or silent"
             else:
                 names.append(name)

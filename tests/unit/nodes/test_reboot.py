@@ -93,3 +93,17 @@ def test_a_node_that_systemd_can_not_reboot_does_not_stop_the_others(
     assert operation.report.closing == "cn2 rebooted; cn1 reboots when its jobs have ended, see `deepopsctl status`"
     assert operation.report.stopped
     assert operation.report.stopped.message == "cn3: it was not rebooted, or is not back: does not answer"
+
+
+def test_a_node_is_not_rebooted_where_slurm_does_not_say_any_more_what_runs_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answer = {"reboot": [{"name": "cn1", "action": "host", "message": ""}], "slurm": {"error": "connection refused"}}
+    monkeypatch.setattr(Flow, "set_node_state", lambda *_, **__: run_of(TaskResult("ctl1", "", answer)))
+    monkeypatch.setattr(Flow, "run", lambda *_, **__: pytest.fail("it was rebooted"))
+    operation = flow(cluster_dir(tmp_path), "node reboot", "cn1")
+    work = reboot._Reboot(operation, CLUSTER, CLUSTER.compute[:1], RebootOptions(("cn1",)), queue=["cn1"])
+
+    work._request()
+
+    assert work.failed == {"cn1": "it was not rebooted: slurmctld does not say any more which jobs run there"}
