@@ -17,7 +17,7 @@ import click
 
 from deepopsctl.cli.options import json_option
 from deepopsctl.cli.output import SCHEMA, emit_json, info
-from deepopsctl.errors import ControlMachineError, InputError
+from deepopsctl.errors import ControlMachineError, DeepOpsError, InputError
 
 if TYPE_CHECKING:
     from deepopsctl.lab.create import Lab
@@ -96,15 +96,22 @@ def down(*, name: str, every: bool, images: bool) -> None:
 
     _become_root()
     store = LabStore.default()
+    refusals: list[DeepOpsError] = []
     for lab_name in [each.name for each in manage.status(store)] if every else [name]:
-        count = manage.down(store, lab_name)
-        info(f"lab {lab_name!r} is gone ({count} nodes)" if count else f"there is no lab {lab_name!r}")
+        try:
+            count = manage.down(store, lab_name)
+        except DeepOpsError as refusal:
+            refusals.append(refusal)
+        else:
+            info(f"lab {lab_name!r} is gone ({count} nodes)" if count else f"there is no lab {lab_name!r}")
     if images:
         removed, in_use = remove_images()
         for image in removed:
             info(f"image {image} is gone")
         for image in in_use:
             info(f"image {image} is in use by another lab and stays")
+    if refusals:
+        raise refusals[0]
 
 
 @lab.command()

@@ -42,6 +42,7 @@ def takeover(settings: Settings, /, *, check: bool, finish: bool, undo: bool, as
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.secrets import read
     from deepopsctl.errors import InterruptedRunError
+    from deepopsctl.run.lock import cluster_lock
     from deepopsctl.takeover.preflight import read_facts
     from deepopsctl.takeover.takeover import apply, plan_takeover
 
@@ -61,7 +62,10 @@ def takeover(settings: Settings, /, *, check: bool, finish: bool, undo: bool, as
         return int(outcome.exit_code) or 1
     stored = read(directory.secrets, directory.vault_password)
     result = plan_takeover(cluster, facts, stored.get("munge_key", ""))
-    written = () if check else apply(directory, result)
+    written: tuple[str, ...] = ()
+    if not check:
+        with cluster_lock(directory.runs, "deepopsctl takeover"):
+            written = apply(directory, result)
     _show(result, written, directory, check=check)
     if as_json:
         emit_json(result.document(written=not check))

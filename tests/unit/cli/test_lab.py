@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from deepopsctl.cli.commands import lab
 from deepopsctl.cli.main import run
-from deepopsctl.errors import ExitCode
+from deepopsctl.errors import DeepOpsError, ExitCode
+from deepopsctl.lab import manage
+from deepopsctl.lab.state import LabStore
 from tests.support.files import write_program
 
 
@@ -37,6 +40,27 @@ def test_without_podman_it_says_what_to_install(
     monkeypatch.setenv("PATH", "/nowhere")
     assert run(["lab", "status"]) == ExitCode.CONTROL_MACHINE
     assert "apt-get install --no-install-recommends podman" in capsys.readouterr().err
+
+
+def test_a_lab_that_another_command_works_on_does_not_keep_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone: list[str] = []
+
+    def down(_store: LabStore, name: str) -> int:
+        if name == "one":
+            raise DeepOpsError("another command works on lab 'one'", "wait for it")
+        gone.append(name)
+        return 3
+
+    labs = [manage.LabStatus(name, "debian13", (), None, None) for name in ("one", "two")]
+    monkeypatch.setattr(manage, "status", lambda _: labs)
+    monkeypatch.setattr(manage, "down", down)
+    monkeypatch.setattr(lab, "_become_root", lambda: None)
+
+    assert run(["lab", "down", "--all"]) == ExitCode.FAILED
+    assert gone == ["two"]
+    assert "works on lab 'one'" in capsys.readouterr().err
 
 
 def test_a_directory_that_is_not_there_is_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
 
@@ -13,8 +14,27 @@ from deepopsctl.cluster.create import create_cluster
 from deepopsctl.errors import ExitCode
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import Failure, RunOutcome, Verdict
+from deepopsctl.takeover.takeover import Takeover
 from tests.data.doctor_samples import cluster
 from tests.support.runs import run_of
+
+
+def test_nothing_is_written_while_another_run_works_on_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = create_cluster(tmp_path / "hpc", cluster())
+    before = directory.settings_text()
+    monkeypatch.setattr(takeover, "_collect_facts", lambda *_: run_of())
+    monkeypatch.setattr("deepopsctl.takeover.preflight.read_facts", lambda _: {directory.cluster().controllers[0].name})
+    taken = Takeover({"slurm_cluster_name": "other"}, {}, (), (), {})
+    monkeypatch.setattr("deepopsctl.takeover.takeover.plan_takeover", lambda *_: taken)
+
+    with (directory.runs / ".lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert main.run(["-C", str(directory.path), "takeover"]) == ExitCode.FAILED
+
+    assert "another run" in capsys.readouterr().err
+    assert directory.settings_text() == before
 
 
 @pytest.mark.parametrize(
