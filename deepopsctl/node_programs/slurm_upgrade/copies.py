@@ -92,7 +92,7 @@ def put_back(request: Mapping[str, Any]) -> bool:
 
 
 def _put_state(directory: str) -> None:
-    """What the new slurmctld left is kept apart, for people."""
+    """What the new slurmctld left is kept apart, for people, where the disk has room."""
     owner = os.stat(directory)
     try:
         name = pwd.getpwuid(owner.st_uid).pw_name
@@ -101,7 +101,10 @@ def _put_state(directory: str) -> None:
     if name != "slurm":
         raise UpgradeError("{} belongs to {}, not to slurm".format(directory, name or owner.st_uid))
     shutil.rmtree(FAILED, ignore_errors=True)
-    shutil.copytree(directory, FAILED, symlinks=True)
+    try:
+        shutil.copytree(directory, FAILED, symlinks=True)
+    except OSError:
+        shutil.rmtree(FAILED, ignore_errors=True)
     for entry in os.scandir(directory):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -91,6 +93,26 @@ def test_once_a_new_package_is_there_nothing_is_saved_again(monkeypatch: pytest.
         copies.save({"version": "26.05.5-1", "parts": []})
     Path(copies.MANIFEST).write_text("{}", encoding="utf-8")
     assert not copies.save({"version": "26.05.5-1", "parts": []})
+
+
+def test_a_full_disk_does_not_keep_the_state_from_going_back(
+    place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(_: str, target: str, **__: bool) -> None:
+        Path(target, "jobs").mkdir(parents=True)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    state = tmp_path / "state"
+    write_files(tmp_path, {"state/job_state": "new", "saved/job_state": "old"})
+    monkeypatch.setattr(copies, "FAILED", str(tmp_path / "failed"))
+    monkeypatch.setattr(copies, "_STATE", str(tmp_path / "saved"))
+    monkeypatch.setattr(copies.shutil, "copytree", full)
+    monkeypatch.setattr(copies.pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="slurm"))
+
+    copies._put_state(str(state))
+
+    assert (state / "job_state").read_text() == "old"
+    assert not (tmp_path / "failed").exists()
 
 
 def test_a_slurmdbd_that_gives_up_in_its_conversion_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
