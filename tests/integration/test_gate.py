@@ -126,6 +126,8 @@ def test_a_node_is_queried_once_and_again_after_work_was_done_on_it(
     assert asked(played, node) == by
     assert [name for name in COMPONENTS if f"deepops_{name}_todo" in groups] == work
     assert [name for name in COMPONENTS if f"deepops_{name}_done" in groups] == [n for n in COMPONENTS if n not in work]
+    left = ["deepops_two_left_step-no-more-in-two"] if node == "no-more-in-two" else []
+    assert [group for group in groups if group.startswith("deepops_two_left_")] == left
     new = [name for name in work if name not in NODES[node].split()]
     assert [name for name in COMPONENTS if f"deepops_{name}_new" in groups] == new
 

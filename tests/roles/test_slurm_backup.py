@@ -1,0 +1,73 @@
+"""Who makes backups, and what stays of them on a host that makes none any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.roles.content import plays
+from tests.support.local_ansible import play
+from tests.support.recorded_roles import Recorded, record
+
+REMOVAL = "Remove backups from hosts that no longer make any"
+METRICS = "/var/lib/prometheus/node-exporter/deepops-{}.prom"
+# two hosts were the monitoring host and slurmdbd's before
+GROUPS = {
+    "slurm_controller": ["ctl1"], "slurm_dbd": ["dbd2"], "monitoring": ["mon2"],
+    "deepops_slurm_left_backup": ["dbd1", "mon1"], "deepops_slurm_todo": ["ctl1", "dbd1", "dbd2", "mon1", "mon2", "gpu01"],
+}  # fmt: skip
+NAMES = ("ctl1", "dbd1", "dbd2", "mon1", "mon2", "gpu01")
+
+
+def play_named(name: str) -> dict[str, Any]:
+    (match,) = (each for each in plays("playbooks/slurm.yml") if each["name"] == name)
+    return {**match, "become": False}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """What the play of backups asks of each host, were it for all of them."""
+    values: dict[str, object] = {
+        "deepops_cluster_name": "hpc", "slurm_config": {}, "backup_password": "secret",
+        "slurm_backup_repository": "/net/backup", "monitoring_enabled": True, "monitoring_backup": True,
+    }  # fmt: skip
+    roles = play_named(REMOVAL)["roles"]
+    return record(tmp_path_factory.mktemp("backup"), roles, dict.fromkeys(NAMES, values), GROUPS)
+
+
+def test_a_host_that_was_the_monitoring_host_or_slurmdbds_is_to_lose_timer_and_password(recorded: Recorded) -> None:
+    wanted = {host: {path.rpartition("/")[2] for path in recorded.step(host, "backup").texts()} for host in NAMES}
+
+    assert {host for host, files in wanted.items() if "backup.json" in files} == {"ctl1", "dbd2"}
+    assert {host for host, files in wanted.items() if "deepops-backup-monitoring.timer" in files} == {"mon2"}
+    assert wanted["dbd1"] == wanted["mon1"] == set()
+    assert recorded.step("mon1", "backup").arguments["owned"] is True
+
+
+def test_no_alert_speaks_of_backups_that_a_host_no_longer_makes(recorded: Recorded) -> None:
+    absent = {host: recorded.step(host, "backup").arguments["absent"] for host in NAMES}
+
+    assert absent["mon1"] == [METRICS.format("backup"), METRICS.format("backup-monitoring")]
+    assert absent["ctl1"] == [METRICS.format("backup-monitoring")]
+    assert absent["mon2"] == [METRICS.format("backup")]
+
+
+def test_backups_are_removed_there_and_cost_no_other_host_a_task(tmp_path: Path) -> None:
+    member = [{"host": host, "groups": [name for name, hosts in GROUPS.items() if host in hosts]} for host in NAMES]
+    groups = {
+        "ansible.builtin.add_host": {"name": "{{ item.host }}", "groups": "{{ item.groups }}"},
+        "loop": member,
+        "run_once": True,
+    }
+    show = {"name": "Show", "ansible.builtin.debug": {"msg": ""}}
+    played = [
+        {"hosts": "all", "gather_facts": False, "tasks": [groups]},
+        {**play_named(REMOVAL), "roles": [], "tasks": [show]},
+    ]
+
+    done = play(tmp_path, played, dict.fromkeys(NAMES, {}))
+
+    assert done.status == 0, done.output
+    assert sorted(result.host for result in done.results if result.task == "Show") == ["dbd1", "mon1"]
