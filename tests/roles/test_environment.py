@@ -143,6 +143,30 @@ def test_the_nightly_count_keeps_the_directorys_groups_where_they_are_not_known(
     assert [each.step for each in asked["unknown"]] == ["user_spaces"]
 
 
+def test_a_node_that_makes_no_directories_any_more_loses_the_nightly_count(tmp_path: Path) -> None:
+    (removal,) = (each for each in plays("playbooks/environment.yml") if "nightly count" in each["name"])
+    todo, left = "deepops_environment_todo", "deepops_environment_left_space_usage"
+    hosts = {"first": ["environment_nodes", todo], "left": [left, todo], "settled": [left]}
+    groups = {"ansible.builtin.group_by": {"key": "{{ item }}"}, "loop": "{{ groups_of_it }}"}
+    (remove,) = removal["tasks"]
+    arguments = remove["deepopsctl.cluster.node_state"]
+    show = {"name": "Show", "ansible.builtin.debug": {"msg": arguments}}
+
+    done = play(
+        tmp_path,
+        [
+            {"hosts": "all", "gather_facts": False, "tasks": [groups]},
+            {**removal, "become": False, "tasks": [show]},
+        ],
+        {name: {"groups_of_it": of_it} for name, of_it in hosts.items()},
+    )
+
+    assert done.status == 0, done.output
+    assert done.result("Show").host == "left"
+    # it wants nothing, so all that an earlier call installed goes
+    assert arguments == {"component": "environment", "step": "space_usage", "owned": True}
+
+
 def test_a_cache_of_the_directory_without_a_limit_is_refused(tmp_path: Path) -> None:
     failures = record(tmp_path, [{"role": "sssd", "sssd_directory": {}}], {"n1": {"sssd_cached_days": 0}}).failures
 
