@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ from tests.support.recorded_roles import Recorded, record
 
 REMOVAL = "Remove backups from hosts that no longer make any"
 METRICS = "/var/lib/prometheus/node-exporter/deepops-{}.prom"
-# two hosts were the monitoring host and slurmdbd's before
-GROUPS = {
-    "slurm_controller": ["ctl1"], "slurm_dbd": ["dbd2"], "monitoring": ["mon2"],
-    "deepops_slurm_left_backup": ["dbd1", "mon1"], "deepops_slurm_todo": ["ctl1", "dbd1", "dbd2", "mon1", "mon2", "gpu01"],
-}  # fmt: skip
 NAMES = ("ctl1", "dbd1", "dbd2", "mon1", "mon2", "gpu01")
+# two hosts were the monitoring host and slurmdbd's before
+GROUPS: dict[str, Sequence[str]] = {
+    "slurm_controller": ["ctl1"], "slurm_dbd": ["dbd2"], "monitoring": ["mon2"],
+    "deepops_slurm_left_backup": ["dbd1", "mon1"], "deepops_slurm_todo": NAMES,
+}  # fmt: skip
 
 
 def play_named(name: str) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def test_backups_are_removed_there_and_cost_no_other_host_a_task(tmp_path: Path)
         {**play_named(REMOVAL), "roles": [], "tasks": [show]},
     ]
 
-    done = play(tmp_path, played, dict.fromkeys(NAMES, {}))
+    done = play(tmp_path, played, {name: {} for name in NAMES})
 
     assert done.status == 0, done.output
     assert sorted(result.host for result in done.results if result.task == "Show") == ["dbd1", "mon1"]
