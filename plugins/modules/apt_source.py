@@ -26,6 +26,10 @@ options:
   fingerprint: {description: Fingerprint of its one primary key., type: str, default: ""}
   preferences: {description: Path of the preferences that go with the source., type: path}
   pins: {description: Their text., type: str, default: ""}
+  superseded_in:
+    description: Directory of repositories on the node itself. Those that neither O(uri) nor another file of apt's
+      sources names are removed from it.
+    type: path
   distro: {description: Whether Debian's own non-free is wanted instead., type: bool, default: false}
   hint: {description: What to do where the key can't be fetched., type: str, default: ""}
   lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
@@ -116,6 +120,8 @@ def converge(source):
         paths = [path] + ([pins] if pins else []) + ([wanted["keyring"]] if text and source.uri else [])
         paths += [elsewhere] if elsewhere else []
         node_record.save(wanted["component"], wanted["step"], wanted["digest"], node_record.items(files=paths))
+    if wanted["superseded_in"]:
+        node_apt_repository.remove_superseded(source.noted, wanted["superseded_in"], source.uri, path)
     return elsewhere
 
 
@@ -135,6 +141,7 @@ def main():
             "fingerprint": {"default": "", "no_log": False},
             "preferences": {"type": "path"},
             "pins": {"default": ""},
+            "superseded_in": {"type": "path"},
             "distro": {"type": "bool", "default": False},
             "hint": {"default": ""},
             "lock_wait": {"type": "int", "default": 300},

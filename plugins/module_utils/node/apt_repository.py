@@ -6,6 +6,7 @@ import collections
 import glob
 import os
 import re
+import shutil
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -183,6 +184,19 @@ def refresh(path, lock_wait, before):
             elif os.path.exists(name):
                 os.unlink(name)
         raise SourceError(str(error), error.hint) from error
+
+
+def remove_superseded(noted, directory, uri, own, etc="/etc/apt"):
+    """Remove the repositories in a directory that are not at `uri`, and that no source file but `own` names."""
+    files = [os.path.join(etc, "sources.list")] + glob.glob(os.path.join(etc, "sources.list.d", "*"))
+    # by their text: what apt does not read now may be switched on again
+    named = "\n".join([uri] + [node_files.text(path) for path in files if path != own])
+    for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
+        path = os.path.join(directory, name)
+        if path not in named and os.path.isdir(path) and not os.path.islink(path):
+            noted.did("directory", path, "remove")
+            if not noted.dry:
+                shutil.rmtree(path)
 
 
 def has_lists(path):

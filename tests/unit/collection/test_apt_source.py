@@ -13,6 +13,7 @@ from tests.support.files import write_files, write_program
 from tests.unit.collection.test_nvidia_node import FINGERPRINT, KEY
 
 apt_source = nodeside.load("node.apt_repository")
+node_changes = nodeside.load("node.changes")
 node_owned = nodeside.load("node.ownership")
 node_packages = nodeside.load("node.packages_apt")
 
@@ -128,6 +129,30 @@ class TestKey:
 def test_a_repository_with_parts_names_them_and_a_flat_one_does_not() -> None:
     assert apt_source.stanza("https://a/", "/", "", "/k") == "Types: deb\nURIs: https://a/\nSuites: /\nSigned-By: /k\n"
     assert "Suites: trixie\nComponents: non-free\n" in apt_source.stanza("https://a/", "trixie", "non-free", "/k")
+
+
+def test_repositories_that_no_source_names_are_removed(tmp_path: Path) -> None:
+    packages, own = tmp_path / "packages", tmp_path / "sources.list.d" / OURS
+    names = ("trixie-26.05-now", "trixie-24.11-old", "trixie-24.11-of-the-site", "trixie-24.11-switched-off")
+    write_files(tmp_path, {f"packages/{name}/dists/InRelease": "" for name in names})
+    # the source of before: check mode has not replaced it
+    write_files(tmp_path, {
+        f"sources.list.d/{OURS}": apt_source.stanza(f"file:{packages / names[1]}", "trixie", "main", ""),
+        "sources.list.d/site.list": f"deb file://{packages / names[2]} trixie main\n",
+        "sources.list": f"# deb file:{packages / names[3]} trixie main\n",
+    })  # fmt: skip
+
+    for dry, left in ((True, set(names)), (False, set(names) - {names[1]})):
+        noted = node_changes.Noted(dry)
+        apt_source.remove_superseded(noted, str(packages), f"file:{packages / names[0]}", str(own), str(tmp_path))
+        assert [(change["name"], change["action"]) for change in noted.changes] == [
+            (str(packages / names[1]), "remove")
+        ]
+        assert {path.name for path in packages.iterdir()} == left
+
+    again = node_changes.Noted(dry=False)
+    apt_source.remove_superseded(again, str(packages), f"file:{packages / names[0]}", str(own), str(tmp_path))
+    assert again.changes == []
 
 
 def test_files_are_as_before_when_the_package_lists_of_a_source_cannot_be_fetched(
