@@ -178,9 +178,9 @@ def main():
         supports_check_mode=True,
     )
     os.umask(0o022)
-    step = Step(module)
     params = module.params
     with node_errors.fail_on_error(module.fail_json):
+        step = Step(module)
         if params["peers"]:
             install(step)
         else:

@@ -107,8 +107,9 @@ def is_ordering(path):
 
 def stop(noted, names):
     """Stop and disable the units that exist."""
-    served = []
-    for name, facts in node_services.show(names).items():
+    served, shown = [], node_services.show(names)
+    for name in names:
+        facts = shown[name]
         if not noted.dry:
             node_record.clear_pending(name)
             node_record.clear_pending("%s.reload" % name)

@@ -336,7 +336,7 @@ def ensure_units(step, units, changed_files, new_units):
         if unit["running"]:
             ensure_running(step, unit, shown.get(unit["name"], {}), changed_files, unit["name"] in new_units)
         else:
-            ensure_stopped(step, unit, shown.get(unit["name"], {}))
+            ensure_stopped(step, unit, shown[unit["name"]])
 
 
 def enable(step, names, shown):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command as node_command,
+    errors as node_errors,
+)
 
 # Where a unit has an init script as well, `enable` and `disable` keep links for other inits, too, which nothing here
 # reads, and each of the two calls for that makes systemd reload all of its units: a fifth of a second of CPU.
@@ -23,13 +26,28 @@ RECENT_S = 60
 RESTARTS = 2
 
 
+class Units(dict):
+    """{unit: {property: value}}; to ask it for a unit that systemd did not answer about is an error of the node's."""
+
+    def __init__(self, result):
+        super().__init__()
+        self._result = result
+
+    def __missing__(self, name):
+        raise node_errors.HintedError(
+            "systemd does not answer about %s: %s" % (name, self._result.failure),
+            "`systemctl show %s` has to answer on the node: try `systemctl daemon-reexec`, or restart the node; then"
+            " deploy again" % name,
+        )
+
+
 def show(names):
     """{unit: {property: value}} for the named units; unknown ones have LoadState=not-found."""
     if not names:
         return {}
-    output = node_command.run(["systemctl", "show", "--property", PROPERTIES, "--"] + list(names)).output
-    blocks = [block for block in output.strip().split("\n\n") if block]
-    units = {}
+    result = node_command.run(["systemctl", "show", "--property", PROPERTIES, "--"] + list(names))
+    blocks = [block for block in result.output.strip().split("\n\n") if block]
+    units = Units(result)
     for name, block in zip(names, blocks):
         units[name] = dict(line.partition("=")[::2] for line in block.splitlines())
     return units

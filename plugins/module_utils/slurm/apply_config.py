@@ -69,7 +69,7 @@ def controller_answers(seconds):
         ping = node_command.run_merged(["scontrol", "ping"], 20)
         if ping.ok and answers_here(ping.output, socket.gethostname()):
             return True
-        if node_services.show([UNIT])[UNIT].get("ActiveState") == "failed":
+        if node_services.show([UNIT]).get(UNIT, {}).get("ActiveState") == "failed":
             return False
         time.sleep(0.2)
     return False
@@ -77,7 +77,7 @@ def controller_answers(seconds):
 
 def due_action(effect):
     """What slurmctld needs: '' for nothing, reconfigure, restart or start."""
-    if node_services.show([UNIT])[UNIT].get("ActiveState") != "active":
+    if node_services.show([UNIT]).get(UNIT, {}).get("ActiveState") != "active":
         return "start"
     if effect <= Effect.RECONFIGURE:
         return "reconfigure" if effect == Effect.RECONFIGURE else ""

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from tests.support import node_modules as nodeside
+from tests.support.files import write_program
 
 node_record = nodeside.load("node.record")
 removal = nodeside.load("node.removal")
 resources = nodeside.load("node.resources")
+services = nodeside.load("node.services")
 
 UNIT = {"name": "a.service", "optional": False, "running": True, "restart_on": [], "port": None}
 FILE: dict[str, Any] = {
@@ -53,6 +55,23 @@ def test_a_restart_is_noted_before_the_file_that_asks_for_it_changes_and_done_by
     monkeypatch.setattr(resources, "start_or_restart", lambda _step, _unit: True)
     resources.ensure_running(step, unit, {"ActiveState": "active", "UnitFileState": "enabled"}, [], False)
     assert step.actions == ["restarted a.service"]
+
+
+def test_a_systemd_that_does_not_answer_is_an_error_and_no_unit_counts_as_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_program(tmp_path / "systemctl", "echo 'Failed to connect to bus: Connection refused' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    step, silent = step_of(), pytest.raises(removal.node_errors.HintedError, match="systemd does not answer about")
+
+    assert services.show(["a.service"]) == {}
+    with silent as raised:
+        resources.ensure_units(step, [{**UNIT, "running": False}], [], [])
+    assert str(raised.value).endswith("a.service: systemctl: Failed to connect to bus: Connection refused")
+    assert "`systemctl show a.service`" in raised.value.hint
+    with silent:
+        removal.stop(step.noted, ["a.service"])
+    assert step.noted.changes == []
 
 
 def test_what_was_there_already_is_not_managed(monkeypatch: pytest.MonkeyPatch) -> None:
