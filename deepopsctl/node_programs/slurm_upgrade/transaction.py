@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
-from typing import Dict, List, Mapping, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 from .._shared import command
-from . import PACKAGES, UpgradeError
+from . import PACKAGES, REPOSITORIES, UpgradeError
 
 _APT = ("apt-get", "--yes", "--quiet", "--no-install-recommends")
 _ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "APT_LISTCHANGES_FRONTEND": "none"}
@@ -76,10 +77,34 @@ def _keep(versions: Mapping[str, str]) -> None:
     scratch = PACKAGES + ".partial"
     shutil.rmtree(scratch, ignore_errors=True)
     os.makedirs(scratch, 0o700)
-    words = ["{}={}".format(name, versions[name]) for name in missing]
+    words = []
+    for name in missing:
+        file = _unpacked(name, versions[name])
+        if file:
+            shutil.copy(file, scratch)
+        else:
+            words.append("{}={}".format(name, versions[name]))
+    _download(words, scratch)
+    # of an upgrade whose end this host has missed: there would be two versions to go back to
+    for name in there.keys() & set(missing):
+        os.unlink(there[name][0])
+    for file in os.listdir(scratch):
+        os.replace(os.path.join(scratch, file), os.path.join(PACKAGES, file))
+    os.rmdir(scratch)
+
+
+def _unpacked(name: str, version: str) -> str:
+    """The file of a package in a repository that a deploy has unpacked here: of them apt knows the new one alone."""
+    file = "{}_{}_*.deb".format(name, version.partition(":")[2] or version)
+    return next(iter(glob.glob(os.path.join(REPOSITORIES, "*", "pool", "**", file), recursive=True)), "")
+
+
+def _download(words: Sequence[str], directory: str) -> None:
+    if not words:
+        return
     # apt's own user may not write there: apt then says so, and fetches as root
     done = command.run_merged(
-        ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", scratch, "apt-get", "--quiet", "download", *words],
+        ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", directory, "apt-get", "--quiet", "download", *words],
         _FETCH_S,
         env=command.environment(**_ENVIRONMENT),
     )
@@ -87,12 +112,6 @@ def _keep(versions: Mapping[str, str]) -> None:
         raise UpgradeError(
             "what is installed now can't be fetched again, so there would be no way back: {}".format(_words(done))
         )
-    # of an upgrade whose end this host has missed: there would be two versions to go back to
-    for name in there.keys() & set(missing):
-        os.unlink(there[name][0])
-    for file in os.listdir(scratch):
-        os.replace(os.path.join(scratch, file), os.path.join(PACKAGES, file))
-    os.rmdir(scratch)
 
 
 def _apt(*arguments: str) -> str:

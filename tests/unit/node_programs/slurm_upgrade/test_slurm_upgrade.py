@@ -141,3 +141,23 @@ def test_the_way_back_leads_to_the_version_that_was_installed_last(
     transaction._keep({"slurmctld": "26.05.10"})
 
     assert transaction.kept() == {"slurmctld": (str(packages / "slurmctld_26.05.10_amd64.deb"), "26.05.10")}
+
+
+def test_the_way_back_from_one_release_of_the_clusters_repository_to_the_next_is_on_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages, pool = tmp_path / "packages", "trixie-slurm-wlm-26.05-0123/pool/main/s/slurm-wlm"
+    write_files(tmp_path / "repositories", {f"{pool}/slurmctld_26.05.5-1+deepopsctl1_amd64.deb": ""})
+    monkeypatch.setattr(transaction, "PACKAGES", str(packages))
+    monkeypatch.setattr(transaction, "REPOSITORIES", str(tmp_path / "repositories"))
+    write_program(tmp_path / "bin" / "dpkg-deb", "for last; do :; done; basename $last | tr _ ' ' | cut -d' ' -f1,2")
+    # as apt does, which knows the repository of the new release by now
+    write_program(tmp_path / "bin" / "apt-get", "case $* in *slurmctld*) exit 100; esac; touch munge_0.5_amd64.deb")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+
+    transaction._keep({"slurmctld": "26.05.5-1+deepopsctl1", "munge": "0.5"})
+
+    assert {name: version for name, (_, version) in transaction.kept().items()} == {
+        "slurmctld": "26.05.5-1+deepopsctl1",
+        "munge": "0.5",
+    }
