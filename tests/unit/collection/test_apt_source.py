@@ -153,6 +153,9 @@ def test_repositories_that_no_source_names_are_removed(tmp_path: Path) -> None:
     again = node_changes.Noted(dry=False)
     apt_source.remove_superseded(again, str(packages), f"file:{packages / names[0]}", str(own), str(tmp_path))
     assert again.changes == []
+    # without a repository of the cluster
+    apt_source.remove_superseded(again, str(packages), "", str(own), str(tmp_path))
+    assert {path.name for path in packages.iterdir()} == set(names[2:])
 
 
 def test_files_are_as_before_when_the_package_lists_of_a_source_cannot_be_fetched(

@@ -1,4 +1,4 @@
-"""Who makes backups, and what stays of them on a host that makes none any more."""
+"""What a host loses that is no longer to have it: backups, and repositories of packages."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ NAMES = ("ctl1", "dbd1", "dbd2", "mon1", "mon2", "gpu01")
 GROUPS: dict[str, Sequence[str]] = {
     "slurm_controller": ["ctl1"], "slurm_dbd": ["dbd2"], "monitoring": ["mon2"],
     "deepops_slurm_left_backup": ["dbd1", "mon1"], "deepops_slurm_todo": NAMES,
+    "deepops_slurm_left_package_repository": ["ctl1", "gpu01"],
 }  # fmt: skip
 
 
@@ -55,8 +56,14 @@ def test_no_alert_speaks_of_backups_that_a_host_no_longer_makes(recorded: Record
     assert absent["mon2"] == [METRICS.format("backup")]
 
 
-def test_backups_are_removed_there_and_cost_no_other_host_a_task(tmp_path: Path) -> None:
-    member = [{"host": host, "groups": [name for name, hosts in GROUPS.items() if host in hosts]} for host in NAMES]
+@pytest.mark.parametrize(
+    ("name", "hosts"),
+    [(REMOVAL, ["dbd1", "mon1"]), ("Remove repositories of packages that are no longer used", ["ctl1", "gpu01"])],
+)
+def test_what_is_left_is_removed_there_and_costs_no_other_host_a_task(
+    tmp_path: Path, name: str, hosts: list[str]
+) -> None:
+    member = [{"host": host, "groups": [group for group in GROUPS if host in GROUPS[group]]} for host in NAMES]
     groups = {
         "ansible.builtin.add_host": {"name": "{{ item.host }}", "groups": "{{ item.groups }}"},
         "loop": member,
@@ -65,10 +72,10 @@ def test_backups_are_removed_there_and_cost_no_other_host_a_task(tmp_path: Path)
     show = {"name": "Show", "ansible.builtin.debug": {"msg": ""}}
     played = [
         {"hosts": "all", "gather_facts": False, "tasks": [groups]},
-        {**play_named(REMOVAL), "roles": [], "tasks": [show]},
+        {**play_named(name), "roles": [], "tasks": [show]},
     ]
 
     done = play(tmp_path, played, {name: {} for name in NAMES})
 
     assert done.status == 0, done.output
-    assert sorted(result.host for result in done.results if result.task == "Show") == ["dbd1", "mon1"]
+    assert sorted(result.host for result in done.results if result.task == "Show") == hosts
