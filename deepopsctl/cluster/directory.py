@@ -102,11 +102,14 @@ class ClusterDir:
 
     def with_people(self, cluster: Cluster) -> Cluster:
         """A cluster that cluster.yml describes, with the people of people.yml if there is one."""
-        if not self.people.exists():
-            return cluster
-        from deepopsctl.environment.people import load_people
+        from deepopsctl.policy.builder import check_accounts
 
-        return replace(cluster, people=load_people(self.people, cluster))
+        if self.people.exists():
+            from deepopsctl.environment.people import load_people
+
+            cluster = replace(cluster, people=load_people(self.people, cluster))
+        check_accounts(cluster.policy, cluster.people.accounts() if cluster.people else ())
+        return cluster
 
     def refresh_inventory(self, cluster: Cluster) -> bool:
         """Update inventory/hosts.yml; returns whether it changed."""

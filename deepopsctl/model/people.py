@@ -63,6 +63,12 @@ class People:
     first_id: int = FIRST_ID
     directory: Directory | None = None
 
+    def accounts(self) -> Iterator[str]:
+        """All Slurm accounts: of its groups, and of those of the directory service."""
+        followed = self.directory.accounts if self.directory else ()
+        for name in (*(group.name for group in self.groups), *(entry.account for entry in followed)):
+            yield from accounts_of(name)
+
     def variable(self) -> dict[str, object]:
         """The inventory variable `environment_people`: what nodes and Slurm need, without empty values."""
         return {

@@ -132,6 +132,8 @@ class Policy:
     preemption: Preemption = field(default_factory=Preemption)
     # None where partitions have their own TRESBillingWeights, or none
     billing: Billing | None = None
+    # accounts of partitions that cluster.yml does not declare, people.yml may: (FILE:LINE, key, account)
+    undeclared: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
 
     def variable(self) -> dict[str, object]:
         """The inventory variable `slurm_policy`; empty if nothing is declared."""

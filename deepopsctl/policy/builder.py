@@ -48,7 +48,8 @@ class PolicyDraft:
         for place in (place for place, qos in added if qos.name == BUILT_IN_QOS):
             hint = "give the partition another name, or another QOS in its options"
             problems.add(place.where, f"{place.within}.prepared: its QOS {BUILT_IN_QOS} is that of all jobs", hint)
-        _Checker(self, gpu_types, problems).check(partitions)
+        checker = _Checker(self, gpu_types, problems)
+        checker.check(partitions)
         return Policy(
             qos=tuple(qos for _, qos in self.qos),
             accounts=tuple(account for _, account in self.accounts),
@@ -56,7 +57,18 @@ class PolicyDraft:
             priority=self.priority,
             preemption=self.preemption,
             billing=self.billing[1] if self.billing else None,
+            undeclared=tuple(checker.undeclared),
         )
+
+
+def check_accounts(policy: Policy, others: Iterable[str]) -> None:
+    """Refuse accounts of partitions that neither cluster.yml declares nor people.yml (`others`)."""
+    known = [BUILT_IN_ACCOUNT, *(account.name for account in policy.accounts), *others]
+    problems = Problems()
+    for where, key, name in policy.undeclared:
+        if name not in known:
+            problems.add(where, f"{key}: the account {name} is not declared", _hint("accounts", name, known))
+    problems.raise_if_any()
 
 
 class _Checker:
@@ -69,6 +81,7 @@ class _Checker:
         self.qos = [BUILT_IN_QOS, *(qos.name for _, qos in draft.qos)]
         self.accounts = [BUILT_IN_ACCOUNT, *(account.name for _, account in draft.accounts)]
         self.account_of = {account.name: account for _, account in draft.accounts}
+        self.undeclared: list[tuple[str, str, str]] = []
 
     def check(self, partitions: Iterable[tuple[Place, Partition]]) -> None:
         self._check_twice("qos", ((place, qos.name) for place, qos in self.draft.qos))
@@ -168,9 +181,9 @@ class _Checker:
             if key in lists:
                 self._known_qos(place, f"options.{lists[key][0]}", lists[key][1])
         for key in ("allowaccounts", "denyaccounts") if self.draft.accounts else ():
-            if key in lists:
-                for name in lists[key][1]:
-                    self._known_account(place, f"options.{lists[key][0]}", name)
+            option, names = lists.get(key, ("", []))
+            unknown = (name for name in names if name and name not in self.accounts)
+            self.undeclared += ((place.where, f"{place.within}.options.{option}", name) for name in unknown)
 
     def _check_gpus(self, place: Place, limits: Mapping[str, str]) -> None:
         """Limits may only name GPU types that nodes have."""
@@ -182,22 +195,22 @@ class _Checker:
     def _known_qos(self, place: Place, key: str, names: Iterable[str]) -> None:
         for name in names:
             if name not in self.qos and not self.draft.incomplete:
-                self._refuse(place, key, f"the QOS {name} is not declared", self._hint("qos", name, self.qos))
+                self._refuse(place, key, f"the QOS {name} is not declared", _hint("qos", name, self.qos))
 
     def _known_account(self, place: Place, key: str, name: str) -> None:
         if name and name not in self.accounts and not self.draft.incomplete:
             self._refuse(place, key, f"the account {name} is not declared",
-                         self._hint("accounts", name, self.accounts))  # fmt: skip
-
-    @staticmethod
-    def _hint(section: str, name: str, known: list[str]) -> str:
-        close = suggest(name, known)
-        declare = f"declare it: `{section}: [{{name: {name}}}]`"
-        return f"{close} If not, {declare}" if close.startswith("did you") else declare
+                         _hint("accounts", name, self.accounts))  # fmt: skip
 
     def _refuse(self, place: Place, key: str, message: str, hint: str) -> None:
         label = ".".join(part for part in (place.within, key) if part)
         self.problems.add(place.where, f"{label}: {message}", hint)
+
+
+def _hint(section: str, name: str, known: list[str]) -> str:
+    close = suggest(name, known)
+    declare = f"declare it: `{section}: [{{name: {name}}}]`"
+    return f"{close} If not, {declare}" if close.startswith("did you") else declare
 
 
 def _for_gpus(qos: Qos, gpu_types: frozenset[str]) -> Qos:

@@ -12,6 +12,7 @@ from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.environment import values
 from deepopsctl.environment.people import parse_people
+from deepopsctl.errors import InputError
 from deepopsctl.model.people import Group, Person
 from deepopsctl.text.problems import RefusedError
 from tests.support.problems import faults as faults_of
@@ -211,6 +212,21 @@ class TestClusterDirectory:
 
         assert "'environment_nodes': {'hosts': {'ctl1': None, 'n1': None}}" in str(inventory)
         assert "'uid': 60010" in str(inventory)
+
+    def test_partitions_may_name_accounts_of_both_files_and_no_others(self, directory: ClusterDir) -> None:
+        allowed = "chem,root,rrg-curie_gpu,chemm"
+        partition = f"partitions: [{{name: p, nodes: all, options: {{AllowAccounts: '{allowed}'}}}}]\n"
+        directory.spec.write_text(f"{CLUSTER}{partition}accounts: [{{name: chem}}]\n")
+        directory.people.write_text(HEAD + ALICE)
+
+        with pytest.raises(InputError) as refused:
+            directory.cluster()
+
+        (problem,) = refused.value.problems
+        assert (problem.where, problem.message) == (
+            "cluster.yml:6", "partitions[0].options.AllowAccounts: the account chemm is not declared",
+        )  # fmt: skip
+        assert problem.hint.startswith("did you mean chem?")
 
     def test_a_cluster_that_lists_the_component_has_it_without_people(self, directory: ClusterDir) -> None:
         directory.spec.write_text(f"{CLUSTER}components: [environment]\n")

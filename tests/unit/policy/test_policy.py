@@ -195,14 +195,10 @@ def test_refuses_a_user_with_two_default_accounts() -> None:
 
 def test_refuses_a_partition_that_names_what_is_not_declared() -> None:
     messages = faults(
-        "partitions: [{name: p, nodes: all, options: {QOS: fast, AllowAccounts: 'x,y', DenyQos: slow}}]",
+        "partitions: [{name: p, nodes: all, options: {QOS: fast, DenyQos: slow}}]",
         "qos: [{name: slow}]",
-        "accounts: [{name: x}]",
     )
-    assert messages == [
-        "cluster.yml:5: partitions[0].options.QOS: the QOS fast is not declared",
-        "cluster.yml:5: partitions[0].options.AllowAccounts: the account y is not declared",
-    ]
+    assert messages == ["cluster.yml:5: partitions[0].options.QOS: the QOS fast is not declared"]
 
 
 def test_a_site_that_keeps_its_qos_by_sacctmgr_may_name_them_in_partitions() -> None:
