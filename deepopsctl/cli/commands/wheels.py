@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from deepopsctl.environment.wheels import Target
 
 PLAYBOOK = "operate/wheels"
+_PATIENCE_S = 60
 
 
 @click.group()
@@ -37,8 +38,8 @@ def wheels() -> None:
 def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Fetch wheels (`torch`, `'numpy<3'`) and copy them to the wheelhouse, the directory of `modules_wheels`.
 
-    pip on the control machine fetches what fits the Python of the first login node or controller. The hashes are
-    kept in wheels.sha256; a wheel of the same name with another content is refused.
+    pip on the control machine fetches what fits the Python of the first login node or controller that answers. The
+    hashes are kept in wheels.sha256; a wheel of the same name with another content is refused.
     """
     from tempfile import TemporaryDirectory
 
@@ -50,7 +51,7 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
     if not requirements and not options["files"]:
         raise click.UsageError("name a package, or a file of requirements")
     directory = ClusterDir.open(settings.directory)
-    target = _target(directory)
+    node, target = _target(directory)
     if options["python"]:
         target = replace(target, python=wheelhouse.check_python(options["python"]))
     with TemporaryDirectory(prefix="deepopsctl-wheels-") as fetched:
@@ -60,9 +61,10 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
         info(f"{len(fetched_wheels)} wheels for Python {target.python} on {target.machine}, {len(new)} of them new")
         variables = {"deepops_wheels": [each.file for each in fetched_wheels], "deepops_wheels_from": fetched}
         request = run_request(
-            settings, directory, options, (PLAYBOOK,), component="wheels", command="wheels-add", extra_vars=variables
-        )
-        return run_and_report(request, None, verbosity=settings.verbosity, as_json=as_json)
+            settings, directory, options, (PLAYBOOK,), component="wheels", command="wheels-add", limit=node,
+            extra_vars=variables,
+        )  # fmt: skip
+        return run_and_report(request, (node,), verbosity=settings.verbosity, as_json=as_json)
 
 
 @wheels.command("list")
@@ -86,16 +88,23 @@ def list_wheels(settings: Settings, /, *, as_json: bool) -> int:
     return 0
 
 
-def _target(directory: ClusterDir) -> Target:
-    """What the first login node or controller says of itself."""
+def _target(directory: ClusterDir) -> tuple[str, Target]:
+    """The first login node or controller that answers, and what it says of itself."""
+    from deepopsctl.cli.output import show_warning
     from deepopsctl.environment.wheels import QUESTION, Target
-    from deepopsctl.errors import DeepOpsError
+    from deepopsctl.errors import DeepOpsError, Problem, UnreachableError
     from deepopsctl.model.cluster import Role
     from deepopsctl.ssh.node_command import ask
 
     cluster = directory.cluster()
-    node = (*cluster.with_role(Role.LOGIN), *cluster.controllers)[0]
-    answer = ask(directory, cluster, node, ["/usr/bin/python3", "-c", QUESTION])
-    if answer.status:
-        raise DeepOpsError(f"{node.name}: {answer.reason}", "see `deepopsctl doctor`")
-    return Target.read(answer.output)
+    nodes = {node.name: node for node in (*cluster.with_role(Role.LOGIN), *cluster.controllers)}
+    for name, node in nodes.items():
+        try:
+            answer = ask(directory, cluster, node, ["/usr/bin/python3", "-c", QUESTION], timeout_s=_PATIENCE_S)
+        except UnreachableError as error:
+            show_warning(Problem("wheels", error.message, error.hint))
+            continue
+        if answer.status:
+            raise DeepOpsError(f"{name}: {answer.reason}", "see `deepopsctl doctor`")
+        return name, Target.read(answer.output)
+    raise UnreachableError("no login node and no controller answers", "see `deepopsctl doctor`")
