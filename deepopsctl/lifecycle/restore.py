@@ -1,8 +1,9 @@
 """`restore`: a controller that was lost comes back with its queue, its accounting and its keys.
 
-The set is fetched and compared before anything is changed. slurmctld starts on it with all partitions down, so that no
-job starts before the queue has been compared with the nodes; what ran when the set was made and does not run any more
-is held. The deploy at the end opens the partitions. Every step can be repeated: after an interruption, run it again.
+The set is fetched and compared before anything is changed. slurmctld is stopped on all controllers, and starts on the
+set with all partitions down, so that no job starts before the queue has been compared with the nodes; what ran when the
+set was made and does not run any more is held. The deploy at the end opens the partitions. Every step can be repeated:
+after an interruption, run it again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from deepopsctl.text.node_sets import fold
 
 PARTS = (STATE, ACCOUNTING)
 FETCH, FORGET, RECONCILE = "operate/restore-fetch", "operate/restore-forget", "operate/restore-reconcile"
+STOP = "operate/restore-stop"
 # jobs that were submitted after the set was made have had some of the next ids
 SPARE_IDS = 1000
 REGISTER_S = 120
@@ -114,7 +116,8 @@ class _Restore:
         # as a user's own variables, so that the deploy at the end knows these for another desired state
         variables = {"deepops_restore": {"parts": list(self.wanted.parts), "settings": settings}}
         base = replace(self.flow.base, user_vars=(*self.flow.base.user_vars, variables))
-        outcome = replace(self.flow, base=base).run(self.cluster, (SLURM,), [node.name for node in self.cluster.nodes])
+        playbooks = (STOP, SLURM) if STATE in self.wanted.parts else (SLURM,)
+        outcome = replace(self.flow, base=base).run(self.cluster, playbooks, [node.name for node in self.cluster.nodes])
         hint = "`deepopsctl restore` goes on from here; partitions are down until it has ended"
         try:
             require_success(outcome, self._center, "not all was restored", hint)

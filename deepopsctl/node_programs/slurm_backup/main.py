@@ -1,4 +1,4 @@
-"""What `node_program` starts, in the order of `deepopsctl restore`: fetch, accounting, state, reconcile, end."""
+"""What `node_program` starts, in the order of `deepopsctl restore`: fetch, stop, accounting, state, reconcile, end."""
 
 from __future__ import annotations
 
@@ -27,6 +27,14 @@ def _fetch(request: Request) -> Result:
 
 def _accounting(request: Request) -> Result:
     return {"changed": restore.put_accounting(request["database"])}
+
+
+def _missing(request: Request) -> Result:
+    return {"missing": restore.is_missing(request["state_directory"], request["mount"])}
+
+
+def _stop(_request: Request) -> Result:
+    return {"changed": restore.stop_slurmctld()}
 
 
 def _state(request: Request) -> Result:
@@ -62,6 +70,8 @@ def _jobs(_request: Request) -> Result:
 _PHASES = {
     "fetch": _fetch,
     "accounting": _accounting,
+    "missing": _missing,
+    "stop": _stop,
     "state": _state,
     "jobs": _jobs,
     "reconcile": _reconcile,

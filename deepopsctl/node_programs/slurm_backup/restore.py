@@ -17,7 +17,10 @@ from . import ACCOUNTING, CURRENT, DUMP, MANIFEST, MONITORING, RESTORED, STATE, 
 from .collect import DATABASE_S, Manifest, hashes, of_tables, sql
 from .repository import Repository, Snapshot
 
+_SLURMCTLD = "slurmctld.service"
 _ANSWER_S = 60
+# one that can't write its state is killed by systemd
+_STOP_S = 300
 # the states in which a job has nodes
 _STARTED = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "STOPPED")
 _PAUSE_S = 2.0
@@ -128,16 +131,37 @@ def import_dump(path: str, database: str, *options: str) -> None:
         raise BackupError("mariadb: " + (ended.stderr.decode("utf-8", "replace").strip() or "failed")[-300:])
 
 
-def put_state(directory: str, user: str) -> bool:
-    """Put slurmctld's state in place before its first start; whether there was anything to do."""
+def is_missing(directory: str, mount: str = "") -> bool:
+    """Whether the state has to be put in place; a BackupError where another one is there, or nothing is mounted."""
     entry = _current()[STATE]
     if _is_done(STATE, entry):
         return False
+    if mount and not os.path.ismount(mount):
+        raise BackupError(
+            "nothing is mounted on {}: nothing was changed. `deepopsctl deploy storage` mounts it".format(mount)
+        )
     if os.path.exists(os.path.join(directory, "clustername")) and not _is_done(STATE, entry, "begun"):
         raise BackupError(
-            "{} has a state of slurmctld already: nothing was changed. "
-            "If it is lost nonetheless, stop slurmctld and move the directory away".format(directory)
+            "{} has a state of slurmctld already: nothing was changed. If only the accounting is lost, restore with "
+            "--only accounting. If the state is, too, stop slurmctld and move the directory away".format(directory)
         )
+    return True
+
+
+def stop_slurmctld() -> bool:
+    """Stop slurmctld, also one that is about to start again; whether there was anything to do."""
+    state = command.require(["systemctl", "show", "--property=ActiveState", "--value", _SLURMCTLD], _ANSWER_S).strip()
+    if state in ("inactive", "failed"):
+        return False
+    command.require(["systemctl", "stop", _SLURMCTLD], _STOP_S)
+    return True
+
+
+def put_state(directory: str, user: str) -> bool:
+    """Put slurmctld's state in place before its first start; whether there was anything to do."""
+    if not is_missing(directory):
+        return False
+    entry = _current()[STATE]
     _mark(STATE, entry, "begun")
     owner = pwd.getpwnam(user)
     install_state(os.path.join(entry["set"], STATE), directory, owner.pw_uid, owner.pw_gid)

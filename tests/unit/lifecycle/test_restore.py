@@ -39,6 +39,18 @@ def test_jobs_that_were_lost_are_named_though_slurmdbd_has_a_host_of_its_own(
     assert "can't requeue them: 42 (bob)" in stuck
 
 
+@pytest.mark.parametrize(("part", "playbooks"), [("state", (restore.STOP, "slurm")), ("accounting", ("slurm",))])
+def test_slurmctld_is_stopped_everywhere_before_its_state_is_put_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, playbooks: tuple[str, ...]
+) -> None:
+    played: list[tuple[str, ...]] = []
+    monkeypatch.setattr(Flow, "run", lambda _flow, _cluster, names, *_, **__: played.append(names) or run_of())
+
+    restore._Restore(flow(cluster_dir(tmp_path)), CLUSTER, restore.Restore(parts=(part,)))._bring_back({})
+
+    assert played == [playbooks]
+
+
 def test_a_set_that_one_host_could_not_fetch_keeps_no_deploy_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,23 @@ def test_a_state_is_restored_once_and_never_over_another(fetched: Path, tmp_path
         restore.put_state(str(target), "root")
 
 
+def test_a_state_is_not_restored_below_an_empty_mount_point(fetched: Path, tmp_path: Path) -> None:
+    with pytest.raises(BackupError, match="nothing is mounted"):
+        restore.is_missing(str(tmp_path / "slurmctld"), str(tmp_path))
+
+
+@pytest.mark.parametrize(("state", "stops"), [("active", True), ("activating", True), ("failed", False)])
+def test_a_slurmctld_that_runs_or_is_about_to_is_stopped_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, stops: bool
+) -> None:
+    log = tmp_path / "log"
+    program = write_program(tmp_path / "bin" / "systemctl", f'echo "$1" >> {log}; echo {state}')
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+
+    assert restore.stop_slurmctld() is stops
+    assert ("stop" in log.read_text().split()) is stops
+
+
 def test_what_was_fetched_is_forgotten_only_while_nothing_of_it_was_brought_back(fetched: Path, tmp_path: Path) -> None:
     restore.put_state(str(tmp_path / "new"), "root")
     assert not restore.forget()
