@@ -14,6 +14,7 @@ from deepopsctl.model.cluster import Cluster, Node, Partition, Role
 from deepopsctl.model.people import People
 from deepopsctl.model.spaces import NAMES, Owner
 from deepopsctl.model.storage import Mount, StorageType
+from deepopsctl.node_programs.disk_usage.table import size
 from deepopsctl.slurm.conf import RESERVE_PERCENT, for_jobs
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.storage.purge import purge_of
@@ -23,7 +24,6 @@ from deepopsctl.text.node_sets import fold_in_order
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_GIB = 1 << 30
 _DAY = 86_400
 
 
@@ -168,5 +168,5 @@ def _space(cluster: Cluster, mount: Mount) -> Space:
 
 
 def _limits(limits: Limits) -> str:
-    parts = [f"{limits.space / _GIB:g} GiB" if limits.space else "", f"{limits.files:,} files" if limits.files else ""]
+    parts = [size(limits.space) if limits.space else "", f"{limits.files:,} files" if limits.files else ""]
     return ", ".join(filter(None, parts))

@@ -75,6 +75,11 @@ def test_the_guide_has_the_sites_own_values(line: str) -> None:
     assert line in guide(SPEC).splitlines()
 
 
+@pytest.mark.parametrize(("written", "shown"), [("2P", "2 PiB"), ("1536G", "1.5 TiB")])
+def test_large_quotas_are_in_units_that_fit_them(written: str, shown: str) -> None:
+    assert f"| `/home` | all nodes | {shown}, 500,000 files |  |" in guide(SPEC.replace("50G", written)).splitlines()
+
+
 def test_the_job_on_a_gpu_requests_one_that_its_partition_has() -> None:
     other = "  - {names: a1, addresses: 192.0.2.61, roles: [compute], gpus: {type: l40s, count: 4}}\npartitions:\n"
     text = guide(SPEC.replace("partitions:\n", f"{other}  - {{name: old, nodes: a1}}\n"))

@@ -44,7 +44,12 @@ def test_slurmctld_is_stopped_everywhere_before_its_state_is_put_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, playbooks: tuple[str, ...]
 ) -> None:
     played: list[tuple[str, ...]] = []
-    monkeypatch.setattr(Flow, "run", lambda _flow, _cluster, names, *_, **__: played.append(names) or run_of())
+
+    def play(_: Flow, cluster: Cluster, names: tuple[str, ...], *_nodes: object, **extra: object) -> RunOutcome:
+        played.append(names)
+        return run_of()
+
+    monkeypatch.setattr(Flow, "run", play)
 
     restore._Restore(flow(cluster_dir(tmp_path)), CLUSTER, restore.Restore(parts=(part,)))._bring_back({})
 
