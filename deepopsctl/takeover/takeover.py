@@ -11,7 +11,7 @@ from deepopsctl.cluster.settings import site_values
 from deepopsctl.errors import InputError, Problem
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.slurm.conf import parse_version
+from deepopsctl.slurm.conf import RESERVE_PERCENT, parse_version
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware, parse_slurmd_report, store_hardware
 from deepopsctl.takeover.plugins import plugstack
 from deepopsctl.takeover.preflight import NodeFacts, database_server, find_problems, storage_parameters
@@ -28,8 +28,6 @@ KEPT = (
 )  # fmt: skip
 PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818"}
 NOTHING = frozenset({"", "none", "(null)", "N/A"})
-# slurm.conf's own share of a node's memory (roles/slurm_conf): what slurmctld counts is this much less than all
-RESERVE_PERCENT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +181,7 @@ _NUMBERS = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core",
 
 
 def _all_memory(counted: int, node: NodeFacts) -> int:
-    """The memory whose usable share is slurmctld's value; the node's own if slurm.conf did not set it."""
+    """The memory whose share for jobs is slurmctld's value; the node's own if slurm.conf did not set it."""
     if counted > 1:
         return -(-counted * 100 // (100 - RESERVE_PERCENT))
     try:
