@@ -83,15 +83,13 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
 
 def known_tags(text: str | None, components: tuple[str, ...]) -> str:
     """The requested tags, '' for none; refuse a role's: without its component's first tasks it would reach no node."""
-    from difflib import get_close_matches
+    from deepopsctl.text.values import suggest
 
     if text is None:
         return ""
     wanted = [tag.strip() for tag in text.split(",")]
     for tag in wanted:
         if tag not in components:
-            near = get_close_matches(tag, components, n=1)
-            meant = f"did you mean {near[0]}? " if near else ""
             message = f"--tags: {tag!r} is no component of this run; with it alone nothing would be done"
-            raise click.UsageError(f"{message}; {meant}there are: {', '.join(components)}")
+            raise click.UsageError(f"{message}; {suggest(tag, components)}")
     return ",".join(wanted)

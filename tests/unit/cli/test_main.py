@@ -84,7 +84,7 @@ def test_nodes_that_are_named_by_nothing_are_never_all_of_them(
 
 @pytest.mark.parametrize(
     ("tags", "meant"),
-    [("nosuchtag", "there are: slurm"), ("slrum", "did you mean slurm?"), ("slurm,slurmd", "'slurmd'"), ("", "''")],
+    [("nosuchtag", "known: slurm"), ("slrum", "did you mean slurm?"), ("slurm,slurmd", "'slurmd'"), ("", "''")],
 )
 def test_a_tag_that_would_leave_out_the_comparison_of_nodes_is_refused(
     tags: str, meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
