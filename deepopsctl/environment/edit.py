@@ -33,7 +33,7 @@ def add(text: str, section: str, entry: Mapping[str, object], cluster: Cluster) 
     people = parse_people(text, NAME, cluster)
     if entry["name"] in {*(person.name for person in people.people), *(group.name for group in people.groups)}:
         raise InputError.single(NAME, f"{entry['name']} is there already", "choose another name, or edit the file")
-    return _with_entries(text, {section: [_with_id(entry, section, people, set())]}, cluster)
+    return _with_entries(text, {section: [_with_id(entry, section, people, _ids(people))]}, cluster)
 
 
 def expire(text: str, names: Sequence[str], day: date, cluster: Cluster) -> str:
@@ -82,7 +82,9 @@ def import_table(text: str, table: str, where: str, cluster: Cluster, *, new_gro
     check_markers(table, where, problems)
     rows, lines = _rows(table, where, problems)
     problems.raise_if_any()
-    taken: set[int] = set()
+    # a row without an id gets none that another row has
+    written = {int(number) for row in rows if (number := str(row.get("uid", ""))).isdecimal()}
+    taken = _ids(people) | written
     known = {group.name for group in people.groups}
     named = dict.fromkeys(group for row in rows for group in _list(row.get("groups")) if group not in known)
     groups = [_with_id({"name": name}, "groups", people, taken) for name in named] if new_groups else []
@@ -136,12 +138,13 @@ def _rows(table: str, where: str, problems: Problems) -> tuple[list[dict[str, ob
     return rows, lines
 
 
+def _ids(people: People) -> set[int]:
+    return {*(group.gid for group in people.groups), *(person.uid for person in people.people)}
+
+
 def _with_id(entry: Mapping[str, object], section: str, people: People, taken: set[int]) -> dict[str, object]:
     """An entry with an id right behind its name; `taken` grows by it."""
     key = "gid" if section == "groups" else "uid"
-    if not taken:
-        taken.update(group.gid for group in people.groups)
-        taken.update(person.uid for person in people.people)
     number = str(entry.get(key) or "") or str(_next_id(taken, people))
     if number.isdecimal():
         taken.add(int(number))

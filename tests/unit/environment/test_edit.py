@@ -130,6 +130,13 @@ class TestImport:
         assert len({person.uid for person in people.people} | {group.gid for group in people.groups}) == 6
         assert "# for now\n" in text
 
+    def test_an_id_of_the_table_is_given_to_nobody_else(self) -> None:
+        table = "name,groups,uid\ncarol,rrg-new,\ndan,rrg-new,60004\neve,rrg-new,60005\n"
+
+        people = parse_people(edit.import_table(TEXT, table, "new.csv", SPEC, new_groups=True)[0], "people.yml", SPEC)
+
+        assert (people.groups[-1].gid, [person.uid for person in people.people[2:]]) == (60006, [60007, 60004, 60005])
+
     @pytest.mark.parametrize(
         ("table", "problem"),
         [
