@@ -117,8 +117,10 @@ def _rows(table: str, where: str, problems: Problems) -> tuple[list[dict[str, ob
         return [], []
     header = [cell.strip().lower() for cell in numbered[0][1]] if numbered else []
     unknown = [name for name in header if name not in COLUMNS]
-    if unknown or "name" not in header:
-        what = f"there is no column {unknown[0]!r}" if unknown else "has no column name"
+    twice = [name for name in header if header.count(name) > 1]
+    if unknown or twice or "name" not in header:
+        known = f"has the column {twice[0]} twice" if twice else "has no column name"
+        what = f"there is no column {unknown[0]!r}" if unknown else known
         problems.add(f"{where}:1", what, f"the first line names the columns: {', '.join(COLUMNS)}")
         return [], []
     rows, lines = [], []
