@@ -128,7 +128,7 @@ def normal(column, form, text):
     elif form == FACTOR:
         value = "%g" % float(text)
     elif form == WORDS:
-        value = ",".join(sorted(word.strip().lower() for word in text.split(",") if word.strip()))
+        value = ",".join(sorted({word.strip().lower() for word in text.split(",") if word.strip()}))
     else:
         value = text.lower() if form == WORD else str(int(text))
     return {} if (column, value) in UNSET else {column: value}

@@ -91,7 +91,7 @@ class TestDifference:
         [
             ("qos", "high", {"MaxWall": "36:00:00", "GrpTRES": "node=4,mem=1024G", "Flags": "NoReserve,DenyOnLimit"}),
             ("qos", "high", {"UsageFactor": ".5", "GraceTime": "60", "PreemptExemptTime": "2:00:00", "Preempt": "low"}),
-            ("associations", "newp", {"QOS": "normal,high", "DefaultQOS": "high", "Share": "3", "Descr": "A b"}),
+            ("associations", "newp", {"QOS": "normal,high,normal", "DefaultQOS": "high", "Share": "3", "Descr": "A b"}),
             ("associations", "phys", {"MaxWall": "2-0", "GrpTRES": "gres/gpu=4", "ParentName": "root"}),
             ("users", "carol", {"DefaultAccount": "kid"}),
         ],
