@@ -88,7 +88,9 @@ def check_address(address: str) -> str:
         except ValueError as error:
             hint = "write it without leading zeros" if re.search(r"(^|\.)0[0-9]", address) else "check its numbers"
             raise RefusedError(f"{address} is no IP address", hint) from error
-        if parsed.is_unspecified or parsed.is_multicast or address == "255.255.255.255" or "%" in address:
+        # a link-local one is on every interface: without `%`, which Slurm does not take, it can't be reached
+        is_local = parsed.version == 6 and parsed.is_link_local
+        if is_local or parsed.is_unspecified or parsed.is_multicast or address == "255.255.255.255" or "%" in address:
             raise RefusedError(f"{address} is not the address of one host", "give the address the node is reached by")
         return address
     if len(address) > 253 or not all(_LABEL.fullmatch(label) for label in address.split(".")):

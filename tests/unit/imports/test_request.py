@@ -101,9 +101,12 @@ def test_reports_the_faults_of_options_and_file_at_once(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_no_nodes_is_refused_with_its_file(tmp_path: Path) -> None:
-    path = node_list(tmp_path, "192.0.2.1 ctl1\nfe80::2%eth0 n1\n192.0.2.3 n2\n")
+    path = node_list(tmp_path, "192.0.2.1 ctl1\nfe80::2%eth0 n1\nfe80::3 n2\n")
 
-    assert faults(addresses=path) == [f"{path}: n1: fe80::2%eth0 is not the address of one host"]
+    assert faults(addresses=path) == [
+        f"{path}: n1: fe80::2%eth0 is not the address of one host",
+        f"{path}: n2: fe80::3 is not the address of one host",
+    ]
 
 
 def test_what_is_said_of_a_node_several_times_are_several_kinds() -> None:
