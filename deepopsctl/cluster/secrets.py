@@ -61,7 +61,7 @@ def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
     if not path.is_file() or not password_file.is_file() or not is_encrypted(path):
         return ()
     password = password_file.read_text("utf-8").strip()
-    text = _plain(path.read_text("utf-8"), password)
+    text = _plain(path.read_text("utf-8", "replace"), password)
     there = _variables(text)
     missing = {name: value for name, value in new_secrets().items() if name not in there}
     if missing:
@@ -104,9 +104,11 @@ def why_not_opened(path: Path, password_file: Path) -> str:
     password = password_file.read_bytes().strip()
     if not password:
         return f"{password_file.name} is empty"
-    if not _opens(path.read_bytes(), password):
-        return f"the password in {password_file.name} does not open {path.name}"
-    return ""
+    try:
+        opens = _opens(path.read_bytes(), password)
+    except ValueError:
+        return f"{path.name} is damaged: a merge by git has to leave one side of it, whole"
+    return "" if opens else f"the password in {password_file.name} does not open {path.name}"
 
 
 def _encrypted(plain: str, password: str) -> str:
@@ -123,13 +125,14 @@ def _encrypted(plain: str, password: str) -> str:
 
 
 def _plain(text: str, password: str) -> str:
-    from ansible.parsing.vault import AnsibleVaultError, VaultLib, VaultSecret
+    from ansible.errors import AnsibleError
+    from ansible.parsing.vault import VaultLib, VaultSecret
 
     try:
         plain: bytes = VaultLib([("default", VaultSecret(password.encode()))]).decrypt(text.encode())
-    except AnsibleVaultError as error:
+    except AnsibleError as error:
         raise ControlMachineError(
-            "secrets.yml does not open", "is .vault-password the one that it was encrypted with?"
+            "secrets.yml does not open", "is .vault-password the one that it was encrypted with, and is the file whole?"
         ) from error
     return plain.decode()
 
@@ -152,15 +155,12 @@ def _encrypted_text(path: Path) -> str:
     if not path.is_file() or not is_encrypted(path):
         what = "is not there" if not path.is_file() else "is not encrypted by ansible-vault as a whole"
         raise ControlMachineError(f"{path} {what}", "the cluster's keys and passwords belong there (deepopsctl init)")
-    return path.read_text("utf-8")
+    return path.read_text("utf-8", "replace")
 
 
 def _opens(vault: bytes, password: bytes) -> bool:
-    """Whether a vault file was encrypted with this password (ansible-vault's formats 1.1 and 1.2)."""
-    try:
-        salt, signature, content = bytes.fromhex("".join(vault.decode("ascii").split()[1:])).split(b"\n", 2)
-        keys = hashlib.pbkdf2_hmac("sha256", password, bytes.fromhex(salt.decode()), 10_000, 80)
-        expected = hmac.new(keys[32:64], bytes.fromhex(content.decode()), "sha256").hexdigest()
-    except ValueError:
-        return False
+    """Whether a vault file was encrypted with this password (formats 1.1 and 1.2); a ValueError if it is none."""
+    salt, signature, content = bytes.fromhex("".join(vault.decode("ascii").split()[1:])).split(b"\n", 2)
+    keys = hashlib.pbkdf2_hmac("sha256", password, bytes.fromhex(salt.decode()), 10_000, 80)
+    expected = hmac.new(keys[32:64], bytes.fromhex(content.decode()), "sha256").hexdigest()
     return hmac.compare_digest(expected.encode(), signature)

@@ -116,7 +116,7 @@ def require_vault_password(directory: ClusterDir, environment: Mapping[str, str]
     if others or (directory.path / "ansible.cfg").is_file() or not directory.secrets.is_file():
         return
     if problem := why_closed(directory, environment):
-        hint = "restore this cluster's password file, or name it in $ANSIBLE_VAULT_PASSWORD_FILE"
+        hint = "restore .vault-password and secrets.yml, or name the password file in $ANSIBLE_VAULT_PASSWORD_FILE"
         raise ControlMachineError(f"{directory.path}: {problem}", hint)
 
 

@@ -267,6 +267,15 @@ class TestVault:
         with pytest.raises(ControlMachineError, match=why):
             require_vault_password(directory, {})
 
+    @pytest.mark.parametrize("marker", ["<<<<<<< HEAD\n", "\xff"])
+    def test_secrets_that_a_merge_has_damaged_are_reported_as_such(self, directory: ClusterDir, marker: str) -> None:
+        header, rest = directory.secrets.read_text().split("\n", 1)
+        directory.secrets.write_text(f"{header}\n{marker}{rest}", encoding="latin-1")
+
+        assert directory.refresh_secrets() == ()
+        with pytest.raises(ControlMachineError, match=r"secrets\.yml is damaged"):
+            require_vault_password(directory, {})
+
     def test_one_that_is_named_in_the_environment_is_tried_unless_it_is_a_program(
         self, directory: ClusterDir, tmp_path: Path
     ) -> None:
