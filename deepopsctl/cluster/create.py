@@ -156,12 +156,15 @@ def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None
 
 
 def _update_gitignore(directory: Path) -> None:
-    """Add the private files to .gitignore; existing lines stay."""
+    """Add the private files to .gitignore; existing lines stay, in whatever encoding."""
     path = directory / ".gitignore"
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    content = path.read_bytes() if path.exists() else b""
+    lines = content.decode("utf-8", "replace").splitlines()
     missing = [line for line in PRIVATE if line not in lines]
     if missing:
-        write_atomic(path, "\n".join([*lines, *missing]) + "\n")
+        begin = "" if content.endswith(b"\n") or not content else "\n"
+        with naming(path), path.open("a", encoding="utf-8") as stream:
+            stream.write(begin + "\n".join(missing) + "\n")
 
 
 def _write_cluster(directory: ClusterDir, cluster: Cluster) -> None:

@@ -271,10 +271,10 @@ def test_refuses_a_path_that_ssh_would_misread(name: str, tmp_path: Path) -> Non
 
 def test_fills_a_fresh_git_repository_and_keeps_secrets_out_of_it() -> None:
     Path("hpc/.git").mkdir(parents=True)
-    Path("hpc/.gitignore").write_text("*.swp")
+    Path("hpc/.gitignore").write_bytes(b"# f\xfcr\n*.swp")
     directory = init()
     assert (directory.path / ".git").is_dir()
-    assert (directory.path / ".gitignore").read_text() == "*.swp\n.vault-password\nssh/\nruns/\n"
+    assert (directory.path / ".gitignore").read_bytes() == b"# f\xfcr\n*.swp\n.vault-password\nssh/\nruns/\n"
 
 
 def test_fills_the_current_directory_without_replacing_it(tmp_path: Path) -> None:
