@@ -65,8 +65,9 @@ def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
     there = _variables(text)
     missing = {name: value for name, value in new_secrets().items() if name not in there}
     if missing:
-        # at the end: the user may have mappings and comments in it
-        write_atomic(path, _encrypted(f"{text.rstrip()}\n{block(dict(missing))}", password), 0o600)
+        # the user may have mappings and comments in it
+        text = with_values(text, missing) if there else f"{text.rstrip()}\n{block(dict(missing))}"
+        write_atomic(path, _encrypted(text, password), 0o600)
     return tuple(missing)
 
 

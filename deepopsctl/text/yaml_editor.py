@@ -80,7 +80,9 @@ class YamlText:
         for start, end, new in sorted(self._edits, reverse=True):
             text = text[:start] + new + text[end:]
         appended = self._appended.replace("\n", self._line_end)
-        return f"{text.rstrip()}{self._line_end}{appended}" if appended else text
+        # nothing may follow a marker of the document's end
+        body = text.rstrip().removesuffix("\n...").rstrip()
+        return f"{body}{self._line_end}{appended}" if appended else text
 
     def set_scalar(self, node: yaml.ScalarNode, value: str, *, in_flow: bool) -> None:
         """Replace the value of a scalar; its quotes stay where the value allows."""

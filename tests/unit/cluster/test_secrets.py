@@ -68,6 +68,16 @@ def test_a_vault_with_broken_yaml_is_refused_without_quoting_a_secret(tmp_path: 
             assert "hidden" not in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.parametrize("text", ["{munge_key: b2xk}\n", "munge_key: b2xk\n...\n", "# nothing yet\n"])
+def test_missing_secrets_are_added_to_a_vault_in_any_style(tmp_path: Path, text: str) -> None:
+    path, password = tmp_path / "secrets.yml", tmp_path / "password"
+    password.write_text("pw\n")
+    path.write_bytes(VaultLib([("default", VaultSecret(b"pw"))]).encrypt(text))
+
+    assert "backup_password" in add_missing(path, password)
+    assert {"backup_password", "munge_key"} <= read(path, password).keys()
+
+
 def test_a_tag_of_ansible_in_a_vault_is_no_part_of_the_value(tmp_path: Path) -> None:
     path, password = tmp_path / "secrets.yml", tmp_path / "password"
     password.write_text("pw\n")
