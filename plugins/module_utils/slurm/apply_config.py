@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -93,7 +94,14 @@ def reconfigure(start_timeout):
     result = node_command.run_merged(["scontrol", "reconfigure"], 120)
     if result.ok:
         return "", False
-    return result.message, not controller_answers(start_timeout)
+    return result.message + fatal(), not controller_answers(start_timeout)
+
+
+def fatal():
+    """What the slurmctld that gave up wrote last: to scontrol its end is an unspecified error."""
+    said = node_services.own_journal_tail(UNIT, 60).rpartition("Processing Reconfiguration Request")[2]
+    ended = re.findall(r"fatal: .*(?:\n(?!slurmctld: ).+)*", said)
+    return "; %s" % " ".join(ended[-1].split()) if ended else ""
 
 
 def restart(start_timeout):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import node_modules as nodeside
+from tests.support.files import write_program
 
 apply_config = nodeside.load("slurm.apply_config")
 Effect = nodeside.load("slurm.effects").Effect
@@ -24,6 +25,27 @@ def test_what_a_change_needs_is_noted_before_a_file_changes_and_not_forgotten(tm
     assert apply_config.with_pending(Effect.NONE) == effect
     apply_config.clear_pending()
     assert apply_config.with_pending(Effect.NONE) == Effect.NONE
+
+
+def test_a_refused_reconfiguration_says_what_slurmctld_wrote_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = (
+        "slurmctld: fatal: an earlier one\nslurmctld: Processing Reconfiguration Request\n"
+        "slurmctld: fatal: CLUSTER ID MISMATCH.\nthe DBD thinks it should be 1639.\nslurmctld: Resuming operation\n"
+    )
+    (tmp_path / "journal").write_text(journal)
+    write_program(tmp_path / "bin" / "journalctl", f"cat {tmp_path}/journal")
+    program = write_program(
+        tmp_path / "bin" / "scontrol", "echo slurm_reconfigure error: Unspecified error >&2; exit 1"
+    )
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    monkeypatch.setattr(apply_config, "controller_answers", lambda _: True)
+
+    assert apply_config.reconfigure(1) == (
+        "slurm_reconfigure error: Unspecified error; fatal: CLUSTER ID MISMATCH. the DBD thinks it should be 1639.",
+        False,
+    )
 
 
 def test_a_slurmctld_that_was_stopped_to_copy_its_state_starts_again_where_the_disk_is_full(
