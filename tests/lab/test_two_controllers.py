@@ -158,6 +158,29 @@ def test_a_standby_that_is_away_is_a_problem_of_status(cluster: LabCluster) -> N
     cluster.root(SECOND, "systemctl start slurmctld")
 
 
+def test_a_lost_state_is_restored_while_both_controllers_run(cluster: LabCluster) -> None:
+    edit(cluster.directory / SETTINGS, "---\n", "---\nslurm_backup_repository: /srv/backup\n")
+    assert deploy(cluster)["ok"]
+    runs = submit(cluster, FIRST, "--nodelist=cn01 --wrap 'sleep 10000'")
+    wait_until("a job runs", lambda: state_of(cluster, FIRST, runs) == "RUNNING")
+    cluster.root(FIRST, "touch /tmp/mark")
+    waits = submit(cluster, FIRST, f"--dependency=afterok:{runs} --wrap hostname")
+    wait_until("they are saved", lambda: cluster.holds(FIRST, f"test {MOUNT}/slurmctld/job_state -nt /tmp/mark"))
+    pid = cluster.root("cn01", "pgrep -f 'sleep 10000' -o")
+    cluster.deepopsctl("backup", "run")
+    cluster.root(FIRST, f"rm -rf {MOUNT}/slurmctld/*")
+
+    restored = json.loads(cluster.deepopsctl("restore", "--only", "state", "--yes", "--json").stdout)
+
+    assert restored["ok"]
+    assert cluster.root(SECOND, "scontrol ping").count(" is UP") == 2
+    assert {in_control(cluster, node) for node in CONTROLLERS} == {FIRST}
+    assert (state_of(cluster, SECOND, runs), state_of(cluster, SECOND, waits)) == ("RUNNING", "PENDING")
+    assert cluster.root("cn01", "pgrep -f 'sleep 10000' -o") == pid
+    assert set(cluster.changed(deploy(cluster)).values()) == {0}
+    cluster.root(FIRST, "scancel --user=root")
+
+
 DATABASE = """
 export DEBIAN_FRONTEND=noninteractive; exec 2>&1; set -e
 apt-get -qq install --no-install-recommends mariadb-server >/tmp/log
