@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import pwd
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -106,8 +108,8 @@ def test_a_full_disk_does_not_keep_the_state_from_going_back(
     write_files(tmp_path, {"state/job_state": "new", "saved/job_state": "old"})
     monkeypatch.setattr(copies, "FAILED", str(tmp_path / "failed"))
     monkeypatch.setattr(copies, "_STATE", str(tmp_path / "saved"))
-    monkeypatch.setattr(copies.shutil, "copytree", full)
-    monkeypatch.setattr(copies.pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="slurm"))
+    monkeypatch.setattr(shutil, "copytree", full)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="slurm"))
 
     copies._put_state(str(state))
 
