@@ -35,4 +35,6 @@ def flags(state: str) -> frozenset[str]:
 
 def is_faulty(state: str) -> bool:
     """Whether Slurm itself regards the node as faulty or unreachable."""
-    return bool(flags(state) & _FAULTS)
+    parts = flags(state)
+    # Slurm 22.05 sets a drained node that was rebooted down as well, under the drain's reason
+    return bool(parts & _FAULTS - ({"DOWN"} if "DRAIN" in parts else set()))

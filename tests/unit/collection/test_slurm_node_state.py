@@ -76,7 +76,7 @@ def test_only_what_deepopsctl_drained_is_resumed_or_drained_again(
     ("state", "is_broken"),
     [
         *((state, True) for state in ("DOWN", "DOWN*+DRAIN", "IDLE*+DRAIN", "FAIL+DRAIN", "IDLE+DRAIN+INVALID_REG")),
-        *((f"{state}+DRAIN", False) for state in ("IDLE", "MIXED", "IDLE+POWERED_DOWN", "FAILING")),
+        *((f"{state}+DRAIN", False) for state in ("IDLE", "MIXED", "IDLE+POWERED_DOWN", "FAILING", "DOWN")),
     ],
 )
 def test_a_node_that_would_run_jobs_is_resumed_and_a_broken_one_is_not(state: str, is_broken: bool) -> None:
