@@ -99,8 +99,8 @@ def reconfigure(start_timeout):
 
 def fatal():
     """What the slurmctld that gave up wrote last: to scontrol its end is an unspecified error."""
-    said = node_services.own_journal_tail(UNIT, 60).rpartition("Processing Reconfiguration Request")[2]
-    ended = re.findall(r"fatal: .*(?:\n(?!slurmctld: ).+)*", said)
+    output = node_services.own_journal_tail(UNIT, 60).rpartition("Processing Reconfiguration Request")[2]
+    ended = re.findall(r"fatal: .*(?:\n(?!slurmctld: ).+)*", output)
     return "; %s" % " ".join(ended[-1].split()) if ended else ""
 
 
