@@ -159,14 +159,14 @@ def running_job(cluster: DrivenCluster, node: str) -> Iterator[int]:
         )
 
 
-def wait_until_saved(cluster: DrivenCluster, job: int) -> None:
+def wait_until_saved(cluster: DrivenCluster, job: int, directory: str = "/var/lib/slurm/slurmctld") -> None:
     """Wait until slurmctld has a running job in its state on disk.
 
     It writes that every few seconds: killed in between, it forgets that the job has started.
     """
     word = f"saved-{job}"
     cluster.root("ctl1", f"scontrol update jobid={job} comment={word}")
-    test = f"grep -qa {word} /var/lib/slurm/slurmctld/job_state"
+    test = f"grep -qa {word} {directory}/job_state"
     wait_until(f"slurmctld has saved job {job}", lambda: holds(cluster, "ctl1", test), cluster.patience_s)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.faults import running_job
+from tests.lab.faults import running_job, wait_until_saved
 from tests.lab.test_two_controllers import IN_CONTROL, MOUNT
 from tests.support.cluster import wait_until
 from tests.vm.stages.conftest import KEEP
@@ -60,9 +60,7 @@ def test_the_suite_interrupts_the_first_controller_and_loses_nothing(cluster: Vm
 
 def test_a_job_goes_on_when_the_first_controller_loses_its_power(cluster: VmCluster) -> None:
     with running_job(cluster, NODE) as job:
-        saved = f"test {MOUNT}/slurmctld/job_state -nt /tmp/mark"
-        cluster.root(CONTROLLER, "touch /tmp/mark")
-        wait_until("the job is saved", lambda: cluster.holds(CONTROLLER, saved), cluster.patience_s)
+        wait_until_saved(cluster, job, f"{MOUNT}/slurmctld")
 
         cluster.power_cut(CONTROLLER)
 
@@ -77,6 +75,7 @@ def test_a_job_goes_on_when_the_first_controller_loses_its_power(cluster: VmClus
 
 def test_slurm_waits_for_a_file_server_that_restarts(cluster: VmCluster) -> None:
     with running_job(cluster, NODE) as job:
+        wait_until_saved(cluster, job, f"{MOUNT}/slurmctld")
         cluster.root(NODE, "systemctl restart nfs-server")
         # it makes its clients wait for 90 s
         submitting = "sbatch --output=/dev/null --mem=100M --wrap hostname"
