@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from deepopsctl.cluster.secrets import encrypt
 from deepopsctl.errors import ControlMachineError, ExitCode
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event, HostResult, TaskStarted
@@ -194,7 +195,7 @@ def test_a_playbook_that_ansible_cannot_read_is_a_failure_with_its_place(site: S
 
 def test_a_wrong_vault_password_is_reported_as_that(site: Site) -> None:
     site.directory.vault_password.write_text("wrong")
-    site.directory.secrets.write_text("$ANSIBLE_VAULT;1.1;AES256\n" + "61" * 40 + "\n")
+    site.directory.secrets.write_text(encrypt({"munge_key": "x"}, "right"))
 
     with pytest.raises(ControlMachineError, match=r"the password in \.vault-password does not open secrets\.yml"):
         site.run("- name: One\n  debug: {msg: x}\n")
