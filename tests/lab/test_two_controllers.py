@@ -80,6 +80,18 @@ def in_control(cluster: LabCluster, node: str) -> str:
     return cluster.root(node, IN_CONTROL)
 
 
+def saved_jobs(cluster: LabCluster) -> tuple[str, str, str]:
+    """A job that runs on cn01, one that waits for it, both in the state on disk, and the process of the first."""
+    runs = submit(cluster, FIRST, "--nodelist=cn01 --wrap 'sleep 10000'")
+    wait_until("a job runs", lambda: state_of(cluster, FIRST, runs) == "RUNNING")
+    cluster.root(FIRST, "touch /tmp/mark")
+    waits = submit(cluster, FIRST, f"--dependency=afterok:{runs} --wrap hostname")
+    # slurmctld saves every few seconds: what came after that is lost with it
+    wait_until("they are saved", lambda: cluster.holds(FIRST, f"test {MOUNT}/slurmctld/job_state -nt /tmp/mark"))
+    pid = cluster.root("cn01", "pgrep -f 'sleep 10000' -o")
+    return runs, waits, pid
+
+
 def test_a_second_controller_is_added_while_a_job_runs(cluster: LabCluster) -> None:
     runs = submit(cluster, FIRST, "--nodelist=cn01 --wrap 'sleep 10000'")
     waits = submit(cluster, FIRST, f"--dependency=afterok:{runs} --wrap hostname")
@@ -104,13 +116,7 @@ def test_a_second_deploy_changes_nothing(cluster: LabCluster) -> None:
 
 
 def test_jobs_go_on_when_the_controller_in_control_is_lost(cluster: LabCluster) -> None:
-    runs = submit(cluster, FIRST, "--nodelist=cn01 --wrap 'sleep 10000'")
-    wait_until("a job runs", lambda: state_of(cluster, FIRST, runs) == "RUNNING")
-    cluster.root(FIRST, "touch /tmp/mark")
-    waits = submit(cluster, FIRST, f"--dependency=afterok:{runs} --wrap hostname")
-    # slurmctld saves every few seconds: what came after that is lost with it
-    wait_until("they are saved", lambda: cluster.holds(FIRST, f"test {MOUNT}/slurmctld/job_state -nt /tmp/mark"))
-    pid = cluster.root("cn01", "pgrep -f 'sleep 10000' -o")
+    runs, waits, pid = saved_jobs(cluster)
 
     cluster.power_cut(FIRST)
 
@@ -161,12 +167,7 @@ def test_a_standby_that_is_away_is_a_problem_of_status(cluster: LabCluster) -> N
 def test_a_lost_state_is_restored_while_both_controllers_run(cluster: LabCluster) -> None:
     edit(cluster.directory / SETTINGS, "---\n", "---\nslurm_backup_repository: /srv/backup\n")
     assert deploy(cluster)["ok"]
-    runs = submit(cluster, FIRST, "--nodelist=cn01 --wrap 'sleep 10000'")
-    wait_until("a job runs", lambda: state_of(cluster, FIRST, runs) == "RUNNING")
-    cluster.root(FIRST, "touch /tmp/mark")
-    waits = submit(cluster, FIRST, f"--dependency=afterok:{runs} --wrap hostname")
-    wait_until("they are saved", lambda: cluster.holds(FIRST, f"test {MOUNT}/slurmctld/job_state -nt /tmp/mark"))
-    pid = cluster.root("cn01", "pgrep -f 'sleep 10000' -o")
+    runs, waits, pid = saved_jobs(cluster)
     cluster.deepopsctl("backup", "run")
     cluster.root(FIRST, f"rm -rf {MOUNT}/slurmctld/*")
 
