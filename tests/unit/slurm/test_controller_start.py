@@ -18,13 +18,19 @@ from tests.support.role_templates import render
 ENDED = 124
 
 
-def before_start(port: int, limit: int) -> list[str]:
-    """The command that waits for slurmdbd, as systemd takes it apart, with a limit of the test (seconds)."""
-    text = render("slurmctld", "slurmctld.service.j2", ansible_managed="", slurmctld_accounting_port=port)
-    (command,) = re.findall(r"^ExecStartPre=-(.*)$", text, re.MULTILINE)
+def commands(**variables: object) -> list[list[str]]:
+    """What may fail before the start, as systemd takes it apart."""
+    values = {"slurmctld_accounting_port": 0, **variables}
+    text = render("slurmctld", "slurmctld.service.j2", ansible_managed="", **values)
+    lines = re.findall(r"^ExecStartPre=-(.*)$", text, re.MULTILINE)
     # systemd would put something else in their place
-    assert not set("$%\\") & set(command)
-    program, own_limit, *rest = shlex.split(command)
+    assert not set("$%\\") & set("".join(lines).replace("$$", ""))
+    return [shlex.split(line.replace("$$", "$")) for line in lines]
+
+
+def before_start(port: int, limit: int) -> list[str]:
+    """The command that waits for slurmdbd, with a limit of the test (seconds)."""
+    _, (program, own_limit, *rest) = commands(slurmctld_accounting_port=port)
     assert (program, own_limit) == ("/usr/bin/timeout", "30")
     return [program, str(limit), *rest]
 
@@ -68,6 +74,33 @@ def test_slurmctld_waits_for_no_slurmdbd_that_is_off_and_not_for_ever(systemctl:
 
 
 def test_slurmctld_waits_for_nothing_where_slurmdbd_is_elsewhere() -> None:
-    text = render("slurmctld", "slurmctld.service.j2", ansible_managed="", slurmctld_accounting_port=0)
+    assert not [command for command in commands() if "slurmdbd" in " ".join(command)]
 
-    assert "ExecStartPre" not in text
+
+def test_a_job_whose_files_a_power_cut_lost_is_taken_from_slurmctld_and_no_other(tmp_path: Path) -> None:
+    state = tmp_path / "the state"
+    whole, no_script, no_environment, nothing = (state / f"hash.{n % 10}" / f"job.{n}" for n in (8, 19, 20, 21))
+    for job in (whole, no_script, no_environment, nothing):
+        job.mkdir(parents=True)
+    for job in (whole, no_script, no_environment):
+        (job / "script").write_text("" if job == no_script else "#!/bin/sh\n")
+        (job / "environment").write_text("" if job == no_environment else "HOME=/\0")
+    (state / "job_state").touch()
+    (command,) = commands(slurmctld_state_directory=str(state))
+
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert sorted(state.rglob("job*")) == [whole, state / "job_state"]
+    assert [str(job) in done.stdout for job in (whole, no_script)] == [False, True]
+
+
+def test_a_state_without_jobs_is_nothing_to_look_at(tmp_path: Path) -> None:
+    (command,) = commands(slurmctld_state_directory=str(tmp_path))
+
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""
+
+
+def test_jobs_of_a_state_that_controllers_share_are_left_to_the_one_in_control() -> None:
+    shared = {"unit": "srv-slurm.mount", "program": "/usr/local/sbin/guard"}
+
+    assert commands(slurmctld_shared=shared) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 from tests.vm.stages.machines import PATIENCE_S
+from tests.vm.stages.stand import NETWORKS
 
 # to be read while it runs
 LOG = ROOT / ".cache" / "test-vm" / "molecule.log"
@@ -21,9 +22,18 @@ def molecule(verb: str) -> list[str]:
     return [str(TOOLS / "molecule"), verb, "--scenario-name", "vagrant"]
 
 
-def run(box: str) -> tuple[int, str]:
-    """Exit code and output of `molecule test` on a box. Raises `subprocess.TimeoutExpired` after an hour."""
-    environment = {**os.environ, "PATH": f"{TOOLS}:{os.environ['PATH']}", "DEEPOPSCTL_VM_BOX": box}
+def run(os_name: str, box: str) -> tuple[int, str]:
+    """Exit code and output of `molecule test` on the box of a release.
+
+    Raises `subprocess.TimeoutExpired` after an hour.
+    """
+    environment = {
+        **os.environ,
+        "PATH": f"{TOOLS}:{os.environ['PATH']}",
+        "DEEPOPSCTL_VM_BOX": box,
+        "DEEPOPSCTL_TEST_VM_NAME": f"{os_name}-molecule",
+        "DEEPOPSCTL_TEST_VM_NETWORK": NETWORKS[os_name, "molecule"],
+    }
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with LOG.open("wb") as log:
         # a group of its own, so that all of it can be ended

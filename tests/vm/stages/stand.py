@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import string
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,15 @@ from tests.vm.stages.machines import Machines, run
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
 DEPLOYED = "deployed"
+# of the releases' clusters and of Molecule's; all in what VirtualBox allows its machines
+NETWORKS = {
+    ("debian13", "cluster"): "192.168.57",
+    ("debian13", "two_controllers"): "192.168.58",
+    ("debian13", "molecule"): "192.168.62",
+    ("debian12", "cluster"): "192.168.59",
+    ("debian12", "two_controllers"): "192.168.60",
+    ("debian12", "molecule"): "192.168.63",
+}
 # Real devices, so that opening one works where it is allowed, and made again by each boot as udev makes a driver's.
 DEVICES = """set -e
 echo loop > /etc/modules-load.d/test-gpus.conf
@@ -33,21 +43,21 @@ class Stand:
 
     os: str
     directory: Path
-    spec: Path
+    # which of the cluster files here
+    file: str
 
     @cached_property
     def cluster(self) -> VmCluster:
         """How the machines are driven; they need not be there yet."""
-        document = yaml.safe_load(self.spec.read_text(encoding="utf-8"))
-        addresses = {node["names"]: node["addresses"] for node in document["nodes"]}
+        addresses = {node["names"]: node["addresses"] for node in yaml.safe_load(self._nodes)["nodes"]}
         settings = {
             "DEEPOPSCTL_CLUSTER": str(self._directory),
             "DEEPOPSCTL_VM_BOX": self.box,
             "VAGRANT_DEFAULT_PROVIDER": "libvirt",
             "VAGRANT_DOTFILE_PATH": str(self.directory / "vagrant"),
         }
-        name = document["cluster"]["name"]
-        return VmCluster(name, self.os, self._directory, Machines(name, tuple(addresses), settings), addresses)
+        machines = Machines(self._name, tuple(addresses), settings)
+        return VmCluster(self._name, self.os, self._directory, machines, addresses)
 
     @property
     def box(self) -> str:
@@ -58,9 +68,11 @@ class Stand:
         """New machines that are reached by key, nothing deployed."""
         self.clear()
         self.directory.mkdir(parents=True)
-        made = command("init", str(self._directory), "--from", str(self.spec))
+        nodes = self.directory / "nodes.yml"
+        nodes.write_text(self._nodes, encoding="utf-8")
+        made = command("init", str(self._directory), "--from", str(nodes))
         assert made.returncode == 0, made.stderr
-        shutil.copy(self.spec.with_name("vagrant.yml"), self._directory)
+        shutil.copy(Path(__file__).with_name("vagrant.yml"), self._directory)
         machines = self.cluster.machines
         machines.up()
         self.cluster.deepopsctl("ssh", "setup", "--identity", str(machines.login_key(CONTROLLER)))
@@ -123,6 +135,20 @@ class Stand:
         }
 
     @property
+    def network(self) -> str:
+        """The first three numbers of its addresses."""
+        return NETWORKS[self.os, self.file]
+
+    @property
+    def _name(self) -> str:
+        return f"{self.os}-{self.file.replace('_', '-')}"
+
+    @property
+    def _nodes(self) -> str:
+        text = Path(__file__).with_name(f"{self.file}.yml").read_text(encoding="utf-8")
+        return string.Template(text).substitute(name=self._name, network=self.network)
+
+    @property
     def _directory(self) -> Path:
         return self.directory / "cluster"
 
@@ -135,7 +161,7 @@ class Stand:
         return self.directory / "versions.json"
 
 
-def stand_for(os_name: str, cluster: str = "cluster") -> Stand:
+def stand_for(os_name: str, file: str = "cluster") -> Stand:
     """The stand of a Debian release and one of the cluster files here, in the checkout's cache."""
-    name = os_name if cluster == "cluster" else f"{os_name}-{cluster}"
-    return Stand(os_name, ROOT / ".cache" / "test-vm" / name, Path(__file__).with_name(f"{cluster}.yml"))
+    name = os_name if file == "cluster" else f"{os_name}-{file}"
+    return Stand(os_name, ROOT / ".cache" / "test-vm" / name, file)

@@ -10,6 +10,6 @@ def test_molecules_scenario_on_virtual_machines_passes(stand: Stand) -> None:
     # two sets of machines at once are too much for two cores
     stand.rest()
 
-    code, output = scenario.run(stand.box)
+    code, output = scenario.run(stand.os, stand.box)
 
     assert code == 0, output

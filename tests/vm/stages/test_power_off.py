@@ -20,6 +20,8 @@ def test_no_job_is_lost_when_the_controller_loses_its_power(cluster: VmCluster) 
             queued = cluster.submit("hostname", "--exclusive", "--mem=100M")
             for job in (long, short, queued):
                 wait_until_saved(cluster, job)
+            # Slurm leaves it to the kernel when a script is written, which takes it half a minute
+            cluster.root(CONTROLLER, "sync")
 
             cluster.power_cut(CONTROLLER)
             cluster.root(NODE, f"touch /tmp/go-{short}")

@@ -50,6 +50,13 @@ class VmCluster(DrivenCluster):
         done = subprocess.run(argv, capture_output=True, text=True, timeout=self.patience_s, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, done.stderr
 
+    def fetch(self, node: str, directory: str, path: Path) -> None:
+        """Write a tar file with a directory of a node."""
+        parent, _, name = directory.rpartition("/")
+        argv = ["ssh", *self._options(node), self._login(node), f"tar --create --directory={parent} {name}"]
+        with path.open("wb") as stream:
+            subprocess.run(argv, stdout=stream, stdin=subprocess.DEVNULL, timeout=self.patience_s, check=True)
+
     def power_on(self, node: str) -> None:
         """Start a machine and wait for its SSH server; does nothing where it runs."""
         self.machines.start(node)
