@@ -292,6 +292,18 @@ def test_the_running_job_ends_well_and_there_is_nothing_to_fix(cluster: LabClust
     assert_heals(cluster)
 
 
+def test_a_job_whose_script_a_power_cut_lost_fails_and_no_other(cluster: LabCluster) -> None:
+    lost, whole = (cluster.submit("hostname", "--hold", "--mem=100M") for _ in range(2))
+    script = f"/var/lib/slurm/slurmctld/hash.{lost % 10}/job.{lost}/script"
+
+    cluster.root("ctl1", f"systemctl stop slurmctld && truncate --size=0 {script} && systemctl start slurmctld")
+
+    wait_until("the accounting has it", lambda: accounted(cluster, lost).startswith("FAILED"))
+    cluster.user("ctl1", f"scontrol release {whole}")
+    wait_until("the other one runs", lambda: accounted(cluster, whole) == "COMPLETED 0:0")
+    assert cluster.root("ctl1", "systemctl show --property NRestarts --value slurmctld") == "0"
+
+
 def test_nothing_of_a_package_manager_is_left_on_any_node(cluster: LabCluster) -> None:
     for node in ("ctl1", "gpu01", "gpu02"):
         assert no_package_manager(cluster, node)
