@@ -149,7 +149,7 @@ def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None
             write_atomic(path, text, mode)
     _update_gitignore(directory.path)
     if not directory.secrets.exists():
-        password = directory.vault_password.read_text("utf-8").strip()
+        password = directory.vault_password.read_bytes().strip()
         write_atomic(directory.secrets, encrypt({**new_secrets(), **imported.secrets}, password), 0o600)
     else:
         add_missing(directory.secrets, directory.vault_password)

@@ -46,12 +46,12 @@ def new_secrets() -> dict[str, str]:
     }
 
 
-def encrypt(variables: dict[str, str], password: str) -> str:
+def encrypt(variables: dict[str, str], password: bytes) -> str:
     """The text of a vault file that holds these variables."""
     return _encrypted(block(dict(variables)), password)
 
 
-def decrypt(text: str, password: str) -> dict[str, str]:
+def decrypt(text: str, password: bytes) -> dict[str, str]:
     """The variables in the text of a vault file; a ControlMachineError where the password does not open it."""
     return {str(key): str(value) for key, value in _variables(_plain(text, password)).items()}
 
@@ -60,7 +60,7 @@ def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
     """Add missing secrets that newer versions of deepopsctl need to a vault; returns their names."""
     if not path.is_file() or not password_file.is_file() or not is_encrypted(path):
         return ()
-    password = password_file.read_text("utf-8").strip()
+    password = password_file.read_bytes().strip()
     text = _plain(path.read_text("utf-8", "replace"), password)
     there = _variables(text)
     missing = {name: value for name, value in new_secrets().items() if name not in there}
@@ -73,12 +73,12 @@ def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
 
 def read(path: Path, password_file: Path) -> dict[str, str]:
     """The secrets of a vault."""
-    return decrypt(_encrypted_text(path), password_file.read_text("utf-8").strip())
+    return decrypt(_encrypted_text(path), password_file.read_bytes().strip())
 
 
 def change(path: Path, password_file: Path, values: Mapping[str, str | None]) -> None:
     """Change values of a vault, or remove them (None); the user's other content stays."""
-    password = password_file.read_text("utf-8").strip()
+    password = password_file.read_bytes().strip()
     plain = _plain(_encrypted_text(path), password)
     _variables(plain)
     text = with_values(plain, values)
@@ -112,7 +112,7 @@ def why_not_opened(path: Path, password_file: Path) -> str:
     return "" if opens else f"the password in {password_file.name} does not open {path.name}"
 
 
-def _encrypted(plain: str, password: str) -> str:
+def _encrypted(plain: str, password: bytes) -> str:
     try:
         from ansible.parsing.vault import VaultLib, VaultSecret
     except Exception as error:  # Ansible reads its configuration on import and raises various errors
@@ -120,17 +120,17 @@ def _encrypted(plain: str, password: str) -> str:
             f"Ansible can't be loaded: {error}", "check $ANSIBLE_CONFIG and ./ansible.cfg"
         ) from error
 
-    vault = VaultLib([("default", VaultSecret(password.encode()))])
+    vault = VaultLib([("default", VaultSecret(password))])
     encrypted: bytes = vault.encrypt(plain)
     return encrypted.decode()
 
 
-def _plain(text: str, password: str) -> str:
+def _plain(text: str, password: bytes) -> str:
     from ansible.errors import AnsibleError
     from ansible.parsing.vault import VaultLib, VaultSecret
 
     try:
-        plain: bytes = VaultLib([("default", VaultSecret(password.encode()))]).decrypt(text.encode())
+        plain: bytes = VaultLib([("default", VaultSecret(password))]).decrypt(text.encode())
     except AnsibleError as error:
         raise ControlMachineError(
             "secrets.yml does not open", "is .vault-password the one that it was encrypted with, and is the file whole?"

@@ -90,8 +90,9 @@ def test_a_tag_of_ansible_in_a_vault_is_no_part_of_the_value(tmp_path: Path) -> 
 
 def test_what_was_changed_is_read_back_from_a_private_file(tmp_path: Path) -> None:
     path, password = tmp_path / "secrets.yml", tmp_path / "password"
-    password.write_text("pw\n")
-    path.write_text(encrypt({"munge_key": "old"}, "pw"))
+    # a person's own, in another encoding
+    password.write_bytes("Schlüssel\n".encode("latin-1"))
+    path.write_text(encrypt({"munge_key": "old"}, "Schlüssel".encode("latin-1")))
 
     change(path, password, {"munge_key": "new"})
 

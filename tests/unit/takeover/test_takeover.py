@@ -292,7 +292,7 @@ def test_it_is_written_into_settings_vault_and_hardware_and_only_once(tmp_path: 
     assert apply(directory, taken) == ("secrets.yml", "settings.yml", "hardware.yml")
     assert apply(directory, taken) == ()
 
-    password = directory.vault_password.read_text().strip()
+    password = directory.vault_password.read_bytes().strip()
     assert decrypt(directory.secrets.read_text(), password).items() >= taken.secrets.items()
     text = directory.settings.read_text()
     assert "by-hand" not in text
