@@ -23,7 +23,6 @@ from deepopsctl.nodes.wait_for_jobs import job_words
 from deepopsctl.nodes.workflow import Report, StoppedError, dependent_nodes, deployed_from_here, untouched_nodes
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
-from deepopsctl.run.lock import cluster_lock, is_held_by
 from deepopsctl.run.outcome import Failure
 from deepopsctl.run.workspace import Workspace
 from deepopsctl.slurm.state import SlurmJob
@@ -204,16 +203,6 @@ def test_host_keys_are_forgotten_by_name_and_by_address(directory: ClusterDir) -
     forget(directory, CLUSTER, ["gpu02"])
 
     assert directory.known_hosts.read_text() == f"gpu01,10.0.1.11 {key}\n"
-
-
-def test_one_process_may_hold_a_cluster_over_several_runs(tmp_path: Path) -> None:
-    import os
-
-    with cluster_lock(tmp_path, "deepopsctl node add"):
-        with cluster_lock(tmp_path, "deepopsctl deploy"):
-            assert is_held_by(tmp_path, os.getpid())
-        assert is_held_by(tmp_path, os.getpid())
-    assert not is_held_by(tmp_path, os.getpid())
 
 
 def test_jobs_are_named_with_their_owners() -> None:

@@ -45,9 +45,11 @@ def another_process(program: str, path: Path) -> Iterator[subprocess.Popen[str]]
             process.kill()
 
 
-def test_the_lock_can_be_taken_again_and_again(tmp_path: Path) -> None:
+def test_one_process_may_hold_the_lock_over_several_runs_again_and_again(tmp_path: Path) -> None:
     for _ in range(2):
-        with cluster_lock(tmp_path / "runs", "deepopsctl deploy"):
+        with cluster_lock(tmp_path / "runs", "deepopsctl node add"):
+            with cluster_lock(tmp_path / "runs", "deepopsctl deploy"):
+                assert is_held_by(tmp_path / "runs", os.getpid())
             assert is_held_by(tmp_path / "runs", os.getpid())
     assert not is_held_by(tmp_path / "runs", os.getpid())
 

@@ -15,11 +15,6 @@ def test_ok_includes_changed_and_ignored_as_in_ansible() -> None:
     assert summary.hosts["a"] == Totals(ok=3, changed=1, skipped=1, ignored=1)
 
 
-def test_ansibles_own_count_wins() -> None:
-    recap = Recap({"a": Totals(ok=7)})
-    assert reduce([ended("a", "t", Status.OK), recap]).hosts == {"a": Totals(ok=7)}
-
-
 def test_rescued_failures_are_dropped_and_the_last_ones_stay() -> None:
     events: list[Event] = [
         ended("a", "rescued", Status.FAILED, at=1, message="first"),
@@ -30,7 +25,7 @@ def test_rescued_failures_are_dropped_and_the_last_ones_stay() -> None:
     assert [(failure.host, failure.task) for failure in reduce(events).failures] == [("a", "real")]
 
 
-def test_what_came_after_the_last_recap_counts_too() -> None:
+def test_ansibles_own_count_wins_and_what_came_after_the_last_recap_counts_too() -> None:
     events: list[Event] = [
         ended("a", "rescued", Status.FAILED, at=1),
         Recap({"a": Totals(ok=1, rescued=1)}),

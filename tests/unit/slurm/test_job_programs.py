@@ -17,27 +17,18 @@ import pytest
 import yaml
 
 from tests.support.paths import ROOT
+from tests.support.role_templates import render
 
-TEMPLATES = ROOT / "roles" / "node_common" / "templates"
 # of jobs that run and don't: no cluster whose processes may be seen on this machine has such numbers
 JOB, OVER, OTHER = "4242424242", "4111111117", "4111111118"
 
 
-def render(name: str, **values: object) -> str:
-    environment = jinja2.Environment(  # noqa: S701 - no HTML
-        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
-        trim_blocks=True,
-    )  # fmt: skip
-    return environment.get_template(name).render(ansible_managed="Written by deepopsctl", **values)
-
-
 def render_with(values: dict[str, str], name: str) -> str:
     """A template as the role fills it in from the inventory's variable."""
-    role = yaml.safe_load((TEMPLATES.parent / "vars/main.yml").read_text(encoding="utf-8"))
-    directory = jinja2.Template(role["__node_common_job_directory"]).render(node_common_job_directories=values)
-    return render(
-        name, node_common_job_directories=values, __node_common_job_directory=directory, inventory_hostname="gpu01"
-    )
+    role = yaml.safe_load((ROOT / "roles/node_common/vars/main.yml").read_text(encoding="utf-8"))
+    variables = {"node_common_job_directories": values, "inventory_hostname": "gpu01"}
+    directory = jinja2.Template(role["__node_common_job_directory"]).render(variables)
+    return render("node_common", name, __node_common_job_directory=directory, **variables)
 
 
 def program(path: Path, text: str) -> Path:
@@ -280,7 +271,7 @@ class TestPieces:
 
     @staticmethod
     def prolog(tmp_path: Path, kind: str = "prolog", **site: str) -> Path:
-        return program(tmp_path / kind, render("pieces.j2", kind=kind, node_common_job_programs=site))
+        return program(tmp_path / kind, render("node_common", "pieces.j2", kind=kind, node_common_job_programs=site))
 
     def test_they_run_in_the_order_of_their_names(self, tmp_path: Path) -> None:
         for name in ("20-b", "10-a"):
@@ -333,7 +324,7 @@ class TestPieces:
 
     def test_before_a_task_the_output_of_all_reaches_slurm(self, tmp_path: Path) -> None:
         site = program(tmp_path / "site", "#!/bin/sh\necho export B=2\n")
-        text = render("task_prolog.j2", node_common_job_programs={"task_prolog": str(site)})
+        text = render("node_common", "task_prolog.j2", node_common_job_programs={"task_prolog": str(site)})
         path = program(tmp_path / "task_prolog", text.replace("/usr/bin/logger", "true"))
         program(tmp_path / "task_prolog.d" / "10-a", "#!/bin/sh\necho export A=1\n")
         program(tmp_path / "task_prolog.d" / "20-b", "#!/bin/sh\nexit 1\n")
