@@ -63,9 +63,7 @@ def test_totals_name_only_what_occurred() -> None:
     assert totals([]).sentence() == "no checks"
 
 
-def test_failed_places_are_those_with_a_failure() -> None:
-    assert failed_places([check("fail", "gpu01"), check("pass", "gpu02"), check("warn", "gpu03")]) == {"gpu01"}
+def test_failed_places_are_nodes_with_a_failure_of_their_own_or_of_one_of_their_gpus() -> None:
+    outcomes = {"gpu01": "fail", "gpu02": "pass", "gpu03": "warn", "gpu04/3": "fail", "gpu05/0": "pass"}
 
-
-def test_a_gpu_that_failed_is_a_failure_of_its_node() -> None:
-    assert failed_places([check("fail", "gpu01/3"), check("pass", "gpu02/0")]) == {"gpu01"}
+    assert failed_places([check(status, target) for target, status in outcomes.items()]) == {"gpu01", "gpu04"}

@@ -17,6 +17,7 @@ from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import Failure, RunOutcome, Verdict
+from tests.support.problems import problems_of
 from tests.support.runs import run_of
 
 BROKEN = Failure("gpu01", "slurm", "munge : Write the key", "no space\nat all", "make room")
@@ -182,10 +183,8 @@ def test_a_value_that_its_setting_can_not_have_is_refused_before_the_run(
 ) -> None:
     (tmp_path / "vars.yml").write_text("a: 1\nslurm_config: hello\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError) as caught:
-        parse_extra_vars([text], content_dir())
-    assert caught.value.problems[0].where == ("vars.yml:2" if text.startswith("@") else "-e")
-    assert caught.value.problems[0].hint
+    problem = problems_of(parse_extra_vars, [text], content_dir())[0]
+    assert problem.where == ("vars.yml:2" if text.startswith("@") else "-e")
 
 
 def test_a_file_of_variables_is_named_from_where_the_user_stands(
@@ -198,9 +197,7 @@ def test_a_file_of_variables_is_named_from_where_the_user_stands(
 
 @pytest.mark.parametrize("text", ["word", "=1", "1a=2", "{a: [}", "a='open", "@/no/such/file", "", "{a}b"])
 def test_what_sets_no_variable_is_refused(text: str) -> None:
-    with pytest.raises(InputError) as caught:
-        parse_extra_vars([text], content_dir())
-    assert caught.value.problems[0].where == "-e"
+    assert problems_of(parse_extra_vars, [text], content_dir())[0].where == "-e"
 
 
 @pytest.mark.parametrize("text", ["- a\n", "a: [\n", "just words"])

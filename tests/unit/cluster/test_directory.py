@@ -19,12 +19,6 @@ def directory(tmp_path: Path) -> ClusterDir:
     return ClusterDir.open(tmp_path)
 
 
-def test_refuses_a_directory_without_cluster_yml_and_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no cluster directory") as caught:
-        ClusterDir.open(tmp_path)
-    assert "deepopsctl init" in caught.value.hint
-
-
 def test_reads_its_cluster_and_names_the_file_in_faults(directory: ClusterDir) -> None:
     assert [node.name for node in directory.cluster().nodes] == ["ctl1", "n1"]
     directory.spec.write_text(TEXT + "extra: 1\n")

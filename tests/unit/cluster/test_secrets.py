@@ -12,6 +12,7 @@ from ansible.parsing.vault import VaultLib, VaultSecret
 from deepopsctl.cluster.secrets import add_missing, change, encrypt, read, with_values
 from deepopsctl.errors import ControlMachineError, InputError
 
+Files = tuple[Path, Path]
 TEXT = """\
 ---
 # by ada
@@ -24,6 +25,17 @@ cluster_authority: |
   -----END
 monitoring_alert_secrets: {mail: x}
 """
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    """Where the vault and its password are: `pw`."""
+    (tmp_path / "password").write_text("pw\n")
+    return tmp_path / "secrets.yml", tmp_path / "password"
+
+
+def vault(plain: str) -> str:
+    return str(VaultLib([("default", VaultSecret(b"pw"))]).encrypt(plain).decode())
 
 
 def test_a_value_is_replaced_removed_or_added_and_the_rest_stays() -> None:
@@ -42,11 +54,8 @@ def test_a_multi_line_value_and_an_empty_one_are_replaced() -> None:
 
 
 @pytest.mark.parametrize("text", ["munge_key: b2xk\n", None])
-def test_a_vault_that_is_missing_or_open_is_refused_before_anything_is_written(
-    tmp_path: Path, text: str | None
-) -> None:
-    path, password = tmp_path / "secrets.yml", tmp_path / "password"
-    password.write_text("pw\n")
+def test_a_vault_that_is_missing_or_open_is_refused_before_anything_is_written(files: Files, text: str | None) -> None:
+    path, password = files
     if text:
         path.write_text(text)
 
@@ -56,42 +65,40 @@ def test_a_vault_that_is_missing_or_open_is_refused_before_anything_is_written(
     assert (path.read_text() if text else None) == text
 
 
-def test_a_vault_with_broken_yaml_is_refused_without_quoting_a_secret(tmp_path: Path) -> None:
-    path, password = tmp_path / "secrets.yml", tmp_path / "password"
-    password.write_text("pw\n")
+def test_a_vault_with_broken_yaml_is_refused_without_quoting_a_secret(files: Files) -> None:
+    path, password = files
 
     for plain in ("munge_key: *hidden\n", "a: 1\nmunge_key: 'hidden\n", "- hidden\n"):
-        path.write_text(VaultLib([("default", VaultSecret(b"pw"))]).encrypt(plain).decode())
-        for use in (add_missing, read, lambda vault, key: change(vault, key, {"munge_key": "x"})):
+        path.write_text(vault(plain))
+        for use in (add_missing, read, lambda *both: change(*both, {"munge_key": "x"})):
             with pytest.raises(InputError, match=r"^secrets\.yml.*no variables in valid YAML$") as caught:
                 use(path, password)
             assert "hidden" not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize("text", ["{munge_key: b2xk}\n", "munge_key: b2xk\n...\n", "# nothing yet\n"])
-def test_missing_secrets_are_added_to_a_vault_in_any_style(tmp_path: Path, text: str) -> None:
-    path, password = tmp_path / "secrets.yml", tmp_path / "password"
-    password.write_text("pw\n")
-    path.write_bytes(VaultLib([("default", VaultSecret(b"pw"))]).encrypt(text))
+def test_missing_secrets_are_added_to_a_vault_in_any_style(files: Files, text: str) -> None:
+    path, password = files
+    path.write_text(vault(text))
 
     assert "backup_password" in add_missing(path, password)
     assert {"backup_password", "munge_key"} <= read(path, password).keys()
 
 
-def test_a_tag_of_ansible_in_a_vault_is_no_part_of_the_value(tmp_path: Path) -> None:
-    path, password = tmp_path / "secrets.yml", tmp_path / "password"
-    password.write_text("pw\n")
-    path.write_text(VaultLib([("default", VaultSecret(b"pw"))]).encrypt("slurm_dbd_password: !unsafe a{{b\n").decode())
+def test_a_tag_of_ansible_in_a_vault_is_no_part_of_the_value(files: Files) -> None:
+    path, password = files
+    path.write_text(vault("slurm_dbd_password: !unsafe a{{b\n"))
 
     add_missing(path, password)
 
     assert read(path, password)["slurm_dbd_password"] == "a{{b"
 
 
-def test_what_was_changed_is_read_back_from_a_private_file(tmp_path: Path) -> None:
-    path, password = tmp_path / "secrets.yml", tmp_path / "password"
+def test_what_was_changed_is_read_back_from_a_private_file(files: Files) -> None:
+    path, password = files
     # a person's own, in another encoding
-    password.write_bytes("Schlüssel\n".encode("latin-1"))
+    password.write_bytes("Schlüssel
+".encode("latin-1"))
     path.write_text(encrypt({"munge_key": "old"}, "Schlüssel".encode("latin-1")))
 
     change(path, password, {"munge_key": "new"})

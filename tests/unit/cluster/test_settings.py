@@ -20,6 +20,7 @@ from deepopsctl.cluster.settings import (
 from deepopsctl.content import content_dir
 from deepopsctl.errors import ControlMachineError, InputError
 from tests.data.doctor_samples import cluster
+from tests.support.problems import faults, problems_of
 
 SETTINGS = "inventory/group_vars/all/settings.yml"
 
@@ -55,39 +56,15 @@ def test_a_new_cluster_directory_is_in_order(directory: ClusterDir) -> None:
 
 
 class TestBrokenFiles:
-    @pytest.mark.parametrize(
-        ("text", "where", "message"),
-        [
-            ("a: 1\nslurm_config: {a: b\n", f"{SETTINGS}:3", "no valid YAML: "),
-            ("a: 1\n b: 2\n", f"{SETTINGS}:2", "no valid YAML: "),
-            ("- a\n- b\n", SETTINGS, "holds no variables"),
-            ("a: 1\n---\nb: 2\n", f"{SETTINGS}:2", "no valid YAML: "),
-        ],
-    )
-    def test_they_are_named_with_their_line(self, directory: ClusterDir, text: str, where: str, message: str) -> None:
-        directory.settings.write_text(text)
-
-        with pytest.raises(InputError) as caught:
-            require_settings(directory, content_dir())
-
-        (problem,) = caught.value.problems
-        assert problem.where == where
-        assert problem.message.startswith(message)
-        assert problem.hint
-
     def test_all_of_them_are_reported_at_once(self, directory: ClusterDir) -> None:
         directory.settings.write_text("a: }")
         variables = directory.inventory_dir / "host_vars" / "gpu01.yml"
         variables.parent.mkdir(exist_ok=True)
         variables.write_bytes(b"name: \xff\n")
 
-        with pytest.raises(InputError) as caught:
-            require_settings(directory, content_dir())
+        problems = problems_of(require_settings, directory, content_dir())
 
-        assert [problem.where for problem in caught.value.problems] == [
-            f"{SETTINGS}:1",
-            "inventory/host_vars/gpu01.yml",
-        ]
+        assert [problem.where for problem in problems] == [f"{SETTINGS}:1", "inventory/host_vars/gpu01.yml"]
 
     def test_a_warning_about_names_leaves_broken_files_to_the_error(self, directory: ClusterDir) -> None:
         directory.settings.write_text("slurm_confg: {")
@@ -99,18 +76,12 @@ class TestSiteValues:
     def test_a_value_with_a_tag_is_text(self, directory: ClusterDir) -> None:
         directory.settings.write_text("slurm_dbd_server: !vault |\n  $ANSIBLE_VAULT;1.1\nmonitoring_backup: true\n")
 
-        values = site_values(directory)
-
-        assert values == {"slurm_dbd_server": "$ANSIBLE_VAULT;1.1\n", "monitoring_backup": True}
+        assert site_values(directory) == {"slurm_dbd_server": "$ANSIBLE_VAULT;1.1\n", "monitoring_backup": True}
 
     def test_a_value_that_ansible_cannot_load_is_named_with_its_line(self, directory: ClusterDir) -> None:
         directory.settings.write_text("a: 1\nb: 2026-13-01\n")
 
-        with pytest.raises(InputError) as caught:
-            site_values(directory)
-
-        (problem,) = caught.value.problems
-        assert (problem.where, problem.message) == (f"{SETTINGS}:2", "no valid YAML: month must be in 1..12")
+        assert faults(site_values, directory) == [f"{SETTINGS}:2: no valid YAML: month must be in 1..12"]
 
     @pytest.mark.parametrize("text", ["", "# only comments\n"])
     def test_there_need_not_be_any(self, directory: ClusterDir, text: str) -> None:
@@ -123,6 +94,10 @@ class TestValues:
     @pytest.mark.parametrize(
         ("text", "line", "message"),
         [
+            ("a: 1\nslurm_config: {a: b\n", 3, "no valid YAML: "),
+            ("a: 1\n b: 2\n", 2, "no valid YAML: "),
+            ("a: 1\n---\nb: 2\n", 2, "no valid YAML: "),
+            ("- a\n- b\n", 0, "holds no variables"),
             ("slurm_config: hello\n", 1, "slurm_config is 'hello', which is not a mapping"),
             ("a: 1\nmonitoring_enabled: maybe\n", 2, "monitoring_enabled is 'maybe', which is not true or false"),
             ("slurm_time_servers: ntp1\n", 1, "slurm_time_servers is 'ntp1', which is not a list of texts"),
@@ -146,18 +121,14 @@ class TestValues:
             ("a: !!python/object:x {}\n", 1, "no valid YAML: could not determine a constructor for the tag"),
         ],
     )
-    def test_one_that_its_setting_can_not_have_is_named_with_its_line(
+    def test_one_that_its_setting_can_not_have_and_a_broken_file_are_named_with_their_line(
         self, directory: ClusterDir, text: str, line: int, message: str
     ) -> None:
         directory.settings.write_text(text)
 
-        with pytest.raises(InputError) as caught:
-            require_settings(directory, content_dir())
-
-        (problem,) = caught.value.problems
-        assert problem.where == f"{SETTINGS}:{line}"
+        (problem,) = problems_of(require_settings, directory, content_dir())
+        assert problem.where == (f"{SETTINGS}:{line}" if line else SETTINGS)
         assert problem.message.startswith(message)
-        assert problem.hint
 
     @pytest.mark.parametrize(
         "text",

@@ -9,9 +9,9 @@ import pytest
 from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
-from deepopsctl.errors import InputError
 from deepopsctl.slurm import failover
 from tests.support.cluster_yml import faults
+from tests.support.problems import problems_of
 
 CLUSTER = """\
 schema: 1
@@ -71,10 +71,9 @@ def test_what_two_controllers_can_t_share_or_would_lose_is_refused(entry: str, m
 
 
 def test_an_unknown_entry_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(InputError) as caught:
-        parse_spec(CLUSTER.format(entry=NFS).replace("slurm_state: state", "slurm_state: stat"), "cluster.yml")
+    text = CLUSTER.format(entry=NFS).replace("slurm_state: state", "slurm_state: stat")
 
-    (problem,) = caught.value.problems
+    (problem,) = problems_of(parse_spec, text, "cluster.yml")
     assert (problem.where, problem.message) == ("cluster.yml:8", "slurm_state: storage has no entry stat")
     assert "state" in problem.hint
 

@@ -64,10 +64,11 @@ def faults_of(gpus: str) -> list[str]:
 
 
 class TestRead:
-    def test_one_plain_kind_is_a_type_and_a_count(self) -> None:
+    def test_one_plain_kind_that_slurm_does_not_detect_is_a_type_and_a_count(self) -> None:
         assert declared("{type: h100, count: 8}") == Gpus("h100", 8)
         assert declared("[{type: h100, count: 8}]") == Gpus("h100", 8)
         assert declared('{type: h100, count: 2, files: "/dev/nvidia[0-1]"}') == Gpus("h100", 2)
+        assert declared("{type: h100, count: 8}, autodetect: off") == Gpus("h100", 8)
 
     def test_several_kinds_are_numbered_in_their_order(self) -> None:
         read = declared(SEVERAL)
@@ -77,9 +78,6 @@ class TestRead:
             GpuGroup("a40", 2, ("/dev/nvidia0", "/dev/nvidia1")),
             GpuGroup("l40s", 2, ("/dev/nvidia2", "/dev/nvidia3")),
         )
-
-    def test_autodetect_off_is_the_same_as_none(self) -> None:
-        assert declared("{type: h100, count: 8}, autodetect: off") == Gpus("h100", 8)
 
     @pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
     def test_what_is_written_and_what_the_inventory_carries_is_read_again(self, written: str) -> None:

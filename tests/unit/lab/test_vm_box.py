@@ -1,21 +1,16 @@
-"""The box's recipe and its boot sectors, without building one; and the Vagrantfile's example."""
+"""The box's recipe, without building one; and the Vagrantfile's example."""
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import pytest
 import yaml
 
-from deepopsctl.errors import DeepOpsError
 from deepopsctl.lab.rootfs import RootFile
 from tests.support.paths import ROOT
 from tests.vm.box import rootfs
-from tests.vm.box.disk import FIRST_SECTOR, SECTOR, SIZE_GIB, boot_sectors
 from tests.vm.box.recipe import SYSTEMS, BoxRecipe
-
-GIB = 1 << 30
 
 
 def test_another_recipe_has_another_digest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,24 +33,6 @@ def test_no_box_brings_slurm() -> None:
         assert not any(
             "slurm" in part or "munge" in part for part in BoxRecipe(os).mmdebstrap_argv(Path("f"), Path("r"))
         )
-
-
-def test_the_boot_sector_finds_core_img_and_the_partition() -> None:
-    boot, core = bytes([0xEB]) * SECTOR, bytes(SECTOR) + b"rest of core.img"
-    sectors = boot_sectors(boot, core)
-    assert sectors[:0x5C] == boot[:0x5C]
-    assert struct.unpack_from("<Q", sectors, 0x5C) == (1,)
-    assert struct.unpack_from("<Q", sectors, SECTOR + 0x1F4) == (2,)
-    assert sectors[2 * SECTOR :] == b"rest of core.img"
-    active, kind, first, count = struct.unpack_from("<B3xB3xII", sectors, 446)
-    assert (active, kind, first) == (0x80, 0x83, FIRST_SECTOR)
-    assert (first + count) * SECTOR == SIZE_GIB * GIB
-    assert sectors[510:SECTOR] == b"\x55\xaa"
-
-
-def test_a_core_img_that_would_run_into_the_partition_is_refused() -> None:
-    with pytest.raises(DeepOpsError, match="too many for the gap"):
-        boot_sectors(bytes(SECTOR), bytes(FIRST_SECTOR * SECTOR))
 
 
 def test_the_example_gives_a_size_to_every_group_of_its_machines() -> None:

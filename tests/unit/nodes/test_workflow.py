@@ -12,7 +12,6 @@ from deepopsctl.cli.options import seconds
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.editor import SpecFile
 from deepopsctl.cluster.spec import parse_spec
-from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.model.cluster import Gpus, Role
 from deepopsctl.nodes.host_keys import forget
@@ -234,11 +233,6 @@ def test_yes_does_not_answer_for_a_protected_cluster_but_its_name_does(directory
 def test_without_a_terminal_nothing_is_agreed(directory: ClusterDir) -> None:
     with pytest.raises(click.UsageError, match="give --yes"):
         console(directory, yes=False).confirm("remove gpu01 from hpc?", CLUSTER)
-
-
-def test_protection_survives_being_written() -> None:
-    assert parse_spec(render_spec(PROTECTED), "cluster.yml").protected
-    assert not parse_spec(render_spec(CLUSTER), "cluster.yml").protected
 
 
 @pytest.mark.parametrize(("text", "expected"), [("90", 90), ("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86400)])

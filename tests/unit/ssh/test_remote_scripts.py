@@ -93,21 +93,16 @@ def test_a_lock_left_by_a_killed_run_does_not_stop_the_next(home: Path) -> None:
     assert not (home / ".ssh" / "deepopsctl.lock").exists()
 
 
-def test_the_controllers_key_pair_is_made_once_and_authorised_there(home: Path) -> None:
-    first = run(work_script([KEY], "deepopsctl-hpc", "ubuntu@ctl1"), home)
-    second = run(work_script([KEY], "deepopsctl-hpc", "ubuntu@ctl1"), home)
+def test_the_controllers_key_pair_is_made_once_authorised_there_and_its_public_half_restored(home: Path) -> None:
+    script = work_script([KEY], "deepopsctl-hpc", "ubuntu@ctl1")
+    first, second = run(script, home), run(script, home)
     assert first.last("public").endswith(" ubuntu@ctl1")
     assert second.last("public") == first.last("public")
     assert second.all("changed") == ()
     assert authorized(home) == [first.last("public"), KEY]
     assert stat.S_IMODE((home / ".ssh" / "deepopsctl-hpc").stat().st_mode) == 0o600
-
-
-def test_the_public_half_of_a_controllers_key_is_restored(home: Path) -> None:
-    first = run(work_script([KEY], "deepopsctl-hpc", "ubuntu@ctl1"), home)
     (home / ".ssh" / "deepopsctl-hpc.pub").unlink()
-    second = run(work_script([KEY], "deepopsctl-hpc", "ubuntu@ctl1"), home)
-    assert second.last("public").split()[2] == first.last("public").split()[2]
+    assert run(script, home).last("public").split()[2] == first.last("public").split()[2]
     assert len(authorized(home)) == 2
 
 
