@@ -140,9 +140,7 @@ def test_a_server_under_another_name_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_node_can_sign_for_nobody() -> None:
-    certificate = loaded(gpu01())
-
-    assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert not loaded(gpu01()).extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
 def test_the_secret_is_one_line_and_no_key_is_shown_by_accident() -> None:

@@ -51,8 +51,7 @@ def test_nodes_with_the_same_numbers_share_a_row() -> None:
 
 
 def test_a_thousand_different_nodes_fit_into_few_rows() -> None:
-    hosts = [(f"n{number}", Totals(ok=number, changed=number % 2)) for number in range(1000)]
-    assert len(node_table(hosts)) == 3
+    assert len(node_table([(f"n{number}", Totals(ok=number, changed=number % 2)) for number in range(1000)])) == 3
 
 
 def test_the_same_failure_on_several_nodes_is_shown_once() -> None:

@@ -238,8 +238,7 @@ def test_force_that_changes_nothing_leaves_no_copy() -> None:
 
 
 def test_force_repairs_a_truncated_cluster_file() -> None:
-    directory = init()
-    directory.spec.write_text("schema: 1\nnodes:\n  - {na")
+    init().spec.write_text("schema: 1\nnodes:\n  - {na")
     assert run(["-C", "hpc", "inventory"]) == ExitCode.INVALID_INPUT
     init("--force")
     assert run(["-C", "hpc", "inventory"]) == ExitCode.OK

@@ -13,5 +13,4 @@ def test_a_node_sends_no_escape_sequence_to_the_terminal(capsys: pytest.CaptureF
 
     _show(SetupResult((node,)), as_json=False)
 
-    shown = capsys.readouterr().out
-    assert "?]0;title??broken" in shown
+    assert "?]0;title??broken" in capsys.readouterr().out

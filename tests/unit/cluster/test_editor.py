@@ -128,8 +128,7 @@ def test_a_comment_above_a_removed_entry_stays() -> None:
 def test_json_stays_json() -> None:
     import json
 
-    after = add_nodes(JSON, newcomer("gpu03"))
-    assert json.loads(after)["nodes"][1]["names"] == "gpu[01,03]"
+    assert json.loads(add_nodes(JSON, newcomer("gpu03")))["nodes"][1]["names"] == "gpu[01,03]"
     more = add_nodes(JSON, newcomer("cn1", "", CPU, ""))
     assert json.loads(more)["nodes"][3] == {"names": "cn1", "roles": ["compute"]}
     assert len(json.loads(remove_nodes(more, ["gpu02", "cn1"]))["nodes"]) == 2
@@ -189,9 +188,8 @@ def test_a_value_that_needs_quotes_gets_them() -> None:
 
 def test_a_folded_scalar_can_be_edited() -> None:
     text = BLOCK.replace("names: gpu[01-02]   # no quotes needed here", "names: >-\n    gpu[01-02]")
-    after = add_nodes(text, newcomer("gpu03"))
 
-    assert '- names: "gpu[01-03]"\n  roles:' in after
+    assert '- names: "gpu[01-03]"\n  roles:' in add_nodes(text, newcomer("gpu03"))
 
 
 def test_a_partition_left_without_nodes_is_refused_with_a_way_out() -> None:

@@ -75,8 +75,7 @@ def test_functions_nobody_names_fall_to_the_first_controller() -> None:
 def test_partitions_nobody_names_follow_the_gpus() -> None:
     (only,) = parse_spec(nodes(), "cluster.yml").partitions
     assert (only.name, only.default) == ("cpu", True)
-    text = nodes("{names: g1, roles: [compute], gpus: {count: 2}}")
-    gpu, cpu = parse_spec(text, "cluster.yml").partitions
+    gpu, cpu = parse_spec(nodes("{names: g1, roles: [compute], gpus: {count: 2}}"), "cluster.yml").partitions
     assert (gpu.name, gpu.nodes, gpu.default) == ("gpu", ("g1",), True)
     assert (cpu.name, cpu.nodes, cpu.default) == ("cpu", ("n1",), False)
 

@@ -72,8 +72,7 @@ PAIRS = answers(["NVIDIA A40"] * 4, PAIRS_TABLE, FOUR_CPUS)
 
 class TestParsing:
     def test_gpus_behind_switches_have_the_cores_of_their_socket_and_no_links(self) -> None:
-        detected = parse_detected(HGX, 2, 56)
-        assert detected == (DetectedGpu(H100, "0-55"),) * 4 + (DetectedGpu(H100, "56-111"),) * 4
+        assert parse_detected(HGX, 2, 56) == (DetectedGpu(H100, "0-55"),) * 4 + (DetectedGpu(H100, "56-111"),) * 4
 
     def test_bridged_pairs_have_links_and_cores_go_to_the_end_of_a_socket(self) -> None:
         detected = parse_detected(PAIRS, 2, 48)
@@ -109,8 +108,7 @@ class TestParsing:
         assert parse_detected(answers([H100] * 2, H100_TABLE, HGX_CPUS, [0, 2]), 2, 56) == ()
 
     def test_without_its_tables_there_are_still_names(self) -> None:
-        bare = {key: HGX[key] for key in ("gpu_names", "gpu_minors")}
-        assert parse_detected(bare, 2, 56) == (DetectedGpu(H100),) * 8
+        assert parse_detected({key: HGX[key] for key in ("gpu_names", "gpu_minors")}, 2, 56) == (DetectedGpu(H100),) * 8
 
 
 class TestStore:

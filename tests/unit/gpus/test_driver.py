@@ -109,8 +109,7 @@ class TestFabric:
 
         # NVIDIA's has no number from 580 on, and Ubuntu's own goes with Ubuntu's own driver
         assert "nvidia-fabricmanager" in plan(count=8, on=on, platform="Ubuntu 24.04").packages
-        made = plan(count=8, on=on, platform="Ubuntu 24.04", source="distro")
-        assert "nvidia-fabricmanager-580" in made.packages
+        assert "nvidia-fabricmanager-580" in plan(count=8, on=on, platform="Ubuntu 24.04", source="distro").packages
 
 
 class TestKernel:

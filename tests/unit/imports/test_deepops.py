@@ -183,9 +183,7 @@ def test_the_passwords_that_deepops_ships_are_refused(tmp_path: Path, name: str,
     ],
 )
 def test_every_other_variable_is_named_and_its_value_is_not_shown(tmp_path: Path, variables: str, name: str) -> None:
-    result = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, variables)))
-
-    (note,) = result.carryover.not_carried
+    (note,) = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, variables))).carryover.not_carried
     assert (note.name, note.where.rpartition("/")[2]) == (name, "slurm-cluster.yml:1")
     assert not any(secret in str(note) for secret in ("private", "deepops)", "3131"))
 
@@ -291,9 +289,7 @@ def test_what_is_called_missing_is_in_no_role_and_no_setting() -> None:
      "easybuild_prefix", "krb5_realm"],
 )  # fmt: skip
 def test_what_deepopsctl_has_is_not_called_missing(tmp_path: Path, name: str) -> None:
-    result = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, f"{name}: true")))
-
-    (note,) = result.carryover.not_carried
+    (note,) = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, f"{name}: true"))).carryover.not_carried
     assert "yet" not in note.reason
     assert note.hint
 

@@ -154,8 +154,7 @@ def test_reads_a_table() -> None:
 
 
 def test_reads_several_kinds_of_gpus_from_a_table() -> None:
-    draft = read("name,gpus,gpu_type\nn1,2+1,a40+l40s\n")
-    gpus = draft.nodes["n1"].gpus
+    gpus = read("name,gpus,gpu_type\nn1,2+1,a40+l40s\n").nodes["n1"].gpus
     assert gpus is not None
     assert describe_gpus(gpus) == "a40:2+l40s:1"
 
@@ -269,5 +268,4 @@ def test_counts_lines_as_an_editor_does() -> None:
 
 
 def test_refuses_more_nodes_than_any_cluster_has_without_expanding_them_all() -> None:
-    messages = faults("\n".join(f"r{row}n[1-9999]" for row in range(500)))
-    assert messages == ["nodes:3: more than 20,000 nodes in total"]
+    assert faults("\n".join(f"r{row}n[1-9999]" for row in range(500))) == ["nodes:3: more than 20,000 nodes in total"]

@@ -39,8 +39,7 @@ def test_nodes_keep_the_order_of_roles_and_options() -> None:
 
 
 def test_a_node_named_for_two_roles_has_both() -> None:
-    made = cluster(controller=("all-in-one=192.0.2.1",), compute=("all-in-one",), nfs_server=("all-in-one",))
-    (node,) = made.nodes
+    (node,) = cluster(controller=("all-in-one=192.0.2.1",), compute=("all-in-one",), nfs_server=("all-in-one",)).nodes
     assert node.roles == {Role.CONTROLLER, Role.COMPUTE, Role.NFS_SERVER}
     assert node.address == "192.0.2.1"
 

@@ -116,9 +116,7 @@ def test_old_names_of_the_controllers_are_read_too() -> None:
 
 
 def test_a_controller_that_is_a_compute_node_is_one_node() -> None:
-    draft = read("SlurmctldHost=n1\nNodeName=n[1-2] NodeAddr=192.0.2.[1-2] Gres=gpu:2\n")
-
-    first = draft.nodes["n1"]
+    first = read("SlurmctldHost=n1\nNodeName=n[1-2] NodeAddr=192.0.2.[1-2] Gres=gpu:2\n").nodes["n1"]
     assert first.roles == {Role.CONTROLLER, Role.COMPUTE}
     assert (first.address, first.gpus) == ("192.0.2.1", Gpus("", 2))
 
@@ -179,9 +177,7 @@ def test_a_default_line_holds_for_the_lines_after_it() -> None:
 
 
 def test_a_default_memory_of_the_cluster_becomes_one_of_its_partitions() -> None:
-    cluster = read(f"{HEAD}DefMemPerCPU=100\n{TAIL}").finish()
-
-    assert cluster.partitions[0].options == {"DefMemPerCPU": "100"}
+    assert read(f"{HEAD}DefMemPerCPU=100\n{TAIL}").finish().partitions[0].options == {"DefMemPerCPU": "100"}
 
 
 def test_every_fault_is_reported_with_its_line() -> None:

@@ -85,9 +85,8 @@ def test_a_slice_keeps_its_media_engines(tmp_path: Path) -> None:
 
 def test_a_type_of_slices_that_is_written_in_another_way_is_reported(tmp_path: Path) -> None:
     conf = "\n".join(f"Name=gpu Type=nvidia_A100_3g.20gb {half}" for half in HALVES)
-    result = imported(tmp_path, "gpu:nvidia_A100_3g.20gb:2", conf)
 
-    (note,) = result.carryover.to_check
+    (note,) = imported(tmp_path, "gpu:nvidia_A100_3g.20gb:2", conf).carryover.to_check
     assert note.reason == "gpu:nvidia_A100_3g.20gb becomes gpu:a100_3g.20gb"
 
 

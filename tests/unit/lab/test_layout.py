@@ -46,8 +46,7 @@ def test_a_single_machine_is_controller_and_compute_node_with_the_gpus() -> None
 
 
 def test_every_node_of_the_largest_lab_has_an_address_of_its_own() -> None:
-    nodes = plan_nodes(LabRequest("lab", compute=150, login=80))
-    addresses = {node.address(NETWORK) for node in nodes}
+    addresses = {node.address(NETWORK) for node in plan_nodes(LabRequest("lab", compute=150, login=80))}
     assert len(addresses) == 231
     assert all(address in NETWORK for address in addresses)
 
@@ -55,8 +54,7 @@ def test_every_node_of_the_largest_lab_has_an_address_of_its_own() -> None:
 def test_nodes_added_later_stand_with_their_kind() -> None:
     first = plan_nodes(LabRequest("lab", compute=1, login=1))
     later = plan_nodes(LabRequest("lab", compute=2, login=1))
-    added = tuple(node for node in later if node not in first)
-    assert in_order(first + added) == later
+    assert in_order(first + tuple(node for node in later if node not in first)) == later
 
 
 def test_gpus_are_a_type_and_a_count() -> None:

@@ -54,8 +54,7 @@ def test_info_without_the_expected_fields_is_an_error_that_names_the_field() -> 
 def test_podmans_own_runtime_is_used_where_it_serves(hybrid: PodmanHost, modern: PodmanHost) -> None:
     assert decide(hybrid, ROOT, runc_installed=True).global_options == ()
     assert decide(modern, ROOT, runc_installed=False).global_options == ()
-    with_crun = replace(hybrid, runtime="crun")
-    assert decide(with_crun, ROOT, runc_installed=True).global_options == ("--runtime=runc",)
+    assert decide(replace(hybrid, runtime="crun"), ROOT, runc_installed=True).global_options == ("--runtime=runc",)
 
 
 def test_crun_alone_on_cgroup_v1_is_refused_with_what_to_install(hybrid: PodmanHost) -> None:
@@ -91,9 +90,7 @@ def test_nodes_get_what_device_programs_and_private_networks_need(hybrid: Podman
 
 
 def test_nodes_have_fuse_where_this_machine_has_it(hybrid: PodmanHost) -> None:
-    with_fuse = replace(ROOT, fuse=True)
-
-    assert "--device=/dev/fuse" in decide(hybrid, with_fuse, runc_installed=True).run_options
+    assert "--device=/dev/fuse" in decide(hybrid, replace(ROOT, fuse=True), runc_installed=True).run_options
     assert "--device=/dev/fuse" not in decide(hybrid, ROOT, runc_installed=True).run_options
 
 
@@ -110,8 +107,7 @@ def test_nodes_have_fuse_where_this_machine_has_it(hybrid: PodmanHost) -> None:
 def test_a_process_asks_for_no_higher_limits_than_it_may_have(
     hybrid: PodmanHost, own: OwnProcess, limits: list[str]
 ) -> None:
-    options = decide(hybrid, own, runc_installed=True).run_options
-    assert [option for option in options if "ulimit" in option] == limits
+    assert [option for option in decide(hybrid, own, runc_installed=True).run_options if "ulimit" in option] == limits
 
 
 def test_only_capabilities_this_process_has_are_handed_on(hybrid: PodmanHost) -> None:

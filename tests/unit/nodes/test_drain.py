@@ -74,9 +74,7 @@ def test_refused_nodes_are_failures_with_what_to_do_and_the_run_remembers(tmp_pa
 
 @pytest.mark.parametrize("reason", ["new fan", "{{ lookup('pipe', 'id') }}", "ä \" ' | [x]"])
 def test_a_reason_reaches_ansible_in_a_form_that_is_no_template(tmp_path: Path, reason: str) -> None:
-    request = drain_request(BASE, DrainAction.DRAIN, ["gpu01"], reason)
-
-    sent = str(request.extra_vars["deepops_drain_reason"])
+    sent = str(drain_request(BASE, DrainAction.DRAIN, ["gpu01"], reason).extra_vars["deepops_drain_reason"])
     assert sent.isascii()
     assert "{" not in sent
     assert b64decode(sent).decode() == reason

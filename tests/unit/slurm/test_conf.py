@@ -84,16 +84,12 @@ class TestWeights:
 
 class TestNodeLines:
     def test_a_node_with_other_hardware_gets_a_line_of_its_own(self) -> None:
-        hardware = {"n1": SMALL, "n2": LARGE, "n3": SMALL}
-
-        lines = node_lines(nodes("n[1-3]"), hardware, {}, 0)
+        lines = node_lines(nodes("n[1-3]"), {"n1": SMALL, "n2": LARGE, "n3": SMALL}, {}, 0)
 
         assert [(fields(line)["NodeName"], fields(line)["CPUs"]) for line in lines] == [("n[1,3]", "4"), ("n2", "64")]
 
     def test_node_sets_stay_apart_even_with_equal_hardware(self) -> None:
-        sets = nodes("n1", features=["ib"]) + nodes("n2")
-
-        lines = node_lines(sets, {"n1": SMALL, "n2": SMALL}, {}, 0)
+        lines = node_lines(nodes("n1", features=["ib"]) + nodes("n2"), {"n1": SMALL, "n2": SMALL}, {}, 0)
 
         assert [fields(line).get("Features") for line in lines] == ["ib", None]
 
@@ -123,9 +119,7 @@ class TestNodeLines:
         assert line["NodeAddr"] == "192.0.2.9,192.0.2.[5-6]"
 
     def test_without_an_address_for_every_node_of_a_line_names_must_resolve(self) -> None:
-        line = only_node_line("n[1-2]", dict.fromkeys(("n1", "n2"), SMALL), {"n1": "192.0.2.1"})
-
-        assert "NodeAddr" not in line
+        assert "NodeAddr" not in only_node_line("n[1-2]", dict.fromkeys(("n1", "n2"), SMALL), {"n1": "192.0.2.1"})
 
     def test_slurm_keys_of_cluster_yml_win_whatever_their_case(self) -> None:
         line = only_node_line("n1", {"n1": SMALL}, slurm={"realmemory": "7000", "Weight": 10})
@@ -137,9 +131,7 @@ class TestNodeLines:
     def test_a_node_nobody_has_reached_is_left_out_and_named(self) -> None:
         sets = nodes("n[1-3]")
 
-        lines = node_lines(sets, {"n2": SMALL}, {}, 0)
-
-        assert [fields(line)["NodeName"] for line in lines] == ["n2"]
+        assert [fields(line)["NodeName"] for line in node_lines(sets, {"n2": SMALL}, {}, 0)] == ["n2"]
         assert unknown_nodes(sets, {"n2": SMALL}) == ["n1", "n3"]
 
     def test_a_node_set_of_the_wrong_form_is_refused_by_its_names(self) -> None:
@@ -180,9 +172,7 @@ class TestGres:
 
 class TestPartitions:
     def test_memory_per_cpu_is_the_poorest_nodes_share(self) -> None:
-        line = only_partition_line({"n1": SMALL, "n2": LARGE}, nodes="n[1-2]")
-
-        assert line["DefMemPerCPU"] == "2000"
+        assert only_partition_line({"n1": SMALL, "n2": LARGE}, nodes="n[1-2]")["DefMemPerCPU"] == "2000"
 
     @pytest.mark.parametrize(
         ("keys", "reserve_percent", "share"),

@@ -142,9 +142,7 @@ def test_every_form_of_a_job_id_is_known(job: str) -> None:
 
 
 def test_nodes_that_only_a_validation_may_use_are_known() -> None:
-    answer = {"controller_up": True, "reserved": ["gpu03", "gpu04"]}
-
-    assert parse_slurm_state(answer).reserved == {"gpu03", "gpu04"}
+    assert parse_slurm_state({"controller_up": True, "reserved": ["gpu03", "gpu04"]}).reserved == {"gpu03", "gpu04"}
     assert parse_slurm_state({"controller_up": True}).reserved == frozenset()
 
 

@@ -221,5 +221,4 @@ def test_what_is_no_key_is_none(text: str) -> None:
 
 
 def test_shows_the_key_that_ssh_prefers() -> None:
-    rsa = HostKey("ssh-rsa", "AAAA")
-    assert best([rsa, ED25519]) == f"ssh-ed25519 {ED25519.fingerprint}"
+    assert best([HostKey("ssh-rsa", "AAAA"), ED25519]) == f"ssh-ed25519 {ED25519.fingerprint}"

@@ -61,8 +61,7 @@ def test_modes_are_what_sshd_asks_for(home: Path) -> None:
     directory.mkdir(mode=0o755)
     (directory / "authorized_keys").write_text("")
     (directory / "authorized_keys").chmod(0o664)
-    report = run(work_script([KEY]), home)
-    assert "mode" in report.all("changed")
+    assert "mode" in run(work_script([KEY]), home).all("changed")
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert stat.S_IMODE((directory / "authorized_keys").stat().st_mode) == 0o600
 

@@ -75,15 +75,13 @@ def test_a_password_refused_in_one_round_is_not_tried_in_the_next() -> None:
 
 def test_a_node_with_another_password_does_not_stop_the_others() -> None:
     password = Password("right", accepted=True)
-    nodes = [Machine("odd", "other"), *machines(5, "right")]
-    statuses = run(nodes, password)
+    statuses = run([Machine("odd", "other"), *machines(5, "right")], password)
     assert statuses.pop("odd") is Status.REFUSED
     assert set(statuses.values()) == {Status.READY}
 
 
 def test_a_node_that_dies_while_it_is_tried_proves_nothing() -> None:
-    nodes = [Machine("dying", "broken"), *machines(3, "right")]
-    statuses = run(nodes, Password("right"))
+    statuses = run([Machine("dying", "broken"), *machines(3, "right")], Password("right"))
     assert statuses.pop("dying") is Status.UNREACHABLE
     assert set(statuses.values()) == {Status.READY}
 

@@ -200,6 +200,4 @@ def test_the_suite_gets_every_entry_once_for_all_that_have_it_alike() -> None:
 
 
 def test_only_servers_are_asked_for_their_addresses() -> None:
-    hostvars = {"ctl1": {"ansible_host": "10.0.0.1"}, "gpu01": {}}
-
-    assert addresses_of(mounts(SPEC), hostvars) == NODES_AT
+    assert addresses_of(mounts(SPEC), {"ctl1": {"ansible_host": "10.0.0.1"}, "gpu01": {}}) == NODES_AT

@@ -47,8 +47,7 @@ def test_what_is_written_reads_back_as_the_same_storage(text: str) -> None:
 
 
 def test_roles_read_every_key_of_every_mount() -> None:
-    first = parse_spec(WHOLE, "cluster.yml")
-    found = variable(first)
+    found = variable(parse_spec(WHOLE, "cluster.yml"))
 
     assert isinstance(found, list)
     assert found[0] == {
