@@ -17,7 +17,7 @@ from deepopsctl.cluster.settings import known_names
 from deepopsctl.content import content_dir
 from deepopsctl.imports.deepops_vars import NOT_YET
 from deepopsctl.imports.read import draft_text
-from deepopsctl.imports.request import InitRequest, read_request
+from deepopsctl.imports.request import InitRequest, InitResult, read_request
 from deepopsctl.model.cluster import Access, Gpus, Role
 from deepopsctl.text.problems import Problems
 from tests.support.paths import ROOT
@@ -41,7 +41,11 @@ def site(directory: Path, variables: str, inventory: str = MINIMAL) -> Path:
     return directory
 
 
-def left(draft: Draft) -> list[str]:
+def imported(directory: Path, variables: str, inventory: str = MINIMAL) -> InitResult:
+    return read_request(InitRequest(directory / "new", source=site(directory, variables, inventory)))
+
+
+def left(draft: Draft | InitResult) -> list[str]:
     return [note.name for note in draft.carryover.not_carried]
 
 
@@ -65,7 +69,7 @@ def test_the_example_is_imported_whole() -> None:
         "slurm_config": {"ReturnToService": "2"},
     }
     assert result.carryover.secrets == {"slurm_dbd_password": "not-the-placeholder"}
-    assert {note.name for note in result.carryover.not_carried} == {
+    assert set(left(result)) == {
         "install_dcgm", "users", "slurm_install_nhc", "slurm_install_enroot", "sm_prefix",
         "sm_module_root", "[kube-master]",
     }  # fmt: skip
@@ -82,10 +86,9 @@ def test_its_nfs_mounts_become_storage() -> None:
 
 
 def test_a_server_of_somebody_elses_keeps_its_version_and_options(tmp_path: Path) -> None:
-    listed = (
-        "nfs_mounts: [{mountpoint: /sw, server: filer1, path: /vol/sw, options: 'ro,nfsvers=4.1,defaults,noatime'}]"
-    )
-    (sw,) = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, listed))).cluster.storage
+    options = "ro,nfsvers=4.1,defaults,noatime"
+    listed = f"nfs_mounts: [{{mountpoint: /sw, server: filer1, path: /vol/sw, options: '{options}'}}]"
+    (sw,) = imported(tmp_path, listed).cluster.storage
 
     assert (sw.source, sw.options, dict(sw.settings)) == ("filer1:/vol/sw", ("ro", "noatime"), {"version": "4.1"})
     assert len(sw.nodes) == 17
@@ -104,9 +107,9 @@ def test_a_server_of_somebody_elses_keeps_its_version_and_options(tmp_path: Path
     ],
 )
 def test_nfs_that_cannot_come_along_is_named(tmp_path: Path, variables: str, name: str) -> None:
-    result = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, variables)))
+    result = imported(tmp_path, variables)
 
-    assert [note.name for note in result.carryover.not_carried] == [name]
+    assert left(result) == [name]
     assert result.cluster.storage == ()
 
 
@@ -183,7 +186,7 @@ def test_the_passwords_that_deepops_ships_are_refused(tmp_path: Path, name: str,
     ],
 )
 def test_every_other_variable_is_named_and_its_value_is_not_shown(tmp_path: Path, variables: str, name: str) -> None:
-    (note,) = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, variables))).carryover.not_carried
+    (note,) = imported(tmp_path, variables).carryover.not_carried
     assert (note.name, note.where.rpartition("/")[2]) == (name, "slurm-cluster.yml:1")
     assert not any(secret in str(note) for secret in ("private", "deepops)", "3131"))
 
@@ -193,7 +196,7 @@ class TestSeveralControllers:
     FILER = "slurm_enable_ha: true\nnfs_mounts: [{mountpoint: /sw, server: filer1, path: /vol/sw}]\n"
 
     def test_they_share_the_mount_that_has_their_state_directory(self, tmp_path: Path) -> None:
-        result = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, self.FILER, self.INVENTORY)))
+        result = imported(tmp_path, self.FILER, self.INVENTORY)
 
         assert result.cluster.state_mount is not None
         assert result.cluster.state_mount.path == "/sw"
@@ -209,7 +212,7 @@ class TestSeveralControllers:
     def test_a_state_directory_that_is_lost_with_one_is_left_out(
         self, tmp_path: Path, variables: str, reason: str
     ) -> None:
-        result = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, variables, self.INVENTORY)))
+        result = imported(tmp_path, variables, self.INVENTORY)
 
         assert result.cluster.slurm_state == ""
         (note,) = (note for note in result.carryover.not_carried if note.name == "slurm_enable_ha")
@@ -217,9 +220,7 @@ class TestSeveralControllers:
 
 
 def test_an_encrypted_file_is_named(tmp_path: Path) -> None:
-    result = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, "$ANSIBLE_VAULT;1.1;AES256\n3131\n")))
-
-    assert [note.name for note in result.carryover.not_carried] == ["slurm-cluster.yml"]
+    assert left(imported(tmp_path, "$ANSIBLE_VAULT;1.1;AES256\n3131\n")) == ["slurm-cluster.yml"]
 
 
 def test_faults_of_inventory_and_variables_are_reported_together(tmp_path: Path) -> None:
@@ -289,7 +290,7 @@ def test_what_is_called_missing_is_in_no_role_and_no_setting() -> None:
      "easybuild_prefix", "krb5_realm"],
 )  # fmt: skip
 def test_what_deepopsctl_has_is_not_called_missing(tmp_path: Path, name: str) -> None:
-    (note,) = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, f"{name}: true"))).carryover.not_carried
+    (note,) = imported(tmp_path, f"{name}: true").carryover.not_carried
     assert "yet" not in note.reason
     assert note.hint
 
@@ -335,9 +336,7 @@ def test_a_merge_key_of_something_else_is_named() -> None:
 
 
 def test_the_clusters_name_is_in_lower_case_as_in_slurm(tmp_path: Path) -> None:
-    source = site(tmp_path, "slurm_cluster_name: Hpc\n")
-
-    assert read_request(InitRequest(Path("x"), source=source)).cluster.name == "hpc"
+    assert imported(tmp_path, "slurm_cluster_name: Hpc\n").cluster.name == "hpc"
 
 
 def test_another_name_replaces_one_that_slurm_cannot_have(tmp_path: Path) -> None:

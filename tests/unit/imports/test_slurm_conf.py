@@ -176,10 +176,6 @@ def test_a_default_line_holds_for_the_lines_after_it() -> None:
     assert [draft.nodes[name].slurm for name in ("a1", "b1", "c1")] == [{}, {"Weight": "7"}, {"Weight": "8"}]
 
 
-def test_a_default_memory_of_the_cluster_becomes_one_of_its_partitions() -> None:
-    assert read(f"{HEAD}DefMemPerCPU=100\n{TAIL}").finish().partitions[0].options == {"DefMemPerCPU": "100"}
-
-
 def test_every_fault_is_reported_with_its_line() -> None:
     assert faults("ClusterName=a b\nSlurmctldHost=c1\nNodeName=n[1-900]-\nNodeName=m[1-2] NodeAddr=192.0.2.1\n") == [
         "slurm.conf:1: 'b' is no KEY=VALUE",
@@ -188,13 +184,10 @@ def test_every_fault_is_reported_with_its_line() -> None:
     ]
 
 
-def test_nodes_of_an_unreadable_line_are_not_reported_as_missing(tmp_path: Path) -> None:
-    source = tmp_path / "slurm.conf"
-    source.write_text(f"{HEAD}NodeName=n[1-2] Reason=bad disk\nPartitionName=p Nodes=n[1-2]\n")
+def test_nodes_of_an_unreadable_line_are_not_reported_as_missing() -> None:
+    text = f"{HEAD}NodeName=n[1-2] Reason=bad disk\nPartitionName=p Nodes=n[1-2]\n"
 
-    problems = problems_of(read_request, InitRequest(tmp_path / "x", source=source))
-
-    assert [problem.message for problem in problems] == ["'disk' is no KEY=VALUE"]
+    assert faults(text) == ["slurm.conf:3: 'disk' is no KEY=VALUE"]
 
 
 def test_a_template_is_one_fault() -> None:
@@ -333,17 +326,19 @@ def test_what_would_keep_slurmctld_from_starting_is_not_in_a_partition_or_node(l
     assert left(read(f"{HEAD}{TAIL}{line}\n")) == [name]
 
 
-def test_a_partition_keeps_the_qos_that_every_new_database_has() -> None:
-    draft = read(f"{HEAD}{TAIL}PartitionName=q Nodes=ALL QOS=normal AllowQos=ALL\n")
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        ("DefMemPerCPU=100\nPartitionName=q Nodes=ALL", {"DefMemPerCPU": "100"}),
+        ("PartitionName=q Nodes=ALL QOS=normal AllowQos=ALL", {"QOS": "normal", "AllowQos": "ALL"}),
+        ("PartitionName=q Nodes=ALL PriorityTier=2 Priority=50", {"PriorityTier": "2", "PriorityJobFactor": "50"}),
+    ],
+    ids=["memory of the cluster", "what every new database has", "an old priority is both of today's"],
+)
+def test_what_a_partition_had_becomes_its_options(line: str, options: dict[str, str]) -> None:
+    draft = read(f"{HEAD}{TAIL}{line}\n")
 
-    assert draft.finish().partitions[-1].options == {"QOS": "normal", "AllowQos": "ALL"}
-    assert left(draft) == []
-
-
-def test_the_old_priority_of_a_partition_becomes_both_of_todays() -> None:
-    draft = read(f"{HEAD}{TAIL}PartitionName=q Nodes=ALL PriorityTier=2 Priority=50\n")
-
-    assert draft.finish().partitions[-1].options == {"PriorityTier": "2", "PriorityJobFactor": "50"}
+    assert draft.finish().partitions[-1].options == options
     assert left(draft) == []
 
 

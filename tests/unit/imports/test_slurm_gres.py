@@ -31,22 +31,28 @@ def left(result: InitResult) -> list[str]:
     return [note.name for note in result.carryover.not_carried]
 
 
-def test_two_types_keep_their_own_devices(tmp_path: Path) -> None:
-    conf = "Name=gpu Type=v100 File=/dev/nvidia[0-1] Cores=0-15\nName=gpu Type=a100 File=/dev/nvidia[2-3] CPUs=16-31\n"
-
-    assert gpus(tmp_path, "gpu:a100:2,gpu:v100:2", conf) == [
-        {"type": "v100", "count": 2, "cores": "0-15"},
-        {"type": "a100", "count": 2, "cores": "16-31"},
-    ]
-
-
-def test_types_may_take_turns(tmp_path: Path) -> None:
-    conf = "".join(f"Name=gpu Type={gpu_type} File=/dev/nvidia{n}\n" for n, gpu_type in enumerate(["v", "a", "v", "a"]))
-
-    assert gpus(tmp_path, "gpu:a:2,gpu:v:2", conf) == [
-        {"type": "v", "count": 2, "files": "/dev/nvidia[0,2]"},
-        {"type": "a", "count": 2, "files": "/dev/nvidia[1,3]"},
-    ]
+@pytest.mark.parametrize(
+    ("gres", "conf", "written"),
+    [
+        ("gpu:a100:2,gpu:v100:2",
+         ["Type=v100 File=/dev/nvidia[0-1] Cores=0-15", "Type=a100 File=/dev/nvidia[2-3] CPUs=16-31"],
+         [{"type": "v100", "count": 2, "cores": "0-15"}, {"type": "a100", "count": 2, "cores": "16-31"}]),
+        ("gpu:a:2,gpu:v:2",
+         [f"Type={gpu_type} File=/dev/nvidia{number}" for number, gpu_type in enumerate(["v", "a", "v", "a"])],
+         [{"type": "v", "count": 2, "files": "/dev/nvidia[0,2]"},
+          {"type": "a", "count": 2, "files": "/dev/nvidia[1,3]"}]),
+        ("gpu:a:2", ["File=/dev/nvidia0 Links=-1,4", "File=/dev/nvidia1 Links=4,-1"],
+         {"type": "a", "count": 2, "links": ["-1,4", "4,-1"]}),
+        ("gpu:a100:1,gpu:a100_3g.20gb:2",
+         ["Type=a100 File=/dev/nvidia0", *(f"Type=a100_3g.20gb {half}" for half in HALVES)],
+         {"type": "a100", "count": 2, "mig": [{}, {"3g.20gb": [1, 2]}]}),
+        ("gpu:a100_1g.5gb.me:1", [f"Type=a100_1g.5gb.me {HALVES[0]}"],
+         {"type": "a100", "count": 1, "mig": {"1g.5gb+me": [1]}, "files": "/dev/nvidia1"}),
+    ],
+    ids=["two types", "types that take turns", "links", "slices", "a slice with media engines"],
+)  # fmt: skip
+def test_gpus_keep_their_own_devices(tmp_path: Path, gres: str, conf: list[str], written: object) -> None:
+    assert gpus(tmp_path, gres, "".join(f"Name=gpu {line}\n" for line in conf)) == written
 
 
 def test_a_line_holds_for_the_nodes_that_it_names(tmp_path: Path) -> None:
@@ -59,28 +65,6 @@ def test_a_line_holds_for_the_nodes_that_it_names(tmp_path: Path) -> None:
         ("/dev/nvidia2", "/dev/nvidia3"),
         ("/dev/nvidia1", "/dev/nvidia0"),
     ]
-
-
-def test_links_come_along_where_the_order_stays(tmp_path: Path) -> None:
-    conf = "Name=gpu File=/dev/nvidia0 Links=-1,4\nName=gpu File=/dev/nvidia1 Links=4,-1\n"
-
-    assert gpus(tmp_path, "gpu:a:2", conf) == {"type": "a", "count": 2, "links": ["-1,4", "4,-1"]}
-
-
-def test_slices_with_their_device_files_stay_slices(tmp_path: Path) -> None:
-    lines = ["Name=gpu Type=a100 File=/dev/nvidia0", *(f"Name=gpu Type=a100_3g.20gb {half}" for half in HALVES)]
-
-    assert gpus(tmp_path, "gpu:a100:1,gpu:a100_3g.20gb:2", "\n".join(lines)) == {
-        "type": "a100", "count": 2, "mig": [{}, {"3g.20gb": [1, 2]}],
-    }  # fmt: skip
-
-
-def test_a_slice_keeps_its_media_engines(tmp_path: Path) -> None:
-    conf = f"Name=gpu Type=a100_1g.5gb.me {HALVES[0]}\n"
-
-    assert gpus(tmp_path, "gpu:a100_1g.5gb.me:1", conf) == {
-        "type": "a100", "count": 1, "mig": {"1g.5gb+me": [1]}, "files": "/dev/nvidia1",
-    }  # fmt: skip
 
 
 def test_a_type_of_slices_that_is_written_in_another_way_is_reported(tmp_path: Path) -> None:
