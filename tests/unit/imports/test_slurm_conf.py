@@ -177,10 +177,12 @@ def test_a_default_line_holds_for_the_lines_after_it() -> None:
 
 
 def test_every_fault_is_reported_with_its_line() -> None:
-    assert faults("ClusterName=a b\nSlurmctldHost=c1\nNodeName=n[1-900]-\nNodeName=m[1-2] NodeAddr=192.0.2.1\n") == [
+    nodes = "NodeName=n[1-900]-\nNodeName=m[1-2] NodeAddr=192.0.2.1\nNodeName=x1\nNodeName=x[1-2]\n"
+    assert faults(f"ClusterName=a b\nSlurmctldHost=c1\n{nodes}") == [
         "slurm.conf:1: 'b' is no KEY=VALUE",
         "slurm.conf:3: 'n1-' is no hostname (and 899 more like it)",
         "slurm.conf:4: m[1-2] stands for 2 names and 192.0.2.1 for 1 address",
+        "slurm.conf:6: x1 is already given at slurm.conf:5",
     ]
 
 
@@ -194,10 +196,6 @@ def test_a_template_is_one_fault() -> None:
     text = "ClusterName={{ name }}\n{% for host in hosts %}\nNodeName={{ host }}\n{% endfor %}\n"
 
     assert faults(f"# {{{{ managed }}}}\n{text}") == ["slurm.conf:2: this is a template, without its values"]
-
-
-def test_a_node_in_two_lines_is_a_fault() -> None:
-    assert faults(f"{HEAD}NodeName=n1\nNodeName=n[1-2]\n") == ["slurm.conf:4: n1 is already given at slurm.conf:3"]
 
 
 def test_includes_are_followed_and_a_missing_one_is_a_fault(tmp_path: Path) -> None:

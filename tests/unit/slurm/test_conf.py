@@ -330,9 +330,8 @@ def test_slurmd_looks_for_no_control_groups_where_none_confine(
 
 
 def test_a_line_that_configless_nodes_can_not_follow_is_refused() -> None:
-    assert (
-        plugstack_refusal(["required /usr/local/lib/slurm/spank_pyxis.so", "optional lua.so /etc/slurm/lua.d/*"]) == ""
-    )
+    right = ["required /usr/local/lib/slurm/spank_pyxis.so", "optional lua.so /etc/slurm/lua.d/*"]
+    assert plugstack_refusal(right) == ""
     for wrong in (
         "include /etc/slurm/plugstack.conf.d/*",
         "/opt/x.so",
