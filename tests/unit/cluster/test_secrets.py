@@ -97,8 +97,7 @@ def test_a_tag_of_ansible_in_a_vault_is_no_part_of_the_value(files: Files) -> No
 def test_what_was_changed_is_read_back_from_a_private_file(files: Files) -> None:
     path, password = files
     # a person's own, in another encoding
-    password.write_bytes("Schlüssel
-".encode("latin-1"))
+    password.write_bytes("Schlüssel\n".encode("latin-1"))
     path.write_text(encrypt({"munge_key": "old"}, "Schlüssel".encode("latin-1")))
 
     change(path, password, {"munge_key": "new"})
