@@ -188,14 +188,6 @@ def test_a_gpu_that_fell_off_the_bus_fails_and_does_not_count() -> None:
 
 
 class TestRates:
-    def test_half_the_memory_bandwidth_fails_by_the_models_bounds(self) -> None:
-        found = named(with_third(measured=measured(copy=1500.0)), "gpu-memory-copy")
-
-        assert found["status"] == "fail"
-        assert found["expected"] == "at least 2526"
-        assert "53% of the 2807 GB/s that a healthy one gave" in found["message"]
-        assert "serial 1650000000003" in found["message"]
-
     @pytest.mark.parametrize("others", [1, 2, 3])
     def test_a_gpu_is_never_its_own_peer_and_has_others_on_other_nodes(self, others: int) -> None:
         slow = result("gpu03", [gpu(3, measured=measured(copy=2690.0))])
@@ -256,7 +248,7 @@ class TestRecorded:
 
         found = named(evaluate([recorded]), "gpu-fp32", "gpu01/0")
 
-        assert found["status"] == status
+        assert (found["status"], found["expected"]) == (status, "at least 57.51")
         assert "of the 63.9 TFLOP/s that a healthy one gave" in found["message"]
 
 

@@ -40,11 +40,6 @@ class TestAssembling:
         else:
             assert result.returncode == 0, result.stdout + result.stderr
 
-    def test_ptxas_refuses_a_broken_kernel(self, tmp_path: Path) -> None:
-        result = assemble(kernels("fma").replace(b"fma.rn.f32", b"fma.rn.u99"), "sm_80", tmp_path)
-
-        assert result.returncode != 0
-
 
 def assemble(ptx: bytes, architecture: str, directory: Path) -> subprocess.CompletedProcess[str]:
     """ptxas's answer; skipped where there is none, or one that doesn't know the architecture."""

@@ -49,8 +49,6 @@ def started(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.P
 def test_a_command_that_fails_says_why() -> None:
     with pytest.raises(AskingError, match=r"^sh: first Connection refused$"):
         ask(["sh", "-c", "echo first >&2; echo Connection refused >&2; exit 3"], 20)
-    with pytest.raises(AskingError, match=r"^sh: no answer within 0\.2 s$"):
-        ask(["sh", "-c", "sleep 1000"], 0.2)
 
 
 def test_commands_see_nothing_of_a_sites_environment(monkeypatch: pytest.MonkeyPatch) -> None:
