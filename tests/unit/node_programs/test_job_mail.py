@@ -29,12 +29,16 @@ def sacct(state: str) -> list[str]:
 
 
 class Accounting:
-    """sacct, which knows job 28 in this state."""
+    """sacct, which knows job 28 in this state, or does not answer."""
 
-    def __init__(self, state: str) -> None:
-        self.state = state
+    def __init__(self, state: str = "COMPLETED", *, answers: bool = True) -> None:
+        self.state, self.answers = state, answers
+        self.asked: list[Sequence[str]] = []
 
     def __call__(self, argv: Sequence[str]) -> str:
+        self.asked.append(argv)
+        if not self.answers:
+            raise asking.UnansweredError("sacct: no answer within 60 s")
         known = argv[-1] == "--format=" + ",".join(records.FIELDS)
         return records.DELIMITER.join(sacct(self.state)) if known else ""
 
@@ -67,7 +71,7 @@ def test_a_mail_at_the_end_has_the_jobs_report(tmp_path: Path) -> None:
     spool.put(str(tmp_path), mail())
     server = Server()
 
-    assert deliverer(tmp_path, Accounting("COMPLETED"), server).round(now=1) == 0
+    assert deliverer(tmp_path, Accounting(), server).round(now=1) == 0
 
     (sent,) = server.mails
     assert (sent["To"], sent["Subject"]) == ("alice@example.com", ENDED)
@@ -93,7 +97,7 @@ def test_it_waits_for_the_accounting_and_is_sent_without_a_report_in_the_end(tmp
 
 def test_a_server_that_is_down_is_tried_for_a_day(tmp_path: Path) -> None:
     spool.put(str(tmp_path), mail())
-    down = deliverer(tmp_path, Accounting("COMPLETED"), Server("no connection"))
+    down = deliverer(tmp_path, Accounting(), Server("no connection"))
 
     assert down.round(now=delivery.KEPT_S - 1) == 1
     assert down.round(now=delivery.KEPT_S) == 0
@@ -102,7 +106,7 @@ def test_a_server_that_is_down_is_tried_for_a_day(tmp_path: Path) -> None:
 def test_a_damaged_file_goes(tmp_path: Path) -> None:
     (tmp_path / "0.json").write_text("{", encoding="utf-8")
 
-    assert deliverer(tmp_path, Accounting("COMPLETED"), Server()).round(now=1) == 0
+    assert deliverer(tmp_path, Accounting(), Server()).round(now=1) == 0
     assert not list(tmp_path.iterdir())
 
 
@@ -113,7 +117,7 @@ def test_what_a_call_has_left_that_was_cut_off_goes(tmp_path: Path) -> None:
     young.touch()
     os.utime(left, (0, time.time() - 2 * spool.UNFINISHED_S))
 
-    assert deliverer(tmp_path, Accounting("COMPLETED"), Server()).round(now=1) == 1
+    assert deliverer(tmp_path, Accounting(), Server()).round(now=1) == 1
     assert list(tmp_path.iterdir()) == [young]
 
 
@@ -121,15 +125,10 @@ def test_an_accounting_that_does_not_answer_delays_no_other_mail(tmp_path: Path)
     for number in range(9):
         spool.put(str(tmp_path), mail(since=number))
     spool.put(str(tmp_path), mail(9.0, "BEGIN", "Slurm Job_id=28 Name=train Began, Queued time 00:00:01"))
-    asked: list[Sequence[str]] = []
+    server, accounting = Server(), Accounting(answers=False)
 
-    def ask(argv: Sequence[str]) -> str:
-        asked.append(argv)
-        raise asking.UnansweredError("sacct: no answer within 60 s")
-
-    server = Server()
-    assert deliverer(tmp_path, ask, server).round(now=10) == 9
-    assert (len(asked), len(server.mails)) == (3, 1)
+    assert deliverer(tmp_path, accounting, server).round(now=10) == 9
+    assert (len(accounting.asked), len(server.mails)) == (3, 1)
 
 
 def test_the_limit_holds_across_runs_and_ends_with_the_hour(tmp_path: Path) -> None:
@@ -137,7 +136,7 @@ def test_the_limit_holds_across_runs_and_ends_with_the_hour(tmp_path: Path) -> N
 
     def run(now: float) -> int:
         spool.put(str(tmp_path), mail(since=now))
-        deliverer(tmp_path, Accounting("COMPLETED"), server).round(now=now)
+        deliverer(tmp_path, Accounting(), server).round(now=now)
         return len(server.mails)
 
     assert [run(now) for now in (10, 20, 30, 40)] == [1, 2, 3, 3]
@@ -147,19 +146,14 @@ def test_the_limit_holds_across_runs_and_ends_with_the_hour(tmp_path: Path) -> N
 def test_mails_above_the_limit_of_an_address_go_and_cost_no_question_to_the_accounting(tmp_path: Path) -> None:
     for number in range(5):
         spool.put(str(tmp_path), mail(since=number)._replace(address=f"{'aA'[number % 2]}lice@example.com"))
-    asked: list[Sequence[str]] = []
-    server, accounting = Server(), Accounting("COMPLETED")
+    server, accounting = Server(), Accounting()
 
-    def ask(argv: Sequence[str]) -> str:
-        asked.append(argv)
-        return accounting(argv)
-
-    deliverer(tmp_path, ask, server).round(now=100)
+    deliverer(tmp_path, accounting, server).round(now=100)
 
     assert len(server.mails) == CONFIG["hourly"]
     assert not list(tmp_path.iterdir())
     # the job and its name
-    assert len(asked) == 2 * len(server.mails)
+    assert len(accounting.asked) == 2 * len(server.mails)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +192,7 @@ def test_a_jobs_name_breaks_no_header_and_chooses_no_job(tmp_path: Path) -> None
     spool.put(str(tmp_path), parsed)
     server = Server()
 
-    deliverer(tmp_path, Accounting("COMPLETED"), server).round(now=parsed.since)
+    deliverer(tmp_path, Accounting(), server).round(now=parsed.since)
 
     assert (parsed.job, parsed.event) == ("28", "Ended")
     assert server.mails[0]["Bcc"] is None

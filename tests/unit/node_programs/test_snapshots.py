@@ -58,8 +58,10 @@ def test_snapshots_are_made_only_where_nobody_can_put_anything_in_their_place(ho
 
 @pytest.fixture
 def zfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The calls of a program `zfs`, whose dataset has two snapshots and two of other names."""
+    """The calls of a program `zfs`, whose dataset is mounted at home and has two snapshots and two of other names."""
     calls = tmp_path / "calls"
+    (tmp_path / "home").mkdir(0o755)
+    monkeypatch.setattr(cli, "dataset_at", lambda path: "tank/home")
     shown = "\n".join(
         f"tank/home@{name}" for name in ("2026-11-25_1700", "2026-11-25_1800", "2026-13-45_0000", "before-upgrade")
     )
@@ -78,12 +80,8 @@ def test_a_dataset_is_known_by_what_is_mounted_last(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_zfs_takes_one_more_and_destroys_snapshots_of_its_own_alone(
-    tmp_path: Path, zfs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zfs_takes_one_more_and_destroys_snapshots_of_its_own_alone(tmp_path: Path, zfs: Path) -> None:
     home = tmp_path / "home"
-    home.mkdir(0o755)
-    monkeypatch.setattr(cli, "dataset_at", lambda path: "tank/home")
 
     turn({"path": str(home), "hourly": 1, "daily": 0, "weekly": 0, "free_percent": 0}, datetime(2026, 11, 25, 19))
 
@@ -107,15 +105,12 @@ def test_zfs_takes_one_more_and_destroys_snapshots_of_its_own_alone(
 def test_a_snapshot_that_is_held_keeps_no_other(
     tmp_path: Path, zfs: Path, monkeypatch: pytest.MonkeyPatch, stays: set[str], free_percent: int, message: str
 ) -> None:
-    home = tmp_path / "home"
-    home.mkdir(0o755)
     program = tmp_path / "bin/zfs"
     held = '[ "$*" != "destroy tank/home@2026-11-25_1700" ] || { echo "it is held" >&2; exit 1; }\n'
     program.write_text(program.read_text(encoding="utf-8") + held, encoding="utf-8")
-    monkeypatch.setattr(cli, "dataset_at", lambda path: "tank/home")
-    wanted = {"path": str(home), "hourly": 0, "daily": 0, "weekly": 0, "free_percent": free_percent}
-
+    wanted = {"path": str(tmp_path / "home"), "hourly": 0, "daily": 0, "weekly": 0, "free_percent": free_percent}
     monkeypatch.setattr(cli, "kept", lambda names, options: stays)
+
     with pytest.raises(SnapshotError, match=f"^{message}$"):
         turn(wanted, datetime(2026, 11, 25, 19))
     assert "destroy tank/home@2026-11-25_1800" in zfs.read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -123,17 +124,25 @@ def test_an_archive_that_is_cut_off_fails(
 
 
 @pytest.mark.parametrize(
-    ("path", "missing", "message"),
+    ("program", "path", "missing", "message"),
     [
-        ("/etc/hostname", "SLURM_JOB_ID", "this is no job"),
-        ("/etc/hostname", "SLURM_TMPDIR", "SLURM_TMPDIR is not set"),
-        ("/nowhere/x.tar", "SCRATCH", "/nowhere/x.tar: No such file or directory"),
+        (stage_in, "/etc/hostname", "SLURM_JOB_ID", "this is no job"),
+        (stage_in, "/etc/hostname", "SLURM_TMPDIR", "SLURM_TMPDIR is not set"),
+        (stage_in, "/nowhere/x.tar", "SCRATCH", "/nowhere/x.tar: No such file or directory"),
+        (stage_out, "results", "SCRATCH", "SCRATCH is not set"),
     ],
 )
-def test_stage_in_reports_what_is_missing(
-    path: str, missing: str, message: str, job: Mapping[str, str], capsys: pytest.CaptureFixture[str]
+def test_what_is_missing_is_reported(
+    program: ModuleType,
+    path: str,
+    missing: str,
+    message: str,
+    job: Mapping[str, str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert stage_in.main([path], {**job, missing: ""}) == 1
+    results(job, "1")
+
+    assert program.main([path], {**job, missing: ""}) == 1
     assert message in capsys.readouterr().err
 
 
@@ -203,23 +212,20 @@ def test_jobs_that_write_to_one_directory_leave_each_others_unfinished_results_a
     assert {path.name for path in (shared / "results").iterdir()} == {"loss"}
 
 
-def test_a_link_in_place_of_results_is_not_followed(job: Mapping[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["a link", "a file"])
+def test_results_take_the_place_of_a_file_and_of_a_link_which_is_not_followed(
+    job: Mapping[str, str], tmp_path: Path, before: str
+) -> None:
     out = results(job, "1")
     out.mkdir()
     (tmp_path / "elsewhere").mkdir()
-    (out / "results").symlink_to(tmp_path / "elsewhere")
+    if before == "a link":
+        (out / "results").symlink_to(tmp_path / "elsewhere")
+    else:
+        (out / "results").write_text("of the run before")
 
     assert stage_out.main(["results"], job) == 0
     assert list((tmp_path / "elsewhere").iterdir()) == []
-    assert (out / "results" / "loss").read_text() == "1"
-
-
-def test_a_directory_takes_the_place_of_a_file(job: Mapping[str, str]) -> None:
-    out = results(job, "1")
-    out.mkdir()
-    (out / "results").write_text("a file of the run before")
-
-    assert stage_out.main(["results"], job) == 0
     assert [path.name for path in out.iterdir()] == ["results"]
     assert (out / "results" / "loss").read_text() == "1"
 
@@ -239,30 +245,17 @@ def test_directories_that_are_read_only_are_replaced(job: Mapping[str, str]) -> 
         path.chmod(0o755)
 
 
-def test_an_archive_may_go_to_a_directory_with_a_colon(
+def test_results_can_be_one_archive_in_a_directory_with_a_colon(
     job: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results(job, "1")
     monkeypatch.chdir(tmp_path)
 
-    assert stage_out.main(["--to", "run-12:30", "--pack", "all.tar", "results"], job) == 0
-    assert [path.name for path in (tmp_path / "run-12:30").iterdir()] == ["all.tar"]
+    assert stage_out.main(["--to", "run-12:30", "--pack", "all.tar.gz", "results"], job) == 0
 
-
-def test_results_can_be_one_archive(job: Mapping[str, str]) -> None:
-    out = results(job, "1")
-
-    assert stage_out.main(["--pack", "all.tar.gz", "results"], job) == 0
-
-    listed = subprocess.run(["tar", "-tf", out / "all.tar.gz"], capture_output=True, text=True, check=True)
-    assert listed.stdout.split() == ["./results/", "./results/loss"]
-
-
-def test_results_without_a_place_to_go_to_fail(job: Mapping[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    results(job, "1")
-
-    assert stage_out.main(["results"], {**job, "SCRATCH": ""}) == 1
-    assert "SCRATCH is not set" in capsys.readouterr().err
+    (archive,) = (tmp_path / "run-12:30").iterdir()
+    listed = subprocess.run(["tar", "--force-local", "-tf", archive], capture_output=True, text=True, check=True)
+    assert (archive.name, listed.stdout.split()) == ("all.tar.gz", ["./results/", "./results/loss"])
 
 
 @pytest.mark.parametrize("step", ["", "4294967290"])

@@ -63,17 +63,18 @@ class TestWhatIsMeasured:
 
 
 class TestWorker:
-    def test_a_worker_that_dies_is_a_failure_with_its_last_words(self) -> None:
-        found, _ = run_job({"tests": ["fp32", "bf16"]}, ["GPU-0"], 60, None, "raise KeyError('kind')")
+    @pytest.mark.parametrize(
+        ("program", "seconds", "message"),
+        [
+            ("raise KeyError('kind')", 60, "died (1): KeyError: 'kind'"),
+            ("import time; time.sleep(600)", 0.5, "the GPU hangs"),
+        ],
+    )
+    def test_a_worker_that_dies_or_hangs_is_a_failure(self, program: str, seconds: float, message: str) -> None:
+        found, _ = run_job({"tests": ["fp32", "bf16"]}, ["GPU-0"], seconds, None, program)
 
         assert [found[name]["status"] for name in ("fp32", "bf16")] == ["error", "error"]
-        assert "died (1): KeyError: 'kind'" in found["fp32"]["message"]
-
-    def test_a_worker_that_hangs_is_ended_and_blames_the_gpu(self) -> None:
-        found, _ = run_job({"tests": ["fp32"]}, ["GPU-0"], 0.5, None, "import time; time.sleep(600)")
-
-        assert found["fp32"]["status"] == "error"
-        assert "the GPU hangs" in found["fp32"]["message"]
+        assert message in found["fp32"]["message"]
 
     def test_a_worker_sees_its_gpus_and_nothing_else(self) -> None:
         program = "import json, os; print(json.dumps({'fp32': os.environ['CUDA_VISIBLE_DEVICES']}))"

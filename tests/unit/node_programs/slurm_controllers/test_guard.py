@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,22 @@ def in_control() -> Watch:
     return watch
 
 
-def test_one_that_shows_life_goes_on() -> None:
-    watch = in_control()
+@pytest.mark.parametrize(
+    ("guard", "process", "beat", "times"),
+    [
+        pytest.param(in_control, RUNNING, Heartbeat(1014, OURS), [29, 40], id="shows life"),
+        pytest.param(lambda: Watch(OTHERS), RUNNING, Heartbeat(1000, OURS), range(0, 200, 10), id="is a standby"),
+        # the file still has what its predecessor wrote
+        pytest.param(in_control, AGAIN, Heartbeat(1007, OURS), [60, 600], id="takes its time to start"),
+        pytest.param(lambda: Watch(OURS), RUNNING, Heartbeat(1000, OURS), [0, 100], id="a late guard saw no sign of"),
+    ],
+)
+def test_one_goes_on_that(
+    guard: Callable[[], Watch], process: Process, beat: Heartbeat, times: Sequence[float]
+) -> None:
+    watch = guard()
 
-    assert watch.reason_to_end(RUNNING, Heartbeat(1014, OURS), TIMEOUT_S, 29) == ""
-    assert watch.reason_to_end(RUNNING, Heartbeat(1014, OURS), TIMEOUT_S, 40) == ""
+    assert [watch.reason_to_end(process, beat, TIMEOUT_S, now) for now in times] == [""] * len(times)
 
 
 @pytest.mark.parametrize(
@@ -45,28 +57,6 @@ def test_one_that_was_in_control_ends_where_it(
     found = in_control().reason_to_end(process, beat, TIMEOUT_S, now)
 
     assert (bool(found), found.endswith(reason)) == (bool(reason), True)
-
-
-def test_a_standby_is_left_alone() -> None:
-    watch = Watch(OTHERS)
-
-    for now in range(0, 200, 10):
-        assert watch.reason_to_end(RUNNING, Heartbeat(1000, OURS), TIMEOUT_S, now) == ""
-
-
-def test_a_slurmctld_that_takes_its_time_to_start_is_left_alone() -> None:
-    watch = in_control()
-
-    # the file still has what its predecessor wrote
-    assert watch.reason_to_end(AGAIN, Heartbeat(1007, OURS), TIMEOUT_S, 60) == ""
-    assert watch.reason_to_end(AGAIN, Heartbeat(1007, OURS), TIMEOUT_S, 600) == ""
-
-
-def test_a_guard_that_starts_late_waits_for_a_sign_of_life_first() -> None:
-    watch = Watch(OURS)
-
-    assert watch.reason_to_end(RUNNING, Heartbeat(1000, OURS), TIMEOUT_S, 0) == ""
-    assert watch.reason_to_end(RUNNING, Heartbeat(1000, OURS), TIMEOUT_S, 100) == ""
 
 
 def test_a_longer_timeout_counts_at_once_and_a_shorter_one_only_for_a_new_process() -> None:
