@@ -63,9 +63,6 @@ class TestPlacement:
     def test_only_nodes_with_room_get_a_job(self, changes: dict[str, str], part: dict[str, str], reason: str) -> None:
         assert placement.obstacle(node(**changes), {"gpu": partition(**part)}) == reason
 
-    def test_free_gpus_are_those_no_job_holds(self) -> None:
-        assert placement.free_gpus(node(AllocTRES="cpu=1,mem=100M,gres/gpu=1,gres/gpu:h100=1")) == 1
-
     def test_the_default_partition_is_preferred_and_others_serve_their_own_nodes(self) -> None:
         nodes = {"a": node("a", Partitions="all,gpu"), "b": node("b", Partitions="all")}
         parts = {"all": partition("all"), "gpu": partition("gpu", Default="YES")}

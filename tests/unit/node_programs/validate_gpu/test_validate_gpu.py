@@ -107,7 +107,7 @@ class TestMeasuring:
         ("changes", "reason"),
         [
             ({}, ""),
-            ({"AllocTRES": "cpu=1,gres/gpu=1"}, "busy: other jobs have 1 of its 2 GPUs"),
+            ({"AllocTRES": "cpu=1,gres/gpu=1,gres/gpu:h100=1"}, "busy: other jobs have 1 of its 2 GPUs"),
             ({"AllocMem": "31500"}, "busy: jobs have left 500 MiB of its memory, measuring takes 1024"),
         ],
     )

@@ -237,18 +237,6 @@ class TestRenames:
 
         assert found[fault] == found["reads"] > 0
 
-    def test_a_file_that_is_replaced_by_rename_is_always_there_and_whole(self, tmp_path: Path) -> None:
-        path = str(tmp_path / "f")
-        operations.replace(path, 0.05)
-        writer = children.Child(lambda: operations.replace(path, 0.5))
-        try:
-            found = operations.follow(path, 0.5)
-        finally:
-            writer.end()
-
-        assert found["reads"] > 0
-        assert (found["missing"], found["torn"], found["stale"]) == (0, 0, 0)
-
 
 class TestRates:
     @pytest.mark.parametrize("direct", [True, False])
