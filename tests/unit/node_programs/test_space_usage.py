@@ -69,26 +69,24 @@ def test_a_link_in_place_of_a_groups_directory_is_refused(space: Path, capsys: p
     assert "a link, or not a directory" in capsys.readouterr().err
 
 
-def test_results_are_not_written_through_a_link(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("forge", "message"), [("link", "Not a directory"), pytest.param("owner", "is not root's", marks=as_root)]
+)
+def test_results_are_written_neither_through_a_link_nor_where_a_user_could_change_them(
+    forge: str, message: str, space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "victim").mkdir()
-    (space / ".stats").symlink_to(tmp_path / "victim")
+    if forge == "link":
+        (space / ".stats").symlink_to(tmp_path / "victim")
+    else:
+        (space / ".stats").mkdir()
+        os.chown(space / ".stats", 60010, 60010)
 
     assert counted(space) == cli.PROBLEMS
     assert list((tmp_path / "victim").iterdir()) == []
-    assert f"{space}/{ROOTS_GROUP}: " in capsys.readouterr().err
-
-
-@as_root
-def test_results_are_not_written_where_a_user_could_change_them(
-    space: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (space / ".stats").mkdir()
-    os.chown(space / ".stats", 60010, 60010)
-
-    assert counted(space) == cli.PROBLEMS
-    assert "is not root's" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"{space}/{ROOTS_GROUP}: " in error
+    assert message in error
 
 
 def test_members_of_a_group_see_its_result(space: Path) -> None:
