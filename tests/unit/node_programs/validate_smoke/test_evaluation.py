@@ -148,14 +148,6 @@ MADE = {"credential": "MUNGE:x:", "error": ""}
 
 
 class TestOverAsking:
-    REFUSED = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
-
-    def request(self, what: str) -> Any:
-        return next(entry for entry in oversized_jobs.requests(PARTITION, NODES) if entry.what == what)
-
-    def judge(self, what: str, rc: int, err: str = "", pending: str = "", **config: str) -> Any:
-        return oversized_jobs.evaluate(self.request(what), "gpu", Result("sbatch", rc, "7", err, 0.1), config, pending)
-
     def test_one_more_than_the_best_node_has_is_asked_for(self) -> None:
         asked = {entry.what: " ".join(entry.options) for entry in oversized_jobs.requests(PARTITION, NODES)}
 
@@ -173,27 +165,30 @@ class TestOverAsking:
         assert {entry.what: entry.options for entry in requests}["gpus"][-1] == "--gres=gpu:1"
         assert "no time limit" in {entry.what: entry.reason for entry in requests}["time"]
 
-    def test_refused_in_slurms_words_passes_and_keeps_them(self) -> None:
-        check = self.judge("cpus", 1, self.REFUSED)
-
-        assert check["status"] == "pass"
-        assert "Requested node configuration is not available" in check["message"]
-
-    @pytest.mark.parametrize("pending", ["", "Resources"])
-    def test_accepted_fails(self, pending: str) -> None:
-        assert self.judge("cpus", 0, pending=pending, EnforcePartLimits="NO")["status"] == "fail"
-
-    @pytest.mark.parametrize(("enforced", "status"), [("NO", "warn"), ("ALL", "fail"), ("ANY", "fail")])
-    @pytest.mark.parametrize("pending", ["PartitionConfig", "PartitionTimeLimit"])
-    def test_accepted_for_ever_is_a_warning_where_limits_are_not_enforced(
-        self, enforced: str, status: str, pending: str
+    @pytest.mark.parametrize(
+        ("error", "pending", "enforced", "status"),
+        [
+            ("Requested node configuration is not available", "", "NO", "pass"),
+            # another reason is no evidence
+            ("Invalid account or account/partition combination", "", "NO", "skip"),
+            ("", "", "NO", "fail"),
+            ("", "Resources", "NO", "fail"),
+            # accepted for ever: a warning where limits are not enforced
+            *(("", pending, "NO", "warn") for pending in ("PartitionConfig", "PartitionTimeLimit")),
+            *(("", "PartitionTimeLimit", enforced, "fail") for enforced in ("ALL", "ANY")),
+        ],
+    )
+    def test_only_a_refusal_in_slurms_words_passes_and_keeps_them(
+        self, error: str, pending: str, enforced: str, status: str
     ) -> None:
-        assert self.judge("time", 0, pending=pending, EnforcePartLimits=enforced)["status"] == status
+        asked = oversized_jobs.requests(PARTITION, NODES)[0]
+        failure = f"sbatch: error: Batch job submission failed: {error}" if error else ""
+        answer = Result("sbatch", int(bool(error)), "7", failure, 0.1)
 
-    def test_refused_for_another_reason_proves_nothing(self) -> None:
-        invalid = "sbatch: error: Batch job submission failed: Invalid account or account/partition combination"
+        check = oversized_jobs.evaluate(asked, "gpu", answer, {"EnforcePartLimits": enforced}, pending)
 
-        assert self.judge("cpus", 1, invalid)["status"] == "skip"
+        assert check["status"] == status
+        assert error in check["message"]
 
 
 class TestClock:
