@@ -41,8 +41,6 @@ class Case:
     cgroup: str = "v2"
     without_cgroup: tuple[str, ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
-    # rendered on its controller alone
-    controller_only: bool = False
 
     def plays(self, name: str, clusters: Path) -> list[dict[str, Any]]:
         """The role slurm_conf as playbooks/slurm.yml calls it, then every template, on one host of each type."""
@@ -52,8 +50,7 @@ class Case:
         members = group_members(cluster)
         declared = {key: value for key, value in inventory["all"]["vars"].items() if not key.startswith("ansible_")}
         # a cluster's nodes are many and identical; hundreds of templates would be rendered for nothing
-        controller, others = members["slurm_controller"][0], (members["slurm_dbd"][0], members["slurm_compute"][-1])
-        few = sorted({controller, *(others if not self.controller_only else ())})
+        few = sorted({members["slurm_controller"][0], members["slurm_dbd"][0], members["slurm_compute"][-1]})
         common = {
             "gather_facts": False,
             "vars": {
@@ -224,5 +221,22 @@ partitions:
         version=DEBIAN13,
         reports={"n1": VIRTUAL, "n2": slurmd(1, 8, 1, 15900)},
         cgroup="v1",
+    ),
+    # what gres.conf has of other GPUs: tests/unit/gpus
+    "gpus-gb200-nvl": Case(
+        spec="""\
+schema: 1
+cluster: {name: hpc, user: ubuntu}
+nodes:
+  - {names: head, roles: [controller, login]}
+  - names: "nvl[01-36]"
+    roles: [compute]
+    gpus: {type: gb200, count: 4, cores: ["0-71", "0-71", "72-143", "72-143"]}
+nvlink_domains:
+  - {name: rack1, nodes: "nvl[01-18]"}
+  - {name: rack2, nodes: "nvl[19-36]"}
+""",
+        version=DEBIAN13,
+        reports=dict.fromkeys((f"nvl{number:02}" for number in range(1, 37)), slurmd(2, 72, 1, 870000)),
     ),
 }

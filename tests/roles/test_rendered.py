@@ -18,14 +18,12 @@ import pytest
 from deepopsctl.cluster.inventory import group_members
 from deepopsctl.cluster.spec import parse_spec
 from tests.roles.cases import CASES, defaults
-from tests.roles.gpucases import GPU_CASES
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
 
 GOLDEN = Path(__file__).parent / "golden"
 WRITE = bool(os.environ.get("DEEPOPSCTL_WRITE_GOLDEN"))
 
-ALL_CASES = {**CASES, **GPU_CASES}
 # Those with an NVLink domain; the others have no such file.
 BLOCKS = ("gpus-gb200-nvl",)
 # The cluster with the fewest settings: slurm.conf of all others is compared as its difference to this one's.
@@ -35,7 +33,7 @@ DIFFERENCE = "slurm.conf.diff"
 # file that few have or that is much the same for all, one for each way in which they differ.
 FILES = {
     "slurm.conf": ("slurm.conf", "slurm_controller", (PLAIN,)),
-    "gres.conf": ("gres.conf", "slurm_controller", tuple(ALL_CASES)),
+    "gres.conf": ("gres.conf", "slurm_controller", tuple(CASES)),
     "cgroup.conf": ("cgroup.conf", "slurm_controller", ("one-dgx", "cpu-only", "unconfined")),
     "topology.conf": ("topology.conf", "slurm_controller", BLOCKS),
     "plugstack.conf": ("plugstack.conf", "slurm_controller", ("one-dgx",)),
@@ -47,7 +45,7 @@ FILES = {
 }
 GOLDEN_FILES = [
     *((case, file) for file, (_, _, cases) in FILES.items() for case in cases),
-    *((case, DIFFERENCE) for case in ALL_CASES if case != PLAIN),
+    *((case, DIFFERENCE) for case in CASES if case != PLAIN),
 ]
 
 each_case = pytest.mark.parametrize("case", CASES)
@@ -59,8 +57,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     directory = tmp_path_factory.mktemp("rendered")
     clusters = tmp_path_factory.mktemp("clusters")
     (directory / "roles").symlink_to(ROOT / "roles")
-    hosts = {node.name: defaults() for case in ALL_CASES.values() for node in parse_spec(case.spec, "").nodes}
-    plays = [play for name, case in ALL_CASES.items() for play in case.plays(name, clusters)]
+    hosts = {node.name: defaults() for case in CASES.values() for node in parse_spec(case.spec, "").nodes}
+    plays = [play for name, case in CASES.items() for play in case.plays(name, clusters)]
     done = play(directory, plays, hosts)
     assert done.status == 0, done.output
     return done
@@ -69,12 +67,11 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 def rendered(played: Played, case: str) -> Mapping[str, str]:
     """Golden file name -> text, for one cluster."""
     shown = {result.host: result.data["msg"] for result in played.results if result.task == f"Show {case}"}
-    members = group_members(parse_spec(ALL_CASES[case].spec, ""))
+    members = group_members(parse_spec(CASES[case].spec, ""))
     # the last compute node: in a cluster whose controller computes, the first is that
     texts = {
         golden: shown[members[group][-1 if group == "slurm_compute" else 0]][file]
         for golden, (file, group, _) in FILES.items()
-        if not (ALL_CASES[case].controller_only and group != "slurm_controller")
     }
     if case != PLAIN:
         plain = rendered(played, PLAIN)["slurm.conf"]
@@ -95,27 +92,15 @@ def test_it_is_rendered_as_in_golden(played: Played, case: str, file: str) -> No
     assert text == golden.read_text(encoding="utf-8")
 
 
-def test_golden_has_no_file_that_nothing_is_compared_with() -> None:
-    golden_files = {path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*") if path.is_file()}
+@each_case
+def test_hosts_with_the_same_confinement_agree_on_slurm_conf_and_its_generation(played: Played, case: str) -> None:
+    shown = [result.data["msg"] for result in played.results if result.task == f"Show {case}"]
 
-    assert golden_files == {f"{case}/{file}" for case, file in GOLDEN_FILES}
+    assert len({texts["slurm.conf"] for texts in shown}) == 1
+    assert len({texts["slurmd.default"].splitlines()[-1] for texts in shown}) == 1
 
 
 @each_case
-def test_all_hosts_render_the_same_slurm_conf(played: Played, case: str) -> None:
-    texts = {result.data["msg"]["slurm.conf"] for result in played.results if result.task == f"Show {case}"}
-
-    assert len(texts) == 1
-
-
-@each_case
-def test_nodes_with_the_same_confinement_have_the_same_generation(played: Played, case: str) -> None:
-    shown = (result.data["msg"]["slurmd.default"] for result in played.results if result.task == f"Show {case}")
-
-    assert len({text.splitlines()[-1] for text in shown}) == 1
-
-
-@pytest.mark.parametrize("case", ALL_CASES)
 def test_only_clusters_with_nvlink_domains_have_blocks(played: Played, case: str) -> None:
     assert bool(rendered(played, case)["topology.conf"]) == (case in BLOCKS)
 

@@ -95,6 +95,3 @@ class TestReadmes:
             "roles/node_common/README.md is out of date: run scripts/role-readmes\n"
             "roles/node_common/README.md written\n"
         )
-
-    def test_an_option_it_does_not_know_is_refused(self) -> None:
-        assert write_readmes(["--chekc"]) == 2
