@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support import node_modules as nodeside
-from tests.support.node_modules import FailedError, Step
+from tests.support.node_modules import FailedError, Step, raising
 
 node_errors = nodeside.load("node.errors")
 node_people = nodeside.load("node.people")
@@ -41,11 +41,6 @@ def etc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(node_people.node_command, "run", lambda _argv: type("Answer", (), {"output": ""})())
     monkeypatch.setattr(node_people.node_identities, "conflicts", lambda _people, _groups: [])
     return directory
-
-
-def refuse(*_words: object, **_options: object) -> None:
-    """What a file server that squashes root does."""
-    raise PermissionError
 
 
 def deploy(*people: dict[str, Any], step: Step | None = None, **more: Any) -> Step:
@@ -104,7 +99,7 @@ def test_a_users_own_words_break_no_line(etc: Path) -> None:
 def test_a_copy_of_hashes_is_never_readable_by_others(etc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (etc / "shadow").chmod(0o600)
     # nobody can be quicker than a copy that never gets its mode
-    monkeypatch.setattr("shutil.copystat", refuse)
+    monkeypatch.setattr("shutil.copystat", raising(PermissionError()))
 
     deploy(ALICE)
 
@@ -115,9 +110,9 @@ def test_a_copy_of_hashes_is_never_readable_by_others(etc: Path, monkeypatch: py
 def test_an_account_is_known_as_created_before_it_is(etc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the next run adopts what one that was cut off left: the shell would follow people.yml no more."""
     step = Step(owned=deepcopy(NOTHING))
-    monkeypatch.setattr(node_people.Tables, "write", refuse)
+    monkeypatch.setattr(node_people.Tables, "write", raising(KeyboardInterrupt()))
 
-    with pytest.raises(PermissionError):
+    with pytest.raises(KeyboardInterrupt):
         deploy(ALICE, step=step)
 
     assert step.saved == {"people": ["alice"], "adopted": [], "groups": ["def-curie"]}
@@ -278,7 +273,7 @@ class TestHomes:
         self, etc: Path, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (home / "bob").mkdir()
-        monkeypatch.setattr(node_people, "make_home", refuse)
+        monkeypatch.setattr(node_people, "make_home", raising(PermissionError()))
 
         step = deploy(ALICE, BOB, homes_in=str(home))
 

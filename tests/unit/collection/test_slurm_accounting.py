@@ -235,13 +235,10 @@ def test_a_change_is_reported_with_old_and_new_values() -> None:
 
 
 def test_names_that_can_not_be_written_end_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = nodeside.plugin("modules", "slurm_accounting")
-
-    def full(_noted: Any, path: str, _content: bytes) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", path)
-
-    monkeypatch.setattr(module.node_files, "ensure", full)
-    params = {"cluster": "hpc", "sorted_names": "return {}\n", "sorted_names_file": str(tmp_path / "names.lua")}
+    module, path = nodeside.plugin("modules", "slurm_accounting"), str(tmp_path / "names.lua")
+    full = OSError(errno.ENOSPC, "No space left on device", path)
+    monkeypatch.setattr(module.node_files, "ensure", nodeside.raising(full))
+    params = {"cluster": "hpc", "sorted_names": "return {}\n", "sorted_names_file": path}
 
     with pytest.raises(nodeside.FailedError, match=r"names\.lua: No space left on device"):
         nodeside.Call(params).run(module)

@@ -125,14 +125,11 @@ def test_the_unit_that_a_cut_off_call_set_aside_comes_back_where_slurm_refuses(
     unit.write_text("built from source")
     conf.write_text("theirs")
 
-    def killed(*_: object) -> None:
-        raise SystemExit(1)
-
     monkeypatch.setattr(adoption.node_command, "run_merged", lambda *_, **__: None)
     monkeypatch.setattr(config, "systemctl", lambda *_: None)
     monkeypatch.setattr(config, "apply", lambda *_: config.Applied("restart", "it does not answer", hung=False))
     with monkeypatch.context() as patched:
-        patched.setattr(config, "install", killed)
+        patched.setattr(config, "install", nodeside.raising(SystemExit()))
         with pytest.raises(SystemExit):
             adoption.install({str(conf): "new"}, str(unit))
 

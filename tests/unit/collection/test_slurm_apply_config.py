@@ -11,7 +11,19 @@ from tests.support import node_modules as nodeside
 from tests.support.files import write_program
 
 apply_config = nodeside.load("slurm.apply_config")
+slurm_config = nodeside.plugin("modules", "slurm_config")
 Effect = nodeside.load("slurm.effects").Effect
+
+
+full = nodeside.raising(OSError(errno.ENOSPC, "No space left on device", "/etc/slurm/slurm.conf"))
+
+
+def change(directory: Path, before: str, after: str, **more: bool) -> None:
+    """Call slurm_config where this slurm.conf becomes that one."""
+    (directory / "slurm.conf").write_text(before)
+    files = {**dict.fromkeys(slurm_config.ALWAYS, ""), "slurm.conf": after}
+    params = {"component": "slurm", "step": "c", "directory": str(directory), "files": files, **more}
+    nodeside.Call(params).run(slurm_config)
 
 
 @pytest.mark.usefixtures("state")
@@ -51,11 +63,7 @@ def test_a_refused_reconfiguration_says_what_slurmctld_wrote_last(
 def test_a_slurmctld_that_was_stopped_to_copy_its_state_starts_again_where_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, calls = nodeside.plugin("modules", "slurm_config"), []
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "slurm.conf"))
-
+    calls: list[str] = []
     monkeypatch.setattr(apply_config, "syntax_error", lambda _files: "")
     monkeypatch.setattr(apply_config, "would_serve", lambda _effect: ["restart"])
     monkeypatch.setattr(apply_config, "with_pending", lambda effect: effect)
@@ -63,28 +71,17 @@ def test_a_slurmctld_that_was_stopped_to_copy_its_state_starts_again_where_the_d
     monkeypatch.setattr(apply_config, "serve", full)
     monkeypatch.setattr(apply_config, "systemctl", lambda words, _limit: calls.extend(words))
     conf = "# Written by deepopsctl\nClusterName=hpc\nStateSaveLocation="
-    (tmp_path / "slurm.conf").write_text(conf + "/old\n")
-    files = {**dict.fromkeys(module.ALWAYS, ""), "slurm.conf": conf + "/new\n"}
-    params = {"component": "slurm", "step": "c", "directory": str(tmp_path), "move_state": True, "files": files}
 
     with pytest.raises(nodeside.FailedError, match=r"the old configuration is still in force: .*No space left"):
-        nodeside.Call(params).run(module)
+        change(tmp_path, conf + "/old\n", conf + "/new\n", move_state=True)
 
     assert calls == ["stop", "start"]
 
 
 def test_a_full_disk_ends_an_adoption_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = nodeside.plugin("modules", "slurm_config")
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", "/etc/slurm/slurm.conf")
-
-    monkeypatch.setattr(module.slurm_adoption, "refusals", lambda _text: [])
-    monkeypatch.setattr(module.slurm_adoption, "install", full)
+    monkeypatch.setattr(slurm_config.slurm_adoption, "refusals", lambda _text: [])
+    monkeypatch.setattr(slurm_config.slurm_adoption, "install", full)
     monkeypatch.setattr(apply_config, "syntax_error", lambda _files: "")
-    (tmp_path / "slurm.conf").write_text("ClusterName=hpc\n")
-    files = {**dict.fromkeys(module.ALWAYS, ""), "slurm.conf": "ClusterName=hpc\n"}
-    params = {"component": "slurm", "step": "c", "directory": str(tmp_path), "adopt": True, "files": files}
 
     with pytest.raises(nodeside.FailedError, match="No space left on device"):
-        nodeside.Call(params).run(module)
+        change(tmp_path, "ClusterName=hpc\n", "ClusterName=hpc\n", adopt=True)

@@ -19,6 +19,7 @@ from tests.support.paths import ROOT
 kernel = nodeside.load("storage.quota_kernel")
 quota = nodeside.load("storage.quota")
 HintedError = nodeside.load("node.errors").HintedError
+Noted = nodeside.load("node.changes").Noted
 
 DEFAULT, MORE, NONE = [45, 50, 0, 500], [0, 2000, 0, 0], [0, 0, 0, 0]
 TABLE = """\
@@ -197,8 +198,12 @@ class Server:
     def _quotas(self, _device: str, _point: str, kind: str) -> Quotas:
         return {"user": self.users, "project": self.projects}[kind]
 
+    def named(self) -> Any:
+        """What differs from one export."""
+        return quota.differences({"path": str(self.directory), **export()}, self.machine)
+
     def deploy(self, *exports: dict[str, Any], dry: bool = False) -> list[dict[str, str]]:
-        noted = nodeside.load("node.changes").Noted(dry)
+        noted = Noted(dry)
         quota.converge([{"path": str(self.directory), **each} for each in exports], self.machine, noted)
         changes: list[dict[str, str]] = noted.changes
         return changes
@@ -228,11 +233,8 @@ def test_a_second_deploy_changes_nothing(server: Server) -> None:
 
 
 def test_what_a_deploy_would_still_set_is_named_and_not_set(server: Server) -> None:
-    def named(machine: Any) -> Any:
-        return quota.differences({"path": str(server.directory), **export()}, machine)
-
     point = f"{server.root}/srv"
-    before, told = named(server.machine), server.deploy(export(), dry=True)
+    before, told = server.named(), server.deploy(export(), dry=True)
 
     assert server.users.known == {}
     assert not list((server.root / "var").glob("**/*"))
@@ -241,7 +243,7 @@ def test_what_a_deploy_would_still_set_is_named_and_not_set(server: Server) -> N
         f"{point}: user default: soft 45 KiB, space 50 KiB, files 500",
     ]
     assert told == server.deploy(export())
-    assert named(server.machine) == {"differences": [], "problem": ""}
+    assert server.named() == {"differences": [], "problem": ""}
 
 
 def test_what_goes_from_cluster_yml_loses_the_limits_that_came_by_it_and_no_others(server: Server) -> None:
@@ -281,11 +283,10 @@ def test_all_file_systems_are_looked_at_before_any_is_touched(server: Server) ->
 
 
 def test_projects_wait_for_their_directories(server: Server) -> None:
-    noted = nodeside.load("node.changes").Noted(dry=False)
     project = {**MINE[0], "limits": MORE, "path": f"{server.directory}/b"}
     given = export(kind="project", path=str(server.directory), projects=[project])
 
-    files, waiting = quota.converge([given], server.machine, noted)
+    files, waiting = quota.converge([given], server.machine, Noted(dry=False))
 
     assert list(waiting) == [f"{server.directory}/b"]
     assert server.projects.known == {4242: MORE}
@@ -298,11 +299,8 @@ def test_projects_wait_for_their_directories(server: Server) -> None:
 def test_limits_of_a_deploy_that_was_cut_off_are_known_to_the_next(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_: Any) -> None:
-        raise SystemExit(1)
-
     with monkeypatch.context() as patched:
-        patched.setattr(quota, "assign_projects", killed)
+        patched.setattr(quota, "assign_projects", nodeside.raising(SystemExit()))
         with pytest.raises(SystemExit):
             server.deploy(export(users={"1005": MORE}))
     assert server.users.known[1005] == MORE
@@ -330,7 +328,7 @@ def test_directories_that_a_user_has_nested_too_deeply_keep_no_other_project_fro
     monkeypatch.setattr(kernel, "set_project", mark)
     given = export(kind="project", path=str(server.directory), projects=projects)
 
-    _files, waiting = quota.converge([given], server.machine, nodeside.load("node.changes").Noted(dry=False))
+    _files, waiting = quota.converge([given], server.machine, Noted(dry=False))
 
     deep = f"{server.directory}/a: it has a directory more than 2 levels deep; let its owner look at it"
     assert waiting == {f"{server.directory}/a": deep}
@@ -339,22 +337,19 @@ def test_directories_that_a_user_has_nested_too_deeply_keep_no_other_project_fro
 
 def test_a_file_system_without_a_device_is_refused_like_others(server: Server) -> None:
     table = f"24 22 0:50 / {server.directory} rw - tmpfs tmpfs rw\n"
-    machine = quota.Host(str(server.root), table=server.machine.table + table)
+    server.machine = quota.Host(str(server.root), table=server.machine.table + table)
 
-    problem = quota.differences({"path": str(server.directory), **export()}, machine)["problem"]
-
-    assert problem == f"{server.directory} is on tmpfs (tmpfs), which has no quotas that deepopsctl knows"
+    problem = f"{server.directory} is on tmpfs (tmpfs), which has no quotas that deepopsctl knows"
+    assert server.named()["problem"] == problem
 
 
 def test_a_kernel_that_answers_with_an_error_is_the_problem_of_one_export(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing() -> None:
-        raise OSError(errno.ENOENT, "No such file or directory", "/dev/root")
+    missing = OSError(errno.ENOENT, "No such file or directory", "/dev/root")
+    monkeypatch.setattr(server.users, "state", nodeside.raising(missing))
 
-    monkeypatch.setattr(server.users, "state", missing)
-
-    assert "/dev/root" in quota.differences({"path": str(server.directory), **export()}, server.machine)["problem"]
+    assert "/dev/root" in server.named()["problem"]
 
 
 # --- the kernel

@@ -122,18 +122,15 @@ def test_nothing_is_made_where_others_could_rename_it(space: Path, mode: int, ow
     assert list(space.iterdir()) == []
 
 
-def refuse(*_words: object, **_options: object) -> None:
-    """What a server that squashes root does where only root may write."""
-    raise PermissionError
-
-
 def make_nobodys(name: str, mode: int, *, dir_fd: int) -> None:
-    """What it does where everybody may write."""
+    """What a server that squashes root does where everybody may write; elsewhere it refuses."""
     MKDIR(name, mode, dir_fd=dir_fd)
     os.chown(name, 65534, 65534, dir_fd=dir_fd)
 
 
-@pytest.mark.parametrize("server", [refuse, make_nobodys])
+@pytest.mark.parametrize(
+    "server", [nodeside.raising(PermissionError()), make_nobodys], ids=["refuses", "makes nobody's"]
+)
 def test_where_root_is_squashed_the_missing_ones_are_named(
     space: Path, monkeypatch: pytest.MonkeyPatch, server: Callable[..., None]
 ) -> None:
