@@ -66,6 +66,14 @@ def play_tasks(playbook: str) -> Iterator[Task]:
             yield from with_inner(play.get(part, []))
 
 
+def all_tasks() -> Iterator[tuple[str, Task]]:
+    """Every task of the product with where it is."""
+    for playbook in PLAYBOOKS:
+        yield from ((playbook, task) for task in play_tasks(playbook))
+    for role in ROLES:
+        yield from ((f"roles/{role}", task) for task in role_tasks(role))
+
+
 def role_calls(playbook: str) -> Iterator[Mapping[str, Any]]:
     """The roles that a playbook calls, includes or imports, with the variables it passes to them."""
     for play in plays(playbook):

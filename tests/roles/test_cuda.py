@@ -1,4 +1,4 @@
-"""The roles cuda and nvidia_container, by Ansible: parameters, written files, and what the gate expects of them."""
+"""The roles cuda, nvidia_container and nvidia_dcgm, by Ansible: parameters, files, and what the gate expects."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from deepopsctl.node_programs.gpu_check.dcgm import SOCKET
 from tests.data.driver_samples import SET_PLATFORM, facts, platform
 from tests.roles.content import load, role_calls
 from tests.support.local_ansible import Played, play
@@ -14,6 +15,15 @@ from tests.support.paths import ROOT
 PRESENT = facts(2, loaded={"version": "550.163.01", "open": True}, library="550.163.01")
 BOTH = ["12.8", "13.0"]
 FROM_DEBIAN = {"cuda_toolkits": ["12.4"], "cuda_source": "distro"}
+ROLES = ("cuda", "nvidia_container", "nvidia_dcgm")
+MIRRORED_DCGM = {
+    "nvidia_dcgm_catalogue": "{{ deepops_dcgm }}",
+    "nvidia_dcgm_repositories": "{{ deepops_nvidia_drivers.repository }}",
+    "nvidia_dcgm_repository_url": "https://mirror.example.com",
+    "nvidia_dcgm_platform": "Debian 13",
+    "nvidia_dcgm_driver": "580",
+    "nvidia_dcgm_gpus": {"type": "h100", "count": 8},
+}
 
 # name -> distribution and version, groups, what the driver's role found there (None: not queried), settings
 CASES: dict[str, tuple[str, str, list[str], dict[str, Any] | None, dict[str, Any]]] = {
@@ -26,6 +36,7 @@ CASES: dict[str, tuple[str, str, list[str], dict[str, Any] | None, dict[str, Any
     "login-off": ("Debian", "12", ["slurm_login"], None, {"cuda_toolkits": BOTH, "cuda_login_nodes": False}),
     "login-unset": ("Debian", "12", ["slurm_login"], None, {"nvidia_container_toolkit": True}),
     "containers": ("Debian", "12", ["nvidia_gpu"], facts(1), {"nvidia_container_toolkit": True}),
+    "hgx": ("Debian", "13", ["nvidia_gpu"], facts(8), MIRRORED_DCGM),
 }
 DRIVER = {"gpu-repository": "580", "gpu-present": "550.163.01", "gpu-distro": "550", "gpu-mixed": "580", "login": ""}
 ON_GPU_NODES = ["sources", "packages", "driver", "services", "mig", "rdma", "in_service"]
@@ -38,20 +49,23 @@ STEPS = {
 }
 
 
+def template(role: str, name: str) -> str:
+    return f"{{{{ lookup('ansible.builtin.template', '{ROOT}/roles/{role}/templates/{name}.j2') }}}}"
+
+
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """All cases in one run of Ansible."""
     # as a play has them: the defaults of its roles; and as a role has them: its vars, and what the play passes
     internal: dict[str, Any] = {}
-    for role in ("cuda", "nvidia_container"):
+    for role in ROLES:
         internal |= load(f"roles/{role}/vars/main.yml")
     for call in role_calls("playbooks/nvidia.yml"):
         internal |= {key: value for key, value in call.items() if key.startswith(("cuda_", "nvidia_container_"))}
     hosts = {
         name: {
             **load("roles/nvidia_driver/defaults/main.yml"),
-            **load("roles/cuda/defaults/main.yml"),
-            **load("roles/nvidia_container/defaults/main.yml"),
+            **{key: value for role in ROLES for key, value in load(f"roles/{role}/defaults/main.yml").items()},
             "slurm_nodes": [],
             **settings,
             **({} if node is None else {"nvidia_driver_info_result": {"nvidia": node}}),
@@ -60,19 +74,24 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         }
         for name, (distribution, version, groups, node, settings) in CASES.items()
     }
-    template = f"{{{{ lookup('ansible.builtin.template', '{ROOT}/roles/nvidia_container/templates/preferences.j2') }}}}"
     shown = {
         "Driver": "{{ deepops_nvidia_driver }}",
         "Steps": "{{ deepops_nvidia_steps }}",
         "Plan": "{{ __cuda_plan if cuda_toolkits is defined else {} }}",
         "Address": "{{ __cuda_repository_url if cuda_toolkits is defined and __cuda_repository | length > 0 else '' }}",
         "Adds": "{{ __cuda_adds if cuda_toolkits is defined else '' }}",
-        "Pins": template,
+        "Pins": template("nvidia_container", "preferences"),
+    }
+    of_dcgm = {
+        "plan": "{{ __nvidia_dcgm_plan }}",
+        "url": "{{ __nvidia_dcgm_repository_url }}",
+        **{name: template("nvidia_dcgm", name) for name in ("preferences", "source", "unit.conf")},
     }
     tasks: list[dict[str, Any]] = [
         SET_PLATFORM,
         {"name": "Groups", "ansible.builtin.group_by": {"key": "{{ item }}"}, "loop": "{{ groups_of_it }}"},
         *({"name": name, "ansible.builtin.debug": {"msg": text}} for name, text in shown.items()),
+        {"name": "DCGM", "ansible.builtin.debug": {"msg": of_dcgm}, "when": "nvidia_dcgm_catalogue is defined"},
     ]
     directory = tmp_path_factory.mktemp("cuda")
     done = play(directory, [{"hosts": "all", "gather_facts": False, "vars": internal, "tasks": tasks}], hosts)
@@ -129,6 +148,19 @@ def test_all_packages_for_containers_are_pinned_to_one_version(played: Played) -
 
     assert f"Package: {' '.join(catalogue['packages'])}\nPin: version {catalogue['version']}\n" in text
     assert "libnvidia-container1" in text
+
+
+def test_an_hgx_node_gets_all_packages_of_dcgm_in_one_version_from_the_mirror(played: Played) -> None:
+    planned = of(played, "DCGM", "hgx")
+
+    assert set(planned["plan"]["packages"].values()) == {load("group_vars/all/versions.yml")["deepops_dcgm"]["version"]}
+    assert list(planned["plan"]["packages"])[1] == "datacenter-gpu-manager-4-cuda13"
+    assert planned["url"] == "https://mirror.example.com/debian13/{arch}/"
+    assert "Package: datacenter-gpu-manager-4-*\nPin: version 1:" in planned["preferences"]
+    assert "Pin: release l=NVIDIA CUDA\nPin-Priority: -1" in planned["source"]
+    assert "deepopsctl-mig.service" in planned["unit.conf"]
+    # where its clients connect to it, and no port
+    assert f"--domain-socket {SOCKET}\n" in planned["unit.conf"]
 
 
 def test_the_mirror_of_the_driver_is_the_mirror_of_cuda() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import jinja2.nativetypes
@@ -13,7 +12,7 @@ from ansible import modules
 from ansible.playbook.task import Task as AnsibleTask
 from ansible.plugins import action
 
-from tests.roles.content import PLAYBOOKS, ROLES, Task, load, options, play_tasks, role_calls, role_tasks, steps_of
+from tests.roles.content import PLAYBOOKS, ROLES, Task, all_tasks, load, options, role_calls, role_tasks, steps_of
 from tests.support.local_ansible import ANSIBLE_PLAYBOOK, environment
 from tests.support.paths import ROOT
 
@@ -45,45 +44,27 @@ RECORDED = {
 }
 
 
-def all_tasks() -> Iterator[tuple[str, Task]]:
-    """Every task of the product with where it is."""
-    for playbook in PLAYBOOKS:
-        yield from ((playbook, task) for task in play_tasks(playbook))
-    for role in ROLES:
-        yield from ((f"roles/{role}", task) for task in role_tasks(role))
-
-
 def module_of(task: Task) -> str:
     """The one key of a task that is no keyword."""
     (module,) = (key for key in task if key not in KEYWORDS and not key.startswith("with_"))
     return module
 
 
-@pytest.fixture(scope="module")
-def output(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Ansible's output for all playbooks, with the example's inventory and the product's variables."""
-    directory = tmp_path_factory.mktemp("syntax")
+def test_all_load_with_the_example_inventory_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(
         [*ANSIBLE_PLAYBOOK, "--syntax-check", "-i", str(EXAMPLE), *(str(ROOT / name) for name in PLAYBOOKS)],
-        cwd=directory,
+        cwd=tmp_path,
         # the gate makes its groups as it goes
-        env={**environment(directory), "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore"},
+        env={**environment(tmp_path), "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=600,
     )
+
     assert done.returncode == 0, done.stdout
-    return done.stdout
-
-
-@each_playbook
-def test_it_loads_with_the_example_inventory(output: str, playbook: str) -> None:
-    assert f"playbook: {ROOT / playbook}" in output
-
-
-def test_ansible_warns_of_nothing(output: str) -> None:
-    assert "WARNING" not in output
+    assert [name for name in PLAYBOOKS if f"playbook: {ROOT / name}" not in done.stdout] == []
+    assert "WARNING" not in done.stdout
 
 
 class TestTasks:
@@ -208,11 +189,6 @@ class TestGate:
         named = re.findall(r"\w+", str(expressions[f"deepops_{component}_steps"]))
 
         assert steps_of(role) - {"clients"} <= set(named)
-
-    def test_it_knows_the_components_in_their_order(self) -> None:
-        imported = [Path(play["ansible.builtin.import_playbook"]).stem for play in load("playbooks/site.yml")]
-
-        assert list(load("group_vars/all/main.yml")["deepops_steps"]) == imported
 
 
 @each_playbook
