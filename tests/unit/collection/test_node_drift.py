@@ -21,6 +21,7 @@ node_record = nodeside.load("node.record")
 node_units = nodeside.load("node.services")
 
 DIGEST = "d"
+RUNNING = {"ActiveState": "active", "UnitFileState": "enabled"}
 
 
 @pytest.fixture
@@ -60,8 +61,7 @@ def test_each_component_is_compared_with_its_own_records(asked: list[list[str]])
 def test_a_unit_that_still_has_to_restart_is_named(asked: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     record("slurm", "common", units={"munge.service": True})
     node_record.mark_pending("munge.service", "/etc/munge/munge.key")
-    running = {"ActiveState": "active", "UnitFileState": "enabled"}
-    monkeypatch.setattr(node_units, "show", lambda names: dict.fromkeys(names, running))
+    monkeypatch.setattr(node_units, "show", lambda names: dict.fromkeys(names, RUNNING))
 
     found = node_drift.compare(wanted(slurm=["common"]), DIGEST)
 
@@ -115,7 +115,6 @@ def test_what_is_left_of_a_component_that_is_not_wanted_is_reported(
     assert (found["wanted"], found["left"], found["differences"]) == (False, True, [])
 
 
-RUNNING = {"ActiveState": "active", "UnitFileState": "enabled"}
 STOPPED = {"ActiveState": "inactive", "UnitFileState": "enabled", "ConditionResult": "no"}
 
 

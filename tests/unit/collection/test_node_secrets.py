@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests.roles.content import all_tasks
 from tests.support.node_modules import Step, load
-from tests.support.paths import ROOT
 from tests.unit.collection.test_module_docs import MODULES, arguments_of
 
 # what a name says of a value
@@ -62,25 +61,12 @@ def returned(path: Path) -> set[str]:
     return {keyword.arg for call in ended for keyword in call.keywords if keyword.arg}
 
 
-def tasks_of(name: str) -> Iterator[dict[str, Any]]:
-    """Every task that calls a module."""
-    for path in (*(ROOT / "playbooks").rglob("*.yml"), *(ROOT / "roles").glob("*/tasks/*.yml")):
-        yield from (task for task in _tasks(yaml.safe_load(path.read_text("utf-8"))) if name in task)
-
-
-def _tasks(found: Any) -> Iterator[dict[str, Any]]:
-    for entry in found if isinstance(found, list) else ():
-        yield entry
-        for inner in ("tasks", "pre_tasks", "post_tasks", "block", "rescue", "always", "handlers"):
-            yield from _tasks(entry.get(inner))
-
-
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_a_module_that_returns_a_secret_is_called_with_no_log(path: Path) -> None:
     names = {name for name in returned(path) if SECRET.search(name) and (path.stem, name) not in RETURNED}
     # a module may return them in some calls only: those that ask for them by an option of that name
     module = f"deepopsctl.cluster.{path.stem}"
-    tasks = [task for task in tasks_of(module) if names & set(task[module])] if names else []
+    tasks = [task for _, task in all_tasks() if module in task and names & set(task[module])] if names else []
 
     assert not names or tasks
     assert all(task.get("no_log") is True for task in tasks)
