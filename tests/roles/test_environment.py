@@ -42,10 +42,12 @@ NODE: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    none = {"modules_system": "none", "http_proxy_addresses": [], "http_proxy_listen": "", "sssd_cached_days": 0}
+    refused = {"role": "sssd", "sssd_directory": {}, "when": "inventory_hostname == 'none'"}
     return record(
         tmp_path_factory.mktemp("environment"),
-        [{"role": "modules"}, {"role": "http_proxy"}],
-        {"node": NODE, "none": {**NODE, "modules_system": "none", "http_proxy_addresses": [], "http_proxy_listen": ""}},
+        [{"role": "modules"}, {"role": "http_proxy"}, refused],
+        {"node": NODE, "none": {**NODE, **none}},
     )
 
 
@@ -167,10 +169,8 @@ def test_a_node_that_makes_no_directories_any_more_loses_the_nightly_count(tmp_p
     assert arguments == {"component": "environment", "step": "space_usage", "owned": True}
 
 
-def test_a_cache_of_the_directory_without_a_limit_is_refused(tmp_path: Path) -> None:
-    failures = record(tmp_path, [{"role": "sssd", "sssd_directory": {}}], {"n1": {"sssd_cached_days": 0}}).failures
-
-    assert failures["n1"].startswith("sssd_cached_days: 0 would be no limit")
+def test_a_cache_of_the_directory_without_a_limit_is_refused(recorded: Recorded) -> None:
+    assert recorded.failures["none"].startswith("sssd_cached_days: 0 would be no limit")
 
 
 def test_who_has_another_mail_server_reads_which_and_what_to_do(
