@@ -121,9 +121,3 @@ def test_what_the_rules_read_of_dcgm_is_what_its_exporter_is_asked_for() -> None
 
     assert read <= asked
     assert set(re.findall(r"^DCGM_\w+", (TEXTS / "dcgm.prom").read_text(encoding="utf-8"), re.MULTILINE)) == asked
-
-
-def test_a_wrong_expectation_is_noticed(tmp_path: Path) -> None:
-    twice = {"count by (gpu) (gpu:power:watts)": {"0": 2.0}}
-
-    assert "FAILED" in promtool_errors(tmp_path, samples("dcgm"), twice)

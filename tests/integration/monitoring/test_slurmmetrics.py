@@ -39,7 +39,3 @@ def test_prometheus_reads_the_worst_that_people_write() -> None:
     assert samples(text)["slurm_nodes"] == 1
     # what was written is in a label, and no line of its own
     assert not any(line.startswith(("d", "# TYPE x")) and not line.startswith("deepops_") for line in text.splitlines())
-
-
-def test_promtool_rejects_a_text_that_is_not_valid() -> None:
-    assert "unescaped new-line" in errors('slurm_nodes{node="n1} 1\n')
