@@ -1,4 +1,5 @@
-"""The servers and an exporter as a node's units start them, with the files that it gets, the exporter by TLS.
+"""The servers and an exporter as a node's units start them, with the files that it gets, the exporter by TLS; and the
+parsers that check these files on the node.
 
 They are this host's: on Debian 12 Prometheus 2.42 and Alertmanager 0.25, while the lab has Debian 13's.
 """
@@ -11,7 +12,7 @@ import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,8 @@ NODE = {
 }
 
 
-def plan(directory: Path) -> list[Asked]:
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory: pytest.TempPathFactory) -> list[Asked]:
     """All that runs, as the roles ask for it."""
     servers = prometheus(
         prometheus_address=ADDRESS, prometheus_alertmanager=f"{ADDRESS}:{ALERTMANAGER}", prometheus_retention_size="40%"
@@ -52,7 +54,7 @@ def plan(directory: Path) -> list[Asked]:
     servers["prometheus_cluster"] = {**servers["prometheus_cluster"], "addresses": {"ctl1": ADDRESS}}
     hosts = {"ctl1": {**NODE, **servers, **alertmanager(alertmanager_address=ADDRESS)}}
     roles = [{"role": name} for name in ("monitoring_node", "prometheus", "alertmanager")]
-    recorded = record(directory, roles, hosts)
+    recorded = record(tmp_path_factory.mktemp("play"), roles, hosts)
     return [recorded.step("ctl1", step) for step in ("node", "prometheus", "alertmanager")]
 
 
@@ -106,9 +108,9 @@ class Running:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    root, logs = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("logs")
-    steps = plan(tmp_path_factory.mktemp("play"))
+def root(steps: list[Asked], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with all files, in place of the node's."""
+    root = tmp_path_factory.mktemp("root")
     for step in steps:
         for directory in step.arguments["directories"]:
             (root / directory["path"].lstrip("/")).mkdir(parents=True, exist_ok=True)
@@ -117,6 +119,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(moved(content(file), root), encoding="utf-8")
             path.chmod(int(file.get("mode", "0644"), 8))
+    return root
+
+
+@pytest.fixture(scope="module")
+def running(steps: list[Asked], root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    logs = tmp_path_factory.mktemp("logs")
     with ExitStack() as started:
         for file in (file for step in steps for file in step.files):
             if file["path"].endswith(".service.d/deepopsctl.conf"):
@@ -127,6 +135,27 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         servers = Running(root, logs)
         wait_until("both answer", lambda: not servers.silent(), details=servers.log)
         yield servers
+
+
+def refused_by_parser(file: Mapping[str, Any], path: Path) -> str:
+    """What the file's own parser prints where it refuses it, or warns of what it names."""
+    argv = [str(path) if word == "%s" else word for word in file["validate"]]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
+    printed = done.stdout + done.stderr
+    # a file that is not there would only be a warning
+    return printed if done.returncode or "does not exist" in printed else ""
+
+
+def test_every_file_passes_the_check_that_guards_it_and_a_broken_one_does_not(steps: list[Asked], root: Path) -> None:
+    guarded = [file for step in steps for file in step.files if file.get("validate")]
+
+    assert len(guarded) == len(list(RULES.glob("*.yml"))) + 3
+    for file in guarded:
+        path = root / file["path"].lstrip("/")
+        broken = path.with_suffix(".broken")
+        broken.write_text(f"{path.read_text()}\nno_such_key: [\n", encoding="utf-8")
+        assert refused_by_parser(file, path) == ""
+        assert refused_by_parser(file, broken) != "", file["path"]
 
 
 def test_all_of_them_are_scraped_the_exporter_by_tls(running: Running) -> None:
