@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from tests.support.files import write_files, write_program
 from tests.support.local_ansible import play
 from tests.support.paths import ROOT
 
@@ -23,28 +24,19 @@ cn1
 """
 
 
-def run(directory: Path) -> tuple[str, str, bool]:
-    """How the jobs were cancelled and verified where login1 is silent, and whether an output is left."""
-    (directory / "groups.ini").write_text(GROUPS, encoding="utf-8")
-    (directory / "ssh").write_text("#!/bin/sh\nexit 255\n", encoding="utf-8")
-    (directory / "ssh").chmod(0o755)
-    for name in ("squeue", "scancel"):
-        (directory / name).symlink_to("/bin/true")
-    output = directory / "deepopsctl-burnin-abc-12_0.out"
-    output.write_text("left by a job", encoding="utf-8")
-    plays = yaml.safe_load((ROOT / "playbooks" / "operate" / "burnin-end.yml").read_text(encoding="utf-8"))
-    plays[0]["environment"] = {"HOME": str(directory), "PATH": f"{directory}:/usr/bin:/bin"}
-    silent = {"ansible_connection": "ssh", "ansible_ssh_executable": str(directory / "ssh"), "ansible_ssh_retries": 0}
-    done = play(
-        directory,
-        plays,
-        {"login1": silent, "ctl1": {}, "cn1": {}},
-        *("-i", str(directory / "groups.ini"), "-e", "validate_burnin_token=abc"),
-    )
-    names = ("Cancel its jobs", "Verify that its jobs have ended")
-    cancelled, verified = (done.result(name).status for name in names)
-    return cancelled, verified, output.exists()
-
-
 def test_another_submit_host_cancels_the_jobs_of_a_burn_in(tmp_path: Path) -> None:
-    assert run(tmp_path) == ("ok", "ok", False)
+    output = tmp_path / "deepopsctl-burnin-abc-12_0.out"
+    write_files(tmp_path, {"groups.ini": GROUPS, output.name: "left by a job"})
+    ssh = write_program(tmp_path / "ssh", "exit 255")
+    for name in ("squeue", "scancel"):
+        (tmp_path / name).symlink_to("/bin/true")
+    plays = yaml.safe_load((ROOT / "playbooks" / "operate" / "burnin-end.yml").read_text(encoding="utf-8"))
+    plays[0]["environment"] = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    silent = {"ansible_connection": "ssh", "ansible_ssh_executable": str(ssh), "ansible_ssh_retries": 0}
+    options = ("-i", str(tmp_path / "groups.ini"), "-e", "validate_burnin_token=abc")
+
+    done = play(tmp_path, plays, {"login1": silent, "ctl1": {}, "cn1": {}}, *options)
+
+    assert done.result("Cancel its jobs").status == "ok"
+    assert done.result("Verify that its jobs have ended").status == "ok"
+    assert not output.exists()

@@ -16,28 +16,16 @@ GROUPS = "[slurm_controller]\nctl1\nctl2\n[slurm_cluster:children]\nslurm_contro
 def test_no_state_is_restored_while_a_controller_does_not_answer(tmp_path: Path) -> None:
     (tmp_path / "groups.ini").write_text(GROUPS, encoding="utf-8")
     (play_of_stop,) = yaml.safe_load((ROOT / "playbooks/operate/restore-stop.yml").read_text(encoding="utf-8"))
-    after = {
-        "hosts": "slurm_controller",
-        "gather_facts": False,
-        "tasks": [{"name": "Restore", "ansible.builtin.ping": {}}],
-    }
-    silent = {
-        "ansible_connection": "ssh",
-        "ansible_ssh_executable": str(write_program(tmp_path / "bin" / "ssh", "exit 255")),
-        "ansible_ssh_retries": 0,
-    }
+    restore = {"name": "Restore", "ansible.builtin.ping": {}}
+    plays = [
+        {**play_of_stop, "become": False},
+        {"hosts": "slurm_controller", "gather_facts": False, "tasks": [restore]},
+    ]
+    ssh = write_program(tmp_path / "bin" / "ssh", "exit 255")
+    silent = {"ansible_connection": "ssh", "ansible_ssh_executable": str(ssh), "ansible_ssh_retries": 0}
+    state = '{"slurm_state": {"mount": "/srv", "directory": "/srv/slurmctld"}}'
 
-    done = play(
-        tmp_path,
-        [{**play_of_stop, "become": False}, after],
-        {"ctl1": {}, "ctl2": silent},
-        *(
-            "-i",
-            str(tmp_path / "groups.ini"),
-            "-e",
-            '{"slurm_state": {"mount": "/srv", "directory": "/srv/slurmctld"}}',
-        ),
-    )
+    done = play(tmp_path, plays, {"ctl1": {}, "ctl2": silent}, "-i", str(tmp_path / "groups.ini"), "-e", state)
 
     refused = done.result("Refuse a restore while a controller may run slurmctld")
     assert (refused.host, refused.status) == ("ctl1", "failed"), done.output

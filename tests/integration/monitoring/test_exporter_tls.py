@@ -39,20 +39,14 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
             exporter.kill()
 
 
-def test_a_node_of_the_cluster_is_answered(asked: Asked) -> None:
-    assert asked.answer(asked.directory) == 200
-
-
-def test_who_shows_no_certificate_is_not(asked: Asked) -> None:
-    with pytest.raises((ssl.SSLError, ConnectionError)):
-        asked.answer()
-
-
-def test_who_shows_another_clusters_certificate_is_not(asked: Asked, tmp_path: Path) -> None:
+def test_a_node_of_the_cluster_is_answered_and_nobody_else(asked: Asked, tmp_path: Path) -> None:
     stranger = exporter_files(tmp_path / "stranger", "gpu01", authority=new_authority(validity.today()))
 
-    with pytest.raises((ssl.SSLError, ConnectionError)):
-        asked.answer(stranger)
+    assert asked.answer(asked.directory) == 200
+    # no certificate, and that of another cluster
+    for shown in (None, stranger):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            asked.answer(shown)
 
 
 def test_a_certificate_that_was_renewed_is_shown_without_a_restart(asked: Asked, tmp_path: Path) -> None:
