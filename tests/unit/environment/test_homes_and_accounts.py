@@ -24,51 +24,58 @@ PEOPLE = {
 }
 
 
-def homes(storage: str = "", home: str = "/home") -> dict[str, Homes]:
-    """Where each node makes homes, without those that make none."""
-    mounts = parse_spec(f"{HEAD}storage:\n{storage}" if storage else HEAD, "cluster.yml").storage
-    made = {host: homes_on(mounts, host, home, ["login1", "ctl1"]) for host in ("ctl1", "n1", "n2", "login1")}
-    return {host: where for host, where in made.items() if where.directory}
+SHARED = 'type: nfs, source: "ctl1:/srv'
+ELSEWHERE = 'type: nfs, source: "filer.example.com:/vol"'
 
 
-class TestHomes:
-    def test_without_shared_storage_every_node_makes_its_own(self) -> None:
-        assert homes() == dict.fromkeys(("ctl1", "n1", "n2", "login1"), Homes("/home"))
+@pytest.mark.parametrize(
+    ("entry", "home", "made"),
+    [
+        ("", "/home", dict.fromkeys(("ctl1", "n1", "n2", "login1"), Homes("/home"))),
+        (f'{SHARED}/home", path: /home', "/home", {"ctl1": Homes("/srv/home")}),
+        (f'{SHARED}", path: /shared', "/shared/home", {"ctl1": Homes("/srv/home")}),
+        (f"{ELSEWHERE}, path: /home", "/home", {"login1": Homes("/home", mounted="/home")}),
+        (
+            f'{SHARED}/home", path: /home, nodes: "n[1-2],ctl1"',
+            "/home",
+            {"ctl1": Homes("/srv/home"), "login1": Homes("/home")},
+        ),
+        (
+            'type: local, source: LABEL=home, path: /home, nodes: "n[1-2]"',
+            "/home",
+            {
+                **dict.fromkeys(("ctl1", "login1"), Homes("/home")),
+                **dict.fromkeys(("n1", "n2"), Homes("/home", mounted="/home")),
+            },
+        ),
+        (
+            'type: glusterfs, source: "192.0.2.9:/vol", path: /shared',
+            "/shared/home",
+            {"login1": Homes("/shared/home", mounted="/shared")},
+        ),
+        (
+            f'{ELSEWHERE}, path: /home, nodes: "n[1-2]"',
+            "/home",
+            {"ctl1": Homes("/home"), "login1": Homes("/home"), "n1": Homes("/home", "/home")},
+        ),
+    ],
+    ids=[
+        "without shared storage every node its own",
+        "a server of the cluster for all, in its directory",
+        "below a shared directory as well",
+        "of a server elsewhere the first login node, while it is mounted",
+        "local ones on a node that does not mount it",
+        "a local disk is each node's own",
+        "below a mount point, with what is mounted there",
+        "where only compute nodes mount it, the first of them",
+    ],
+)
+def test_homes_are_made_once_where_their_file_system_belongs(entry: str, home: str, made: dict[str, Homes]) -> None:
+    storage = f"storage:\n  - {{name: disk, {entry}}}\n" if entry else ""
+    mounts = parse_spec(HEAD + storage, "cluster.yml").storage
+    homes = {host: homes_on(mounts, host, home, ["login1", "ctl1"]) for host in ("ctl1", "n1", "n2", "login1")}
 
-    def test_a_server_of_the_cluster_makes_them_for_all_in_its_directory(self) -> None:
-        entry = '  - {name: home, type: nfs, source: "ctl1:/srv/home", path: /home}\n'
-
-        assert homes(entry) == {"ctl1": Homes("/srv/home")}
-
-    def test_below_a_shared_directory_as_well(self) -> None:
-        entry = '  - {name: shared, type: nfs, source: "ctl1:/srv", path: /shared}\n'
-
-        assert homes(entry, "/shared/home") == {"ctl1": Homes("/srv/home")}
-
-    def test_of_a_server_elsewhere_the_first_login_node_makes_them_while_it_is_mounted(self) -> None:
-        entry = '  - {name: home, type: nfs, source: "filer.example.com:/vol", path: /home}\n'
-
-        assert homes(entry) == {"login1": Homes("/home", mounted="/home")}
-
-    def test_a_node_that_does_not_mount_it_has_local_homes(self) -> None:
-        entry = '  - {name: home, type: nfs, source: "ctl1:/srv/home", path: /home, nodes: "n[1-2],ctl1"}\n'
-
-        assert homes(entry) == {"ctl1": Homes("/srv/home"), "login1": Homes("/home")}
-
-    def test_a_local_disk_is_each_nodes_own(self) -> None:
-        entry = '  - {name: disk, type: local, source: LABEL=home, path: /home, nodes: "n[1-2]"}\n'
-
-        assert homes(entry)["n1"] == Homes("/home", mounted="/home")
-
-    def test_homes_below_a_mount_point_need_what_is_mounted_there(self) -> None:
-        entry = '  - {name: shared, type: glusterfs, source: "192.0.2.9:/vol", path: /shared}\n'
-
-        assert homes(entry, "/shared/home") == {"login1": Homes("/shared/home", mounted="/shared")}
-
-    def test_where_only_compute_nodes_mount_it_the_first_of_them_makes_them(self) -> None:
-        entry = '  - {name: home, type: nfs, source: "filer:/vol", path: /home, nodes: "n[1-2]"}\n'
-
-        assert homes(entry) == {"ctl1": Homes("/home"), "login1": Homes("/home"), "n1": Homes("/home", "/home")}
+    assert {host: where for host, where in homes.items() if where.directory} == made
 
 
 class TestAccounts:

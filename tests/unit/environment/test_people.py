@@ -139,46 +139,40 @@ def test_reports_all_faults_at_once_in_the_order_of_their_lines() -> None:
     assert [fault.split()[0] for fault in problems] == ["people.yml:6:", "people.yml:7:", "people.yml:7:"]
 
 
-def test_an_account_of_cluster_yml_is_no_group_of_people_as_well() -> None:
-    account = "accounts: [{name: def-curie_gpu}]\n"
+@pytest.mark.parametrize(
+    ("groups", "fault"),
+    [
+        (["{name: '', gid: 60001}"], "3: groups[0].name: '' is no name of a group"),
+        (
+            ["{name: def-curie_gpu, gid: 60001}", "{name: def-curie, gid: 60002}"],
+            "4: groups[1]: the account def-curie_gpu belongs to the group def-curie_gpu as well",
+        ),
+    ],
+)
+def test_refuses_groups_without_a_name_or_an_account_of_their_own(groups: list[str], fault: str) -> None:
+    text = "schema: 1\ngroups:\n" + "".join(f"  - {group}\n" for group in groups)
 
-    assert faults(cluster=account) == [
-        "people.yml:3: groups[0]: the account def-curie_gpu is declared in cluster.yml as well (`accounts:`)"
+    assert faults_of(parse_people, text, "people.yml", parse_spec(CLUSTER, "cluster.yml")) == [f"people.yml:{fault}"]
+
+
+def test_cluster_yml_declares_no_account_of_a_group_and_no_second_default_of_a_person() -> None:
+    accounts = "accounts: [{name: def-curie_gpu}, {name: lab}]\n"
+    users = "users: [{names: [bob], account: lab, default: true}]\n"
+
+    assert faults("{name: bob, uid: 60003, groups: [def-curie]}", cluster=accounts + users) == [
+        "people.yml:3: groups[0]: the account def-curie_gpu is declared in cluster.yml as well (`accounts:`)",
+        "people.yml:6: people[0].groups: bob has a default account in cluster.yml (`users:`, lab)",
     ]
 
 
-def test_a_group_with_an_empty_name_is_refused() -> None:
-    text = "schema: 1\ngroups:\n  - {name: '', gid: 60001}\n"
-
-    assert faults_of(parse_people, text, "people.yml", parse_spec(CLUSTER, "cluster.yml")) == [
-        "people.yml:3: groups[0].name: '' is no name of a group"
-    ]
-
-
-def test_two_groups_have_no_account_in_common() -> None:
-    text = "schema: 1\ngroups:\n  - {name: def-curie_gpu, gid: 60001}\n  - {name: def-curie, gid: 60002}\n"
-
-    assert faults_of(parse_people, text, "people.yml", parse_spec(CLUSTER, "cluster.yml")) == [
-        "people.yml:4: groups[1]: the account def-curie_gpu belongs to the group def-curie_gpu as well"
-    ]
-
-
-def test_a_person_has_one_default_account() -> None:
-    users = "accounts: [{name: lab}]\nusers: [{names: [bob], account: lab, default: true}]\n"
-
-    assert faults("{name: bob, uid: 60003, groups: [def-curie]}", cluster=users) == [
-        "people.yml:6: people[0].groups: bob has a default account in cluster.yml (`users:`, lab)"
-    ]
-
-
-def test_options_before_a_key_are_refused() -> None:
-    with pytest.raises(RefusedError):
-        values.check_public_key(f'command="sh" {KEY}')
-
-
-def test_a_private_key_is_refused_without_showing_it() -> None:
-    with pytest.raises(RefusedError, match=r"^is a private key$"):
-        values.check_public_key("-----BEGIN OPENSSH PRIVATE KEY-----")
+@pytest.mark.parametrize(
+    ("key", "refused"),
+    [(f'command="sh" {KEY}', "is no public key"), ("-----BEGIN OPENSSH PRIVATE KEY-----", "^is a private key$")],
+    ids=["options before it", "a private one, which is not shown"],
+)
+def test_what_is_no_plain_public_key_is_refused(key: str, refused: str) -> None:
+    with pytest.raises(RefusedError, match=refused):
+        values.check_public_key(key)
 
 
 def test_the_next_id_skips_those_that_are_taken_and_those_of_systemd() -> None:

@@ -47,17 +47,12 @@ maintenance:
         ("{name: a, start: 2026-12-01T08:00, duration: 60, repeat: monthly}", "is not known here"),
         ("{name: a, start: 2026-12-01T08:00, duration: 60, nodes: gpu09}", "has no node gpu09"),
         ("{name: a, start: 2026-12-01T08:00, duration: 60, nodes: ctl1}", "not a compute node"),
+        (", ".join(["{name: a, start: 2026-12-01T08:00, duration: 60}"] * 2), "already the name"),
     ],
 )
 def test_what_slurm_would_not_take_is_refused(entry: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        cluster(f"maintenance:\n  - {entry}\n")
-
-
-def test_two_of_one_name_are_refused() -> None:
-    entry = "  - {name: a, start: 2026-12-01T08:00, duration: 60}\n"
-    with pytest.raises(InputError, match="already the name"):
-        cluster(f"maintenance:\n{entry}{entry}")
+        cluster(f"maintenance: [{entry}]\n")
 
 
 def test_an_interactive_partition_is_short_comes_first_and_lets_each_user_run_one_job() -> None:
@@ -92,11 +87,17 @@ def test_a_cluster_without_gpus_limits_none() -> None:
     assert declared.policy.qos[0].limits["MaxTRESPU"] == "cpu=4"
 
 
-def test_an_unknown_purpose_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(InputError, match="is not known here"):
-        cluster("partitions:\n  - {name: short, nodes: all, prepared: quick}\n")
-
-
-def test_an_interactive_partition_limits_nobody_by_the_qos_of_all_jobs() -> None:
-    with pytest.raises(InputError, match=r"partitions\[0\]\.prepared: its QOS normal is that of all jobs"):
-        cluster("partitions:\n  - {name: Normal, nodes: all, prepared: interactive}\n")
+@pytest.mark.parametrize(
+    ("partition", "problem"),
+    [
+        ("{name: short, nodes: all, prepared: quick}", "is not known here"),
+        # its limits would be everybody's
+        (
+            "{name: Normal, nodes: all, prepared: interactive}",
+            r"partitions\[0\]\.prepared: its QOS normal is that of all jobs",
+        ),
+    ],
+)
+def test_what_can_not_be_prepared_is_refused(partition: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        cluster(f"partitions: [{partition}]\n")

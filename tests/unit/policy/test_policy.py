@@ -147,58 +147,65 @@ def test_refuses_a_bad_value_and_names_its_line(line: str, fault: str) -> None:
     assert message.startswith(f"cluster.yml:5: {fault}")
 
 
-def test_refuses_accounts_in_a_circle() -> None:
-    assert faults("accounts:", "  - {name: a, parent: b}", "  - {name: b, parent: a}") == [
-        "cluster.yml:6: accounts[0].parent: a is, over its parents, below itself"
-    ]
-
-
-def test_refuses_to_preempt_what_is_not_declared() -> None:
-    messages = faults("preemption: {by: qos}", "qos: [{name: a, preempts: [b]}]")
-    assert messages == ["cluster.yml:6: qos[0].preempts: the QOS b is not declared"]
-
-
-def test_refuses_qos_that_preempt_each_other_over_others() -> None:
-    messages = faults(
-        "preemption: {by: qos}",
-        "qos:",
-        "  - {name: a, preempts: [b]}",
-        "  - {name: b, preempts: [c]}",
-        "  - {name: c, preempts: [a]}",
-    )
-    assert messages == ["cluster.yml:7: qos[0].preempts: a would in the end preempt itself"]
-
-
-def test_refuses_a_default_qos_that_is_not_allowed_there_or_above() -> None:
-    messages = faults(
-        "qos: [{name: a}, {name: b}]",
-        "accounts:",
-        "  - {name: x, qos: [a]}",
-        "  - {name: y, parent: x, default_qos: b}",
-        "  - {name: z, default_qos: a}",
-    )
-    assert messages == [
-        "cluster.yml:8: accounts[1].default_qos: b is not among the QOS allowed here: a",
-        "cluster.yml:9: accounts[2].default_qos: a is not among the QOS allowed here: normal",
-    ]
-
-
-def test_refuses_a_user_with_two_default_accounts() -> None:
-    messages = faults(
-        "accounts: [{name: x}, {name: y}]",
-        "users:",
-        "  - {names: [bob], account: x, default: true}",
-        "  - {names: [bob], account: y, default: true}",
-    )
-    assert messages == ["cluster.yml:8: users[1].default: bob has the default account x already"]
-
-
-def test_refuses_a_partition_that_names_what_is_not_declared() -> None:
-    messages = faults(
-        "partitions: [{name: p, nodes: all, options: {QOS: fast, DenyQos: slow}}]",
-        "qos: [{name: slow}]",
-    )
-    assert messages == ["cluster.yml:5: partitions[0].options.QOS: the QOS fast is not declared"]
+@pytest.mark.parametrize(
+    ("lines", "refused"),
+    [
+        (
+            ["accounts:", "  - {name: a, parent: b}", "  - {name: b, parent: a}"],
+            ["6: accounts[0].parent: a is, over its parents, below itself"],
+        ),
+        (
+            ["preemption: {by: qos}", "qos: [{name: a, preempts: [b]}]"],
+            ["6: qos[0].preempts: the QOS b is not declared"],
+        ),
+        (
+            [
+                "preemption: {by: qos}",
+                "qos:",
+                "  - {name: a, preempts: [b]}",
+                "  - {name: b, preempts: [c]}",
+                "  - {name: c, preempts: [a]}",
+            ],
+            ["7: qos[0].preempts: a would in the end preempt itself"],
+        ),
+        (
+            [
+                "qos: [{name: a}, {name: b}]",
+                "accounts:",
+                "  - {name: x, qos: [a]}",
+                "  - {name: y, parent: x, default_qos: b}",
+                "  - {name: z, default_qos: a}",
+            ],
+            [
+                "8: accounts[1].default_qos: b is not among the QOS allowed here: a",
+                "9: accounts[2].default_qos: a is not among the QOS allowed here: normal",
+            ],
+        ),
+        (
+            [
+                "accounts: [{name: x}, {name: y}]",
+                "users:",
+                "  - {names: [bob], account: x, default: true}",
+                "  - {names: [bob], account: y, default: true}",
+            ],
+            ["8: users[1].default: bob has the default account x already"],
+        ),
+        (
+            ["partitions: [{name: p, nodes: all, options: {QOS: fast, DenyQos: slow}}]", "qos: [{name: slow}]"],
+            ["5: partitions[0].options.QOS: the QOS fast is not declared"],
+        ),
+    ],
+    ids=[
+        "accounts in a circle",
+        "preempts what is not declared",
+        "preempt each other over others",
+        "default QOS not allowed there or above",
+        "two default accounts",
+        "partition names what is not declared",
+    ],
+)
+def test_refuses_what_does_not_fit_together_and_names_its_line(lines: list[str], refused: list[str]) -> None:
+    assert faults(*lines) == [f"cluster.yml:{fault}" for fault in refused]
 
 
 def test_a_site_that_keeps_its_qos_by_sacctmgr_may_name_them_in_partitions() -> None:
