@@ -96,19 +96,14 @@ def test_a_silent_node_is_not_said_to_have_the_branch(directory: ClusterDir, mon
     assert "580" not in directory.settings.read_text()
 
 
-def test_settings_follow_nodes_that_have_the_branch(directory: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = nvidia(directory, monkeypatch, ())
+@pytest.mark.parametrize("has_settings", [True, False])
+def test_settings_follow_nodes_that_have_the_branch_and_are_made_where_a_site_has_none(
+    directory: ClusterDir, monkeypatch: pytest.MonkeyPatch, has_settings: bool
+) -> None:
+    if not has_settings:
+        directory.settings.unlink()
 
-    assert report.exit_code is ExitCode.OK
-    assert "580" in directory.settings.read_text()
-
-
-def test_settings_are_made_where_a_site_has_none(directory: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory.settings.unlink()
-
-    report = nvidia(directory, monkeypatch, ())
-
-    assert report.exit_code is ExitCode.OK
+    assert nvidia(directory, monkeypatch, ()).exit_code is ExitCode.OK
     assert "580" in directory.settings.read_text()
 
 

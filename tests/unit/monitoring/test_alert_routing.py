@@ -48,11 +48,6 @@ def amtool(tmp_path: Path, text: str, *words: str) -> str:
     return done.stdout.strip()
 
 
-def receivers_of(tmp_path: Path, text: str, *labels: str) -> str:
-    """Whom Alertmanager itself would tell of an alert."""
-    return amtool(tmp_path, text, "config", "routes", "test", "--config.file", "CONFIG", *labels)
-
-
 @pytest.mark.parametrize("text", ["{}", WHOLE])
 def test_alertmanager_takes_what_is_written(tmp_path: Path, text: str) -> None:
     found = routing(wanted(text))
@@ -61,31 +56,29 @@ def test_alertmanager_takes_what_is_written(tmp_path: Path, text: str) -> None:
     assert "SUCCESS" in amtool(tmp_path, text_of(found), "check-config", "CONFIG")
 
 
-def test_without_receivers_nobody_is_notified(tmp_path: Path) -> None:
-    assert receivers_of(tmp_path, text_of(routing(Wanted())), "alertname=DiskFull", "severity=critical") == "nobody"
-
-
-def test_without_routes_everything_goes_to_everybody_but_the_watchdog(tmp_path: Path) -> None:
-    text = text_of(
-        routing(wanted("receivers: {a: {webhook: {url: http://x.example.com}}, b: {slack: {secret: chat}}}"))
-    )
-
-    assert receivers_of(tmp_path, text, "alertname=DiskFull", "severity=info") == "a, b"
-    assert receivers_of(tmp_path, text, "alertname=Watchdog", "severity=none") == "nobody"
+TWO = "receivers: {a: {webhook: {url: http://x.example.com}}, b: {slack: {secret: chat}}}"
 
 
 @pytest.mark.parametrize(
-    ("labels", "receivers"),
+    ("settings", "labels", "receivers"),
     [
-        ("alertname=Watchdog severity=none", "pager"),
-        ("alertname=NodeDown severity=critical", "pager, ops"),
-        ("alertname=GpuXid severity=warning node=gpu07", "chat,duty"),
-        ("alertname=GpuXid severity=warning node=gpu17", "duty"),
-        ("alertname=Other severity=odd", "nobody"),
+        ("{}", "alertname=DiskFull severity=critical", "nobody"),
+        # without routes everything goes to everybody but the watchdog
+        (TWO, "alertname=DiskFull severity=info", "a, b"),
+        (TWO, "alertname=Watchdog severity=none", "nobody"),
+        (WHOLE, "alertname=Watchdog severity=none", "pager"),
+        (WHOLE, "alertname=NodeDown severity=critical", "pager, ops"),
+        (WHOLE, "alertname=GpuXid severity=warning node=gpu07", "chat,duty"),
+        (WHOLE, "alertname=GpuXid severity=warning node=gpu17", "duty"),
+        (WHOLE, "alertname=Other severity=odd", "nobody"),
     ],
 )
-def test_the_first_route_that_fits_is_taken(tmp_path: Path, labels: str, receivers: str) -> None:
-    assert receivers_of(tmp_path, text_of(routing(wanted(WHOLE))), *labels.split()) == receivers
+def test_alertmanager_itself_notifies_by_the_first_route_that_fits(
+    tmp_path: Path, settings: str, labels: str, receivers: str
+) -> None:
+    text, test = text_of(routing(wanted(settings))), ("config", "routes", "test", "--config.file", "CONFIG")
+
+    assert amtool(tmp_path, text, *test, *labels.split()) == receivers
 
 
 def test_secrets_are_in_the_text_and_nowhere_else() -> None:

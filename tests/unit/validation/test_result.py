@@ -40,10 +40,6 @@ def lost(host: str) -> Failure:
     return Failure(host, "validate", "Query every node's state", "ssh: connection\nrefused", "", unreachable=True)
 
 
-def codes(found: RunSummary, ran: ExitCode = ExitCode.OK) -> ExitCode:
-    return exit_code_of(ran, collect(found, "smoke"), found)
-
-
 def test_the_checks_of_all_modules_come_together() -> None:
     found = collect(summary(PASSED, FAILED), "smoke")
 
@@ -68,37 +64,40 @@ def test_an_error_of_ansible_itself_belongs_to_no_node() -> None:
     assert len(collect(summary(PASSED, failures=(Failure("", "", "", "no such file", ""),)), "smoke")) == 1
 
 
-def test_all_passed_is_0_and_a_failed_check_is_1() -> None:
-    assert codes(summary(PASSED)) is ExitCode.OK
-    assert codes(summary(PASSED, FAILED)) is ExitCode.FAILED
+SKIPPED = {**PASSED, "status": "skip"}
+GPU = {**FAILED, "suite": "gpu", "name": "gpu-opens"}
+LOST = (lost("gpu02"),)
 
 
-def test_warnings_and_skipped_checks_do_not_fail() -> None:
-    assert codes(summary(PASSED, {**PASSED, "status": "warn"}, {**PASSED, "status": "skip"})) is ExitCode.OK
-
-
-def test_nothing_proven_is_no_success() -> None:
-    assert codes(summary({**PASSED, "status": "skip"})) is ExitCode.FAILED
-    assert codes(summary()) is ExitCode.FAILED
-
-
-def test_a_gpu_of_an_unreachable_node_is_no_other_failure() -> None:
-    gpu = {**FAILED, "suite": "gpu", "name": "gpu-opens", "target": "gpu02/3"}
-    found = summary(PASSED, gpu, failures=(lost("gpu02"),))
-
-    assert codes(found, ExitCode.UNREACHABLE) is ExitCode.UNREACHABLE
-    assert codes(summary(PASSED, {**gpu, "target": "gpu01/3"})) is ExitCode.FAILED
-
-
-def test_a_failure_elsewhere_outweighs_an_unreachable_node() -> None:
-    found = summary(PASSED, FAILED, failures=(lost("gpu02"),))
-
-    assert codes(found, ExitCode.UNREACHABLE) is ExitCode.FAILED
-
-
-@pytest.mark.parametrize("ran", [ExitCode.TIMEOUT, ExitCode.INTERRUPTED])
-def test_a_run_that_was_cut_off_says_so_whatever_was_found(ran: ExitCode) -> None:
-    assert codes(summary(PASSED), ran) is ran
+@pytest.mark.parametrize(
+    ("found", "ran", "code"),
+    [
+        (summary(PASSED), ExitCode.OK, ExitCode.OK),
+        (summary(PASSED, FAILED), ExitCode.OK, ExitCode.FAILED),
+        (summary(PASSED, {**PASSED, "status": "warn"}, SKIPPED), ExitCode.OK, ExitCode.OK),
+        (summary(SKIPPED), ExitCode.OK, ExitCode.FAILED),
+        (summary(), ExitCode.OK, ExitCode.FAILED),
+        (summary(PASSED, {**GPU, "target": "gpu02/3"}, failures=LOST), ExitCode.UNREACHABLE, ExitCode.UNREACHABLE),
+        (summary(PASSED, {**GPU, "target": "gpu01/3"}), ExitCode.OK, ExitCode.FAILED),
+        (summary(PASSED, FAILED, failures=LOST), ExitCode.UNREACHABLE, ExitCode.FAILED),
+        (summary(PASSED), ExitCode.TIMEOUT, ExitCode.TIMEOUT),
+        (summary(PASSED), ExitCode.INTERRUPTED, ExitCode.INTERRUPTED),
+    ],
+    ids=[
+        "all passed",
+        "one failed",
+        "warnings and skipped checks",
+        "all skipped",
+        "no check",
+        "a GPU of an unreachable node",
+        "a GPU of another node",
+        "a failure elsewhere outweighs an unreachable node",
+        "cut off by its time limit",
+        "interrupted",
+    ],
+)
+def test_the_exit_code_is_that_of_what_was_found(found: RunSummary, ran: ExitCode, code: ExitCode) -> None:
+    assert exit_code_of(ran, collect(found, "smoke"), found) is code
 
 
 def test_the_reports_are_kept_beside_the_runs_log_for_their_owner_only(tmp_path: Path) -> None:
