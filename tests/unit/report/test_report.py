@@ -104,8 +104,11 @@ class TestTable:
         assert "Slurm's reason: Not responding" in tail
         assert f"do: {entry('node-state').advice.split(',')[0]}" in tail
 
-    def test_five_hundred_nodes_fit_on_a_screen(self) -> None:
-        assert len(table(large(), 100)) < 80
+    @pytest.mark.parametrize(("sample", "lines"), [(large, 80), (gpus.thousand, 100)], ids=["nodes", "GPUs"])
+    def test_five_hundred_nodes_and_twelve_hundred_gpus_fit_on_a_screen(
+        self, sample: Callable[[], Facts], lines: int
+    ) -> None:
+        assert len(table(sample(), 100)) < lines
 
     @pytest.mark.parametrize("sample", [large, gpus.two_h100])
     @pytest.mark.parametrize("width", [60, 80, 160])
@@ -266,8 +269,11 @@ class TestHtml:
         assert "8 checks failed, on 8 nodes." in render_html(facts(checks, nodes))
         assert "9 checks failed, on 9 places." in render_html(facts(checks + panels, nodes))
 
-    def test_five_hundred_nodes_make_a_page_one_can_mail(self) -> None:
-        assert len(render_html(large()).encode()) < 200_000
+    @pytest.mark.parametrize(("sample", "size"), [(large, 200_000), (gpus.thousand, 150_000)], ids=["nodes", "GPUs"])
+    def test_five_hundred_nodes_or_a_thousand_gpus_make_a_page_one_can_mail(
+        self, sample: Callable[[], Facts], size: int
+    ) -> None:
+        assert len(render_html(sample()).encode()) < size
 
     def test_every_outcome_has_a_mark_that_is_not_only_a_colour(self) -> None:
         marks = set(re.findall(r'class="mark (\w+)"[^>]*>(.)<', render_html(large())))
