@@ -11,6 +11,7 @@ import pytest
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.lifecycle.package_build import Build
 from deepopsctl.lifecycle.package_repository import PackageRepository
+from tests.support.files import build_package
 
 ARCHITECTURE = subprocess.run(
     ["dpkg", "--print-architecture"], capture_output=True, text=True, check=True
@@ -22,18 +23,11 @@ def build_of(tmp_path: Path, revision: int = 1) -> Build:
     """A build as `packages build` leaves it, with a package that has nothing in it."""
     version = f"1.2-1+deepopsctl{revision}"
     directory = tmp_path / f"build{revision}"
-    control = directory / "tree" / "DEBIAN" / "control"
-    control.parent.mkdir(parents=True)
-    packages = {}
-    for name in ("tool", "tool-dev"):
-        control.write_text(
-            f"Package: {name}\nVersion: {version}\nArchitecture: {ARCHITECTURE}\nSection: misc\nPriority: optional\n"
-            "Maintainer: Test <test@example.com>\nDescription: test\n",
-            encoding="utf-8",
-        )
-        file = f"{name}_{version}_{ARCHITECTURE}.deb"
-        subprocess.run(["dpkg-deb", "--build", str(directory / "tree"), str(directory / file)], check=True)
-        packages[name] = {"file": file}
+    use = {"Section": "misc", "Priority": "optional"}
+    packages = {
+        name: {"file": build_package(directory, name, version, ARCHITECTURE, **use).name}
+        for name in ("tool", "tool-dev")
+    }
     record = {"source": "tool", "release": "1.2", "version": version, "os": "debian13", "architecture": ARCHITECTURE}
     return Build(directory, {**record, "digest": f"digest{revision}", "packages": packages})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,31 +10,19 @@ from deepopsctl.errors import InputError
 from deepopsctl.files import sha256_of
 from deepopsctl.lifecycle.package_build import BuildStore
 from deepopsctl.lifecycle.package_files import add_packages, read_sums
+from tests.support.files import build_package
 from tests.support.problems import problems_of
 
 VERSION = "26.05.5-1"
 NAMES = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-basic-plugins")
 
 
-def deb(directory: Path, name: str, version: str = VERSION, source: str = "slurm-wlm", depends: str = "") -> Path:
-    """A package with nothing in it."""
-    control = directory / "tree" / "DEBIAN" / "control"
-    control.parent.mkdir(parents=True, exist_ok=True)
-    control.write_text(
-        f"Package: {name}\nVersion: {version}\nArchitecture: all\nSource: {source}\nMaintainer: Test <t@example.com>\n"
-        f"{f'Depends: {depends}' + chr(10) if depends else ''}Description: test\n",
-        encoding="utf-8",
-    )
-    path = directory / f"{name}_{version}_all.deb"
-    subprocess.run(["dpkg-deb", "--build", str(directory / "tree"), str(path)], check=True, capture_output=True)
-    return path
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    exact = f"slurm-wlm-basic-plugins (= {VERSION})"
-    packages = [deb(tmp_path, name, depends="" if name.endswith("plugins") else exact) for name in NAMES]
-    return [*packages, deb(tmp_path, "libhwloc15", "2.15.0-2", "hwloc")]
+    exact = {"Depends": f"slurm-wlm-basic-plugins (= {VERSION})"}
+    fields = {name: {} if name.endswith("plugins") else exact for name in NAMES}
+    packages = [build_package(tmp_path, name, VERSION, Source="slurm-wlm", **more) for name, more in fields.items()]
+    return [*packages, build_package(tmp_path, "libhwloc15", "2.15.0-2", Source="hwloc")]
 
 
 def test_a_whole_set_is_kept_once_with_its_libraries(files: list[Path], tmp_path: Path) -> None:
@@ -56,9 +43,15 @@ def test_a_whole_set_is_kept_once_with_its_libraries(files: list[Path], tmp_path
     ("changed", "reason"),
     [
         (lambda files, _: files[:4], "missing is slurm-wlm-basic-plugins 26.05.5-1"),
-        (lambda files, path: [*files, deb(path, "sackd", "26.05.4-1")], "2 versions of slurm-wlm"),
+        (
+            lambda files, path: [*files, build_package(path, "sackd", "26.05.4-1", Source="slurm-wlm")],
+            "2 versions of slurm-wlm",
+        ),
         (lambda files, _: files[-1:], "none is of slurm-wlm"),
-        (lambda files, path: [*files, deb(path, "slurmd", "26.05.5-1~bpo1")], "slurmd is there more than once"),
+        (
+            lambda files, path: [*files, build_package(path, "slurmd", "26.05.5-1~bpo1", Source="slurm-wlm")],
+            "slurmd is there more than once",
+        ),
     ],
 )
 def test_a_set_that_does_not_fit_together_is_refused(

@@ -39,6 +39,10 @@ def tarball(tmp_path: Path, content: str = "release") -> Path:
     return path
 
 
+def source_of(path: Path) -> Source:
+    return source_from_tarball("slurm", "24.11", file_with_checksum("--source", str(path), sha256_of(path)), None)
+
+
 def test_an_entry_of_the_index_is_found_by_its_whole_name() -> None:
     (entry,) = entries_of("slurm-wlm", INDEX)
     assert entry["Version"] == "24.11.5-4"
@@ -54,7 +58,7 @@ def test_a_file_with_another_checksum_is_refused_and_not_kept(tmp_path: Path) ->
 
 def test_a_file_is_fetched_once(tmp_path: Path) -> None:
     path = tarball(tmp_path)
-    source = source_from_tarball("slurm", "24.11", file_with_checksum("--source", str(path), sha256_of(path)), None)
+    source = source_of(path)
     fetched = fetch(source, tmp_path / "cache")
     path.unlink()
     assert fetch(source, tmp_path / "cache") == fetched
@@ -63,9 +67,8 @@ def test_a_file_is_fetched_once(tmp_path: Path) -> None:
 
 def test_a_cached_file_that_was_changed_is_fetched_again(tmp_path: Path) -> None:
     path = tarball(tmp_path)
-    source = source_from_tarball("slurm", "24.11", file_with_checksum("--source", str(path), sha256_of(path)), None)
-    fetch(source, tmp_path / "cache")[path.name].write_text("other", encoding="utf-8")
-    assert fetch(source, tmp_path / "cache")[path.name].read_text(encoding="utf-8") == "release"
+    fetch(source_of(path), tmp_path / "cache")[path.name].write_text("other", encoding="utf-8")
+    assert fetch(source_of(path), tmp_path / "cache")[path.name].read_text(encoding="utf-8") == "release"
 
 
 def test_a_file_that_the_index_names_and_no_mirror_has_is_an_error(tmp_path: Path) -> None:
