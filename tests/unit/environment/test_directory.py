@@ -16,16 +16,10 @@ from deepopsctl.environment import directory as service, edit
 from deepopsctl.environment.people import parse_people
 from deepopsctl.errors import InputError
 from deepopsctl.model.directory import Directory, DirectoryAccount
+from tests.data import people_samples
 from tests.support.problems import faults as faults_of
 
-CLUSTER = """\
-schema: 1
-cluster: {name: hpc, user: ubuntu}
-nodes:
-  - {names: ctl1, addresses: 192.0.2.1, roles: [controller]}
-  - {names: n1, addresses: 192.0.2.2, roles: [compute]}
-accounts: [{name: teaching}]
-"""
+CLUSTER = f"{people_samples.CLUSTER}accounts: [{{name: teaching}}]\n"
 SECTION = {
     "servers": "[ldaps://ldap.example.com]",
     "base": "dc=example,dc=com",

@@ -17,15 +17,8 @@ from deepopsctl.content import content_dir
 from deepopsctl.environment import edit
 from deepopsctl.environment.people import parse_people
 from deepopsctl.errors import InputError
+from tests.data.people_samples import CLUSTER, KEY
 from tests.support.problems import faults, problems_of
-
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGKczsoBPo43NtEQHvc+z86TsLja6MMT2wg6OjUJBJVp alice@laptop"
-CLUSTER = """\
-schema: 1
-nodes:
-  - {names: ctl1, addresses: 192.0.2.1, roles: [controller]}
-  - {names: n1, addresses: 192.0.2.2, roles: [compute]}
-"""
 
 TEXT = """\
 # our users

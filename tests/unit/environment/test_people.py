@@ -15,16 +15,9 @@ from deepopsctl.environment.people import parse_people
 from deepopsctl.errors import InputError
 from deepopsctl.model.people import Group, Person
 from deepopsctl.text.problems import RefusedError
+from tests.data.people_samples import CLUSTER, KEY
 from tests.support.problems import faults as faults_of
 
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGKczsoBPo43NtEQHvc+z86TsLja6MMT2wg6OjUJBJVp alice@laptop"
-CLUSTER = """\
-schema: 1
-cluster: {name: hpc, user: ubuntu}
-nodes:
-  - {names: ctl1, addresses: 192.0.2.1, roles: [controller]}
-  - {names: n1, addresses: 192.0.2.2, roles: [compute]}
-"""
 HEAD = """\
 schema: 1
 groups:
