@@ -64,8 +64,6 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Running:
-    """The program, and what it serves."""
-
     def __init__(self, process: subprocess.Popen[str], port: int, driver_state: Path, log: Path) -> None:
         self.process, self.port, self.driver_state, self.log = process, port, driver_state, log
 
@@ -75,7 +73,6 @@ class Running:
         return body.decode()
 
     def until(self, there: Callable[[str], bool]) -> str:
-        """Its text once that is as wanted."""
         texts = [""]
 
         def is_there() -> bool:
@@ -151,26 +148,17 @@ def test_it_serves_the_samples_of_the_recorded_text_and_neither_processes_nor_th
     assert not [name for name in names if name.startswith(("host_", "process_"))]
 
 
-def test_an_xid_is_exported_for_the_gpu_that_had_it(libraries: Path, driver: Path, tmp_path: Path) -> None:
-    with running(libraries, tmp_path, driver) as program:
-        program.until(has_read)
-        (program.driver_state / "xid").write_text("2 79", encoding="utf-8")
-        text = program.until(lambda text: bool(with_value(text, "deepops_gpu_xid_last", 79)))
-
-    assert with_value(text, "deepops_gpu_xid_last", 79) == ["2"]
-
-
-def test_the_drivers_recovery_action_is_exported_for_its_gpu_until_it_is_done(
+def test_an_xid_and_the_drivers_recovery_action_are_exported_for_their_gpu_the_latter_until_it_is_done(
     libraries: Path, driver: Path, tmp_path: Path
 ) -> None:
     with running(libraries, tmp_path, driver) as program:
         program.until(has_read)
+        (program.driver_state / "xid").write_text("2 79", encoding="utf-8")
         (program.driver_state / "recovery").write_text("2 1", encoding="utf-8")
-        text = program.until(lambda text: bool(with_value(text, "deepops_gpu_recovery_action", 1)))
+        program.until(lambda text: with_value(text, "deepops_gpu_xid_last", 79) == ["2"])
+        program.until(lambda text: with_value(text, "deepops_gpu_recovery_action", 1) == ["2"])
         (program.driver_state / "recovery").unlink()
         program.until(lambda text: with_value(text, "deepops_gpu_recovery_action", 0) == list("0123"))
-
-    assert with_value(text, "deepops_gpu_recovery_action", 1) == ["2"]
 
 
 def test_a_node_without_a_driver_is_served_and_logged_as_one(libraries: Path, tmp_path: Path) -> None:
