@@ -153,19 +153,28 @@ class TestNodesTogether:
         assert "down 0% since 2026-11-10" in text_of(checks, "gpu-all-reduce-nodes")
 
 
+CARD = "(NVIDIA H100 80GB HBM3, serial 1650000000003): down 12% since"
+
+
 class TestFollowing:
-    def test_a_card_that_stays_slow_is_reported_again_and_never_becomes_the_measure(
-        self, directory: ClusterDir
+    @pytest.mark.parametrize(
+        ("past", "now", "warning"),
+        [
+            ([copying(3060, FIRST), copying(2693, SECOND)], copying(2693, THIRD), f"gpu01 GPU 3 {CARD} 2026-11-03"),
+            ([copying(3060, SECOND), copying(3055, FIRST)], copying(2693, THIRD), f"gpu01 GPU 3 {CARD} 2026-11-10"),
+            ([copying(3060, FIRST)], copying(2693, SECOND, "gpu09", 0), f"gpu09 GPU 0 {CARD} 2026-11-03"),
+        ],
+        ids=["stays slow", "a result that comes late", "moved to another node"],
+    )
+    def test_a_slow_card_is_compared_with_its_newest_good_result(
+        self, directory: ClusterDir, past: list[Result], now: Result, warning: str
     ) -> None:
-        for gb_s, when in ((3060, FIRST), (2693, SECOND)):
-            compare(directory, copying(gb_s, when))
+        for earlier in past:
+            compare(directory, earlier)
 
-        checks, _ = compare(directory, copying(2693, THIRD))
+        checks, _ = compare(directory, now)
 
-        assert text_of(checks).startswith(
-            "warn: gpu01 GPU 3 (NVIDIA H100 80GB HBM3, serial 1650000000003): down 12% since"
-        )
-        assert "down 12% since 2026-11-03" in text_of(checks)
+        assert text_of(checks).startswith(f"warn: {warning}")
 
     def test_steps_that_each_look_well_do_not_move_the_measure(self, directory: ClusterDir) -> None:
         steps = (3300, 3218, 3138, 3060, 2985, 2912)
@@ -182,22 +191,6 @@ class TestFollowing:
 
         assert text_of(checks).startswith("fail")
         assert "copy_gb_s" not in json.dumps(earlier_results(directory).results)
-
-    def test_a_result_that_comes_late_does_not_turn_the_clock_back(self, directory: ClusterDir) -> None:
-        for gb_s, when in ((3060, SECOND), (3055, FIRST)):
-            compare(directory, copying(gb_s, when))
-
-        checks, _ = compare(directory, copying(2693, THIRD))
-
-        assert "since 2026-11-10" in text_of(checks)
-
-    def test_a_card_is_followed_to_another_node(self, directory: ClusterDir) -> None:
-        compare(directory, copying(3060, FIRST))
-
-        checks, _ = compare(directory, copying(2693, SECOND, "gpu09", 0))
-
-        assert text_of(checks).startswith("warn: gpu09 GPU 0 ")
-        assert "down 12% since 2026-11-03" in text_of(checks)
 
     def test_every_rate_is_kept_and_read_back_as_it_was(self, directory: ClusterDir) -> None:
         whole = {**measured(), "bf16_gemm": {"status": "measured", "bf16_gemm_tflop_s": 860.0}}
