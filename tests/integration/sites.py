@@ -44,8 +44,6 @@ module.exit_json(changed=True, **found)
 
 @dataclass(frozen=True)
 class Site:
-    """What a test runs on."""
-
     directory: ClusterDir
     content: Path
 
@@ -58,7 +56,6 @@ class Site:
         (directory / f"{name}.yml").write_text(text)
 
     def run(self, tasks: str, watch: Callable[[Event], None] = lambda event: None, **wanted: Any) -> RunOutcome:
-        """Run tasks on all nodes, in this process."""
         self.write_playbook("slurm", play(tasks))
         return run(RunRequest(self.directory, "slurm", content=self.content, **wanted), watch)
 
@@ -71,7 +68,6 @@ class Site:
         )  # fmt: skip
 
     def on_a_terminal(self, *arguments: str, **environment: str) -> pexpect.spawn[str]:
-        """Start it on a terminal."""
         settings = self._environment({"TERM": "xterm", **environment})
         return pexpect.spawn(
             sys.executable, self._line(arguments), env=settings, encoding="utf-8", timeout=300, dimensions=(24, 100)
@@ -84,17 +80,14 @@ class Site:
         return {**os.environ, "DEEPOPSCTL_CONTENT": str(self.content), **more}
 
     def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run the command line to its end."""
         process = self.start(*arguments, **environment)
         out, err = process.communicate(timeout=300)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def last_run(self) -> Path:
-        """The directory of the last run."""
         return (self.directory.runs / "latest").resolve()
 
     def summary(self) -> dict[str, Any]:
-        """What the last run left as its summary."""
         summary = json.loads((self.last_run() / "summary.json").read_text())
         assert isinstance(summary, dict)
         return summary
@@ -124,7 +117,6 @@ def make_site(parent: Path) -> Site:
 
 
 def make_unreachable(site: Site, host: str) -> None:
-    """Make a node one that nobody answers for."""
     directory = site.directory.inventory_dir / "host_vars"
     directory.mkdir(exist_ok=True)
     text = f"ansible_connection: ssh\nansible_host: 127.0.0.1\nansible_port: {free_port()}\n"
@@ -138,7 +130,6 @@ def play(tasks: str, hosts: str = "slurm_cluster") -> str:
 
 
 def processes_with(word: str) -> list[str]:
-    """Command lines of running processes that hold a word."""
     return [line for line in _command_lines() if word in line]
 
 

@@ -28,7 +28,6 @@ NODE = {"NODE": "{{ inventory_hostname }}"}
 
 
 def steps(node: str) -> list[dict[str, Any]]:
-    """The components with the steps that a node takes part in."""
     return [
         {"component": name, "steps": [] if f"-{name}" in NODES[node].split() else [f"step-{node}"]}
         for name in COMPONENTS
@@ -36,12 +35,10 @@ def steps(node: str) -> list[dict[str, Any]]:
 
 
 def deployed(node: str) -> list[str]:
-    """The components that have a record on a node."""
     return [name for name in COMPONENTS if name in NODES[node].split()]
 
 
 def deploy(component: str) -> dict[str, Any]:
-    """The task that leaves the record."""
     step = {"component": component, "step": "step-{{ inventory_hostname }}", "digest": "d1"}
     return {"name": component, "deepopsctl.cluster.node_state": step, "when": f"'{component}' in deployed"}
 
@@ -96,7 +93,6 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 
 def asked(played: Played, node: str) -> list[str]:
-    """The components that asked a node."""
     return [
         result.data["invocation"]["module_args"]["component"]
         for result in played.results

@@ -29,7 +29,6 @@ TEMPLATE = """\
 
 
 def write_role(roles: Path, name: str, steps: str, tasks: Sequence[Mapping[str, Any]]) -> None:
-    """A role with its templates."""
     for directory in ("tasks", "templates", "meta"):
         (roles / name / directory).mkdir(parents=True)
     (roles / name / "tasks" / "main.yml").write_text(json.dumps(list(tasks)), encoding="utf-8")

@@ -75,7 +75,6 @@ class Story:
     gpus: str = ""
 
     def task(self, clusters: Path) -> Mapping[str, object]:
-        """The task, as roles/slurm_conf has it."""
         gpus = {"gpus": {"type": self.gpus, "count": 2}} if self.gpus else {}
         return {
             "name": self.name,
@@ -143,18 +142,15 @@ class Stories:
         return facts
 
     def warnings(self, story: str) -> Sequence[str]:
-        """The warnings that the summary of the run will have."""
         warnings: Sequence[str] = self[story].data["deepops_warnings"]
         return warnings
 
     def hardware(self, directory: str) -> dict[str, NodeHardware]:
-        """hardware.yml after the last story in this directory."""
         return load_hardware(self.clusters / directory / "hardware.yml")
 
 
 @pytest.fixture(scope="module")
 def stories(tmp_path_factory: pytest.TempPathFactory) -> Stories:
-    """All stories, in one run of Ansible."""
     clusters = tmp_path_factory.mktemp("clusters")
     for story in STORIES:
         (clusters / story.directory).mkdir(exist_ok=True)

@@ -21,8 +21,6 @@ SOON = {"wait": "100ms", "interval": "200ms"}
 
 
 class Alertmanager:
-    """One that runs, and asks for a password."""
-
     def __init__(self, server: servers.Server) -> None:
         self.url, self.log = server.url, server.log
         self.settings = Settings(self.url, "hpc", 2, 600, servers.USER, servers.PASSWORD)
@@ -70,7 +68,6 @@ class Alertmanager:
 
 @contextmanager
 def alertmanager(directory: Path, wanted: Wanted, **environment: str) -> Iterator[Alertmanager]:
-    """Running with this configuration, and gone at the end."""
     routes = routing(wanted)
     assert routes.problems == ()
     config = render("alertmanager", "alertmanager.yml.j2", __alertmanager_routing=asdict(routes))

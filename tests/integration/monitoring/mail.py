@@ -46,7 +46,6 @@ class Mailbox:
         return "250 taken"
 
     def login(self, server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: object) -> AuthResult:
-        """Whether somebody may send."""
         assert isinstance(data, LoginPassword)
         credentials = (data.login.decode(), data.password.decode())
         self.logins.append(credentials)
@@ -54,7 +53,6 @@ class Mailbox:
         return AuthResult(success=credentials == (USER, PASSWORD), handled=False)
 
     def text(self, number: int = 0) -> str:
-        """A message as it is read."""
         body = self.messages[number].get_body(preferencelist=("html", "plain"))
         assert body is not None
         return str(body.get_content())

@@ -41,12 +41,10 @@ class Prometheus:
             raise ValueError(json.loads(error_body)["error"]) from error
 
     def query(self, text: str) -> list[dict[str, Any]]:
-        """The series of an instant query."""
         series: list[dict[str, Any]] = self.get("query", query=text)["result"]
         return series
 
     def count(self, text: str) -> int:
-        """How many there are."""
         return len(self.query(text))
 
     def label_values(self, selector: str, label: str) -> list[str]:

@@ -34,7 +34,6 @@ def _server(kind: str, address: str, port: int) -> ThreadingHTTPServer:
 
 
 def main() -> None:
-    """Serve until killed."""
     parser = argparse.ArgumentParser(prog="replay", description="Serve made-up text of a GPU exporter.")
     parser.add_argument("kind", choices=("dcgm", "nvitop"))
     parser.add_argument("--address", default="127.0.0.1")

@@ -41,7 +41,6 @@ class Server:
         wait_until(f"{argv[0]} answers", self._answers, details=self.log)
 
     def log(self) -> str:
-        """Its log so far."""
         return self._log.read_text(errors="replace")
 
     @contextmanager
@@ -55,7 +54,6 @@ class Server:
             resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, before)
 
     def stop(self) -> None:
-        """End it."""
         self._process.terminate()
         self._process.wait(60)
 
@@ -99,7 +97,6 @@ def prometheus(directory: Path, config: Mapping[str, object], port: int = 0) -> 
 
 
 def alertmanager(directory: Path, config: Mapping[str, object] | str, **environment: str) -> Server:
-    """An Alertmanager that wants PASSWORD."""
     port = free_port()
     text = config if isinstance(config, str) else json.dumps(config)
     (directory / "alertmanager.yml").write_text(text, encoding="utf-8")

@@ -19,7 +19,6 @@ from tests.support.cluster import wait_until
 
 @pytest.fixture
 def receiver() -> Iterator[Page]:
-    """Whoever is notified."""
     with Page(lambda _path: (204, "")) as page:
         yield page
 

@@ -78,7 +78,6 @@ def schema_errors(schema_name: str, document: Any) -> list[str]:
 
 
 def dashboard_errors(document: Json) -> list[str]:
-    """All that is wrong with a dashboard."""
     errors = schema_errors("dashboard", document)
     for panel in document["panels"]:
         if panel["type"] != "row":

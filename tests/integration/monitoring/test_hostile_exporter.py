@@ -32,7 +32,6 @@ TRUE = 'deepops_slurm_node_state{node="gpu01",state="idle"} 1\nslurm_nodes 4\nsi
 
 
 def node_named(name: str, address: str) -> MonitoredNode:
-    """One of the cluster."""
     return MonitoredNode(
         name,
         "hpc",
@@ -64,13 +63,11 @@ class Asked:
         return {each["labels"]["node"]: each["lastError"] or each["health"] for each in targets}
 
     def all_asked(self) -> bool:
-        """Whether each was asked by now."""
         health = self.health()
         return set(health) == {each.name for each in (CONTROLLER, *NODES)} and "unknown" not in health.values()
 
 
 def identity(of: MonitoredNode, directory: Path) -> Path:
-    """A directory with the files of a node."""
     return exporter_files(directory, of.name, of.address, authority=of.secrets["authority"])
 
 

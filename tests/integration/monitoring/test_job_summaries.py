@@ -95,10 +95,8 @@ class TestASummary:
         assert (gpu.node, gpu.gpu, gpu.most, gpu.memory, gpu.total) == ("n1", "0", 1.0, GIB, 80 * GIB)
         assert gpu.use == pytest.approx(0.75, abs=0.02)
 
-    def test_does_not_mix_two_jobs_on_a_node(self, query: Query) -> None:
+    def test_has_each_node_of_a_job_and_no_other_job_there(self, query: Query) -> None:
         assert summarise("12", END, 600, query) == Summary((NodeUse("n1", 1.0, GIB),))
-
-    def test_has_each_node_of_a_job(self, query: Query) -> None:
         assert summarise("13", END, 600, query).nodes == (NodeUse("n1", 1.0, 2 * GIB), NodeUse("n2", 3.0, 4 * GIB))
 
     def test_is_of_the_jobs_own_time_alone(self, query: Query) -> None:

@@ -16,7 +16,6 @@ LOGIN = {"user": mail.USER, "secret": "mail_password"}
 
 
 def wanted(box: mail.Mailbox, password: str = mail.PASSWORD, **email: object) -> Wanted:
-    """A site's settings and vault."""
     settings = {"server": box.server, "from": "hpc@example.com", **email}
     return Wanted(receivers=OPS, email=settings, grouping=SOON, secrets={"mail_password": password})
 

@@ -17,8 +17,6 @@ def _server(address: str, port: int, path: Path) -> ThreadingHTTPServer:
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
-        """Records what is posted."""
-
         def do_POST(self) -> None:
             message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock, path.open("a", encoding="utf-8") as stream:
@@ -27,13 +25,12 @@ def _server(address: str, port: int, path: Path) -> ThreadingHTTPServer:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Log nothing."""
+            pass
 
     return ThreadingHTTPServer((address, port), Handler)
 
 
 def main() -> None:
-    """Receive until somebody ends it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)

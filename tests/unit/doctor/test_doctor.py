@@ -70,7 +70,6 @@ def named(**changes: Any) -> Callable[[World], World]:
 
 
 def set_to(**changes: Any) -> Callable[[World], World]:
-    """Settings of all nodes."""
     return lambda world: world.all_but(settings=replace(world.nodes[0].settings, **changes))
 
 
@@ -87,7 +86,6 @@ PYXIS = {"path": "/usr/local/lib/slurm/spank_pyxis.so", "required": True, "there
 
 
 def database(**changes: str) -> Callable[[World], World]:
-    """Settings of the accounting database."""
     return lambda world: world.but("ctl1", database={**world.nodes[0].database, **changes})
 
 

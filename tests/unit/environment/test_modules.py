@@ -18,7 +18,6 @@ def made(declared: dict[str, Any], distributed: dict[str, str] | None = None) ->
 
 
 def versions(declared: dict[str, Any], distributed: dict[str, str] | None = None) -> dict[str, str]:
-    """The version files by their path."""
     templates = made(declared, distributed)["templates"]
     return {each["dest"]: each["vars"]["version"] for each in templates if each["src"] == "version.j2"}
 

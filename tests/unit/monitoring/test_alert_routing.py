@@ -34,7 +34,6 @@ def wanted(text: str) -> Wanted:
 
 
 def text_of(routes: Routing) -> str:
-    """alertmanager.yml of the role alertmanager."""
     return render("alertmanager", "alertmanager.yml.j2", __alertmanager_routing=asdict(routes))
 
 
