@@ -72,6 +72,7 @@ def ended(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def shown(name: str) -> str:
+    """What is shown of a module with one test."""
     return f"tests/{name}" if name.startswith(("integration", "roles", "unit", "vm")) else f"tests/{name}::test_it"
 
 

@@ -46,6 +46,7 @@ class Installed:
         return done.stdout + done.stderr
 
     def content(self) -> Path:
+        """Where this installation finds its playbooks."""
         code = "from deepopsctl.content import content_dir; print(content_dir())"
         return Path(self.run("python", "-c", code).strip())
 
@@ -102,6 +103,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel in an environment of its own."""
     return install(tmp_path_factory.mktemp("installed") / "venv", str(wheel))
 
 
