@@ -10,19 +10,18 @@ import json
 import shutil
 import subprocess
 import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from deepopsctl.monitoring import ports
 from deepopsctl.node_programs.shipping import LIBRARY
-from tests.integration.monitoring.promapi import login
+from tests.integration.monitoring.promapi import Prometheus, login
 from tests.support import systemd
 from tests.support.cluster import wait_until
 from tests.support.monitoring_roles import CTL1, PASSWORD, alertmanager, prometheus
@@ -72,36 +71,24 @@ class Running:
     root: Path
     logs: Path
 
-    def ask(self, port: int, path: str, **given: str) -> Any:
-        address = f"http://{ADDRESS}:{port}{path}?{urllib.parse.urlencode(given)}"
+    prometheus: ClassVar = Prometheus(f"http://{ADDRESS}:{PROMETHEUS}", "admin", PASSWORD)
+
+    def alerts(self) -> set[str]:
+        """Names of the alerts that Alertmanager has."""
+        address = f"http://{ADDRESS}:{ALERTMANAGER}/api/v2/alerts"
         request = urllib.request.Request(address, headers=login("admin", PASSWORD))
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (our own processes)
-            return json.load(answer)
+            return {alert["labels"]["alertname"] for alert in json.load(answer)}
 
-    def silent(self) -> list[int]:
-        """Ports at which nobody answers yet."""
-        pages = {
-            PROMETHEUS: "/api/v1/status/buildinfo",
-            ALERTMANAGER: "/api/v2/status",
-        }
-        return [port for port, page in pages.items() if not self._answers(port, page)]
-
-    def _answers(self, port: int, page: str) -> bool:
+    def both_answer(self) -> bool:
         try:
-            return bool(self.ask(port, page))
+            self.alerts()
+            return bool(self.prometheus.get("status/buildinfo"))
         except OSError:
             return False
 
-    def query(self, promql: str) -> list[dict[str, Any]]:
-        series: list[dict[str, Any]] = self.ask(PROMETHEUS, "/api/v1/query", query=promql)["data"]["result"]
-        return series
-
-    def wait_for(self, promql: str) -> list[dict[str, Any]]:
-        wait_until(f"Prometheus knows {promql}", lambda: self.query(promql), details=self.log)
-        return self.query(promql)
-
     def up(self) -> set[str]:
-        return {sample["metric"]["job"] for sample in self.query("up == 1")}
+        return {sample["metric"]["job"] for sample in self.prometheus.query("up == 1")}
 
     def log(self) -> str:
         return "\n".join(path.read_text(errors="replace")[-3000:] for path in self.logs.iterdir())
@@ -133,7 +120,7 @@ def running(steps: list[Asked], root: Path, tmp_path_factory: pytest.TempPathFac
                 process = started.enter_context(subprocess.Popen(argv, stdout=log, stderr=log, cwd=root))
                 started.callback(process.kill)
         servers = Running(root, logs)
-        wait_until("both answer", lambda: not servers.silent(), details=servers.log)
+        wait_until("both answer", servers.both_answer, details=servers.log)
         yield servers
 
 
@@ -161,14 +148,16 @@ def test_every_file_passes_the_check_that_guards_it_and_a_broken_one_does_not(st
 def test_all_of_them_are_scraped_the_exporter_by_tls(running: Running) -> None:
     wait_until("all is up", lambda: running.up() == {"node", "prometheus", "alertmanager"}, details=running.log)
 
-    asked = running.ask(PROMETHEUS, "/api/v1/targets")["data"]["activeTargets"]
+    asked = running.prometheus.get("targets")["activeTargets"]
     assert {target["scrapeUrl"] for target in asked if target["labels"]["job"] == "node"} == {
         f"https://{ADDRESS}:{EXPORTER}/metrics"
     }
 
 
 def test_a_share_of_the_disk_is_the_limit_of_prometheus_data(running: Running) -> None:
-    (sample,) = running.wait_for("prometheus_tsdb_retention_limit_bytes")
+    limit = "prometheus_tsdb_retention_limit_bytes"
+    wait_until("its limit is known", lambda: running.prometheus.query(limit), details=running.log)
+    (sample,) = running.prometheus.query(limit)
     free = shutil.disk_usage(running.root).free
 
     # others write there meanwhile, too
@@ -177,13 +166,9 @@ def test_a_share_of_the_disk_is_the_limit_of_prometheus_data(running: Running) -
 
 
 def test_every_rule_is_loaded_and_an_alert_gets_as_far_as_alertmanager(running: Running) -> None:
-    groups = running.ask(PROMETHEUS, "/api/v1/rules")["data"]["groups"]
+    groups = running.prometheus.get("rules")["groups"]
     assert {Path(group["file"]).name for group in groups} == {path.name for path in RULES.glob("*.yml")}
-
-    def known() -> set[str]:
-        return {each["labels"]["alertname"] for each in running.ask(ALERTMANAGER, "/api/v2/alerts")}
-
-    wait_until("Watchdog is there", lambda: "Watchdog" in known(), details=running.log)
+    wait_until("Watchdog is there", lambda: "Watchdog" in running.alerts(), details=running.log)
 
 
 def test_amtool_finds_alertmanager_and_silences(running: Running, tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ from tests.support.runs import CLUSTER, cluster_dir, console, run_of
 from tests.unit.lifecycle.test_upgrade_plan import ALL, NEW, SERVED, node
 
 Calls = list[tuple[tuple[str, ...], tuple[str, ...], dict[str, Any]]]
+# all have the new version but cn1
+UPGRADED = {name: node(NEW) for name in ALL} | {"ctl1": replace(ALL["ctl1"], installed={"slurmctld": NEW})}
+CN1_LEFT = {**UPGRADED, "cn1": node()}
 
 
 class Upgrade:
@@ -84,23 +87,19 @@ def test_the_way_back_from_another_release_is_named(upgrade: Upgrade) -> None:
 
 
 def test_a_node_that_an_ended_upgrade_had_drained_is_resumed_when_it_is_upgraded(upgrade: Upgrade) -> None:
-    done = {name: node(NEW) for name in ALL}
     drained = SlurmNode("cn1", "IDLE+DRAIN", "deepopsctl: node upgrade", "root")
     foreign = SlurmNode("cn2", "IDLE+DRAIN", "bad DIMM", "alice")
-    facts = {**done, "ctl1": replace(ALL["ctl1"], installed={"slurmctld": NEW}), "cn1": node()}
 
-    report = upgrade(facts, {}, cn1=drained, cn2=foreign)
+    report = upgrade(CN1_LEFT, {}, cn1=drained, cn2=foreign)
 
     resumed = [extra["deepops_nodes"] for playbooks, _, extra in upgrade.calls if playbooks == (NODE_STATE,)]
     assert (report.stopped, resumed) == (None, [["cn1"]])
 
 
 def test_a_node_that_does_not_register_is_no_success(upgrade: Upgrade) -> None:
-    done = {name: node(NEW) for name in ALL}
-    facts = {**done, "ctl1": replace(ALL["ctl1"], installed={"slurmctld": NEW}), "cn1": node()}
     upgrade.results = (TaskResult("ctl1", "", {"unregistered": {"cn1": "its slurmd is 24.11.5"}}),)
 
-    report = upgrade(facts, {})
+    report = upgrade(CN1_LEFT, {})
 
     assert report.exit_code is ExitCode.FAILED
     assert report.stopped

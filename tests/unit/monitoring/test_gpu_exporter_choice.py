@@ -29,18 +29,13 @@ UNPAIRED = {**DCGM, "version": "1:4.7.0-1"}
         ("dcgm", True, DCGM, Exporter.DCGM),
     ],
 )
-def test_the_exporter_follows_from_the_settings(
+def test_the_exporter_follows_from_the_settings_and_its_package_has_the_version_that_goes_with_dcgm(
     choice: str, has_dcgm: bool, dcgm: dict[str, Any], exporter: Exporter
 ) -> None:
     plan = plan_exporter(choice, dcgm, has_gpus=True, has_dcgm=has_dcgm)
 
     assert (plan.exporter, plan.problems) == (exporter, ())
-
-
-def test_the_package_comes_in_the_version_that_goes_with_dcgm() -> None:
-    plan = plan_exporter("auto", DCGM, has_gpus=True, has_dcgm=True)
-
-    assert plan.packages == {"datacenter-gpu-manager-exporter": "4.8.3-1"}
+    assert plan.packages == ({"datacenter-gpu-manager-exporter": "4.8.3-1"} if exporter is Exporter.DCGM else {})
 
 
 @pytest.mark.parametrize(
