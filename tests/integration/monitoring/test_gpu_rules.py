@@ -27,16 +27,10 @@ SAMPLE = re.compile(r'^(\w+\{.*?\b(?:gpu|index)="([^"]*)".*\}) (\S+)$', re.MULTI
 EXPORTERS = pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
 
 
-def samples(exporter: str) -> dict[str, str]:
-    """The value of each series of the made-up text."""
+def samples(exporter: str, gpu: str = "", name: str = "") -> dict[str, str]:
+    """The value of each series of the made-up text, or of one GPU and one metric."""
     text = (TEXTS / f"{exporter}.prom").read_text(encoding="utf-8")
-    return {series: value for series, _gpu, value in SAMPLE.findall(text)}
-
-
-def samples_of(exporter: str, gpu: str, name: str = "") -> set[str]:
-    """The series of one GPU, or its series of one metric."""
-    text = (TEXTS / f"{exporter}.prom").read_text(encoding="utf-8")
-    return {series for series, of, _value in SAMPLE.findall(text) if of == gpu and series.startswith(name)}
+    return {series: value for series, of, value in SAMPLE.findall(text) if gpu in ("", of) and series.startswith(name)}
 
 
 def promtool_errors(tmp_path: Path, scraped: dict[str, str], expected: dict[str, dict[str, float]]) -> str:
@@ -89,7 +83,7 @@ def test_ratios_are_ratios_and_bytes_are_bytes(exporter: str, tmp_path: Path) ->
 
 @EXPORTERS
 def test_a_gpu_that_answers_no_more_is_not_present(exporter: str, tmp_path: Path) -> None:
-    lost = samples_of(exporter, gpu="1")
+    lost = samples(exporter, gpu="1")
     left = {series: value for series, value in samples(exporter).items() if series not in lost}
     others = {"0": 1.0, "2": 1.0, "3": 1.0}
 
@@ -108,7 +102,7 @@ def test_a_gpu_that_answers_no_more_is_not_present(exporter: str, tmp_path: Path
 def test_what_is_wrong_with_a_gpu_is_reported_for_it_alone(
     exporter: str, name: str, series: str, tmp_path: Path
 ) -> None:
-    wrong = dict.fromkeys(samples_of(exporter, "2", name), "4")
+    wrong = dict.fromkeys(samples(exporter, "2", name), "4")
 
     assert promtool_errors(tmp_path, samples(exporter) | wrong, {f"max by (gpu) ({series} > 0)": {"2": 4.0}}) == ""
 

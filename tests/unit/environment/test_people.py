@@ -186,19 +186,26 @@ class TestClusterDirectory:
         (tmp_path / "cluster.yml").write_text(CLUSTER)
         return ClusterDir(tmp_path)
 
-    def test_without_people_no_node_is_in_the_group(self, directory: ClusterDir) -> None:
-        inventory = build_inventory(directory.cluster())
+    @pytest.mark.parametrize(
+        ("people", "components", "members"),
+        [
+            ("", "", "{}"),
+            (HEAD + ALICE, "", "{'ctl1': None, 'n1': None}"),
+            ("", "components: [environment]\n", "{'ctl1': None, 'n1': None}"),
+        ],
+        ids=["nothing", "people", "the component is listed"],
+    )
+    def test_all_nodes_are_in_the_group_where_there_are_people_or_the_component_is_listed(
+        self, directory: ClusterDir, people: str, components: str, members: str
+    ) -> None:
+        directory.spec.write_text(CLUSTER + components)
+        if people:
+            directory.people.write_text(people)
 
-        assert "environment_people" not in str(inventory)
-        assert "'environment_nodes': {'hosts': {}}" in str(inventory)
+        inventory = str(build_inventory(directory.cluster()))
 
-    def test_with_people_all_nodes_are(self, directory: ClusterDir) -> None:
-        directory.people.write_text(HEAD + ALICE)
-
-        inventory = build_inventory(directory.cluster())
-
-        assert "'environment_nodes': {'hosts': {'ctl1': None, 'n1': None}}" in str(inventory)
-        assert "'uid': 60010" in str(inventory)
+        assert f"'environment_nodes': {{'hosts': {members}}}" in inventory
+        assert ("environment_people" in inventory, "'uid': 60010" in inventory) == (bool(people), bool(people))
 
     def test_partitions_may_name_accounts_of_both_files_and_no_others(self, directory: ClusterDir) -> None:
         allowed = "chem,root,rrg-curie_gpu,chemm"
@@ -214,8 +221,3 @@ class TestClusterDirectory:
             "cluster.yml:6", "partitions[0].options.AllowAccounts: the account chemm is not declared",
         )  # fmt: skip
         assert problem.hint.startswith("did you mean chem?")
-
-    def test_a_cluster_that_lists_the_component_has_it_without_people(self, directory: ClusterDir) -> None:
-        directory.spec.write_text(f"{CLUSTER}components: [environment]\n")
-
-        assert "'environment_nodes': {'hosts': {'ctl1': None, 'n1': None}}" in str(build_inventory(directory.cluster()))

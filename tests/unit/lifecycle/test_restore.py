@@ -22,13 +22,24 @@ COMPARED = {
 }
 
 
+def playing(monkeypatch: pytest.MonkeyPatch, outcome: RunOutcome) -> list[str]:
+    """The playbooks that are run, each run with this outcome."""
+    played: list[str] = []
+
+    def play(_flow: Flow, _cluster: Cluster, playbooks: tuple[str, ...], *_: object, **__: object) -> RunOutcome:
+        played.extend(playbooks)
+        return outcome
+
+    monkeypatch.setattr(Flow, "run", play)
+    return played
+
+
 def test_jobs_that_were_lost_are_named_though_slurmdbd_has_a_host_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the host of slurmdbd has nothing to compare, and answers at once
     compared = (TaskResult(host, "", {"reconciled": seen}) for host, seen in (("dbd1", {}), ("ctl1", COMPARED)))
-    outcome = run_of(*compared)
-    monkeypatch.setattr(Flow, "run", lambda *_, **__: outcome)
+    playing(monkeypatch, run_of(*compared))
     ending = restore._Restore(flow(cluster_dir(tmp_path)), CLUSTER, restore.Restore())
 
     ending._conclude(ending._reconcile())
@@ -43,31 +54,19 @@ def test_jobs_that_were_lost_are_named_though_slurmdbd_has_a_host_of_its_own(
 def test_slurmctld_is_stopped_everywhere_before_its_state_is_put_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, playbooks: tuple[str, ...]
 ) -> None:
-    played: list[tuple[str, ...]] = []
-
-    def play(_: Flow, cluster: Cluster, names: tuple[str, ...], *_nodes: object, **extra: object) -> RunOutcome:
-        played.append(names)
-        return run_of()
-
-    monkeypatch.setattr(Flow, "run", play)
+    played = playing(monkeypatch, run_of())
 
     restore._Restore(flow(cluster_dir(tmp_path)), CLUSTER, restore.Restore(parts=(part,)))._bring_back({})
 
-    assert played == [playbooks]
+    assert played == [*playbooks]
 
 
 def test_a_set_that_one_host_could_not_fetch_keeps_no_deploy_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = run_of(Failure("ctl1", "", "Fetch the set", "no snapshot with accounting", ""), code=2)
-    played: list[str] = []
-
-    def play(_: Flow, cluster: Cluster, playbooks: tuple[str, ...], names: object, **extra: object) -> RunOutcome:
-        played.extend(playbooks)
-        return failed
-
+    played = playing(monkeypatch, failed)
     monkeypatch.setattr(Flow, "survey", lambda *_, **__: SlurmState())
-    monkeypatch.setattr(Flow, "run", play)
 
     with pytest.raises(StoppedError, match="nothing was restored"):
         restore._Restore(flow(cluster_dir(tmp_path)), CLUSTER, restore.Restore()).run()

@@ -52,6 +52,7 @@ def slurm(state: str, reason: str = "", user: str = "root", *jobs: SlurmJob, res
 
 
 JOB = SlurmJob("7", "ubuntu", "RUNNING", "batch", ("cn1",))
+LEFT_OUT = "cn1 is left out: drained by alice: bad DIMM; `deepopsctl upgrade os` includes it once that has ended"
 
 
 def test_a_node_that_somebody_drains_at_the_same_time_is_named(start: Start) -> None:
@@ -60,9 +61,7 @@ def test_a_node_that_somebody_drains_at_the_same_time_is_named(start: Start) -> 
     rolling.run(Selection((), ("cn1",), {}))
 
     assert done == ["out_of_service cn1"]
-    assert rolling.flow.report.warnings == [
-        "cn1 is left out: drained by alice: bad DIMM; `deepopsctl upgrade os` includes it once that has ended"
-    ]
+    assert rolling.flow.report.warnings == [LEFT_OUT]
 
 
 def test_a_node_that_somebody_takes_out_meanwhile_is_not_validated(start: Start) -> None:
@@ -73,9 +72,7 @@ def test_a_node_that_somebody_takes_out_meanwhile_is_not_validated(start: Start)
 
     assert done == ["out_of_service cn1", "work cn1"]
     assert (rolling.done, rolling.failed) == ([], {})
-    assert rolling.flow.report.warnings == [
-        "cn1 is left out: drained by alice: bad DIMM; `deepopsctl upgrade os` includes it once that has ended"
-    ]
+    assert rolling.flow.report.warnings == [LEFT_OUT]
 
 
 def test_a_node_whose_validation_was_cut_off_is_not_resumed_untested_when_the_window_closes(

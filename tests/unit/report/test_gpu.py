@@ -322,14 +322,11 @@ class TestLater:
         assert "down 48% since 2026-11-03" in " ".join(shown.split())
         assert f"failed: {two_h100().totals.sentence()} in 94.2 s" in shown
 
-    @pytest.mark.parametrize("text", ["{", "[]", '{"checks": [7]}', '{"checks": [{"name": "x"}]}', '{"checks": {}}'])
-    def test_a_damaged_file_is_no_report_and_no_crash(self, run: RunDir, text: str) -> None:
-        (run.path / CHECKS_FILE).write_text(text)
+    @pytest.mark.parametrize(
+        "text", ["{", "[]", '{"checks": [7]}', '{"checks": [{"name": "x"}]}', '{"checks": {}}', None]
+    )
+    def test_a_damaged_file_and_none_are_no_report_and_no_crash(self, run: RunDir, text: str | None) -> None:
+        file = run.path / CHECKS_FILE
+        file.unlink() if text is None else file.write_text(text)
 
         assert past_facts(past_run(run)) is None
-
-    def test_other_runs_have_no_checks(self, tmp_path: Path) -> None:
-        run_dir = RunDir(tmp_path / "20261121-093012-deploy")
-        run_dir.path.mkdir()
-
-        assert past_facts(past_run(run_dir)) is None
