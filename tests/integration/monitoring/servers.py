@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 
 from tests.integration.monitoring.promapi import login
 from tests.support.cluster import wait_until
@@ -53,10 +52,6 @@ class Server:
         finally:
             resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, before)
 
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(60)
-
     def _answers(self) -> bool:
         assert self._process.poll() is None, self.log()
         headers = login(USER, PASSWORD)
@@ -73,10 +68,9 @@ class Server:
     def __enter__(self) -> Server:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(60)
 
 
 def prometheus(directory: Path, config: Mapping[str, object], port: int = 0) -> Server:
@@ -171,8 +165,6 @@ class Page:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
