@@ -195,7 +195,7 @@ def test_a_playbook_that_ansible_cannot_read_is_a_failure_with_its_place(site: S
 
 def test_a_wrong_vault_password_is_reported_as_that(site: Site) -> None:
     site.directory.vault_password.write_text("wrong")
-    site.directory.secrets.write_text(encrypt({"munge_key": "x"}, "right"))
+    site.directory.secrets.write_text(encrypt({"munge_key": "x"}, b"right"))
 
     with pytest.raises(ControlMachineError, match=r"the password in \.vault-password does not open secrets\.yml"):
         site.run("- name: One\n  debug: {msg: x}\n")

@@ -59,7 +59,7 @@ class Leaks:
         """Each secret in every form in which it could be written; those of earlier calls as well."""
         password = self.lab.directory / ".vault-password"
         vault = self.lab.directory / "inventory/group_vars/all/secrets.yml"
-        variables = decrypt(vault.read_text("utf-8"), password.read_text("utf-8").strip())
+        variables = decrypt(vault.read_text("utf-8"), password.read_bytes().strip())
         secrets = {name: value.encode() for name, value in (*variables.items(), *self.extra.items())}
         secrets["raw munge key"] = base64.b64decode(variables["munge_key"])
         secrets["vault password"] = password.read_bytes().strip()

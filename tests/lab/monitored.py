@@ -43,7 +43,7 @@ class MonitoredCluster(LabCluster):
     def secret(self, name: str) -> str:
         """A secret of the vault."""
         directory = ClusterDir(self.directory)
-        opened = decrypt(directory.secrets.read_text("utf-8"), directory.vault_password.read_text("utf-8").strip())
+        opened = decrypt(directory.secrets.read_text("utf-8"), directory.vault_password.read_bytes().strip())
         return opened[name]
 
     def password(self) -> str:
