@@ -112,12 +112,16 @@ class Running:
         """Wait until `count` lines with `mark` have come; False when the tool ended or time is up."""
         until = time.monotonic() + timeout
         with self._changed:
-            while sum(mark in line for line in self._lines["out"]) < count:
-                left = until - time.monotonic()
-                if left <= 0 or self._process.poll() is not None:
-                    return False
-                self._changed.wait(min(left, 0.5))
-        return True
+            while not self._has(mark, count) and time.monotonic() < until and self._process.poll() is None:
+                self._changed.wait(min(max(0.0, until - time.monotonic()), 0.5))
+        if self._process.poll() is not None:
+            # the last of its output may not have been read yet
+            self._readers[0].join(max(0.0, until - time.monotonic()))
+        with self._changed:
+            return self._has(mark, count)
+
+    def _has(self, mark: str, count: int) -> bool:
+        return sum(mark in line for line in self._lines["out"]) >= count
 
     def send(self, text: str, *, more: bool = False) -> None:
         """Give it this input, and end it unless `more` comes; nobody waits, as a job in the queue does not read."""

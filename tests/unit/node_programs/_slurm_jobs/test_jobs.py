@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,21 @@ class TestRunning:
         assert running.text("out") == "DEEPOPS 1\nover\n"
         # nobody waits for a tool that has ended
         assert not self.start("exit 3").wait_for("DEEPOPS", 1, 3600)
+
+    def test_a_line_counts_that_is_read_after_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        read = session.Running._read
+
+        def late(running: Any, *arguments: Any) -> None:
+            running._process.wait()
+            time.sleep(0.3)
+            read(running, *arguments)
+
+        monkeypatch.setattr(session.Running, "_read", late)
+
+        running = self.start("echo DEEPOPS 1")
+
+        running._process.wait(120)
+        assert running.wait_for("DEEPOPS", 1, 120)
 
     def test_it_is_stopped_even_when_it_does_not_want_to(self) -> None:
         running = self.start("trap '' TERM; while :; do sleep 0.1; done")
