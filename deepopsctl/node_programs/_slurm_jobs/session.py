@@ -112,16 +112,13 @@ class Running:
         """Wait until `count` lines with `mark` have come; False when the tool ended or time is up."""
         until = time.monotonic() + timeout
         with self._changed:
-            while not self._has(mark, count) and time.monotonic() < until and self._process.poll() is None:
-                self._changed.wait(min(max(0.0, until - time.monotonic()), 0.5))
-        if self._process.poll() is not None:
-            # the last of its output may not have been read yet
-            self._readers[0].join(max(0.0, until - time.monotonic()))
-        with self._changed:
-            return self._has(mark, count)
-
-    def _has(self, mark: str, count: int) -> bool:
-        return sum(mark in line for line in self._lines["out"]) >= count
+            while sum(mark in line for line in self._lines["out"]) < count:
+                left = until - time.monotonic()
+                # not the tool itself: when that ends, the last of its output may not have been read yet
+                if left <= 0 or not self._readers[0].is_alive():
+                    return False
+                self._changed.wait(min(left, 0.5))
+        return True
 
     def send(self, text: str, *, more: bool = False) -> None:
         """Give it this input, and end it unless `more` comes; nobody waits, as a job in the queue does not read."""

@@ -6,7 +6,7 @@ from tests.lab.faults import assert_heals, holds, running_job, wait_until_saved
 from tests.support.cluster import wait_until
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
-SENDS_CALMLY = """systemctl is-active --quiet systemd-journal-upload &&
+SENT_FOR_A_MINUTE = """systemctl is-active --quiet systemd-journal-upload &&
 started=$(systemctl show --property ActiveEnterTimestamp --value systemd-journal-upload) &&
 test $(($(date +%s) - $(date +%s --date="$started"))) -gt 60"""
 
@@ -51,5 +51,5 @@ def test_no_job_is_lost_when_the_controller_loses_its_power(cluster: VmCluster) 
     assert sorted(rows) == sorted(f"{job}|COMPLETED" for job in jobs)
     cluster.wait_for_state("idle")
     # the daemon that sends logs ends while their host is away; a deploy looks at what restarted in the last minute
-    wait_until("logs are sent", lambda: holds(cluster, NODE, SENDS_CALMLY), cluster.patience_s)
+    wait_until("logs are sent", lambda: holds(cluster, NODE, SENT_FOR_A_MINUTE), cluster.patience_s)
     assert_heals(cluster)
