@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, List, Mapping, Set
+from typing import Any, Callable, Iterable, List, Mapping, Sequence
 
-from .._shared.mount_table import AUTOFS, TABLE, parse
+from .._shared.mount_table import AUTOFS, Mounted, read
 from .._shared.prometheus_text import GAUGE
 from .samples import Collector, Metric, Sample
 
@@ -13,14 +13,10 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def mounted(text: str, *, automounted: bool) -> Set[str]:
-    """The paths at which something is; `automounted`: also those where it is mounted at first use."""
-    return {entry.path for entry in parse(text) if automounted or entry.type != AUTOFS}
-
-
-def samples(wanted: Iterable[Mapping[str, Any]], text: str) -> List[Sample]:
-    """One for each."""
-    real, at_first_use = mounted(text, automounted=False), mounted(text, automounted=True)
+def samples(wanted: Iterable[Mapping[str, Any]], mounts: Sequence[Mounted]) -> List[Sample]:
+    """One for each; a mount at first use is there also before it is used."""
+    real = {entry.path for entry in mounts if entry.type != AUTOFS}
+    at_first_use = {entry.path for entry in mounts}
     return [
         Sample(
             "deepops_mount",
@@ -33,8 +29,7 @@ def samples(wanted: Iterable[Mapping[str, Any]], text: str) -> List[Sample]:
 
 def _make(settings: Mapping[str, Any]) -> Callable[[], Iterable[Sample]]:
     def collect() -> Iterable[Sample]:
-        with open(TABLE, encoding="utf-8", errors="surrogateescape") as stream:
-            return samples(settings["mounts"], stream.read())
+        return samples(settings["mounts"], read())
 
     return collect
 
