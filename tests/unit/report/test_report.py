@@ -80,8 +80,14 @@ class TestCatalogue:
 
     @pytest.mark.parametrize(
         ("page", "checks"),
-        [("validate-smoke", CATALOGUE), ("validate-environment", ENVIRONMENT), ("gpucheck", GPU)],
-        ids=["smoke", "environment", "gpu"],
+        [
+            ("validate-smoke", CATALOGUE),
+            ("validate-environment", ENVIRONMENT),
+            ("validate-storage", STORAGE),
+            ("validate-monitoring", MONITORING),
+            ("gpucheck", GPU),
+        ],
+        ids=["smoke", "environment", "storage", "monitoring", "gpu"],
     )
     def test_the_reference_page_has_every_check(self, page: str, checks: dict[str, object]) -> None:
         text = (ROOT / f"docs/reference/{page}.md").read_text()
