@@ -31,6 +31,12 @@ directory:
     - {{group: curie-lab, account: def-curie}}
 people: []
 """
+SPACES = """
+storage:
+  - {name: scratch, type: local, source: /srv/scratch, path: /scratch}
+  - {name: project, type: local, source: /srv/project, path: /project}
+spaces: {scratch: {storage: scratch}, project: {storage: project}}
+"""
 
 
 @dataclass(frozen=True)
@@ -95,10 +101,16 @@ def site(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         (deployed.directory / "directory-ca.pem").write_text(deployed.root("ctl1", f"cat {slapd.AUTHORITY}") + "\n")
         secrets.change(vault, password_file, {"directory_bind_password": slapd.PASSWORD})
         site.people.write_text(PEOPLE)
-        edit(spec, "components: [slurm]", "components: [slurm, environment]")
+        for node in NODES:
+            deployed.root(node, "mkdir -p /srv/scratch /srv/project")
+        edit(spec, "components: [slurm]", "components: [slurm, storage, environment]")
+        spec.write_text(spec.read_text(encoding="utf-8") + SPACES, encoding="utf-8")
+        site.run("deploy", "storage")
         site.deploy()
         yield site
     finally:
+        spec.write_text(f"{before}storage: []\n", encoding="utf-8")
+        deployed.deepopsctl("deploy", "storage")
         spec.write_text(before, encoding="utf-8")
         site.people.unlink(missing_ok=True)
         secrets.change(vault, password_file, {"directory_bind_password": None})
@@ -111,7 +123,11 @@ def site(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             deployed.root(
                 node, "DEBIAN_FRONTEND=noninteractive apt-get purge -y -qq 'sssd-*' libnss-sss libpam-sss", ok=False
             )
-            deployed.root(node, "rm -rf /etc/sssd /var/lib/sss /home/grace /home/lise /etc/ssh/deepopsctl", ok=False)
+            deployed.root(
+                node,
+                "rm -rf /etc/sssd /var/lib/sss /home/grace /home/lise /etc/ssh/deepopsctl /srv/scratch /srv/project",
+                ok=False,
+            )
             deployed.root(node, "rm -f /etc/ssh/sshd_config.d/4[01]-deepopsctl-*.conf; systemctl reload ssh", ok=False)
             deployed.root(node, "cd /var/lib/deepopsctl && rm -f */environment.people.json */environment.sssd.json")
         deployed.deploy()
@@ -130,6 +146,14 @@ def test_the_key_of_the_directory_opens_the_login_and_a_job_runs_as_the_user(sit
     script = "srun --account=def-curie_cpu sh -c 'id -u; echo $SLURM_JOB_ACCOUNT'"
 
     assert site.ssh("grace", script) == (0, "20010\ndef-curie_cpu")
+
+
+def test_members_have_the_sites_spaces_at_login(site: Site) -> None:
+    shown = site.ssh("grace", "bash -lc 'echo $SCRATCH $PROJECT; stat -c %U:%G $SCRATCH $PROJECT; readlink scratch'")
+
+    assert shown[1].split() == [
+        "/scratch/grace", "/project/curie-lab", "grace:ldapusers", "root:curie-lab", "/scratch/grace",
+    ]  # fmt: skip
 
 
 def test_who_does_not_match_the_filter_is_refused(site: Site) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,18 @@ def home(tmp_path: Path) -> Path:
     return path
 
 
-def login(shell: str, home: Path, groups: str = "def-curie rrg-curie", user: str = ME, **environment: str) -> str:
+def login(
+    shell: str,
+    home: Path,
+    groups: str = "def-curie rrg-curie",
+    user: str = ME,
+    directory: Mapping[str, object] | None = None,
+    **environment: str,
+) -> str:
     people = [{"name": "root2", "groups": ["other"]}, {"name": user, "groups": groups.split()}]
     listed, profile = home.parent / "groups", home.parent / "profile.sh"
     values = {"ansible_managed": "managed", "user_environment_spaces": SPACES, "user_environment_people": people,
-              "__user_environment_groups_of": str(listed)}  # fmt: skip
+              "user_environment_directory": directory or {}, "__user_environment_groups_of": str(listed)}  # fmt: skip
     listed.write_text(render("user_environment", "groups-of-users.j2", **values))
     profile.write_text(render("user_environment", "spaces.sh.j2", **values))
     variables = {"PATH": "/usr/bin:/bin", "HOME": str(home), **environment}
@@ -53,11 +61,24 @@ def test_what_the_user_has_set_stays(shell: str, home: Path) -> None:
     assert login(shell, home, SCRATCH="/mine").startswith("/mine /project/def-curie")
 
 
-def test_somebody_who_is_not_in_people_yml_gets_nothing(shell: str, home: Path) -> None:
+def test_somebody_who_is_neither_in_people_yml_nor_in_a_group_of_the_directory_gets_nothing(shell: str, home: Path) -> None:
     variables = {"SCRATCH": "", "PROJECT": "", "WORK": ""}
+    directory = {"groups": ["all"], "accounts": [{"group": "curie-lab"}]}
 
-    assert login(shell, home, user=f"{ME}x", **variables) == "  \n"
+    assert login(shell, home, user=f"{ME}x", directory=directory, **variables) == "  \n"
     assert list(home.iterdir()) == []
+
+
+def test_members_of_the_directorys_groups_get_theirs(shell: str, home: Path) -> None:
+    mine = subprocess.run(["id", "-gn"], capture_output=True, text=True, check=True).stdout.strip()
+    accounts = [{"group": name} for name in ("curie-lab", "a lab", mine)]
+
+    with_account = login(shell, home, user=f"{ME}x", directory={"groups": ["all", mine], "accounts": accounts})
+    link = (home / "projects" / mine).readlink()
+    without = login(shell, home, user=f"{ME}x", directory={"groups": [mine], "accounts": accounts[:2]}, PROJECT="")
+
+    assert (with_account, str(link)) == (f"/scratch/{ME} /project/{mine} /w/{ME}\n", f"/project/{mine}")
+    assert without == f"/scratch/{ME}  /w/{ME}\n"
 
 
 def test_links_lead_to_the_directories(shell: str, home: Path) -> None:
