@@ -61,7 +61,9 @@ def test_what_the_user_has_set_stays(shell: str, home: Path) -> None:
     assert login(shell, home, SCRATCH="/mine").startswith("/mine /project/def-curie")
 
 
-def test_somebody_who_is_neither_in_people_yml_nor_in_a_group_of_the_directory_gets_nothing(shell: str, home: Path) -> None:
+def test_somebody_who_is_neither_in_people_yml_nor_in_a_group_of_the_directory_gets_nothing(
+    shell: str, home: Path
+) -> None:
     variables = {"SCRATCH": "", "PROJECT": "", "WORK": ""}
     directory = {"groups": ["all"], "accounts": [{"group": "curie-lab"}]}
 
