@@ -85,8 +85,8 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"nvidia_container_.*", "the component nvidia has its own settings",
      "nvidia_container_toolkit in settings.yml; docs/deploy/cuda.md"),
     (r"(install_|nvidia_)?dcgm.*", "the component nvidia has its own settings",
-     "nvidia_dcgm in settings.yml; docs/deploy/gpus.md"),
-    (r"mig_.*|nvidia_mig.*", "slices of GPUs (MIG) are part of gpus: in cluster.yml", "docs/deploy/gpus.md"),
+     "nvidia_dcgm in settings.yml; docs/deploy/dcgm.md"),
+    (r"mig_.*|nvidia_mig.*", "slices of GPUs (MIG) are part of gpus: in cluster.yml", "docs/deploy/mig.md"),
     (r"mofed.*|gpu_clock.*|allow_user_set_gpu_clocks", "drivers of networks and clocks of GPUs are not managed", ""),
     (r"nvidia_.*", "the component nvidia has its own settings", "docs/deploy/gpus.md"),
     ((r"slurm_install_(enroot|pyxis)|slurm_pyxis.*|pyxis.*|enroot_.*|singularity_.*|slurm_cluster_install_singularity"

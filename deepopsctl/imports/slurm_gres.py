@@ -24,7 +24,7 @@ _CORES = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*")
 _LINKS = re.compile(r"-?[0-9]{1,4}(,-?[0-9]{1,4})*")
 _SLICE = re.compile(r"(?:(?:nvidia[_-])?([a-z0-9]+)[_.-])?(?:mig-)?([1-7]g\.[0-9]{1,3}gb)(?:[+.](me))?", re.IGNORECASE)
 _CAP = re.compile(r"/dev/nvidia-caps/nvidia-cap([0-9]{1,6})")
-_MIG_HINT = "write them as `gpus: {type: a100, count: 1, mig: {...}}` in cluster.yml: docs/deploy/gpus.md"
+_MIG_HINT = "write them as `gpus: {type: a100, count: 1, mig: {...}}` in cluster.yml: docs/deploy/mig.md"
 _NODE_HINT = "compare gpus: in cluster.yml with the node"
 
 
