@@ -210,7 +210,7 @@ def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:
 def _fault_hint(known: SlurmNode) -> str:
     """How to repair a faulty node."""
     if "unexpectedly rebooted" in known.reason:
-        return f"find out why, then: {_RESUME}"
+        return "`deepopsctl deploy` verifies it and returns it to service"
     if known.reason_user and known.reason_user not in SLURM_USERS and "DOWN" in known.flags:
         return f"someone set it down; after the repair: {_RESUME}"
     return "see `journalctl -u slurmd` there; `deepopsctl deploy` starts what should run"

@@ -225,7 +225,7 @@ class TestFindings:
 
         assert [finding.hint for finding in status(outcome(answer=slurm(states))).findings] == [
             "someone set it down; after the repair: scontrol update nodename=gpu01 state=resume",
-            "find out why, then: scontrol update nodename=gpu04 state=resume",
+            "`deepopsctl deploy` verifies it and returns it to service",
             "`deepopsctl node resume gpu[02-03]` resumes it",
         ]
 
