@@ -69,8 +69,8 @@ def test_a_node_gets_what_it_mounts_itself() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_sees_a_real_mount_come_and_go(tmp_path: Path) -> None:
-    # the kernel writes a carriage return as it is
-    place = tmp_path / "a\rplace"
+    # the kernel escapes a blank, and writes a carriage return as it is
+    place = tmp_path / "a new\rplace"
     place.mkdir()
     collect = COLLECTOR.make({"mounts": [wanted(str(place))]})
     before = [each.value for each in collect()]
