@@ -35,13 +35,14 @@ from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.slurm.node_states import NODE_PREFIX
-from deepopsctl.slurm.state import SlurmState
+from deepopsctl.slurm.state import SlurmNode, SlurmState
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
 from deepopsctl.validation.result import examine
 
 QUERY, RECORD, PREPARE = "operate/upgrade-query", "operate/upgrade-record", "operate/upgrade-prepare"
 CONTROLLER, NODES, BACK = "operate/upgrade-controller", "operate/upgrade-nodes", "operate/upgrade-back"
+DRAIN = "operate/upgrade-drain"
 QUEUE = "operate/upgrade-queue"
 SUITE = "smoke"
 # the phases of the record, in their order; `back` undoes those before `nodes`
@@ -104,9 +105,6 @@ class _Upgrade:
     wanted: Wanted
     # nodes that failed, and why
     left: dict[str, str] = field(default_factory=dict)
-    drained: set[str] = field(default_factory=set)
-    # nodes that were out of service before: they get the packages, and no jobs
-    out: set[str] = field(default_factory=set)
 
     def run(self) -> None:
         """All phases that are left."""
@@ -123,11 +121,6 @@ class _Upgrade:
             self.flow.report.closing = f"all nodes that answer have Slurm {plan.version}"
             return
         self.flow.confirm(self._question(plan, resumed=bool(record)), self.cluster)
-        drained = record.get("drained")
-        self.drained = set(map(str, drained)) if isinstance(drained, list) else set()
-        # by an upgrade that has ended without them
-        self.drained |= {name for name, node in slurm.nodes.items() if node.is_drained and node.reason == _REASON}
-        self.out = {name for name, node in slurm.nodes.items() if node.is_drained or node.is_faulty} - self.drained
         if not record:
             since = f"{datetime.now(UTC):%F %H:%M} UTC"
             known = {"from": plan.installed, "to": self.wanted.release, "version": plan.version, "since": since}
@@ -135,7 +128,7 @@ class _Upgrade:
         self._prepare(plan, first=not record)
         # packages that are there say nothing of the daemons: what was cut off is done again
         if phase == CENTER or (plan.center and phase not in _FORWARD):
-            self._center(plan)
+            self._center(plan, is_up=slurm.controller_up)
         self._on_nodes(plan)
         self._end(plan)
 
@@ -170,6 +163,7 @@ class _Upgrade:
             "deepops_upgrade_repositories": plan.repositories,
             "deepops_upgrade_platforms": {name: node.platform for name, node in plan.facts.items()},
             "deepops_upgrade_packages": {name: plan.packages(name) for name in {*plan.todo, *self._hosts}},
+            "deepops_upgrade_reason": _REASON,
             "deepops_upgrade_timeout": START_S,
         }
 
@@ -195,9 +189,12 @@ class _Upgrade:
         self._record()
         self._run([node.name for node in self.cluster.nodes], SLURM)
 
-    def _center(self, plan: Plan) -> None:
+    def _center(self, plan: Plan, *, is_up: bool) -> None:
         """slurmdbd and slurmctld; where they are on different hosts, one after the other."""
         self._record(phase=CENTER)
+        # one that is off has been stopped by this upgrade, after the drain
+        if is_up and self._computing_hosts:
+            self._keep_jobs_away(plan)
         dbd = {node.name for node in self.cluster.with_role(Role.DBD)}
         controllers = {node.name for node in self.cluster.controllers}
         together = bool(dbd & controllers)
@@ -217,13 +214,25 @@ class _Upgrade:
             if not together and names == dbd:
                 self._hand_over(since)
 
+    def _keep_jobs_away(self, plan: Plan) -> None:
+        """Hosts of slurmdbd and slurmctld that compute: their slurmd follows when slurmctld is upgraded."""
+        names = self._computing_hosts
+        if self.wanted.drain:
+            self._drain(names)
+        self.flow.operator.info(f"let no job start on {fold(names)}")
+        first = self.cluster.controllers[0].name
+        outcome = self._run([first], DRAIN, deepops_upgrade_nodes=list(names), **self._variables(plan))
+        require_success(outcome, self.cluster.controllers[:1], "nothing was upgraded", self._again)
+        if starting := _answer(outcome, "drain").get("starting"):
+            raise StoppedError(f"nothing was upgraded: {_words(starting)}", f"see `squeue`, then {self._again}")
+
     def _hand_over(self, since: float) -> None:
         """slurmctld has kept its records meanwhile, as many as it has room for: they reach the new slurmdbd."""
         variables = {"deepops_upgrade_since": since, "deepops_upgrade_timeout": START_S}
         outcome = self._run([self.cluster.controllers[0].name], QUEUE, **variables)
         require_success(outcome, self.cluster.controllers[:1], "slurmdbd is upgraded", self._again)
-        queue = next((result.data["queue"] for result in outcome.summary.results if "queue" in result.data), None)
-        left, lost = (queue.get("left"), queue.get("discarded")) if isinstance(queue, Mapping) else (0, 0)
+        queue = _answer(outcome, "queue")
+        left, lost = queue.get("left"), queue.get("discarded")
         if left or lost:
             self.flow.report.warnings.append(
                 f"accounting: slurmctld still has {left} records for slurmdbd and has given up {lost}, for lack of "
@@ -236,6 +245,7 @@ class _Upgrade:
         # not of the new packages: by now a host may be silent, or the repository gone
         outcome = self._run(hosts, BACK, deepops_upgrade_timeout=START_S)
         require_success(outcome, self._named(hosts), "slurmctld may be stopped; running jobs continue", self._again)
+        self._resume(self._computing_hosts)
         self._withdraw()
         raise StoppedError(
             f"Slurm {self.wanted.release} did not start, {plan.installed} runs again as before: {why}",
@@ -246,32 +256,33 @@ class _Upgrade:
         """Login nodes, then compute nodes; the next batch only once jobs run on the one before."""
         if plan.login or plan.batches:
             self._record(phase=ON_NODES)
+        if names := tuple(name for name in self._computing_hosts if name in plan.center):
+            self._batch(plan, names, "slurmd where slurmctld or slurmdbd is")
         if names := self._without_left(plan.login):
             self.flow.operator.info(f"upgrade login nodes {fold(names)}")
-            outcome = self._run(names, NODES, deepops_upgrade_nodes=[], **self._variables(plan))
+            outcome = self._run(names, NODES, deepops_upgrade_nodes=list(names), **self._variables(plan))
             self._leave_out(outcome, names)
         for number, batch in enumerate(plan.batches, 1):
             if names := self._without_left(batch):
-                self._batch(plan, names, f"{number} of {len(plan.batches)}")
+                self._batch(plan, names, f"batch {number} of {len(plan.batches)}")
         # of a batch that was cut off between its upgrade and its end
-        self._resume(self._without_left(sorted(self.drained)))
+        self._resume(self._without_left(node.name for node in self.cluster.with_role(Role.COMPUTE)))
 
     def _batch(self, plan: Plan, names: tuple[str, ...], which: str) -> None:
         first = self.cluster.controllers[0].name
         if self.wanted.drain:
             self._drain(names)
-        self.flow.operator.info(f"batch {which}: upgrade {fold(names)}")
+        self.flow.operator.info(f"{which}: upgrade {fold(names)}")
         outcome = self._run([first, *names], NODES, deepops_upgrade_nodes=list(names), **self._variables(plan))
         require_success(outcome, self.cluster.controllers[:1], "the nodes before are upgraded", self._again)
         self._leave_out(outcome, names)
-        for result in outcome.summary.results:
-            unregistered = result.data.get("unregistered")
-            if isinstance(unregistered, Mapping):
-                self.left |= {str(name): str(why) for name, why in unregistered.items() if name not in self.left}
+        drain = _answer(outcome, "drain")
+        for left in (drain.get("starting"), _answer(outcome, "unregistered")):
+            self.left |= {str(name): str(why) for name, why in _pairs(left) if name not in self.left}
         self._stop_at_limit(plan)
-        if good := self._without_left(names):
-            self._resume(good)
-        if serving := tuple(name for name in good if name not in self.out):
+        # others were out of service before
+        drained = drain.get("drained")
+        if serving := self._without_left(drained if isinstance(drained, list) else ()):
             self._validate(serving)
 
     def _validate(self, names: tuple[str, ...]) -> None:
@@ -293,25 +304,21 @@ class _Upgrade:
             )
 
     def _drain(self, names: tuple[str, ...]) -> None:
-        """Wait for the end of jobs; only nodes that were in service are resumed afterwards."""
-        state = self.flow.survey(self.cluster)
-        mine = [name for name in names if name in state.nodes and not state.nodes[name].is_drained]
-        # before the drain: after a kill it is known whose it is
-        self.drained |= set(mine)
-        self._record(drained=sorted(self.drained))
+        """Wait for the end of jobs; only nodes that were in service are drained, and resumed afterwards."""
+        nodes = self.flow.survey(self.cluster).nodes
+        mine = [name for name in names if name in nodes and not nodes[name].is_drained]
         options = DrainOptions(fold(names), self.wanted.timeout_s)
-        drain = NodeDrain(self.flow, self.cluster, names, VERB, options)
-        drain.drain()
-        drain.wait()
+        NodeDrain(self.flow, self.cluster, mine, VERB, options).drain()
+        NodeDrain(self.flow, self.cluster, names, VERB, options).wait()
 
-    def _resume(self, names: tuple[str, ...]) -> None:
-        mine = sorted(self.drained & set(names))
-        if not mine:
-            return
-        outcome = self.flow.set_node_state(self.cluster, "resumed", mine)
-        require_success(outcome, self.cluster.controllers[:1], f"{fold(mine)} may be drained", self._again)
-        self.drained -= set(mine)
-        self._record(drained=sorted(self.drained))
+    def _resume(self, names: Iterable[str]) -> None:
+        """End this command's drains of the nodes, and nobody else's."""
+        wanted = tuple(names)
+        nodes = self.flow.slurm_now().nodes if wanted else {}
+        mine = [name for name in wanted if name in nodes and _is_drained_by_upgrade(nodes[name])]
+        if mine:
+            outcome = self.flow.set_node_state(self.cluster, "resumed", mine)
+            require_success(outcome, self.cluster.controllers[:1], f"{fold(mine)} may be drained", self._again)
 
     def _stop_at_limit(self, plan: Plan) -> None:
         failed = [name for name in self.left if name in {one for batch in plan.batches for one in batch}]
@@ -352,6 +359,11 @@ class _Upgrade:
         return tuple(node.name for node in service_hosts(self.cluster))
 
     @property
+    def _computing_hosts(self) -> tuple[str, ...]:
+        """Those of them that run jobs as well."""
+        return tuple(node.name for node in service_hosts(self.cluster) if Role.COMPUTE in node.roles)
+
+    @property
     def _again(self) -> str:
         return f"`deepopsctl upgrade slurm --to {self.wanted.release}` goes on from here"
 
@@ -377,3 +389,21 @@ class _Upgrade:
 
 def _settings(plan: Plan) -> dict[str, object]:
     return {"slurm_install": "repository", "slurm_release": plan.wanted.release}
+
+
+def _is_drained_by_upgrade(node: SlurmNode) -> bool:
+    return node.is_drained and node.reason == _REASON
+
+
+def _answer(outcome: RunOutcome, key: str) -> Mapping[str, object]:
+    """What a phase of the node program slurm_upgrade returned; empty where it did not come to it."""
+    answers = (result.data.get(key) for result in outcome.summary.results)
+    return next((answer for answer in answers if isinstance(answer, Mapping)), {})
+
+
+def _pairs(value: object) -> Iterable[tuple[object, object]]:
+    return value.items() if isinstance(value, Mapping) else ()
+
+
+def _words(reasons: object) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in _pairs(reasons))

@@ -79,6 +79,13 @@ options:
     type: list
     elements: str
     default: []
+  stop_units:
+    description:
+      - Units that must not run while their programs are replaced. They are stopped before a package is installed, and
+        started again where that fails; else the call that has them in I(units) starts them.
+    type: list
+    elements: str
+    default: []
   upstream:
     description: Upstream version that what is missing comes in, where the node's sources have it; else apt chooses.
     type: str
@@ -329,6 +336,7 @@ def resource_arguments():
     return {
         "packages": {"type": "raw", "default": []},
         "hold_units": {"type": "list", "elements": "str", "default": []},
+        "stop_units": {"type": "list", "elements": "str", "default": []},
         "directories": {
             "type": "list",
             "elements": "dict",

@@ -68,6 +68,7 @@ PACKAGES = {
     "hold_units": [],
     "name_prefix": "",
     "restart_on_upgrade": [],
+    "stop_units": [],
     "upstream": "",
 }
 DISTRIBUTIONS = "quotarpc.service"

@@ -205,13 +205,16 @@ class SharedCluster:
         return cluster
 
 
-def assign_roles(cluster: LabCluster, roles: dict[str, Role], components: tuple[str, ...] = ("slurm",)) -> None:
+def assign_roles(
+    cluster: LabCluster, roles: Mapping[str, Role | frozenset[Role]], components: tuple[str, ...] = ("slurm",)
+) -> None:
     """Give the nodes these roles in cluster.yml, in this order; partitions have the compute nodes among them."""
     directory = ClusterDir(cluster.directory)
     spec = directory.cluster()
     named = {node.name: node for node in spec.nodes}
-    nodes = tuple(replace(named[name], roles=frozenset({role})) for name, role in roles.items())
-    compute = tuple(name for name, role in roles.items() if role is Role.COMPUTE)
+    sets = {name: frozenset({each}) if isinstance(each, Role) else each for name, each in roles.items()}
+    nodes = tuple(replace(named[name], roles=each) for name, each in sets.items())
+    compute = tuple(name for name, each in sets.items() if Role.COMPUTE in each)
     partitions = tuple(replace(each, nodes=compute, everything=False) for each in spec.partitions)
     directory.spec.write_text(
         render_spec(replace(spec, nodes=nodes, partitions=partitions, components=components)), "utf-8"

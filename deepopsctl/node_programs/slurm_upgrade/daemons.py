@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from .._shared import command, slurm_output
 from . import UpgradeError
@@ -14,9 +14,6 @@ PAUSE_S = 2.0
 _CALL_S = 20.0
 _ANSWER_S = 30
 _DISCARDED = re.compile(r"agent queue is full.*discarding")
-_UNFIT = re.compile(r"DOWN|UNKNOWN|INVAL|NOT_RESPONDING|NO_RESPOND|\*")
-# registered, and set down by somebody: it stays so
-_SET_DOWN = re.compile(r"DOWN(?:\+DRAIN)?")
 
 
 def accounting(version: str) -> str:
@@ -75,41 +72,6 @@ def controller(version: str, timeout_s: float) -> None:
             lines = _journal("slurmctld.service", state.get("InvocationID", ""))
             raise UpgradeError("slurmctld does not run: {}".format(_last_error(lines)))
         time.sleep(PAUSE_S)
-
-
-def registered(names: Sequence[str], version: str, timeout_s: float) -> Dict[str, str]:
-    """Wait until the nodes serve in this version; {name: why not} of those that do not."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        left = _unregistered(names, version)
-        if not left or time.monotonic() > deadline:
-            return left
-        time.sleep(PAUSE_S)
-
-
-def _unregistered(names: Sequence[str], version: str) -> Dict[str, str]:
-    shown = command.run(["scontrol", "--oneliner", "show", "nodes"], _ANSWER_S, env=command.slurm_environment())
-    return unregistered_in(shown.output, names, version) if shown.ok else dict.fromkeys(names, shown.failure)
-
-
-def unregistered_in(shown: str, names: Sequence[str], version: str) -> Dict[str, str]:
-    """The same from the output of `scontrol --oneliner show nodes`."""
-    nodes = {node["name"]: node for node in slurm_output.nodes(shown)}
-    left = {}
-    for name in names:
-        node = nodes.get(name)
-        if node is None:
-            left[name] = "slurmctld does not know it"
-        elif _UNFIT.search(node["state"]) and not _is_set_down(node):
-            reason = " ({})".format(node["reason"]) if node["reason"] else ""
-            left[name] = "slurmctld has it as {}{}".format(node["state"], reason)
-        elif node["version"] != version:
-            left[name] = "its slurmd is {}".format(node["version"] or "of an unknown version")
-    return left
-
-
-def _is_set_down(node: Dict[str, Any]) -> bool:
-    return bool(_SET_DOWN.fullmatch(node["state"])) and node["reason_user"] not in ("", "slurm")
 
 
 def _ping() -> Dict[str, bool]:

@@ -6,7 +6,7 @@ import time
 from typing import Any, Dict
 
 from ..slurm_backup import BackupError
-from . import UpgradeError, copies, daemons, query, record, transaction
+from . import UpgradeError, copies, daemons, nodes, query, record, transaction
 
 Request = Dict[str, Any]
 Result = Dict[str, Any]
@@ -87,8 +87,15 @@ def _timeouts(request: Request) -> Result:
     return {"changed": copies.raise_timeouts(request["least"])}
 
 
+def _drain(request: Request) -> Result:
+    """No job starts on the nodes from now on."""
+    return {"deepops": {"drain": nodes.drain(request["nodes"], request["reason"], float(request["timeout"]))}}
+
+
 def _registered(request: Request) -> Result:
-    left = daemons.registered(request["nodes"], request["version"], float(request["timeout"]))
+    """Nodes that serve in the new version take jobs again."""
+    left = nodes.registered(request["nodes"], request["version"], float(request["timeout"]))
+    nodes.resume([name for name in request["nodes"] if name not in left], request["reason"])
     return {"deepops": {"unregistered": left}}
 
 
@@ -117,6 +124,7 @@ _PHASES = {
     "accounting": _accounting,
     "controller": _controller,
     "timeouts": _timeouts,
+    "drain": _drain,
     "registered": _registered,
     "kept": _kept,
     "undo": _undo,

@@ -125,21 +125,38 @@ def mark_restarts(step, other):
 
 
 def install_packages(step, specifications):
+    stopped = stop_for_packages(step)
     # only what does not run yet: a daemon that serves is left alone
-    hold_units = node_services.show(step.wanted["hold_units"])
+    hold_units = node_services.show(step.wanted["hold_units"] + stopped)
     held = [name for name, facts in hold_units.items() if facts.get("ActiveState") != "active"]
     run_systemctl(step, ["mask", "--runtime", "--quiet"] + held, "")
+    failure = None
     try:
         node_packages.install(specifications, step.wanted["lock_wait"], step.wanted.get("downgrade", False))
     except node_packages.PackageError as error:
-        step.fail("cannot install %s: %s" % (" ".join(specifications), error), hint_for(step, error))
+        failure = error
     finally:
         run_systemctl(step, ["unmask", "--runtime", "--quiet"] + held, "")
+    if failure:
+        # once they are replaced, `units` starts them
+        run_systemctl(step, ["start"] + stopped, "")
+        step.fail("cannot install %s: %s" % (" ".join(specifications), failure), hint_for(step, failure))
+
+
+def stop_for_packages(step):
+    """Stop what must not run on replaced programs; the names of what ran."""
+    units = node_services.show(step.wanted["stop_units"])
+    running = [name for name, facts in units.items() if node_services.is_active(facts)]
+    for name in running:
+        run_systemctl(step, ["stop", name], name)
+        step.did("stopped %s" % name, "unit", name, "stop")
+    return running
 
 
 def release_held_units(step):
     """Unmask what an installation that was cut off left masked: such a unit can't be enabled, and does not start."""
-    paths = {name: os.path.join(RUNTIME_UNITS, name) for name in step.wanted["hold_units"]}
+    names = step.wanted["hold_units"] + step.wanted["stop_units"]
+    paths = {name: os.path.join(RUNTIME_UNITS, name) for name in names}
     held = [name for name, path in paths.items() if os.path.realpath(path) == os.devnull]
     if held and not step.dry:
         run_systemctl(step, ["unmask", "--runtime", "--quiet"] + held, "")

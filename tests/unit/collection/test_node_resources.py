@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,10 +96,47 @@ def test_a_unit_that_a_killed_installation_left_masked_is_unmasked_by_the_next_c
     monkeypatch.setattr(resources.node_packages, "installed", lambda names: dict.fromkeys(names, "1"))
     nothing: dict[str, Any] = {"upstream": "", "restart_on_upgrade": []}
 
-    held = ["a.service", "b.service", "c.service"]
-    resources.ensure_packages(step_of(packages={"a": ""}, hold_units=held, **nothing))
+    units = {"hold_units": ["c.service"], "stop_units": ["a.service", "b.service"]}
+    resources.ensure_packages(step_of(packages={"a": ""}, **units, **nothing))
 
     assert calls == [["unmask", "--runtime", "--quiet", "a.service"]]
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (None, ["stop a.service", "mask a.service", "install", "unmask a.service"]),
+        ("no space", ["stop a.service", "mask a.service", "install", "unmask a.service", "start a.service"]),
+    ],
+)
+def test_a_unit_is_stopped_while_its_packages_are_replaced_and_runs_again_where_that_fails(
+    monkeypatch: pytest.MonkeyPatch, error: str | None, calls: list[str]
+) -> None:
+    happened: list[str] = []
+    states = {"a.service": "active", "b.service": "inactive"}
+
+    def systemctl(_step: object, words: list[str], _unit: str) -> None:
+        named = [word for word in words if not word.startswith("--")]
+        happened.append(" ".join(named))
+        states.update({name: "inactive" for name in named[1:] if named[0] == "stop"})
+
+    def install(*_: object) -> None:
+        happened.append("install")
+        if error:
+            raise resources.node_packages.PackageError(error, "make room")
+
+    monkeypatch.setattr(resources, "run_systemctl", systemctl)
+    monkeypatch.setattr(resources.node_packages, "install", install)
+    monkeypatch.setattr(
+        resources.node_services, "show", lambda names: {name: {"ActiveState": states[name]} for name in names}
+    )
+    step = step_of(hold_units=[], stop_units=["a.service", "b.service"], lock_wait=0)
+    step.fail = nodeside.raising(removal.node_errors.HintedError("failed", ""))
+
+    with pytest.raises(removal.node_errors.HintedError) if error else nullcontext():
+        resources.install_packages(step, ["slurmd=2"])
+
+    assert happened == calls
 
 
 def test_lines_of_others_in_another_encoding_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,13 @@ import pytest
 from deepopsctl.errors import ExitCode
 from deepopsctl.lifecycle import upgrade_slurm
 from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Wanted, make_plan
-from deepopsctl.lifecycle.upgrade_slurm import BACK
+from deepopsctl.lifecycle.upgrade_slurm import BACK, CONTROLLER, DRAIN, NODES
 from deepopsctl.nodes.drain import NODE_STATE
 from deepopsctl.nodes.workflow import Flow, Report
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import RunOutcome, TaskResult
 from deepopsctl.slurm.state import SlurmNode, SlurmState
-from tests.support.runs import CLUSTER, cluster_dir, console, run_of
+from tests.support.runs import cluster_dir, console, run_of
 from tests.unit.lifecycle.test_upgrade_plan import ALL, NEW, SERVED, node
 
 Calls = list[tuple[tuple[str, ...], tuple[str, ...], dict[str, Any]]]
@@ -40,7 +40,9 @@ class Upgrade:
             self.calls.append((playbooks, tuple(names), extra))
             return run_of(*self.results)
 
+        self.slurm = SlurmState()
         monkeypatch.setattr(Flow, "survey", lambda *_, **__: SlurmState())
+        monkeypatch.setattr(Flow, "slurm_now", lambda _: self.slurm)
         monkeypatch.setattr(Flow, "run", run)
         monkeypatch.setattr(upgrade_slurm._Upgrade, "_validate", lambda *_: None)
 
@@ -51,9 +53,10 @@ class Upgrade:
         served: Mapping[str, Any] = SERVED,
         **nodes: SlurmNode,
     ) -> Report:
-        slurm = SlurmState(controller_up=True, nodes=nodes)
+        slurm = self.slurm = SlurmState(controller_up=True, nodes=nodes)
         wanted = Wanted("26.05")
-        plan = make_plan(CLUSTER, wanted, facts, served, slurm)
+        cluster = self.directory.cluster()
+        plan = make_plan(cluster, wanted, facts, served, slurm)
         self.patch.setattr(upgrade_slurm, "_query", lambda *_: (plan, record, slurm))
         request = RunRequest(self.directory, "")
         return upgrade_slurm.upgrade_slurm(self.directory, wanted, request, console(self.directory))
@@ -94,6 +97,27 @@ def test_a_node_that_an_ended_upgrade_had_drained_is_resumed_when_it_is_upgraded
 
     resumed = [extra["deepops_nodes"] for playbooks, _, extra in upgrade.calls if playbooks == (NODE_STATE,)]
     assert (report.stopped, resumed) == (None, [["cn1"]])
+
+
+def test_a_controller_that_computes_takes_no_job_from_before_slurmctld_stops_until_its_slurmd_is_new(
+    upgrade: Upgrade,
+) -> None:
+    text = upgrade.directory.spec.read_text()
+    upgrade.directory.spec.write_text(text.replace("[controller]", "[controller, compute]"))
+
+    assert upgrade({**UPGRADED, "ctl1": ALL["ctl1"]}, {}).stopped is None
+
+    steps = [playbooks[0] for playbooks, _, _ in upgrade.calls if playbooks[0] in (DRAIN, CONTROLLER, NODES)]
+    assert steps == [DRAIN, CONTROLLER, NODES]
+
+
+def test_a_node_where_a_job_is_still_starting_is_left_out(upgrade: Upgrade) -> None:
+    upgrade.results = (TaskResult("ctl1", "", {"drain": {"drained": [], "starting": {"cn1": "job 7 is starting"}}}),)
+
+    report = upgrade(CN1_LEFT, {})
+
+    assert report.stopped
+    assert report.warnings[0].startswith("cn1 is left out, with its old Slurm: job 7 is starting; ")
 
 
 def test_a_node_that_does_not_register_is_no_success(upgrade: Upgrade) -> None:

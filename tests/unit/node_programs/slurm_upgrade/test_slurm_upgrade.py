@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import pwd
 import shutil
 from pathlib import Path
@@ -11,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from deepopsctl.node_programs.slurm_upgrade import UpgradeError, copies, daemons, record, transaction
-from deepopsctl.node_programs.slurm_upgrade.daemons import unregistered_in
 from deepopsctl.node_programs.slurm_upgrade.main import main
+from deepopsctl.node_programs.slurm_upgrade.nodes import unregistered_in
 from deepopsctl.node_programs.slurm_upgrade.transaction import removed_in, replaced_in
 from tests.support.files import write_files, write_program
 
@@ -25,6 +26,7 @@ Inst libhwloc15 [2.12.0-4] (2.15.0-2 deepopsctl:trixie-slurm-wlm-26.05 [amd64])
 Inst libllhttp9.4 (9.4.3 deepopsctl:trixie-slurm-wlm-26.05 [amd64])
 Conf slurmd (26.05.5-1 deepopsctl:trixie-slurm-wlm-26.05 [amd64])
 """
+REASON = "deepopsctl: node upgrade"
 NODES = """\
 NodeName=cn01 Arch=x86_64 State=IDLE ThreadsPerCore=1 Version=26.05.5
 NodeName=cn02 Arch=x86_64 State=MIXED+DRAIN ThreadsPerCore=1 Version=24.11.5
@@ -60,6 +62,58 @@ def test_a_node_counts_once_it_serves_in_the_new_version() -> None:
         # cn05 has registered, and stays down because alice wants that
         "cn06": "slurmctld has it as DOWN (Low RealMemory)",
     }
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """scontrol, which notes what it is to change, and squeue: each query removes the first line of the queue."""
+    (tmp_path / "nodes").write_text(NODES)
+    (tmp_path / "queue").touch()
+    write_program(tmp_path / "scontrol", f'[ "$1" = update ] && echo "$@" >> {tmp_path}/done || cat {tmp_path}/nodes')
+    write_program(tmp_path / "squeue", f"cat {tmp_path}/queue && sed -i 1d {tmp_path}/queue")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    return tmp_path
+
+
+def drained(names: list[str], timeout: float = 60) -> dict[str, object]:
+    request = {"phase": "drain", "nodes": names, "reason": REASON, "timeout": timeout}
+    answer: dict[str, object] = main(request)["deepops"]["drain"]
+    return answer
+
+
+def test_only_nodes_in_service_are_drained_and_a_job_that_has_just_got_its_node_may_begin(slurm: Path) -> None:
+    (slurm / "queue").write_text("7|RUNNING|Prolog|cn[01,09]\n8|CONFIGURING|None|cn01\n9|RUNNING|None|cn01\n")
+    (slurm / "nodes").write_text(f"{NODES}NodeName=cn07 State=MIXED+DRAIN Reason={REASON} [root@2026-11-25T22:00:00]\n")
+
+    answer = drained(["cn01", "cn02", "cn03", "cn05", "cn07"])
+
+    # cn07 is what an interrupted call has left, the others are out of service for somebody else
+    assert answer == {"drained": ["cn01", "cn07"], "starting": {}}
+    assert (slurm / "done").read_text() == f"update nodename=cn01 state=drain reason={REASON}\n"
+    # asked three times: job 9 runs
+    assert (slurm / "queue").read_text() == ""
+
+
+def test_a_node_where_a_job_does_not_begin_in_time_takes_jobs_again(slurm: Path) -> None:
+    (slurm / "queue").write_text("7|RUNNING|Prolog|cn[01,09]\n")
+
+    answer = drained(["cn01"], timeout=0)
+
+    assert answer == {"drained": [], "starting": {"cn01": "job 7 has been starting there for 0 s"}}
+    assert (slurm / "done").read_text().splitlines()[1:] == ["update nodename=cn01 state=resume"]
+
+
+def test_nodes_that_serve_again_are_resumed_unless_somebody_else_has_drained_them(slurm: Path) -> None:
+    (slurm / "nodes").write_text(
+        f"NodeName=cn01 State=IDLE+DRAIN Version=26.05.5 Reason={REASON} [root@2026-11-25T22:00:00]\n"
+        "NodeName=cn02 State=IDLE+DRAIN Version=26.05.5 Reason=bad DIMM [alice@2026-11-25T22:00:00]\n"
+        f"NodeName=cn03 State=IDLE+DRAIN Version=24.11.5 Reason={REASON} [root@2026-11-25T22:00:00]\n"
+    )
+    request = {"phase": "registered", "nodes": ["cn01", "cn02", "cn03"], "version": "26.05.5", "timeout": 0}
+
+    assert main({**request, "reason": REASON}) == {"deepops": {"unregistered": {"cn03": "its slurmd is 24.11.5"}}}
+    assert (slurm / "done").read_text() == "update nodename=cn01 state=resume\n"
 
 
 def test_the_record_grows_and_goes_with_what_was_kept(place: Path) -> None:
