@@ -18,6 +18,7 @@ Names = str | tuple[str, ...] | None
 
 # a year
 _MOST_SECONDS = 366 * 86400
+_FIGURE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -89,16 +90,13 @@ class RenamedOption(click.Option):
         return text.split() if self.multiple else text
 
 
-class Seconds(click.FloatRange):
-    """Seconds, 0 for no limit; refuses NaN, which passes every bound."""
-
-    def __init__(self) -> None:
-        super().__init__(min=0, max=_MOST_SECONDS)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert to float."""
-        number = super().convert(value, param, ctx)
-        return self.fail(f"{value!r} is no number of seconds", param, ctx) if number != number else number
+def seconds(ctx: click.Context, param: click.Parameter, text: str) -> float:
+    """Seconds, from `90`, `1.5`, `90s`, `30m`, `2h` or `1d`; a whole number is an int."""
+    figure, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
+    number = float(figure) * unit if _FIGURE.fullmatch(figure) else -1
+    if not 0 <= number <= _MOST_SECONDS:
+        raise click.BadParameter(f"{text!r} is no duration: write 90s, 30m, 2h or 1d", ctx, param)
+    return int(number) if number == int(number) else number
 
 
 def login_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -110,14 +108,6 @@ def login_name(ctx: click.Context, param: click.Parameter, value: str | None) ->
         return check_user(value) if value else value
     except RefusedError as refusal:
         raise click.BadParameter(f"{refusal.message}: {refusal.hint}", ctx, param) from refusal
-
-
-def seconds(ctx: click.Context, param: click.Parameter, text: str) -> int:
-    """Seconds, from `90`, `90s`, `30m`, `2h` or `1d`."""
-    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
-    if not number.isascii() or not number.isdigit():
-        raise click.BadParameter(f"{text!r} is no duration: write 90s, 30m, 2h or 1d", ctx, param)
-    return int(number) * _UNITS[unit]
 
 
 def connection_options(function: F) -> F:

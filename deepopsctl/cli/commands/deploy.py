@@ -8,11 +8,11 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
-    Seconds,
     components_argument,
     connection_options,
     json_option,
     limit_option,
+    seconds,
 )
 
 
@@ -26,7 +26,7 @@ from deepopsctl.cli.options import (
 @click.option("--full", is_flag=True, help="Check everything, even where nothing changed since the last deploy.")
 @click.option("--break-lock", is_flag=True, help="Ignore the lock of another control machine that has died.")
 @click.option("--replace-newer", is_flag=True, help="Apply this cluster.yml even if a newer one is deployed.")
-@click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Stop after this time.")
+@click.option("--timeout", callback=seconds, default="0", metavar="DURATION", help="Stop after this time: 90s, 2h.")
 @click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by cores, 25 to 100]")
 @click.option(
     "--keep-runs",

@@ -10,7 +10,6 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
-    Seconds,
     confirm_option,
     connection_options,
     json_option,
@@ -201,10 +200,10 @@ for member_verb in (add, remove, replace, reboot):
 @click.option("--wait", is_flag=True, help="Wait until no job runs on the nodes.")
 @click.option(
     "--timeout",
-    type=Seconds(),
-    default=0,
-    metavar="SECONDS",
-    help="With --wait: stop waiting after this time; the nodes stay drained.",
+    callback=seconds,
+    default="0",
+    metavar="DURATION",
+    help="With --wait: stop waiting after this time (90s, 2h); the nodes stay drained.",
 )
 @connection_options
 @json_option

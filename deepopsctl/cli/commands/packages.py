@@ -45,7 +45,10 @@ def packages() -> None:
 )
 @click.option("--packaging-sha256", default="", metavar="SUM", help="Checksum of --packaging.")
 @click.option("--on", "node", default="", metavar="NODE", help="Build on this node.  [default: this machine]")
-@click.option("--without", multiple=True, metavar="FEATURE", help="Do without: nvml, pmix, pam, rest, lua, jwt.")
+@click.option(
+    "--without", multiple=True, metavar="FEATURE",
+    help="Do without: nvml, pmix, pam, rest, lua, jwt, cgroup-v2, accounting.",
+)  # fmt: skip
 @json_option
 @click.pass_obj
 def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import Seconds, connection_options, json_option, limit_option, seconds
+from deepopsctl.cli.options import connection_options, json_option, limit_option, seconds
 from deepopsctl.cli.output import emit_json, info
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def finish_burn_in(outcome: RunOutcome, request: RunRequest, burnin: Burnin | No
 
 
 def _duration(ctx: click.Context, param: click.Parameter, text: str) -> int:
-    duration = seconds(ctx, param, text)
+    duration = int(seconds(ctx, param, text))
     if not _SHORTEST_S <= duration <= _LONGEST_S:
         raise click.BadParameter(f"{text}: a burn-in takes 10s to 7d", ctx, param)
     return duration
@@ -91,7 +91,7 @@ def _duration(ctx: click.Context, param: click.Parameter, text: str) -> int:
     "--with-libraries", is_flag=True, help="gpu: install cuBLAS and NCCL on the GPU nodes and measure with them."
 )
 @click.option("--remove-libraries", is_flag=True, help="gpu: remove cuBLAS and NCCL from the GPU nodes first.")
-@click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Stop after this time.")
+@click.option("--timeout", callback=seconds, default="0", metavar="DURATION", help="Stop after this time: 90s, 2h.")
 @burnin_options
 @connection_options
 @json_option

@@ -1,4 +1,4 @@
-"""Options that have another name now."""
+"""Options that have another name now, and durations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from deepopsctl.cli.commands.secrets import rotate
-from deepopsctl.cli.options import RenamedOption
+from deepopsctl.cli.options import RenamedOption, seconds
 
 
 @click.command(context_settings={"auto_envvar_prefix": "TRY"})
@@ -45,3 +45,17 @@ def test_help_has_the_new_name_only() -> None:
     text = CliRunner().invoke(rotate, ["--help"]).stdout
     assert "--exclude NODES" in text
     assert "--leave-out" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0", 0), ("90", 90), ("1.5", 1.5), ("90s", 90), ("30m", 1800), ("1.5h", 5400), ("1d", 86400)],
+)
+def test_a_duration_is_seconds_or_has_a_unit(text: str, expected: float) -> None:
+    assert seconds(click.Context(rotate), rotate.params[0], text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "h", "-1", "1e3", "nan", "1w", "367d", "9" * 30, "\u0663"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="no duration"):
+        seconds(click.Context(rotate), rotate.params[0], text)

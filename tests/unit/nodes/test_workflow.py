@@ -7,8 +7,6 @@ from pathlib import Path
 import click
 import pytest
 
-from deepopsctl.cli.commands.node import remove
-from deepopsctl.cli.options import seconds
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.editor import SpecFile
 from deepopsctl.cluster.spec import parse_spec
@@ -233,17 +231,6 @@ def test_yes_does_not_answer_for_a_protected_cluster_but_its_name_does(directory
 def test_without_a_terminal_nothing_is_agreed(directory: ClusterDir) -> None:
     with pytest.raises(click.UsageError, match="give --yes"):
         console(directory, yes=False).confirm("remove gpu01 from hpc?", CLUSTER)
-
-
-@pytest.mark.parametrize(("text", "expected"), [("90", 90), ("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86400)])
-def test_a_duration_is_read(text: str, expected: int) -> None:
-    assert seconds(click.Context(remove), remove.params[0], text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-5", "1.5h", "h"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter):
-        seconds(click.Context(remove), remove.params[0], text)
 
 
 class TestWhatKeepsANewNodeFromService:
