@@ -100,6 +100,7 @@ def test_jobs_start_and_end_all_the_time_and_none_is_lost_or_missing_in_the_acco
     after = history(cluster, fields)
     assert [line for line in before if line not in after] == []
     cluster.root(FIRST, f"scancel {short}")
+    wait_until("they have ended", lambda: cluster.root(FIRST, "squeue -h -o %T") == "RUNNING")
     ended = set(cluster.root(FIRST, f"sacct -nXPD -o state,nodelist -j {short} | sed 's/ by [0-9]*//'").splitlines())
     assert ended - {f"CANCELLED|{node}" for node in ("None assigned", SERVER, DATABASE)} == {
         f"COMPLETED|{node}" for node in (SERVER, DATABASE)
