@@ -266,7 +266,8 @@ class _Upgrade:
             if names := self._without_left(batch):
                 self._batch(plan, names, f"batch {number} of {len(plan.batches)}")
         # of a batch that was cut off between its upgrade and its end
-        self._resume(self._without_left(node.name for node in self.cluster.with_role(Role.COMPUTE)))
+        there = (node.name for node in self.cluster.with_role(Role.COMPUTE) if node.name not in plan.silent)
+        self._resume(self._without_left(there))
 
     def _batch(self, plan: Plan, names: tuple[str, ...], which: str) -> None:
         first = self.cluster.controllers[0].name

@@ -89,11 +89,13 @@ def test_the_way_back_from_another_release_is_named(upgrade: Upgrade) -> None:
     assert "`deepopsctl upgrade slurm --to 25.11`" in report.stopped.hint
 
 
-def test_a_node_that_an_ended_upgrade_had_drained_is_resumed_when_it_is_upgraded(upgrade: Upgrade) -> None:
-    drained = SlurmNode("cn1", "IDLE+DRAIN", "deepopsctl: node upgrade", "root")
+def test_nodes_that_an_ended_upgrade_had_drained_are_resumed_once_they_are_upgraded(upgrade: Upgrade) -> None:
+    drained = {name: SlurmNode(name, "IDLE+DRAIN", "deepopsctl: node upgrade", "root") for name in ("cn1", "cn3")}
     foreign = SlurmNode("cn2", "IDLE+DRAIN", "bad DIMM", "alice")
+    # cn3 does not answer
+    facts = {name: node for name, node in CN1_LEFT.items() if name != "cn3"}
 
-    report = upgrade(CN1_LEFT, {}, cn1=drained, cn2=foreign)
+    report = upgrade(facts, {}, cn2=foreign, **drained)
 
     resumed = [extra["deepops_nodes"] for playbooks, _, extra in upgrade.calls if playbooks == (NODE_STATE,)]
     assert (report.stopped, resumed) == (None, [["cn1"]])
