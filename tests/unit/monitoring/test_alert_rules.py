@@ -80,7 +80,9 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(changes: str, said: str) -
 def test_a_threshold_that_would_change_one_of_several_comparisons_alone_is_refused() -> None:
     changes = {"PrometheusStorageFailing": {"threshold": 3}, "PrometheusNotificationsFailing": {"threshold": 3}}
 
-    assert ["it has no threshold" in problem for problem in alert_rules.validate_overrides(FILES, changes)] == [True] * 2
+    problems = alert_rules.validate_overrides(FILES, changes)
+
+    assert ["it has no threshold" in problem for problem in problems] == [True, True]
 
 
 def test_what_makes_sense_is_not_refused() -> None:
