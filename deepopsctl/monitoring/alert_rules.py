@@ -22,6 +22,7 @@ _DURATION = re.compile(r"([0-9]+)(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 # the number that an expression ends with, after a comparison that is not within parentheses
 _THRESHOLD = re.compile(r"((?:==|!=|[<>]=?)\s*)(-?[0-9]+(?:\.[0-9]+)?)\s*$")
+_INNERMOST = re.compile(r"\([^()]*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,18 @@ class Alert:
 
     @property
     def threshold(self) -> float | None:
-        """The number that the expression ends with; not that of a comparison with 0 or 1, which is yes or no."""
+        """The number that the expression ends with; not that of a comparison with 0 or 1, which is yes or no.
+
+        None where `or` joins comparisons: the last of them would change alone.
+        """
         match = _THRESHOLD.search(self.expr)
-        return float(match[2]) if match and "==" not in match[1] else None
+        return float(match[2]) if match and "==" not in match[1] and not _is_joined(self.expr) else None
+
+
+def _is_joined(expr: str) -> bool:
+    """Whether an expression is several, joined by `or` outside of all parentheses."""
+    outside = _INNERMOST.sub("", expr)
+    return re.search(r"\bor\b", outside) is not None if outside == expr else _is_joined(outside)
 
 
 def read(text: str) -> list[Alert]:

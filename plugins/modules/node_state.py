@@ -68,7 +68,7 @@ options:
   name_prefix: {description: The packages to name where one is missing begin with this., type: str, default: ""}
   restart_on_upgrade:
     description: Units that run programs of the packages. The call that has them in I(units) restarts them for another
-      version.
+      version, or another drop-in.
     type: list
     elements: str
     default: []

@@ -119,9 +119,15 @@ def mark_restarts(step, other):
     """Before anything is replaced, so that an interrupted run loses no restart."""
     for name, facts in node_services.show(step.wanted["restart_on_upgrade"] if other else []).items():
         if node_services.is_active(facts) and step.dry:
-            step.noted.did("unit", name, "restart")
+            note_restart(step, name)
         elif node_services.is_active(facts):
             node_record.mark_pending(name, "another version of %s" % " ".join(other))
+
+
+def note_restart(step, name):
+    """For a plan, once: the packages and a drop-in of a unit may both change."""
+    if node_changes.entry("unit", name, "restart") not in step.noted.changes:
+        step.noted.did("unit", name, "restart")
 
 
 def install_packages(step, specifications):
@@ -277,9 +283,13 @@ def ensure_file(step, wanted, units):
     differences = node_files.differs(path, content, ids, mode)
     if differences:
         before = node_files.read(path)
-        if not step.dry:
-            # another owner or mode is nothing that a running daemon has to be restarted for
-            notes = calls_of(path, units) if "content" in differences else []
+        # another owner or mode is nothing that a running daemon has to be restarted for
+        configured = running_with(step, path) if "content" in differences else []
+        if step.dry:
+            for name in configured:
+                note_restart(step, name)
+        else:
+            notes = calls_of(path, units) + configured if "content" in differences else []
             due = [note for note in notes if not node_record.is_pending(note)]
             for name in due:
                 node_record.mark_pending(name, path)
@@ -335,6 +345,14 @@ def calls_of(path, units):
 def is_among(path, wanted):
     """Whether a path is one of these, or below one that ends with a slash."""
     return path in wanted or any(path.startswith(directory) for directory in wanted if directory.endswith("/"))
+
+
+def running_with(step, path):
+    """Units of `restart_on_upgrade` that run, and whose drop-in this file is."""
+    directory = os.path.dirname(path)
+    names = step.wanted.get("restart_on_upgrade", ())
+    names = [name for name in names if directory == "%s%s.d" % (UNIT_DIRECTORY, name)]
+    return [name for name, facts in node_services.show(names).items() if node_services.is_active(facts)]
 
 
 def reload_of(name):

@@ -55,6 +55,25 @@ def test_a_restart_is_noted_before_the_file_that_asks_for_it_changes_and_done_by
     assert step.actions == ["restarted a.service"]
 
 
+def test_a_daemon_that_ran_before_its_drop_in_came_is_restarted_by_the_call_that_has_its_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a host engine of DCGM in the wanted version, which listens where its package says
+    drop_in = tmp_path / "a.service.d" / "deepopsctl.conf"
+    states = {"a.service": "active", "b.service": "inactive"}
+    monkeypatch.setattr(resources, "UNIT_DIRECTORY", f"{tmp_path}/")
+    monkeypatch.setattr(resources.node_files, "owner_ids", lambda _owner, _group: (os.getuid(), os.getgid()))
+    monkeypatch.setattr(
+        resources.node_services, "show", lambda names: {name: {"ActiveState": states[name]} for name in names}
+    )
+    step = step_of(restart_on_upgrade=list(states))
+
+    resources.ensure_file(step, {**FILE, "path": str(drop_in)}, [])
+    resources.ensure_file(step, {**FILE, "path": str(tmp_path / "b.service.d" / "deepopsctl.conf")}, [])
+
+    assert (node_record.is_pending("a.service"), node_record.is_pending("b.service")) == (True, False)
+
+
 def test_a_systemd_that_does_not_answer_is_an_error_and_no_unit_counts_as_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,14 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(changes: str, said: str) -
     assert said in found[0]
 
 
+def test_a_threshold_that_would_change_one_of_several_comparisons_alone_is_refused() -> None:
+    changes = {"PrometheusStorageFailing": {"threshold": 3}, "PrometheusNotificationsFailing": {"threshold": 3}}
+
+    problems = alert_rules.validate_overrides(FILES, changes)
+
+    assert ["it has no threshold" in problem for problem in problems] == [True, True]
+
+
 def test_what_makes_sense_is_not_refused() -> None:
     changes = {
         "DiskFull": {"enabled": True, "for": "1h30m", "threshold": 0.2, "severity": "info", "drain": True, "expr": "up"}
