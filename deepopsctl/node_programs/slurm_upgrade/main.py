@@ -94,9 +94,8 @@ def _drain(request: Request) -> Result:
 
 def _registered(request: Request) -> Result:
     """Nodes that serve in the new version take jobs again."""
-    left = nodes.registered(request["nodes"], request["version"], float(request["timeout"]))
-    nodes.resume([name for name in request["nodes"] if name not in left], request["reason"])
-    return {"deepops": {"unregistered": left}}
+    names, reason, version = request["nodes"], request["reason"], request["version"]
+    return {"deepops": {"registered": nodes.registered(names, reason, version, float(request["timeout"]))}}
 
 
 def _kept(_request: Request) -> Result:

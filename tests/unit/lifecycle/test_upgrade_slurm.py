@@ -51,9 +51,11 @@ class Upgrade:
         facts: Mapping[str, NodeFacts],
         record: Mapping[str, object],
         served: Mapping[str, Any] = SERVED,
+        *,
+        is_up: bool = True,
         **nodes: SlurmNode,
     ) -> Report:
-        slurm = self.slurm = SlurmState(controller_up=True, nodes=nodes)
+        slurm, self.slurm = SlurmState(controller_up=is_up, nodes=nodes), SlurmState(controller_up=True, nodes=nodes)
         wanted = Wanted("26.05")
         cluster = self.directory.cluster()
         plan = make_plan(cluster, wanted, facts, served, slurm)
@@ -111,6 +113,48 @@ def test_a_controller_that_computes_takes_no_job_from_before_slurmctld_stops_unt
     assert steps == [DRAIN, CONTROLLER, NODES]
 
 
+def test_a_controller_that_computes_gets_a_new_slurmd_where_slurmctld_was_off_when_it_went_on(
+    upgrade: Upgrade,
+) -> None:
+    text = upgrade.directory.spec.read_text()
+    upgrade.directory.spec.write_text(text.replace("[controller]", "[controller, compute]"))
+
+    upgrade(UPGRADED, {"phase": "controller", "from": "24.11", "to": "26.05"}, is_up=False)
+
+    steps = [(playbooks[0], names) for playbooks, names, _ in upgrade.calls if playbooks[0] in (DRAIN, NODES)]
+    assert steps == [(NODES, ("ctl1", "ctl1"))]
+
+
+def test_a_node_that_failed_and_is_silent_now_stays_drained(upgrade: Upgrade) -> None:
+    failed = SlurmNode("cn1", "IDLE*+DRAIN", "deepopsctl: node upgrade", "root")
+    facts = {name: node for name, node in UPGRADED.items() if name != "cn1"}
+
+    upgrade(facts, {"phase": "nodes", "from": "24.11", "to": "26.05"}, cn1=failed)
+
+    assert [playbooks for playbooks, _, _ in upgrade.calls if playbooks == (NODE_STATE,)] == []
+
+
+def test_an_upgrade_does_not_end_while_nobody_can_say_which_nodes_it_has_drained(upgrade: Upgrade) -> None:
+    upgrade.patch.setattr(Flow, "slurm_now", lambda _: SlurmState(error="timed out"))
+
+    report = upgrade(CN1_LEFT, {})
+
+    assert report.stopped
+    assert report.stopped.message == "slurmctld does not answer: timed out; nodes may be drained"
+
+
+def test_only_nodes_that_take_jobs_again_are_validated(upgrade: Upgrade) -> None:
+    drain = TaskResult("ctl1", "", {"drain": {"drained": ["cn1"], "starting": {}}})
+    upgrade.results = (drain, TaskResult("ctl1", "", {"registered": {"left": {}, "resumed": []}}))
+    validated: list[tuple[str, ...]] = []
+    upgrade.patch.setattr(upgrade_slurm._Upgrade, "_validate", lambda _, names: validated.append(names))
+
+    # somebody has drained it meanwhile
+    assert upgrade(CN1_LEFT, {}).stopped is None
+
+    assert validated == []
+
+
 def test_a_node_where_a_job_is_still_starting_is_left_out(upgrade: Upgrade) -> None:
     upgrade.results = (TaskResult("ctl1", "", {"drain": {"drained": [], "starting": {"cn1": "job 7 is starting"}}}),)
 
@@ -121,7 +165,8 @@ def test_a_node_where_a_job_is_still_starting_is_left_out(upgrade: Upgrade) -> N
 
 
 def test_a_node_that_does_not_register_is_no_success(upgrade: Upgrade) -> None:
-    upgrade.results = (TaskResult("ctl1", "", {"unregistered": {"cn1": "its slurmd is 24.11.5"}}),)
+    left = {"cn1": "its slurmd is 24.11.5"}
+    upgrade.results = (TaskResult("ctl1", "", {"registered": {"left": left, "resumed": []}}),)
 
     report = upgrade(CN1_LEFT, {})
 
