@@ -18,7 +18,7 @@ from deepopsctl.content import components
 from deepopsctl.errors import ExitCode
 from deepopsctl.files import write_atomic
 from deepopsctl.lifecycle.package_repository import PackageRepository
-from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, make_plan, service_hosts
+from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, is_done, make_plan, service_hosts
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
 from deepopsctl.nodes.workflow import (
@@ -129,7 +129,7 @@ class _Upgrade:
         # packages that are there say nothing of the daemons: what was cut off is done again
         with_old_slurmd = plan.center
         if phase == CENTER or (plan.center and phase not in _FORWARD):
-            self._center(plan, is_up=slurm.controller_up)
+            self._center(plan, is_up=slurm.controller_up, resumed=phase == CENTER)
             with_old_slurmd = self._hosts
         self._on_nodes(plan, with_old_slurmd)
         self._end(plan)
@@ -191,7 +191,7 @@ class _Upgrade:
         self._record()
         self._run([node.name for node in self.cluster.nodes], SLURM)
 
-    def _center(self, plan: Plan, *, is_up: bool) -> None:
+    def _center(self, plan: Plan, *, is_up: bool, resumed: bool) -> None:
         """slurmdbd and slurmctld; where they are on different hosts, one after the other."""
         self._record(phase=CENTER)
         # one that is off has been stopped by this upgrade, after the drain
@@ -203,6 +203,9 @@ class _Upgrade:
         both = [("slurmdbd", dbd), ("slurmctld", controllers)]
         since = time.time()
         for what, names in [("slurmdbd and slurmctld", dbd | controllers)] if together else both:
+            # an earlier call has upgraded slurmdbd, and gone back with slurmctld alone: nothing is saved there any more
+            if not resumed and all(is_done(plan.facts[name], plan.repositories) for name in names):
+                continue
             self.flow.operator.info(f"upgrade {what} on {fold(names)}")
             outcome = self._run(names, CONTROLLER, **self._variables(plan))
             if outcome.stopped or set(outcome.summary.unreachable) & names:
@@ -249,8 +252,10 @@ class _Upgrade:
         require_success(outcome, self._named(hosts), "slurmctld may be stopped; running jobs continue", self._again)
         self._resume(self._computing_hosts)
         self._withdraw()
+        dbd = {node.name for node in self.cluster.with_role(Role.DBD)}
+        but = "" if dbd <= hosts else f", with slurmdbd {self.wanted.release}"
         raise StoppedError(
-            f"Slurm {self.wanted.release} did not start, {plan.installed} runs again as before: {why}",
+            f"Slurm {self.wanted.release} did not start, {plan.installed} runs again as before{but}: {why}",
             "see `deepopsctl runs show`; fix it, then run the same command again",
         )
 

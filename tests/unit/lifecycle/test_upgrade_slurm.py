@@ -125,6 +125,26 @@ def test_a_controller_that_computes_gets_a_new_slurmd_where_slurmctld_was_off_wh
     assert steps == [(NODES, ("ctl1", "ctl1"))]
 
 
+def test_a_slurmdbd_that_stays_new_when_slurmctld_goes_back_is_named(upgrade: Upgrade) -> None:
+    text = upgrade.directory.spec.read_text()
+    upgrade.directory.spec.write_text(text.replace("[login]", "[login, dbd]"))
+
+    report = upgrade(ALL, going_back("26.05"))
+
+    assert report.stopped
+    assert "24.11 runs again as before, with slurmdbd 26.05: it died" in report.stopped.message
+
+
+def test_a_slurmdbd_that_stayed_new_when_slurmctld_went_back_is_not_upgraded_again(upgrade: Upgrade) -> None:
+    text = upgrade.directory.spec.read_text()
+    upgrade.directory.spec.write_text(text.replace("[login]", "[login, dbd]"))
+    slurmdbd = replace(node(NEW, "slurmdbd"), database=ALL["ctl1"].database)
+
+    assert upgrade({**ALL, "login1": slurmdbd}, {}).stopped is None
+
+    assert [set(names) for playbooks, names, _ in upgrade.calls if playbooks == (CONTROLLER,)] == [{"ctl1"}]
+
+
 def test_a_node_that_failed_and_is_silent_now_stays_drained(upgrade: Upgrade) -> None:
     failed = SlurmNode("cn1", "IDLE*+DRAIN", "deepopsctl: node upgrade", "root")
     facts = {name: node for name, node in UPGRADED.items() if name != "cn1"}
