@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Dict
 
-from ..slurm_backup import BackupError
+from ..slurm_backup import ACCOUNTING, BackupError
 from . import UpgradeError, copies, daemons, nodes, query, record, transaction
 
 Request = Dict[str, Any]
@@ -46,6 +46,11 @@ def _backups(_request: Request) -> Result:
 def _going(request: Request) -> Result:
     """Before something that going back has to undo."""
     return {"changed": copies.mark(request["step"])}
+
+
+def _converting(_request: Request) -> Result:
+    """Whether the new slurmdbd was started, and runs."""
+    return {"deepops": {"converting": copies.is_marked(ACCOUNTING) and daemons.runs("slurmdbd.service")}}
 
 
 def _accounting(request: Request) -> Result:
@@ -119,6 +124,7 @@ _PHASES = {
     "save": _save,
     "backups": _backups,
     "going": _going,
+    "converting": _converting,
     "queue": _queue,
     "accounting": _accounting,
     "controller": _controller,

@@ -129,20 +129,32 @@ def test_nodes_that_serve_again_are_resumed_unless_somebody_else_has_drained_the
     assert (slurm / "done").read_text() == "update nodename=cn01 state=resume\n"
 
 
-def test_a_node_that_does_not_register_keeps_no_other_out_of_service(
-    slurm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_does_not_register_keeps_no_other_out_of_service(slurm: Path) -> None:
     (slurm / "nodes").write_text(
         f"NodeName=cn01 State=IDLE+DRAIN Version=26.05.5 Reason={REASON} [root@2026-11-25T22:00:00]\n"
         f"NodeName=cn03 State=IDLE+DRAIN Version=24.11.5 Reason={REASON} [root@2026-11-25T22:00:00]\n"
     )
-    resumed: list[str] = []
-    monkeypatch.setattr("time.sleep", lambda _: resumed.append((slurm / "done").read_text()))
-    request = {"phase": "registered", "nodes": ["cn01", "cn03"], "reason": REASON, "version": "26.05.5", "timeout": 0.2}
+    # cn03 registers when cn01 is in service
+    update = f'echo "$@" >> {slurm}/done; sed -i s/24.11.5/26.05.5/ {slurm}/nodes'
+    write_program(slurm / "scontrol", f'[ "$1" = update ] && {{ {update}; }} || cat {slurm}/nodes')
+    request = {"phase": "registered", "nodes": ["cn01", "cn03"], "reason": REASON, "version": "26.05.5", "timeout": 10}
 
-    main(request)
+    assert main(request) == {"deepops": {"registered": {"left": {}, "resumed": ["cn01", "cn03"]}}}
 
-    assert set(resumed) == {"update nodename=cn01 state=resume\n"}
+
+def test_a_new_slurmdbd_that_runs_is_known_when_the_upgrade_goes_on(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_program(place.parent / "systemctl", "echo ActiveState=active")
+    monkeypatch.setenv("PATH", f"{place.parent}:{os.environ['PATH']}")
+    # the old one runs as well, before anything was started
+    before = main({"phase": "converting"})
+    (place / "saved").mkdir(parents=True)
+
+    main({"phase": "going", "step": "accounting"})
+
+    answers = before, main({"phase": "converting"})
+    assert answers == ({"deepops": {"converting": False}}, {"deepops": {"converting": True}})
 
 
 def test_the_record_grows_and_goes_with_what_was_kept(place: Path) -> None:

@@ -1,10 +1,11 @@
-"""What `upgrade slurm` does with the nodes of a batch, in real ansible-core; its modules are stand-ins."""
+"""Playbooks of `upgrade slurm` in real ansible-core, with stand-ins for its modules."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.support.local_ansible import play
@@ -33,3 +34,19 @@ def test_only_nodes_whose_packages_are_replaced_take_jobs_again(tmp_path: Path) 
 
     name = "Wait until the nodes have registered, and let jobs start there"
     assert played.result(name).data["msg"] == ["cn1"], played.output
+
+
+@pytest.mark.parametrize(("answer", "status"), [({"deepops": {"converting": True}}, "skipped"), ({}, "ok")])
+def test_a_slurmdbd_that_converts_its_tables_is_not_stopped(
+    tmp_path: Path, answer: dict[str, object], status: str
+) -> None:
+    *_, stopping = yaml.safe_load((ROOT / "playbooks" / "operate" / "upgrade-stop.yml").read_text(encoding="utf-8"))
+    query, stop = stopping["tasks"]
+    for task in (query, stop):
+        task["ansible.builtin.debug"] = {"msg": task.pop("deepopsctl.cluster.node_program", "")}
+    del stop["ansible.builtin.systemd_service"]
+    answers = ["-e", json.dumps({query["register"]: answer})] if answer else []
+
+    played = play(tmp_path, [{**stopping, "hosts": "all", "become": False}], {"dbd1": {}}, *answers)
+
+    assert played.result("Stop slurmdbd").status == status, played.output
