@@ -250,9 +250,10 @@ class _Upgrade:
         # not of the new packages: by now a host may be silent, or the repository gone
         outcome = self._run(hosts, BACK, deepops_upgrade_timeout=START_S)
         require_success(outcome, self._named(hosts), "slurmctld may be stopped; running jobs continue", self._again)
-        self._resume(self._computing_hosts)
-        self._withdraw()
         dbd = {node.name for node in self.cluster.with_role(Role.DBD)}
+        # on the others slurmd is old and its programs are new: no job would start there
+        self._resume(name for name in self._computing_hosts if name in hosts or name not in dbd)
+        self._withdraw()
         but = "" if dbd <= hosts else f", with slurmdbd {self.wanted.release}"
         raise StoppedError(
             f"Slurm {self.wanted.release} did not start, {plan.installed} runs again as before{but}: {why}",

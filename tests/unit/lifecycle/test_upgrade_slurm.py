@@ -125,14 +125,18 @@ def test_a_controller_that_computes_gets_a_new_slurmd_where_slurmctld_was_off_wh
     assert steps == [(NODES, ("ctl1", "ctl1"))]
 
 
-def test_a_slurmdbd_that_stays_new_when_slurmctld_goes_back_is_named(upgrade: Upgrade) -> None:
+def test_a_slurmdbd_that_stays_new_when_slurmctld_goes_back_is_named_and_its_host_takes_no_job(
+    upgrade: Upgrade,
+) -> None:
     text = upgrade.directory.spec.read_text()
-    upgrade.directory.spec.write_text(text.replace("[login]", "[login, dbd]"))
+    upgrade.directory.spec.write_text(text.replace("[login]", "[dbd, compute]"))
 
-    report = upgrade(ALL, going_back("26.05"))
+    report = upgrade(ALL, going_back("26.05"), login1=SlurmNode("login1", "IDLE+DRAIN", "deepopsctl: node upgrade"))
 
     assert report.stopped
     assert "24.11 runs again as before, with slurmdbd 26.05: it died" in report.stopped.message
+    # its slurmd is old, and the programs that it would start a job with are new
+    assert [playbooks for playbooks, _, _ in upgrade.calls if playbooks == (NODE_STATE,)] == []
 
 
 def test_a_slurmdbd_that_stayed_new_when_slurmctld_went_back_is_not_upgraded_again(upgrade: Upgrade) -> None:
