@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from deepopsctl.lifecycle.pace import allowed_failures, batch_size
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.slurm.package_choice import choose_repository
+from deepopsctl.slurm.package_choice import SYSTEMS, choose_repository
 from deepopsctl.slurm.releases import REMOVALS, Removal, release_of, upgrade_path, upgrade_refusal
 from deepopsctl.slurm.state import SlurmJob, SlurmState
 from deepopsctl.text.node_sets import fold
@@ -191,11 +191,11 @@ def _repositories(
         try:
             repositories[platform] = choose_repository(served, "repository", release, platform)
         except RefusedError:
-            system = platform.replace(" ", "").lower()
             what = f"the cluster's repository has no packages of Slurm {release} for {platform}"
+            system = SYSTEMS.get(platform)
             build = f"`deepopsctl packages build slurm --release {release} --for {system}`"
             add = f"`deepopsctl packages add slurm --for {system} FILE...` where somebody else has built them"
-            missing.append((what, f"{build}, or {add}"))
+            missing.append((what, f"{build}, or {add}" if system else f"they can be for {' and '.join(SYSTEMS)} only"))
     versions = sorted({upstream(str(values["version"])) for values in repositories.values()})
     if len(versions) > 1:
         missing.append((f"the repository has {' and '.join(versions)} for different systems", "build the same version"))

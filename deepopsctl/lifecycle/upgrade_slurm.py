@@ -18,7 +18,7 @@ from deepopsctl.content import components
 from deepopsctl.errors import ExitCode
 from deepopsctl.files import write_atomic
 from deepopsctl.lifecycle.package_repository import PackageRepository
-from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, make_plan, service_hosts
+from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, is_done, make_plan, service_hosts
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
 from deepopsctl.nodes.workflow import (
@@ -127,9 +127,11 @@ class _Upgrade:
             self._record(phase=PREPARING, **known)
         self._prepare(plan, first=not record)
         # packages that are there say nothing of the daemons: what was cut off is done again
+        with_old_slurmd = plan.center
         if phase == CENTER or (plan.center and phase not in _FORWARD):
-            self._center(plan, is_up=slurm.controller_up)
-        self._on_nodes(plan)
+            self._center(plan, is_up=slurm.controller_up, resumed=phase == CENTER)
+            with_old_slurmd = self._hosts
+        self._on_nodes(plan, with_old_slurmd)
         self._end(plan)
 
     def _refuse(self, plan: Plan, phase: str, slurm: SlurmState) -> None:
@@ -189,7 +191,7 @@ class _Upgrade:
         self._record()
         self._run([node.name for node in self.cluster.nodes], SLURM)
 
-    def _center(self, plan: Plan, *, is_up: bool) -> None:
+    def _center(self, plan: Plan, *, is_up: bool, resumed: bool) -> None:
         """slurmdbd and slurmctld; where they are on different hosts, one after the other."""
         self._record(phase=CENTER)
         # one that is off has been stopped by this upgrade, after the drain
@@ -201,6 +203,9 @@ class _Upgrade:
         both = [("slurmdbd", dbd), ("slurmctld", controllers)]
         since = time.time()
         for what, names in [("slurmdbd and slurmctld", dbd | controllers)] if together else both:
+            # an earlier call has upgraded slurmdbd, and gone back with slurmctld alone: nothing is saved there any more
+            if not resumed and all(is_done(plan.facts[name], plan.repositories) for name in names):
+                continue
             self.flow.operator.info(f"upgrade {what} on {fold(names)}")
             outcome = self._run(names, CONTROLLER, **self._variables(plan))
             if outcome.stopped or set(outcome.summary.unreachable) & names:
@@ -245,18 +250,21 @@ class _Upgrade:
         # not of the new packages: by now a host may be silent, or the repository gone
         outcome = self._run(hosts, BACK, deepops_upgrade_timeout=START_S)
         require_success(outcome, self._named(hosts), "slurmctld may be stopped; running jobs continue", self._again)
-        self._resume(self._computing_hosts)
+        dbd = {node.name for node in self.cluster.with_role(Role.DBD)}
+        # on the others slurmd is old and its programs are new: no job would start there
+        self._resume(name for name in self._computing_hosts if name in hosts or name not in dbd)
         self._withdraw()
+        but = "" if dbd <= hosts else f", with slurmdbd {self.wanted.release}"
         raise StoppedError(
-            f"Slurm {self.wanted.release} did not start, {plan.installed} runs again as before: {why}",
+            f"Slurm {self.wanted.release} did not start, {plan.installed} runs again as before{but}: {why}",
             "see `deepopsctl runs show`; fix it, then run the same command again",
         )
 
-    def _on_nodes(self, plan: Plan) -> None:
-        """Login nodes, then compute nodes; the next batch only once jobs run on the one before."""
+    def _on_nodes(self, plan: Plan, hosts: tuple[str, ...]) -> None:
+        """`hosts` that compute, login nodes, compute nodes; the next batch only once jobs run on the one before."""
         if plan.login or plan.batches:
             self._record(phase=ON_NODES)
-        if names := tuple(name for name in self._computing_hosts if name in plan.center):
+        if names := tuple(name for name in self._computing_hosts if name in hosts):
             self._batch(plan, names, "slurmd where slurmctld or slurmdbd is")
         if names := self._without_left(plan.login):
             self.flow.operator.info(f"upgrade login nodes {fold(names)}")
@@ -266,8 +274,8 @@ class _Upgrade:
             if names := self._without_left(batch):
                 self._batch(plan, names, f"batch {number} of {len(plan.batches)}")
         # of a batch that was cut off between its upgrade and its end
-        there = (node.name for node in self.cluster.with_role(Role.COMPUTE) if node.name not in plan.silent)
-        self._resume(self._without_left(there))
+        compute = (node.name for node in self.cluster.with_role(Role.COMPUTE) if node.name not in plan.silent)
+        self._resume(self._without_left(compute))
 
     def _batch(self, plan: Plan, names: tuple[str, ...], which: str) -> None:
         first = self.cluster.controllers[0].name
@@ -277,13 +285,13 @@ class _Upgrade:
         outcome = self._run([first, *names], NODES, deepops_upgrade_nodes=list(names), **self._variables(plan))
         require_success(outcome, self.cluster.controllers[:1], "the nodes before are upgraded", self._again)
         self._leave_out(outcome, names)
-        drain = _answer(outcome, "drain")
-        for left in (drain.get("starting"), _answer(outcome, "unregistered")):
+        registered = _answer(outcome, "registered")
+        for left in (_answer(outcome, "drain").get("starting"), registered.get("left")):
             self.left |= {str(name): str(why) for name, why in _pairs(left) if name not in self.left}
         self._stop_at_limit(plan)
-        # others were out of service before
-        drained = drain.get("drained")
-        if serving := self._without_left(drained if isinstance(drained, list) else ()):
+        # others were out of service before, or somebody has drained them meanwhile
+        resumed = registered.get("resumed")
+        if serving := self._without_left(resumed if isinstance(resumed, list) else ()):
             self._validate(serving)
 
     def _validate(self, names: tuple[str, ...]) -> None:
@@ -315,8 +323,12 @@ class _Upgrade:
     def _resume(self, names: Iterable[str]) -> None:
         """End this command's drains of the nodes, and nobody else's."""
         wanted = tuple(names)
-        nodes = self.flow.slurm_now().nodes if wanted else {}
-        mine = [name for name in wanted if name in nodes and _is_drained_by_upgrade(nodes[name])]
+        if not wanted:
+            return
+        slurm = self.flow.slurm_now()
+        if not slurm.controller_up:
+            raise StoppedError(f"slurmctld does not answer: {slurm.error}; nodes may be drained", self._again)
+        mine = [name for name in wanted if name in slurm.nodes and _is_drained_by_upgrade(slurm.nodes[name])]
         if mine:
             outcome = self.flow.set_node_state(self.cluster, "resumed", mine)
             require_success(outcome, self.cluster.controllers[:1], f"{fold(mine)} may be drained", self._again)

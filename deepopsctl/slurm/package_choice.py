@@ -8,6 +8,8 @@ from deepopsctl.slurm.releases import release_of, upgrade_refusal
 from deepopsctl.text.problems import RefusedError
 
 SOURCE = "slurm-wlm"
+# the platforms that packages are made for, as `packages --for` names them
+SYSTEMS = {"Debian 12": "debian12", "Debian 13": "debian13"}
 
 
 def choose_repository(
@@ -28,10 +30,14 @@ def choose_repository(
     if release or not built:
         wanted = f"Slurm {release}" if release else "Slurm"
         has = f" (there is {', '.join(sorted(built))})" if built else ""
+        system = SYSTEMS.get(platform)
+        how = (
+            f"deepopsctl packages build slurm --release {release or 'RELEASE'} --for {system}"
+            if system
+            else f"they can be for {' and '.join(SYSTEMS)} only, slurm_install: distro takes the distribution's"
+        )
         raise RefusedError(
-            f"slurm_install is repository, and no packages of {wanted} were built for {platform}{has}: "
-            f"deepopsctl packages build slurm --release {release or 'RELEASE'} "
-            f"--for {platform.replace(' ', '').lower()}"
+            f"slurm_install is repository, and no packages of {wanted} were built for {platform}{has}: {how}"
         )
     if len(built) > 1:
         raise RefusedError(

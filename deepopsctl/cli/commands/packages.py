@@ -11,14 +11,13 @@ import click
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import json_option
 from deepopsctl.cli.output import SCHEMA, emit_json, info, show, table
+from deepopsctl.slurm.package_choice import SYSTEMS
 
 if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.lifecycle.build_host import BuildHost
     from deepopsctl.lifecycle.package_build import Build, BuildStore
     from deepopsctl.lifecycle.package_sources import Source
-
-SYSTEMS = ("debian12", "debian13")
 
 
 @click.group()
@@ -29,7 +28,7 @@ def packages() -> None:
 @packages.command()
 @click.argument("name")
 @click.option("--release", default="", metavar="RELEASE", help="Release of Slurm, such as 26.05, or a version.")
-@click.option("--for", "system", type=click.Choice(SYSTEMS), required=True, help="The nodes' system.")
+@click.option("--for", "system", type=click.Choice(tuple(SYSTEMS.values())), required=True, help="The nodes' system.")
 @click.option(
     "--suite",
     "suites",
@@ -80,7 +79,7 @@ def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) ->
 @packages.command()
 @click.argument("name")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
-@click.option("--for", "system", type=click.Choice(SYSTEMS), required=True, help="The nodes' system.")
+@click.option("--for", "system", type=click.Choice(tuple(SYSTEMS.values())), required=True, help="The nodes' system.")
 @click.option(
     "--sha256sums", type=click.Path(path_type=Path), metavar="LIST", help="Checksums, as `sha256sum` prints them."
 )

@@ -66,6 +66,11 @@ def mark(step: str) -> bool:
     return True
 
 
+def is_marked(step: str) -> bool:
+    """Whether that daemon has been about to start since."""
+    return os.path.exists(_mark(step))
+
+
 def put_back(request: Mapping[str, Any]) -> bool:
     """What a new daemon may have changed is again as it was; nothing where none was started."""
     if not os.path.isfile(MANIFEST):

@@ -74,6 +74,11 @@ def controller(version: str, timeout_s: float) -> None:
         time.sleep(PAUSE_S)
 
 
+def runs(unit: str) -> bool:
+    """Whether systemd has it as running."""
+    return _unit(unit).get("ActiveState") == "active"
+
+
 def _ping() -> Dict[str, bool]:
     return slurm_output.pinged(command.run(["scontrol", "ping"], _ANSWER_S, env=command.slurm_environment()).output)
 

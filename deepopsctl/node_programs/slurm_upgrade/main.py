@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Dict
 
-from ..slurm_backup import BackupError
+from ..slurm_backup import ACCOUNTING, BackupError
 from . import UpgradeError, copies, daemons, nodes, query, record, transaction
 
 Request = Dict[str, Any]
@@ -46,6 +46,11 @@ def _backups(_request: Request) -> Result:
 def _going(request: Request) -> Result:
     """Before something that going back has to undo."""
     return {"changed": copies.mark(request["step"])}
+
+
+def _converting(_request: Request) -> Result:
+    """Whether the new slurmdbd was started, and runs."""
+    return {"deepops": {"converting": copies.is_marked(ACCOUNTING) and daemons.runs("slurmdbd.service")}}
 
 
 def _accounting(request: Request) -> Result:
@@ -94,9 +99,8 @@ def _drain(request: Request) -> Result:
 
 def _registered(request: Request) -> Result:
     """Nodes that serve in the new version take jobs again."""
-    left = nodes.registered(request["nodes"], request["version"], float(request["timeout"]))
-    nodes.resume([name for name in request["nodes"] if name not in left], request["reason"])
-    return {"deepops": {"unregistered": left}}
+    names, reason, version = request["nodes"], request["reason"], request["version"]
+    return {"deepops": {"registered": nodes.registered(names, reason, version, float(request["timeout"]))}}
 
 
 def _kept(_request: Request) -> Result:
@@ -120,6 +124,7 @@ _PHASES = {
     "save": _save,
     "backups": _backups,
     "going": _going,
+    "converting": _converting,
     "queue": _queue,
     "accounting": _accounting,
     "controller": _controller,

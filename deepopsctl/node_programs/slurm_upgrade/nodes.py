@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Sequence, Set
 
 from .._shared import command, hostlist, slurm_output
 from .._shared.node_states import flags
@@ -42,7 +42,7 @@ def drain(names: Sequence[str], reason: str, timeout_s: float) -> Dict[str, Any]
         for name, there in jobs.items()
     }
     if starting:
-        _update(sorted(starting), "state=resume")
+        resume(sorted(starting), reason)
     return {"drained": [name for name in drained if name not in starting], "starting": starting}
 
 
@@ -54,13 +54,22 @@ def resume(names: Sequence[str], reason: str) -> List[str]:
     return mine
 
 
-def registered(names: Sequence[str], version: str, timeout_s: float) -> Dict[str, str]:
-    """Wait until the nodes serve in this version; {name: why not} of those that do not."""
+def registered(names: Sequence[str], reason: str, version: str, timeout_s: float) -> Dict[str, Any]:
+    """Wait until the nodes serve in this version, and end the drain for `reason` of each as soon as it does.
+
+    Returns `left`, {name: why} of those that do not serve, and `resumed`, the nodes whose drain was ended.
+    """
     deadline = time.monotonic() + timeout_s
+    seen: Set[str] = set()
+    resumed: List[str] = []
     while True:
         left = _unregistered(names, version)
+        ready = set(names) - seen - set(left)
+        if ready:
+            resumed += resume(sorted(ready), reason)
+        seen |= ready
         if not left or time.monotonic() > deadline:
-            return left
+            return {"left": left, "resumed": sorted(resumed)}
         time.sleep(_PAUSE_S)
 
 

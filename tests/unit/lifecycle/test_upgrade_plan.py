@@ -110,6 +110,15 @@ def test_settings_with_which_the_new_release_does_not_start_are_refused(
     assert reason in refusals(settings=settings)
 
 
+def test_no_command_is_named_that_makes_packages_for_ubuntu() -> None:
+    made = plan({**ALL, "cn1": node(platform="Ubuntu 24.04")})
+
+    assert made.refusals[0] == (
+        "the cluster's repository has no packages of Slurm 26.05 for Ubuntu 24.04",
+        "they can be for Debian 12 and Debian 13 only",
+    )
+
+
 def test_settings_that_have_no_effect_any_more_are_noted() -> None:
     settings = {"ClusterName": "hpc", "GetEnvTimeout": "5", "SchedulerParameters": "bf_continue,no_env_cache"}
     made = plan(with_controller(settings=settings))

@@ -51,9 +51,11 @@ class Upgrade:
         facts: Mapping[str, NodeFacts],
         record: Mapping[str, object],
         served: Mapping[str, Any] = SERVED,
+        *,
+        is_up: bool = True,
         **nodes: SlurmNode,
     ) -> Report:
-        slurm = self.slurm = SlurmState(controller_up=True, nodes=nodes)
+        slurm, self.slurm = SlurmState(controller_up=is_up, nodes=nodes), SlurmState(controller_up=True, nodes=nodes)
         wanted = Wanted("26.05")
         cluster = self.directory.cluster()
         plan = make_plan(cluster, wanted, facts, served, slurm)
@@ -89,13 +91,11 @@ def test_the_way_back_from_another_release_is_named(upgrade: Upgrade) -> None:
     assert "`deepopsctl upgrade slurm --to 25.11`" in report.stopped.hint
 
 
-def test_nodes_that_an_ended_upgrade_had_drained_are_resumed_once_they_are_upgraded(upgrade: Upgrade) -> None:
-    drained = {name: SlurmNode(name, "IDLE+DRAIN", "deepopsctl: node upgrade", "root") for name in ("cn1", "cn3")}
+def test_a_node_that_an_ended_upgrade_had_drained_is_resumed_when_it_is_upgraded(upgrade: Upgrade) -> None:
+    drained = SlurmNode("cn1", "IDLE+DRAIN", "deepopsctl: node upgrade", "root")
     foreign = SlurmNode("cn2", "IDLE+DRAIN", "bad DIMM", "alice")
-    # cn3 does not answer
-    facts = {name: node for name, node in CN1_LEFT.items() if name != "cn3"}
 
-    report = upgrade(facts, {}, cn2=foreign, **drained)
+    report = upgrade(CN1_LEFT, {}, cn1=drained, cn2=foreign)
 
     resumed = [extra["deepops_nodes"] for playbooks, _, extra in upgrade.calls if playbooks == (NODE_STATE,)]
     assert (report.stopped, resumed) == (None, [["cn1"]])
@@ -113,6 +113,72 @@ def test_a_controller_that_computes_takes_no_job_from_before_slurmctld_stops_unt
     assert steps == [DRAIN, CONTROLLER, NODES]
 
 
+def test_a_controller_that_computes_gets_a_new_slurmd_where_slurmctld_was_off_when_it_went_on(
+    upgrade: Upgrade,
+) -> None:
+    text = upgrade.directory.spec.read_text()
+    upgrade.directory.spec.write_text(text.replace("[controller]", "[controller, compute]"))
+
+    upgrade(UPGRADED, {"phase": "controller", "from": "24.11", "to": "26.05"}, is_up=False)
+
+    steps = [(playbooks[0], names) for playbooks, names, _ in upgrade.calls if playbooks[0] in (DRAIN, NODES)]
+    assert steps == [(NODES, ("ctl1", "ctl1"))]
+
+
+def test_a_slurmdbd_that_stays_new_when_slurmctld_goes_back_is_named_and_its_host_takes_no_job(
+    upgrade: Upgrade,
+) -> None:
+    text = upgrade.directory.spec.read_text()
+    upgrade.directory.spec.write_text(text.replace("[login]", "[dbd, compute]"))
+
+    report = upgrade(ALL, going_back("26.05"), login1=SlurmNode("login1", "IDLE+DRAIN", "deepopsctl: node upgrade"))
+
+    assert report.stopped
+    assert "24.11 runs again as before, with slurmdbd 26.05: it died" in report.stopped.message
+    # its slurmd is old, and the programs that it would start a job with are new
+    assert [playbooks for playbooks, _, _ in upgrade.calls if playbooks == (NODE_STATE,)] == []
+
+
+def test_a_slurmdbd_that_stayed_new_when_slurmctld_went_back_is_not_upgraded_again(upgrade: Upgrade) -> None:
+    text = upgrade.directory.spec.read_text()
+    upgrade.directory.spec.write_text(text.replace("[login]", "[login, dbd]"))
+    slurmdbd = replace(node(NEW, "slurmdbd"), database=ALL["ctl1"].database)
+
+    assert upgrade({**ALL, "login1": slurmdbd}, {}).stopped is None
+
+    assert [set(names) for playbooks, names, _ in upgrade.calls if playbooks == (CONTROLLER,)] == [{"ctl1"}]
+
+
+def test_a_node_that_failed_and_is_silent_now_stays_drained(upgrade: Upgrade) -> None:
+    failed = SlurmNode("cn1", "IDLE*+DRAIN", "deepopsctl: node upgrade", "root")
+    facts = {name: node for name, node in UPGRADED.items() if name != "cn1"}
+
+    upgrade(facts, {"phase": "nodes", "from": "24.11", "to": "26.05"}, cn1=failed)
+
+    assert [playbooks for playbooks, _, _ in upgrade.calls if playbooks == (NODE_STATE,)] == []
+
+
+def test_an_upgrade_does_not_end_while_nobody_can_say_which_nodes_it_has_drained(upgrade: Upgrade) -> None:
+    upgrade.patch.setattr(Flow, "slurm_now", lambda _: SlurmState(error="timed out"))
+
+    report = upgrade(CN1_LEFT, {})
+
+    assert report.stopped
+    assert report.stopped.message == "slurmctld does not answer: timed out; nodes may be drained"
+
+
+def test_only_nodes_that_take_jobs_again_are_validated(upgrade: Upgrade) -> None:
+    drain = TaskResult("ctl1", "", {"drain": {"drained": ["cn1"], "starting": {}}})
+    upgrade.results = (drain, TaskResult("ctl1", "", {"registered": {"left": {}, "resumed": []}}))
+    validated: list[tuple[str, ...]] = []
+    upgrade.patch.setattr(upgrade_slurm._Upgrade, "_validate", lambda _, names: validated.append(names))
+
+    # somebody has drained it meanwhile
+    assert upgrade(CN1_LEFT, {}).stopped is None
+
+    assert validated == []
+
+
 def test_a_node_where_a_job_is_still_starting_is_left_out(upgrade: Upgrade) -> None:
     upgrade.results = (TaskResult("ctl1", "", {"drain": {"drained": [], "starting": {"cn1": "job 7 is starting"}}}),)
 
@@ -123,7 +189,8 @@ def test_a_node_where_a_job_is_still_starting_is_left_out(upgrade: Upgrade) -> N
 
 
 def test_a_node_that_does_not_register_is_no_success(upgrade: Upgrade) -> None:
-    upgrade.results = (TaskResult("ctl1", "", {"unregistered": {"cn1": "its slurmd is 24.11.5"}}),)
+    left = {"cn1": "its slurmd is 24.11.5"}
+    upgrade.results = (TaskResult("ctl1", "", {"registered": {"left": left, "resumed": []}}),)
 
     report = upgrade(CN1_LEFT, {})
 

@@ -31,6 +31,8 @@ def test_a_release_is_chosen_by_its_name() -> None:
     ("install", "release", "platform", "reason"),
     [
         ("repository", "", "Debian 12", "no packages of Slurm were built for Debian 12"),
+        # `packages --for` refuses it
+        ("repository", "26.05", "Ubuntu 24.04", "for Ubuntu 24.04: they can be for Debian 12 and Debian 13 only"),
         (
             "repository",
             "25.11",

@@ -294,6 +294,13 @@ def test_the_helper_of_client_7_knows_one_secret() -> None:
     ]
 
 
+def test_the_secret_of_client_7_is_that_of_the_entrys_name_where_it_names_none() -> None:
+    first, other = BEEGFS.replace("8.3", "7.4.6"), BEEGFS_2.replace("8.3", "7.4.6")
+
+    assert parse_spec(spec(first, other.replace("7.4.6", "7.4.6, secret: work")), "x").storage
+    assert faults_of(first, other) == ["storage[1].beegfs.secret: is another than in work, and gpu1 mounts both"]
+
+
 def test_the_kernel_mounts_cephfs_with_the_key_in_a_file() -> None:
     found = needs(CEPHFS, DEBIAN)
 

@@ -97,11 +97,23 @@ def test_only_nodes_in_service_are_drained_and_a_job_that_has_just_got_its_node_
 
 def test_a_node_where_a_job_does_not_begin_in_time_takes_jobs_again(slurm: Path) -> None:
     (slurm / "queue").write_text("7|RUNNING|Prolog|cn[01,09]\n")
+    ours = f"NodeName=cn01 State=MIXED+DRAIN Reason={REASON} [root@2026-11-25T22:00:00]"
+    write_program(slurm / "squeue", f"cat {slurm}/queue && echo '{ours}' > {slurm}/nodes")
 
     answer = drained(["cn01"], timeout=0)
 
     assert answer == {"drained": [], "starting": {"cn01": "job 7 has been starting there for 0 s"}}
     assert (slurm / "done").read_text().splitlines()[1:] == ["update nodename=cn01 state=resume"]
+
+
+def test_a_node_that_somebody_drains_while_a_job_begins_there_stays_drained(slurm: Path) -> None:
+    (slurm / "queue").write_text("7|RUNNING|Prolog|cn[01,09]\n")
+    theirs = "NodeName=cn01 State=MIXED+DRAIN Reason=bad DIMM [alice@2026-11-25T22:00:00]"
+    write_program(slurm / "squeue", f"cat {slurm}/queue && echo '{theirs}' > {slurm}/nodes")
+
+    drained(["cn01"], timeout=0)
+
+    assert (slurm / "done").read_text().splitlines() == [f"update nodename=cn01 state=drain reason={REASON}"]
 
 
 def test_nodes_that_serve_again_are_resumed_unless_somebody_else_has_drained_them(slurm: Path) -> None:
@@ -112,8 +124,37 @@ def test_nodes_that_serve_again_are_resumed_unless_somebody_else_has_drained_the
     )
     request = {"phase": "registered", "nodes": ["cn01", "cn02", "cn03"], "version": "26.05.5", "timeout": 0}
 
-    assert main({**request, "reason": REASON}) == {"deepops": {"unregistered": {"cn03": "its slurmd is 24.11.5"}}}
+    answer = {"left": {"cn03": "its slurmd is 24.11.5"}, "resumed": ["cn01"]}
+    assert main({**request, "reason": REASON}) == {"deepops": {"registered": answer}}
     assert (slurm / "done").read_text() == "update nodename=cn01 state=resume\n"
+
+
+def test_a_node_that_does_not_register_keeps_no_other_out_of_service(slurm: Path) -> None:
+    (slurm / "nodes").write_text(
+        f"NodeName=cn01 State=IDLE+DRAIN Version=26.05.5 Reason={REASON} [root@2026-11-25T22:00:00]\n"
+        f"NodeName=cn03 State=IDLE+DRAIN Version=24.11.5 Reason={REASON} [root@2026-11-25T22:00:00]\n"
+    )
+    # cn03 registers when cn01 is in service
+    update = f'echo "$@" >> {slurm}/done; sed -i s/24.11.5/26.05.5/ {slurm}/nodes'
+    write_program(slurm / "scontrol", f'[ "$1" = update ] && {{ {update}; }} || cat {slurm}/nodes')
+    request = {"phase": "registered", "nodes": ["cn01", "cn03"], "reason": REASON, "version": "26.05.5", "timeout": 10}
+
+    assert main(request) == {"deepops": {"registered": {"left": {}, "resumed": ["cn01", "cn03"]}}}
+
+
+def test_a_new_slurmdbd_that_runs_is_known_when_the_upgrade_goes_on(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_program(place.parent / "systemctl", "echo ActiveState=active")
+    monkeypatch.setenv("PATH", f"{place.parent}:{os.environ['PATH']}")
+    # the old one runs as well, before anything was started
+    before = main({"phase": "converting"})
+    (place / "saved").mkdir(parents=True)
+
+    main({"phase": "going", "step": "accounting"})
+
+    answers = before, main({"phase": "converting"})
+    assert answers == ({"deepops": {"converting": False}}, {"deepops": {"converting": True}})
 
 
 def test_the_record_grows_and_goes_with_what_was_kept(place: Path) -> None:
