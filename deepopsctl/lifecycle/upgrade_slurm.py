@@ -265,23 +265,23 @@ class _Upgrade:
         if plan.login or plan.batches:
             self._record(phase=ON_NODES)
         if names := tuple(name for name in self._computing_hosts if name in hosts):
-            self._batch(plan, names, "slurmd where slurmctld or slurmdbd is")
+            self._batch(plan, names, f"upgrade slurmd on {fold(names)}")
         if names := self._without_left(plan.login):
             self.flow.operator.info(f"upgrade login nodes {fold(names)}")
             outcome = self._run(names, NODES, deepops_upgrade_nodes=list(names), **self._variables(plan))
             self._leave_out(outcome, names)
         for number, batch in enumerate(plan.batches, 1):
             if names := self._without_left(batch):
-                self._batch(plan, names, f"batch {number} of {len(plan.batches)}")
+                self._batch(plan, names, f"batch {number} of {len(plan.batches)}: upgrade {fold(names)}")
         # of a batch that was cut off between its upgrade and its end
         compute = (node.name for node in self.cluster.with_role(Role.COMPUTE) if node.name not in plan.silent)
         self._resume(self._without_left(compute))
 
-    def _batch(self, plan: Plan, names: tuple[str, ...], which: str) -> None:
+    def _batch(self, plan: Plan, names: tuple[str, ...], what: str) -> None:
         first = self.cluster.controllers[0].name
         if self.wanted.drain:
             self._drain(names)
-        self.flow.operator.info(f"{which}: upgrade {fold(names)}")
+        self.flow.operator.info(what)
         outcome = self._run([first, *names], NODES, deepops_upgrade_nodes=list(names), **self._variables(plan))
         require_success(outcome, self.cluster.controllers[:1], "the nodes before are upgraded", self._again)
         self._leave_out(outcome, names)
