@@ -104,13 +104,11 @@ def _make_directory(path: str) -> None:
     """Slurm's own, made by root or, where the server squashes root, by its user."""
     user = pwd.getpwnam(SLURM)
     try:
-        if not os.path.isdir(path):
+        # another controller may be faster, and not have given it to Slurm yet
+        with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
         if os.lstat(path).st_uid != user.pw_uid:
             os.chown(path, user.pw_uid, user.pw_gid)
-    except FileExistsError:
-        # another controller was faster
-        pass
     except PermissionError:
         with contextlib.suppress(OSError), as_slurm():
             os.mkdir(path, 0o700)

@@ -6,6 +6,7 @@ import os
 import pwd
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,6 +53,25 @@ def test_a_new_controller_has_no_user_slurm_yet_and_the_other_one_has(
     assert main.main(request("new", tmp_path, "read", words=written)) == {}
     monkeypatch.setattr(shared, "has_slurm", lambda: True)
     assert main.main(request("old", tmp_path, "read", words=written)) == {}
+
+
+def test_a_directory_that_another_controller_makes_at_the_same_moment_is_given_to_slurm_by_both(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    user, given = SimpleNamespace(pw_uid=64030, pw_gid=64030), []
+    make = os.mkdir
+
+    def make_after_another(path: str, mode: int) -> None:
+        make(path, mode)
+        raise FileExistsError
+
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: user)
+    monkeypatch.setattr(os, "mkdir", make_after_another)
+    monkeypatch.setattr(os, "chown", lambda *how: given.append(how))
+
+    shared._make_directory(str(tmp_path / "slurmctld"))
+
+    assert given == [(str(tmp_path / "slurmctld"), 64030, 64030)]
 
 
 def test_directories_of_the_same_name_that_are_not_shared_are_refused(tmp_path: Path) -> None:
