@@ -78,7 +78,8 @@ def built(cluster: LabCluster, node: str) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepopsctl"
     archive = cache / f"slurm-from-source-{name}.tar.gz"
     if not archive.exists():
-        cluster.root(node, f"({BUILD}) >/root/build.log 2>&1 || {{ tail -n 20 /root/build.log >&2; exit 1; }}")
+        put(cluster, node, "/root/build.sh", BUILD.encode())
+        cluster.root(node, "sh /root/build.sh >/root/build.log 2>&1 || { tail -n 20 /root/build.log >&2; exit 1; }")
         content = subprocess.run(
             ["podman", "exec", f"{cluster.name}-{node}", "cat", "/root/slurm.tar.gz"], check=True, capture_output=True
         ).stdout

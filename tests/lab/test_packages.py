@@ -18,6 +18,9 @@ NAME = f"{PREFIX}-packages"
 NODES = ("ctl1", "cn01")
 PINS = "/etc/apt/preferences.d/deepopsctl-packages"
 
+# it may have to be built
+pytestmark = pytest.mark.timeout(7200)
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:

@@ -15,6 +15,9 @@ from tests.lab.harness import PREFIX, LabCluster, fresh_lab, wait_until
 NODES = ("ctl1", "cn01", "cn02")
 DAEMONS = {"ctl1": ("slurmdbd", "slurmctld"), "cn01": ("slurmd",), "cn02": ("slurmd",)}
 
+# it may have to be compiled
+pytestmark = pytest.mark.timeout(7200)
+
 
 @dataclass(frozen=True)
 class Built:
