@@ -79,10 +79,11 @@ def built(cluster: LabCluster, node: str) -> Path:
     archive = cache / f"slurm-from-source-{name}.tar.gz"
     if not archive.exists():
         put(cluster, node, "/root/build.sh", BUILD.encode())
-        cluster.root(node, "sh /root/build.sh >/root/build.log 2>&1 || { tail -n 20 /root/build.log >&2; exit 1; }")
-        content = subprocess.run(
-            ["podman", "exec", f"{cluster.name}-{node}", "cat", "/root/slurm.tar.gz"], check=True, capture_output=True
-        ).stdout
+        run = "sh /root/build.sh >/root/build.log 2>&1 || { tail -n 20 /root/build.log >&2; exit 1; }; cat /root/slurm.tar.gz"
+        # not by cluster.root, which waits for minutes only
+        done = subprocess.run(["podman", "exec", f"{cluster.name}-{node}", "sh", "-c", run], capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()
+        content = done.stdout
         archive.parent.mkdir(parents=True, exist_ok=True)
         partial = archive.with_suffix(f".{os.getpid()}")
         partial.write_bytes(content)
