@@ -79,7 +79,8 @@ def built(cluster: LabCluster, node: str) -> Path:
     archive = cache / f"slurm-from-source-{name}.tar.gz"
     if not archive.exists():
         put(cluster, node, "/root/build.sh", BUILD.encode())
-        run = "sh /root/build.sh >/root/build.log 2>&1 || { tail -n 20 /root/build.log >&2; exit 1; }; cat /root/slurm.tar.gz"
+        log = "/root/build.log"
+        run = f"sh /root/build.sh >{log} 2>&1 || {{ tail -n 20 {log} >&2; exit 1; }}; cat /root/slurm.tar.gz"
         # not by cluster.root, which waits for minutes only
         done = subprocess.run(["podman", "exec", f"{cluster.name}-{node}", "sh", "-c", run], capture_output=True)
         assert done.returncode == 0, done.stderr.decode()
