@@ -61,7 +61,7 @@ apt-get -yqq install --no-install-recommends curl {BUILD_DEPENDS} >/dev/null
 mirror=$(apt-get indextargets --format '$(REPO_URI)' | head -1)
 mkdir -p /opt/deepops/build/slurm
 cd /opt/deepops/build/slurm
-curl -fsS "$mirror{SOURCE}" | tar xz --strip-components=1
+curl -fsS "${{mirror}}{SOURCE}" | tar xz --strip-components=1
 pam=$(dpkg -L libpam-modules | grep /pam_unix.so)
 ./configure --prefix=/usr/local --sysconfdir=/etc/slurm --enable-pam --with-pam_dir="$(dirname "$pam")"
 make -j2
