@@ -35,7 +35,7 @@ from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.slurm.node_states import NODE_PREFIX
-from deepopsctl.slurm.state import SlurmNode, SlurmState
+from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
 from deepopsctl.validation.result import examine
@@ -228,8 +228,9 @@ class _Upgrade:
         first = self.cluster.controllers[0].name
         outcome = self._run([first], DRAIN, deepops_upgrade_nodes=list(names), **self._variables(plan))
         require_success(outcome, self.cluster.controllers[:1], "nothing was upgraded", self._again)
-        if starting := _answer(outcome, "drain").get("starting"):
-            raise StoppedError(f"nothing was upgraded: {_words(starting)}", f"see `squeue`, then {self._again}")
+        if starting := _answer(outcome, "starting"):
+            reasons = "; ".join(f"{name}: {why}" for name, why in starting.items())
+            raise StoppedError(f"nothing was upgraded: {reasons}", f"see `squeue`, then {self._again}")
 
     def _hand_over(self, since: float) -> None:
         """slurmctld has kept its records meanwhile, as many as it has room for: they reach the new slurmdbd."""
@@ -286,7 +287,7 @@ class _Upgrade:
         require_success(outcome, self.cluster.controllers[:1], "the nodes before are upgraded", self._again)
         self._leave_out(outcome, names)
         registered = _answer(outcome, "registered")
-        for left in (_answer(outcome, "drain").get("starting"), registered.get("left")):
+        for left in (_answer(outcome, "starting"), registered.get("left")):
             self.left |= {str(name): str(why) for name, why in _pairs(left) if name not in self.left}
         self._stop_at_limit(plan)
         # others were out of service before, or somebody has drained them meanwhile
@@ -328,7 +329,8 @@ class _Upgrade:
         slurm = self.flow.slurm_now()
         if not slurm.controller_up:
             raise StoppedError(f"slurmctld does not answer: {slurm.error}; nodes may be drained", self._again)
-        mine = [name for name in wanted if name in slurm.nodes and _is_drained_by_upgrade(slurm.nodes[name])]
+        drained = {name for name, node in slurm.nodes.items() if node.is_drained and node.reason == _REASON}
+        mine = [name for name in wanted if name in drained]
         if mine:
             outcome = self.flow.set_node_state(self.cluster, "resumed", mine)
             require_success(outcome, self.cluster.controllers[:1], f"{fold(mine)} may be drained", self._again)
@@ -404,10 +406,6 @@ def _settings(plan: Plan) -> dict[str, object]:
     return {"slurm_install": "repository", "slurm_release": plan.wanted.release}
 
 
-def _is_drained_by_upgrade(node: SlurmNode) -> bool:
-    return node.is_drained and node.reason == _REASON
-
-
 def _answer(outcome: RunOutcome, key: str) -> Mapping[str, object]:
     """What a phase of the node program slurm_upgrade returned; empty where it did not come to it."""
     answers = (result.data.get(key) for result in outcome.summary.results)
@@ -416,7 +414,3 @@ def _answer(outcome: RunOutcome, key: str) -> Mapping[str, object]:
 
 def _pairs(value: object) -> Iterable[tuple[object, object]]:
     return value.items() if isinstance(value, Mapping) else ()
-
-
-def _words(reasons: object) -> str:
-    return "; ".join(f"{name}: {why}" for name, why in _pairs(reasons))

@@ -165,7 +165,14 @@ def needs(mount: Mount, platform: Platform) -> Needs:
 def find_conflicts(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
     """BeeGFS file systems of one node share the client's packages; each needs its own port."""
     yield from disagreements(StorageType.BEEGFS, (*SOURCE_KEYS, "build_arguments"), mounts)
-    yield from _find_other_secrets([mount for mount in mounts if is_old(mount.settings)])
+    # the helper of client 7 knows one secret for all file systems of its node
+    yield from disagreements(
+        StorageType.BEEGFS,
+        ("secret",),
+        [mount for mount in mounts if is_old(mount.settings)],
+        value_of=lambda mount, _key: _authentication(mount),
+        hint="client 7 knows one: write the same `secret` and `authentication` in both entries",
+    )
     for index, mount in enumerate(mounts):
         port = text_of(mount.settings, "client_port", CLIENT_PORT) or CLIENT_PORT
         for other in mounts[:index]:
@@ -174,18 +181,6 @@ def find_conflicts(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
                 what = f"{port} is already the port of {other.name} on the same node"
                 hint = f"give one of them another: client_port: {int(port) + 10}"
                 yield mount, ("beegfs.client_port", RefusedError(what, hint))
-                break
-
-
-def _find_other_secrets(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
-    """The helper of client 7 knows one secret for all file systems of its node."""
-    for index, mount in enumerate(mounts):
-        for other in mounts[:index]:
-            shared = next((node for node in mount.nodes if node in other.nodes), "")
-            if shared and _authentication(mount) != _authentication(other):
-                what = f"is another than in {other.name}, and {shared} mounts both"
-                hint = "client 7 knows one: write the same `secret` and `authentication` in both entries"
-                yield mount, ("beegfs.secret", RefusedError(what, hint))
                 break
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from pydantic import Field
 
@@ -129,17 +129,26 @@ def check_number(field: str, text: str, last: int) -> Iterator[Fault]:
         yield field, RefusedError(f"{shorten(text)!r} is no number from 1 to {last}", "correct it, or leave it out")
 
 
+def _value_of(mount: Mount, key: str) -> object:
+    return mount.settings.get(key) or _DEFAULTS.get(key) or None
+
+
 def disagreements(
-    storage_type: StorageType, keys: Sequence[str], mounts: Sequence[Mount]
+    storage_type: StorageType,
+    keys: Sequence[str],
+    mounts: Sequence[Mount],
+    *,
+    value_of: Callable[[Mount, str], object] = _value_of,
+    hint: str = "",
 ) -> Iterator[tuple[Mount, Fault]]:
     """Entries of one type that share a node and differ in settings that a node has only once."""
+    hint = hint or f"a node has one client for {storage_type.value}: write the same in both entries"
     for index, mount in enumerate(mounts):
         for other in mounts[:index]:
-            differing = [key for key in keys if _value_of(mount, key) != _value_of(other, key)]
+            differing = [key for key in keys if value_of(mount, key) != value_of(other, key)]
             if differing and set(mount.nodes) & set(other.nodes):
                 shared_node = next(node for node in mount.nodes if node in other.nodes)
                 what = f"is another than in {other.name}, and {shared_node} mounts both"
-                hint = f"a node has one client for {storage_type.value}: write the same in both entries"
                 yield mount, (f"{storage_type.value}.{differing[0]}", RefusedError(what, hint))
                 break
 
@@ -169,7 +178,3 @@ def _check_archive(url: str, digest: str) -> Iterator[RefusedError]:
     if not _SHA256.fullmatch(digest):
         hint = "`sha256sum FILE` prints it, 64 hexadecimal digits"
         yield RefusedError(f"{shorten(url)} has no SHA-256 that could be compared", hint)
-
-
-def _value_of(mount: Mount, key: str) -> object:
-    return mount.settings.get(key) or _DEFAULTS.get(key) or None

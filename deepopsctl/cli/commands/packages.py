@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from deepopsctl.lifecycle.package_build import Build, BuildStore
     from deepopsctl.lifecycle.package_sources import Source
 
+_system_option = click.option(
+    "--for", "system", type=click.Choice(tuple(SYSTEMS.values())), required=True, help="The nodes' system."
+)
+
 
 @click.group()
 def packages() -> None:
@@ -28,7 +32,7 @@ def packages() -> None:
 @packages.command()
 @click.argument("name")
 @click.option("--release", default="", metavar="RELEASE", help="Release of Slurm, such as 26.05, or a version.")
-@click.option("--for", "system", type=click.Choice(tuple(SYSTEMS.values())), required=True, help="The nodes' system.")
+@_system_option
 @click.option(
     "--suite",
     "suites",
@@ -79,7 +83,7 @@ def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) ->
 @packages.command()
 @click.argument("name")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
-@click.option("--for", "system", type=click.Choice(tuple(SYSTEMS.values())), required=True, help="The nodes' system.")
+@_system_option
 @click.option(
     "--sha256sums", type=click.Path(path_type=Path), metavar="LIST", help="Checksums, as `sha256sum` prints them."
 )

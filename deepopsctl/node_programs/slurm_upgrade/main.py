@@ -94,7 +94,7 @@ def _timeouts(request: Request) -> Result:
 
 def _drain(request: Request) -> Result:
     """No job starts on the nodes from now on."""
-    return {"deepops": {"drain": nodes.drain(request["nodes"], request["reason"], float(request["timeout"]))}}
+    return {"deepops": {"starting": nodes.drain(request["nodes"], request["reason"], float(request["timeout"]))}}
 
 
 def _registered(request: Request) -> Result:

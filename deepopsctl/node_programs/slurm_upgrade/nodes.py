@@ -19,12 +19,12 @@ _STARTING = re.compile(r"([^|]+)\|(?:CONFIGURING\|.*|RUNNING\|Prolog)\|([^|]+)")
 Nodes = Dict[str, Dict[str, Any]]
 
 
-def drain(names: Sequence[str], reason: str, timeout_s: float) -> Dict[str, Any]:
+def drain(names: Sequence[str], reason: str, timeout_s: float) -> Dict[str, str]:
     """Let no job start on the nodes that are in service, and wait for the start of those that have just got theirs.
 
     An old slurmd starts a job by the new programs once they are there, and those do not understand it: the job would
-    be held, and the node drained. Returns `drained`, the nodes that are drained for `reason` now, and `starting`,
-    {name: why} of those where a job has not begun in time: they are in service again.
+    be held, and the node drained. Returns {name: why} of nodes where a job has not begun in time: they are in service
+    again.
     """
     nodes = _nodes(names)
     out = {name for name, node in nodes.items() if {"DRAIN", "DOWN"} & flags(node["state"])}
@@ -43,7 +43,7 @@ def drain(names: Sequence[str], reason: str, timeout_s: float) -> Dict[str, Any]
     }
     if starting:
         resume(sorted(starting), reason)
-    return {"drained": [name for name in drained if name not in starting], "starting": starting}
+    return starting
 
 
 def resume(names: Sequence[str], reason: str) -> List[str]:

@@ -46,6 +46,11 @@ class Upgrade:
         monkeypatch.setattr(Flow, "run", run)
         monkeypatch.setattr(upgrade_slurm._Upgrade, "_validate", lambda *_: None)
 
+    def assign(self, old: str, new: str) -> None:
+        """Give the nodes with the roles `old` the roles `new`."""
+        spec = self.directory.spec
+        spec.write_text(spec.read_text().replace(old, new))
+
     def __call__(
         self,
         facts: Mapping[str, NodeFacts],
@@ -104,8 +109,7 @@ def test_a_node_that_an_ended_upgrade_had_drained_is_resumed_when_it_is_upgraded
 def test_a_controller_that_computes_takes_no_job_from_before_slurmctld_stops_until_its_slurmd_is_new(
     upgrade: Upgrade,
 ) -> None:
-    text = upgrade.directory.spec.read_text()
-    upgrade.directory.spec.write_text(text.replace("[controller]", "[controller, compute]"))
+    upgrade.assign("[controller]", "[controller, compute]")
 
     assert upgrade({**UPGRADED, "ctl1": ALL["ctl1"]}, {}).stopped is None
 
@@ -116,8 +120,7 @@ def test_a_controller_that_computes_takes_no_job_from_before_slurmctld_stops_unt
 def test_a_controller_that_computes_gets_a_new_slurmd_where_slurmctld_was_off_when_it_went_on(
     upgrade: Upgrade,
 ) -> None:
-    text = upgrade.directory.spec.read_text()
-    upgrade.directory.spec.write_text(text.replace("[controller]", "[controller, compute]"))
+    upgrade.assign("[controller]", "[controller, compute]")
 
     upgrade(UPGRADED, {"phase": "controller", "from": "24.11", "to": "26.05"}, is_up=False)
 
@@ -128,8 +131,7 @@ def test_a_controller_that_computes_gets_a_new_slurmd_where_slurmctld_was_off_wh
 def test_a_slurmdbd_that_stays_new_when_slurmctld_goes_back_is_named_and_its_host_takes_no_job(
     upgrade: Upgrade,
 ) -> None:
-    text = upgrade.directory.spec.read_text()
-    upgrade.directory.spec.write_text(text.replace("[login]", "[dbd, compute]"))
+    upgrade.assign("[login]", "[dbd, compute]")
 
     report = upgrade(ALL, going_back("26.05"), login1=SlurmNode("login1", "IDLE+DRAIN", "deepopsctl: node upgrade"))
 
@@ -140,8 +142,7 @@ def test_a_slurmdbd_that_stays_new_when_slurmctld_goes_back_is_named_and_its_hos
 
 
 def test_a_slurmdbd_that_stayed_new_when_slurmctld_went_back_is_not_upgraded_again(upgrade: Upgrade) -> None:
-    text = upgrade.directory.spec.read_text()
-    upgrade.directory.spec.write_text(text.replace("[login]", "[login, dbd]"))
+    upgrade.assign("[login]", "[login, dbd]")
     slurmdbd = replace(node(NEW, "slurmdbd"), database=ALL["ctl1"].database)
 
     assert upgrade({**ALL, "login1": slurmdbd}, {}).stopped is None
@@ -168,8 +169,7 @@ def test_an_upgrade_does_not_end_while_nobody_can_say_which_nodes_it_has_drained
 
 
 def test_only_nodes_that_take_jobs_again_are_validated(upgrade: Upgrade) -> None:
-    drain = TaskResult("ctl1", "", {"drain": {"drained": ["cn1"], "starting": {}}})
-    upgrade.results = (drain, TaskResult("ctl1", "", {"registered": {"left": {}, "resumed": []}}))
+    upgrade.results = (TaskResult("ctl1", "", {"registered": {"left": {}, "resumed": []}}),)
     validated: list[tuple[str, ...]] = []
     upgrade.patch.setattr(upgrade_slurm._Upgrade, "_validate", lambda _, names: validated.append(names))
 
@@ -180,7 +180,7 @@ def test_only_nodes_that_take_jobs_again_are_validated(upgrade: Upgrade) -> None
 
 
 def test_a_node_where_a_job_is_still_starting_is_left_out(upgrade: Upgrade) -> None:
-    upgrade.results = (TaskResult("ctl1", "", {"drain": {"drained": [], "starting": {"cn1": "job 7 is starting"}}}),)
+    upgrade.results = (TaskResult("ctl1", "", {"starting": {"cn1": "job 7 is starting"}}),)
 
     report = upgrade(CN1_LEFT, {})
 
