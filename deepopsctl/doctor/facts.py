@@ -41,11 +41,15 @@ class Packages:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A repository that a deploy would add and the node cannot reach: purpose, address, reason."""
+    """A repository that a deploy would add and the node cannot reach: purpose, address, reason.
+
+    A deploy ends well without one that is optional.
+    """
 
     what: str
     url: str
     why: str
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +227,10 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         addresses=tuple(_address(entry) for entry in raw.parts("addresses")),
         names=_names(raw.part("names")),
         packages=_packages(raw.part("packages")),
-        outside=tuple(Outside(each.text("what"), each.text("url"), each.text("why")) for each in raw.parts("outside")),
+        outside=tuple(
+            Outside(each.text("what"), each.text("url"), each.text("why"), each.yes("optional"))
+            for each in raw.parts("outside")
+        ),
         ports={daemon: int(str(port)) for daemon, port in raw.part("ports").values.items()},
         listeners=tuple(
             Listener(entry.number("port"), entry.number("pid"), entry.text("command"))

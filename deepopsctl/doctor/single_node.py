@@ -128,8 +128,13 @@ def repositories(node: NodeFacts, _: Declared) -> Check:
     """Repositories that a deploy would fail to reach."""
     if not node.outside:
         return passed("repositories", node.name, "reached, or none needed")
-    words = "; ".join(f"no way to {each.url} ({each.why}): {each.what} will be left out" for each in node.outside)
-    return warned("repositories", node.name, words)
+    words = "; ".join(
+        f"no way to {each.url} ({each.why}): {each.what} will be left out"
+        + ("" if each.optional else ", and the deploy fails")
+        for each in node.outside
+    )
+    result = warned if all(each.optional for each in node.outside) else failed
+    return result("repositories", node.name, words)
 
 
 def disk(node: NodeFacts, _: Declared) -> Check:

@@ -86,7 +86,8 @@ class Change:
 class HostResult:
     """A task has ended on one host. `data` is what a module returned under the key `deepops`.
 
-    `left_out` is why a module skipped its work without failing: the run continues, and counts as failed in the end.
+    `left_out` is why a module skipped its work without failing: the run continues, and counts as failed in the end
+    unless `optional` says what a cluster does without.
     An ignored failure may have changed something: `changed` is independent of the status.
     """
 
@@ -101,6 +102,7 @@ class HostResult:
     message: str = ""
     hint: str = ""
     left_out: str = ""
+    optional: str = ""
     data: tuple[Mapping[str, object], ...] = ()
     warnings: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
@@ -268,6 +270,7 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
         message=_fault_message(faults) if stopped else "",
         hint=next(filter(None, hints), ""),
         left_out=_text(left_out.get("message")),
+        optional=_text(left_out.get("optional")),
         data=tuple(module_data for part in parts if (module_data := _mapping(part.get("deepops")))),
         warnings=tuple(_warnings(parts)),
         changes=parse_changes(result, host, component, task, changed=changed),

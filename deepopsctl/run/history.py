@@ -9,8 +9,11 @@ from typing import Any
 
 from deepopsctl.run.events import HostResult, Status, Totals
 from deepopsctl.run.lock import is_held_by
-from deepopsctl.run.outcome import FAULT, SCHEMA, Failure, reduce
+from deepopsctl.run.outcome import FAULT, SCHEMA, Failure, LeftOut, reduce
 from deepopsctl.run.workspace import RunDir, Workspace
+
+# states of a run without a summary
+RUNNING, KILLED = "running", "killed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,14 @@ class PastRun:
             )
             for entry in entries
         )
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Optional downloads that it did without."""
+        entries = self.summary.get("left_out")
+        listed = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        names = LeftOut.__dataclass_fields__
+        return tuple(LeftOut(**{name: str(entry.get(name, "")) for name in names}) for entry in listed)
 
     @property
     def elapsed_s(self) -> float | None:
@@ -91,7 +102,7 @@ def past_run(run_dir: RunDir) -> PastRun:
     if summary:
         return PastRun(run_dir, request, summary, str(summary.get("verdict", "ok" if summary.get("ok") else "failed")))
     pid = request.get("pid")
-    state = "running" if isinstance(pid, int) and is_held_by(run_dir.path.parent, pid) else "killed"
+    state = RUNNING if isinstance(pid, int) and is_held_by(run_dir.path.parent, pid) else KILLED
     return PastRun(run_dir, request, reduce(_events(run_dir)).as_object(), state)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
 from deepopsctl.errors import ExitCode
@@ -60,6 +60,17 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An optional download that could not be had on one host: what a cluster does without, and why."""
+
+    host: str
+    component: str
+    what: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     """What a module returned under the key `deepops`."""
 
@@ -83,6 +94,7 @@ class RunSummary:
     warnings: tuple[str, ...]
     results: tuple[TaskResult, ...]
     changes: tuple[Change, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -101,6 +113,7 @@ class RunSummary:
             "failures": [_chosen(failure, FAULT) for failure in self.failures],
             "slowest": [{"task": task, "elapsed_s": elapsed} for task, elapsed in self.slowest],
             "warnings": list(self.warnings),
+            "left_out": [asdict(entry) for entry in self.left_out],
             "changes": [change.as_object() for change in self.changes],
         }
 
@@ -241,15 +254,20 @@ class Tally:
             warnings=tuple(self._unique_warnings()),
             results=tuple(self._data),
             changes=tuple(self._changes.values()),
+            left_out=tuple(
+                LeftOut(event.host, event.component, event.optional, event.left_out, event.hint)
+                for event in self._left_out
+                if event.optional
+            ),
         )
 
     def _unique_warnings(self) -> Iterable[str]:
-        """Warnings, except those about left-out work, which are failures."""
-        failures = {_one_line(event.left_out) for event in self._left_out}
-        return (warning for warning in self._warnings if not any(failure in warning for failure in failures))
+        """Warnings, except those about left-out work, which is listed apart."""
+        known = {_one_line(event.left_out) for event in self._left_out}
+        return (warning for warning in self._warnings if not any(reason in warning for reason in known))
 
     def _failures(self) -> tuple[Failure, ...]:
-        results = [*self._real, *self._results, *self._left_out]
+        results = [*self._real, *self._results, *(event for event in self._left_out if not event.optional)]
         results.sort(key=lambda result: (result.status is Status.UNREACHABLE, result.at))
         return tuple(
             Failure(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,7 +14,7 @@ from deepopsctl.model.cluster import Cluster
 from deepopsctl.run.command_line import USUAL_SSH, RunRequest
 from deepopsctl.run.events import Event
 from deepopsctl.run.history import PastRun, past_run
-from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome
+from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome, RunSummary
 from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware
 from deepopsctl.slurm.state import SlurmState, state_in
@@ -27,6 +29,13 @@ COMMAND = "status"
 DIGEST_DIGITS = 12
 # Ansible's message for a task that ran into its `timeout`
 TIMED_OUT = "Timed out after"
+# A node that took the connection and then ran out of time: a busy control machine can be the cause. One that is off
+# never gets that far.
+_LATE = re.compile(rf"{TIMED_OUT}|banner exchange|Timeout, server .*not responding", re.IGNORECASE)
+# How much longer such a node has, when it is asked again with fewer others; on a busy control machine up to four
+# times as much.
+MORE_TIME = 3
+BUSIEST = 4
 VERSIONS = ("slurm", "slurmctld", "os", "kernel", "driver", "deploy")
 
 
@@ -42,15 +51,52 @@ def status_request(base: RunRequest, node_timeout: int) -> RunRequest:
     )
 
 
-def query_status(request: RunRequest, watch: Callable[[Event], None] | None = None) -> ClusterStatus:
-    """The cluster's status; too short for a progress view, but `watch` may follow it."""
+def query_status(base: RunRequest, node_timeout: int, watch: Callable[[Event], None] | None = None) -> ClusterStatus:
+    """The cluster's status; too short for a progress view, but `watch` may follow it.
+
+    A node without an answer for `node_timeout` seconds counts as not answering; one that took the connection is asked
+    once more and has three times as long, or more if the control machine is busy.
+    """
     from deepopsctl.run.runner import run_readonly
 
-    directory = request.directory
+    directory = base.directory
     cluster = directory.cluster()
     directory.refresh_inventory(cluster)
-    outcome = run_readonly(request, watch)
+    outcome = run_readonly(status_request(base, node_timeout), watch)
+    if late := late_nodes(outcome.summary):
+        again = replace(status_request(base, node_timeout * more_time(busy_share())), limit=",".join(late))
+        outcome = merged(outcome, run_readonly(again, watch))
     return examine(outcome, cluster, load_hardware(directory.hardware), last_runs(Workspace(directory.runs)))
+
+
+def late_nodes(summary: RunSummary) -> tuple[str, ...]:
+    """Nodes that took the connection and did not answer in time."""
+    return tuple(dict.fromkeys(each.host for each in summary.failures if each.host and _LATE.search(each.message)))
+
+
+def busy_share() -> float:
+    """Processes that want to run here for each CPU, a mean of the last minute."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1)
+
+
+def more_time(busy: float) -> int:
+    """How many times as long a late node has when it is asked again."""
+    return MORE_TIME * min(max(round(busy), 1), BUSIEST)
+
+
+def merged(first: RunOutcome, again: RunOutcome) -> RunOutcome:
+    """A query of all nodes, with the answers of those that were asked again."""
+    one, other = first.summary, again.summary
+    failures = [failure for failure in one.failures if failure.host not in other.hosts]
+    return replace(
+        again,
+        summary=replace(
+            other,
+            hosts={**one.hosts, **other.hosts},
+            failures=(*failures, *other.failures),
+            results=(*one.results, *other.results),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +251,7 @@ def examine(
         replace(node, deploy=overall_deploy(node.components, deployed)) if node.answer is Answer.OK else node
         for node in nodes
     ]
-    all_findings = findings(nodes, slurm, deployed, cluster.components, datetime.now(UTC))
+    all_findings = findings(nodes, slurm, deployed, cluster.components, datetime.now(UTC), last.deploy)
     return ClusterStatus(cluster.name, tuple(nodes), slurm, last, all_findings, cluster.components)
 
 
@@ -232,6 +278,8 @@ def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:
     answer = Answer.NONE if failure.unreachable or hangs else Answer.FAILED
     if hangs:
         hint = "it is overloaded or hangs; --node-timeout gives it more time"
+        if busy_share() > 2:
+            hint = "this control machine is busy and may be the cause: ask again later, or set a longer --node-timeout"
         return replace(status, answer=answer, message="no answer in time", hint=hint)
     return replace(status, answer=answer, message=text, hint=failure.hint)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from deepopsctl.run.history import RUNNING, PastRun
+from deepopsctl.run.outcome import Verdict
 from deepopsctl.slurm.state import SlurmNode, SlurmState
 from deepopsctl.status.nodes import REMOVED_BY, Answer, Deploy, NodeStatus
 from deepopsctl.text.node_sets import fold
@@ -17,6 +19,8 @@ LATE = timedelta(days=1)
 LATE_OF_MONITORING = timedelta(days=2)
 # slurmctld drains nodes as this user; a person's drain has their own name, or root's
 SLURM_USERS = frozenset({"slurm"})
+# of the message of a failed task (characters)
+MAX_FAILURE = 200
 # placeholder in a hint for the nodes that share it
 _NODES = "NODES"
 _RESUME = f"scontrol update nodename={_NODES} state=resume"
@@ -55,10 +59,12 @@ def findings(
     deployed: Collection[str],
     listed: Collection[str] | None = None,
     now: datetime | None = None,
+    last_deploy: PastRun | None = None,
 ) -> tuple[Finding, ...]:
     """All findings, the worst first; nodes with the same finding are merged.
 
-    `deployed` are the components on any node, `listed` those of cluster.yml, None if it lists none.
+    `deployed` are the components on any node, `listed` those of cluster.yml. `listed` and `last_deploy` are None if
+    there are none.
     """
     merged_nodes: dict[tuple[Severity, str, str], list[str]] = {}
     at = now or datetime.now(UTC)
@@ -66,7 +72,8 @@ def findings(
         one for node in nodes
         for one in (*_of(node, slurm), *_of_components(node, deployed), *_of_backup(node, at))
     )  # fmt: skip
-    of_all = (*_of_the_cluster(nodes, slurm), *(() if listed is None else _of_the_list(nodes, deployed, listed)))
+    of_list = () if listed is None else _of_the_list(nodes, deployed, listed)
+    of_all = (*_of_the_cluster(nodes, slurm), *_of_the_last_deploy(last_deploy), *of_list)
     for entry in (*of_all, *of_nodes):
         merged_nodes.setdefault((entry.severity, entry.message, entry.hint), []).extend(entry.nodes)
     order = list(Severity)
@@ -98,6 +105,19 @@ def _of_the_cluster(nodes: Sequence[NodeStatus], slurm: SlurmState) -> Iterator[
     if strange:
         message = "in Slurm, but no compute node of cluster.yml"
         yield Finding(Severity.NOTE, tuple(sorted(strange)), message, "`deepopsctl deploy` removes it from Slurm")
+
+
+def _of_the_last_deploy(deploy: PastRun | None) -> Iterator[Finding]:
+    """A deploy that did not end well; nodes that did not answer it are listed by what they lack."""
+    if deploy is None or deploy.state in (Verdict.OK, Verdict.UNREACHABLE, RUNNING):
+        return
+    message = f"the last deploy ({deploy.run_dir.id}) did not end well: {deploy.state}"
+    failure = next((failure for failure in deploy.failures if not failure.unreachable), None)
+    if failure:
+        where = f" on {failure.host}" if failure.host else ""
+        message += f"{where}: {' '.join(failure.message.split())[:MAX_FAILURE]}"
+    hint = f"`deepopsctl runs show {deploy.run_dir.id}` has the details; `deepopsctl deploy` continues"
+    yield Finding(Severity.PROBLEM, (), message, hint)
 
 
 def _of_controllers(slurm: SlurmState) -> Iterator[Finding]:
@@ -145,6 +165,10 @@ def _of_components(node: NodeStatus, deployed: Collection[str]) -> Iterator[Find
     """Manual changes by component; outdated components in one finding, because one edit concerns all of them."""
     here = (node.name,)
     for part in node.components:
+        for what, why in part.left_out:
+            yield Finding(
+                Severity.NOTE, here, f"{what} is left out: {why}", f"`deepopsctl deploy {part.name}` tries it again"
+            )
         if part.deploy is Deploy.DRIFTED:
             yield Finding(
                 Severity.PROBLEM,

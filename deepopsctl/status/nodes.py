@@ -71,10 +71,16 @@ class ComponentStatus:
     deploy: Deploy
     differences: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()
+    # optional downloads that its deploy left out: what and why
+    left_out: tuple[tuple[str, str], ...] = ()
 
     def as_object(self) -> dict[str, object]:
         """Its entry in `status --json`."""
-        return {"deploy": str(self.deploy), "differences": list(self.differences)}
+        return {
+            "deploy": str(self.deploy),
+            "differences": list(self.differences),
+            "left_out": [{"what": what, "message": why} for what, why in self.left_out],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +247,13 @@ def _parse(name: str, data: Mapping[str, object]) -> ComponentStatus | None:
         deploy = Deploy.BEHIND
     else:
         deploy = Deploy.IN_STEP
-    return ComponentStatus(name, deploy, differences, _texts(data, "digests"))
+    return ComponentStatus(name, deploy, differences, _texts(data, "digests"), _left_out(data))
+
+
+def _left_out(data: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    listed = data.get("left_out")
+    entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+    return tuple((str(entry.get("what", "")), str(entry.get("message", ""))) for entry in entries)
 
 
 def _texts(data: Mapping[str, object], key: str) -> tuple[str, ...]:

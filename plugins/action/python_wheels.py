@@ -37,9 +37,9 @@ class ActionModule(ActionBase):
         except DeepOpsError as error:
             if not recorded:
                 raise AnsibleActionFail("; ".join(filter(None, (error.message, error.hint)))) from error
-            # the step is left out with what needs it, and the deploy ends with a failure
-            left_out = {"message": error.message, "hint": error.hint}
-            done = {"changed": False, "changes": [], "deepops_left_out": left_out}
+            # the step is left out with what needs it
+            why = {"unavailable": error.message, "hint": error.hint}
+            done = self._execute_module(module_args={**arguments, **why}, task_vars=task_vars)
         finally:
             self._remove_tmp_path(directory)
         return {**result, **done}

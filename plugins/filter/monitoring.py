@@ -128,11 +128,10 @@ def monitoring_in_clear(files, switched):
     return sorted(targets.asked_in_clear(config.partition("\n")[2], targets_file) - {str(name) for name in switched})
 
 
-def monitoring_scraped_plan(cluster, members, nodes, left_out):
-    """Where Prometheus answers, and what it should scrape of these nodes; not of jobs that this run has left out."""
+def monitoring_scraped_plan(cluster, members, nodes):
+    """Where Prometheus answers, and what it should scrape of these nodes."""
     hosts, reached = _cluster_nodes(cluster, members), {str(name) for name in nodes}
-    wanted = expected.targets(host for host in hosts if host.name in reached)
-    return {"targets": [target for target in wanted if target["job"] not in left_out], **expected.prometheus(hosts)}
+    return {"targets": expected.targets(host for host in hosts if host.name in reached), **expected.prometheus(hosts)}
 
 
 def monitoring_expected(cluster, members, rules):

@@ -32,6 +32,16 @@ options:
     type: path
   distro: {description: Whether Debian's own non-free is wanted instead., type: bool, default: false}
   hint: {description: What to do where the key can't be fetched., type: str, default: ""}
+  unavailable:
+    description: Why a package that replaces the source can't be fetched. Nothing is done, and it is left out.
+    type: str
+    default: ""
+  optional:
+    description: What comes from the source, if a cluster works without it. A source that can't be used does not fail
+      the run then, and C(node_info) reports what is left out.
+    type: str
+    default: ""
+  needed_by: {description: Steps that need what is optional., type: list, elements: str, default: []}
   lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
 author: deepopsctl (@deepopsctl)
 """
@@ -51,7 +61,7 @@ EXAMPLES = r"""
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
 deepops_left_out:
-  description: Why the repository can't be used, C(message) and C(hint); what comes from it is to be left out.
+  description: Why the repository can't be used, C(message), C(hint) and C(optional); what comes from it is left out.
   type: dict
   returned: when it can't be used
 elsewhere: {description: The other file that names the repository., type: str, returned: always}
@@ -65,6 +75,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
     errors as node_errors,
     files as node_files,
+    left_out as node_left_out,
     record as node_record,
 )
 
@@ -102,6 +113,8 @@ def of_the_distribution(path):
 def converge(source):
     """Everything in its order; returns the other file that has the repository."""
     wanted = source.wanted
+    if wanted["unavailable"]:
+        raise node_apt_repository.SourceError(wanted["unavailable"], wanted["hint"])
     path, pins = wanted["path"], wanted["preferences"]
     elsewhere = node_apt_repository.named_elsewhere(source.uri, path) if source.uri else ""
     written = False
@@ -144,7 +157,9 @@ def main():
             "superseded_in": {"type": "path"},
             "distro": {"type": "bool", "default": False},
             "hint": {"default": ""},
+            "unavailable": {"default": ""},
             "lock_wait": {"type": "int", "default": 300},
+            **node_left_out.OPTIONAL,
         },
         required_by={"path": ("component", "step")},
         required_one_of=[("path", "keyring")],
@@ -158,7 +173,7 @@ def main():
                 source.ensure_key()
         except node_apt_repository.SourceError as error:
             steps = [(source.wanted["component"], source.wanted["step"])] if path and not module.check_mode else []
-            node_apt_repository.leave_out(module, error, *steps)
+            node_left_out.leave_out(module, error, *steps)
     noted = source.noted
     module.exit_json(**noted.result(elsewhere=elsewhere))
 

@@ -29,6 +29,16 @@ options:
   digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   hint: {description: What to do where there is no wheel for the node's processor., type: str, default: ""}
   wheels: {description: Wheels on this node by name; set by the action plugin., type: dict, default: {}}
+  unavailable:
+    description: Why the wheels can't be fetched; set by the action plugin. Nothing is done, and that is left out.
+    type: str
+    default: ""
+  optional:
+    description: What needs the libraries, if a cluster works without it. Wheels that can't be fetched do not fail the
+      run then, and C(node_info) reports what is left out.
+    type: str
+    default: ""
+  needed_by: {description: Steps that need what is optional., type: list, elements: str, default: []}
 author: deepopsctl (@deepopsctl)
 """
 
@@ -59,6 +69,7 @@ import zipfile
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
+    left_out as node_left_out,
     record as node_record,
     resources as node_resources,
     wheels as node_wheels,
@@ -195,6 +206,8 @@ def main():
             "digest": {"default": ""},
             "hint": {"default": ""},
             "wheels": {"type": "dict", "default": {}},
+            "unavailable": {"default": ""},
+            **node_left_out.OPTIONAL,
         },
         required_if=[("state", "present", ("path", "libraries"))],
         required_together=[("component", "step")],
@@ -202,6 +215,9 @@ def main():
         supports_check_mode=True,
     )
     step = Step(module)
+    if module.params["unavailable"]:
+        error = node_errors.HintedError(module.params["unavailable"], module.params["hint"])
+        node_left_out.leave_out(module, error, (module.params["component"], module.params["step"]))
     with node_errors.fail_on_error(module.fail_json):
         try:
             missing = converge(step)

@@ -64,7 +64,7 @@ def show_run(settings: Settings, /, run: str, *, as_json: bool) -> None:
 
 def _details(run: PastRun) -> Iterator[str]:
     from deepopsctl.cli.views.checks import check_lines
-    from deepopsctl.cli.views.run import failure_lines, node_table, shown_path
+    from deepopsctl.cli.views.run import failure_lines, left_out_lines, node_table, shown_path
     from deepopsctl.validation.result import REPORT_FILE
     from deepopsctl.validation.stored import past_facts
 
@@ -83,6 +83,7 @@ def _details(run: PastRun) -> Iterator[str]:
     yield from _section("slowest", [f"{e['elapsed_s']:>8} s  {e['task']}" for e in _entries(run, "slowest")])
     warnings = run.summary.get("warnings")
     yield from _section("warnings", [str(text) for text in warnings] if isinstance(warnings, list) else [])
+    yield from left_out_lines(run.left_out)
     yield from failure_lines(run.failures)
     facts = past_facts(run)
     if facts:

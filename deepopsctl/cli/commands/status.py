@@ -37,15 +37,15 @@ def status(settings: Settings, /, *, as_json: bool, node_timeout: int, **options
     from deepopsctl.cli.output import emit_json
     from deepopsctl.cli.views.run import show_progress
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.status.cluster import query_status, status_request
+    from deepopsctl.status.cluster import query_status
 
     directory = ClusterDir.open(settings.directory)
-    request = status_request(run_request(settings, directory, options, ("",)), node_timeout)
+    request = run_request(settings, directory, options, ("",))
     if settings.verbosity > 2:
         with show_progress(None, settings.verbosity) as watch:
-            cluster_status = query_status(request, watch)
+            cluster_status = query_status(request, node_timeout, watch)
     else:
-        cluster_status = query_status(request)
+        cluster_status = query_status(request, node_timeout)
     if as_json:
         emit_json(cluster_status.document())
     else:

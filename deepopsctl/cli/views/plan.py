@@ -9,7 +9,7 @@ from shutil import get_terminal_size
 
 import click
 
-from deepopsctl.cli.views.run import failure_lines
+from deepopsctl.cli.views.run import failure_lines, left_out_lines
 from deepopsctl.run.events import Change
 from deepopsctl.run.plan import Group, Plan
 
@@ -70,6 +70,7 @@ def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
     for warning in plan.outcome.summary.warnings:
         if "this would be refused: " not in warning:
             yield _styled("warning: ", "yellow") + warning
+    yield from left_out_lines(plan.outcome.summary.left_out)
     yield from failure_lines(failure for failure in plan.outcome.summary.failures if failure.unreachable)
     if plan.jobs_line:
         yield f"jobs: {plan.jobs_line}"

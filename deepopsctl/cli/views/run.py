@@ -15,7 +15,7 @@ import click
 from deepopsctl.cli.output import info, table
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event, Output, Totals
-from deepopsctl.run.outcome import Failure, RunOutcome, Verdict
+from deepopsctl.run.outcome import Failure, LeftOut, RunOutcome, Verdict
 from deepopsctl.run.progress import Progress, title
 from deepopsctl.text.node_sets import fold
 
@@ -44,6 +44,7 @@ def report_lines(outcome: RunOutcome, request: RunRequest) -> Iterator[str]:
         yield click.style("warning: ", fg="yellow") + warning
     if (more := len(outcome.summary.warnings) - 5) > 0:
         yield f"warning: and {more} more in summary.json"
+    yield from left_out_lines(outcome.summary.left_out)
     yield from failure_lines(outcome.summary.failures)
     if outcome.stopped:
         yield _undone(outcome)
@@ -86,6 +87,17 @@ def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
         word = click.style("unreachable" if unreachable else "failed", fg="red", bold=True)
         yield f"{word}: {names}" + (f": {title(component, task)}" if task else "")
         yield from (f"    {line}" for line in (message if len(members) > 1 else members[0].message).splitlines())
+        if hint:
+            yield f"    {click.style('hint:', fg='cyan')} {hint}"
+
+
+def left_out_lines(entries: Iterable[LeftOut]) -> Iterator[str]:
+    """Every optional download that could not be had once, with all its nodes."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for entry in entries:
+        groups.setdefault((entry.what, entry.message, entry.hint), []).append(entry.host)
+    for (what, message, hint), hosts in groups.items():
+        yield f"{click.style('left out: ', fg='yellow')}{what} on {_short(fold(hosts))}: {message}"
         if hint:
             yield f"    {click.style('hint:', fg='cyan')} {hint}"
 

@@ -142,8 +142,8 @@ def connection_error(url: str) -> str:
     return ""
 
 
-def unreachable(wanted: List[Dict[str, Any]]) -> List[Dict[str, str]]:
-    """Of each that can't be reached what it is for, its address and why."""
+def unreachable(wanted: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Of each that can't be reached what it is for, its address, why, and whether a cluster does without it."""
     asked = [entry for entry in wanted if not any(os.path.exists(path) for path in entry.get("unless", []))]
     answers: Dict[str, str] = {}
 
@@ -157,5 +157,9 @@ def unreachable(wanted: List[Dict[str, Any]]) -> List[Dict[str, str]]:
         thread.start()
     for thread in threads:
         thread.join(REPOSITORY_LIMIT_S + 2)
-    repositories = [{"what": str(entry["what"]), "url": str(entry["url"])} for entry in asked]
-    return [dict(entry, why=why) for entry in repositories for why in [answers.get(entry["url"], "no answer")] if why]
+    return [
+        {"what": str(entry["what"]), "url": str(entry["url"]), "why": why, "optional": entry.get("optional") is True}
+        for entry in asked
+        for why in [answers.get(str(entry["url"]), "no answer")]
+        if why
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict
 
 from .._shared import hangup
@@ -13,6 +14,8 @@ Result = Dict[str, Any]
 # how long the jobs may be held: longer than anything of the suite takes (seconds; Slurm's limit is in minutes)
 HELD_S, HELD_MINUTES = 540, 9
 MOST_NAMED = 10
+# there while a deploy leaves Grafana out (plugins/module_utils/node/record.py)
+GRAFANA_LEFT_OUT = "/var/lib/deepopsctl/left-out/monitoring.grafana_source.json"
 
 
 def main(request: Request) -> Result:
@@ -38,7 +41,13 @@ def trials(request: Request) -> Result:
         session.close()
 
     hangup.watch(finish)
-    return {"checks": suite.run(_inputs(request), _services(request), session)}
+    skipped = []
+    if request["grafana"] and os.path.exists(GRAFANA_LEFT_OUT):
+        wanted = [target for target in request["expected"]["targets"] if target["job"] != "grafana"]
+        request = dict(request, grafana="", expected=dict(request["expected"], targets=wanted))
+        text = "the last deploy left it out: `deepopsctl status` says why"
+        skipped = [checks.skip(dashboards.GRAFANA, request["monitor"], text)]
+    return {"checks": suite.run(_inputs(request), _services(request), session) + skipped}
 
 
 def query_logs(request: Request) -> Result:

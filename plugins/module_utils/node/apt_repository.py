@@ -14,7 +14,6 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     files as node_files,
     openpgp,
     packages_apt as node_packages,
-    record as node_record,
 )
 
 MODE = 0o644
@@ -76,14 +75,6 @@ def ensure_key(noted, path, url, fingerprint, hint):
         node_files.write(path, data, ids, MODE, [])
     noted.did("file", path, "write", detail="fingerprint %s" % fingerprint, new=current is None)
     return True
-
-
-def leave_out(module, error, *steps):
-    """End a module whose source can't be used: the run goes on without it, and ends with a failure all the same."""
-    for component, step in steps:
-        node_record.save(component, step, "", {})
-    module.warn(str(error))
-    module.exit_json(changed=False, changes=[], deepops_left_out={"message": str(error), "hint": error.hint})
 
 
 def named_elsewhere(uri, own, directory="/etc/apt"):

@@ -101,13 +101,21 @@ def compare(components, digest):
 
 def _compared(component, records, digest, now):
     known = [record for record in records.values() if record]
+    left_out = [note for note in (node_record.left_out(component, step) for step in records) if note]
+    # a deploy tries them again, and all else is as it should be
+    excused = {step for note in left_out for step in note["steps"]}
     return {
         "wanted": bool(records),
         "left": not records and is_left_of(component),
         "deployed": bool(known),
-        "missing": [step for step, record in records.items() if not record],
+        "missing": [step for step, record in records.items() if not record and step not in excused],
+        "left_out": [{"what": note["what"], "message": note["message"]} for note in left_out],
         "stale": [
-            *(step for step, record in records.items() if record and record["digest"] != digest),
+            *(
+                step
+                for step, record in records.items()
+                if record and record["digest"] != digest and step not in excused
+            ),
             *(node_record.unfinished(component, records) if records else []),
         ],
         "digests": sorted({record["digest"] for record in known}),

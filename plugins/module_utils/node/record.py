@@ -58,6 +58,20 @@ def _path(component, step):
     return os.path.join(STATE, "records", "%s.%s.json" % (component, step))
 
 
+def _read(path):
+    """What a JSON file holds; None where it is missing or can't be read."""
+    try:
+        with open(path, "rb") as stream:
+            return json.loads(stream.read())
+    except (OSError, ValueError):
+        return None
+
+
+def _unlink(path):
+    if os.path.exists(path):
+        os.unlink(path)
+
+
 def write_atomically(path, data, mode=0o600):
     """Write bytes so that a power cut leaves the old file or the new one."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -67,12 +81,31 @@ def write_atomically(path, data, mode=0o600):
 def save(component, step, digest, items):
     """Remember a step that succeeded and what it found (see items); an empty digest forgets it."""
     path = _path(component, step)
+    _unlink(_left_out_path(component, step))
     if not digest:
-        if os.path.exists(path):
-            os.unlink(path)
+        _unlink(path)
         return
     document = json.dumps({"digest": digest, "items": items}, sort_keys=True).encode()
     write_atomically(path, document)
+
+
+def _left_out_path(component, step):
+    return os.path.join(STATE, "left-out", "%s.%s.json" % (component, step))
+
+
+def leave_out(component, step, what, message, needed_by):
+    """Remember that `what`, an optional download, is left out with the steps `needed_by`, and why: until a save."""
+    save(component, step, "", {})
+    note = {"what": what, "message": message, "steps": [step] + list(needed_by)}
+    # validations, which are not root's, see that it is there
+    os.makedirs(os.path.dirname(_left_out_path(component, step)), mode=0o755, exist_ok=True)
+    write_atomically(_left_out_path(component, step), json.dumps(note, sort_keys=True).encode())
+
+
+def left_out(component, step):
+    """What is left out with a step: what, message, steps. None where it was not left out, or that can't be read."""
+    note = _read(_left_out_path(component, step))
+    return note if isinstance(note, dict) and {"what", "message", "steps"} <= set(note) else None
 
 
 def begin(component, step):
@@ -82,11 +115,7 @@ def begin(component, step):
 
 def load(component, step):
     """The record of a step, or None when there is none or it cannot be read."""
-    try:
-        with open(_path(component, step), "rb") as stream:
-            record = json.loads(stream.read())
-    except (OSError, ValueError):
-        return None
+    record = _read(_path(component, step))
     complete = isinstance(record, dict) and "digest" in record and "items" in record
     return record if complete else None
 
@@ -119,5 +148,4 @@ def is_pending(unit):
 
 def clear_pending(unit):
     """The restart has happened."""
-    if is_pending(unit):
-        os.unlink(_pending_path(unit))
+    _unlink(_pending_path(unit))

@@ -58,6 +58,23 @@ def test_each_component_is_compared_with_its_own_records(asked: list[list[str]])
     assert (found["nvidia"]["wanted"], found["nvidia"]["deployed"]) == (True, False)
 
 
+def test_a_component_without_what_is_left_out_is_as_it_should_be(asked: list[list[str]]) -> None:
+    steps = ["node", "grafana_source", "grafana"]
+    record("monitoring", "node")
+    node_record.leave_out("monitoring", "grafana_source", "Grafana", "cannot fetch x", ["grafana"])
+
+    found = node_drift.compare(wanted(monitoring=steps), DIGEST)["monitoring"]
+    assert found["left_out"] == [{"what": "Grafana", "message": "cannot fetch x"}]
+    assert (found["missing"], found["stale"]) == ([], [])
+    # the next deploy tries it again
+    assert node_drift.reasons("monitoring", DIGEST, steps)
+
+    record("monitoring", "grafana_source")
+
+    found = node_drift.compare(wanted(monitoring=steps), DIGEST)["monitoring"]
+    assert (found["left_out"], found["missing"]) == ([], ["grafana"])
+
+
 def test_a_unit_that_still_has_to_restart_is_named(asked: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     record("slurm", "common", units={"munge.service": True})
     node_record.mark_pending("munge.service", "/etc/munge/munge.key")

@@ -149,7 +149,11 @@ DAMAGES = (
     Damage("packages-broken", SKIP, "only dpkg", gpu02(packages=Packages("rpm"))),
     Damage(
         "repositories", WARN, "no way to https://a.example (no answer): Grafana will be left out",
-        gpu02(outside=(Outside("Grafana", "https://a.example", "no answer"),)),
+        gpu02(outside=(Outside("Grafana", "https://a.example", "no answer", optional=True),)),
+    ),
+    Damage(
+        "repositories", FAIL, "NVIDIA's driver will be left out, and the deploy fails",
+        gpu02(outside=(Outside("NVIDIA's driver", "https://a.example", "no answer"),)),
     ),
     Damage("disk", FAIL, "/ has 12 MiB left", gpu02(disks=(replace(ROOT_DISK, free_mb=12),))),
     Damage("disk", FAIL, "is read-only", gpu02(disks=(replace(ROOT_DISK, read_only=True),))),

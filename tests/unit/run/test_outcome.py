@@ -97,3 +97,23 @@ def test_what_a_module_leaves_out_is_a_failure_and_no_warning_of_a_host_that_goe
     )  # fmt: skip
     assert summary.hosts["a"].failed == 0
     assert summary.warnings == ("a: another",)
+
+
+def test_an_optional_download_that_is_left_out_is_no_failure() -> None:
+    left = HostResult(
+        "a", "monitoring", "", "source", Status.OK, 1.0, hint="name a mirror", left_out="cannot fetch x",
+        optional="Grafana", warnings=("cannot fetch x",),
+    )  # fmt: skip
+
+    summary = reduce([left, Recap({"a": Totals(ok=1)})])
+
+    assert (summary.failures, summary.warnings) == ((), ())
+    assert summary.as_object()["left_out"] == [
+        {
+            "host": "a",
+            "component": "monitoring",
+            "what": "Grafana",
+            "message": "cannot fetch x",
+            "hint": "name a mirror",
+        }
+    ]

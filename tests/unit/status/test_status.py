@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,10 +15,11 @@ import pytest
 from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
 from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Role
 from deepopsctl.run.events import Totals
+from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, TaskResult, Verdict
 from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.slurm.hardware import NodeHardware
-from deepopsctl.status.cluster import ClusterStatus, LastRuns, examine, last_runs
+from deepopsctl.status.cluster import ClusterStatus, LastRuns, examine, last_runs, late_nodes, more_time
 from deepopsctl.status.findings import Severity
 from deepopsctl.status.nodes import Amount, Answer, Deploy
 from deepopsctl.status.table import (
@@ -301,8 +303,18 @@ class TestComponents:
         assert document["nodes"][0]["components"]["monitoring"] == {
             "deploy": "drifted",
             "differences": ["/etc/x was removed"],
+            "left_out": [],
         }
         assert document["nodes"][0]["differences"] == ["/etc/x was removed"]
+
+    def test_what_a_deploy_left_out_is_a_note_and_no_fault(self) -> None:
+        without = {**IN_STEP, "left_out": [{"what": "Grafana", "message": "cannot fetch x"}]}
+        found = status(outcome({"ctl1": self.with_others(monitoring=without)}))
+
+        (note,) = found.findings
+        assert (found.exit_code, note.severity, note.nodes) == (ExitCode.OK, Severity.NOTE, ("ctl1",))
+        assert note.message == "Grafana is left out: cannot fetch x"
+        assert "`deepopsctl deploy monitoring`" in note.hint
 
     def test_a_list_in_cluster_yml_is_compared_with_what_is_deployed(self) -> None:
         listed = replace(CLUSTER, components=("nvidia", "slurm"))
@@ -376,6 +388,29 @@ class TestSilence:
         found = status(outcome(failures=(Failure("gpu04", "status", "Query every node", message, ""),)))
 
         assert (found.exit_code, node_rows(found.nodes)[-1][-1]) == (code, cell)
+
+    @pytest.mark.parametrize(
+        ("message", "late"),
+        [
+            ("Task failed: Timed out after 10 second(s).", True),
+            ("Connection timed out during banner exchange\nConnection to 192.0.2.1 port 22 timed out", True),
+            ("Timeout, server 192.0.2.1 not responding.", True),
+            ("ssh: connect to host 192.0.2.1 port 22: Connection timed out", False),
+            ("ssh: connect to host 192.0.2.1 port 22: No route to host", False),
+            ("ssh: connect to host 192.0.2.1 port 22: Connection refused", False),
+            ("Missing sudo password", False),
+        ],
+    )
+    def test_a_node_that_took_the_connection_is_late_and_one_that_is_off_is_silent(
+        self, message: str, late: bool
+    ) -> None:
+        summary = outcome(failures=(replace(silent("gpu04"), message=message),)).summary
+
+        assert late_nodes(summary) == (("gpu04",) if late else ())
+
+    @pytest.mark.parametrize(("busy", "times"), [(0.1, 3), (1.2, 3), (2.4, 6), (40.0, 12)])
+    def test_a_late_node_has_more_time_where_the_control_machine_is_busy(self, busy: float, times: int) -> None:
+        assert more_time(busy) == times
 
     def test_a_silent_controller_leaves_slurm_unknown(self) -> None:
         found = status(outcome(failures=(silent("ctl1"),)))
@@ -456,3 +491,30 @@ class TestLastRuns:
         validated = document["last_validation"]
         assert isinstance(validated, dict)
         assert validated["checks"] == {"passed": 1, "warned": 0, "failed": 0, "skipped": 0}
+
+    @pytest.mark.parametrize(
+        ("verdict", "code"),
+        [("ok", 0), ("unreachable", 0), ("failed", 1), ("interrupted", 1), ("timeout", 1)],
+    )
+    def test_a_deploy_that_did_not_end_well_is_a_problem(self, tmp_path: Path, verdict: str, code: int) -> None:
+        deploy = self.run(tmp_path, "20260301-090000-deploy", timedelta(hours=3))
+        failure = {"host": "gpu01", "component": "slurm", "task": "Install", "message": "no\nroom", "hint": ""}
+        failures = [failure] if code else []
+        (deploy / "summary.json").write_text(json.dumps({"verdict": verdict, "hosts": {}, "failures": failures}))
+
+        found = examine(outcome(), CLUSTER, HARDWARE, last_runs(Workspace(tmp_path)))
+
+        assert int(found.exit_code) == code
+        assert [finding.message for finding in found.findings] == (
+            [f"the last deploy (20260301-090000-deploy) did not end well: {verdict} on gpu01: no room"] if code else []
+        )
+
+    def test_a_deploy_that_was_killed_is_a_problem_and_one_that_runs_is_none(self, tmp_path: Path) -> None:
+        deploy = self.run(tmp_path, "20260301-090000-deploy", timedelta(hours=3), pid=os.getpid())
+        (deploy / "summary.json").unlink()
+
+        killed = examine(outcome(), CLUSTER, HARDWARE, last_runs(Workspace(tmp_path)))
+        with cluster_lock(tmp_path, "deploy"):
+            running = examine(outcome(), CLUSTER, HARDWARE, last_runs(Workspace(tmp_path)))
+
+        assert (killed.exit_code, running.exit_code) == (ExitCode.FAILED, ExitCode.OK)
