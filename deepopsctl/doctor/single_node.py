@@ -182,7 +182,11 @@ def ports(node: NodeFacts, declared: Declared) -> Check:
             for entry in foreign
         )
         return failed("ports", node.name, words)
-    if any(not entry.command for entry in in_use):
+    hidden = ", ".join(str(entry.port) for entry in in_use if not entry.command)
+    if hidden and node.root:
+        message = f"which program listens on {hidden} can't be read: root lacks CAP_SYS_PTRACE here (a container?)"
+        return warned("ports", node.name, message)
+    if hidden:
         return skipped("ports", node.name, "only root can list listeners, and sudo does not work")
     used = ", ".join(dict.fromkeys(entry.command for entry in in_use))
     return passed("ports", node.name, f"used by {used}" if used else "free")

@@ -40,6 +40,8 @@ FAULT = ("host", "component", "task", "message", "hint")
 _EMPTY_GROUP = re.compile(r"Could not match supplied host pattern, ignoring: deepops_")
 # IPv4 and IPv6
 _OWN_ADDRESS = re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}\b")
+# `held by process 287`, `[IP: 192.0.2.1 80]`
+_OF_A_NODE = re.compile(r"(\b(?:process|pid)|\[IP:) [0-9a-f.:]+(?: [0-9]+(?=\]))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,9 @@ class Failure:
 
     @property
     def anywhere(self) -> str:
-        """The message without the node's own address, to group nodes that are unreachable for one reason."""
-        return _OWN_ADDRESS.sub("ADDRESS", self.message) if self.unreachable else self.message
+        """The message without what is each node's own (its address, a process, a mirror's address), to group nodes."""
+        message = _OF_A_NODE.sub(r"\1 N", self.message)
+        return _OWN_ADDRESS.sub("ADDRESS", message) if self.unreachable else message
 
 
 @dataclass(frozen=True, slots=True)

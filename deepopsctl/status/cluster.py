@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -107,12 +107,16 @@ class LastRuns:
     deploy: PastRun | None = None
     validation: PastRun | None = None
     checks: Totals | None = None
+    upgrade: PastRun | None = None
+    restore: PastRun | None = None
 
     def as_object(self) -> dict[str, object]:
         """Their part of `status --json`; an empty object for a missing run."""
         return {
             "last_run": self.run.as_object() if self.run else {},
             "last_deploy": self.deploy.as_object() if self.deploy else {},
+            "last_upgrade": self.upgrade.as_object() if self.upgrade else {},
+            "last_restore": self.restore.as_object() if self.restore else {},
             "last_validation": self._validation() if self.validation else {},
         }
 
@@ -258,13 +262,16 @@ def examine(
 def last_runs(workspace: Workspace) -> LastRuns:
     """Reads the newest directories first, and no more than needed."""
     run_dirs = workspace.newest_first()
-    deploy = _newest(run_dirs, "deploy")
-    validation = _newest(run_dirs, "validate")
+    words = ("deploy", "validate", "upgrade", "restore")
+    last = {word: past_run(run_dir) for word, run_dir in _newest(run_dirs, words)}
+    validation = last.get("validate")
     return LastRuns(
         run=past_run(run_dirs[0]) if run_dirs else None,
-        deploy=past_run(deploy) if deploy else None,
-        validation=past_run(validation) if validation else None,
-        checks=_checks(validation) if validation else None,
+        deploy=last.get("deploy"),
+        validation=validation,
+        checks=_checks(validation.run_dir) if validation else None,
+        upgrade=last.get("upgrade"),
+        restore=last.get("restore"),
     )
 
 
@@ -284,13 +291,17 @@ def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:
     return replace(status, answer=answer, message=text, hint=failure.hint)
 
 
-def _newest(run_dirs: tuple[RunDir, ...], command: str) -> RunDir | None:
-    """The newest run of a command, without deploys in check mode."""
+def _newest(run_dirs: Iterable[RunDir], words: Iterable[str]) -> Iterator[tuple[str, RunDir]]:
+    """The newest run of each command by its first word (`upgrade` for all upgrades), without those in check mode."""
+    wanted = set(words)
     for run_dir in run_dirs:
         request = run_dir.read(run_dir.request)
-        if request.get("command") == command and not request.get("check"):
-            return run_dir
-    return None
+        word = re.split("[ -]", str(request.get("command")))[0]
+        if word in wanted and not request.get("check"):
+            wanted.remove(word)
+            yield word, run_dir
+        if not wanted:
+            return
 
 
 def _checks(run_dir: RunDir) -> Totals | None:

@@ -108,10 +108,11 @@ def version_lines(status: ClusterStatus) -> Iterator[str]:
 
 
 def last_lines(last: LastRuns, now: datetime) -> Iterator[str]:
-    """The last run, the last deploy if that was another run, the last validation."""
+    """The last run; the last deploy, upgrade and restore if that was another run; the last validation."""
     yield f"{'last run':<17}{_run(last.run, now) if last.run else 'none yet'}"
-    if last.deploy and last.run and last.deploy.run_dir.id != last.run.run_dir.id:
-        yield f"{'last deploy':<17}{_run(last.deploy, now)}"
+    for name, run in (("deploy", last.deploy), ("upgrade", last.upgrade), ("restore", last.restore)):
+        if run and last.run and run.run_dir.id != last.run.run_dir.id:
+            yield f"{f'last {name}':<17}{_run(run, now)}"
     if last.validation:
         counted = f": {last.checks.sentence()}" if last.checks else ""
         yield f"{'last validation':<17}{_run(last.validation, now)}{counted}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Set
 
 from .._shared import checks, settings
 from .._shared.checks import Check
@@ -18,8 +18,8 @@ START_LIMIT_S = 60.0
 SAVE_LIMIT_S = 20.0
 # slurmctld starts, and systemd waits before it does
 SLACK_S = 30.0
-RUNS, WAITS, KILLED = "runs", "waits", "killed"
-TITLES = {KILLED: "ha-killed", "frozen": "ha-frozen", "cut-off": "ha-cut-off"}
+RUNS, WAITS, KILLED, CUT_OFF = "runs", "waits", "killed", "cut-off"
+TITLES = {KILLED: "ha-killed", "frozen": "ha-frozen", CUT_OFF: "ha-cut-off"}
 
 
 def main(request: Dict[str, Any]) -> Dict[str, Any]:
@@ -88,14 +88,19 @@ def measure(request: Dict[str, Any]) -> Dict[str, Any]:
     # until it has begun
     time.sleep(faults.DELAY_S + 1)
     started, job = time.monotonic(), ""
+    stamps = set()
     while not job and time.monotonic() - started < limit_s:
         job = jobs.submit(_name(request, request["fault"]), "hostname", "--dependency=afterok:" + ids[0])
         if not job:
+            if time.monotonic() - started < int(request["seconds"]):
+                stamps |= _heartbeats_of_the_first(config["directory"])
             time.sleep(0.5)
     took = time.monotonic() - started
     name = TITLES[request["fault"]]
     if not job:
         message = "no job could be submitted for {:.0f} s".format(took)
+        if request["fault"] == CUT_OFF:
+            message += _kept_storage(config, stamps)
         results = [checks.failed(SUITE, name, "cluster", message, "{:.0f}".format(took), "{:.0f}".format(limit_s), "s")]
     else:
         ids.append(job)
@@ -109,6 +114,23 @@ def measure(request: Dict[str, Any]) -> Dict[str, Any]:
     if request["fault"] == KILLED and jobs.second_slurmdbd():
         results.append(_accounting(started, int(request["seconds"])))
     return {"jobs": ids, "checks": [*results, *_after(config, ids, request, started + int(request["seconds"]))]}
+
+
+def _heartbeats_of_the_first(directory: str) -> Set[int]:
+    with heartbeat.as_slurm():
+        last = heartbeat.read(directory)
+    return {last.stamp} if last and last.number == 0 else set()
+
+
+def _kept_storage(config: Dict[str, Any], stamps: Set[int]) -> str:
+    """The usual cause, where it can be seen: the first controller, cut off, still writes heartbeats."""
+    # one of before the fault, and one that was on its way
+    if len(stamps) < 3:
+        return ""
+    return (
+        ": {} was cut off from all networks but not from {}, so it stayed in control and no other controller may take "
+        "over; keep the state on storage that a controller loses with its network (NFS, CephFS)"
+    ).format(config["hosts"][0], config["directory"])
 
 
 def _accounting(started: float, seconds: int) -> Check:

@@ -291,8 +291,9 @@ def _checked(arguments, deadline):
 
 
 def _summary(output):
-    errors = [line for line in output.splitlines() if line.startswith(("E:", "dpkg: error", "W: Failed"))]
-    return "\n".join(errors[-6:] or output.splitlines()[-6:])
+    """The last few errors, each once: apt repeats one for every list of a source."""
+    errors = dict.fromkeys(line for line in output.splitlines() if line.startswith(("E:", "dpkg: error", "W: Failed")))
+    return "\n".join([*errors][-6:] or output.splitlines()[-6:])
 
 
 def _hint(output):

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
 from deepopsctl.run.events import Event, HostResult, Notice, Recap, Status, TaskStarted, Totals
-from deepopsctl.run.outcome import reduce
+from deepopsctl.run.outcome import Failure, reduce
 
 
 def ended(host: str, task: str, status: Status, at: float = 0.0, message: str = "") -> HostResult:
@@ -117,3 +119,15 @@ def test_an_optional_download_that_is_left_out_is_no_failure() -> None:
             "hint": "name a mirror",
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("E: It is held by process 287 (apt-get)", "E: It is held by process 9 (apt-get)"),
+        ("E: Failed to fetch x  404 [IP: 192.0.2.1 80]", "E: Failed to fetch x  404 [IP: 2001:db8::7 80]"),
+    ],
+)
+def test_nodes_that_failed_for_one_reason_are_reported_together(one: str, other: str) -> None:
+    assert Failure("a", "slurm", "t", one, "").anywhere == Failure("b", "slurm", "t", other, "").anywhere
+    assert Failure("a", "slurm", "t", one, "").anywhere != Failure("b", "slurm", "t", f"{other}; more", "").anywhere

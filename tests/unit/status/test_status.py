@@ -140,7 +140,8 @@ class TestWell:
 
         assert set(document) == {
             "schema", "command", "ok", "cluster", "slurm", "nodes", "listed_components", "components", "versions",
-            "last_run", "last_deploy", "last_validation", "last_backup", "last_backup_of_monitoring", "findings",
+            "last_run", "last_deploy", "last_upgrade", "last_restore", "last_validation", "last_backup",
+            "last_backup_of_monitoring", "findings",
         }  # fmt: skip
         assert document["command"] == "status"
         assert document["slurm"] == {
@@ -457,7 +458,8 @@ class TestText:
 
         assert lines[0] == "last run         none yet"
         assert lines[1].startswith("last validation  none yet; run `deepopsctl validate`")
-        assert none.as_object() == {"last_run": {}, "last_deploy": {}, "last_validation": {}}
+        assert set(none.as_object()) == {"last_run", "last_deploy", "last_upgrade", "last_restore", "last_validation"}
+        assert not any(none.as_object().values())
 
 
 class TestLastRuns:
@@ -477,6 +479,8 @@ class TestLastRuns:
         validation = self.run(tmp_path, "20260301-100000-validate", timedelta(hours=2))
         checks = [{"suite": "smoke", "name": "services", "target": "ctl1", "status": "pass"}]
         (validation / "checks.json").write_text(json.dumps({"checks": checks}))
+        self.run(tmp_path, "20260301-103000-upgrade-slurm", timedelta(minutes=90))
+        self.run(tmp_path, "20260301-104000-restore", timedelta(minutes=80))
         self.run(tmp_path, "20260301-110000-deploy", timedelta(hours=1), check=True)
         self.run(tmp_path, "20260301-115900-node-drain", timedelta(minutes=1))
 
@@ -485,6 +489,8 @@ class TestLastRuns:
         assert list(last_lines(found, self.NOW)) == [
             "last run         20260301-115900-node-drain: ok after 4.0 s, 1 min ago",
             "last deploy      20260301-090000-deploy: ok after 4.0 s, 3 h ago",
+            "last upgrade     20260301-103000-upgrade-slurm: ok after 4.0 s, 90 min ago",
+            "last restore     20260301-104000-restore: ok after 4.0 s, 80 min ago",
             "last validation  20260301-100000-validate: ok after 4.0 s, 2 h ago: 1 passed",
         ]
         document = found.as_object()

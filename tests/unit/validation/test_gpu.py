@@ -88,13 +88,14 @@ def test_a_run_without_gpu_results_is_left_as_it_is(tmp_path: Path) -> None:
     assert not (tmp_path / "runs/20261121-120000-validate/gpu.json").exists()
 
 
-def test_a_cluster_without_gpus_is_neither_a_failure_nor_silent() -> None:
+def test_a_validation_that_tested_nothing_has_failed() -> None:
     nothing = Check("gpu", "gpu-nodes", "hpc", Status.SKIP, message="nothing to test")
+    warned = Check("gpu", "gpu-job", "gpu01", Status.WARN)
     summary = run_of().summary
 
-    assert exit_code_of(ExitCode.OK, [nothing], summary) is ExitCode.OK
-    assert exit_code_of(ExitCode.OK, [Check("gpu", "gpu-job", "gpu01", Status.SKIP)], summary) is ExitCode.FAILED
+    assert exit_code_of(ExitCode.OK, [nothing], summary) is ExitCode.FAILED
     assert exit_code_of(ExitCode.OK, [], summary) is ExitCode.FAILED
+    assert exit_code_of(ExitCode.OK, [nothing, warned], summary) is ExitCode.OK
 
 
 FIRST, SECOND, THIRD, FOURTH = (f"2026-11-{day:02d}T08:00:00+00:00" for day in (3, 10, 17, 24))
