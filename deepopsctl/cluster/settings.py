@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.role_parameters import role_parameters
 from deepopsctl.cluster.secrets import is_encrypted, why_not_opened
 from deepopsctl.errors import ControlMachineError, InputError, Problem
 from deepopsctl.slurm.hardware import load_hardware
@@ -70,14 +71,17 @@ _NOT_SET: Mapping[str, SettingType] = {"cuda_toolkits": SettingType("list", "str
 
 
 def require_settings(directory: ClusterDir, content: Path) -> None:
-    """Raise InputError for unreadable variable files, duplicate keys and values of a wrong type.
+    """Raise InputError for unreadable variable files, duplicate keys, values of a wrong type, and names without effect.
 
-    Ansible would report neither file nor line, and accept a text such as `maybe` as true.
+    Ansible would report neither file nor line, accept a text such as `maybe` as true, and ignore what a play passes.
     """
     types = setting_types(content)
     problems: list[Problem] = []
-    for where, parsed in _parsed_files(directory):
+    files = list(_parsed_files(directory))
+    parameters = role_parameters(content, {name for _, parsed in files for name, _ in _names(parsed)})
+    for where, parsed in files:
         problems += [parsed] if isinstance(parsed, Problem) else faults(parsed, where, types)
+        problems += _without_effect(parsed, where, parameters)
     if problems:
         raise InputError(problems)
     load_hardware(directory.hardware)
@@ -91,6 +95,15 @@ def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType])
         return wrong
     loaded = _loaded(root, where)
     return [loaded] if isinstance(loaded, Problem) else []
+
+
+def _without_effect(root: yaml.Node | Problem | None, where: str, parameters: Mapping[str, str]) -> Iterator[Problem]:
+    """Settings that a playbook passes to its role: the site's value would be ignored."""
+    for name, line in _names(root):
+        if name in parameters:
+            works = parameters[name]
+            hint = f"set {works} instead" if works else "remove it: deepopsctl computes the value, see settings.md"
+            yield Problem(f"{where}:{line}", f"{name} has no effect here: a playbook passes it to the role", hint)
 
 
 def _wrong_values(root: yaml.Node, where: str, types: Mapping[str, SettingType]) -> Iterator[Problem]:
@@ -142,8 +155,10 @@ def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterab
     problems = []
     for where, name in [*named, *(("-e", name) for name in option_names)]:
         near = get_close_matches(name, known, n=1, cutoff=_NEAR) if name not in known else []
-        if near:
-            problems.append(Problem(where, f"{name} is no setting of deepopsctl", f"did you mean {near[0]}?"))
+        # what a playbook passes to a role is not set by its name
+        meant = [works for each in near if (works := role_parameters(content, near).get(each, each))]
+        if meant:
+            problems.append(Problem(where, f"{name} is not a setting of deepopsctl", f"did you mean {meant[0]}?"))
     return tuple(problems)
 
 

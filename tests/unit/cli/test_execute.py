@@ -134,6 +134,7 @@ def test_the_json_object_has_the_documented_keys() -> None:
     found = outcome(BROKEN).as_object()
     assert list(found) == [
         "schema", "command", "ok", "verdict", "run", "elapsed_s", "hosts", "failures", "slowest", "warnings",
+        "left_out",
         "changes",
     ]  # fmt: skip
     failures = found["failures"]

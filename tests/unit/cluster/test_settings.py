@@ -9,6 +9,7 @@ import pytest
 
 from deepopsctl.cluster.create import create_cluster
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.role_parameters import role_parameters
 from deepopsctl.cluster.settings import (
     known_names,
     misspelt_settings,
@@ -216,6 +217,55 @@ class TestNames:
         names = {name for path in files for name in re.findall(r"^([a-z]\w+):", path.read_text("utf-8"), re.MULTILINE)}
 
         assert {name for name in names if not name.startswith("deepops_") and f"`{name}`" not in text} == WORKED_OUT
+
+
+class TestRoleParameters:
+    """Ansible lets what a play passes to a role win over the inventory."""
+
+    def test_one_that_a_playbook_passes_is_refused_with_the_name_that_works(self, directory: ClusterDir) -> None:
+        directory.settings.write_text("---\nprometheus_retention: 10d\ngrafana_wanted: true\ngrafana_port: 3001\n")
+
+        problems = problems_of(require_settings, directory, content_dir())
+
+        assert [(problem.where, problem.message, problem.hint) for problem in problems] == [
+            (
+                f"{SETTINGS}:2",
+                "prometheus_retention has no effect here: a playbook passes it to the role",
+                "set monitoring_retention instead",
+            ),
+            (
+                f"{SETTINGS}:3",
+                "grafana_wanted has no effect here: a playbook passes it to the role",
+                "remove it: deepopsctl computes the value, see settings.md",
+            ),
+        ]
+
+    def test_those_of_a_node_are_refused_as_well(self, directory: ClusterDir) -> None:
+        (directory.inventory_dir / "host_vars").mkdir(exist_ok=True)
+        (directory.inventory_dir / "host_vars" / "gpu01.yml").write_text("monitoring_node_tls: false\n")
+
+        (problem,) = problems_of(require_settings, directory, content_dir())
+
+        assert problem.where == "inventory/host_vars/gpu01.yml:1"
+        assert problem.hint == "set monitoring_exporter_tls instead"
+
+    def test_a_misspelt_one_is_not_recommended(self, directory: ClusterDir) -> None:
+        directory.settings.write_text("prometheus_retenton: 10d\ngrafana_wantd: true\n")
+
+        assert [problem.hint for problem in misspelt_settings(directory, content_dir())] == [
+            "did you mean monitoring_retention?"
+        ]
+
+    def test_no_setting_of_the_reference_is_passed_by_its_own_name(self) -> None:
+        assert role_parameters(content_dir(), documented()) == {}
+
+    def test_every_name_that_works_instead_is_a_setting_of_the_reference(self) -> None:
+        texts = [path.read_text(encoding="utf-8") for path in Path("roles").glob("*/meta/argument_specs.yml")]
+        options = {name for text in texts for name in re.findall(r"^ +([a-z]\w+_\w+):", text, re.MULTILINE)}
+        passed = role_parameters(content_dir(), options)
+
+        assert len(passed) > 100
+        assert {works for works in passed.values() if works} <= documented()
 
 
 class TestVault:
