@@ -8,8 +8,9 @@ import pwd
 import secrets
 from typing import Any, Dict
 
+from .._shared.mount_table import NETWORK
 from .heartbeat import SLURM, as_slurm, as_user
-from .mounts import NETWORK, mounted_type
+from .mounts import mounted_type
 
 LENT = ".deepopsctl-check-"
 
