@@ -36,10 +36,25 @@ def refusals(name: str, mounts: Iterable[Mount], controllers: Sequence[str]) -> 
         yield RefusedError(f"{name} is mounted read-only", "mount it for writing, or name another")
     if mount.user_writable:
         yield RefusedError(f"{name} is for users' files, and full or slow with them", "name an entry of its own")
+    others = [node for node in mount.nodes if node not in controllers]
+    if others:
+        what = f"{name} is mounted on {fold_in_order(others)} as well, whose root could give Slurm other jobs and keys"
+        yield RefusedError(what, "write nodes: controller in its entry, and use another one for users' files")
+    yield from _also_elsewhere(mount, by_name.values(), controllers)
     missing = [node for node in controllers if node not in mount.nodes]
     if missing and mount.server not in controllers:
         hint = "add them to its nodes, for example nodes: controller"
         yield RefusedError(f"{name} is not mounted on {fold_in_order(missing)}", hint)
+
+
+def _also_elsewhere(mount: Mount, mounts: Iterable[Mount], controllers: Sequence[str]) -> Iterator[RefusedError]:
+    """Other entries by which other nodes have the same directory, or one around it."""
+    for other in mounts:
+        nodes = [node for node in other.nodes if node not in controllers]
+        around = other.source == mount.source or mount.source.startswith(f"{other.source.rstrip('/')}/")
+        if nodes and other.name != mount.name and other.type is mount.type and is_shared(other) and around:
+            what = f"{mount.name} is in {other.source}, which {fold_in_order(nodes)} mount as {other.name}"
+            yield RefusedError(what, "give Slurm's state an export, or a volume, that only controllers mount")
 
 
 def is_shared(mount: Mount) -> bool:

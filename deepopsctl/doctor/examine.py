@@ -33,6 +33,7 @@ NODE_CHECKS: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
     single_node.foreign_slurm,
     single_node.plugins,
     single_node.security,
+    single_node.storage_rights,
     single_node.database,
     single_node.disk,
     single_node.memory,

@@ -132,6 +132,8 @@ class NodeFacts:
     settings: Settings
     versions: Mapping[str, str]
     users: Mapping[str, str]
+    # shared directories that honour setuid programs or devices: path, type, served, lacks
+    storage: tuple[Mapping[str, object], ...]
     database: Mapping[str, str]
 
 
@@ -249,6 +251,7 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         settings=_settings(raw.part("settings")),
         versions=_words(raw.part("versions")),
         users=_words(raw.part("users")),
+        storage=tuple(entry.values for entry in raw.parts("storage")),
         database={name: str(value) for name, value in raw.part("database").values.items()},
     )
 

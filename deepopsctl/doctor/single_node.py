@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from deepopsctl.checks.check import Check
 from deepopsctl.doctor.advisories import AS_OF, MUNGE, SLURM, is_a_version, open_ones
@@ -226,6 +227,22 @@ def plugins(node: NodeFacts, _: Declared) -> Check | None:
     if required:
         return failed("plugins", node.name, f"{words}: slurmd does not start with it", measured=has)
     return warned("plugins", node.name, f"{words}: jobs go on without it", has)
+
+
+def storage_rights(node: NodeFacts, _: Declared) -> Check:
+    """What other nodes write there gives nobody rights here."""
+    if not node.storage:
+        return passed("storage-rights", node.name, "nosuid and nodev, or nothing shared")
+    words = [f"{each['path']} ({each['type']}{', exported' if each['served'] else ''})" for each in node.storage]
+    listed = ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")
+    lacks = sorted({str(flag) for each in node.storage for flag in _flags(each)}, reverse=True)
+    text = f"without {' and '.join(lacks)}: {listed}; root of any node that writes there can become root here"
+    return warned("storage-rights", node.name, text, expected="nosuid,nodev")
+
+
+def _flags(entry: Mapping[str, object]) -> Sequence[object]:
+    lacks = entry.get("lacks")
+    return lacks if isinstance(lacks, list) else ()
 
 
 def database(node: NodeFacts, declared: Declared) -> Check | None:

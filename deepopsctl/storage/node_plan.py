@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,9 @@ from deepopsctl.storage.values import is_below
 
 # a mount's source, type and options are the same on every platform that has a client for it
 _ANY = Platform("")
+# what users may not bring with a file, and the option by which an entry keeps it: root of any node that has a shared
+# file system can write a program there that runs with somebody else's rights on the others
+WITHHELD = {"nosuid": "suid", "nodev": "dev"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,9 @@ def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], 
     secrets: dict[str, NodeSecret] = {}
     clients: dict[str, Client] = {}
     checks: dict[str, tuple[tuple[str, ...], ...]] = {}
-    mount_plans, problems = [], []
+    mount_plans: list[NodeMount] = []
+    problems: list[str] = []
+    mounts = tuple(mounts)
     for mount in mounts:
         if host not in mount.nodes:
             continue
@@ -66,6 +71,10 @@ def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], 
         checks.update({mount.name: needs.checks} if needs.checks else {})
         if needs.fstype:
             mount_plans.append(_node_mount(mount, needs))
+    for served_directory in _served_directories(mounts, host):
+        # before what is mounted below it, which it would hide
+        below = (at for at, other in enumerate(mount_plans) if is_below(other.path, served_directory.path))
+        mount_plans.insert(next(below, len(mount_plans)), served_directory)
     return NodePlan(
         packages,
         tuple(files.values()),
@@ -80,8 +89,16 @@ def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], 
 def needs_on(mount: Mount, host: str, addresses: Mapping[str, str], platform: Platform) -> Needs:
     """What one node needs for one mount; `fstype` is '' if there is nothing to mount."""
     if mount.server == host:
-        return _bound(mount)
-    return type_handlers()[mount.type].needs(_reached(mount, addresses), platform)
+        needs = _bound(mount)
+    else:
+        needs = type_handlers()[mount.type].needs(_reached(mount, addresses), platform)
+    return replace(needs, options=(*needs.options, *withheld(needs.options)))
+
+
+def withheld(options: Iterable[str]) -> tuple[str, ...]:
+    """Of WITHHELD what options say nothing about."""
+    written = frozenset(options)
+    return tuple(flag for flag, kept in WITHHELD.items() if not written & {flag, kept})
 
 
 def required_on(mounts: Iterable[Mount], host: str) -> list[Mount]:
@@ -182,7 +199,29 @@ def _bound(mount: Mount) -> Needs:
     if directory == mount.path:
         return Needs(directory, "")
     read_only = ("ro",) if mount.settings.get("read_only") or "ro" in mount.options else ()
-    return Needs(directory, "none", ("bind", *read_only))
+    return Needs(directory, "none", ("bind", *read_only, *_about_rights(mount)))
+
+
+def _about_rights(mount: Mount) -> tuple[str, ...]:
+    return tuple(option for option in mount.options for pair in WITHHELD.items() if option in pair)
+
+
+def _served_directories(mounts: Sequence[Mount], host: str) -> Iterator[NodeMount]:
+    """Directories that a node exports, mounted on themselves so that clients' setuid files are plain ones here, too.
+
+    Not where the node's own file system around it has these options, or an entry keeps setuid programs and devices.
+    """
+    own = [mount for mount in mounts if host in mount.nodes and mount.server != host]
+    served = {split_source(mount.source)[1]: mount for mount in reversed(mounts) if mount.server == host}
+    for directory, mount in sorted(served.items()):
+        around = [each for each in own if each.path == directory or is_below(directory, each.path)]
+        outer = max(around, key=lambda each: len(each.path), default=None)
+        rights = _about_rights(mount)
+        needs = Needs(directory, "none", ("bind", *rights, *withheld(rights)))
+        needed = WITHHELD.keys() & set(needs.options)
+        if not needed <= ({*outer.options, *withheld(outer.options)} if outer else set()):
+            local = replace(mount, name=f"{mount.name}-served", path=directory, automount=False, required=False)
+            yield _node_mount(local, needs)
 
 
 def _reached(mount: Mount, addresses: Mapping[str, str]) -> Mount:

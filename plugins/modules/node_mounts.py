@@ -98,6 +98,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount i
     drop_unit,
     ensure_mount,
     file_of,
+    is_left_alone,
     systemctl,
     text_of,
     unmount,
@@ -167,6 +168,7 @@ def converge(step):
         mount_all(step, [mount for mount in step.wanted["mounts"] if mount["path"] not in step.table])
         return
     step.unmanaged_mounts = find_unmanaged_mounts(step)
+    step.wanted["mounts"] = [mount for mount in step.wanted["mounts"] if not is_left_alone(step, mount)]
     remove_unwanted(step)
     write_files(step)
     mount_all(step, step.wanted["mounts"])

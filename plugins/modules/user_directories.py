@@ -9,8 +9,9 @@ short_description: Make a directory for each user or group
 description:
   - Makes what is missing, a user's as USER:USER 0700, a group's as root:GROUP 2770. What is there stays as it is,
     owner and mode too, and nothing is ever removed.
-  - Users own what is in these directories, and where everybody may write, also names in the spaces themselves. So no
-    link is followed. A name that somebody else has is reported, and left alone.
+  - Users own what is in these directories, so no link is followed. A space in which others than root may write is
+    refused, since whoever makes a name there first would own what a new user's variable points to.
+  - A name that somebody else has is left alone, and fails the call after all other directories are made.
 extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
   spaces:
@@ -43,7 +44,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
-conflicts: {description: Names that something else has., type: list, elements: str, returned: always}
+conflicts: {description: Directories that could not be made., type: list, elements: str, returned: always}
+taken: {description: Names that somebody else has., type: list, elements: str, returned: always}
 """
 
 import contextlib
@@ -62,6 +64,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import 
 
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_NAMED = 5
+TAKEN = "ask who made it; move it away, or chown it to its user (a group's to root:GROUP), then deploy again"
 OPTIONS = {
     "spaces": {
         "type": "list",
@@ -86,18 +89,19 @@ def wanted(space, params):
 
 
 def open_space(path):
-    """The space itself: root's, and no place where others could rename what root makes."""
+    """The space itself: root's, and no place where others could make or rename something."""
     link = node_files.users_link(path)
     if link:
         raise node_errors.HintedError("%s is a user's link: nothing is made there" % link, "remove it")
     handle = os.open(os.path.realpath(path), OPEN)
     status = os.fstat(handle)
-    if status.st_uid == 0 and (not status.st_mode & 0o022 or status.st_mode & stat.S_ISVTX):
+    if status.st_uid == 0 and not status.st_mode & 0o022:
         return handle
     os.close(handle)
     raise node_errors.HintedError(
-        "%s can be changed by others than root: no directories are made there" % path,
-        "chown root:root and chmod 755 it (1777 where everybody may write)",
+        "others than root may write in %s (user id %d, mode %04o): whoever makes a user's directory first would own it"
+        % (path, status.st_uid, stat.S_IMODE(status.st_mode)),
+        "chown root:root and chmod 755 it, on its file server if root is nobody there",
     )
 
 
@@ -148,8 +152,8 @@ def make(handle, name, uid, gid, mode):
 
 
 def ensure(noted, path, directories):
-    """Make the missing ones of a space; returns (those that are as they should be, conflicts)."""
-    made, conflicts, refused = {}, [], []
+    """Make the missing ones of a space; returns (those that are as they should be, conflicts, names somebody has)."""
+    made, conflicts, taken, refused = {}, [], [], []
     handle = open_space(path)
     try:
         for name, uid, gid, mode in directories:
@@ -164,7 +168,8 @@ def ensure(noted, path, directories):
                     continue
                 announce(noted, path, [(name, uid, gid, mode)])
             elif owner != (uid, gid):
-                conflicts.append("%s %s" % (full, "is no directory" if owner is None else "belongs to %d:%d" % owner))
+                taken.append("%s %s" % (full, "is no directory" if owner is None else "belongs to %d:%d" % owner))
+                continue
             made[full] = [uid, gid]
     finally:
         os.close(handle)
@@ -172,7 +177,7 @@ def ensure(noted, path, directories):
         names = node_identities.first_few(refused)
         sentence = "root may not make directories in %s (root is squashed?): make on its server: %s"
         conflicts.append(sentence % (path, names))
-    return made, conflicts
+    return made, conflicts, taken
 
 
 def announce(noted, path, directories):
@@ -182,8 +187,8 @@ def announce(noted, path, directories):
 
 
 def converge(module, noted):
-    """All spaces; returns (what there is now, conflicts)."""
-    made, conflicts = {}, []
+    """All spaces; returns (what there is now, conflicts, names that somebody else has)."""
+    made, conflicts, taken = {}, [], []
     for space in module.params["spaces"]:
         directories = wanted(space, module.params)
         if (space["mounted"] and not mount_table.is_mounted(space["path"])) or not os.path.isdir(space["path"]):
@@ -193,27 +198,36 @@ def converge(module, noted):
             else:
                 conflicts.append("%s is not mounted: no directory was made there" % space["path"])
             continue
-        of_space, others = ensure(noted, space["path"], directories)
+        try:
+            of_space, not_made, others = ensure(noted, space["path"], directories)
+        except node_errors.HintedError as error:
+            taken.append("%s: %s" % (error, error.hint))
+            continue
         made.update(of_space)
-        conflicts += others
-    return made, conflicts
+        conflicts += not_made
+        taken += others
+    return made, conflicts, taken
 
 
 def main():
     module = AnsibleModule(argument_spec={**node_record.STEP, **OPTIONS}, supports_check_mode=True)
     noted = node_changes.Noted(module.check_mode)
     with node_errors.fail_on_error(module.fail_json, "directories of users: %s"):
-        made, conflicts = converge(module, noted)
+        made, conflicts, taken = converge(module, noted)
     for sentence in conflicts[:MOST_NAMED]:
         module.warn(sentence)
     if len(conflicts) > MOST_NAMED:
         module.warn("%d more directories of users have conflicts" % (len(conflicts) - MOST_NAMED))
     if not module.check_mode:
         # what is not settled is compared again by the next deploy
-        digest = "" if conflicts else module.params["digest"]
+        digest = "" if conflicts or taken else module.params["digest"]
         items = {**node_record.items(), "made": made}
         node_record.save(module.params["component"], module.params["step"], digest, items)
-    module.exit_json(**noted.result(conflicts=conflicts))
+    result = noted.result(conflicts=conflicts, taken=taken)
+    if taken:
+        message = "directories of users: %s" % node_identities.first_few(taken)
+        module.fail_json(msg=message, hint=TAKEN, **result)
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ REPORT: dict[str, Any] = {
     "slurm": {"daemons": ["slurmd"], "version": "24.11.5", "managed": True, "plugins": [
         {"path": "/usr/local/lib/slurm/spank_pyxis.so", "required": True, "there": True, "version": "24.11.3"},
     ]},
+    "storage": [],
     "sudo": "",
     "time": {"daemons": [], "synchronised": False},
     "users": {"slurm": "64030:64030", "ubuntu": "1000:1000"},

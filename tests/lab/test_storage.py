@@ -132,6 +132,52 @@ def test_a_mount_stays_under_a_job_and_changes_what_the_kernel_can_change(cluste
     cluster.wait_until_idle()
 
 
+SETUID = "cp /usr/bin/id {0}/id && chmod 4755 {0}/id && su ubuntu -c '{0}/id -u'; rm {0}/id"
+
+
+def test_a_setuid_program_on_storage_gives_no_rights(cluster: LabCluster) -> None:
+    uid = cluster.user("gpu02", "id -u")
+
+    assert {path: cluster.root("gpu02", SETUID.format(path)) for path in ("/disk", "/fast")} == {
+        "/disk": uid,
+        "/fast": uid,
+    }
+    # on the system's own file system it does
+    assert cluster.root("gpu02", SETUID.format("/srv")) == "0"
+
+
+def test_mounts_of_an_earlier_version_change_under_a_job_and_back_by_name(cluster: LabCluster) -> None:
+    cluster.root("gpu01", "rm -f /run/end-of-storage-job")
+    job = cluster.submit(f"cd /disk; {WAIT_JOB}", "--nodelist=gpu01")
+    cluster.wait_for_job(job, "RUNNING")
+    cluster.root(
+        "gpu01",
+        f"sed -i s/,nosuid,nodev// {UNITS}/disk.mount {UNITS}/fast.mount; systemctl daemon-reload;"
+        "for path in /disk /fast; do mount -o remount,bind,suid,dev $path; done",
+    )
+    assert cluster.root("gpu01", SETUID.format("/disk")) == "0"
+
+    made = changes(cluster.parsed("deploy", *COMPONENTS), "storage")
+
+    assert {("gpu01", "mount", "/disk", "remount"), ("gpu01", "mount", "/fast", "remount")} <= set(made)
+    options = cluster.root("gpu01", "findmnt -n -o OPTIONS /disk /fast; findmnt -n -o VFS-OPTIONS /fast")
+    assert all({"nosuid", "nodev"} <= set(line.split(",")) for line in options.splitlines()), options
+    assert cluster.job_state(job) == "RUNNING"
+
+    # who wants it says so, and gets it without an unmount
+    edit(cluster.directory / "cluster.yml", "tmpfs: {size: 48M}", "options: [suid], tmpfs: {size: 48M}")
+    assert ("gpu01", "mount", "/fast", "remount") in changes(cluster.parsed("deploy", *COMPONENTS), "storage")
+    assert cluster.root("gpu01", SETUID.format("/fast")) == "0"
+    assert cluster.job_state(job) == "RUNNING"
+
+    edit(cluster.directory / "cluster.yml", "options: [suid], ", "")
+    cluster.parsed("deploy", *COMPONENTS)
+    assert cluster.root("gpu01", SETUID.format("/fast")) != "0"
+    cluster.root("gpu01", "touch /run/end-of-storage-job")
+    cluster.wait_for_job(job, "COMPLETED")
+    cluster.wait_until_idle()
+
+
 def test_slurmd_waits_for_it_after_a_power_cut(cluster: LabCluster) -> None:
     cluster.power_cut("gpu02")
     cluster.power_on("gpu02")

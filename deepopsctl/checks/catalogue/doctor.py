@@ -118,6 +118,11 @@ DOCTOR = {
         _SOFTWARE, "vulnerabilities", "The installed Slurm and munge have no vulnerability that this release knows of.",
         "install the distribution's security updates for them, on drained nodes first, or a newer release of Slurm",
     ),
+    "storage-rights": Entry(
+        _SOFTWARE, "rights on shared storage", "What other nodes write brings no setuid programs and devices here.",
+        "`deepopsctl deploy storage` does it for what cluster.yml mounts, unless an entry has `options: [suid]`; for "
+        "other mounts and exports: nosuid,nodev in /etc/fstab, and `mount -o remount,nosuid,nodev PATH`",
+    ),
     "database": Entry(
         _SOFTWARE, "accounting database", "MariaDB has the settings that slurmdbd needs, for this machine only.",
         "`deepopsctl deploy slurm` sets them; where it did: `mariadbd --print-defaults` shows what a later file says; "

@@ -7,6 +7,8 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 TABLE = "/proc/self/mountinfo"
 AUTOFS = "autofs"
+# what nodes see each other's files on, as the kernel names it
+NETWORK = re.compile(r"nfs4?|lustre|beegfs|ceph|fuse\.ceph.*|fuse\.glusterfs|gpfs|gfs2|ocfs2")
 
 
 class Mounted(NamedTuple):
@@ -37,7 +39,7 @@ def parse(text: str) -> List[Mounted]:
         if not separator or len(fields) < 6 or len(more) < 3:
             continue
         options = tuple(dict.fromkeys([*fields[5].split(","), *more[2].split(",")]))
-        path, root, source = (_unescaped(field) for field in (fields[4], fields[3], more[1]))
+        path, root, source = (unescaped(field) for field in (fields[4], fields[3], more[1]))
         mounts.append(Mounted(path, more[0], source, root, options, int(fields[0]), fields[2]))
     return mounts
 
@@ -48,6 +50,13 @@ def on_top(mounted: Sequence[Mounted], path: str) -> Optional[Mounted]:
     return here[-1] if here and here[-1].type != AUTOFS else None
 
 
-def _unescaped(text: str) -> str:
+def around(mounted: Sequence[Mounted], path: str) -> Optional[Mounted]:
+    """The mount that a path is on."""
+    holders = [entry for entry in mounted if (path + "/").startswith(entry.path.rstrip("/") + "/")]
+    # of several on one point the last one is on top
+    return max(reversed(holders), key=lambda entry: len(entry.path), default=None)
+
+
+def unescaped(text: str) -> str:
     """Blanks and the like are written in octal."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, List
 
 from .._shared import platform as node_platform
-from . import host, network, packages, services
+from . import host, network, packages, services, storage
 
 
 def main(request: Dict[str, Any]) -> Dict[str, Any]:
@@ -46,6 +46,7 @@ def report(
         packages=packages.state(),
         versions=packages.versions(),
         users=host.local_users(),
+        storage=storage.rights(),
         outside=network.unreachable(outside),
         listeners=services.listeners(ports, running),
         time=services.time_service(running),

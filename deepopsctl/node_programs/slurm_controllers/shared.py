@@ -6,10 +6,12 @@ import contextlib
 import os
 import pwd
 import secrets
+import stat
 from typing import Any, Dict
 
+from .._shared.mount_table import NETWORK
 from .heartbeat import SLURM, as_slurm, as_user
-from .mounts import NETWORK, mounted_type
+from .mounts import mounted_type
 
 LENT = ".deepopsctl-check-"
 
@@ -36,6 +38,18 @@ def check_mount(request: Dict[str, Any]) -> None:
             "{} is mounted on {}, which is this controller's alone".format(fstype, path),
             "`deepopsctl deploy storage` mounts what cluster.yml says",
         )
+    status = os.stat(path)
+    if status.st_mode & 0o022 or (has_slurm() and status.st_uid not in (0, pwd.getpwnam(SLURM).pw_uid)):
+        raise NotSharedError(
+            "others than root and {} may write in {} (it is {}); whoever makes {} first would have the state".format(
+                SLURM, path, _owner_and_mode(status), request["directory"]
+            ),
+            "on its file server: chown root (or {}) and chmod 755, or name another entry in slurm_state".format(SLURM),
+        )
+
+
+def _owner_and_mode(status: os.stat_result) -> str:
+    return "of user id {}, mode {:04o}".format(status.st_uid, stat.S_IMODE(status.st_mode))
 
 
 def has_slurm() -> bool:
@@ -101,17 +115,54 @@ def remove(request: Dict[str, Any]) -> None:
 
 
 def _make_directory(path: str) -> None:
-    """Slurm's own, made by root or, where the server squashes root, by its user."""
+    """Slurm's own, made by root or, where the server squashes root, by its user. Nobody else's is taken."""
     user = pwd.getpwnam(SLURM)
+    # that of the mount, not what somebody has put at its name meanwhile
+    within = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        # another controller may be faster, and not have given it to Slurm yet
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
-        if os.lstat(path).st_uid != user.pw_uid:
-            os.chown(path, user.pw_uid, user.pw_gid)
-    except PermissionError:
-        with contextlib.suppress(OSError), as_slurm():
-            os.mkdir(path, 0o700)
+        name = os.path.basename(path)
+        try:
+            # another controller may be faster, and not have given it to Slurm yet
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=within)
+        except PermissionError:
+            with contextlib.suppress(OSError), as_slurm():
+                os.mkdir(name, 0o700, dir_fd=within)
+        _give_to_slurm(path, name, within, user)
+    finally:
+        os.close(within)
+
+
+def _give_to_slurm(path: str, name: str, within: int, user: pwd.struct_passwd) -> None:
+    """The directory that is there; only an empty one of root's changes its owner."""
+    try:
+        status = os.stat(name, dir_fd=within, follow_symlinks=False)
+    except OSError:
+        # root and Slurm's user may not make it: the next step says so
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotSharedError(
+            "{} is {}".format(path, "a link" if stat.S_ISLNK(status.st_mode) else "not a directory"),
+            "look who made it; remove it, then deploy again",
+        )
+    if status.st_uid == 0:
+        handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
+        try:
+            if os.listdir(handle):
+                raise NotSharedError(
+                    "{} has files, and belongs to root".format(path),
+                    "if that is Slurm's state: chown -R {} it; else move it away, then deploy again".format(SLURM),
+                )
+            if os.fstat(handle).st_uid == 0:
+                os.fchown(handle, user.pw_uid, user.pw_gid)
+                os.fchmod(handle, 0o700)
+        finally:
+            os.close(handle)
+    elif status.st_uid != user.pw_uid or status.st_mode & 0o022:
+        raise NotSharedError(
+            "{} is {}: others than {} may write there".format(path, _owner_and_mode(status), SLURM),
+            "look who made it; move it away, or chown {} and chmod 700 it, then deploy again".format(SLURM),
+        )
 
 
 def _path(directory: str, host: str) -> str:

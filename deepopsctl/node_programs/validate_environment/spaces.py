@@ -78,7 +78,8 @@ def evaluate(node: str, person: Entry, spaces: Sequence[Entry], output: str) -> 
 def _faults(person: Entry, space: Entry, answer: Any) -> Iterator[str]:
     variable = "$" + space["variable"]
     if answer is None or not answer[2]:
-        yield "{}: not set".format(variable)
+        name = person["name"] if space["by"] == "user" else person["groups"][0]
+        yield "{}: not set: {}/{} is missing, or somebody else's".format(variable, space["path"], name)
         return
     written, linked, value = answer
     if written != "yes":

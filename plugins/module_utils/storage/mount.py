@@ -132,7 +132,12 @@ def drop_unit(step, unit):
 
 def unmount(step, unit, path):
     """Stop the units of a mount. Raises InUseError; the mount is then as it was."""
-    if path in step.table:
+    on_itself = mount_table.is_on_itself(mount_table.parse_unit(text_of(file_of(unit)) or ""), path)
+    if on_itself and path in step.table and not mount_table.below(path, step.table):
+        # who has a file open there has the same file afterwards
+        detach = ["umount", "--lazy", path]
+        step.table = step.table if step.dry or not command.run_merged(detach, PATIENCE_S).ok else mount_table.mounted()
+    elif path in step.table:
         step.quiet.seek()
     if step.dry:
         return
@@ -145,6 +150,24 @@ def unmount(step, unit, path):
     systemctl("reset-failed", unit)
     # what was mounted below it went with it
     step.table = mount_table.mounted()
+
+
+def is_left_alone(step, mount):
+    """Whether a directory that is to be mounted on itself can't be, without hiding or replacing others' mounts."""
+    path = mount["path"]
+    if not mount_table.is_on_itself(mount_table.parse_unit(mount["text"]), path):
+        return False
+    if file_of(mount["unit"]) in step.owned["files"]:
+        return False
+    # a file system of the site's own, mounted or in /etc/fstab: `doctor` names its options
+    if path in step.table or node_services.show([mount["unit"]])[mount["unit"]].get("LoadState") != "not-found":
+        return True
+    inner = mount_table.below(path, step.table)
+    if inner:
+        words = (path, inner[0])
+        hint = "put nosuid,nodev into the options of its file system, or unmount that and deploy again"
+        step.module.warn("%s is exported and honours setuid programs: %s is mounted below; %s" % (*words, hint))
+    return bool(inner)
 
 
 def check_path(step, mount, unit):
@@ -195,9 +218,11 @@ def ensure_mount(step, mount):
     before = mount_table.parse_unit(text) if text else after
     waiting = text_of(file_of(automount_of(mount["unit"]))) or ""
     is_there = path in step.table
+    before = mount_table.in_force(before, step.table[path]) if is_there else before
     turned = text is not None and mount_table.waits_for(waiting) != mount_table.waits_for(mount["automount"])
     if is_there and before != after and not turned and mount_table.is_live(before, after):
-        return remount(step, mount, before, after)
+        remount(step, mount, before, after)
+        return start(step, mount, is_new=text is None, is_there=True)
     if turned or (is_there and before != after):
         unmount(step, mount["unit"], path)
     if is_there and (before != after or turned):
@@ -211,14 +236,34 @@ def ensure_mount(step, mount):
 
 def remount(step, mount, before, after):
     """Other options, under those who use it. Raises InUseError where the kernel refuses; all is then as it was."""
-    type_arguments = [] if after.fstype in ("none", "auto") else ["-t", after.fstype]
-    words = ["mount"] + type_arguments + ["-o", mount_table.remount_options(before, after), after.what, mount["path"]]
-    result = None if step.dry else command.run_merged(words, PATIENCE_S)
+    result = None if step.dry else command.run_merged(remount_command(mount["path"], before, after), PATIENCE_S)
     if result and not result.ok:
         raise InUseError("other options are refused: %s" % result.message)
     step.noted.did("mount", mount["path"], "remount", detail="in use")
+    if mount_table.is_of_mount(before, after) and not step.dry:
+        remount_below(step, mount["path"], before, after)
     # not before: a deploy after one that was cut off has to see that they differ
     write_units(step, mount)
+
+
+def remount_command(path, before, after):
+    """mount(8) with what changes; flags of the mount without the type's helper, which may ask a server."""
+    options = mount_table.remount_options(before, after)
+    type_arguments = [] if after.fstype in ("none", "auto") else ["-t", after.fstype]
+    if mount_table.is_of_mount(before, after):
+        type_arguments.append("--internal-only")
+        # without `bind` the file system would be asked, too
+        options = ",".join(["remount", "bind"] + [each for each in options.split(",") if each in mount_table.FLAGS])
+    return ["mount"] + type_arguments + ["-o", options, after.what, path]
+
+
+def remount_below(step, path, before, after):
+    """NFS mounts each file system of its server by itself, with the flags of that moment."""
+    for inner in mount_table.below(path, step.table):
+        if step.table[inner].fstype in mount_table.NFS:
+            result = command.run_merged(remount_command(inner, before, after), PATIENCE_S)
+            if not result.ok:
+                step.module.warn("%s keeps its options until it is unmounted: %s" % (inner, result.message))
 
 
 def start(step, mount, is_new, is_there):

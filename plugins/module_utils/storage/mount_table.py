@@ -20,6 +20,10 @@ LIVE = {
     "tmpfs": {"size", "nr_inodes"},
     "ext4": {"commit", "discard", "nodiscard", "errors"},
 }  # fmt: skip
+FLAGS = LIVE[""]
+NFS = ("nfs", "nfs4")
+# Of these, those that belong to the mount itself: neither server nor file system hears of them.
+OF_MOUNT = {"nodev", "dev", "nosuid", "suid", "noexec", "exec", "nosymfollow", "symfollow"}
 # What undoes a flag: a remount keeps options that it is not given.
 UNDONE = {
     "ro": "rw", "noatime": "relatime", "atime": "relatime", "strictatime": "relatime", "nodiratime": "diratime",
@@ -28,7 +32,7 @@ UNDONE = {
 }  # fmt: skip
 MAX_USERS = 5
 
-Entry = collections.namedtuple("Entry", "path root source fstype")
+Entry = collections.namedtuple("Entry", "path root source fstype flags", defaults=((),))
 Unit = collections.namedtuple("Unit", "what fstype options")
 
 
@@ -50,7 +54,8 @@ def parse_table(text):
     for fields, rest in rows(text):
         if rest[0] != AUTOFS:
             path = unescape(fields[4])
-            entries[path] = Entry(path, unescape(fields[3]), unescape(rest[1]), rest[0])
+            flags = tuple(fields[5].split(",")) if len(fields) > 5 else ()
+            entries[path] = Entry(path, unescape(fields[3]), unescape(rest[1]), rest[0], flags)
     return entries
 
 
@@ -61,7 +66,7 @@ def unmanaged_nfs_mounts(text, managed_paths):
     """
     result = []
     for fields, rest in rows(text):
-        if len(rest) < 3 or rest[0] not in ("nfs", "nfs4"):
+        if len(rest) < 3 or rest[0] not in NFS:
             continue
         path, options = unescape(fields[4]), dict(word.partition("=")[::2] for word in rest[2].split(","))
         if not any(path == each or path.startswith(each + "/") for each in managed_paths):
@@ -125,6 +130,28 @@ def remount_options(before, after):
     """What `mount -o` takes to go from one to the other."""
     undone = [UNDONE[key] for key in _dropped(before, after) if UNDONE[key]]
     return ",".join(["remount"] + undone + after.options)
+
+
+def is_of_mount(before, after):
+    """Whether the units differ in flags of the mount only, which every type of file system can change."""
+    changed = set(before.options) ^ set(after.options)
+    return (before.what, before.fstype) == (after.what, after.fstype) and changed <= OF_MOUNT
+
+
+def in_force(unit, entry):
+    """A unit without what its mount lacks: somebody else mounted it, or gave it other options."""
+    lacking = {"nodev", "nosuid", "noexec"} - set(entry.flags)
+    return unit._replace(options=[option for option in unit.options if option not in lacking])
+
+
+def is_on_itself(unit, path):
+    """Whether a unit mounts a directory on itself, for the options."""
+    return (unit.fstype, unit.what) == ("none", path)
+
+
+def below(path, entries):
+    """The paths in a table of mounts that are below a path."""
+    return [each for each in entries if each.startswith(path.rstrip("/") + "/")]
 
 
 def is_same_mount(entry, unit):

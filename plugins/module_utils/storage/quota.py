@@ -33,14 +33,24 @@ FileSystem = collections.namedtuple("FileSystem", "point device type")
 def file_system_of(path, table):
     """The file system that a directory is on, by the kernel's table of mounts (the text of /proc/self/mountinfo)."""
     real = os.path.realpath(path)
-    innermost = None
+    innermost, shown = None, None
     for fields, rest in mount_table.rows(table):
         point = mount_table.unescape(fields[4])
         inside = real == point or real.startswith(point.rstrip("/") + "/")
+        # a directory that is mounted on itself, for other options: limits belong to the mount around it
+        root, device = mount_table.unescape(fields[3]), fields[2]
+        on_itself = inside and innermost and shown == (device, _without_end(root, point, innermost.point))
         # of two mounts on one point the later one is on top
-        if inside and (innermost is None or len(point) >= len(innermost.point)):
+        if inside and not on_itself and (innermost is None or len(point) >= len(innermost.point)):
             innermost = FileSystem(point, mount_table.unescape(rest[1]), rest[0])
+            shown = (device, root.rstrip("/"))
     return innermost
+
+
+def _without_end(root, point, around):
+    """The directory that is mounted `around`, where `root` is mounted at `point` as it would be seen without that."""
+    end = point[len(around.rstrip("/")) :]
+    return root[: -len(end)].rstrip("/") if point != around and root.endswith(end) else None
 
 
 def check(where, quota_type, state):

@@ -62,6 +62,20 @@ def test_an_nfs_server_gives_controllers_no_delegations(version: str, options: l
         (f"{NFS}, automount: true", "is mounted at first use"),
         (f"{NFS}, user_writable: /srv/slurm/u", "is for users' files"),
         (f"{NFS}, options: [ro]", "is mounted read-only"),
+        (
+            NFS.replace(", nodes: controller", ""),
+            "is mounted on n[1-4] as well, whose root could give Slurm other jobs",
+        ),
+        (NFS.replace("nodes: controller", 'nodes: "controller,n2"'), "is mounted on n2 as well"),
+        (
+            NFS + '}\n  - {name: all, type: nfs, source: "fs1:/export", path: /export',
+            "state is in fs1:/export, which n[1-4] mount as all",
+        ),
+        (
+            NFS.replace("fs1:/export/state", "filer:/vol")
+            + '}\n  - {name: same, type: nfs, source: "filer:/vol", path: /v',
+            "state is in filer:/vol, which fs1,n[1-4] mount as same",
+        ),
     ],
 )
 def test_what_two_controllers_can_t_share_or_would_lose_is_refused(entry: str, message: str) -> None:
@@ -79,7 +93,9 @@ def test_an_unknown_entry_is_refused_with_a_suggestion() -> None:
 
 
 def test_a_shared_disk_with_a_cluster_file_system_is_taken() -> None:
-    cluster = parse_spec(CLUSTER.format(entry="type: local, source: /dev/sdb, local: {shared: true}"), "cluster.yml")
+    cluster = parse_spec(
+        CLUSTER.format(entry="type: local, source: /dev/sdb, nodes: controller, local: {shared: true}"), "cluster.yml"
+    )
 
     assert cluster.state_mount is not None
 

@@ -48,6 +48,24 @@ def test_finds_the_file_system_of_a_directory(path: str, point: str) -> None:
     assert quota.file_system_of(path, TABLE).point == point
 
 
+@pytest.mark.parametrize(
+    ("mounted", "path", "point"),
+    [
+        ("50 40 254:16 /data /srv/data rw,nosuid - xfs /dev/vdb rw", "/srv/data/a", "/srv"),
+        ("50 41 254:32 / /srv/home rw,nosuid - ext4 /dev/mapper/home rw", "/srv/home/a", "/srv/home"),
+        ("50 22 254:1 /export /export rw,nosuid - ext4 /dev/vda1 rw", "/export/a", "/"),
+        # another directory, or another file system
+        ("50 40 254:16 /other /srv/data rw,nosuid - xfs /dev/vdb rw", "/srv/data/a", "/srv/data"),
+        ("50 40 254:48 /data /srv/data rw,nosuid - xfs /dev/vdc rw", "/srv/data/a", "/srv/data"),
+    ],
+)
+def test_a_directory_that_is_mounted_on_itself_keeps_the_limits_of_its_file_system(
+    mounted: str, path: str, point: str
+) -> None:
+    """Else they would be those of a file system that is gone, and be taken away."""
+    assert quota.file_system_of(path, TABLE + mounted + "\n").point == point
+
+
 @pytest.mark.parametrize("mark", ["\x0b", "\x0c", "\x1e", "\x85", "\u2028", "\n"])
 def test_a_users_own_mount_is_no_line_more(mark: str) -> None:
     mine = f"99 27 0:77 / /srv/a{mark}b rw,nosuid,nodev shared:9 - fuse.sshfs me@there: rw,user_id=1000\n"

@@ -45,6 +45,13 @@ def make(space: Path, by: str = "user", *, check: bool = False, mounted: bool = 
     return nodeside.Call(params, check=check).run(directories)
 
 
+def refused(space: Path, by: str = "user") -> str:
+    """What a call that ends with an error says."""
+    with pytest.raises(nodeside.FailedError) as error:
+        make(space, by)
+    return str(error.value)
+
+
 def facts(path: Path) -> tuple[int, int, int]:
     status = path.lstat()
     return status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)
@@ -78,15 +85,12 @@ def test_the_mode_that_a_user_has_set_and_what_is_inside_stay(space: Path) -> No
     assert facts(space / "alice") == (60010, 60010, 0o755)
 
 
-def test_a_link_in_place_of_a_directory_is_reported_and_not_followed(space: Path, tmp_path: Path) -> None:
-    space.chmod(0o1777)
+def test_a_link_in_place_of_a_directory_fails_the_call_and_is_not_followed(space: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.mkdir(0o755)
     (space / "alice").symlink_to(victim)
 
-    result = make(space)
-
-    assert result["conflicts"] == [f"{space}/alice is no directory"]
+    assert f"{space}/alice is no directory" in refused(space)
     assert facts(victim)[:2] == (0, 0)
     assert (space / "alice").is_symlink()
     assert facts(space / "bob") == (60011, 60011, 0o700)
@@ -96,8 +100,10 @@ def test_a_directory_of_somebody_else_is_left_alone_and_looked_at_by_the_next_de
     (space / "alice").mkdir()
     os.chown(space / "alice", 60011, 60011)
 
-    assert make(space)["conflicts"] == [f"{space}/alice belongs to 60011:60011"]
+    assert f"{space}/alice belongs to 60011:60011" in refused(space)
     assert facts(space / "alice")[0] == 60011
+    # all others are made
+    assert facts(space / "bob") == (60011, 60011, 0o700)
     assert record.load("environment", "user_spaces") is None
 
 
@@ -106,19 +112,28 @@ def test_what_a_cut_off_run_left_is_finished_and_roots_own_data_is_not_given_awa
     (space / "bob").mkdir()
     (space / "bob" / "backup").write_text("root's")
 
-    result = make(space)
-
+    assert f"{space}/bob belongs to 0:0" in refused(space)
     assert facts(space / "alice") == (60010, 60010, 0o700)
-    assert result["conflicts"] == [f"{space}/bob belongs to 0:0"]
 
 
-@pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o755, 60011)])
-def test_nothing_is_made_where_others_could_rename_it(space: Path, mode: int, owner: int) -> None:
+@pytest.mark.parametrize(("owner", "gid"), [(60011, 60001), (0, 60011), (0, 0)])
+def test_a_groups_directory_that_a_member_or_another_group_made_fails_the_call(
+    space: Path, owner: int, gid: int
+) -> None:
+    (space / "def-curie").mkdir()
+    (space / "def-curie" / "bait").write_text("")
+    os.chown(space / "def-curie", owner, gid)
+
+    assert f"{space}/def-curie belongs to {owner}:{gid}" in refused(space, "group")
+
+
+@pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o1777, 0), (0o1775, 0), (0o755, 60011)])
+@pytest.mark.parametrize("by", ["user", "group"])
+def test_nothing_is_made_where_others_could_be_first(space: Path, mode: int, owner: int, by: str) -> None:
     space.chmod(mode)
     os.chown(space, owner, owner)
 
-    with pytest.raises(nodeside.FailedError, match="can be changed by others than root"):
-        make(space)
+    assert f"others than root may write in {space} (user id {owner}, mode {mode:04o})" in refused(space, by)
     assert list(space.iterdir()) == []
 
 
@@ -134,7 +149,6 @@ def make_nobodys(name: str, mode: int, *, dir_fd: int) -> None:
 def test_where_root_is_squashed_the_missing_ones_are_named(
     space: Path, monkeypatch: pytest.MonkeyPatch, server: Callable[..., None]
 ) -> None:
-    space.chmod(0o1777)
     monkeypatch.setattr(directories.os, "mkdir", server)
 
     result = make(space)
@@ -157,7 +171,7 @@ def test_a_directory_of_roots_that_squashed_root_may_not_read_ends_nothing(
 
     monkeypatch.setattr(directories.os, "open", squashed)
 
-    assert make(space)["conflicts"] == [f"{space}/alice belongs to 0:0"]
+    assert f"{space}/alice belongs to 0:0" in refused(space)
     assert facts(space / "bob") == (60011, 60011, 0o700)
 
 

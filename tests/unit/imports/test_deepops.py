@@ -195,21 +195,15 @@ class TestSeveralControllers:
     INVENTORY = "[slurm-master]\nm1\nm2\n[slurm-node]\nn[1:2]\n"
     FILER = "slurm_enable_ha: true\nnfs_mounts: [{mountpoint: /sw, server: filer1, path: /vol/sw}]\n"
 
-    def test_they_share_the_mount_that_has_their_state_directory(self, tmp_path: Path) -> None:
-        result = imported(tmp_path, self.FILER, self.INVENTORY)
-
-        assert result.cluster.state_mount is not None
-        assert result.cluster.state_mount.path == "/sw"
-        assert [note.name for note in result.carryover.to_check] == ["slurm_enable_ha"]
-
     @pytest.mark.parametrize(
         ("variables", "reason"),
         [
             (FILER.replace("filer1", "\"{{ groups['slurm-master'][0] }}\""), "sw is served by the controller m1"),
+            (FILER, "sw is mounted on n[1-2] as well"),
             (FILER + "slurm_ha_state_save_location: /state\n", "nfs_mounts has no /state"),
         ],
     )
-    def test_a_state_directory_that_is_lost_with_one_is_left_out(
+    def test_a_state_directory_that_is_lost_with_one_or_that_jobs_nodes_have_is_left_out(
         self, tmp_path: Path, variables: str, reason: str
     ) -> None:
         result = imported(tmp_path, variables, self.INVENTORY)

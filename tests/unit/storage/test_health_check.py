@@ -18,6 +18,7 @@ from tests.support.paths import ROOT
 
 nfs_exports = nodeside.load("storage.nfs_exports")
 node_mounts = nodeside.load("storage.mount_table")
+run = nodeside.load("storage.mount")
 filters = nodeside.plugin("filter", "storage")
 CHECK = ROOT / "roles" / "storage" / "files" / "deepops-nodecheck"
 TABLE = r"""
@@ -37,7 +38,7 @@ class TestTable:
     def test_what_is_on_top_of_a_path_counts_and_what_waits_for_its_first_use_does_not(self) -> None:
         table = node_mounts.parse_table(TABLE)
 
-        assert table["/data"] == ("/data", "/", "filer:/vol/1", "nfs4")
+        assert table["/data"][:4] == ("/data", "/", "filer:/vol/1", "nfs4")
         assert table["/scratch"].root == "/srv/with blank"
         assert "/lazy" not in table
         # the table of this machine can be read
@@ -46,7 +47,7 @@ class TestTable:
     def test_a_units_own_text_reads_back(self) -> None:
         home = node_mounts.parse_unit(plan("gpu1").mounts[0].text)
 
-        assert home == ("192.0.2.1:/srv/home", "nfs", ["vers=4.2", "nconnect=4", "ro"])
+        assert home == ("192.0.2.1:/srv/home", "nfs", ["vers=4.2", "nconnect=4", "ro", "nosuid", "nodev"])
 
 
 class TestChanges:
@@ -62,6 +63,21 @@ class TestChanges:
     def test_the_kernel_also_gets_what_is_no_longer_wanted(self, before: str, after: str, options: str) -> None:
         assert node_mounts.is_live(mount(before), mount(after))
         assert node_mounts.remount_options(mount(before), mount(after)) == options
+
+    @pytest.mark.parametrize("fstype", ["nfs", "lustre", "beegfs", "ceph", "fuse.ceph", "glusterfs", "tmpfs", "xfs"])
+    def test_flags_of_a_mount_are_changed_without_asking_its_file_system(self, fstype: str) -> None:
+        before = mount("ro,noatime,flock", "a:/x", fstype)
+        after = mount("ro,noatime,flock,nosuid,nodev", "a:/x", fstype)
+        words = ["-t", fstype, "--internal-only", "-o", "remount,bind,ro,noatime,nosuid,nodev", "a:/x", "/a"]
+
+        assert node_mounts.is_live(before, after)
+        assert run.remount_command("/a", before, after) == ["mount", *words]
+
+    def test_what_is_mounted_with_less_than_its_unit_says_is_mounted_again(self) -> None:
+        wanted, entry = mount("noatime,nosuid,nodev"), node_mounts.parse_table(TABLE)["/data"]
+
+        assert node_mounts.in_force(wanted, entry).options == ["noatime"]
+        assert node_mounts.in_force(wanted, entry._replace(flags=("rw", "nosuid", "nodev"))) == wanted
 
     @pytest.mark.parametrize(
         ("before", "after"),

@@ -43,7 +43,7 @@ def setting(text: str, key: str) -> str:
 def test_a_node_gets_its_own_mounts_and_no_others() -> None:
     assert [mount.name for mount in plan("gpu1").mounts] == ["home", "data", "disk", "fast"]
     assert [mount.name for mount in plan("gpu3").mounts] == ["home", "data", "fast"]
-    assert plan("ctl1") == NodePlan({}, (), (), ())
+    assert plan("login1", LUSTRE) == NodePlan({}, (), (), ())
 
 
 def test_a_mount_unit_waits_for_the_network_and_holds_up_nothing() -> None:
@@ -51,7 +51,7 @@ def test_a_mount_unit_waits_for_the_network_and_holds_up_nothing() -> None:
 
     assert home.unit == "home.mount"
     assert setting(home.text, "What") == "192.0.2.1:/srv/home"
-    assert setting(home.text, "Options") == "vers=4.2,nconnect=4,ro,_netdev"
+    assert setting(home.text, "Options") == "vers=4.2,nconnect=4,ro,nosuid,nodev,_netdev"
     assert "network-online.target" in setting(home.text, "After").split()
     # as without it: at shutdown it goes before the network does
     assert setting(home.text, "DefaultDependencies") == "no"
@@ -80,19 +80,49 @@ def test_local_storage_needs_no_network() -> None:
     disk, fast = plan("gpu1").mounts[2:]
 
     assert setting(disk.text, "What") == "/dev/disk/by-label/disk"
-    assert setting(fast.text, "Options") == "size=16G,mode=1777"
+    assert setting(fast.text, "Options") == "size=16G,mode=1777,nosuid,nodev"
     assert "network" not in disk.text + fast.text
     assert setting(disk.text, "After") == "local-fs-pre.target"
-    assert "Options" not in disk.text
+    assert setting(disk.text, "Options") == "nosuid,nodev"
 
 
 def test_the_serving_node_binds_its_own_directory() -> None:
-    (home,) = plan("ctl1", WHOLE.replace("path: /home,", "path: /home, nodes: all,")).mounts
-    served_as_is = WHOLE.replace('"ctl1:/srv/home", path: /home,', '"ctl1:/home", path: /home, nodes: all,')
+    (home, served) = plan("ctl1", WHOLE.replace("path: /home,", "path: /home, nodes: all,")).mounts
 
     assert (setting(home.text, "What"), setting(home.text, "Type")) == ("/srv/home", "none")
-    assert setting(home.text, "Options") == "bind,ro"
-    assert plan("ctl1", served_as_is).mounts == ()
+    assert setting(home.text, "Options") == "bind,ro,nosuid,nodev"
+    assert (served.path, setting(served.text, "What")) == ("/srv/home", "/srv/home")
+
+
+def on_server(text: str) -> dict[str, str]:
+    """Options of ctl1's mounts by path."""
+    return {mount.path: setting(mount.text, "Options") for mount in plan("ctl1", text).mounts}
+
+
+def test_nobody_gets_rights_by_a_file_in_a_directory_that_the_node_exports() -> None:
+    """Root of a client may write a file there that belongs to whomever it likes, with the setuid bit."""
+    as_is = WHOLE.replace('"ctl1:/srv/home", path: /home,', '"ctl1:/home", path: /home, nodes: all,')
+    disk = "  - {name: disk-of-homes, type: local, source: LABEL=homes, path: /srv, nodes: ctl1}\n"
+    exec_disk = disk.replace("nodes: ctl1", "nodes: ctl1, options: [suid]")
+    inner = disk.replace("path: /srv", "path: /srv/home/inner")
+
+    # nosuid is a property of a mount: the directory is mounted on itself
+    assert on_server(WHOLE) == {"/srv/home": "bind,nosuid,nodev"}
+    assert on_server(as_is) == {"/home": "bind,nosuid,nodev"}
+    # the file system that it is on has it already
+    assert on_server(WHOLE + disk) == {"/srv": "nosuid,nodev"}
+    assert on_server(WHOLE + exec_disk) == {"/srv": "suid,nodev", "/srv/home": "bind,nosuid,nodev"}
+    # never over what is mounted below it
+    assert list(on_server(WHOLE + inner)) == ["/srv/home", "/srv/home/inner"]
+
+
+def test_an_entry_that_asks_for_it_keeps_setuid_programs_and_devices() -> None:
+    suid, both = WHOLE.replace("[ro]", "[suid]"), WHOLE.replace("[ro]", "[suid, dev]")
+
+    assert setting(plan("gpu1", suid).mounts[0].text, "Options") == "vers=4.2,nconnect=4,suid,nodev,_netdev"
+    assert setting(plan("gpu1", both).mounts[0].text, "Options") == "vers=4.2,nconnect=4,suid,dev,_netdev"
+    assert on_server(suid) == {"/srv/home": "bind,suid,nodev"}
+    assert on_server(both) == {}
 
 
 def test_an_export_is_for_the_nodes_that_mount_it() -> None:
@@ -166,7 +196,9 @@ def test_a_client_expects_what_its_unit_has_and_the_server_its_own_directory() -
     home, data, scratch, san = inputs.expected(expected_on(mounts(SPEC), "gpu01", NODES_AT))
     at_server = inputs.expected(expected_on(mounts(SPEC), "ctl1", NODES_AT))[0]
 
-    assert (home.source, home.fstype, home.options) == ("10.0.0.1:/srv/home", "nfs", ("vers=4.2", "noatime"))
+    assert (home.source, home.fstype, home.options) == (
+        "10.0.0.1:/srv/home", "nfs", ("vers=4.2", "noatime", "nosuid", "nodev"),
+    )  # fmt: skip
     assert (home.quota, home.shared, home.squash, home.read_only) == ({}, True, "root", False)
     assert (data.source, data.squash, data.read_only, data.user_writable) == ("filer:/data", "", True, "/data/a")
     assert (scratch.source, scratch.fstype, scratch.shared) == ("/srv/scratch", "none", False)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.node_doctor import host, main, network, packages, query, services
+from deepopsctl.node_programs.node_doctor import host, main, network, packages, query, services, storage
 from tests.support.files import write_files
 
 AUDIT = """\
@@ -55,6 +55,36 @@ class TestGpus:
         found = host.boot_modules(str(tmp_path))
 
         assert found == {"gdrdrv": False, "nvidia": True, "nvidia-uvm": True}
+
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:30 / /home rw,nosuid,nodev - nfs4 filer:/home rw,vers=4.2
+31 22 0:31 / /scratch rw,nosuid - nfs4 filer:/scratch rw,vers=4.2
+32 22 0:32 / /gpfs rw - gpfs fs1 rw
+33 22 0:33 / /covered rw - lustre a@tcp:/x rw
+34 33 0:34 / /covered rw,nosuid,nodev - lustre a@tcp:/x rw
+35 22 0:35 / /tmp rw - tmpfs tmpfs rw
+36 22 8:1 /srv/home /srv/home rw,nosuid,nodev shared:1 - ext4 /dev/sda1 rw
+"""
+EXPORTED = """\
+/srv/home\t192.0.2.0/24(rw,sync,wdelay,root_squash)
+/srv/with\\040blank\t192.0.2.0/24(rw,sync,wdelay,root_squash)
+/srv/mirror\t192.0.2.0/24(ro,sync,wdelay,root_squash)
+"""
+
+
+class TestStorage:
+    def test_shared_directories_that_give_rights_are_named_whoever_mounted_them(self, tmp_path: Path) -> None:
+        write_files(tmp_path, {"mountinfo": MOUNTS, "etab": EXPORTED})
+        table = str(tmp_path / "mountinfo")
+
+        assert storage.rights(table, str(tmp_path / "etab")) == [
+            {"path": "/gpfs", "type": "gpfs", "served": False, "lacks": ["nosuid", "nodev"]},
+            {"path": "/scratch", "type": "nfs4", "served": False, "lacks": ["nodev"]},
+            {"path": "/srv/with blank", "type": "ext4", "served": True, "lacks": ["nosuid", "nodev"]},
+        ]
+        assert len(storage.rights(table, str(tmp_path / "none"))) == 2
 
 
 class TestSecureBoot:

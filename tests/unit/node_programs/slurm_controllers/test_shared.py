@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,23 +56,90 @@ def test_a_new_controller_has_no_user_slurm_yet_and_the_other_one_has(
     assert main.main(request("old", tmp_path, "read", words=written)) == {}
 
 
+@pytest.fixture
+def slurm(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The id of Slurm's user, who is there."""
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=64030, pw_gid=64030))
+    monkeypatch.setattr(shared, "has_slurm", lambda: True)
+    return 64030
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
+
+
+@needs_root
 def test_a_directory_that_another_controller_makes_at_the_same_moment_is_given_to_slurm_by_both(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, slurm: int
 ) -> None:
-    user, given = SimpleNamespace(pw_uid=64030, pw_gid=64030), []
     make = os.mkdir
 
-    def make_after_another(path: str, mode: int) -> None:
-        make(path, mode)
+    def make_after_another(path: str, mode: int, dir_fd: int) -> None:
+        make(path, mode, dir_fd=dir_fd)
         raise FileExistsError
 
-    monkeypatch.setattr(pwd, "getpwnam", lambda _: user)
     monkeypatch.setattr(os, "mkdir", make_after_another)
-    monkeypatch.setattr(os, "chown", lambda *how: given.append(how))
 
-    shared._make_directory(str(tmp_path / "slurmctld"))
+    for _controller in range(2):
+        shared._make_directory(str(tmp_path / "slurmctld"))
 
-    assert given == [(str(tmp_path / "slurmctld"), 64030, 64030)]
+    status = (tmp_path / "slurmctld").stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (slurm, slurm, 0o700)
+
+
+def of_a_user(place: Path) -> None:
+    place.mkdir()
+    os.chown(place, 60010, 60010)
+
+
+def of_slurm_for_all(place: Path) -> None:
+    place.mkdir()
+    os.chown(place, 64030, 64030)
+    place.chmod(0o777)
+
+
+def with_files_of_root(place: Path) -> None:
+    place.mkdir()
+    (place / "job_state").write_text("a user's, moved here")
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda place: place.symlink_to(place.parent.parent / "victim"), "slurmctld is a link"),
+        (lambda place: place.write_text(""), "slurmctld is not a directory"),
+        (of_a_user, "is of user id 60010, mode 0755: others than slurm may write there"),
+        (of_slurm_for_all, "is of user id 64030, mode 0777: others than slurm may write there"),
+        (with_files_of_root, "has files, and belongs to root"),
+    ],
+)
+def test_what_somebody_else_made_is_neither_followed_nor_taken(
+    tmp_path: Path, slurm: int, made: Callable[[Path], object], message: str
+) -> None:
+    (tmp_path / "victim").mkdir()
+    (mount := tmp_path / "mount").mkdir()
+    made(mount / "slurmctld")
+    before = os.lstat(mount / "slurmctld")
+
+    answer = main.main(request("a", mount, "write"))
+
+    assert answer["failed"]
+    assert message in answer["msg"]
+    after = os.lstat(mount / "slurmctld")
+    assert (before.st_uid, before.st_mode) == (after.st_uid, after.st_mode)
+    assert (tmp_path / "victim").stat().st_uid == 0
+
+
+@needs_root
+@pytest.mark.parametrize(("owner", "mode"), [(0, 0o1777), (0, 0o775), (60010, 0o755), (65534, 0o755)])
+def test_a_mount_in_which_others_may_write_is_refused(tmp_path: Path, slurm: int, owner: int, mode: int) -> None:
+    os.chown(tmp_path, owner, 0)
+    tmp_path.chmod(mode)
+
+    answer = main.main(request("a", tmp_path, "write"))
+
+    assert f"others than root and slurm may write in {tmp_path}" in answer["msg"]
+    assert not (tmp_path / "slurmctld").exists()
 
 
 def test_directories_of_the_same_name_that_are_not_shared_are_refused(tmp_path: Path) -> None:

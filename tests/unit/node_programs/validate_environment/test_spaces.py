@@ -54,7 +54,8 @@ def test_a_space_that_is_not_there_or_that_nothing_leads_to_is_named(
     assert status == "fail"
     assert text.startswith(f"as alice: {message}")
     # a shell that prints nothing
-    assert spaces.evaluate("n1", ALICE, [SCRATCH], "")["message"] == "as alice: $SCRATCH: not set"
+    silent = spaces.evaluate("n1", ALICE, [SCRATCH], "")["message"]
+    assert silent == "as alice: $SCRATCH: not set: /scratch/alice is missing, or somebody else's"
 
 
 def test_people_whose_account_has_expired_are_not_asked() -> None:
