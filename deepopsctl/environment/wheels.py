@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from deepopsctl.errors import DeepOpsError, InputError
 from deepopsctl.files import sha256_of, write_atomic
+from deepopsctl.gpus.wheels import NO_PROGRAM, PIP_DOWNLOAD
 from deepopsctl.node_programs.user_commands.avail_wheels import WHEEL, normal, order
+from deepopsctl.text.problems import Problems
+from deepopsctl.text.source import read_source, significant_lines
 
 # in the cluster directory; `sha256sum --check` reads it, too
 LIST = "wheels.sha256"
@@ -28,6 +30,7 @@ _OLDER = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _HINT = (
     "pip's own settings say where wheels come from; a package without a wheel has to be built: `pip wheel` on a node"
 )
+_FORM = "write a package with its versions: `numpy<3`, `torch[opt]==2.9.1; python_version < '3.14'`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +86,69 @@ def check_python(version: str) -> str:
     return version
 
 
-def fetch(
-    requirements: Sequence[str], files: Iterable[Path], target: Target, directory: Path, *, deps: bool
-) -> list[Path]:
-    """What pip chooses for the requirements, as wheels in the directory; raises where it has none."""
-    asked = [word for path in files for word in ("--requirement", str(path))] + ["--", *requirements]
+def checked(requirements: Sequence[str], files: Iterable[Path]) -> list[str]:
+    """The requirements of arguments and files, as pip gets them: names and versions, and nothing that it would follow.
+
+    An InputError names each line that is something else: an option, an address, a path.
+    """
+    problems, lines = Problems(), [("wheels add", text) for text in requirements]
+    for path in files:
+        text = read_source(path, str(path), problems) or ""
+        lines += [(f"{path}:{number}", line) for number, line in significant_lines(text)]
+    result = [_checked(text.strip(), where, problems) for where, text in lines]
+    problems.raise_if_any()
+    return list(dict.fromkeys(result))
+
+
+def _checked(text: str, where: str, problems: Problems) -> str:
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
+    if text.startswith("-"):
+        problems.add(where, f"{text}: no option of pip is followed", "leave it out: " + _FORM)
+        return ""
+    try:
+        parsed = Requirement(text)
+    except InvalidRequirement:
+        problems.add(where, f"{text} does not name a package", _FORM)
+        return ""
+    if parsed.url is not None:
+        hint = "name its version, if an index has a wheel of it; else build it: `pip wheel` on a node"
+        problems.add(where, f"{text}: nothing is fetched from an address, as its source would be built here", hint)
+    elif any(each.operator == "===" for each in parsed.specifier):
+        problems.add(where, f"{text}: === compares with any text", "write == and a version")
+    # a name such as x.tar.gz would be a file to pip; a normal one never is
+    parsed.name = canonicalize_name(parsed.name)
+    return str(parsed)
+
+
+def fetch(requirements: Sequence[str], target: Target, directory: Path, *, deps: bool) -> list[Path]:
+    """What pip chooses for checked requirements, as wheels in the directory; raises where it has none.
+
+    Nothing that is fetched is run: see PIP_DOWNLOAD.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    wanted = directory / "wanted.txt"
+    wanted.write_text("".join(f"{line}\n" for line in requirements), encoding="utf-8")
     argv = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input",
-        "--only-binary=:all:", *([] if deps else ["--no-deps"]), *target.options(), "--dest", str(directory), *asked,
+        *PIP_DOWNLOAD, *([] if deps else ["--no-deps"]), *target.options(), "--dest", str(directory),
+        "--requirement", str(wanted),
     ]  # fmt: skip
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = [line for line in done.stderr.strip().splitlines() if line.startswith("ERROR:")] or ["pip failed"]
-        raise DeepOpsError(f"pip could not fetch them: {lines[-1].removeprefix('ERROR: ')}", _HINT)
+        raise _failure(done.stderr)
     return sorted(path for path in directory.iterdir() if WHEEL.fullmatch(path.name))
+
+
+def _failure(errors: str) -> DeepOpsError:
+    if NO_PROGRAM in errors:
+        return DeepOpsError(
+            "pip was led to a source, which would be built here: nothing was fetched",
+            "a package that these need names an address instead of versions; fetch the others with --no-deps, and "
+            "build that one: `pip wheel` on a node",
+        )
+    lines = [line for line in errors.strip().splitlines() if line.startswith("ERROR:")] or ["pip failed"]
+    return DeepOpsError(f"pip could not fetch them: {lines[-1].removeprefix('ERROR: ')}", _HINT)
 
 
 def described(paths: Iterable[Path]) -> list[Wheel]:

@@ -18,6 +18,24 @@ from deepopsctl.files import sha256_of
 
 # for an index that hangs; a large wheel over a slow connection takes long
 _PIP_TIMEOUT_S = 1800
+# pip builds a source by a program: one that may start none runs nothing of what it fetches, whatever an index, a
+# requirement or a wheel's own dependencies (`x @ https://...`) lead it to
+_STARTS_A_PROGRAM = ("subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system")
+NO_PROGRAM = "deepopsctl: what was fetched is a source, which would be built"
+_PIP = f"""
+import runpy, sys
+def refuse(event, arguments):
+    if event in {_STARTS_A_PROGRAM!r}:
+        raise PermissionError({NO_PROGRAM!r})
+sys.addaudithook(refuse)
+sys.argv[0] = "pip"
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
+# -P: a pip.py in the directory where a person is would be taken for pip
+PIP_DOWNLOAD = (
+    sys.executable, "-P", "-c", _PIP, "download", "--quiet", "--disable-pip-version-check", "--no-input",
+    "--only-binary=:all:",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +78,7 @@ def _download(wheel: Wheel, directory: Path) -> Path:
     wanted = directory / "wanted.txt"
     wanted.write_text(f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
     argv = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps",
-        "--no-cache-dir", "--only-binary=:all:", "--require-hashes", "--platform", wheel.platform,
+        *PIP_DOWNLOAD, "--no-deps", "--no-cache-dir", "--require-hashes", "--platform", wheel.platform,
         "--dest", str(directory), "--requirement", str(wanted),
     ]  # fmt: skip
     name = f"{wheel.package} {wheel.version}"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import re
 import subprocess
+import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
@@ -124,6 +129,42 @@ def test_a_clone_of_spack_that_was_cut_off_is_made_again(tmp_path: Path) -> None
     write_program(git, clone + 'touch "$last/bin/spack"')
     assert deploy() == 0
     assert (root / "bin/spack").exists()
+
+
+@pytest.mark.parametrize(("changed", "words"), [(False, ""), (True, "DO NOT MATCH THE HASHES")])
+def test_nothing_of_easybuilds_sources_runs_on_the_control_machine(tmp_path: Path, changed: bool, words: str) -> None:
+    tasks = yaml.safe_load((ROOT / "roles/site_software/tasks/easybuild.yml").read_text(encoding="utf-8"))
+    (task,) = (task for task in tasks if task["name"].startswith("Fetch EasyBuild"))
+    values = {"ansible_playbook_python": sys.executable, "__site_software_fetched": str(tmp_path / "fetched"),
+              "role_path": str(ROOT / "roles/site_software")}  # fmt: skip
+
+    def rendered(text: object) -> str:
+        return jinja2.Template(str(text), autoescape=True).render(values)
+
+    argv = [rendered(word) for word in task["ansible.builtin.command"]["argv"]]
+    environment = {name: rendered(text) for name, text in task["environment"].items()}
+    ran, index = tmp_path / "ran-as-this-user", tmp_path / "index"
+    index.mkdir()
+    archive = index / "easybuild-5.4.1.tar.gz"
+    files = {
+        "setup.py": f"open({str(ran)!r}, 'w').close()\nimport setuptools\nsetuptools.setup()\n",
+        "PKG-INFO": "Metadata-Version: 2.1\nName: easybuild\nVersion: 5.4.1\n",
+    }
+    with tarfile.open(archive, "w:gz") as stream:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"easybuild-5.4.1/{name}")
+            member.size = len(text)
+            stream.addfile(member, io.BytesIO(text.encode()))
+    digest = "0" * 64 if changed else hashlib.sha256(archive.read_bytes()).hexdigest()
+
+    done = subprocess.run(
+        argv, input=f"easybuild==5.4.1 --hash=sha256:{digest}\n", capture_output=True, text=True, check=False,
+        env={**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index), **environment},
+    )  # fmt: skip
+
+    assert (bool(done.returncode), words in done.stderr) == (changed, True), done.stderr
+    assert not ran.exists()
+    assert changed or [path.name for path in (tmp_path / "fetched").iterdir()] == [archive.name]
 
 
 def test_the_nightly_count_keeps_the_directorys_groups_where_they_are_not_known(tmp_path: Path) -> None:

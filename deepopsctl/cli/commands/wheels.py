@@ -50,12 +50,13 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
 
     if not requirements and not options["files"]:
         raise click.UsageError("name a package, or a file of requirements")
+    wanted = wheelhouse.checked(requirements, options["files"])
     directory = ClusterDir.open(settings.directory)
     node, target = _target(directory)
     if options["python"]:
         target = replace(target, python=wheelhouse.check_python(options["python"]))
     with TemporaryDirectory(prefix="deepopsctl-wheels-") as fetched:
-        paths = wheelhouse.fetch(requirements, options["files"], target, Path(fetched), deps=not options["no_deps"])
+        paths = wheelhouse.fetch(wanted, target, Path(fetched), deps=not options["no_deps"])
         fetched_wheels = wheelhouse.described(paths)
         new = wheelhouse.add(directory.path, fetched_wheels)
         info(f"{len(fetched_wheels)} wheels for Python {target.python} on {target.machine}, {len(new)} of them new")

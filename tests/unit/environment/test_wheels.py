@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -35,12 +37,27 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory.mkdir()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(directory))
+    # pip's word for "no": a source would be built with what is here
+    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "0")
     return directory
 
 
 def fetched(tmp_path: Path, *requirements: str, target: Target = NODE, deps: bool = True) -> list[str]:
     directory = tmp_path / f"fetched-{target.python}-{deps}"
-    return [path.name for path in wheels.fetch(requirements, [], target, directory, deps=deps)]
+    return [path.name for path in wheels.fetch(wheels.checked(requirements, []), target, directory, deps=deps)]
+
+
+def source(directory: Path, name: str) -> tuple[Path, Path]:
+    """A source package whose build leaves a file, and that file."""
+    built = directory / "built-as-this-user"
+    setup = f"open({str(built)!r}, 'w').close()\nfrom setuptools import setup\nsetup(name={name!r}, version='1.0')\n"
+    path = directory / f"{name}-1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for file, text in (("setup.py", setup), ("PKG-INFO", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")):
+            member = tarfile.TarInfo(f"{name}-1.0/{file}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path, built
 
 
 def test_what_a_node_answers_is_what_wheels_have_to_fit() -> None:
@@ -73,11 +90,63 @@ def test_a_wheel_for_a_newer_c_library_than_the_nodes_is_not_taken(tmp_path: Pat
         fetched(tmp_path, "fast")
 
 
-def test_a_requirement_is_no_option_of_pip(tmp_path: Path, index: Path) -> None:
-    make(index, "plain", "1.0", "py3-none-any")
+REFUSED = (
+    "--index-url=https://example.com/",
+    "-r other.txt",
+    "-e .",
+    "--find-links /tmp",
+    "plain @ https://example.com/plain-1.0.tar.gz",
+    "plain@file:///tmp/plain-1.0.tar.gz",
+    "git+https://example.com/plain.git#egg=plain",
+    "https://example.com/plain-1.0-py3-none-any.whl",
+    "./plain",
+    "/tmp/plain-1.0.tar.gz",
+    "plain --config-settings=x=y",
+    "plain==1.0 --hash=sha256:00",
+    "plain===${HOME}",
+    "plain==1.0 \\",
+)
 
-    with pytest.raises(DeepOpsError, match="Invalid requirement: '--index-url="):
-        fetched(tmp_path, "--index-url=https://example.com/", "plain")
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_only_names_and_versions_are_requirements(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text(f"# a comment\n\n{text}\nplain\n", encoding="utf-8")
+
+    (named,) = problems_of(lambda: wheels.checked((), [file]))
+    assert named.where == f"{file}:3"
+    assert problems_of(lambda: wheels.checked((text,), []))[0].where == "wheels add"
+
+
+def test_all_wrong_lines_are_named_at_once_and_good_ones_keep_their_meaning(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text("-r a\nA_b[x]>=1,<2 ; python_version < '3.14'  # why\n-e .\n", encoding="utf-8")
+
+    assert [each.where for each in problems_of(lambda: wheels.checked((), [file]))] == [f"{file}:1", f"{file}:3"]
+    assert wheels.checked(("A_b[x]>=1,<2 ; python_version < '3.14'",), []) == ['a-b[x]<2,>=1; python_version < "3.14"']
+
+
+def test_a_name_that_is_a_file_here_is_not_that_file(
+    tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, built = source(tmp_path, "evil")
+    path.rename(tmp_path / "evil.tar.gz")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pip.py").write_text(f"open({str(built)!r}, 'w').close()\n", encoding="utf-8")
+
+    with pytest.raises(DeepOpsError, match="No matching distribution found for evil-tar-gz"):
+        fetched(tmp_path, "evil.tar.gz")
+    assert not built.exists()
+
+
+def test_a_source_that_a_wheel_needs_from_an_address_is_not_built(tmp_path: Path, index: Path) -> None:
+    path, built = source(tmp_path, "evil")
+    make(index, "plain", "1.0", "py3-none-any", requires=f"evil @ {path.as_uri()}")
+
+    with pytest.raises(DeepOpsError, match="led to a source, which would be built here: nothing was fetched"):
+        fetched(tmp_path, "plain")
+    assert not built.exists()
+    assert fetched(tmp_path, "plain", deps=False) == ["plain-1.0-py3-none-any.whl"]
 
 
 def test_hashes_are_kept_and_another_content_is_refused(tmp_path: Path) -> None:
