@@ -8,6 +8,7 @@ from functools import cache
 from hashlib import sha256
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import platform as node_platform
 
 from deepopsctl.gpus import notation
 from deepopsctl.slurm import conf as slurm_conf, effects, failover, job_hooks, native_metrics, package_choice, topology
@@ -175,6 +176,24 @@ def slurm_version_at_least(version, wanted):
     return slurm_conf.parse_version(str(version)) >= slurm_conf.parse_version(str(wanted))
 
 
+def slurm_mpi_default(pmix, version):
+    """MpiDefault of slurm.conf: `pmix`, so that a plain `srun` starts one MPI program; '' leaves it to Slurm.
+
+    Before 23.11 the plugin loads its library by a name that no node has.
+    """
+    return "pmix" if pmix and slurm_version_at_least(version, "23.11") else ""
+
+
+def slurm_probes(computes, check_mode):
+    """What a node is asked after its packages are there: {name: command}; `computes` says whether slurmd runs there."""
+    probes = {"pmix": node_platform.pmix_probe()}
+    if computes:
+        probes["slurmd"] = ["slurmd", "-C"]
+        # before slurmd is there, lscpu and the kernel predict what it will report
+        probes.update({"lscpu": ["lscpu"], "meminfo": ["cat", "/proc/meminfo"]} if check_mode else {})
+    return probes
+
+
 def slurm_connect_addresses(names, addresses):
     """What to connect to for each name: its address, or the name where the inventory has none."""
     return [addresses.get(name) or name for name in names]
@@ -311,4 +330,6 @@ class FilterModule:
             "slurm_settings": slurm_settings,
             "slurm_spool_directories": slurm_spool_directories,
             "slurm_version_at_least": slurm_version_at_least,
+            "slurm_mpi_default": slurm_mpi_default,
+            "slurm_probes": slurm_probes,
         }
