@@ -2,7 +2,7 @@
 # Work that takes longer than a job may: the job saves a checkpoint before its time is up, goes back to the queue,
 # and goes on from the checkpoint. Number of steps, each of a second, for a try: sbatch checkpoint.sh 7200
 #SBATCH --job-name=checkpoint
-#SBATCH --time=01:00:00
+#SBATCH --time=00:30:00
 #SBATCH --mem=1G
 # USR1 to this script, 300 seconds before the time is up (Slurm may send it up to a minute earlier)
 #SBATCH --signal=B:USR1@300

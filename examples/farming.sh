@@ -2,9 +2,9 @@
 # Many short cases in one job, as many at a time as it has cores (GNU parallel): sbatch farming.sh
 # For cases of less than some minutes, an array would start a job for each.
 #SBATCH --job-name=farming
-#SBATCH --cpus-per-task=4
+#SBATCH --cpus-per-task=2
 #SBATCH --time=00:10:00
-#SBATCH --mem=4G
+#SBATCH --mem=2G
 #SBATCH --output=%x-%j.out
 #SBATCH --export=NONE
 unset SLURM_EXPORT_ENV

@@ -1,9 +1,9 @@
 #!/bin/bash -l
 # One program with several threads or processes on one node: sbatch multi-core.sh
 #SBATCH --job-name=multi-core
-#SBATCH --cpus-per-task=4
+#SBATCH --cpus-per-task=2
 #SBATCH --time=00:10:00
-#SBATCH --mem=4G
+#SBATCH --mem=2G
 #SBATCH --output=%x-%j.out
 #SBATCH --export=NONE
 unset SLURM_EXPORT_ENV

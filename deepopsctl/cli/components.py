@@ -9,6 +9,7 @@ import click
 
 from deepopsctl.cli.output import show_warning
 from deepopsctl.content import components
+from deepopsctl.environment.shares import dominating
 from deepopsctl.errors import InputError, Problem
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.text.values import suggest
@@ -37,9 +38,10 @@ def choose(words: tuple[str, ...], cluster: Cluster, content: Path) -> tuple[str
             "`components:` does not list environment, and there are no spaces and no people: nothing of it is deployed"
         )
         raise InputError.single(_WHERE, what, "add environment to `components:`")
-    for problem in _warnings(words, cluster, known):
-        show_warning(problem)
     wanted = words or (known if listed is None else listed)
+    shares = dominating(cluster) if {"slurm", "environment"} & set(wanted) else ()
+    for problem in (*_warnings(words, cluster, known), *shares):
+        show_warning(problem)
     return tuple(name for name in known if name in wanted)
 
 

@@ -14,6 +14,7 @@ from deepopsctl.model.cluster import Cluster, Node, Partition, Role
 from deepopsctl.model.people import People
 from deepopsctl.model.spaces import NAMES, Owner
 from deepopsctl.model.storage import Mount, StorageType
+from deepopsctl.node_programs._shared.slurm_output import clock, minutes
 from deepopsctl.node_programs.disk_usage.table import size
 from deepopsctl.slurm.conf import RESERVE_PERCENT, for_jobs
 from deepopsctl.slurm.hardware import NodeHardware
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _DAY = 86_400
+# of the example job, where the nodes have as much
+_CPUS, _MEMORY_GIB = 4, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,15 @@ class Nodes:
     gpus: str
     cpus: int
     memory_gib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the example job asks for: as much as its partition's nodes all have."""
+
+    cpus: int
+    memory_gib: int
+    time: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,7 @@ def render_markdown(
             partition=partition,
             gpu_type=_gpu_types(cluster, gpu_partition)[0] if gpu_partition else "",
             gpu_partition=gpu_partition,
+            request=_request(cluster, gpu_partition or partition, hardware, reserve_percent),
             units=_units(cluster),
             limits=[(qos.name, qos.limits) for qos in cluster.policy.qos if qos.limits],
             accounts=_accounts(cluster, cluster.people),
@@ -138,6 +151,19 @@ def _nodes(
         groups[shape] = groups.get(shape, 0) + 1
     for (gpus, cpus, memory), count in groups.items():
         yield Nodes(count, gpus, cpus, memory)
+
+
+def _request(
+    cluster: Cluster, partition: Partition, hardware: Mapping[str, NodeHardware], reserve_percent: int
+) -> Request:
+    known = [each for each in _nodes(cluster, partition, hardware, reserve_percent) if each.cpus]
+    hour = 60
+    limit = minutes(partition.max_time)
+    return Request(
+        cpus=min([_CPUS, *(each.cpus for each in known)]),
+        memory_gib=max(1, min([_MEMORY_GIB, *(each.memory_gib for each in known)])),
+        time="01:00:00" if limit is None else clock(min(hour, limit)),
+    )
 
 
 def _units(cluster: Cluster) -> list[tuple[str, str]]:

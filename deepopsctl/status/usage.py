@@ -7,9 +7,7 @@ jobs; Slurm's own hourly summary (sreport) lacks the last hour.
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -17,50 +15,31 @@ from types import MappingProxyType
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import DeepOpsError, InputError
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.slurm.billing import PER_UNIT, units_of_node
+from deepopsctl.node_programs.account_usage.accounting import (
+    HOURS_PER_YEAR,
+    JOBS,
+    SHARES,
+    Use,
+    read_jobs,
+    read_shares,
+)
+from deepopsctl.slurm.billing import units_of_node
 from deepopsctl.ssh.node_command import ask
 from deepopsctl.ssh.remote_scripts import MARK
 
-HOURS_PER_YEAR = 8760
 _SECONDS_PER_HOUR = 3600
-_BILLING = re.compile(r"(?:^|,)billing=([0-9]+)(?:,|$)")
-_SHARES = "Account,ParentName,User,Share"
-_JOBS = "Account,User,Partition,ElapsedRaw,AllocTRES"
 # start, end ('' for this year so far) and name of the cluster; in the controller's time zone, as its sacct
 _SCRIPT = f"""
 set -e
 first=$(date -d "${{1:-$(date +%Y)-01-01}}" +%s)
 last=$(date -d "${{2:-now}}" +%s)
 echo "{MARK}$first $last"
-sacctmgr --noheader --parsable2 show assoc cluster="$3" format={_SHARES}
+sacctmgr --noheader --parsable2 show assoc cluster="$3" format={SHARES}
 echo
 [ "$first" -lt "$last" ] || exit 0
-sacct --noheader --parsable2 --allusers --allocations --truncate --clusters="$3" --format={_JOBS} \\
+sacct --noheader --parsable2 --allusers --allocations --truncate --clusters="$3" --format={JOBS} \\
   --starttime="$(date -d "@$first" +%FT%T)" --endtime="$(date -d "@$last" +%FT%T)"
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """What some jobs used: how many they were, RGU-hours, and core-hours in partitions without GPUs."""
-
-    jobs: int = 0
-    rgu_hours: float = 0.0
-    core_hours: float = 0.0
-
-    def __add__(self, other: Use) -> Use:
-        """Both together."""
-        return Use(self.jobs + other.jobs, self.rgu_hours + other.rgu_hours, self.core_hours + other.core_hours)
-
-    @property
-    def rgu_years(self) -> float:
-        """RGU-years: one RGU for 8,760 hours."""
-        return self.rgu_hours / HOURS_PER_YEAR
-
-    @property
-    def core_years(self) -> float:
-        """Core-years."""
-        return self.core_hours / HOURS_PER_YEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,45 +106,6 @@ def query_usage(directory: ClusterDir, start: str, end: str) -> Usage:
     # jobs of accounts that have been removed since
     removed = tuple(AccountUse(name, "", 0.0, users) for name, users in sorted(used.items()))
     return Usage(cluster.name, first, last, capacity, accounts + removed)
-
-
-def read_jobs(lines: Iterable[str], of_gpus: frozenset[str]) -> dict[str, dict[str, Use]]:
-    """sacct's lines (account|user|partition|seconds|TRES) by account and user; `of_gpus` are partitions with GPUs."""
-    used: defaultdict[str, defaultdict[str, Use]] = defaultdict(lambda: defaultdict(Use))
-    for line in lines:
-        account, user, partition, seconds, tres = line.split("|")
-        billing = _BILLING.search(tres)
-        if billing is None or not seconds.isdecimal():
-            # waiting, or cancelled before it started
-            continue
-        hours = int(billing[1]) * int(seconds) / PER_UNIT / _SECONDS_PER_HOUR
-        with_gpus = partition in of_gpus
-        used[account][user] += Use(1, hours if with_gpus else 0.0, 0.0 if with_gpus else hours)
-    return {account: dict(users) for account, users in used.items()}
-
-
-def read_shares(lines: Iterable[str]) -> dict[str, tuple[str, float]]:
-    """sacctmgr's associations (account|parent|user|share): the parent and the share of the cluster of each account."""
-    parents: dict[str, str] = {}
-    raw: dict[str, float] = {}
-    for line in lines:
-        account, parent, user, share = line.split("|")
-        # `parent` as a share: users of this account count as the parent's
-        if not user and account != "root":
-            parents[account] = "" if parent == "root" else parent
-            raw[account] = float(share) if share.isdecimal() else 0.0
-    siblings: defaultdict[str, float] = defaultdict(float)
-    for account, parent in parents.items():
-        siblings[parent] += raw[account]
-    shares = {"": 1.0}
-
-    def share_of(account: str) -> float:
-        if account not in shares:
-            parent = parents[account]
-            shares[account] = share_of(parent) * raw[account] / siblings[parent] if siblings[parent] else 0.0
-        return shares[account]
-
-    return {account: (parents[account], share_of(account)) for account in sorted(parents)}
 
 
 def _ask(

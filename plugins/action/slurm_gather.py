@@ -63,6 +63,7 @@ class ActionModule(ActionBase):
             "slurm_confinement": self._confinement(hardware) if confined else "none",
             "slurm_unknown_nodes": list(unknown),
             "slurm_version": self._version(arguments, hostvars),
+            "slurm_pmix": self._pmix(arguments, hostvars, hardware),
         }
         return facts, changed, [] if preliminary else warnings
 
@@ -156,6 +157,19 @@ class ActionModule(ActionBase):
                 if packages.get(package):
                     return packages[package]
         return ""
+
+    def _pmix(self, arguments, hostvars, hardware):
+        """Whether `srun` may start MPI programs by PMIx: on every node that is known, a controller among them."""
+        has = {name: self._has_pmix(arguments, hostvars, name) for name in [*arguments["controllers"], *hardware]}
+        return any(has[name] for name in arguments["controllers"]) and False not in has.values()
+
+    def _has_pmix(self, arguments, hostvars, name):
+        """None where unknown: what the gate saw counts only where nothing had to be done, as it came first."""
+        report = self._registered(hostvars, name, arguments["packages"])
+        if "pmix" in report.get("probes", {}) or "pmix" in report.get("failed_probes", {}):
+            return "pmix" in report["probes"]
+        clean = self._registered(hostvars, name, "drift_check_result").get("clean")
+        return hostvars[name].get("ansible_facts", {}).get("deepops_pmix") if clean else None
 
     @staticmethod
     def _registered(hostvars, name, variable):

@@ -1,8 +1,9 @@
 """What users find on the nodes: where homes are made, and the Slurm accounts of people."""
 
 from datetime import datetime, timezone
+from pathlib import Path
 
-from deepopsctl.environment import accounts, directory as directory_service, homes
+from deepopsctl.environment import accounts, directory as directory_service, homes, wheels
 from deepopsctl.node_programs._shared import identities
 from deepopsctl.storage import writer
 
@@ -26,6 +27,11 @@ def environment_expired(people):
 def environment_sorted(people):
     """The names that job_submit.lua sorts jobs by, as a Lua table; '' without people."""
     return accounts.sorting_table(people) if people else ""
+
+
+def environment_wheel_hashes(cluster_directory):
+    """The hashes of the wheels that were added, by file name."""
+    return {wheel.file: wheel.sha256 for wheel in wheels.read(Path(cluster_directory))}
 
 
 def environment_dates(people, cluster):
@@ -80,6 +86,7 @@ class FilterModule:
             "environment_directory_accounts": environment_directory_accounts,
             "environment_policy": environment_policy,
             "environment_dates": environment_dates,
+            "environment_wheel_hashes": environment_wheel_hashes,
             "environment_expired": environment_expired,
             "environment_sorted": environment_sorted,
         }

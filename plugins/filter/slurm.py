@@ -8,9 +8,19 @@ from functools import cache
 from hashlib import sha256
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import platform as node_platform
 
 from deepopsctl.gpus import notation
-from deepopsctl.slurm import conf as slurm_conf, effects, failover, job_hooks, native_metrics, package_choice, topology
+from deepopsctl.slurm import (
+    billing as slurm_billing,
+    conf as slurm_conf,
+    effects,
+    failover,
+    job_hooks,
+    native_metrics,
+    package_choice,
+    topology,
+)
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
@@ -74,6 +84,22 @@ def slurm_partition_lines(partitions, hardware, reserve_percent, node_sets, bill
     return slurm_conf.partition_lines(
         partitions, _hardware(hardware), int(reserve_percent), slurm_conf.parse_node_sets(node_sets), units
     )
+
+
+def slurm_usage(node_sets, partitions, billing):
+    """What counts the use of accounts: RGU of all GPUs, and the partitions that have some; {} without `billing:`."""
+    if not billing:
+        return {}
+    units = {name: float(value) for name, value in billing["gpus"].items()}
+    gpus = {name: each.gpus for each in slurm_conf.parse_node_sets(node_sets) if each.gpus for name in each.names}
+    return {
+        "capacity": sum(slurm_billing.units_of_node(each, units) for each in gpus.values()),
+        "gpu_partitions": [
+            str(entry["name"])
+            for entry in partitions
+            if any(name in gpus for name in text_node_sets.expand(str(entry["nodes"])))
+        ],
+    }
 
 
 def slurm_closed(partitions, closed):
@@ -173,6 +199,24 @@ def slurm_spool_directories(spool):
 def slurm_version_at_least(version, wanted):
     """Compare `24.11.5-4` with `23.11` by Slurm's release numbering."""
     return slurm_conf.parse_version(str(version)) >= slurm_conf.parse_version(str(wanted))
+
+
+def slurm_mpi_default(pmix, version):
+    """MpiDefault of slurm.conf: `pmix`, so that a plain `srun` starts one MPI program; '' leaves it to Slurm.
+
+    Before 23.11 the plugin loads its library by a name that no node has.
+    """
+    return "pmix" if pmix and slurm_version_at_least(version, "23.11") else ""
+
+
+def slurm_probes(computes, check_mode):
+    """What a node is asked after its packages are there: {name: command}; `computes` says whether slurmd runs there."""
+    probes = {"pmix": node_platform.pmix_probe()}
+    if computes:
+        probes["slurmd"] = ["slurmd", "-C"]
+        # before slurmd is there, lscpu and the kernel predict what it will report
+        probes.update({"lscpu": ["lscpu"], "meminfo": ["cat", "/proc/meminfo"]} if check_mode else {})
+    return probes
 
 
 def slurm_connect_addresses(names, addresses):
@@ -311,4 +355,7 @@ class FilterModule:
             "slurm_settings": slurm_settings,
             "slurm_spool_directories": slurm_spool_directories,
             "slurm_version_at_least": slurm_version_at_least,
+            "slurm_mpi_default": slurm_mpi_default,
+            "slurm_probes": slurm_probes,
+            "slurm_usage": slurm_usage,
         }

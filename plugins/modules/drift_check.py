@@ -121,7 +121,12 @@ def main():
     problem, out_of_service = slurm_readiness.out_of_service(module.params["registered"])
     differences += [problem] if problem else []
     differences += ["%s: %s" % (name, node.sentence()) for name, node in out_of_service.items()]
-    facts = dict(node_platform.os_release(), **node_platform.cgroup_facts(), **node_platform.memory_facts())
+    facts = dict(
+        node_platform.os_release(),
+        **node_platform.cgroup_facts(),
+        **node_platform.memory_facts(),
+        **node_platform.pmix_facts(),
+    )
     module.exit_json(
         changed=False,
         clean=not differences,

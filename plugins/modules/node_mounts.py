@@ -84,6 +84,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
     errors as node_errors,
     files as node_files,
     record as node_record,
@@ -267,6 +268,8 @@ def finish(step):
         "deferred": sorted(step.deferred),
         "unmanaged_mounts": step.unmanaged_mounts,
     }
+    if step.dry:
+        result.update(node_changes.refused(step.blocked))
     required = [mount["name"] for mount in step.wanted["mounts"] if mount["required"]]
     missing = {name: why for name, why in step.failed.items() if name in required}
     for name, why in step.failed.items():

@@ -25,6 +25,11 @@ def report(cpus: int = 16, **packages: str) -> dict[str, object]:
     return {"probes": {"slurmd": f"NodeName=x {NODE.format(cpus)}\nUpTime=0\n"}, "packages": packages}
 
 
+def with_mpi() -> dict[str, Any]:
+    """The same of a node whose packages bring Slurm's PMIx plugin."""
+    return {"probes": {"slurmd": f"NodeName=x {NODE.format(16)}\n", "pmix": ""}, "packages": {}}
+
+
 def with_gpus(*products: str) -> dict[str, object]:
     """The same of a node whose driver lists these GPUs, all near to its second socket."""
     rows = [f"GPU{index}\t X \t8-15\n" for index in range(len(products))]
@@ -41,12 +46,21 @@ def with_gpus(*products: str) -> dict[str, object]:
 def facts(cgroup: str, *, writable: bool = True) -> dict[str, object]:
     """What the gate saw on a node that answered."""
     fault = "" if writable else "/sys/fs/cgroup is read-only"
-    return {"deepops_cgroup": cgroup, "deepops_cgroup_writable": writable, "deepops_cgroup_fault": fault}
+    return {
+        "deepops_cgroup": cgroup,
+        "deepops_cgroup_writable": writable,
+        "deepops_cgroup_fault": fault,
+        "deepops_pmix": True,
+    }
 
 
 # Hosts of the inventory: what the gate saw ({} where the node did not answer) and what each story has registered.
 HOSTS: dict[str, dict[str, Any]] = {
-    "ctl1": {"seen": facts("v2"), "first": {"packages": {"slurmctld": "24.11.5-4", "munge": "0.5.16"}}},
+    "ctl1": {
+        "seen": facts("v2"),
+        "mpi": {"probes": {"pmix": ""}},
+        "first": {"packages": {"slurmctld": "24.11.5-4", "munge": "0.5.16"}},
+    },
     "ctl2": {"seen": facts("v2")},
     "gpu01": {"seen": facts("v2"), "first": report(slurmd="24.11.5-4"), "later": report(cpus=99)},
     "gpu02": {"seen": facts("v2"), "first": report()},
@@ -57,6 +71,11 @@ HOSTS: dict[str, dict[str, Any]] = {
     "mute1": {"seen": facts("v2"), "first": {"probes": {}, "failed_probes": {"slurmd": "ended with 1: no memory"}}},
     "h100": {"seen": facts("v2"), "first": with_gpus(*["NVIDIA H100 80GB HBM3"] * 2)},
     "h200": {"seen": facts("v2"), "first": with_gpus(*["NVIDIA H200"] * 2)},
+    "mpi1": {"seen": facts("v2"), "mpi": with_mpi()},
+    "mpi2": {"seen": facts("v2"), "mpi": with_mpi()},
+    # nothing had to be done there, so it is what the gate saw
+    "mpi3": {"seen": facts("v2"), "drift_check_result": {"clean": True}, "first": report()},
+    "mpi4": {"seen": facts("v2"), "mpi": {**with_mpi(), "probes": report()["probes"], "failed_probes": {"pmix": "x"}}},
     "failed1": {"seen": facts("v2"), "first": {"failed": True, "msg": "no space left"}},
 }
 
@@ -112,6 +131,10 @@ STORIES = (
     Story("failed node", ("failed1", "gpu01"), "failed"),
     Story("damaged", ("gpu01",), "damaged"),
     Story("two controllers", ("gpu01",), "spare", controllers=("ctl1", "ctl2")),
+    Story("mpi everywhere", ("mpi1", "mpi2"), "mpi", register="mpi"),
+    Story("mpi of packages that were there", ("mpi1", "mpi3"), "mpi", register="mpi"),
+    Story("mpi missing on one", ("mpi1", "mpi4"), "mpi", register="mpi"),
+    Story("mpi where nobody knows of one", ("mpi1", "failed1"), "mpi", register="mpi"),
     Story("controller not reached", ("gpu01",), "limited", controllers=("ctl2",)),
 )
 
@@ -276,6 +299,23 @@ class TestConfinement:
         assert stories["changed cgroups"].changed
         assert stories.hardware("changed") == {"gpu01": NodeHardware(8, 1, 1, 8, 1, 1000, "v2")}
         assert stories.facts("changed cgroups")["slurm_confinement"] == "v2"
+
+
+@pytest.mark.parametrize(
+    ("story", "pmix"),
+    [
+        ("mpi everywhere", True),
+        ("mpi of packages that were there", True),
+        ("mpi missing on one", False),
+        ("mpi where nobody knows of one", True),
+        # the gate came before the packages: what it saw of nodes with work counts for nothing
+        ("first", False),
+    ],
+)
+def test_mpi_programs_are_started_by_pmix_where_every_known_node_has_it(
+    stories: Stories, story: str, *, pmix: bool
+) -> None:
+    assert stories.facts(story)["slurm_pmix"] == pmix
 
 
 @pytest.mark.parametrize("story", ["first", "controller not reached"])

@@ -41,6 +41,8 @@ class Case:
     cgroup: str = "v2"
     without_cgroup: tuple[str, ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
+    # Debian 13's packages have the plugin
+    pmix: bool = True
 
     def plays(self, name: str, clusters: Path) -> list[dict[str, Any]]:
         """The role slurm_conf as playbooks/slurm.yml calls it, then every template, on one host of each type."""
@@ -73,7 +75,7 @@ class Case:
                 "deepops_cgroup_writable": "{{ item not in without_cgroup }}",
                 "node_common_result": {
                     "packages": {"slurmd": self.version},
-                    "probes": {"slurmd": "{{ reports[item] | default('') }}"},
+                    "probes": {"slurmd": "{{ reports[item] | default('') }}", **({"pmix": ""} if self.pmix else {})},
                 },
             },
             # one task for all of them: a task of Ansible's is a process for each host

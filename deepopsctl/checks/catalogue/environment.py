@@ -45,6 +45,10 @@ ENVIRONMENT = {
         _PEOPLE, "a user's job", "A job of one of the people, with the default account, has the same ids on its node.",
         "see the message; `id NAME` on both nodes and `sacctmgr show association user=NAME` show what they know",
     ),
+    "environment-installed": Entry(
+        _COMMANDS, "as deployed", "What the deploy installed for users is there as it was: files, packages, units.",
+        "`deepopsctl deploy slurm environment` restores them; `deepopsctl plan` shows what", "as deployed",
+    ),
     "environment-tools": Entry(
         _COMMANDS, "commands", "Users find sq, seff, partition-stats and the tools of guides in their PATH.",
         "`deepopsctl deploy environment` installs them",
@@ -85,7 +89,7 @@ ENVIRONMENT = {
         "`systemctl status deepops-login-message.timer` and `journalctl -u deepops-login-message` on the login node",
     ),
     "environment-modules": Entry(
-        _MODULES, "modules", "`module avail` lists `modules_software`, and `modules_declared` load.",
+        _MODULES, "modules", "`module avail` lists `modules_software`, and every version installed by a deploy loads.",
         "`deepopsctl deploy environment` writes modules; is the directory of a declared one on this node?",
     ),
     "environment-module-shells": Entry(
@@ -95,6 +99,10 @@ ENVIRONMENT = {
     "environment-module-jobs": Entry(
         _MODULES, "jobs", "`module load` works in a batch job with `--export=NONE`, and in its step.",
         "has every compute node /etc/profile.d/deepopsctl-modules.sh? `deepopsctl deploy environment`",
+    ),
+    "environment-wheels": Entry(
+        _MODULES, "wheels", "Each wheel of the wheelhouse can be read, and has the hash of wheels.sha256.",
+        "delete the file and run `deepopsctl wheels add` again; a new content on purpose: docs/deploy/wheels.md",
     ),
     "environment-easybuild": Entry(
         _MODULES, "EasyBuild", "A user builds a package with EasyBuild, and loads its module.",
@@ -110,6 +118,11 @@ ENVIRONMENT = {
     "environment-spaces": Entry(
         _FILES, "spaces", "A person's login shell has the variables and links of spaces, and can write there.",
         "`deepopsctl deploy storage environment` mounts the file systems and makes the directories", "spaces",
+    ),
+    "environment-space-owners": Entry(
+        _FILES, "owners of spaces", "The directories of people and groups are there, and theirs.",
+        "`deepopsctl deploy environment` makes those that are missing; what belongs to another user is yours to move",
+        "owners",
     ),
     "environment-proxy-allowed": Entry(
         _NETWORK, "allowed host", "A user reaches an allowed host by the proxy that the module httpproxy sets.",

@@ -94,6 +94,11 @@ CATALOGUE = {
         "see `journalctl -t slurmd` and -t deepopsctl-epilog on the node; `deepopsctl deploy` restores the scripts",
         "own directory",
     ),
+    "mpi": Entry(
+        "Jobs", "MPI", "`module load openmpi; srun -n 2 ./program` is one program of two processes, on two nodes.",
+        "`scontrol show config | grep MpiDefault` should say pmix, and `srun --mpi=list` name it; else "
+        "`deepopsctl deploy slurm`", "MPI",
+    ),
     "gpu-assignment": Entry(
         "Jobs", "GPU assignment", "Two jobs at once get different GPUs, and CUDA_VISIBLE_DEVICES says so.",
         "compare gres.conf with the device files; `scontrol show job -d ID` shows what Slurm chose", "own GPU",

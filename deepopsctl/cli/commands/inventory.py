@@ -19,6 +19,7 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
     from deepopsctl.cluster.settings import misspelt_settings, require_settings
     from deepopsctl.cluster.spelling import misspelt_values
     from deepopsctl.content import content_dir
+    from deepopsctl.environment.shares import dominating
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
@@ -31,7 +32,7 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
         return
     for line in group_lines(cluster):
         click.echo(line)
-    for problem in (*misspelt_settings(directory, content), *misspelt_values(cluster)):
+    for problem in (*misspelt_settings(directory, content), *misspelt_values(cluster), *dominating(cluster)):
         show_warning(problem)
     if added:
         info(f"{directory.secrets.name}: added {', '.join(added)}")

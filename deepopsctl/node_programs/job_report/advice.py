@@ -6,12 +6,13 @@ import math
 from typing import Iterator, List
 
 from .measures import Report
+from .records import Job
 from .values import format_count, format_share, format_size, format_time
 
 # Shorter jobs are mostly starting up; samples every 15 or 30 s mean little for them.
 SHORTEST_S = 120
 LOW, HIGH, FULL = 0.5, 0.97, 0.8
-_GIB = 1 << 30
+_MIB, _GIB = 1 << 20, 1 << 30
 
 
 def advise(report: Report) -> List[str]:
@@ -29,18 +30,31 @@ def advise(report: Report) -> List[str]:
 
 def _outcome(report: Report) -> Iterator[str]:
     job = report.job
-    if job.state.startswith("OUT_OF_MEMORY"):
-        asked = format_size(job.memory_asked) if job.memory_asked else "what it had"
-        yield "it needed more memory than {}: ask for more with --mem".format(asked)
+    if job.out_of_memory:
+        yield more_memory(job)
     elif job.state.startswith("TIMEOUT") and job.time_limit:
         yield "it did not end within {}: ask for more with --time, or save its state on the way".format(
             format_time(job.time_limit)
         )
 
 
+def more_memory(job: Job) -> str:
+    """What to do about a job, or a part of one, that was killed for its memory."""
+    # of a job that completed, a part was killed
+    parts = "" if job.state.startswith("OUT_OF_MEMORY") else ", ".join(job.steps_out_of_memory[:8])
+    what = "its step {}".format(parts) if parts else "it"
+    if not job.memory_asked:
+        return "{} was killed because it needed more memory than it had: ask for more with --mem".format(what)
+    asked = job.memory_asked / max(1, job.node_count)
+    twice = "{}G".format(math.ceil(2 * asked / _GIB)) if asked >= _GIB else "{}M".format(math.ceil(2 * asked / _MIB))
+    return "{} was killed because it needed more memory than {}{}: ask for more, for example --mem={}".format(
+        what, format_size(asked), " a node" if job.node_count > 1 else "", twice
+    )
+
+
 def _cpu(report: Report) -> Iterator[str]:
     cpu, job = report.cpu, report.job
-    if not cpu:
+    if not cpu or not cpu.used:
         return
     enough = max(1, math.ceil(cpu.used * 1.1))
     if cpu.asked > 1 and cpu.share < LOW and enough < cpu.asked:
@@ -54,7 +68,7 @@ def _cpu(report: Report) -> Iterator[str]:
 
 def _memory(report: Report) -> Iterator[str]:
     memory, job = report.memory, report.job
-    if not memory or job.state.startswith("OUT_OF_MEMORY"):
+    if not memory or not memory.used or job.out_of_memory:
         return
     nodes = max(1, job.node_count)
     # --mem is of each node: the one that used most counts

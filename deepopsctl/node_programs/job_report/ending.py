@@ -112,7 +112,8 @@ def describe(job: Ending, samples: Mapping[str, float]) -> str:
             _line("CPUs", cpu / job.seconds, cpus, format_count(cpu / job.seconds), cpus and format_count(cpus))
         )
     memory, asked = samples.get("deepops_job_memory_peak_bytes"), samples.get("deepops_job_memory_requested_bytes")
-    if memory is not None:
+    # 0: no sample of it yet
+    if memory:
         lines.append(_line("Memory", memory, asked, format_size(memory), asked and format_size(asked)))
     if not lines:
         return ""

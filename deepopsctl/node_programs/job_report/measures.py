@@ -49,7 +49,7 @@ def measure(job: Job) -> Report:
     return Report(
         job,
         time=_of(float(job.elapsed), job.time_limit),
-        cpu=_of(None if job.cpu_seconds is None else job.cpu_seconds / job.elapsed, job.cpus),
+        cpu=_of(job.cpu_seconds / job.elapsed if job.cpu_seconds is not None and job.elapsed else None, job.cpus),
         memory=memory,
         fullest=fullest,
         gpu=_gpu(job),
@@ -63,7 +63,8 @@ def _of(used: Optional[float], asked: Optional[float]) -> Optional[Measure]:
 
 def _memory(job: Job) -> tuple[Optional[Measure], str]:
     """The larger of Slurm's and monitoring's values: both sample, and miss peaks between samples."""
-    known = [each for each in (job.summary.nodes if job.summary else ()) if each.memory is not None]
+    # monitoring's 0 is a sample that is missing, like Slurm's
+    known = [each for each in (job.summary.nodes if job.summary else ()) if each.memory]
     seen = [] if job.memory_used is None else [float(job.memory_used)]
     # the nodes' peaks may be at different times: their sum is what has to be requested
     if known and len(known) == job.node_count:

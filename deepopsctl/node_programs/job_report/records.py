@@ -36,6 +36,10 @@ NAME_FIELDS = ("JobID", "JobName")
 LIVE_FIELDS = ("JobID", "TRESUsageInTot")
 # the tasks of an array that wait are one: 123_[4-9%2], and sacct cuts a long one off
 _ID = re.compile(r"([0-9]{1,10}(?:[_+][0-9]{1,10}|_\[[0-9,:%.-]{1,200}\]?)?)(?:\.[A-Za-z0-9_+-]{1,40})?")
+# what sacct prints as the nodes of a job that never had any
+_NO_NODES = ("", "None assigned", "(null)")
+# Slurm's own "signal" of a step whose cgroup ran out of memory; its state may be COMPLETED or FAILED all the same
+_OUT_OF_MEMORY, _KILLED_FOR_MEMORY = "OUT_OF_MEMORY", "125"
 _RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT")
 
 
@@ -62,6 +66,8 @@ class Job:
     gpus: int
     cpu_seconds: Optional[float]
     memory_used: Optional[int]
+    # '0', 'batch': killed for memory, also where the script went on and the job counts as completed
+    steps_out_of_memory: Tuple[str, ...]
     summary: Optional[Summary]
 
     @property
@@ -75,8 +81,13 @@ class Job:
 
     @property
     def began(self) -> bool:
-        """Whether it ever had anything."""
-        return self.start is not None and self.elapsed > 0
+        """Whether it ever had anything, be it for less than a second."""
+        return self.start is not None and (self.elapsed > 0 or self.nodes not in _NO_NODES)
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether it, or a part of it, was killed because it needed more memory than it had."""
+        return _killed_for_memory(self.state, self.exit_code) or bool(self.steps_out_of_memory)
 
 
 def read(text: str) -> List[Job]:
@@ -97,9 +108,16 @@ def read(text: str) -> List[Job]:
     return [_job(row, steps.get(name, [])) for name, row in jobs.items()]
 
 
+def _killed_for_memory(state: str, exit_code: str) -> bool:
+    return state.startswith(_OUT_OF_MEMORY) or exit_code.partition(":")[2] == _KILLED_FOR_MEMORY
+
+
 def _job(row: Dict[str, str], steps: List[Dict[str, str]]) -> Job:
     tres = slurm_output.tres(row["AllocTRES"])
-    memory = [used for step in steps if (used := _memory(step["TRESUsageInTot"])) is not None]
+    # `extern` is a sleep, and sessions by SSH: what it used is not what the program did
+    working = [step for step in steps if not step["JobID"].endswith(".extern")] or steps
+    known = any(_memory(step["TRESUsageInTot"]) for step in working)
+    memory = [used for step in steps if known and (used := _memory(step["TRESUsageInTot"])) is not None]
     limit = slurm_output.whole(row["TimelimitRaw"])
     return Job(
         id=row["JobID"],
@@ -119,8 +137,14 @@ def _job(row: Dict[str, str], steps: List[Dict[str, str]]) -> Job:
         nodes=slurm_output.clean(row["NodeList"]),
         memory_asked=slurm_output.size(tres.get("mem", "")),
         gpus=slurm_output.whole(tres.get("gres/gpu", "")) or 0,
-        cpu_seconds=slurm_output.seconds(row["TotalCPU"]),
+        # to the millisecond: nothing that ran used none, so 0 is a sample that is missing
+        cpu_seconds=slurm_output.seconds(row["TotalCPU"]) or None,
         memory_used=max(memory) if memory else None,
+        steps_out_of_memory=tuple(
+            slurm_output.clean(step["JobID"].partition(".")[2])
+            for step in steps
+            if _killed_for_memory(step["State"], step["ExitCode"])
+        ),
         summary=summary.read(row["AdminComment"]),
     )
 
@@ -137,16 +161,18 @@ def read_names(text: str) -> Dict[str, str]:
 
 
 def _memory(tres: str) -> Optional[int]:
-    return slurm_output.size(slurm_output.tres(tres).get("mem", ""))
+    """None also for `mem=0`: no process uses none, Slurm has no sample of it."""
+    return slurm_output.size(slurm_output.tres(tres).get("mem", "")) or None
 
 
 def read_live(text: str) -> Dict[str, Tuple[float, Optional[int]]]:
     """CPU seconds and memory by step of a running job, from what `sstat --parsable2` prints of LIVE_FIELDS."""
     usage = {}
     for name, tres in _rows(text):
-        cpu = slurm_output.seconds(slurm_output.tres(tres).get("cpu", ""))
-        if cpu is not None:
-            usage[name] = (cpu, _memory(tres))
+        cpu, memory = slurm_output.seconds(slurm_output.tres(tres).get("cpu", "")), _memory(tres)
+        # whole seconds: 0 may be so, unless there is no sample at all
+        if cpu or (cpu is not None and memory is not None):
+            usage[name] = (cpu, memory)
     return usage
 
 

@@ -13,6 +13,7 @@ from .values import format_count, format_share, format_size, format_time
 _BAR = 20
 # a node of eight GPUs, and its neighbour
 _MOST_GPUS = 16
+_UNKNOWN = "unknown"
 
 
 def render(report: Report) -> str:
@@ -49,12 +50,12 @@ def _when(seconds: Optional[int]) -> str:
 def _table(report: Report) -> List[str]:
     job = report.job
     rows = [_row("Time", report.time, format_time) or ["Time", format_time(job.elapsed), "no limit", "", ""]]
-    rows.append(_row("CPUs", report.cpu, format_count) or ["CPUs", "?", format_count(job.cpus), "", ""])
-    asked = "?" if job.memory_asked is None else format_size(job.memory_asked)
-    used = "?" if job.memory_used is None else format_size(job.memory_used)
+    rows.append(_row("CPUs", report.cpu, format_count) or ["CPUs", _UNKNOWN, format_count(job.cpus), "", ""])
+    asked = _UNKNOWN if job.memory_asked is None else format_size(job.memory_asked)
+    used = _UNKNOWN if job.memory_used is None else format_size(job.memory_used)
     rows.append(_row("Memory", report.memory, format_size) or ["Memory", used, asked, "", ""])
     if job.gpus:
-        rows.append(_row("GPUs", report.gpu, format_count) or ["GPUs", "?", format_count(job.gpus), "", ""])
+        rows.append(_row("GPUs", report.gpu, format_count) or ["GPUs", _UNKNOWN, format_count(job.gpus), "", ""])
         rows += [row for row in (_row("GPU memory", report.gpu_memory, format_size),) if row]
     return _columns([["", "used", "asked", "", ""], *rows])
 
@@ -92,15 +93,17 @@ def _ratio(value: Optional[float]) -> str:
 
 def _remarks(report: Report) -> List[str]:
     job, remarks = report.job, []
-    if job.elapsed < SHORTEST_S:
+    advice = advise(report)
+    if job.elapsed < SHORTEST_S and not advice:
         remarks.append("It ran for less than {}: too short for advice.".format(format_time(SHORTEST_S)))
     elif job.gpus and not report.gpus and job.runs:
         remarks.append("GPU use is available after its end.")
     elif job.gpus and not report.gpus:
         remarks.append("What its GPUs did is not known: monitoring has left no summary of it.")
+    if job.memory_used is None and report.memory is None and not job.runs:
+        remarks.append("Its memory use is unknown: Slurm has no sample of it.")
     if report.fullest:
         remarks.append("Most memory on one node: {}.".format(report.fullest))
-    advice = advise(report)
     if advice:
         remarks += ["Next time:", *("- {}".format(sentence) for sentence in advice)]
     return ["", *remarks] if remarks else []

@@ -11,7 +11,7 @@ import sys
 from typing import Iterator, List, Optional
 
 from .._shared import slurm_output
-from ..job_report import asking, records
+from ..job_report import advice, asking, records
 from ..job_report.asking import Run, UnansweredError
 from ..job_report.cli import job_number
 from ..job_report.measures import Report, measure
@@ -20,6 +20,7 @@ OK, UNKNOWN = 0, 1
 # monitoring installs it
 JOB_REPORT = "/usr/local/bin/job-report"
 _OWNER_FIELDS = ("Cluster", "Group")
+_UNKNOWN = "unknown"
 _UNITS = ("KB", "MB", "GB", "TB")
 
 
@@ -60,14 +61,18 @@ def _lines(report: Report, cluster: str, group: str) -> Iterator[str]:
     else:
         yield "Cores: {}".format(job.cpus)
     walltime = job.elapsed * job.cpus
-    used = job.cpu_seconds or 0.0
-    yield "CPU Utilized: {}".format(slurm_output.duration(int(used)))
-    yield "CPU Efficiency: {:.2f}% of {} core-walltime".format(100 * used / walltime, slurm_output.duration(walltime))
+    used = job.cpu_seconds
+    yield "CPU Utilized: {}".format(_UNKNOWN if used is None else slurm_output.duration(int(used)))
+    efficiency = _UNKNOWN if used is None or not walltime else "{:.2f}%".format(100 * used / walltime)
+    yield "CPU Efficiency: {} of {} core-walltime".format(efficiency, slurm_output.duration(walltime))
     yield "Job Wall-clock time: {}".format(slurm_output.duration(job.elapsed))
-    memory, asked = (report.memory.used, report.memory.asked) if report.memory else (0.0, float(job.memory_asked or 0))
-    yield "Memory Utilized: {}".format(size(memory))
-    if asked:
-        yield "Memory Efficiency: {:.2f}% of {}".format(100 * memory / asked, size(asked))
+    memory = report.memory.used if report.memory else job.memory_used
+    yield "Memory Utilized: {}".format(_UNKNOWN if memory is None else size(memory))
+    if job.memory_asked:
+        efficiency = _UNKNOWN if memory is None else "{:.2f}%".format(100 * memory / job.memory_asked)
+        yield "Memory Efficiency: {} of {}".format(efficiency, size(job.memory_asked))
+    if job.out_of_memory:
+        yield "WARNING: {}.".format(advice.more_memory(job))
     if job.runs:
         yield "WARNING: Efficiency statistics may be misleading for RUNNING jobs."
     if os.path.exists(JOB_REPORT):

@@ -1,4 +1,7 @@
-"""The examples for users as jobs of the connecting user: all at once, small, evaluated by the files that they leave."""
+"""The examples for users as jobs of the connecting user: all at once, evaluated by the files that they leave.
+
+Each is submitted as it is printed, so that one which asks for more than a node has is refused here, not at a user.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +68,11 @@ class Example(NamedTuple):
         if not self.is_job:
             return ["bash", path, *options]
         return ["sbatch", "--parsable", *options, *self.options, path, *self.arguments]
+
+    def tried(self, directory: str, options: Sequence[str]) -> List[str]:
+        """What asks Slurm whether it takes the script as it is printed, without a job."""
+        script = self.script if self.is_job else "chain-first.sh"
+        return ["sbatch", "--test-only", *options, os.path.join(directory, script)]
 
     def fits(self, node: Record, partition: Record) -> bool:
         """Whether its jobs need not wait on the node, and are not refused."""
@@ -156,19 +164,33 @@ class _Jobs:
     def _submit(self, examples: Sequence[Example], nodes: Sequence[str]) -> Tuple[List[Submitted], List[Check]]:
         submitted, checks = [], []
         for number, example in enumerate(examples):
-            fitting = [node for node in nodes if example.fits(self._snapshot.nodes[node], self._partition(node))]
+            usable = [node for node in nodes if not example.gpus or self._snapshot.gpus(node)]
+            refusal = self._refusal(example, usable[0]) if usable else ""
+            if refusal:
+                checks.append(self._failed(example, "as printed, Slurm refuses it: " + refusal, "refused"))
+                continue
+            fitting = [node for node in usable if example.fits(self._snapshot.nodes[node], self._partition(node))]
             if not fitting:
                 checks.append(skip(example.name, self._cluster, "no node has its cores and GPUs free"))
                 continue
             node = fitting[number % len(fitting)]
-            options = [*self._session.common, *self._places[node].options(example.gpus), "--chdir=" + self._directory]
-            options += ["--cpus-per-task={}".format(example.cores)]
+            # where and how long; cores, memory and GPUs are the script's own
+            options = [*self._session.common, "--partition=" + self._places[node].partition, "--nodelist=" + node]
+            options += ["--chdir=" + self._directory]
             answer, jobs = self._session.submit(example.argv(self._examples, options))
             if answer.ok:
                 submitted.append(Submitted(example, node, jobs))
             else:
                 checks.append(self._failed(example, one_line(answer.message)))
         return submitted, checks
+
+    def _refusal(self, example: Example, node: str) -> str:
+        """Why Slurm takes no such job, however long it would wait; users add a partition that is not the default."""
+        default = self._partition(node).get("Default") == "YES"
+        answer = slurm.ask(
+            example.tried(self._examples, [] if default else ["--partition=" + self._places[node].partition])
+        )
+        return "" if answer.ok else one_line(answer.message)
 
     def _wait(self, jobs: Sequence[str]) -> Dict[str, Tuple[str, str]]:
         """Until all have left the queue; (state, reason) of those that have not in time, which are cancelled."""
@@ -305,5 +327,5 @@ EXAMPLES = (
     Example("environment-staging", "staging.sh", "{} lines".format(LINES), _staging),
     Example("environment-array", "array.sh", "tasks 1, 2, 3", _array, options=("--array=1-{}".format(TASKS),)),
     Example("environment-chain", "chain.sh", "{0} lines written, {0} read".format(LINES), _chain, is_job=False),
-    Example("environment-gpu", "gpu.sh", "1 GPU", _gpu, gpus=1),
+    Example("environment-gpu", "gpu.sh", "1 GPU", _gpu, cores=CORES, gpus=1),
 )  # fmt: skip

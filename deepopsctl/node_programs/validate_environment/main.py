@@ -17,6 +17,7 @@ from . import (
     examples,
     guides,
     identities,
+    installed,
     login_node,
     logins,
     mail,
@@ -24,8 +25,10 @@ from . import (
     own_keys,
     proxy,
     software,
+    space_owners,
     spaces,
     tools,
+    wheelhouse,
 )
 from .checks import NOTHING, SUITE, skip
 
@@ -44,8 +47,10 @@ def node(request: Request) -> Result:
     """What users find on this node; people are compared with `people`, where the inventory has it."""
     name, people = request["node"], request["people"]
     modular = request.get("modules", ())
-    checks = [*tools.run(name), *mail.run(name)]
-    checks += modules.run(name, modular, modules.shells(), request.get("declared_modules", ())) if modular else []
+    checks = [*installed.run(name, request.get("differences", ())), *tools.run(name), *mail.run(name)]
+    # every version, not one of each name: a job may load any of them
+    versions = dict.fromkeys([*request.get("declared_modules", ()), *modules.versions(request.get("modulefiles", ""))])
+    checks += modules.run(name, modular, modules.shells(), list(versions)) if modular else []
     if request.get("directory"):
         checks += directory.run(name, request["directory"], people)
     checks += proxy.run(name, request["proxy"]) if request.get("proxy") else []
@@ -58,6 +63,7 @@ def node(request: Request) -> Result:
     if people:
         checks += [*identities.run(name, people), *logins.run(name, people["people"])]
         checks += spaces.run(name, people["people"], request.get("spaces", ()))
+        checks += space_owners.run(name, people, request.get("spaces", ()))
     return {"checks": checks}
 
 
@@ -72,11 +78,13 @@ def users(request: Request) -> Result:
 
 
 def jobs(request: Request) -> Result:
-    """The examples for users, each as a job, and one that loads a module."""
+    """The examples for users, each as a job, and one that loads a module; the wheels that users install."""
     session = suite_of_jobs.session(request, SUITE, float(request["run_timeout"]), minutes=5)
     cluster, tested, modular = request["cluster"], request["tested"], request.get("modules", ())
     checks = examples.run(cluster, request["examples"], tested, session, read_snapshot())
     checks += modules.run_job(cluster, session, modular) if modular else []
+    if request.get("wheelhouse"):
+        checks += wheelhouse.run(request["submit_host"], request["wheelhouse"], request["wheels"])
     return {"checks": checks + guides.run_job(cluster, session)}
 
 

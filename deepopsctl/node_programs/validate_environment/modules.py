@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import Dict, List, Mapping, Sequence
 
@@ -31,6 +32,15 @@ def shells() -> Dict[str, Sequence[str]]:
     """The shells of this node that `module` has to work in, each as nobody, in an environment of its own."""
     commands = {**_BASH, **(_ZSH if shutil.which("zsh") else {})}
     return {name: ("runuser", "-u", "nobody", "--", *BARE, *argv) for name, argv in commands.items()}
+
+
+def versions(directory: str) -> List[str]:
+    """Each `NAME/VERSION` that has a file below a directory of module files."""
+    names: List[str] = []
+    for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
+        files = os.listdir(os.path.join(directory, name)) if os.path.isdir(os.path.join(directory, name)) else ()
+        names += ["{}/{}".format(name, file) for file in sorted(files) if not file.startswith(".")]
+    return [version[: -len(".lua")] if version.endswith(".lua") else version for version in names]
 
 
 def listed(login: Sequence[str]) -> List[str]:

@@ -82,7 +82,8 @@ def partitions(slurm_partitions: Iterable[Mapping[str, Any]], known: Iterable[st
 class Inputs(NamedTuple):
     """`tested` are the compute nodes to test, `reports` the nodes' own, by name; silent ones have none.
 
-    `directories` are the private directories of jobs, where cluster.yml has `job_directories`.
+    `directories` are the private directories of jobs, where cluster.yml has `job_directories`; `mpi` says whether users
+    have the module openmpi.
     """
 
     cluster: str
@@ -93,6 +94,7 @@ class Inputs(NamedTuple):
     wanted: Dict[str, Node]
     partitions: List[Partition]
     directories: Mapping[str, Any] = {}
+    mpi: bool = False
 
     def report(self, name: str) -> Mapping[str, Any]:
         """A node's own report; empty where it made none."""

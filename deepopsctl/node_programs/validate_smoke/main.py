@@ -45,6 +45,7 @@ def trials(request: Dict[str, Any]) -> Result:
         wanted=wanted,
         partitions=context.partitions(request["partitions"], known, expand),
         directories=request["job_directories"],
+        mpi=bool(request["mpi"]),
     )
     session = suite_of_jobs.session(request, SUITE, float(request["run_timeout"]))
     return {"checks": suite.run(Context(inputs, read_snapshot(), session))}

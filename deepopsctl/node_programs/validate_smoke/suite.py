@@ -13,6 +13,7 @@ from . import (
     confinement,
     directories,
     gpus,
+    mpi,
     node_answers,
     oversized_jobs,
     state,
@@ -36,7 +37,7 @@ NEEDS_A_NODE = (
 
 
 def _skipped_checks(inputs: Inputs) -> Tuple[str, ...]:
-    return NEEDS_A_NODE + ((directories.CHECK,) if inputs.directories else ())
+    return NEEDS_A_NODE + ((directories.CHECK,) if inputs.directories else ()) + ((mpi.CHECK,) if inputs.mpi else ())
 
 
 def run(context: Context) -> List[Check]:
@@ -80,6 +81,7 @@ def _with_jobs(context: Context) -> List[Check]:
         checks += gpus.run(context, names, answers)
         checks += memory.result()
         checks += directories.run(context, names)
+        checks += mpi.run(context, names)
         parts = [pool.submit(part.run, context, names) for part in (batch, user_guide_examples)]
         for part in parts:
             results, ran = part.result()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import glob
 import os
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 CGROUP = "/sys/fs/cgroup"
 # where Slurm keeps track of jobs, and confines them
 V1 = ("cpuset", "devices", "freezer", "memory")
 NVIDIA = "/sys/module/nvidia/version"
+# What `srun` needs to start the processes of one MPI program: Slurm's plugin, and the library that it loads at run time
+# (releases before 23.11 look for libpmix.so, which is in no package but the one for developers).
+PMIX = (
+    ("/usr/lib/*/slurm-wlm/mpi_pmix.so", "/usr/lib/*/slurm/mpi_pmix.so", "/usr/lib64/slurm/mpi_pmix.so"),
+    ("/usr/lib/*/libpmix.so.2", "/usr/lib64/libpmix.so.2"),
+)
 
 
 def os_release() -> Dict[str, str]:
@@ -64,6 +71,17 @@ def cgroup_facts(root: str = CGROUP) -> Dict[str, Any]:
         read_only = [directory for directory in directories if not is_writable(directory)]
         fault = "%s is read-only" % ", ".join(read_only) if read_only else ""
     return {"deepops_cgroup": version, "deepops_cgroup_writable": not fault, "deepops_cgroup_fault": fault}
+
+
+def pmix_facts() -> Dict[str, bool]:
+    """Whether Slurm starts MPI programs by PMIx here."""
+    return {"deepops_pmix": all(any(glob.glob(pattern) for pattern in patterns) for patterns in PMIX)}
+
+
+def pmix_probe() -> List[str]:
+    """The same as a command, for a node that has just got its packages: it fails where anything is missing."""
+    tests = ("ls -d %s 2>/dev/null | grep -q ." % " ".join(patterns) for patterns in PMIX)
+    return ["sh", "-c", " && ".join(tests)]
 
 
 def is_writable(directory: str) -> bool:

@@ -15,7 +15,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.node_states import drain_reason
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import hidden_keys, mount_table
 
 # a server that is away answers a mount after the unit's own 90 s, at the latest
 PATIENCE_S = 120
@@ -90,6 +90,8 @@ class MountRun(node_resources.Step):
         self.deferred = {}
         self.failed = {}
         self.unmanaged_mounts = []
+        # what a deploy would refuse: (message, hint)
+        self.blocked = []
 
     def own(self, path):
         """Record a managed file before it is created: an interrupted run loses none."""
@@ -283,6 +285,7 @@ def start(step, mount, is_new, is_there):
     if not is_there:
         step.noted.did("mount", mount["path"], "mount", detail=mount_table.parse_unit(mount["text"]).what)
     if step.dry:
+        predict(step, mount, is_there)
         return
     keys = authorized_keys()
     systemctl("reset-failed", unit)
@@ -291,6 +294,15 @@ def start(step, mount, is_new, is_there):
         step.failed[mount["name"]] = "%s: %s" % (mount["path"], failure_reason(mount["unit"]) or output)
     elif keys and not is_there_for_its_owner(keys):
         undo_mount(mount, unit, keys)
+
+
+def predict(step, mount, is_there):
+    """What a deploy will refuse about a new mount, for a plan."""
+    try:
+        refusal = () if is_there else hidden_keys.refusal(mount, authorized_keys())
+        step.blocked += [refusal] if refusal else []
+    except hidden_keys.UnknownError as error:
+        step.module.warn(str(error))
 
 
 def failure_reason(unit):

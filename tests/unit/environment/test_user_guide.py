@@ -85,7 +85,7 @@ def test_the_job_on_a_gpu_requests_one_that_its_partition_has() -> None:
     text = guide(SPEC.replace("partitions:\n", f"{other}  - {{name: old, nodes: a1}}\n"))
 
     assert "#SBATCH --partition=old\n#SBATCH --gpus-per-node=l40s:1\n" in text
-    assert "`salloc --time=1:00:00 --partition=old --gpus-per-node=l40s:1 " in text
+    assert "`salloc --time=01:00:00 --partition=old --gpus-per-node=l40s:1 " in text
 
 
 def test_what_a_gpu_costs_is_there_with_billing_only() -> None:

@@ -25,7 +25,9 @@ CONFIG = {"cluster": "hpc", "sender": "slurm@hpc.example.com", "hourly": 3, "dom
 
 
 def sacct(state: str) -> list[str]:
-    return ["28", "28", *JOB[2:5], state, *JOB[6:]]
+    row = ["28", "28", *JOB[2:5], state, *JOB[6:]]
+    # killed in its first second
+    return [*row[:9], "0", *row[10:]] if state == "OUT_OF_MEMORY" else row
 
 
 class Accounting:
@@ -78,6 +80,15 @@ def test_a_mail_at_the_end_has_the_jobs_report(tmp_path: Path) -> None:
     assert sent["From"] == "Slurm on hpc <slurm@hpc.example.com>"
     assert "CPUs" in text(sent)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_job_killed_for_memory_in_its_first_second_hears_it(tmp_path: Path) -> None:
+    spool.put(str(tmp_path), mail())
+    server = Server()
+
+    assert deliverer(tmp_path, Accounting("OUT_OF_MEMORY"), server).round(now=1) == 0
+
+    assert "it was killed because it needed more memory than 128 GiB" in text(server.mails[0])
 
 
 def test_it_waits_for_the_accounting_and_is_sent_without_a_report_in_the_end(tmp_path: Path) -> None:

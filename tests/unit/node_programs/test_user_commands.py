@@ -45,6 +45,27 @@ def test_seff_prints_the_lines_that_users_know(capsys: pytest.CaptureFixture[str
     ]
 
 
+def test_seff_says_what_slurm_does_not_know_and_what_killed_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+    killed = {5: "OUT_OF_MEMORY", 6: "0:125", 9: "0", 15: "00:00:00"}
+    rows = [
+        tuple({**killed, **more}.get(place, value) for place, value in enumerate(JOB))
+        for more in ({}, {0: "4711.batch", 16: "mem=0"})
+    ]
+
+    assert seff.main(["4711"], Accounting(*rows)) == 0
+
+    assert capsys.readouterr().out.splitlines()[3:] == [
+        "State: OUT_OF_MEMORY (exit code 0)",
+        "Cores: 32",
+        "CPU Utilized: unknown",
+        "CPU Efficiency: unknown of 00:00:00 core-walltime",
+        "Job Wall-clock time: 00:00:00",
+        "Memory Utilized: unknown",
+        "Memory Efficiency: unknown of 128.00 GB",
+        "WARNING: it was killed because it needed more memory than 128 GiB: ask for more, for example --mem=256G.",
+    ]
+
+
 def test_seff_of_a_task_of_an_array_on_two_nodes_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
     running = {0: "4711_3", 1: "4714", 5: "RUNNING", 8: "Unknown", 12: "2"}
 

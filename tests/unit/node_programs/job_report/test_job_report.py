@@ -98,6 +98,70 @@ class TestSacct:
         assert "used" in text
 
 
+# as sacct of 24.11 prints them: killed in the first second, before slurmd has taken a sample
+FIRST_SECOND = {"State": "OUT_OF_MEMORY", "ExitCode": "0:125", "ElapsedRaw": "0", "TotalCPU": "00:00:00"}
+NO_SAMPLE = {"JobID": "4711.batch", "TRESUsageInTot": "cpu=00:00:00,energy=0,fs/disk=0,mem=0,pages=0,vmem=0"}
+EXTERN = {"JobID": "4711.extern", "TRESUsageInTot": "cpu=00:00:00,fs/disk=1636,mem=256K,vmem=92K"}
+
+
+def with_steps(*steps: dict[str, str], **changed: str) -> Job:
+    (found,) = records.read(line(**changed) + "".join(line(**{**changed, **step}) for step in steps))
+    return found
+
+
+class TestAJobThatIsKilledForMemory:
+    def test_in_its_first_second_has_run_and_hears_what_to_do(self) -> None:
+        killed = with_steps(NO_SAMPLE, EXTERN, **FIRST_SECOND)
+
+        text = render(measure(killed))
+
+        assert killed.began
+        assert "has not run" not in text
+        assert "too short for advice" not in text
+        assert "it was killed because it needed more memory than 128 GiB: ask for more" in text
+        assert "--mem=256G" in text
+
+    @pytest.mark.parametrize("state", ["COMPLETED", "FAILED"])
+    def test_in_a_step_hears_it_whatever_the_script_made_of_it(self, state: str) -> None:
+        step = {**STEP, "State": "OUT_OF_MEMORY", "ExitCode": "0:125"}
+        killed = with_steps({**NO_SAMPLE, "State": state}, step, State=state)
+
+        assert advise(measure(killed))[0].startswith("its step 0 was killed because it needed more memory than 128 GiB")
+
+    def test_says_nothing_of_memory_that_would_have_been_enough(self) -> None:
+        assert not any(
+            "enough" in sentence and "mem" in sentence for sentence in advise(measure(job(State="OUT_OF_MEMORY")))
+        )
+
+
+class TestWhatIsUnknown:
+    @pytest.mark.parametrize("tres", ["", "cpu=00:00:00,mem=0,vmem=0", "cpu=00:00:00", "mem=0"])
+    def test_is_never_advice(self, tres: str) -> None:
+        unknown = with_steps({**NO_SAMPLE, "TRESUsageInTot": tres}, EXTERN, TotalCPU="00:00:00")
+
+        text = render(measure(unknown))
+
+        assert [each for each in advise(measure(unknown)) if "--mem" in each or "CPUs" in each] == []
+        rows = {row.split()[0]: row.split()[1] for row in text.splitlines() if row[:4] in ("CPUs", "Memo")}
+        assert rows == {"CPUs": "unknown", "Memory": "unknown"}
+        assert "Its memory use is unknown: Slurm has no sample of it." in text
+
+    def test_of_monitoring_is_not_a_node_that_used_nothing(self) -> None:
+        nothing = job(AdminComment=summed(nodes=[NodeUse("gpu01", 0.0, 0.0)]))
+
+        assert measure(nothing).memory == measure(job()).memory
+
+    def test_is_neither_of_a_running_job(self) -> None:
+        assert records.read_live("4711.0|cpu=00:00:00,mem=0\n4711.batch|cpu=00:00:00,mem=1M\n") == {
+            "4711.batch": (0.0, 1 << 20)
+        }
+
+    def test_ends_with_the_first_gibibyte(self) -> None:
+        small = with_steps({**STEP, "TRESUsageInTot": "cpu=00:10:00,mem=1K"})
+
+        assert any("--mem=1G would have been enough" in sentence for sentence in advise(measure(small)))
+
+
 class TestTheReport:
     def test_is_a_table_of_used_and_asked_with_advice(self) -> None:
         used, unused = (0.853, 1.0, 11 * GIB, 80 * GIB), (0.0, 0.0, GIB / 2, 80 * GIB)
@@ -129,7 +193,16 @@ class TestTheReport:
     @pytest.mark.parametrize(
         ("changed", "expected"),
         [
-            ({"State": "OUT_OF_MEMORY"}, "needed more memory than 128 GiB"),
+            (
+                {"State": "OUT_OF_MEMORY"},
+                "needed more memory than 128 GiB: ask for more, for example --mem=256G",
+            ),
+            ({"State": "FAILED", "ExitCode": "0:125"}, "it was killed because it needed more memory than 128 GiB"),
+            ({"State": "OUT_OF_MEMORY", "AllocTRES": "cpu=32"}, "more memory than it had"),
+            (
+                {"State": "OUT_OF_MEMORY", "AllocTRES": "mem=100M", "NNodes": "2"},
+                "50 MiB a node: ask for more, for example --mem=100M",
+            ),
             ({"State": "TIMEOUT"}, "did not end within 8h 00m"),
             ({"TotalCPU": "02:00:00"}, "one CPU was busy"),
             ({"AllocTRES": "cpu=32,mem=3G"}, "nearly all the memory"),

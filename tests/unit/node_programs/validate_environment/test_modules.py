@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +64,12 @@ def test_the_file_that_a_script_reads_is_the_one_that_the_role_writes() -> None:
     variables = (ROOT / "roles" / "modules" / "vars" / "main.yml").read_text(encoding="utf-8")
 
     assert f"__modules_start: {modules.START}\n" in variables
+
+
+def test_every_version_with_a_file_has_to_load(tmp_path: Path) -> None:
+    for version in ("python/3.12", "python/3.13.lua", "python/.version", "gcc/14"):
+        (tmp_path / version).parent.mkdir(exist_ok=True)
+        (tmp_path / version).touch()
+
+    assert modules.versions(str(tmp_path)) == ["gcc/14", "python/3.12", "python/3.13"]
+    assert modules.versions(str(tmp_path / "none")) == []
