@@ -39,6 +39,12 @@ confirm_option = click.option(
 )
 
 
+hold_waiting_option = click.option(
+    "--hold-waiting", is_flag=True,
+    help="Hold waiting jobs that Slurm would end, or never start, after this; otherwise it is refused.",
+)  # fmt: skip
+
+
 def names_nodes(ctx: click.Context, param: click.Parameter, value: Names) -> Names:
     """Refuse a node set that names nothing: for Ansible, `--limit "$NODES"` without NODES is the whole cluster."""
     for text in (value,) if isinstance(value, str) else value or ():

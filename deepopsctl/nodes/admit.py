@@ -16,18 +16,18 @@ from deepopsctl.validation.result import Validation, examine, save
 SUITE = "smoke"
 
 
-def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], verb: str) -> None:
+def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], verb: str, **extra: object) -> None:
     """Deploy on these nodes and their dependent nodes, validate them, accept jobs. Raises StoppedError.
 
     No job starts on a node that is not validated: before its slurmd starts it is put in a reservation that only the
     validation may use (a drain would keep out the validation's jobs, too). Whatever stops the command, the
-    reservation stays until the next run removes it.
+    reservation stays until the next run removes it. `extra` are variables of the deploy.
     """
     names = [node.name for node in nodes]
     compute = [node.name for node in nodes if Role.COMPUTE in node.roles]
     again = f"fix it, then run the same command again: it resumes from here (deepopsctl node {verb})"
     flow.operator.info(f"deploy on {fold(names)} and on the dependent nodes")
-    outcome = flow.deploy(cluster, names, "operate/stop_slurmd", deepops_new_nodes=compute)
+    outcome = flow.deploy(cluster, names, "operate/stop_slurmd", deepops_new_nodes=compute, **extra)
     stands = f"{fold(names)} stays in cluster.yml and takes no jobs"
     flow.require_service(outcome, cluster, nodes, stands, again)
     if compute:

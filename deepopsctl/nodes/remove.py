@@ -72,9 +72,11 @@ class _Remove:
 
     def drain(self) -> None:
         """Ask for confirmation, then drain the nodes."""
-        slurm = self.flow.survey(self.cluster, slurm=bool(self.node_drain.names))
+        leaving = self.node_drain.names
+        slurm = self.flow.survey(self.cluster, slurm=bool(leaving), leaving=leaving)
         # errors of the edit show before anything is changed
         remove_nodes(SpecFile.open(self.flow.directory).text, self.names)
+        self.node_drain.show_waiting(slurm)
         self.node_drain.show_jobs(slurm)
         self.flow.confirm(f"remove {fold(self.names)} from {self.cluster.name}?", self.cluster)
         self.node_drain.drain()
@@ -87,6 +89,9 @@ class _Remove:
         spec = SpecFile.open(flow.directory)
         text = remove_nodes(spec.text, names)
         self.node_drain.require_no_jobs()
+        if leaving := self.node_drain.names:
+            # a drained node can still be asked for by new jobs, which wait
+            self.node_drain.show_waiting(flow.survey(self.cluster, leaving=leaving))
         flow.operator.info(f"stop the cluster's services on {fold(names)}")
         self._retire(names)
         flow.operator.info(f"remove {fold(names)} from the configuration")
@@ -120,7 +125,7 @@ class _Remove:
         after = spec.write(text)
         flow = self.flow
         try:
-            outcome = flow.deploy(after, ())
+            outcome = flow.deploy(after, (), deepops_hold_waiting=self.options.hold_waiting)
             flow.require_service(
                 outcome,
                 after,

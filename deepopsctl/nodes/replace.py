@@ -36,6 +36,7 @@ class ReplaceRequest:
     name: str
     address: str
     timeout_s: int
+    hold_waiting: bool = False
 
 
 def replace(directory: ClusterDir, request: ReplaceRequest, base: RunRequest, operator: Operator) -> Report:
@@ -163,7 +164,8 @@ class _Replace:
         if stored.pop(self.node.name, None):
             store_hardware(path, stored)
         nodes = tuple(node for node in cluster.nodes if node.name == self.node.name)
-        admit(self.flow, cluster, nodes, "replace")
+        # the new hardware may have other GPUs than waiting jobs ask for
+        admit(self.flow, cluster, nodes, "replace", deepops_hold_waiting=self.request.hold_waiting)
 
     def _require_standby(self, cluster: Cluster) -> None:
         """A controller that takes over when the first one is lost."""

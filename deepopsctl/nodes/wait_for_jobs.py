@@ -17,11 +17,12 @@ SHOWN_JOBS = 8
 
 @dataclass(frozen=True, slots=True)
 class DrainOptions:
-    """Seconds to wait for running jobs, and whether to cancel them instead."""
+    """Seconds to wait for running jobs, and whether to cancel them instead; whether waiting jobs may be held."""
 
     names: str
     timeout_s: int
     force: bool = False
+    hold_waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,28 @@ class NodeDrain:
         jobs = slurm.jobs_on(self.names)
         for line in _lines(jobs, self.names, self.options):
             self.flow.operator.info(line)
+
+    def show_waiting(self, slurm: SlurmState) -> None:
+        """Refuse to continue while waiting jobs need the nodes, or show that they will be held."""
+        jobs = slurm.waiting_for_leaving
+        if not jobs:
+            return
+        lines = [f"  job {job.id} of {job.user} waits: {job.reason}" for job in jobs[:SHOWN_JOBS]]
+        lines += [f"  and {len(jobs) - SHOWN_JOBS} more"] if len(jobs) > SHOWN_JOBS else []
+        for line in lines:
+            self.flow.operator.info(line)
+        lost = [job for job in jobs if not (self.options.hold_waiting and job.can_be_held)]
+        if lost:
+            listed = ", ".join(f"{job.id} ({job.user})" for job in lost[:SHOWN_JOBS])
+            more = f" and {len(lost) - SHOWN_JOBS} more" if len(lost) > SHOWN_JOBS else ""
+            instead = f"; `deepopsctl node {self.verb} {fold(self.names)} --hold-waiting` holds them instead"
+            raise StoppedError(
+                f"nothing was {self.verb}d: without {fold(self.names)} Slurm would end waiting jobs, or never start "
+                f"them: {listed}{more}",
+                "let them run first, have their users change them (scontrol update jobid=NUMBER reqnodelist=...), or "
+                f"cancel them{instead if all(job.can_be_held for job in lost) else ''}",
+            )
+        self.flow.operator.info(f"{len(jobs)} waiting job{'s' * (len(jobs) > 1)}: held until released (--hold-waiting)")
 
     def drain(self) -> None:
         """Let no new job start; with --force, cancel running jobs."""

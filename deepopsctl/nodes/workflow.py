@@ -198,15 +198,17 @@ class Flow:
         on_top = frozenset(known[known.index(SLURM) + 1 :])
         require_success(outcome, (*nodes, *cluster.controllers[:1]), stands, hint, on_top)
 
-    def survey(self, cluster: Cluster, *, slurm: bool = True) -> SlurmState:
+    def survey(self, cluster: Cluster, *, slurm: bool = True, leaving: Iterable[str] = ()) -> SlurmState:
         """Ask the first controller what is deployed, and for the state of Slurm; leaves no run directory.
+
+        The state has the waiting jobs that need the nodes which are `leaving`.
 
         Stops if another run works on the cluster, a clone is newer, or slurmctld does not answer.
         """
         from deepopsctl.run.runner import ask
 
         first, more = cluster.controllers[0], (SLURM_INFO,) if slurm else ()
-        variables = {"deepops_claim_state": "shown"}
+        variables = {"deepops_claim_state": "shown", "deepops_leaving_nodes": sorted(leaving)}
         request = replace(self.base, playbook=CLAIM, more=more, limit=first.name, extra_vars=variables)
         outcome = ask(request)
         error_text = "; ".join(failure.message for failure in outcome.summary.failures) or "no answer"

@@ -88,6 +88,17 @@ class SlurmJob:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A waiting job that Slurm would end, or leave waiting for ever, without the nodes that are to leave."""
+
+    id: str
+    user: str
+    reason: str
+    # without what would end it; Slurm can't change every job so
+    can_be_held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SlurmState:
     """The state of Slurm. If the controller is down, there are no nodes and jobs, and `error` has the reason.
 
@@ -105,6 +116,8 @@ class SlurmState:
     controllers: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     # of several controllers, the one in control; '' where it is not known
     in_control: str = ""
+    # those that need the nodes which the query said are leaving
+    waiting_for_leaving: tuple[WaitingJob, ...] = ()
 
     def jobs_on(self, names: Iterable[str]) -> tuple[SlurmJob, ...]:
         """Jobs that run on any of these nodes."""
@@ -140,6 +153,7 @@ def parse_slurm_state(answer: Mapping[str, object]) -> SlurmState:
         reserved=frozenset(str(name) for name in reserved) if isinstance(reserved, list) else frozenset(),
         controllers={str(k): bool(v) for k, v in controllers.items()} if isinstance(controllers, Mapping) else {},
         in_control=str(answer.get("in_control") or ""),
+        waiting_for_leaving=tuple(_waiting(entry) for entry in _entries(answer, "waiting")),
     )
 
 
@@ -185,6 +199,11 @@ def _node(entry: Mapping[str, object]) -> SlurmNode:
 def _job(entry: Mapping[str, object]) -> SlurmJob:
     words = {key: str(entry.get(key) or "") for key in ("id", "user", "state", "partition")}
     return SlurmJob(**words, nodes=_names(entry, "nodes"))
+
+
+def _waiting(entry: Mapping[str, object]) -> WaitingJob:
+    words = {key: str(entry.get(key) or "") for key in ("id", "user", "reason")}
+    return WaitingJob(**words, can_be_held=bool(entry.get("can_be_held")))
 
 
 def _names(entry: Mapping[str, object], key: str) -> tuple[str, ...]:

@@ -28,6 +28,12 @@ options:
     default: false
   slurm_wait: {description: Seconds to repeat the query of a slurmctld that refuses it., type: int, default: 0}
   slurm_timeout: {description: Seconds to wait for a slurmctld that does not answer., type: int, default: 30}
+  leaving:
+    description: >-
+      Nodes that are to leave slurm.conf; with O(slurm), for the waiting jobs that Slurm would end then, or never start.
+    type: list
+    elements: str
+    default: []
   node: {description: "The node's name in Slurm; for O(gpus) and O(driver_files).", type: str, default: ""}
   gpus:
     description:
@@ -68,7 +74,7 @@ deepops:
       one ended, C(upgrade), the record of an upgrade of Slurm that is under way, and C(restore), whether a restore was
       begun and has not ended, with O(components).
     - C(slurm), with C(installed), C(controller_up), C(error), C(nodes), C(jobs), C(versions) and C(reserved), the nodes
-      that are reserved until they are tested, with O(slurm).
+      that are reserved until they are tested, with O(slurm); and C(waiting), with O(leaving).
   type: dict
   returned: "with O(components) or O(slurm)"
 gpu_differences:
@@ -98,6 +104,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     detect as slurm_detect,
     node_jobs as slurm_node_jobs,
     query as slurm_query,
+    waiting_jobs as slurm_waiting_jobs,
 )
 
 # of the program slurm_backup: its settings, and how it last ended, by the key of the result
@@ -107,6 +114,7 @@ BACKUPS = {
         "/etc/deepopsctl/backup-monitoring.json", "/var/lib/deepopsctl/backup-monitoring/last.json"
     ),
 }  # fmt: skip
+SLURM_CONF = "/etc/slurm/slurm.conf"
 # of the program slurm_upgrade
 UPGRADE = "/var/lib/deepopsctl/upgrade/slurm.json"
 
@@ -140,6 +148,22 @@ def upgrade_under_way():
         return {}
 
 
+def waiting_for(nodes):
+    """The waiting jobs that end, or wait for ever, without these nodes; or why slurmctld did not say."""
+    try:
+        with open(SLURM_CONF, encoding="utf-8") as stream:
+            old = slurm_waiting_jobs.layout(stream.read())
+        cases = slurm_waiting_jobs.query(old, old.without(nodes), slurm_query.run)
+    except (OSError, ValueError) as error:
+        return {"controller_up": False, "error": str(error)}
+    return {
+        "waiting": [
+            {"id": case.job.id, "user": case.job.user, "reason": case.reason, "can_be_held": case.rescue is not None}
+            for case in cases
+        ]
+    }
+
+
 def query_driver(files, node):
     """NVIDIA devices, the driver, and what conflicts with one."""
     idle = not slurm_node_jobs.why_busy(node)
@@ -156,6 +180,7 @@ def main():
             "digest": {"default": ""},
             "slurm": {"type": "bool", "default": False},
             "slurm_wait": {"type": "int", "default": 0},
+            "leaving": {"type": "list", "elements": "str", "default": []},
             "slurm_timeout": {"type": "int", "default": slurm_query.COMMAND_TIMEOUT},
             "node": {"default": ""},
             "gpus": {"type": "dict"},
@@ -168,6 +193,8 @@ def main():
         answers["node"] = compare(params)
     if params["slurm"]:
         answers["slurm"] = slurm_query.report(params["slurm_wait"], params["slurm_timeout"])
+        if params["leaving"] and answers["slurm"]["controller_up"]:
+            answers["slurm"].update(waiting_for(params["leaving"]))
     if answers:
         more["deepops"] = answers
     if params["gpus"] is not None:

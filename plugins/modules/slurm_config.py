@@ -59,6 +59,12 @@ options:
         starts with the copy; jobs go on meanwhile. Otherwise such a change is refused.
     type: bool
     default: false
+  hold_waiting:
+    description:
+      - Whether waiting jobs that the new configuration would end, or leave waiting for ever, are held and named.
+        What would end them is taken out of their request. Otherwise the configuration is refused.
+    type: bool
+    default: false
   start_timeout:
     description: Seconds that slurmctld may take to answer after a restart, before the old configuration is put back.
     type: int
@@ -109,9 +115,11 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     adoption as slurm_adoption,
     apply_config as slurm_apply_config,
     effects as slurm_effects,
+    output as slurm_output,
     query as slurm_query,
     spank as slurm_spank,
     unsafe_changes as slurm_unsafe_changes,
+    waiting_jobs as slurm_waiting_jobs,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.apply_config import UNIT
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
@@ -135,11 +143,17 @@ SPEC = {
     "control": {"type": "list", "elements": "str", "default": []},
     "first": {"type": "bool", "default": True},
     "move_state": {"type": "bool", "default": False},
+    "hold_waiting": {"type": "bool", "default": False},
     "start_timeout": {"type": "int", "default": 60},
     "directory": {"type": "path", "default": "/etc/slurm"},
     "files": {"type": "dict", "required": True},
 }
 TAKE_OVER = "`deepopsctl takeover` reads what the running cluster has; then deploy again"
+SILENT_HINT = "see that slurmctld runs and answers (scontrol ping), then deploy again"
+WAITING_HINT = (
+    "let them run first, have their users change them (scontrol update jobid=NUMBER ...), or cancel them; with "
+    "--hold-waiting they are held instead, unless their only partition goes, or Slurm can't change them (NUMBER+0)"
+)
 HUNG = "slurmctld stopped answering when it reloaded its configuration, and was restarted"
 
 
@@ -261,6 +275,34 @@ def refusals(module, files, current, changes):
     return slurm_unsafe_changes.refusals(slurm_unsafe_changes.certain(changes, module.params["missing_nodes"]))
 
 
+def waiting_jobs(params, files, current, changes):
+    """The waiting jobs that this would end or leave waiting for ever. Raises UnreadableError."""
+    conf = conf_of(files)
+    if not (current[conf] and params["primary"] and slurm_waiting_jobs.concerned(changes)):
+        return []
+    old, new = (slurm_waiting_jobs.layout(text) for text in (current[conf], files[conf]))
+    return slurm_waiting_jobs.query(old, new.lent(old, params["missing_nodes"]), slurm_query.run)
+
+
+def lost_waiting(params, cases):
+    """Why this is refused for waiting jobs: (message, hint) each."""
+    lost = [case for case in cases if case.rescue is None or not params["hold_waiting"]]
+    if not lost:
+        return []
+    return [("waiting jobs would end, or wait for ever: %s" % slurm_waiting_jobs.sentence(lost), WAITING_HINT)]
+
+
+def hold(module, cases, files, current, changes):
+    """Hold the jobs without what would end them; their names."""
+    problems = slurm_waiting_jobs.hold(cases, slurm_query.run)
+    left = [case for case in waiting_jobs(module.params, files, current, changes) if case.ends]
+    if left:
+        why = "; ".join([slurm_waiting_jobs.sentence(left), *problems])
+        message = "waiting jobs would end, and can't be held: %s; slurm.conf was not changed" % why
+        module.fail_json(msg=message, hint=WAITING_HINT)
+    return ["held until it is released: job %s" % slurm_waiting_jobs.sentence([case]) for case in cases]
+
+
 def installed():
     """The version of Slurm's commands here."""
     return slurm_query.installed_version().get("slurm", "")
@@ -295,7 +337,7 @@ def adopt(module, files):
     problems = slurm_adoption.refusals(files[conf]) + list(filter(None, [slurm_apply_config.syntax_error(files)]))
     problems += slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
     if problems:
-        message = "the running jobs would be lost, nothing was changed: %s" % "; ".join(problems)
+        message = "jobs would be lost, nothing was changed: %s" % "; ".join(problems)
         module.fail_json(msg=message, hint=TAKE_OVER)
     if not module.check_mode:
         try:
@@ -330,6 +372,12 @@ def main():
         module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=[], diff=[])
     differing = differences(params, files, current)
     blocked = refusals(module, files, current, differing)
+    try:
+        cases = [] if blocked else waiting_jobs(params, files, current, differing)
+    except slurm_output.UnreadableError as error:
+        cases = []
+        blocked = [("waiting jobs may end, and Slurm does not say which: %s" % error, SILENT_HINT)]
+    blocked += lost_waiting(params, cases)
     if blocked and not module.check_mode:
         message, hint = blocked[0]
         module.fail_json(msg="%s; nothing was changed" % message, hint=hint)
@@ -340,6 +388,9 @@ def main():
     noted = node_changes.Noted(module.check_mode)
     note_files(noted, files)
     entries = noted.changes + key_entries(differing)
+    if params["hold_waiting"]:
+        entries += [node_changes.entry("job", case.job.id, "hold", detail=case.reason) for case in cases]
+    held = [] if module.check_mode else hold(module, cases, files, current, differing) if cases else []
     with node_errors.fail_on_error(module.fail_json, "the old configuration is still in force: %s"):
         needs, warnings = converge(module, files, effect, keys)
         entries += unit_entries(needs)
@@ -350,7 +401,7 @@ def main():
         module.exit_json(**result, **node_changes.refused(blocked))
     record = node_record.items(files=files, units={UNIT: params["primary"]})
     node_record.save(params["component"], params["step"], params["digest"], record)
-    module.exit_json(deepops_warnings=warnings, **result)
+    module.exit_json(deepops_warnings=held + warnings, **result)
 
 
 if __name__ == "__main__":

@@ -144,12 +144,44 @@ def test_a_node_with_a_job_is_not_removed(cluster: LabCluster) -> None:
     cluster.wait_for_job(busy, "COMPLETED")
 
 
+@pytest.fixture(scope="module")
+def later(cluster: LabCluster) -> dict[str, int]:
+    """Jobs that wait for their time, by what they ask for, before gpu03 goes."""
+    requests = {
+        "node": "-w gpu03",
+        "held": "-w gpu03 --hold",
+        "three": "-N 3",
+        "array": "-w gpu03 --array=1-4%2",
+        "any": "",
+    }
+    return {
+        what: cluster.submit("true", "--begin=now+1day", "--mem=100M", *words.split())
+        for what, words in requests.items()
+    }
+
+
+def test_waiting_jobs_that_need_a_node_keep_it_from_being_removed(cluster: LabCluster, later: dict[str, int]) -> None:
+    before = spec(cluster)
+
+    report = verb(cluster, "remove", "gpu03", "--yes", code=1)
+    (cluster.directory / "cluster.yml").write_text(before.replace("gpu[01-03]", "gpu[01-02]"), encoding="utf-8")
+    planned = json.loads(cluster.deepopsctl("plan", "slurm", "--json", ok=False).stdout)
+    deployed = cluster.deepopsctl("deploy", "slurm", ok=False)
+    (cluster.directory / "cluster.yml").write_text(before, encoding="utf-8")
+
+    assert deployed.returncode == 1
+    for text in (report["stopped"]["message"], planned["plan"], deployed.stderr):
+        assert {what for what, job in later.items() if str(job) in text} == later.keys() - {"any"}, text
+    assert cluster.node_state("gpu03") in ("idle", "drained")
+    assert {cluster.job_state(job) for job in later.values()} == {"PENDING"}
+
+
 @pytest.mark.every_change
 def test_a_removed_node_leaves_nothing_behind(cluster: LabCluster, job: int) -> None:
     # a user's job that pretends that others run there; --force cancels what does
     forged = f"x\n{job}|ubuntu|RUNNING|gpu|gpu03|y\n--partition=gpu|ubuntu|RUNNING|gpu|gpu03|y"
     with waiting_jobs(cluster, [forged]) as (waiting,):
-        report = verb(cluster, "remove", "gpu03", "--yes", "--force")
+        report = verb(cluster, "remove", "gpu03", "--yes", "--force", "--hold-waiting")
         assert cluster.job_state(int(waiting)) == "PENDING"
 
     assert set(report["hosts"]) == {"ctl1", "gpu03"}
@@ -166,6 +198,14 @@ def test_a_removed_node_leaves_nothing_behind(cluster: LabCluster, job: int) -> 
     assert not cluster.holds("gpu03", "grep -q slurm /etc/pam.d/sshd")
     assert cluster.root("ctl1", "sinfo -h -N -o %N").split() == ["gpu01", "gpu02"]
     assert cluster.job_state(job) == "RUNNING"
+
+
+def test_the_jobs_that_needed_it_are_held_and_the_others_are_not(cluster: LabCluster, later: dict[str, int]) -> None:
+    queue = dict(line.split("|") for line in cluster.root("ctl1", "squeue -h -o '%F|%T %Q' -u ubuntu").splitlines())
+
+    assert {what for what, job in later.items() if queue[str(job)] == "PENDING 0"} == later.keys() - {"any"}
+    assert queue[str(later["any"])] != "PENDING 0"
+    cluster.root("ctl1", "scancel " + " ".join(map(str, later.values())))
 
 
 def test_another_host_replaces_a_node_of_the_same_name(cluster: LabCluster, job: int) -> None:

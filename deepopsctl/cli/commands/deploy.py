@@ -10,6 +10,7 @@ from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
     components_argument,
     connection_options,
+    hold_waiting_option,
     json_option,
     limit_option,
     seconds,
@@ -26,6 +27,7 @@ from deepopsctl.cli.options import (
 @click.option("--full", is_flag=True, help="Check everything, even where nothing changed since the last deploy.")
 @click.option("--break-lock", is_flag=True, help="Ignore the lock of another control machine that has died.")
 @click.option("--replace-newer", is_flag=True, help="Apply this cluster.yml even if a newer one is deployed.")
+@hold_waiting_option
 @click.option("--timeout", callback=seconds, default="0", metavar="DURATION", help="Stop after this time: 90s, 2h.")
 @click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by cores, 25 to 100]")
 @click.option(
@@ -76,6 +78,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
         keep_runs=options["keep_runs"],
         user_vars=user_vars,
         content=content,
+        extra_vars={"deepops_hold_waiting": options["hold_waiting"]},
         claim={"break_lock": options["break_lock"], "replace_newer": options["replace_newer"]},
     )
     return run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)

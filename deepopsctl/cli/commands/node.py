@@ -12,6 +12,7 @@ from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
     confirm_option,
     connection_options,
+    hold_waiting_option,
     json_option,
     names_nodes,
     seconds,
@@ -102,6 +103,7 @@ def add(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> 
 @click.argument("names", callback=names_nodes, metavar="NAMES")
 @_wait_option
 @click.option("--force", is_flag=True, help="Cancel running jobs instead of waiting for them.")
+@hold_waiting_option
 @sudo_option
 @yes_option
 @confirm_option
@@ -110,7 +112,8 @@ def add(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> 
 def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> int:
     """Remove nodes: drain, wait for their jobs, stop the services, remove them from all configuration.
 
-    Nothing is removed while a job runs there. Unreachable nodes are removed with a warning.
+    Nothing is removed while a job runs there, or while a waiting job needs the nodes. Unreachable nodes are removed
+    with a warning.
     """
     from deepopsctl.cli.interactive import open_console, show_report
     from deepopsctl.nodes.remove import remove as remove_members
@@ -119,7 +122,10 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) 
     console, directory, base = open_console(settings, "node-remove", options)
     with console.attentive():
         report = remove_members(
-            directory, DrainOptions(names, options["timeout"], force=options["force"]), base, console
+            directory,
+            DrainOptions(names, options["timeout"], force=options["force"], hold_waiting=options["hold_waiting"]),
+            base,
+            console,
         )
     return show_report(report, directory, as_json=as_json)
 
@@ -128,6 +134,7 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) 
 @click.argument("name", callback=names_nodes, metavar="NAME")
 @click.option("--address", default="", metavar="ADDRESS", help="The new host's address.  [default: unchanged]")
 @_wait_option
+@hold_waiting_option
 @_login_options
 @sudo_option
 @yes_option
@@ -141,7 +148,8 @@ def replace(settings: Settings, /, name: str, *, as_json: bool, **options: Any) 
 
     console, directory, base = open_console(settings, "node-replace", options)
     with console.attentive():
-        report = replace_member(directory, ReplaceRequest(name, options["address"], options["timeout"]), base, console)
+        request = ReplaceRequest(name, options["address"], options["timeout"], hold_waiting=options["hold_waiting"])
+        report = replace_member(directory, request, base, console)
     return show_report(report, directory, as_json=as_json)
 
 

@@ -15,6 +15,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     hostlist as slurm_hostlist,
     output as slurm_output,
     query as slurm_query,
+    waiting_jobs as slurm_waiting_jobs,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
 
@@ -86,8 +87,14 @@ def refusals(text):
     listed, queue = slurm_query.run(*slurm_query.SHOW_JOBS)
     if not (answered and listed):
         return ["slurmctld does not answer: %s" % " ".join((queue if answered else nodes).split())]
+    shown, partitions = slurm_query.run("scontrol", "--oneliner", "show", "partition")
+    if not shown:
+        return ["slurmctld does not answer: %s" % " ".join(partitions.split())]
     try:
-        return problems + lost_jobs(nodes, queue, text)
+        live, wanted = slurm_waiting_jobs.live(nodes, partitions), slurm_waiting_jobs.layout(text)
+        waiting = slurm_waiting_jobs.query(live, wanted, slurm_query.run)
+        lost = ["waiting jobs would end, or never start: %s" % slurm_waiting_jobs.sentence(waiting)] if waiting else []
+        return problems + lost_jobs(nodes, queue, text) + lost
     except ValueError as error:
         return [*problems, str(error)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_query
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import CONTAINERS, Effect, fold
 
-# jobs that hold nodes; pending ones find other nodes
+# jobs that hold nodes; what becomes of those that wait is in waiting_jobs.py
 HOLDING = "--states=RUNNING,COMPLETING,SUSPENDED,CONFIGURING"
 
 
@@ -43,7 +43,7 @@ def _needs_drain(change, ask):
         argv, where = [HOLDING], "are running"
         hint = "their next steps would fail: drain (scontrol update nodename=ALL state=drain reason=new), then deploy"
     elif change.names:
-        argv, where = ["--partition=%s" % names], "are in partition %s" % names
+        argv, where = [HOLDING, "--partition=%s" % names], "run in partition %s" % names
         hint = "close it and wait (scontrol update partitionname=%s state=drain), then deploy again" % names
     else:
         argv, where = [], "are there"

@@ -1,0 +1,443 @@
+"""Which waiting jobs a new slurm.conf would end, or leave waiting for ever: those that fit the old one and not the new.
+
+What slurmctld does at its next start, seen with 24.11: a waiting job ends with NODE_FAIL when a node of its
+`--nodelist`, or one partition of its list, is gone, also when it is held. When no node has its feature any more it
+waits with BadConstraints, and one whose reservation has lost its last node is held. For other requests it waits.
+
+What can't be read of a request counts as met, before and after: no job is named for what is not understood. Python 3.8.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+
+from . import effects, output
+from .hostlist import HostlistError, expand, fold
+from .node_states import ON_NODES
+
+# No text of a user's, but features, which Slurm compares with those of nodes. They come last: they have bars.
+_COLUMNS = {
+    "id": "%i", "number": "%A", "user": "%u", "state": "%T", "partitions": "%P", "required": "%n", "excluded": "%x",
+    "nodes": "%D", "cpus": "%C", "node_cpus": "%c", "memory": "%m", "gres": "%b", "limit": "%l", "reservation": "%v",
+    "priority": "%Q", "features": "%f",
+}  # fmt: skip
+QUEUE = ("squeue", "--noheader", "--all", "--sort=i", "--format=" + "|".join(_COLUMNS.values()))
+# squeue has these by its long options only, in columns
+_WIDTHS = (64, 256, 256, 256)
+GPUS = (
+    "squeue", "--noheader", "--all", "--Format=" + ",".join(
+        "%s:%d" % column for column in zip(("JobArrayID", "tres-per-job", "tres-per-socket", "tres-per-task"), _WIDTHS)
+    ),
+)  # fmt: skip
+RESERVATIONS = ("scontrol", "--oneliner", "show", "reservation")
+_ID = re.compile(r"[0-9]+(?:\+[0-9]+|_[0-9]+|_\[[0-9,:%.-]+\]?)?")
+_RESERVED = re.compile(r"^ReservationName=(\S+) .* Nodes=(\S+)", re.MULTILINE)
+_GRES = re.compile(r"(?:gres[/:])?([A-Za-z]\w*)(?:[:=]([A-Za-z]\w*(?:[.\-]\w+)*))?(?:[:=]([0-9]+))?(?:\([^)]*\))?")
+_WORD = re.compile(r"[A-Za-z_][^&|,()\[\]*\s]*")
+_CHANGED = ("NodeName=", "PartitionName=", "NodeSet")
+
+# {(name, type): count} of `gpu:a100:2,shard:8`; a type may be ''
+Gres = Dict[Tuple[str, str], int]
+
+
+class Job(NamedTuple):
+    """What a waiting job asks for; `gres` of each node, `all_gres` of all nodes together. Minutes, MB."""
+
+    id: str
+    user: str
+    partitions: Tuple[str, ...]
+    required: Tuple[str, ...] = ()
+    excluded: Tuple[str, ...] = ()
+    nodes: int = 1
+    cpus: int = 1
+    node_cpus: int = 1
+    memory: int = 0
+    gres: Tuple[Tuple[Tuple[str, str], int], ...] = ()
+    all_gres: Tuple[Tuple[Tuple[str, str], int], ...] = ()
+    limit: Optional[int] = None
+    reservation: str = ""
+    features: str = ""
+    held: bool = False
+    # the job's own number, also where it is one part of several
+    number: str = ""
+
+    @property
+    def request(self) -> Tuple[Any, ...]:
+        """All but whose it is: equal ones are looked at once."""
+        return tuple(self)[2:-2]
+
+
+class Node(NamedTuple):
+    """What a node offers; None where slurm.conf does not say."""
+
+    cpus: Optional[int]
+    memory: Optional[int]
+    gres: Gres
+    features: FrozenSet[str]
+
+
+class Layout(NamedTuple):
+    """The nodes and partitions of a slurm.conf; a partition has its attributes in lower case."""
+
+    nodes: Mapping[str, Node]
+    members: Mapping[str, FrozenSet[str]]
+    partitions: Mapping[str, Mapping[str, str]]
+
+    def without(self, names: Iterable[str]) -> Layout:
+        """The same when these nodes are gone."""
+        gone = frozenset(names)
+        members = {partition: nodes - gone for partition, nodes in self.members.items()}
+        return Layout({name: node for name, node in self.nodes.items() if name not in gone}, members, self.partitions)
+
+    def lent(self, other: Layout, names: Iterable[str]) -> Layout:
+        """The same with these nodes of another layout, in the partitions that have them there."""
+        more = {name for name in names if name in other.nodes and name not in self.nodes}
+        lent = {name: nodes for name, nodes in other.members.items() if nodes and nodes <= more}
+        partitions = {**{name: other.partitions[name] for name in lent}, **self.partitions}
+        members = {
+            name: self.members.get(name, frozenset()) | (more & other.members.get(name, frozenset()))
+            for name in partitions
+        }
+        return Layout({**self.nodes, **{name: other.nodes[name] for name in more}}, members, partitions)
+
+
+class Affected(NamedTuple):
+    """A job with the reason. `ends`: slurmctld ends it, else it waits for ever; `rescue` is what keeps it, with a hold.
+
+    `rescue` has the words for `scontrol update`, and is None where nothing does.
+    """
+
+    job: Job
+    reason: str
+    ends: bool
+    rescue: Optional[Tuple[str, ...]]
+
+
+def layout(text: str) -> Layout:
+    """The nodes and partitions of a slurm.conf."""
+    nodes = {name: _node(attributes) for name, attributes in effects.definitions(text, "NodeName").items()}
+    partitions = effects.definitions(text, "PartitionName")
+    sets = effects.definitions(text, "NodeSet")
+    members = {name: frozenset(_members(attributes, nodes, sets)) for name, attributes in partitions.items()}
+    return Layout(nodes, members, partitions)
+
+
+def _node(attributes: Mapping[str, str]) -> Node:
+    text = attributes.get("cpus") or attributes.get("procs")
+    boards, sockets = (int(attributes.get(key, "1")) for key in ("boards", "socketsperboard"))
+    shape = ("sockets", "corespersocket", "threadspercore")
+    cpus = output.whole(text or "")
+    if text is None and any(key in attributes for key in shape):
+        total, cores, threads = (int(attributes.get(key, "1")) for key in shape)
+        cpus = (total if "sockets" in attributes else boards * sockets) * cores * threads
+    memory = output.whole(attributes.get("realmemory", ""))
+    words = attributes.get("features") or attributes.get("feature") or ""
+    return Node(cpus, memory, gres(attributes.get("gres", "")), frozenset(words.strip('"').split(",")) - {""})
+
+
+def _members(
+    attributes: Mapping[str, str], nodes: Mapping[str, Node], sets: Mapping[str, Mapping[str, str]]
+) -> List[str]:
+    text = attributes.get("nodes", "").strip('"')
+    if text.upper() == "ALL":
+        return list(nodes)
+    result: List[str] = []
+    for name in _names(text):
+        if name in sets:
+            feature = sets[name].get("feature", "")
+            result += _names(sets[name].get("nodes", ""))
+            result += [other for other, node in nodes.items() if feature and feature in node.features]
+        else:
+            result.append(name)
+    return [name for name in result if name in nodes]
+
+
+def _names(text: str) -> List[str]:
+    try:
+        return expand(output.present(text.strip('"')))
+    except HostlistError:
+        return [text]
+
+
+def gres(text: str) -> Gres:
+    """Generic resources as nodes and jobs write them: `gpu:a100:2(S:0),shard:8`, `gres/gpu=2`."""
+    counts: Gres = {}
+    for word in re.split(r",(?![^(]*\))", output.present(text.strip('"'))):
+        match = _GRES.fullmatch(word)
+        if match:
+            key = (match[1], match[2] or "")
+            counts[key] = counts.get(key, 0) + int(match[3] or 1)
+    return counts
+
+
+# --- the queue
+
+
+def jobs(queue: str, columns: str) -> List[Job]:
+    """The waiting jobs, from the output of QUEUE and GPUS. Raises UnreadableError."""
+    more = {entry[0]: entry[1:] for entry in map(_columns, columns.splitlines())}
+    return [job for line in queue.splitlines() if line for job in _job(line, more)]
+
+
+def _columns(line: str) -> List[str]:
+    ends = [sum(_WIDTHS[: place + 1]) for place in range(len(_WIDTHS))]
+    return [line[end - width : end].strip() for end, width in zip(ends, _WIDTHS)]
+
+
+def _job(line: str, more: Mapping[str, List[str]]) -> List[Job]:
+    fields = dict(zip(_COLUMNS, (field.strip() for field in line.split("|", len(_COLUMNS) - 1))))
+    if len(fields) != len(_COLUMNS) or not _ID.fullmatch(fields["id"]):
+        raise output.UnreadableError("squeue printed {!r}, which is no job".format(line[:80]))
+    if fields["state"] in ON_NODES:
+        return []
+    whole, *parts = more.get(fields["id"], ["", "", ""])
+    return [
+        Job(
+            id=fields["id"],
+            user=fields["user"],
+            partitions=tuple(fields["partitions"].split(",")),
+            required=tuple(_names(fields["required"])),
+            excluded=tuple(_names(fields["excluded"])),
+            # `2-4` where a range was asked for
+            nodes=output.whole(fields["nodes"].partition("-")[0]) or 1,
+            cpus=output.whole(fields["cpus"].partition("-")[0]) or 1,
+            node_cpus=output.whole(fields["node_cpus"]) or 1,
+            memory=(output.size(fields["memory"], "M") or 0) >> 20,
+            gres=_least([gres(text) for text in (fields["gres"], *parts)]),
+            all_gres=tuple(sorted(gres(whole).items())),
+            limit=minutes({"maxtime": fields["limit"]}),
+            reservation=output.present(fields["reservation"]),
+            features=output.present(fields["features"]),
+            held=fields["priority"] == "0",
+            number=fields["number"],
+        )
+    ]
+
+
+def _least(several: Iterable[Gres]) -> Tuple[Tuple[Tuple[str, str], int], ...]:
+    """What one node must have at least: a task or a socket is on one node."""
+    result: Gres = {}
+    for counts in several:
+        result.update({key: max(count, result.get(key, 0)) for key, count in counts.items()})
+    return tuple(sorted(result.items()))
+
+
+# --- what fits
+
+
+def affected(
+    waiting: Iterable[Job], old: Layout, new: Layout, reservations: Mapping[str, FrozenSet[str]]
+) -> List[Affected]:
+    """The jobs that fit the old slurm.conf and not the new one; {name: nodes} of reservations."""
+    known: Dict[Tuple[Any, ...], Optional[Affected]] = {}
+    result = []
+    for job in waiting:
+        if job.request not in known:
+            known[job.request] = _affected(job, old, new, reservations)
+        case = known[job.request]
+        if case:
+            result.append(case._replace(job=job))
+    return result
+
+
+def _affected(job: Job, old: Layout, new: Layout, reservations: Mapping[str, FrozenSet[str]]) -> Optional[Affected]:
+    gone = [name for name in job.required if name in old.nodes and name not in new.nodes]
+    lost = [name for name in job.partitions if name in old.partitions and name not in new.partitions]
+    if gone or lost:
+        parts = ["asks for %s" % fold(gone)] if gone else []
+        parts += ["is in partition %s" % ", ".join(lost)] if lost else []
+        return Affected(job, "%s, which goes" % " and ".join(parts), True, _rescue(job, gone, lost, new))
+    reserved = reservations.get(job.reservation, frozenset()) & frozenset(old.nodes)
+    if reserved and not reserved & frozenset(new.nodes):
+        return Affected(job, "its reservation %s loses its last node" % job.reservation, False, ())
+    inherited = {minutes(old.partitions[name]) for name in job.partitions if name in old.partitions}
+    if job.limit in inherited:
+        # Slurm shows the partition's limit where a job has none
+        job = job._replace(limit=None)
+    if fits(job, old) and not fits(job, new):
+        return Affected(job, "no node fits it any more: it asks for %s" % _words(job, new), False, ())
+    return None
+
+
+def _rescue(job: Job, gone: List[str], lost: List[str], new: Layout) -> Optional[Tuple[str, ...]]:
+    if job.id.endswith("+0"):
+        # `scontrol update` takes the number of a heterogeneous job's first part for the whole job, and refuses it
+        return None
+    words = []
+    if gone:
+        words.append("reqnodelist=%s" % ",".join(name for name in job.required if name in new.nodes))
+    if lost:
+        left = [name for name in job.partitions if name in new.partitions]
+        if not left:
+            return None
+        words.append("partition=%s" % ",".join(left))
+    return tuple(words)
+
+
+def fits(job: Job, where: Layout) -> bool:
+    """Whether one of the job's partitions has the nodes for it, were they all idle."""
+    return any(_fits(job, where, partition) for partition in job.partitions)
+
+
+def _fits(job: Job, where: Layout, partition: str) -> bool:
+    attributes = where.partitions.get(partition)
+    if attributes is None:
+        return False
+    names = where.members[partition] - frozenset(job.excluded)
+    able = {name for name in names if _can(job, where.nodes[name])}
+    if not (frozenset(job.required) <= able and len(able) >= job.nodes):
+        return False
+    if not _within(job.nodes, attributes.get("maxnodes", "")) or not _in_time(job, attributes):
+        return False
+    nodes = [where.nodes[name] for name in able]
+    cpus = [node.cpus for node in nodes]
+    enough = None in cpus or sum(filter(None, cpus)) >= job.cpus
+    return enough and all(sum(_has(node.gres, key) for node in nodes) >= count for key, count in job.all_gres)
+
+
+def _within(count: int, most: str) -> bool:
+    return output.whole(most) is None or count <= int(most)
+
+
+def minutes(attributes: Mapping[str, str]) -> Optional[int]:
+    """A partition's longest time; None for no limit."""
+    try:
+        return output.minutes(attributes.get("maxtime", ""))
+    except ValueError:
+        return None
+
+
+def _in_time(job: Job, attributes: Mapping[str, str]) -> bool:
+    longest = minutes(attributes)
+    return job.limit is None or longest is None or job.limit <= longest
+
+
+def _can(job: Job, node: Node) -> bool:
+    return (
+        (node.cpus is None or node.cpus >= job.node_cpus)
+        and (node.memory is None or node.memory >= job.memory)
+        and all(_has(node.gres, key) >= count for key, count in job.gres)
+        and has_features(job.features, node.features)
+    )
+
+
+def _has(there: Gres, key: Tuple[str, str]) -> int:
+    """How many a node has; any type does where none is asked for."""
+    name, wanted = key
+    return sum(count for (other, kind), count in there.items() if other == name and wanted in ("", kind))
+
+
+def has_features(expression: str, features: FrozenSet[str]) -> bool:
+    """Whether a node has the features of `a&(b|c)`. In brackets (`[a*2&b]`) they are of several nodes: one will do."""
+    text = re.sub(r"\*[0-9]+", "", expression.replace("[", "(").replace("]", ")"))
+    if "[" in expression:
+        text = text.replace("&", "|")
+    tokens = re.findall(r"[&|,()]|[^&|,()\s]+", text)
+    value, rest = _alternatives(tokens, features)
+    return True if rest else value
+
+
+def _alternatives(tokens: List[str], features: FrozenSet[str]) -> Tuple[bool, List[str]]:
+    value, rest = _conjunction(tokens, features)
+    while rest and rest[0] == "|":
+        other, rest = _conjunction(rest[1:], features)
+        value = value or other
+    return value, rest
+
+
+def _conjunction(tokens: List[str], features: FrozenSet[str]) -> Tuple[bool, List[str]]:
+    value, rest = _term(tokens, features)
+    while rest and rest[0] in "&,":
+        other, rest = _term(rest[1:], features)
+        value = value and other
+    return value, rest
+
+
+def _term(tokens: List[str], features: FrozenSet[str]) -> Tuple[bool, List[str]]:
+    if tokens and tokens[0] == "(":
+        value, rest = _alternatives(tokens[1:], features)
+        return value, rest[1:]
+    return (tokens[0] in features, tokens[1:]) if tokens else (True, [])
+
+
+def _words(job: Job, new: Layout) -> str:
+    """What it asks for: first what no node has any more, else all of it."""
+    everything = frozenset(feature for node in new.nodes.values() for feature in node.features)
+    words = ["feature %s" % word for word in _WORD.findall(job.features) if word not in everything]
+    asked = [key for key, _count in (*job.gres, *job.all_gres)]
+    lacking = [key for key in asked if not any(_has(node.gres, key) for node in new.nodes.values())]
+    words += [":".join(filter(None, key)) for key in lacking]
+    if words:
+        return ", ".join(dict.fromkeys(words))
+    parts = [
+        "%d node%s" % (job.nodes, "s" * (job.nodes > 1)),
+        "%d CPU%s" % (job.cpus, "s" * (job.cpus > 1)),
+        "%d MB a node" % job.memory,
+    ]
+    parts += ["%s:%d" % (":".join(filter(None, key)), count) for key, count in (*job.gres, *job.all_gres)]
+    parts += ["features %s" % job.features] if job.features else []
+    parts += ["%s in time" % output.clock(job.limit)] if job.limit else []
+    return "%s (partition %s)" % (", ".join(parts), ",".join(job.partitions))
+
+
+# --- asked of slurmctld
+
+
+def live(nodes: str, partitions: str) -> Layout:
+    """What slurmctld has, from `scontrol --oneliner show node` and `show partition`: also of what others wrote."""
+    there = {
+        name: Node(
+            output.whole(entry.get("CPUTot", "")),
+            output.whole(entry.get("RealMemory", "")),
+            gres(entry.get("Gres", "")),
+            frozenset(output.present(entry.get("AvailableFeatures")).split(",")) - {""},
+        )
+        for name, entry in output.records(nodes, "NodeName").items()
+    }
+    lines = output.records(partitions, "PartitionName")
+    attributes = {name: {key.lower(): value for key, value in entry.items()} for name, entry in lines.items()}
+    members = {name: frozenset(_members(entry, there, {})) for name, entry in attributes.items()}
+    return Layout(there, members, attributes)
+
+
+Ask = Callable[..., Tuple[Optional[bool], str]]
+
+
+def concerned(changes: Iterable[effects.Change]) -> bool:
+    """Whether these changes of slurm.conf can touch waiting jobs."""
+    return any(change.key.startswith(_CHANGED) and change.old for change in changes)
+
+
+def query(old: Layout, new: Layout, ask: Ask) -> List[Affected]:
+    """The waiting jobs that this concerns; `ask` runs a command. Raises UnreadableError."""
+    answers = []
+    for command in (QUEUE, GPUS, RESERVATIONS):
+        worked, text = ask(*command)
+        if not worked:
+            raise output.UnreadableError(" ".join(text.split()))
+        answers.append(text)
+    reserved = {name: frozenset(_names(nodes)) for name, nodes in _RESERVED.findall(answers[2])}
+    return affected(jobs(*answers[:2]), old, new, reserved)
+
+
+def hold(cases: Iterable[Affected], ask: Ask) -> List[str]:
+    """Hold the jobs, without what would end them; returns what failed. Their users may release them."""
+    problems = []
+    for case in cases:
+        # of an array all tasks that wait: squeue cuts a long list of them. Of a job of several parts Slurm holds all.
+        job = case.job.number if "+" in case.job.id else case.job.id.partition("_[")[0]
+        # one that an administrator holds stays so
+        commands = [] if case.job.held else [["uhold", case.job.id.partition("+")[0].partition("_[")[0]]]
+        commands += [["update", "jobid=" + job, word] for word in case.rescue or ()]
+        for command in commands:
+            worked, text = ask("scontrol", *command)
+            if not worked:
+                problems.append("scontrol %s: %s" % (" ".join(command), " ".join(text.split())))
+    return problems
+
+
+def sentence(cases: List[Affected], most: int = 10) -> str:
+    """`12 (alice) asks for gpu02, which goes`: the jobs by what happens to them."""
+    parts = ["%s (%s): %s" % (case.job.id, case.job.user, case.reason) for case in cases[:most]]
+    return "; ".join(parts) + ("; and %d more" % (len(cases) - most) if len(cases) > most else "")
