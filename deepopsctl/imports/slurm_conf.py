@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,19 +16,26 @@ from deepopsctl.imports.slurm_keys import (
     HOST_KEYS,
     NO_TRES,
     carry_key,
+    is_among,
     known_tres,
     note_new_values,
     settle_keys,
+    written_by_programs,
 )
 from deepopsctl.imports.slurm_lines import Line, Pair, read_lines, template_line
 from deepopsctl.imports.slurm_nodes import Nodes, Partitions, batches, carried_option, short_name
 from deepopsctl.model.cluster import Role
+from deepopsctl.node_programs._shared.own_programs import own_among
+from deepopsctl.node_programs._shared.slurm_words import whole
 from deepopsctl.text import values
+from deepopsctl.text.header import is_written_here
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import Problems, RefusedError
 from deepopsctl.text.source import read_source, significant_lines
 
 _LINE_KEYS = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname")
+# the first comment of `scontrol write config`
+_DUMP = re.compile(r"^#\s+Configuration file for Slurm - ", re.MULTILINE)
 _CONTROLLER = re.compile(r"([^()\s]+)(?:\(([^()\s]*)\))?")
 
 # Slurm's other configuration files, and why they are not carried over.
@@ -42,6 +49,11 @@ _OTHER_FILES = {
     "oci.conf": "OCI containers are not managed",
     "slurmdbd.conf": "`deepopsctl takeover` reads it on the accounting host",
 }
+# What deepopsctl makes its own of these from.
+_MADE_FROM = {
+    "topology.conf": "write its blocks as nvlink_domains in cluster.yml",
+    "job_container.conf": "it comes from job_directories in cluster.yml",
+}
 
 
 def draft_slurm_conf(text: str, source: str, directory: Path | None, problems: Problems) -> Draft:
@@ -53,13 +65,43 @@ def draft_slurm_conf(text: str, source: str, directory: Path | None, problems: P
         )
         draft.incomplete = True
         return draft
-    _Reader(draft, directory).read(list(read_lines(text, source, directory, problems)))
+    lines = list(read_lines(text, source, directory, problems))
+    dump = _is_dump(text, lines)
+    if dump:
+        # it has the last node first
+        lines = [*(line for line in lines if not _is_node(line)), *filter(_is_node, reversed(lines))]
+    written = written_by_programs(own=_is_own(text, lines), dump=dump)
+    _Reader(draft, directory, written).read(lines)
+    first = next(iter(draft.nodes.values()), None)
+    if dump and first and not first.address:
+        reason = f"`scontrol write config` leaves out the address of {first.name}"
+        draft.carryover.check("SlurmctldHost", source, reason, "if that name does not resolve, write it in cluster.yml")
     return draft
 
 
+def _is_own(text: str, lines: Iterable[Line]) -> bool:
+    """Whether it is deepopsctl's own slurm.conf, or a dump of it."""
+    return is_written_here(text) or any(own_among(pair.value) for line in lines for pair in line.pairs)
+
+
+def _is_dump(text: str, lines: Iterable[Line]) -> bool:
+    """Whether `scontrol write config` wrote it: each node has a line, and a key has their number."""
+    if _DUMP.search(text):
+        return True
+    count = next((line.get("maxnodecount") for line in lines if line.get("maxnodecount")), "")
+    return whole(count) == sum(_is_node(line) for line in lines) and "[" not in "".join(
+        line.pairs[0].value for line in lines if _is_node(line)
+    )
+
+
+def _is_node(line: Line) -> bool:
+    return bool(line.pairs) and line.pairs[0].name == "nodename"
+
+
 class _Reader:
-    def __init__(self, draft: Draft, directory: Path | None) -> None:
+    def __init__(self, draft: Draft, directory: Path | None, written: Mapping[str, Collection[str]]) -> None:
         self.draft = draft
+        self.written = written
         self.directory = directory
         self.problems = draft.problems
         # before the lines are read: nodes of an unreadable line are not reported as missing
@@ -97,9 +139,10 @@ class _Reader:
             self._try(line, self.partitions.add)
         self._memory_defaults()
         self._hardware()
-        settle_gpus(self.draft.nodes, self._gres_lines(), self.carryover)
+        settle_gpus(self.draft.nodes, self._gres_lines(), self.nodes.cores, self.carryover)
         gres = self._gres_tres()
         settle_keys(self.carryover, self.places, gres)
+        self._room_for_nodes()
         self._settle_partitions(gres)
         memory = ("defmempercpu", "defmempernode", "defmempergpu")
         bare = [
@@ -121,7 +164,7 @@ class _Reader:
         for item in line.pairs:
             if item.name in HOST_KEYS:
                 self._host_key(item, line.where)
-            else:
+            elif not is_among(item, self.written):
                 carry_key(item, line.where, self.carryover)
             self.pairs[item.name] = item
             self.places[item.name] = line.where
@@ -210,6 +253,14 @@ class _Reader:
                 "`deepopsctl takeover` keeps what the running cluster has",
             )  # fmt: skip
 
+    def _room_for_nodes(self) -> None:
+        """slurmctld does not start with more nodes than MaxNodeCount."""
+        most = whole(self.carryover.slurm("MaxNodeCount") or "")
+        if most is not None and most <= len(self.nodes.entries):
+            reason = f"there are {len(self.nodes.entries)} nodes already: slurmctld would not start with another one"
+            self.carryover.leave("MaxNodeCount", self.places["maxnodecount"], reason)
+            self.carryover.unset_slurm("MaxNodeCount")
+
     def _gres_tres(self) -> list[str]:
         """The TRES of the cluster's GPUs."""
         gpus = [node.gpus for node in self.draft.nodes.values() if node.gpus]
@@ -251,5 +302,15 @@ class _Reader:
         for name, reason in _OTHER_FILES.items():
             path = self.directory / name
             text = read_source(path, name, Problems()) if path.is_file() else None
-            if text is not None and any(True for _ in significant_lines(text)):
+            lines = [line for _, line in significant_lines(text)] if text is not None else []
+            if text is not None and is_written_here(text):
+                self._own_file(name, str(path), lines)
+            elif lines:
                 self.carryover.leave(name, str(path), reason)
+
+    def _own_file(self, name: str, where: str, lines: list[str]) -> None:
+        """A file that deepopsctl wrote: what it is made from is carried over, or named."""
+        if name == "plugstack.conf" and lines:
+            self.carryover.settings["slurm_plugstack"] = lines
+        elif name in _MADE_FROM and lines:
+            self.carryover.leave(name, where, "deepopsctl wrote it", _MADE_FROM[name])

@@ -49,8 +49,10 @@ def read_gpus(gres: str, where: str, name: str, carryover: Carryover) -> Gpus | 
     return join_groups(list(by_type.values())) if by_type else None
 
 
-def settle_gpus(draft_nodes: Mapping[str, DraftNode], lines: Sequence[Line], carryover: Carryover) -> None:
-    """Add the devices of gres.conf to the GPUs of Gres=; `draft_nodes` are by name in lower case."""
+def settle_gpus(
+    draft_nodes: Mapping[str, DraftNode], lines: Sequence[Line], cores: Mapping[str, int], carryover: Carryover
+) -> None:
+    """Add the devices of gres.conf to the GPUs of Gres=; nodes, and their numbers of cores, by name in lower case."""
     notes = _Notes(carryover)
     gres_lines: list[tuple[frozenset[str], _GresLine]] = []
     for line in lines:
@@ -73,7 +75,8 @@ def settle_gpus(draft_nodes: Mapping[str, DraftNode], lines: Sequence[Line], car
     for node in draft_nodes.values():
         if node.gpus:
             mine = [read for nodes, read in gres_lines if not nodes or node.name.lower() in nodes]
-            node.gpus = _Node(node.name, node.where, node.gpus, mine, notes).gpus()
+            known = cores.get(node.name.lower(), 0)
+            node.gpus = _Node(node.name, node.where, node.gpus, mine, known, notes).gpus()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +139,24 @@ def _read(line: Line, notes: _Notes) -> _GresLine | None:
     return _GresLine(line, (*devices, *([Device(gpu_type, together, cores, links)] if together else [])))
 
 
+def _highest(cores: str) -> int:
+    """The highest number in `0-3,8-11`, -1 where there is none."""
+    return max(map(int, re.findall("[0-9]+", cores)), default=-1)
+
+
 def _parts(text: str) -> list[str]:
     return [part for part in re.split(r",(?![^\[]*\])", text) if part]
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """The GPUs of one node: `declared` in slurm.conf, and its lines of gres.conf."""
+    """The GPUs of one node: `declared` in slurm.conf, its lines of gres.conf, and its cores (0: unknown)."""
 
     name: str
     where: str
     declared: Gpus
     lines: Sequence[_GresLine]
+    cores: int
     notes: _Notes
 
     @property
@@ -205,7 +214,12 @@ class _Node:
 
     def _group(self, gpu_type: str, mine: Sequence[Device]) -> GpuGroup:
         cores = tuple(device.cores for device in mine)
-        if any(cores):
+        beyond = next((text for text in cores if self.cores and _highest(text) >= self.cores), "")
+        if beyond:
+            reason = f"{self.name} has cores 0-{self.cores - 1}: were these numbers of threads?"
+            self.notes.leave(f"Cores={beyond}", self.place, reason, "deploy finds them")
+            cores = ()
+        elif any(cores):
             if all(cores):
                 reason = "Slurm takes the cores of whole sockets only; without them in cluster.yml, deploy finds them"
                 self.notes.check("Cores", self.place, reason, "compare them with `lscpu` on the node")

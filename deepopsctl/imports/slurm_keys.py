@@ -13,8 +13,12 @@ from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.gpus.gres import gres_value
 from deepopsctl.imports.slurm_lines import Pair
 from deepopsctl.model.cluster import Role
+from deepopsctl.node_programs._shared.own_programs import own_among
+from deepopsctl.node_programs._shared.slurm_words import NO, YES, seconds, whole
 from deepopsctl.slurm.conf import OWNED_KEYS, directory_refusal
+from deepopsctl.slurm.defaults import DEFAULTS
 from deepopsctl.slurm.effects import EFFECTS
+from deepopsctl.slurm.job_hooks import PROGRAMS
 from deepopsctl.slurm.releases import (
     GONE,
     KEYS,
@@ -35,7 +39,7 @@ HOST_KEYS = frozenset({
 })  # fmt: skip
 
 # Keys that deepopsctl sets itself, with equivalent values: nothing is lost.
-_AGREED = MappingProxyType({
+_AGREED: Mapping[str, Collection[str]] = MappingProxyType({
     "slurmuser": {"slurm"},
     "authtype": {"auth/munge"},
     "credtype": {"auth/munge", "cred/munge"},
@@ -52,7 +56,7 @@ _AGREED = MappingProxyType({
     "acctgatherinterconnecttype": {"acct_gather_interconnect/none"},
     "acctgatherfilesystemtype": {"acct_gather_filesystem/none"},
     "slurmschedloglevel": {"0"},
-    "usepam": {"0", "no"},
+    "usepam": NO,
     "taskpluginparam": {"none"},
     "plugindir": {"/usr/lib/slurm", "/usr/lib/x86_64-linux-gnu/slurm-wlm", "/usr/lib/aarch64-linux-gnu/slurm-wlm"},
 })  # fmt: skip
@@ -109,6 +113,10 @@ _FILES = frozenset({
     "slurmctldprimaryonprog", "slurmctldprimaryoffprog",
 })  # fmt: skip
 
+# deepopsctl's programs that call a site's.
+_CALLING = frozenset({*(key.lower() for key in PROGRAMS), "healthcheckprogram"})
+_CALLED = "what it calls of the site's is named in that file on a compute node: set it in slurm_config"
+
 # The spelling that roles expect.
 _SPELLINGS = MappingProxyType({key.lower(): key for key in (*KEYS, *OWNED_KEYS, *EFFECTS)})
 _OWNED = MappingProxyType({key.lower(): hint for key, hint in OWNED_KEYS.items()})
@@ -158,6 +166,28 @@ DEEPOPSCTL_VALUES = MappingProxyType({
     "MailProg": ("/etc/slurm/deepops/mail", "mail is sent by the installed mailer, if any"),
     "EnforcePartLimits": ("ALL", "a job that no partition would ever start is refused at once"),
 })  # fmt: skip
+# Further values that deepopsctl writes: they follow from cluster.yml, the nodes or the release of Slurm.
+_FOLLOWING = MappingProxyType({
+    "StateSaveLocation": {"/var/lib/slurm/slurmctld"},
+    "SlurmdSpoolDir": {"/var/lib/slurm/slurmd"},
+    "SlurmctldPidFile": {"/run/slurmctld/slurmctld.pid", "/run/slurmctld.pid"},
+    "SlurmdPidFile": {"/run/slurmd.pid"},
+    "SlurmctldTimeout": {"30"},
+    "MessageTimeout": {"10"},
+    "SchedulerType": {"sched/backfill"},
+    "JobAcctGatherFrequency": {"30"},
+    "TaskPlugin": {"task/affinity"},
+    "JobAcctGatherType": {"jobacct_gather/linux"},
+    "PrologFlags": {"Alloc", "Alloc,Contain"},
+    "SwitchType": {"switch/nvidia_imex"},
+    "TopologyPlugin": {"topology/block"},
+    "MetricsType": {"metrics/openmetrics"},
+    "JobContainerType": {"job_container/tmpfs"},
+    "JobSubmitPlugins": {"lua"},
+    "HealthCheckInterval": {"60"},
+    "CommunicationParameters": {"EnableIPv6", "EnableIPv6,DisableIPv4"},
+    "GresTypes": {"gpu,tmpdisk", "tmpdisk"},
+})  # fmt: skip
 _HINT = "to change it, set it in slurm_config (settings.yml); null leaves it to Slurm"
 _OTHER_HINTS = MappingProxyType({
     "ProctrackType": "set slurm_confinement in settings.yml",
@@ -168,6 +198,25 @@ _OTHER_HINTS = MappingProxyType({
 _DEFAULTS = MappingProxyType({"slurmdtimeout": "300", "slurmctldtimeout": "120", "selecttype": "select/cons_tres"})
 
 
+def written_by_programs(*, own: bool, dump: bool) -> dict[str, set[str]]:
+    """Values that are not a site's, by key in lower case: deepopsctl's `own`, and in a `dump` of all keys Slurm's."""
+    always = {key: {value} for key, (value, _) in DEEPOPSCTL_VALUES.items()}
+    written: dict[str, set[str]] = {}
+    for table in (*((always, _FOLLOWING) if own else ()), *((DEFAULTS,) if dump else ())):
+        for key, values in table.items():
+            written.setdefault(key.lower(), set()).update(map(_unordered, values))
+    return written
+
+
+def is_among(pair: Pair, written: Mapping[str, Collection[str]]) -> bool:
+    """Whether a key has one of these values, in any case and any order of words."""
+    return _unordered(pair.value) in written.get(pair.name, ())
+
+
+def _unordered(value: str) -> str:
+    return ",".join(sorted(value.lower().split(",")))
+
+
 def carry_key(pair: Pair, where: str, carryover: Carryover) -> None:
     """Carry one global key over to `slurm_config`, or add a note."""
     name, value = pair.name, pair.value
@@ -176,6 +225,12 @@ def carry_key(pair: Pair, where: str, carryover: Carryover) -> None:
     refusal = _refusal(name, value)
     if refusal:
         carryover.leave(pair.key, where, *refusal)
+        return
+    own = own_among(value)
+    if own:
+        # a site's program, which deepopsctl's calls, is in no file of the controller's
+        if pair.name in _CALLING:
+            carryover.leave(pair.key, where, f"{shorten(own)} is deepopsctl's own, which deploy writes", _CALLED)
         return
     key = _SPELLINGS[name]
     text = _readable(key, value, where, carryover)
@@ -252,6 +307,8 @@ def _readable(key: str, value: str, where: str, carryover: Carryover) -> str:
         return ""
     if key in PLUGINS:
         return _plugins(key, value, where, carryover)
+    if key == "EnforcePartLimits" and value.lower() in YES | NO:
+        return "YES" if value.lower() in YES else "NO"
     if key in WORDS:
         return _words(key, value, where, carryover)
     if key == "AuthInfo":
@@ -307,11 +364,11 @@ class _Settling:
         self._measured()
         self._prolog_flags()
         self._priority_flags()
-        if self.carryover.slurm("MinJobAge") in ("0", "1"):
+        if whole(self.carryover.slurm("MinJobAge") or "2") in (0, 1):
             self._drop("MinJobAge", "slurmctld takes 2 seconds at least", "MinJobAge: 2")
-        if self.carryover.slurm("TreeWidth") == "0":
+        if whole(self.carryover.slurm("TreeWidth") or "1") == 0:
             self._drop("TreeWidth", "slurmctld needs 1 at least", "TreeWidth: 16 is Slurm's own")
-        if self.carryover.slurm("PriorityDecayHalfLife") == "0" and not self.carryover.slurm(
+        if seconds(self.carryover.slurm("PriorityDecayHalfLife") or "1") == 0 and not self.carryover.slurm(
             "PriorityUsageResetPeriod"
         ):
             self._drop(

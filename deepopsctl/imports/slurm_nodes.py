@@ -13,6 +13,7 @@ from deepopsctl.imports.detect import is_ip_address
 from deepopsctl.imports.slurm_gres import read_gpus
 from deepopsctl.imports.slurm_lines import Line, Pair
 from deepopsctl.model.cluster import Gpus, Partition, Role
+from deepopsctl.node_programs._shared.slurm_words import is_no, is_yes, whole
 from deepopsctl.policy.builder import BUILT_IN_QOS
 from deepopsctl.slurm.releases import NODE_KEYS, PARTITION_KEYS
 from deepopsctl.text import values
@@ -42,6 +43,8 @@ class Nodes:
     defaults: dict[str, Pair] = field(default_factory=dict)
     hardware: dict[str, str] = field(default_factory=dict)
     short: dict[str, str] = field(default_factory=dict)
+    # how many cores a node has, where its line says so
+    cores: dict[str, int] = field(default_factory=dict)
 
     def add(self, line: Line) -> None:
         """One NodeName line; RefusedError where it can't be read."""
@@ -69,6 +72,8 @@ class Nodes:
         for full, written in pairs:
             name, address = short_name(full, written)
             self.short[full.lower()] = name.lower()
+            if cores := _cores(line):
+                self.cores[name.lower()] = cores
             # an address equal to the name is redundant
             own = "" if address.lower() == name.lower() else address
             entry = replace(shared, names=name, addresses=own)
@@ -172,14 +177,16 @@ class Partitions:
                 hint = "make it by `policy:` in cluster.yml, then name it in the partition's options"
                 self.draft.carryover.leave(item.key, line.where, reason, hint)
                 continue
+            if item.name == "exclusive" and is_no(item.value):
+                # a dump of 26.05 has it, earlier releases do not know it
+                continue
             if item.name not in _PARTITION_READ and (item.name, item.value.upper()) != ("state", "UP"):
                 options |= carried_option(item, line.where, values.OWNED_PARTITION_KEYS, self.draft.carryover)
-        limit = line.get("maxtime")
         partition = Partition(
             name=values.check_partition_name(name),
             nodes=(),
-            default=line.get("default").upper() == "YES",
-            max_time=values.check_max_time("UNLIMITED" if limit == "-1" else limit),
+            default=is_yes(line.get("default")),
+            max_time=values.check_max_time(line.get("maxtime")),
             options=options,
         )
         if partition.default:
@@ -194,6 +201,15 @@ class Partitions:
                 reason = f"{entry.partition.name} is one, too: as in Slurm, {name}, which comes last, is the default"
                 self.draft.carryover.check("Default", where, reason)
                 self.draft.partitions[index] = replace(entry, partition=replace(entry.partition, default=False))
+
+
+def _cores(line: Line) -> int:
+    """The cores of a line's nodes, at most; 0 where it has none."""
+    number = {key: whole(line.get(key)) or 0 for key in ("boards", "sockets", "socketsperboard", "corespersocket")}
+    sockets = number["sockets"] or number["socketsperboard"] * (number["boards"] or 1)
+    if sockets and number["corespersocket"]:
+        return sockets * number["corespersocket"]
+    return whole(line.get("cpus")) or 0
 
 
 def short_name(name: str, address: str) -> tuple[str, str]:

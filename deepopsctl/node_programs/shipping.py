@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-LIBRARY = "/usr/local/lib/deepopsctl"
+from ._shared.own_programs import LIBRARY
+
 # what all programs are in, and what several of them use
 _HERE = Path(__file__).parent
 _SHARED = "_shared"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from deepopsctl.node_programs._shared.slurm_words import is_unlimited
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.values import check_max_time, check_template, suggest
@@ -86,7 +87,7 @@ def check_tres(text: str) -> str:
 
 def check_time(text: str) -> str:
     """A time in Slurm's format; to set no limit, omit the key."""
-    if text.upper() in ("UNLIMITED", "INFINITE"):
+    if is_unlimited(text):
         raise RefusedError(f"{text} is no limit", "leave the key out for no limit")
     return check_max_time(text)
 

@@ -15,9 +15,10 @@ from deepopsctl.gpus import discovery, gres as gpus_gres
 from deepopsctl.gpus.notation import from_inventory
 from deepopsctl.gpus.reference_units import Units
 from deepopsctl.model.cluster import Gpus, JobDirectories
+from deepopsctl.node_programs._shared.slurm_words import whole
 from deepopsctl.slurm.billing import NodeShape, billing_weights
 from deepopsctl.slurm.hardware import NodeHardware
-from deepopsctl.slurm.job_hooks import DISK, refused_in
+from deepopsctl.slurm.job_hooks import DISK, own_programs_in, refused_in
 from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
 
@@ -97,7 +98,7 @@ def owned_keys_in(extra: Mapping[str, object], directories: JobDirectories | Non
     """Messages for keys of `slurm_config` that a site can't set."""
     owned = {key.lower(): (key, hint) for key, hint in OWNED_KEYS.items()}
     refusals = [f"{key} is set by deepopsctl: {owned[key.lower()][1]}" for key in sorted(extra) if key.lower() in owned]
-    return refusals + directory_refusals(extra) + refused_in(extra, directories)
+    return refusals + own_programs_in(extra) + directory_refusals(extra) + refused_in(extra, directories)
 
 
 def directory_refusals(settings: Mapping[str, object]) -> list[str]:
@@ -347,8 +348,8 @@ def _memory_per_cpu(values: NodeHardware, options: Mapping[str, str], reserve_pe
 
 def for_jobs(values: NodeHardware, options: Mapping[str, str], reserve_percent: int) -> tuple[int, int]:
     """CPUs and memory (MiB) that jobs can have of a node; values of cluster.yml override detected ones."""
-    declared = {key.lower(): int(value) for key, value in options.items() if value.isdecimal()}
-    memory = declared.get("realmemory", values.memory_mb * (100 - reserve_percent) // 100)
+    declared = {key.lower(): whole(value) or 0 for key, value in options.items()}
+    memory = declared.get("realmemory") or values.memory_mb * (100 - reserve_percent) // 100
     return declared.get("cpus") or values.cpus, memory - declared.get("memspeclimit", 0)
 
 

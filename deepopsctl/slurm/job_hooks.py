@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from deepopsctl.model.cluster import TMP, VAR_TMP, JobDirectories
+from deepopsctl.node_programs._shared.own_programs import JOB_PROGRAMS, own_among
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.node_sets import expand, shorten
 from deepopsctl.text.problems import RefusedError
@@ -19,8 +20,8 @@ from deepopsctl.text.problems import RefusedError
 CHOOSES_SINCE = (23, 2)
 PLUGIN = "job_container/tmpfs"
 METHODS = ("namespace", "prolog")
-# The directory of the prolog and epilog programs on the nodes.
-PIECES = "/etc/slurm/deepops"
+# Programs around jobs on the nodes.
+PIECES = JOB_PROGRAMS
 PROGRAMS = {"Prolog": "prolog", "Epilog": "epilog", "TaskProlog": "task_prolog"}
 
 # the count-only gres of local disk
@@ -169,6 +170,16 @@ def with_job_script(settings: Mapping[str, object]) -> dict[str, object]:
     key = next((key for key in settings if key.lower() == "jobsubmitplugins"), "JobSubmitPlugins")
     plugins = [word.removeprefix("job_submit/") for word in _words(settings.get(key, ""))]
     return {**settings, key: ",".join(dict.fromkeys(["lua", *plugins]))}
+
+
+def own_programs_in(settings: Mapping[str, object]) -> list[str]:
+    """Messages for keys that name a program of deepopsctl's own, which would call itself."""
+    return [
+        f"{key}: {own} is deepopsctl's own program: it runs without this line, and named here it would call itself; "
+        "remove the line, or name the site's program"
+        for key, value in sorted(settings.items())
+        if value is not None and (own := own_among(value))
+    ]
 
 
 def refused_in(extra: Mapping[str, object], directories: JobDirectories | None) -> list[str]:

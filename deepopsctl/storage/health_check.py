@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 
 from deepopsctl.model.storage import Mount, NodeFile
+from deepopsctl.node_programs._shared.own_programs import HEALTH_CHECK
 from deepopsctl.storage import systemd_units
 from deepopsctl.storage.node_plan import required_on
 
-PROGRAM = "/usr/local/sbin/deepops-nodecheck"
+PROGRAM = HEALTH_CHECK
 CONFIG = "/etc/deepopsctl/nodecheck.json"
 PROGRAM_KEY, INTERVAL_KEY = "HealthCheckProgram", "HealthCheckInterval"
 # seconds in which a node that lost its storage may still get jobs

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from deepopsctl.model.cluster import Role
+from deepopsctl.node_programs._shared.slurm_words import is_unlimited
 from deepopsctl.text.node_sets import is_prefixed, prefixed, shorten
 from deepopsctl.text.problems import RefusedError
 
@@ -147,7 +148,10 @@ def check_partition_name(name: str) -> str:
 
 def check_max_time(text: str) -> str:
     """A time limit as Slurm writes it."""
-    if text and text.upper() not in ("UNLIMITED", "INFINITE") and not _TIME.fullmatch(text):
+    if is_unlimited(text):
+        # Slurm also reads -1, which YAML and people do not
+        return "UNLIMITED" if text == "-1" else text
+    if text and not _TIME.fullmatch(text):
         raise RefusedError(
             f"{shorten(text)!r} is no time limit of Slurm's",
             "write minutes (90), [days-]hours:minutes:seconds (12:00:00, 2-00:00:00) or UNLIMITED",

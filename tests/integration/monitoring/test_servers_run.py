@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import pytest
 
 from deepopsctl.monitoring import ports
-from deepopsctl.node_programs.shipping import LIBRARY
+from deepopsctl.node_programs._shared.own_programs import LIBRARY
 from tests.integration.monitoring.promapi import Prometheus, login
 from tests.support import systemd
 from tests.support.cluster import wait_until

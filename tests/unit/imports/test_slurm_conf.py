@@ -413,3 +413,129 @@ def test_every_key_that_deepopsctl_sets_is_reported_or_follows_from_the_cluster(
 
     defaults = yaml.safe_load((EXAMPLE.parents[1] / "roles/slurm_conf/vars/main.yml").read_text())["__slurm_conf_base"]
     assert set(defaults) - from_the_cluster == set(DEEPOPSCTL_VALUES)
+
+
+OWN_CONF = """\
+# Written by deepopsctl from cluster.yml, hardware.yml and slurm_config; the next deploy overwrites changes made here.
+ClusterName=t
+SlurmctldHost=ctl1(192.0.2.1)
+StateSaveLocation=/var/lib/slurm/slurmctld
+ReturnToService=1
+TaskPlugin=task/affinity,task/cgroup
+MaxJobCount=50000
+HealthCheckProgram=/usr/local/sbin/deepops-nodecheck
+HealthCheckInterval=60
+MailProg=/etc/slurm/deepops/mail
+Prolog=/etc/slurm/deepops/prolog
+Epilog=/etc/slurm/./deepops/epilog
+NodeName=n[1-2] NodeAddr=192.0.2.[11-12] CPUs=2 RealMemory=4000
+PartitionName=p Nodes=n[1-2] Default=YES
+"""
+REMOVED_HEADER = OWN_CONF.partition("\n")[2]
+
+
+@pytest.mark.parametrize("text", [OWN_CONF, REMOVED_HEADER], ids=["as it is", "without its first line"])
+def test_what_deepopsctl_wrote_itself_is_not_the_sites(text: str) -> None:
+    draft = read(text)
+
+    assert draft.carryover.settings["slurm_config"] == {"MaxJobCount": "50000"}
+    assert left(draft) == ["HealthCheckProgram", "Prolog", "Epilog"]
+    assert not {"MailProg", "Prolog"} & {note.name for note in draft.carryover.to_check}
+
+
+@pytest.mark.parametrize("value", ["/etc/slurm/deep*/prolog", "/etc/slurm/*", "//etc/slurm/deepops/prolog.d/*"])
+def test_a_pattern_that_leads_to_an_own_program_is_not_carried_over(value: str) -> None:
+    assert config(f"Prolog={value}\nEpilog=/etc/slurm/epilog.d/*\n") == {"Epilog": "/etc/slurm/epilog.d/*"}
+
+
+def test_files_of_deepopsctls_own_become_what_they_are_made_from(tmp_path: Path) -> None:
+    header = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
+    plugin = "required /usr/local/lib/slurm/spank_pyxis.so"
+    texts = {
+        "slurm.conf": OWN_CONF, "cgroup.conf": f"{header}ConstrainCores=yes\n", "plugstack.conf": f"{header}{plugin}\n",
+        "topology.conf": f"{header}BlockName=rack1 Nodes=n[1-2]\n",
+    }  # fmt: skip
+    write_files(tmp_path, texts)
+
+    carryover = read_request(InitRequest(tmp_path, source=tmp_path)).carryover
+
+    assert carryover.settings["slurm_plugstack"] == [plugin]
+    assert [note.name for note in carryover.not_carried if note.name.endswith(".conf")] == ["topology.conf"]
+    assert "nvlink_domains" in carryover.not_carried[-1].hint
+
+
+DUMPS = sorted((DATA / "dumps").iterdir())
+
+
+@pytest.mark.parametrize("dump", DUMPS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("comments", [True, False], ids=["as written", "without comments"])
+def test_of_a_dump_only_what_is_the_sites_is_carried_over(dump: Path, comments: bool) -> None:
+    """As `scontrol write config` of each release wrote it, for a slurm.conf with three keys of a site's."""
+    lines = dump.read_text(encoding="utf-8").splitlines(keepends=True)
+
+    draft = read("".join(line for line in lines if comments or not line.startswith("#")))
+
+    assert draft.carryover.settings["slurm_config"] == {
+        "SlurmctldPort": "16817", "MaxJobCount": "20000", "StateSaveLocation": "/srv/slurm/state",
+    }  # fmt: skip
+    assert [node.name for node in draft.finish().compute] == ["n1", "n2"]
+    assert left(draft) == ["SlurmctldPidFile", "MaxNodeCount"]
+    # that command leaves it out
+    assert "SlurmctldHost" in [note.name for note in draft.carryover.to_check]
+
+
+def test_the_controllers_address_is_carried_over_from_what_looks_like_a_dump() -> None:
+    draft = read(
+        "ClusterName=t\nSlurmctldHost=ctl1(192.0.2.1)\nMaxNodeCount=2\nSlurmctldPort=6817\nNodeName=n2\nNodeName=n1\n"
+    )
+
+    assert draft.nodes["ctl1"].address == "192.0.2.1"
+    assert not draft.carryover.settings
+
+
+def test_room_for_no_more_nodes_is_not_carried_over() -> None:
+    assert config("MaxNodeCount=2\n") is None
+    assert config("MaxNodeCount=1\nMaxJobCount=5\n") == {"MaxJobCount": "5"}
+    assert config("MaxNodeCount=100\n") == {"MaxNodeCount": "100"}
+
+
+@pytest.mark.parametrize("word", ["YES", "yes", "TRUE", "1", "Up"])
+def test_every_yes_of_slurms_makes_a_partition_the_default(word: str) -> None:
+    draft = read(
+        f"{HEAD}NodeName=n[1-2]\nPartitionName=a Nodes=n1 Default={word}\nPartitionName=b Nodes=n2 Default=0\n"
+    )
+
+    assert [partition.default for partition in draft.finish().partitions] == [True, False]
+
+
+@pytest.mark.parametrize("word", ["NO", "FALSE", "0", "down", ""])
+def test_every_other_word_does_not(word: str) -> None:
+    draft = read(f"{HEAD}NodeName=n[1-2]\nPartitionName=a Nodes=n1 Default={word}\nPartitionName=b Nodes=n2\n")
+
+    assert [partition.default for partition in draft.finish().partitions] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("line", "carried"),
+    [
+        ("EnforcePartLimits=TRUE", {"EnforcePartLimits": "YES"}),
+        ("EnforcePartLimits=0", {"EnforcePartLimits": "NO"}),
+        ("UsePAM=False", None),
+        ("MinJobAge=0x1", None),
+        ("TreeWidth=00", None),
+        ("PriorityDecayHalfLife=0-0", None),
+        ("PriorityDecayHalfLife=1-0", {"PriorityDecayHalfLife": "1-0"}),
+    ],
+)
+def test_values_are_compared_as_slurm_reads_them(line: str, carried: object) -> None:
+    assert config(f"{line}\n") == carried
+
+
+@pytest.mark.parametrize(
+    ("written", "limit"),
+    [("-1", "UNLIMITED"), ("Infinite", "Infinite"), ("90", "90"), ("2-0", "2-0")],
+)
+def test_every_time_limit_of_slurms_is_read(written: str, limit: str) -> None:
+    draft = read(f"{HEAD}NodeName=n1\nPartitionName=a Nodes=n1 MaxTime={written}\n")
+
+    assert draft.finish().partitions[0].max_time == limit

@@ -115,3 +115,30 @@ def test_several_types_without_files_are_to_be_compared_with_the_node(tmp_path: 
     result = imported(tmp_path, "gpu:a:2,gpu:b:2", "AutoDetect=nvml\n")
 
     assert [note.name for note in result.carryover.to_check] == ["Gres"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "note"),
+    [
+        ("Sockets=2 CoresPerSocket=4 ThreadsPerCore=2", "has cores 0-7"),
+        ("Boards=1 SocketsPerBoard=2 CoresPerSocket=4", "has cores 0-7"),
+        ("CPUs=8", "has cores 0-7"),
+        ("CPUs=16", ""),
+        ("Sockets=2 CoresPerSocket=8", ""),
+        ("", ""),
+    ],
+)
+def test_numbers_of_threads_are_not_carried_over_as_cores(tmp_path: Path, hardware: str, note: str) -> None:
+    conf = f"ClusterName=t\nSlurmctldHost=c1\nNodeName=n1 {hardware} Gres=gpu:2\nPartitionName=p Nodes=n1\n"
+    line = "NodeName=n1 Name=gpu File=/dev/nvidia{} Cores={}\n"
+    gres = line.format(0, "0-3,8-11") + line.format(1, "4-7,12-15")
+    write_files(tmp_path, {"slurm.conf": conf, "gres.conf": gres})
+
+    result = read_request(InitRequest(tmp_path, source=tmp_path))
+
+    gpus = result.cluster.compute[0].gpus
+    assert gpus
+    assert any(group.cores for group in gpus.groups) == (not note)
+    left = [each.reason for each in result.carryover.not_carried if each.name.startswith("Cores=")]
+    assert len(left) == (1 if note else 0)
+    assert all(note in reason for reason in left)

@@ -333,6 +333,30 @@ class TestPieces:
 
         assert (done.returncode, done.stdout) == (0, "export A=1\nexport B=2\n")
 
+    @pytest.mark.parametrize("kind", ["prolog", "epilog", "task_prolog"])
+    def test_a_link_back_to_it_is_refused_and_ends_where_it_is_made_later(self, tmp_path: Path, kind: str) -> None:
+        link, script = tmp_path / "site" / "link", tmp_path / "site" / "script"
+        program(script, "#!/bin/sh\nexec $0.link\n").with_name("script.link").symlink_to(tmp_path / "own" / kind)
+        program(tmp_path / "own" / f"{kind}.d" / "10-a", "#!/bin/sh\necho ours\n")
+        for site in (link, script):
+            name = "task_prolog.j2" if kind == "task_prolog" else "pieces.j2"
+            text = render("node_common", name, kind=kind, node_common_job_programs={kind: f"{site}*"})
+            path = program(tmp_path / "own" / kind, text.replace("/usr/bin/logger", "true"))
+            before = run(path, "--check")
+            link.symlink_to(path)
+            refused, called = run(path, "--check"), run(path)
+            link.unlink()
+
+            assert before.returncode == (1 if site == script else 0)
+            assert (refused.returncode, "deepopsctl's own programs" in refused.stdout) == (1, True)
+            assert (called.returncode, called.stdout.count("ours")) == (0, 1)
+
+    @pytest.mark.parametrize("kind", ["prolog", "epilog"])
+    def test_a_deploys_question_starts_no_piece(self, tmp_path: Path, kind: str) -> None:
+        program(tmp_path / f"{kind}.d" / "10-a", "#!/bin/sh\necho ours\n")
+
+        assert run(self.prolog(tmp_path, kind), "--check").stdout == ""
+
 
 @pytest.mark.parametrize(
     ("request_of_node", "size"),

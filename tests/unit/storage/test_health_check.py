@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import subprocess
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, ClassVar
@@ -146,6 +148,18 @@ class TestHealthCheck:
         module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
         return module
+
+    def test_a_sites_program_that_leads_back_to_it_ends(self, tmp_path: Path) -> None:
+        link, config = tmp_path / "link", tmp_path / "nodecheck.json"
+        program = tmp_path / "check"
+        program.write_text(CHECK.read_text().replace(CONFIG, str(config)).replace("/run/", f"{tmp_path}/"))
+        program.chmod(0o755)
+        link.symlink_to(program)
+        config.write_text(json.dumps({"node": "gpu1", "mounts": [], "program": str(link)}))
+
+        done = subprocess.run([program], capture_output=True, text=True, timeout=30)
+
+        assert (done.returncode, "leads back to this program" in done.stderr) == (1, True)
 
     def test_the_program_knows_what_is_mounted(self, check: Any, tmp_path: Path) -> None:
         assert check.is_mounted("/proc")
