@@ -23,6 +23,7 @@ from deepopsctl.imports.slurm_keys import (
 from deepopsctl.imports.slurm_lines import Line, Pair, read_lines, template_line
 from deepopsctl.imports.slurm_nodes import Nodes, Partitions, batches, carried_option, short_name
 from deepopsctl.model.cluster import Role
+from deepopsctl.slurm.needs import cores_beyond
 from deepopsctl.text import values
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import Problems, RefusedError
@@ -98,6 +99,7 @@ class _Reader:
         self._memory_defaults()
         self._hardware()
         settle_gpus(self.draft.nodes, self._gres_lines(), self.carryover)
+        self._note_cores()
         gres = self._gres_tres()
         settle_keys(self.carryover, self.places, gres)
         self._settle_partitions(gres)
@@ -108,6 +110,15 @@ class _Reader:
         ]  # fmt: skip
         note_new_values(self.pairs, self.draft.nodes, len(bare), self.carryover)
         self._note_other_files()
+
+    def _note_cores(self) -> None:
+        """Cores of GPUs that the nodes of this file do not have."""
+        for name, (count, where) in self.nodes.cores.items():
+            node = self.draft.nodes.get(name)
+            sentence = cores_beyond(node.gpus.groups, count) if node and node.gpus and count else ""
+            if sentence:
+                hint = "correct `cores` in cluster.yml, or leave it out: deploy finds them; else it is refused"
+                self.carryover.check("Cores", where, f"{name}: {sentence}", hint)
 
     def _try(self, line: Line, add: Callable[[Line], None]) -> None:
         try:

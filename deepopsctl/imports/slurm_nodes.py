@@ -41,6 +41,8 @@ class Nodes:
     absent: set[str] = field(default_factory=set)
     defaults: dict[str, Pair] = field(default_factory=dict)
     hardware: dict[str, str] = field(default_factory=dict)
+    # how many cores the file gives a node, and where
+    cores: dict[str, tuple[int, str]] = field(default_factory=dict)
     short: dict[str, str] = field(default_factory=dict)
 
     def add(self, line: Line) -> None:
@@ -75,6 +77,7 @@ class Nodes:
             if name.lower() in self.entries:
                 self.again.append(entry)
             self.entries.setdefault(name.lower(), entry)
+            self.cores.setdefault(name.lower(), (_core_count(line), line.where))
 
     def _hostname(self, line: Line, expression: str) -> str:
         hostname = line.get("nodehostname")
@@ -201,6 +204,17 @@ def short_name(name: str, address: str) -> tuple[str, str]:
     if is_ip_address(name) or "." not in name:
         return name, address
     return name.partition(".")[0], address or name
+
+
+def _core_count(line: Line) -> int:
+    """The cores of a line's nodes; 0 where it does not say how many a socket has."""
+    sockets = _count(line, "sockets") or _count(line, "boards", 1) * _count(line, "socketsperboard", 1)
+    return sockets * _count(line, "corespersocket")
+
+
+def _count(line: Line, name: str, without: int = 0) -> int:
+    text = line.get(name)
+    return int(text) if text.isdigit() and len(text) < 6 else without
 
 
 def _always_there(item: Pair) -> bool:
