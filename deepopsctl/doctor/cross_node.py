@@ -164,8 +164,9 @@ def _others(mtu: int, sizes: Counter[int]) -> str:
     return " or ".join(str(size) for size, _count in sizes.most_common() if size != mtu)
 
 
-def user_ids(nodes: Nodes, _: Declared) -> Iterator[Check]:
+def user_ids(nodes: Nodes, declared: Declared) -> Iterator[Check]:
     """Local accounts: one name with several ids, and one id with several names."""
+    wrong = _slurm_ids(nodes, declared)
     by_name: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     by_uid: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for node in nodes:
@@ -173,6 +174,9 @@ def user_ids(nodes: Nodes, _: Declared) -> Iterator[Check]:
             by_name[name][ids].append(node.name)
             by_uid[ids.partition(":")[0]][name].append(node.name)
     for node in nodes:
+        if node.name in wrong:
+            yield wrong[node.name]
+            continue
         other = [
             f"{name} is {ids} and {_elsewhere(by_name[name], ids)}"
             for name, ids in sorted(node.users.items())
@@ -189,6 +193,26 @@ def user_ids(nodes: Nodes, _: Declared) -> Iterator[Check]:
             yield skipped("user-ids", node.name, "there are not two nodes to compare with")
         else:
             yield passed("user-ids", node.name, f"{len(node.users)} accounts agree")
+
+
+def _slurm_ids(nodes: Nodes, declared: Declared) -> dict[str, Check]:
+    """Nodes whose user slurm has another id than the cluster: jobs would start there and never run."""
+    uids = {node.name: node.users["slurm"].partition(":")[0] for node in nodes if "slurm" in node.users}
+    first = uids.get(declared.cluster.controllers[0].name)
+    checks = {}
+    for node in nodes:
+        settings, has = node.settings, uids.get(node.name)
+        wanted = str(settings.user_id or first or settings.package_user_ids.get(node.family) or has)
+        if has not in (None, wanted):
+            message = (
+                f"the user slurm has the id {has} here, {wanted} in the cluster: a deploy leaves the node as it is"
+            )
+            hint = (
+                f"on the node: `systemctl stop slurmd slurmctld; usermod --uid {wanted} slurm; groupmod --gid {wanted} "
+                f"slurm; chown --recursive --from={has} slurm:slurm /var/lib/slurm /var/log/slurm`"
+            )
+            checks[node.name] = failed("user-ids", node.name, message, has or "", wanted, hint=hint)
+    return checks
 
 
 def _unusual(owners: Mapping[str, Sequence[str]], value: str) -> bool:

@@ -32,6 +32,7 @@ NODE_CHECKS: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
     single_node.firewall,
     single_node.foreign_slurm,
     single_node.plugins,
+    single_node.needs,
     single_node.security,
     single_node.storage_rights,
     single_node.database,

@@ -91,6 +91,11 @@ class Settings:
     confinement: str
     families: tuple[str, ...]
     tested: Mapping[str, tuple[str, ...]]
+    # of Slurm's user: as set, 0 for not; and what packages choose, by family
+    user_id: int = 0
+    package_user_ids: Mapping[str, str] = field(default_factory=dict)
+    # a site's keys of slurm.conf
+    slurm: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,8 @@ class NodeFacts:
     # shared directories that honour setuid programs or devices: path, type, served, lacks
     storage: tuple[Mapping[str, object], ...]
     database: Mapping[str, str]
+    # what Slurm's settings need and the node lacks
+    unmet: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +260,7 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         users=_words(raw.part("users")),
         storage=tuple(entry.values for entry in raw.parts("storage")),
         database={name: str(value) for name, value in raw.part("database").values.items()},
+        unmet=tuple(entry.text("message") for entry in raw.parts("unmet")),
     )
 
 
@@ -288,4 +296,12 @@ def _gpus(raw: _Raw) -> SeenGpus:
 
 
 def _settings(raw: _Raw) -> Settings:
-    return Settings(raw.yes("set_hostname"), raw.text("confinement"), raw.texts("families"), raw.lists("tested"))
+    return Settings(
+        raw.yes("set_hostname"),
+        raw.text("confinement"),
+        raw.texts("families"),
+        raw.lists("tested"),
+        raw.number("user_id"),
+        _words(raw.part("package_user_ids")),
+        raw.part("slurm").values,
+    )

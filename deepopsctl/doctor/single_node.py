@@ -13,6 +13,8 @@ from deepopsctl.gpus.models import may_be
 from deepopsctl.model.cluster import Role
 from deepopsctl.run.hints import hint_for
 from deepopsctl.run.outcome import Failure
+from deepopsctl.slurm.conf import NodeSet
+from deepopsctl.slurm.needs import beyond_hardware
 from deepopsctl.slurm.releases import release_of
 
 # MiB: below the first a deploy fails, below the second is a warning
@@ -243,6 +245,20 @@ def storage_rights(node: NodeFacts, _: Declared) -> Check:
 def _flags(entry: Mapping[str, object]) -> Sequence[object]:
     lacks = entry.get("lacks")
     return lacks if isinstance(lacks, list) else ()
+
+
+def needs(node: NodeFacts, declared: Declared) -> Check:
+    """What Slurm's settings and cluster.yml need there: programs, plugins, directories, devices, cores."""
+    if not node.root:
+        return skipped("slurm-needs", node.name, "only root can see all of it, and sudo does not work")
+    own = declared.node(node.name)
+    node_set = NodeSet((node.name,), own.gpus, own.features, own.slurm)
+    beyond = beyond_hardware([node_set], declared.hardware, node.settings.slurm)
+    # the check of the memory has what the node itself reports
+    missing = [*node.unmet, *(each.message for each in beyond if each.key != "RealMemory")]
+    if missing:
+        return failed("slurm-needs", node.name, "; ".join(missing))
+    return passed("slurm-needs", node.name, "all of it is there")
 
 
 def database(node: NodeFacts, declared: Declared) -> Check | None:

@@ -222,13 +222,13 @@ def _words(value: object) -> list[str]:
 
 
 # the map is written before a job and removed after it
-_KEYS = ("Prolog", "Epilog")
+MAPPED = ("Prolog", "Epilog")
 
 
 def with_job_map(extra: Mapping[str, object]) -> dict[str, object]:
     """`slurm_config` with deepopsctl's programs, which call the site's own."""
     site_settings = {key: value for key, value in extra.items() if key.lower() not in _lower()}
-    return {**site_settings, **{key: f"{PIECES}/{PROGRAMS[key]}" for key in _KEYS}}
+    return {**site_settings, **{key: f"{PIECES}/{PROGRAMS[key]}" for key in MAPPED}}
 
 
 def refused_with_job_map(extra: Mapping[str, object]) -> list[str]:
@@ -240,4 +240,4 @@ def refused_with_job_map(extra: Mapping[str, object]) -> list[str]:
 
 
 def _lower() -> set[str]:
-    return {key.lower() for key in _KEYS}
+    return {key.lower() for key in MAPPED}

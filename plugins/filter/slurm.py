@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import posixpath
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 
@@ -11,6 +12,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import platform as node_platform
 
 from deepopsctl.gpus import notation
+from deepopsctl.model.cluster import Role
 from deepopsctl.slurm import (
     billing as slurm_billing,
     conf as slurm_conf,
@@ -18,10 +20,11 @@ from deepopsctl.slurm import (
     failover,
     job_hooks,
     native_metrics,
+    needs,
     package_choice,
     topology,
 )
-from deepopsctl.slurm.hardware import NodeHardware
+from deepopsctl.slurm.hardware import NodeHardware, parse_slurmd_report
 from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
 from deepopsctl.text.problems import RefusedError
@@ -159,6 +162,40 @@ def slurm_refused_keys(extra, directories, monitored, adopted=False, shared=None
     keys += failover.refused_keys(extra) if shared else []
     keys += job_hooks.refused_flags(extra, "slurm_adopt_enabled") if adopted else []
     return list(dict.fromkeys([*keys, *(job_hooks.refused_with_job_map(extra) if monitored else [])]))
+
+
+# groups of the inventory by what Slurm runs there
+_GROUPS = {"slurm_controller": Role.CONTROLLER, "slurm_compute": Role.COMPUTE, "slurm_login": Role.LOGIN}
+
+
+def slurm_needs(extra, name, groups, node_sets, directories, plugstack, monitored, mounts):
+    """What the site's settings need of a node, as drift_check and node_doctor look for it."""
+    required = any(mount["required"] for mount in mounts)
+    site = needs.Site(extra, job_hooks.from_inventory(directories), tuple(plugstack), bool(monitored), required)
+    roles = frozenset(role for group, role in _GROUPS.items() if group in groups)
+    entry = next((each for each in node_sets if name in _members(str(each["names"]))), None)
+    node = slurm_conf.parse_node_sets([entry])[0] if entry else None
+    mounted = [str(mount["path"]) for mount in mounts if not mount["nodes"] or name in _members(str(mount["nodes"]))]
+    return needs.needs_of(site, roles, node, mounted)
+
+
+@cache
+def _members(names):
+    """Every node asks for its own entry."""
+    return frozenset(text_node_sets.expand(names))
+
+
+def slurm_unmet(names, hostvars, node_sets, hardware, extra):
+    """What nodes lack for the settings of Slurm, by their gate's answers and by hardware.yml."""
+    results = {name: hostvars[name].get("drift_check_result") or {} for name in names if name in hostvars}
+    answers = {name: result.get("unmet") or [] for name, result in results.items()}
+    sets, stored, reported = slurm_conf.parse_node_sets(node_sets), _hardware(hardware), {}
+    for name in stored.keys() & results.keys():
+        report = ((hostvars[name].get("node_common_result") or {}).get("probes") or {}).get("slurmd", "")
+        with suppress(ValueError):
+            reported[name] = parse_slurmd_report(report, "none")
+    beyond = needs.beyond_hardware(sets, stored, extra, reported)
+    return [each.as_object() for each in [*needs.unmet_on(answers), *beyond]]
 
 
 def slurm_job_map(extra, monitored):
@@ -329,6 +366,8 @@ class FilterModule:
             "slurm_fetched_files": slurm_fetched_files,
             "slurm_untouched_nodes": slurm_untouched_nodes,
             "slurm_job_map": slurm_job_map,
+            "slurm_needs": slurm_needs,
+            "slurm_unmet": slurm_unmet,
             "slurm_refused_keys": slurm_refused_keys,
             "slurm_connect_addresses": slurm_connect_addresses,
             "slurm_generation": slurm_generation,

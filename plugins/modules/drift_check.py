@@ -35,6 +35,10 @@ options:
     description: Whether to look for a Slurm, too, on a node that the component was never deployed on.
     type: bool
     default: false
+  needs:
+    description: What the settings of Slurm need of this node (filter slurm_needs); what is missing is in C(unmet).
+    type: dict
+    default: {}
 author: deepopsctl (@deepopsctl)
 """
 
@@ -60,6 +64,12 @@ restore_begun:
   description: Whether C(deepopsctl restore) was begun here and has not ended; only with O(foreign).
   type: bool
   returned: always
+unmet:
+  description: What of O(needs) is not here, each with C(key), C(message), and C(new) where it was not asked for before.
+  type: list
+  elements: dict
+  returned: always
+slurm_ids: {description: The ids of the user slurm and its group., type: list, elements: int, returned: always}
 foreign:
   description: A Slurm that no deploy made, with C(what) there is, its C(cluster) and the hash of its C(munge_key).
   type: dict
@@ -74,6 +84,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     detect as slurm_detect,
+    needs as slurm_needs,
+    query as slurm_query,
     readiness as slurm_readiness,
 )
 
@@ -104,6 +116,12 @@ def reasons(params):
     return ["no longer wanted"] if node_drift.is_left_of(params["component"]) else []
 
 
+def unmet(needs):
+    """What Slurm's settings need and this node lacks."""
+    version = slurm_query.installed_version().get("slurm", "") if needs.get("plugstack") else ""
+    return slurm_needs.unmet(needs, version)
+
+
 def main():
     step = {"component": {"required": True}, "steps": {"type": "list", "elements": "str", "required": True}}
     module = AnsibleModule(
@@ -114,6 +132,7 @@ def main():
             "run": {"type": "list", "elements": "dict", "default": [], "options": step},
             "registered": {"type": "list", "elements": "str", "default": []},
             "foreign": {"type": "bool", "default": False},
+            "needs": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
@@ -134,6 +153,8 @@ def main():
         recorded=node_record.steps(module.params["component"]),
         reasons=differences,
         unregistered=list(out_of_service),
+        unmet=unmet(module.params["needs"]),
+        slurm_ids=slurm_needs.slurm_ids(),
         restore_begun=module.params["foreign"] and slurm_detect.restore_begun(),
         foreign=slurm_detect.foreign(module.params["component"]) if module.params["foreign"] else {},
         ansible_facts=facts,

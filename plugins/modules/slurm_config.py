@@ -65,6 +65,18 @@ options:
         What would end them is taken out of their request. Otherwise the configuration is refused.
     type: bool
     default: false
+  unmet:
+    description:
+      - What nodes lack for this configuration (filter slurm_unmet). It is refused where that is needed for the first
+        time now, and a warning where it was in force already.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      names: {description: The nodes., type: list, elements: str, required: true}
+      key: {description: "What needs it, a key of slurm.conf or of cluster.yml.", type: str, required: true}
+      message: {description: What is missing and where., type: str, required: true}
+      new: {description: Whether it was not asked for before., type: bool, default: false}
   start_timeout:
     description: Seconds that slurmctld may take to answer after a restart, before the old configuration is put back.
     type: int
@@ -144,6 +156,17 @@ SPEC = {
     "first": {"type": "bool", "default": True},
     "move_state": {"type": "bool", "default": False},
     "hold_waiting": {"type": "bool", "default": False},
+    "unmet": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "names": {"type": "list", "elements": "str", "required": True},
+            "key": {"required": True, "no_log": False},
+            "message": {"required": True},
+            "new": {"type": "bool", "default": False},
+        },
+    },
     "start_timeout": {"type": "int", "default": 60},
     "directory": {"type": "path", "default": "/etc/slurm"},
     "files": {"type": "dict", "required": True},
@@ -154,6 +177,8 @@ WAITING_HINT = (
     "let them run first, have their users change them (scontrol update jobid=NUMBER ...), or cancel them; with "
     "--hold-waiting they are held instead, unless their only partition goes, or Slurm can't change them (NUMBER+0)"
 )
+
+UNMET = "correct it there, or the setting (slurm_config in settings.yml, the node in cluster.yml); then deploy again"
 HUNG = "slurmctld stopped answering when it reloaded its configuration, and was restarted"
 
 
@@ -265,6 +290,9 @@ def refusals(module, files, current, changes):
     obstacles = slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
     if obstacles:
         return [("; ".join(obstacles), slurm_spank.HINT)]
+    lacking = [entry["message"] for entry in unmet(module.params, files, current, changes)[0]]
+    if lacking:
+        return [("; ".join(lacking), UNMET)]
     script = current.get(path_of(module.params, SCRIPT))
     if script and not script.encode().startswith(node_files.MANAGED):
         return [("%s is not deepopsctl's" % path_of(module.params, SCRIPT), FOREIGN)]
@@ -301,6 +329,32 @@ def hold(module, cases, files, current, changes):
         message = "waiting jobs would end, and can't be held: %s; slurm.conf was not changed" % why
         module.fail_json(msg=message, hint=WAITING_HINT)
     return ["held until it is released: job %s" % slurm_waiting_jobs.sentence([case]) for case in cases]
+
+
+def unmet(params, files, current, changes):
+    """What nodes lack for what is new in this configuration, and for what was in force already."""
+    names = {change.key.split()[0].partition("=")[0].lower() for change in changes}
+    names |= {os.path.basename(path) for path in files if current[path] != files[path]}
+    # of what is no key of slurm.conf, what it changes
+    aliases = {"slurm_plugstack": {PLUGSTACK}, "job_directories": {CONTAINER, "jobcontainertype", "taskprolog"}}
+    fresh, known = [], []
+    for entry in params["unmet"]:
+        key = entry["key"].lower()
+        new = entry["new"] or not current[conf_of(files)] or names & aliases.get(key, {key})
+        new = new or changed_nodes(key, params, files, current, changes) & set(entry["names"])
+        (fresh if new else known).append(entry)
+    return fresh, known
+
+
+def changed_nodes(key, params, files, current, changes):
+    """The nodes that are new, or whose lines change in this respect."""
+    on_nodes = [change for change in changes if change.key.startswith("NodeName=")]
+    named = {name for change in on_nodes if change.key.lower().split()[1:] in ([], [key]) for name in change.names}
+    if key != "gpus":
+        return named
+    path = path_of(params, "gres.conf")
+    before, after = (slurm_effects.definitions(text, "NodeName") for text in (current[path], files[path]))
+    return named | {name for name in after if before.get(name) != after[name]}
 
 
 def installed():
@@ -397,8 +451,10 @@ def main():
     entries += remove_obsolete(noted, params)
     result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries}
     result["diff"] = noted.diffs
+    warnings += [entry["message"] for entry in unmet(params, files, current, differing)[1]]
     if module.check_mode:
-        module.exit_json(**result, **node_changes.refused(blocked))
+        answer = node_changes.refused(blocked)
+        module.exit_json(**{**result, **answer, "deepops_warnings": [*answer["deepops_warnings"], *warnings]})
     record = node_record.items(files=files, units={UNIT: params["primary"]})
     node_record.save(params["component"], params["step"], params["digest"], record)
     module.exit_json(deepops_warnings=held + warnings, **result)

@@ -61,6 +61,7 @@ REPORT: dict[str, Any] = {
     "secure_boot": "unknown",
     "settings": {
         "set_hostname": True, "confinement": "auto", "families": ["Debian"], "tested": {"Debian": ["12", "13"]},
+        "user_id": 0, "package_user_ids": {"Debian": 64030}, "slurm": {},
     },
     "slurm": {"daemons": ["slurmd"], "version": "24.11.5", "managed": True, "plugins": [
         {"path": "/usr/local/lib/slurm/spank_pyxis.so", "required": True, "there": True, "version": "24.11.3"},
@@ -68,6 +69,7 @@ REPORT: dict[str, Any] = {
     "storage": [],
     "sudo": "",
     "time": {"daemons": [], "synchronised": False},
+    "unmet": [],
     "users": {"slurm": "64030:64030", "ubuntu": "1000:1000"},
     "versions": {"munge": "0.5.16-1.1~deb13u1", "slurm-client": "24.11.5-4+deb13u1", "slurmd": "24.11.5-4+deb13u1"},
 }  # fmt: skip

@@ -114,6 +114,11 @@ DOCTOR = {
         _SOFTWARE, "plugins of jobs", "The plugins of plugstack.conf (pyxis) were built for the Slurm that is there.",
         "build it for this Slurm, or make its line in slurm_plugstack `optional` (docs/deploy/spank.md)",
     ),
+    "slurm-needs": Entry(
+        _SOFTWARE, "needs of Slurm", "The node has the programs, plugins, directories and devices of Slurm's settings.",
+        "install it there, or correct slurm_config in settings.yml or the node in cluster.yml: Slurm drains a node "
+        "whose prolog is missing",
+    ),
     "security": Entry(
         _SOFTWARE, "vulnerabilities", "The installed Slurm and munge have no vulnerability that this release knows of.",
         "install the distribution's security updates for them, on drained nodes first, or a newer release of Slurm",

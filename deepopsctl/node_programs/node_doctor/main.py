@@ -7,7 +7,7 @@ import platform
 import time
 from typing import Any, Dict, List
 
-from .._shared import platform as node_platform
+from .._shared import platform as node_platform, slurm_needs
 from . import host, network, packages, services, storage
 
 
@@ -17,12 +17,14 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
     `names` are all nodes, as NAME=ADDRESS words or a bare NAME; `ports` the TCP ports of a cluster's daemons, by
     daemon; `outside` the repositories that a deploy would add here: `what` they are for and their `url`. Those with
     one of the files `unless` are in use already, and not asked. `database` is the host and port of a database server
-    that others run, where slurmdbd needs one. `settings` are handed back as they are.
+    that others run, where slurmdbd needs one. `needs` is what Slurm's settings need of the node. `settings` are handed
+    back as they are.
     """
     words = (word.partition("=") for word in str(request["names"]).split())
     ports = {daemon: int(port) for daemon, port in request["ports"].items()}
     names = {name: address for name, _equals, address in words}
     facts = report(names, list(ports.values()), request["outside"], request.get("database") or [])
+    facts["unmet"] = slurm_needs.unmet(request.get("needs") or {}, facts["slurm"]["version"])
     return {"deepops": {"doctor": dict(facts, ports=ports, settings=request["settings"])}}
 
 

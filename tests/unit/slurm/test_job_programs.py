@@ -322,6 +322,21 @@ class TestPieces:
 
             assert (done.returncode, done.stdout) == (4, output)
 
+    def test_a_sites_pattern_runs_what_matches_and_nothing_where_nothing_does(self, tmp_path: Path) -> None:
+        (tmp_path / "site.d").mkdir()
+        pattern = str(tmp_path / "site.d" / "*")
+        for kind in ("prolog", "epilog"):
+            assert run(self.prolog(tmp_path, kind, **{kind: pattern})).returncode == 0
+        text = render("node_common", "task_prolog.j2", node_common_job_programs={"task_prolog": pattern})
+        task_prolog = program(tmp_path / "task_prolog", text)
+        assert (run(task_prolog).returncode, run(task_prolog).stdout) == (0, "")
+
+        for name in ("10-a", "20-b"):
+            program(tmp_path / "site.d" / name, f"#!/bin/sh\necho {name}\n")
+
+        assert run(self.prolog(tmp_path, prolog=pattern)).stdout == "10-a\n20-b\n"
+        assert run(task_prolog).stdout == "10-a\n20-b\n"
+
     def test_before_a_task_the_output_of_all_reaches_slurm(self, tmp_path: Path) -> None:
         site = program(tmp_path / "site", "#!/bin/sh\necho export B=2\n")
         text = render("node_common", "task_prolog.j2", node_common_job_programs={"task_prolog": str(site)})
