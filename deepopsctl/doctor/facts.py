@@ -128,6 +128,8 @@ class NodeFacts:
     settings: Settings
     versions: Mapping[str, str]
     users: Mapping[str, str]
+    # user, its home on a file server, where its keys are (root, home, or empty where only root could see it)
+    login: Mapping[str, str]
     database: Mapping[str, str]
 
 
@@ -242,6 +244,7 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         settings=_settings(raw.part("settings")),
         versions=_words(raw.part("versions")),
         users=_words(raw.part("users")),
+        login=_words(raw.part("login")),
         database={name: str(value) for name, value in raw.part("database").values.items()},
     )
 

@@ -215,7 +215,7 @@ def ssh_arguments(known_hosts: Path, ssh: Mapping[str, str] = USUAL_SSH) -> str:
     """Options of every ssh call: pinned host keys, and the connection options of the run."""
     # ssh splits this value at blanks and expands `%`; Ansible splits the whole string like a shell
     hosts = '"' + str(known_hosts).replace("%", "%%") + '"'
-    options = {"UserKnownHostsFile": hosts, "StrictHostKeyChecking": "yes", **CONFINED, **ssh}
+    options = {"UserKnownHostsFile": hosts, **CONFINED, "StrictHostKeyChecking": "yes", **ssh}
     return shlex.join(part for key, value in options.items() for part in ("-o", f"{key}={value}"))
 
 

@@ -7,7 +7,7 @@ import platform
 import time
 from typing import Any, Dict, List
 
-from .._shared import platform as node_platform
+from .._shared import access_keys, platform as node_platform
 from . import host, network, packages, services
 
 
@@ -24,6 +24,14 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
     names = {name: address for name, _equals, address in words}
     facts = report(names, list(ports.values()), request["outside"], request.get("database") or [])
     return {"deepops": {"doctor": dict(facts, ports=ports, settings=request["settings"])}}
+
+
+def login() -> Dict[str, str]:
+    """By whom the node is reached, its home where that is on a file server, and whether root's file has its keys."""
+    user = os.environ.get("SUDO_USER") or "root"
+    seen = os.geteuid() == 0 and user != "root"
+    keys = ("root" if access_keys.in_force(user) else "home") if seen else ""
+    return {"user": user, "networked": access_keys.networked_home(user) if seen else "", "keys": keys}
 
 
 def report(
@@ -46,6 +54,7 @@ def report(
         packages=packages.state(),
         versions=packages.versions(),
         users=host.local_users(),
+        login=login(),
         outside=network.unreachable(outside),
         listeners=services.listeners(ports, running),
         time=services.time_service(running),
