@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from deepopsctl.cluster import shared_state
-from deepopsctl.cluster.ssh_login import inventory_option
+from deepopsctl.cluster.ssh_login import CONFINED, inventory_option, options
 from deepopsctl.cluster.writer import address_pieces
 from deepopsctl.gpus.gres import gres_value
 from deepopsctl.gpus.notation import for_inventory
@@ -51,6 +52,7 @@ MAX_SHARED = 32 * 1024
 # The cluster directory is found from this file, so it may be moved or checked out anywhere.
 _KNOWN_HOSTS_FILE = "{{ inventory_dir }}/../known_hosts"
 _KNOWN_HOSTS = f"-o 'UserKnownHostsFile=\"{_KNOWN_HOSTS_FILE}\"' -o StrictHostKeyChecking=yes"
+_OPTIONS = f"{_KNOWN_HOSTS} {shlex.join(options(dict(CONFINED)))}"
 
 
 def build_inventory(cluster: Cluster) -> dict[str, object]:
@@ -93,7 +95,7 @@ def _access_variables(cluster: Cluster) -> dict[str, object]:
         variables["ansible_port"] = access.port
     key = variables["ansible_ssh_private_key_file"] = _key_file(access)
     jump = f" {inventory_option(access.jump_host, key, _KNOWN_HOSTS_FILE)}" if access.jump_host else ""
-    variables["ansible_ssh_common_args"] = f"{_KNOWN_HOSTS}{jump}"
+    variables["ansible_ssh_common_args"] = f"{_OPTIONS}{jump}"
     variables["ansible_python_interpreter"] = "/usr/bin/python3"
     return variables
 

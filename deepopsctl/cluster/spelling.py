@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from pathlib import PurePosixPath
 
 from deepopsctl.errors import Problem
 from deepopsctl.gpus.models import MODELS
 from deepopsctl.model.cluster import Cluster, Gpus
+from deepopsctl.model.storage import NETWORKED
 from deepopsctl.slurm.releases import NODE_KEY_NAMES, PARTITION_KEY_NAMES
 from deepopsctl.text.node_sets import fold_in_order, shorten
 from deepopsctl.text.values import OWNED_NODE_KEYS, OWNED_PARTITION_KEYS
@@ -49,6 +51,17 @@ def former_keys(cluster: Cluster) -> Iterator[Problem]:
         if "empty_folders" in mount.parts.get("purge", {}):
             message = f"purge of {mount.name}: empty_folders is called empty_directories now"
             yield Problem(_WHERE, message, "rename the key: the next release refuses it")
+
+
+def shared_login_home(cluster: Cluster) -> Iterator[Problem]:
+    """Storage that would hold the usual home of the user that deploys: whoever writes there is root on every node."""
+    user = cluster.access.user or "the user that deploys"
+    home = PurePosixPath("/home", cluster.access.user or "USER")
+    for mount in cluster.storage:
+        if user != "root" and mount.type in NETWORKED and home.is_relative_to(mount.path):
+            message = f"storage {mount.name} is mounted at {mount.path}, and {user} has root's rights on every node"
+            hint = f"give {user} a home on the nodes' own disks (docs/deploy/ssh.md); `doctor` shows where it is"
+            yield Problem(_WHERE, message, hint)
 
 
 def near_type(gpu_type: str) -> str:

@@ -8,11 +8,30 @@ A jump host is authenticated with the cluster's key or one of the user's, and ch
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 
 # ssh's default keys, which it tries only if no key is configured
+# Of every call of ssh: a node gets nothing of this machine's, whatever ~/.ssh/config says, and no call does more than
+# it was made for. Options stand before that file, and the first value counts.
+CONFINED: Mapping[str, str] = MappingProxyType({
+    "ForwardAgent": "no", "ForwardX11": "no", "ForwardX11Trusted": "no", "GSSAPIDelegateCredentials": "no",
+    "ClearAllForwardings": "yes", "Tunnel": "no", "PermitLocalCommand": "no", "RemoteCommand": "none",
+    "AddKeysToAgent": "no", "UpdateHostKeys": "no",
+    # only the first SetEnv counts; the name is one that no sshd accepts
+    "SetEnv": "DEEPOPSCTL=1",
+})  # fmt: skip
+# a connection that the person shares was checked by other rules than the pinned key
+ALONE: Mapping[str, str] = MappingProxyType({"ControlMaster": "no", "ControlPath": "none"})
+# Variables that ssh, Ansible and their helpers read here, and that tell a node nothing
+_NEEDED = (
+    "HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TMPDIR", "DISPLAY", "XDG_*",
+    "SSH_AUTH_SOCK", "SSH_ASKPASS*", "KRB5*", "ANSIBLE_*", "DEEPOPSCTL_*", "PYTHON*", "VIRTUAL_ENV",
+)  # fmt: skip
 _OWN_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 
 
@@ -46,7 +65,7 @@ def inventory_option(jump_host: str, key: str, known_hosts: str) -> str:
     login = [
         *options({
             "UserKnownHostsFile": f"{quoted(known_hosts)} ~/.ssh/known_hosts", "StrictHostKeyChecking": "yes",
-            "ConnectTimeout": 10, "LogLevel": "ERROR",
+            "ConnectTimeout": 10, "LogLevel": "ERROR", **ALONE, **CONFINED,
         }),
         *jump_login(key),
     ]  # fmt: skip
@@ -82,3 +101,33 @@ def quoted(path: Path | str) -> str:
 def options(pairs: dict[str, object]) -> list[str]:
     """`-o KEY=VALUE` for each pair."""
     return [part for key, value in pairs.items() for part in ("-o", f"{key}={value}")]
+
+
+def withheld(targets: Iterable[Target], environment: Iterable[str]) -> list[str]:
+    """Names of the variables that ~/.ssh/config would send to one of the hosts, so that ssh must not have them.
+
+    No option overrules SendEnv: every one of them adds to the list.
+    """
+    sent = {pattern for target in targets for pattern in _sent_to(target)}
+    return sorted(name for name in environment if _matches(name, sent) and not _matches(name, _NEEDED))
+
+
+def without_variables(names: Sequence[str]) -> list[str]:
+    """What a command begins with that must not have these variables."""
+    return ["env", *(word for name in names for word in ("-u", name))] if names else []
+
+
+def _sent_to(target: Target) -> list[str]:
+    try:
+        shown = subprocess.run(
+            ["ssh", "-G", *target.arguments()], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
+            errors="replace", check=False, timeout=30,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        # the call itself will name the reason
+        return []
+    return [line.split(" ", 1)[1] for line in shown.splitlines() if line.startswith("sendenv ")]
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -22,6 +22,7 @@ COMMAND = "doctor"
 NODE_CHECKS: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
     single_node.python,
     single_node.sudo,
+    single_node.login_keys,
     single_node.hostname,
     single_node.system,
     single_node.package_lock,

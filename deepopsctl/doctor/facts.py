@@ -139,6 +139,8 @@ class NodeFacts:
     users: Mapping[str, str]
     # shared directories that honour setuid programs or devices: path, type, served, lacks
     storage: tuple[Mapping[str, object], ...]
+    # user, its home on a file server, where its keys are (root, home, or empty where only root could see it)
+    login: Mapping[str, str]
     database: Mapping[str, str]
     # what Slurm's settings need and the node lacks
     unmet: tuple[str, ...] = ()
@@ -259,6 +261,7 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         versions=_words(raw.part("versions")),
         users=_words(raw.part("users")),
         storage=tuple(entry.values for entry in raw.parts("storage")),
+        login=_words(raw.part("login")),
         database={name: str(value) for name, value in raw.part("database").values.items()},
         unmet=tuple(entry.text("message") for entry in raw.parts("unmet")),
     )

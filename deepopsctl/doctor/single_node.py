@@ -90,6 +90,21 @@ def system(node: NodeFacts, _: Declared) -> Check:
     return warned("os", node.name, f"deepopsctl is not tested on {has}", has, tested)
 
 
+def login_keys(node: NodeFacts, _: Declared) -> Check:
+    """Nobody else can add a key, or anything that a login runs."""
+    user, home, keys = (node.login[word] for word in ("user", "networked", "keys"))
+    if not keys:
+        text = "root's keys are root's" if user == "root" and node.root else "only root can see it"
+        return passed("login-keys", node.name, text) if node.root else skipped("login-keys", node.name, text)
+    if home:
+        return failed(
+            "login-keys", node.name, f"{user} may become root, and its home is on a file server: {home}", home
+        )
+    if keys != "root" and node.managed:
+        return warned("login-keys", node.name, f"sshd reads keys of {user} from its home: `deploy` moves them")
+    return passed("login-keys", node.name, f"in root's file, {user}" if keys == "root" else "`deploy` moves them")
+
+
 def hostname(node: NodeFacts, declared: Declared) -> Check:
     """Its own name; another node's name means swapped addresses."""
     called = node.hostname.partition(".")[0]

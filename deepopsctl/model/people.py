@@ -12,10 +12,10 @@ from deepopsctl.model.directory import Directory
 # Each group has an account for jobs with GPUs and one for jobs without, below its own.
 PARTS = ("cpu", "gpu")
 FIRST_ID = 60_001
-# limits that let no job in, of an account and of a user in one, by the columns of sacctmgr
-# (a project out of its time takes no part in the fair share)
-CLOSED_ACCOUNT: Mapping[str, str] = MappingProxyType({"GrpSubmit": "0", "Share": "0"})
-CLOSED_USER: Mapping[str, str] = MappingProxyType({"MaxSubmit": "0"})
+# limits that let no job in and start none that is in (one that requeues itself, the rest of an array), of an account
+# and of a user in one, by the columns of sacctmgr; a project out of its time takes no part in the fair share
+CLOSED_ACCOUNT: Mapping[str, str] = MappingProxyType({"GrpSubmit": "0", "GrpJobs": "0", "Share": "0"})
+CLOSED_USER: Mapping[str, str] = MappingProxyType({"MaxSubmit": "0", "MaxJobs": "0"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from types import MappingProxyType
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import GROUPS
+from deepopsctl.cluster.ssh_login import CONFINED
 from deepopsctl.content import COLLECTION
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.files import write_atomic
@@ -214,7 +215,7 @@ def ssh_arguments(known_hosts: Path, ssh: Mapping[str, str] = USUAL_SSH) -> str:
     """Options of every ssh call: pinned host keys, and the connection options of the run."""
     # ssh splits this value at blanks and expands `%`; Ansible splits the whole string like a shell
     hosts = '"' + str(known_hosts).replace("%", "%%") + '"'
-    options = {"UserKnownHostsFile": hosts, "StrictHostKeyChecking": "yes", **ssh}
+    options = {"UserKnownHostsFile": hosts, **CONFINED, "StrictHostKeyChecking": "yes", **ssh}
     return shlex.join(part for key, value in options.items() for part in ("-o", f"{key}={value}"))
 
 

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 from deepopsctl import __version__
 from deepopsctl.certificates.validity import period_of, today
 from deepopsctl.cluster.settings import require_settings, require_vault_password
+from deepopsctl.cluster.ssh_login import Target, withheld
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import ControlMachineError, DeepOpsError
 from deepopsctl.run import claim as claims, supervisor
@@ -199,6 +200,15 @@ def _require_all(request: RunRequest) -> None:
     require_ssh()
     require_settings(request.directory, request.content or content_dir())
     require_vault_password(request.directory, os.environ)
+
+
+def _destinations(request: RunRequest) -> list[Target]:
+    """One node for each set of roles: ~/.ssh/config may have something of its own for each."""
+    if not request.directory.spec.is_file():
+        return []
+    cluster = request.directory.cluster()
+    nodes = {node.roles: node for node in reversed(cluster.nodes)}.values()
+    return [Target(node.name, node.address or node.name, cluster.access.user) for node in nodes]
 
 
 def _remove_empty_control_dir(request: RunRequest) -> None:
@@ -393,6 +403,7 @@ class _Run:
         variables = environment(
             request.directory, content, self.run_dir.private, os.environ, request.ssh, request.patience_s
         )
+        variables.update(dict.fromkeys(withheld(_destinations(request), os.environ), ""))
         if request.ssh_password is not None:
             variables["ANSIBLE_SSH_PASSWORD_MECHANISM"] = password_mechanism()
         return variables

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 
-from deepopsctl.cluster.ssh_login import Target, options, quoted
+from deepopsctl.cluster.ssh_login import CONFINED, Target, options, quoted, withheld, without_variables
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.ssh.remote_scripts import Script
 
@@ -48,7 +48,8 @@ class Client:
         environment: Mapping[str, str] | None = None,
     ) -> Answer:
         """Log in with the given authentication options and run a script."""
-        arguments = ["ssh", "-T", "-a", "-x", *self.options(), *auth, *target.arguments(), script.command]
+        start = [*without_variables(withheld([target], os.environ)), "ssh", "-T"]
+        arguments = [*start, *self.options(), *auth, *target.arguments(), script.command]
         return self._run(arguments, script.data, environment or {}, self.connect_timeout + script.seconds)
 
     def probe(self, target: Target, first: Sequence[str]) -> Answer:
@@ -92,11 +93,10 @@ class Client:
         """Options of every connection: pinned keys only, no side effects of the person's own configuration."""
         pairs: dict[str, object] = {
             "UserKnownHostsFile": quoted(self.known_hosts), "GlobalKnownHostsFile": "/dev/null",
-            "StrictHostKeyChecking": "yes", "UpdateHostKeys": "no", "VerifyHostKeyDNS": "no",
+            "StrictHostKeyChecking": "yes", "VerifyHostKeyDNS": "no",
             "HashKnownHosts": "no", "ConnectTimeout": self.connect_timeout, "ConnectionAttempts": 1,
             "ServerAliveInterval": 5, "ServerAliveCountMax": 3, "ControlMaster": "no", "ControlPath": "none",
-            "ClearAllForwardings": "yes", "PermitLocalCommand": "no", "RemoteCommand": "none",
-            "RequestTTY": "no", "NumberOfPasswordPrompts": 1, "LogLevel": "ERROR",
+            "RequestTTY": "no", "NumberOfPasswordPrompts": 1, "LogLevel": "ERROR", **CONFINED,
         }  # fmt: skip
         return options(pairs)
 

@@ -1,8 +1,8 @@
 """~/.ssh/config for the cluster's users and for the first controller, which reaches every node without a question.
 
-The first controller's key pair is made on it and never leaves it. Names need not resolve there yet (/etc/hosts comes
-with the deployment): one `Include` line on top of the user's ~/.ssh/config adds a managed file with a Host entry
-for each node.
+The first controller's key pair is made on it, in root's directory, and never leaves it. Names need not resolve there
+yet (/etc/hosts comes with the deployment): one `Include` line on top of the user's ~/.ssh/config adds a managed file
+with a Host entry for each node.
 """
 
 from __future__ import annotations
@@ -101,11 +101,11 @@ def job_alias(cluster: Cluster) -> str:
     return f"{cluster.name}-job"
 
 
-def controller_config(cluster: Cluster, base: str) -> str:
-    """The first controller's configuration: every node by name and address, with the controller's own key."""
+def controller_config(cluster: Cluster, base: str, identity: str) -> str:
+    """The first controller's configuration: every node by name and address, with the controller's own key there."""
     head = f'# Written by `deepopsctl ssh setup` for the cluster "{cluster.name}": changes made here are lost.\n'
     common = (
-        ("IdentityFile", f"~/.ssh/{base}"),
+        ("IdentityFile", identity),
         ("UserKnownHostsFile", f"~/.ssh/{base}.known_hosts ~/.ssh/known_hosts"),
     )
     user = (("User", cluster.access.user),) if cluster.access.user else ()
@@ -119,7 +119,7 @@ def port_of(cluster: Cluster, node: Node) -> int:
 
 
 def base_name(cluster: Cluster) -> str:
-    """The prefix of managed files in the controller's ~/.ssh; the key pair has exactly this name."""
+    """The prefix of managed files in the controller's ~/.ssh; its key pair has exactly this name."""
     return f"deepopsctl-{cluster.name}"
 
 
@@ -162,7 +162,9 @@ def set_up_controller_access(session: Session, cluster: Cluster, names: Iterable
     tools = session.tools
     base = base_name(cluster)
     known_hosts = controller_known_hosts(cluster, tools.hostkeys.pins)
-    script = controller_script(base, controller_config(cluster, base), known_hosts, list(names))
+    script = controller_script(
+        base, controller_config(cluster, base, session.controller_identity), known_hosts, list(names)
+    )
     answer = tools.client.login(session.target, key_login(tools.key.private), script)
     report = Report.read(answer.output)
     changed = bool(report.all("changed"))

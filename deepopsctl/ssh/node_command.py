@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -9,7 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.cluster.ssh_login import Target, inventory_option, options, quoted
+from deepopsctl.cluster.ssh_login import (
+    ALONE,
+    CONFINED,
+    Target,
+    inventory_option,
+    options,
+    quoted,
+    withheld,
+    without_variables,
+)
 from deepopsctl.errors import UnreachableError
 from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.ssh.client_config import port_of
@@ -65,7 +75,9 @@ def command_on(
     login = options({
         "UserKnownHostsFile": quoted(directory.known_hosts), "StrictHostKeyChecking": "yes", "BatchMode": "yes",
         "IdentityFile": quoted(directory.path / key), "ConnectTimeout": 10, "LogLevel": "ERROR",
+        **ALONE, **CONFINED,
     })  # fmt: skip
     jump = cluster.access.jump_host
     way = shlex.split(inventory_option(jump, str(directory.path / key), str(directory.known_hosts))) if jump else []
-    return ["ssh", "-T", *login, *way, *target.arguments(), shlex.join([*sudo, *remote])]
+    start = [*without_variables(withheld([target], os.environ)), "ssh", "-T"]
+    return [*start, *login, *way, *target.arguments(), shlex.join([*sudo, *remote])]

@@ -7,6 +7,9 @@ language. What follows the script on stdin is its data, line by line; `sudo -S` 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from deepopsctl.node_programs._shared import access_keys
 
 # of report lines, among what a login prints
 MARK = "@deepopsctl "
@@ -18,7 +21,8 @@ stop() { say "error $*"; exit 3; }
 cd "${HOME:-/nonexistent}" 2>/dev/null || stop "the home directory ${HOME:-} is missing"
 """
 
-# data: name and comment of a key pair to make here, number of keys, keys, `given`, sudo password
+# data: size of the program for root and itself, name and comment of a key pair to make here, number of keys, keys,
+# `given`, sudo password
 _WORK = (
     _COMMON
     + r"""
@@ -71,51 +75,105 @@ append() {
   { [ -z "$(tail -c 1 "$file")" ] || echo; printf '%s\n' "$1"; } >>"$file" || no_write
   say "changed key"
 }
-[ -d .ssh ] || mkdir -p .ssh || stop "can't make $HOME/.ssh"
-mode 700 .ssh
-file=.ssh/authorized_keys
-[ -e "$file" ] || true >>"$file" || no_write
-mode 600 "$file"
-IFS= read -r own; IFS= read -r comment; IFS= read -r count
-if [ -n "$own" ]; then
-  if [ ! -s ".ssh/$own" ]; then
-    rm -f ".ssh/$own" ".ssh/$own.pub"
-    if ! why=$(ssh-keygen -q -t ed25519 -N '' -C "$comment" -f ".ssh/$own" 2>&1 </dev/null); then
-      stop "can't make a key for $(id -un) here: $why"
-    fi
-    say "changed controller-key"
-  fi
-  if [ ! -s ".ssh/$own.pub" ]; then
-    ssh-keygen -y -P '' -f ".ssh/$own" >".ssh/$own.pub" </dev/null || stop "can't read $HOME/.ssh/$own"
-  fi
-  # whoever gets hold of this key can use it from here alone
-  public="from=\"$(addresses | sort -u | paste -s -d , -)\" $(cat ".ssh/$own.pub")"
-  authorize "$public"
-  say "public $public"
-fi
-while [ "$count" -gt 0 ]; do
-  IFS= read -r key; authorize "$key"; count=$((count - 1))
-done
-! command -v restorecon >/dev/null || restorecon -R .ssh 2>/dev/null
-say "host $(uname -n)"
-say "home $(stat -c %a .)"
+size=
+IFS= read -r size; access=$(head -c "$size"); IFS= read -r own; IFS= read -r comment; IFS= read -r count
+keys=
+while [ "$count" -gt 0 ]; do IFS= read -r key; keys="$keys$key
+"; count=$((count - 1)); done
+verdict= password=
 if [ "$(id -u)" = 0 ]; then
-  say "sudo passwordless"
+  rights=root
 elif ! command -v sudo >/dev/null; then
-  say "sudo none sudo is not installed"
+  rights="none sudo is not installed"
 elif why=$(sudo -k -n true 2>&1 </dev/null); then
-  say "sudo passwordless"
+  rights=passwordless
 else
   case $why in
-    *"password is required"*) say "sudo password" ;;
-    *) say "sudo none $(printf '%s' "$why" | tail -n 1)" ;;
+    *"password is required"*) rights=password ;;
+    *) rights="none $(printf '%s' "$why" | tail -n 1)" ;;
   esac
   IFS= read -r given
   if [ "$given" = given ]; then
-    verdict=refused; ! sudo -k -S -p '' true 2>/dev/null || verdict=accepted
-    say "sudo-password $verdict"
+    IFS= read -r password
+    verdict=refused; ! printf '%s\n' "$password" | sudo -k -S -p '' true 2>/dev/null || verdict=accepted
   fi
 fi
+# root's own file of keys: who can write the home must not be able to add one. Root's home is root's anyway.
+reported= place=home
+own_in_roots_directory() {
+  [ -n "$own" ] && [ -r "/etc/ssh/deepopsctl/login/$own.pub" ] || return
+  public="from=\"$(addresses | sort -u | paste -s -d , -)\" $(cat "/etc/ssh/deepopsctl/login/$own.pub")"
+  say "public $public"
+  say "identity /etc/ssh/deepopsctl/login/$own"
+}
+# whether there is nothing for root to do; without a right to ask it, more is not known
+held() {
+  file=/etc/ssh/deepopsctl/access/$(id -un)
+  [ -r "$file" ] || return
+  printf '%s' "$keys" | while IFS= read -r key; do
+    blob=${key#from=* }; blob=${blob#* }; blob=${blob%% *}
+    authorized || exit 1
+  done || return
+  [ -z "$own" ] || own_in_roots_directory
+}
+in_roots_file() {
+  command -v python3 >/dev/null || { say "kept python3 is not installed"; return 1; }
+  from=$(addresses | sort -u | paste -s -d , -)
+  set -- env DEEPOPSCTL_ADDRESSES="$from" python3 -I -c "$access" "$(id -un)" "$own" "$comment"
+  if [ "$rights" = passwordless ]; then
+    reported=$(printf '%s' "$keys" | sudo -n "$@" 2>&1)
+  else
+    reported=$({ printf '%s\n' "$password"; printf '%s' "$keys"; } | sudo -k -S -p '' "$@" 2>&1)
+  fi
+  case $reported in
+    *"@deepopsctl installed root"*) place=root ;;
+    *"@deepopsctl kept"*) ;;
+    *) say "kept $(printf '%s' "$reported" | tail -n 1)" ;;
+  esac
+  printf '%s\n' "$reported"
+  [ "$place" = root ]
+}
+in_home() {
+  [ -d .ssh ] || mkdir -p .ssh || stop "can't make $HOME/.ssh"
+  mode 700 .ssh
+  file=.ssh/authorized_keys
+  [ -e "$file" ] || true >>"$file" || no_write
+  mode 600 "$file"
+  if own_in_roots_directory; then
+    authorize "$public"
+  elif [ -n "$own" ]; then
+    if [ ! -s ".ssh/$own" ]; then
+      rm -f ".ssh/$own" ".ssh/$own.pub"
+      if ! why=$(ssh-keygen -q -t ed25519 -N '' -C "$comment" -f ".ssh/$own" 2>&1 </dev/null); then
+        stop "can't make a key for $(id -un) here: $why"
+      fi
+      say "changed controller-key"
+    fi
+    if [ ! -s ".ssh/$own.pub" ]; then
+      ssh-keygen -y -P '' -f ".ssh/$own" >".ssh/$own.pub" </dev/null || stop "can't read $HOME/.ssh/$own"
+    fi
+    # whoever gets hold of this key can use it from here alone
+    public="from=\"$(addresses | sort -u | paste -s -d , -)\" $(cat ".ssh/$own.pub")"
+    authorize "$public"
+    say "public $public"
+    say "identity ~/.ssh/$own"
+  fi
+  while IFS= read -r key; do
+    [ -z "$key" ] || authorize "$key"
+  done <<KEYS
+$keys
+KEYS
+}
+case $rights-$verdict in
+  passwordless-* | password-accepted) in_roots_file || in_home ;;
+  root-*) in_home ;;
+  *) held || { say "kept only root may move them, and sudo asks for a password"; in_home; } ;;
+esac
+[ ! -d .ssh ] || ! command -v restorecon >/dev/null || restorecon -R .ssh 2>/dev/null
+say "host $(uname -n)"
+say "home $(stat -c %a .)"
+case $rights in root) say "sudo passwordless" ;; *) say "sudo $rights" ;; esac
+[ -z "$verdict" ] || say "sudo-password $verdict"
 """
 )
 
@@ -131,6 +189,7 @@ take() {
   say "changed controller"
 }
 IFS= read -r base; IFS= read -r config; IFS= read -r hosts
+[ -d .ssh ] || mkdir -m 700 .ssh || stop "can't make $HOME/.ssh"
 take ".ssh/$base.known_hosts" "$hosts"
 take ".ssh/$base.config" "$config"
 [ -e .ssh/config ] || true >.ssh/config || stop "can't write $HOME/.ssh/config"
@@ -194,7 +253,9 @@ NOTHING = Script("true")
 def work_script(keys: list[str], own_key: str = "", comment: str = "", sudo_password: str | None = None) -> Script:
     """Authorise keys, correct modes, report on sudo; `own_key` names a key pair to make on the node."""
     sudo = ["given", sudo_password] if sudo_password is not None else [""]
-    return _script(_WORK, "\n".join([own_key, comment, str(len(keys)), *keys, *sudo, ""]))
+    program = Path(access_keys.__file__).read_text(encoding="utf-8").strip()
+    data = [f"{len(program.encode())}\n{program}{own_key}", comment, str(len(keys)), *keys, *sudo, ""]
+    return _script(_WORK, "\n".join(data))
 
 
 def controller_script(base: str, config: str, known_hosts: str, names: list[str]) -> Script:

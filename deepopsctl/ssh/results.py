@@ -58,6 +58,8 @@ _CHANGES = {
     "controller-key": "its own key made",
 }
 
+_ROOTS_FILE = "keys belong in root's file (docs/deploy/ssh.md): see the reason"
+
 _HEAD = ("NODES", "STATUS", "SUDO", "NOTE")
 
 
@@ -101,6 +103,13 @@ def worked(facts: Facts, report: Report) -> NodeResult:
     parts += [text for word, text in _CHANGES.items() if word in changes]
     status, sudo, text, hint = _sudo(facts, report)
     parts += [text] if text else []
+    kept = report.last("kept")
+    if kept and status is Status.READY:
+        parts.append(f"keys are in ~/.ssh: {kept}")
+        hint = hint or f"{_ROOTS_FILE}, also on the node; `deploy` tries it again"
+    adopted = report.last("adopted")
+    if adopted:
+        parts.append(f"{adopted} keys of ~/.ssh moved to root's file")
     called = report.last("host").partition(".")[0]
     if called != facts.name and called in facts.others:
         parts.append(f"its hostname is {called}")
@@ -150,6 +159,8 @@ def unverified(facts: Facts, answer: Answer, report: Report) -> NodeResult:
     if home and int(home, 8) & 0o022:
         message = f"the key is installed, but sshd ignores it: ~{facts.user} is writable by others (mode {home})"
         hint = f"on the node: chmod go-w ~{facts.user}"
+    if report.last("kept"):
+        hint = hint or "sshd may read root's file of keys alone there: give -K, so that the key can be added to it"
     hint = hint or "on the node, see AuthorizedKeysFile and PubkeyAuthentication in /etc/ssh/sshd_config"
     return NodeResult(facts.name, Status.FAILED, changed=True, message=message, hint=hint)
 

@@ -48,6 +48,7 @@ class Session:
     accepted: bool | None = None
     sudo_refused: bool = False
     controller_key: str = ""
+    controller_identity: str = ""
     _route: Route | None = None
     _pinned: str = ""
     _methods: frozenset[str] = field(default_factory=frozenset)
@@ -143,6 +144,7 @@ class Session:
         if not report.lines:
             return results.not_run(self.facts)
         self.controller_key = report.last("public")
+        self.controller_identity = report.last("identity")
         self.sudo_refused = report.last("sudo-password") == "refused"
         if not verified:
             verification = self.tools.client.login(self.target, self._cluster_key, NOTHING)

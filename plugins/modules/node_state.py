@@ -90,6 +90,11 @@ options:
     description: Upstream version that what is missing comes in, where the node's sources have it; else apt chooses.
     type: str
     default: ""
+  login_keys:
+    description: Whether the keys of the user who calls this by sudo move to a file of root's, the only one that sshd
+      then reads for that user. A login by it is tried first; where that fails, they stay, with a warning.
+    type: bool
+    default: false
   lock_wait:
     description: Seconds to wait for another package manager on the node.
     type: int
@@ -295,6 +300,7 @@ import signal
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    access_keys as node_access_keys,
     accounts as node_accounts,
     backups as node_backups,
     command as node_command,
@@ -435,6 +441,7 @@ def arguments():
                 "authorized_keys_files": {"type": "list", "elements": "str", "default": [], "no_log": False},
             },
         },
+        "login_keys": {"type": "bool", "default": False, "no_log": False},
         "lock_wait": {"type": "int", "default": 300},
         "upstream": {"default": ""},
         "archives": {"type": "dict", "default": {}},
@@ -517,8 +524,30 @@ def converge(step):
         node_backups.remove(step, backup)
     for path in wanted["absent"]:
         node_resources.ensure_absent(step, path)
+    if wanted["login_keys"]:
+        ensure_login_keys(step)
     finish(step, ownership, removed)
     return packages
+
+
+def ensure_login_keys(step):
+    """Root's file of the keys by which this call came, or a warning."""
+    user = os.environ.get("SUDO_USER") or "root"
+    try:
+        outcome = node_access_keys.ensure(user, dry=step.dry)
+    except node_access_keys.AccessError as error:
+        step.module.warn("keys of %s stay in its home, where a file server may write them: %s" % (user, error))
+        return
+    for path in outcome.changed:
+        step.did("wrote %s" % path, "file", path, "set", detail="keys by which %s logs in" % user)
+    home = node_access_keys.networked_home(user)
+    if outcome.adopted and home:
+        names = ", ".join(node_access_keys.comment_of(key) or "a key without a comment" for key in outcome.adopted)
+        step.module.warn("keys of %s lay on a file server, in %s: remove the unknown ones of %s from %s/%s"
+                         % (user, home, names, node_access_keys.DIRECTORY, user))  # fmt: skip
+    facts = node_record.file_facts(node_access_keys.CONFIG)
+    if facts is not None:
+        step.record["files"][node_access_keys.CONFIG] = facts
 
 
 def install(step):

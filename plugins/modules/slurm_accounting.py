@@ -39,7 +39,12 @@ options:
     type: bool
     default: true
   closed_users:
-    description: Users who may submit no more jobs; a warning names the jobs that they still have.
+    description: Users who may submit and start no more jobs; a warning names the jobs that they still have.
+    type: list
+    elements: str
+    default: []
+  cancel_users:
+    description: Those of I(closed_users) whose jobs are cancelled.
     type: list
     elements: str
     default: []
@@ -216,7 +221,25 @@ def jobs_of(names):
     texts = ["%s: job %s, %s" % tuple(row) for row in rows if len(row) == 3]
     if not texts:
         return []
-    return ["jobs of users who may submit no more go on: %s" % slurm_accounting_diff.some(texts, "; ")]
+    words = "users who may start no more jobs still have some; those that run continue (people expire --cancel): %s"
+    return [words % slurm_accounting_diff.some(texts, "; ")]
+
+
+def cancel_jobs(names, dry):
+    """Changes for the users whose jobs are cancelled; each is closed already, so that none comes back."""
+    changes = []
+    for name in names:
+        answer = node_command.run(["squeue", "--noheader", "--user=" + name, "--format=%A"], 60)
+        jobs = sorted(set(answer.output.split())) if answer.ok else []
+        if not jobs:
+            continue
+        detail = "%d jobs of %s" % (len(jobs), name)
+        changes.append(node_changes.entry("jobs", name, "cancel", detail=detail))
+        if not dry:
+            done = node_command.run_merged(["scancel", "--user=" + name], 120)
+            if not done.ok:
+                raise AccountingError("jobs of %s: %s" % (name, done.message), "scancel --user=%s" % name)
+    return changes
 
 
 def converge(module, sacctmgr, wanted, bare):
@@ -249,8 +272,11 @@ def converge(module, sacctmgr, wanted, bare):
     elsewhere = [*others, *slurm_accounting_diff.within(present, module.params["directory_accounts"])]
     named = module.params["policy"] and module.params["name_undeclared"]
     notes = slurm_accounting_diff.notes(wanted, present, owned, elsewhere) if named else []
-    notes += [] if bare else jobs_of([*module.params["closed_users"], *left])
-    return result(changes, present, slurm_accounting_diff.undeclared(wanted, present, elsewhere), notes)
+    cancelled = [name for name in module.params["cancel_users"] if name.lower() in closed and not bare]
+    ended = cancel_jobs(cancelled, dry)
+    notes += [] if bare else jobs_of(sorted({*module.params["closed_users"], *left} - set(cancelled)))
+    answer = result(changes, present, slurm_accounting_diff.undeclared(wanted, present, elsewhere), notes)
+    return dict(answer, changed=bool(answer["changed"] or ended), changes=answer["changes"] + ended)
 
 
 def main():
@@ -268,6 +294,7 @@ def main():
             "others": {"type": "dict", "default": {}},
             "name_undeclared": {"type": "bool", "default": True},
             "closed_users": {"type": "list", "elements": "str", "default": []},
+            "cancel_users": {"type": "list", "elements": "str", "default": []},
             "followed_accounts": {"type": "list", "elements": "str", "default": []},
             "directory_accounts": {"type": "list", "elements": "str", "default": []},
             "only_names": {"type": "bool", "default": False},

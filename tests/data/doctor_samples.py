@@ -71,6 +71,7 @@ REPORT: dict[str, Any] = {
     "time": {"daemons": [], "synchronised": False},
     "unmet": [],
     "users": {"slurm": "64030:64030", "ubuntu": "1000:1000"},
+    "login": {"user": "ubuntu", "networked": "", "keys": "root"},
     "versions": {"munge": "0.5.16-1.1~deb13u1", "slurm-client": "24.11.5-4+deb13u1", "slurmd": "24.11.5-4+deb13u1"},
 }  # fmt: skip
 HARDWARE = NodeHardware(2, 1, 1, 2, 1, 24105, "v1")

@@ -26,8 +26,10 @@ pytestmark = pytest.mark.without_slurm
 
 LAB = f"{PREFIX}-ssh"
 NODES = ("ctl1", "gpu01", "gpu02")
+SITE = "/etc/ssh/sshd_config.d/00-site.conf"
 ASK_FOR_PASSWORDS = "/etc/ssh/sshd_config.d/00-test.conf"
 # systemd refuses the sixth start within ten seconds unless its counter is reset
+ACCESS = "/etc/ssh/deepopsctl/access"
 RESTART = "systemctl reset-failed ssh; systemctl restart ssh"
 
 
@@ -51,12 +53,15 @@ class SshLab(LabCluster):
         return self.setup("--password-file", str(self.password_file), *arguments, code=code)
 
     def authorized(self, node: str) -> list[str]:
-        return self.root(node, "cat /home/ubuntu/.ssh/authorized_keys 2>/dev/null", ok=False).splitlines()
+        """The keys that sshd reads for the cluster's user, in root's file."""
+        return self.root(node, f"grep -v '^#' {ACCESS}/ubuntu 2>/dev/null", ok=False).splitlines()
 
     def state(self) -> list[str]:
         """Everything that a second run must leave as it is."""
-        script = "cd /home/ubuntu/.ssh && stat -c '%n %a %U %y' . * && cat *"
-        return [(self.directory / "known_hosts").read_text(), *(self.root(node, script) for node in NODES)]
+        script = (
+            f"find {ACCESS} /etc/ssh/deepopsctl/login /home/ubuntu/.ssh -printf '%p %m %u %t ' -type f -exec cat {{}} +"
+        )
+        return [(self.directory / "known_hosts").read_text(), *(self.root(node, script, ok=False) for node in NODES)]
 
     def passwords_sent_to(self, node: str) -> int:
         """How many passwords a node's sshd has checked since the test began."""
@@ -81,7 +86,9 @@ def ssh_lab(lab_files: dict[str, Any], tmp_path: Path) -> SshLab:
     lab = SshLab.of(lab_files, directory)
     # a new sshd has forgotten the failed logins of the test before (PerSourcePenalties)
     fresh = (
-        f"rm -rf /home/ubuntu/.ssh {ASK_FOR_PASSWORDS}; date +%s >/run/test-began;"
+        f"rm -rf /home/ubuntu/.ssh {ASK_FOR_PASSWORDS} /etc/ssh/deepopsctl /etc/ssh/sshd_config.d/30-deepopsctl-*;"
+        f"rm -f {SITE};"
+        " date +%s >/run/test-began;"
         f"echo 'ubuntu ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/lab; {RESTART}"
     )
     with ThreadPoolExecutor() as pool:
@@ -96,10 +103,7 @@ def test_the_first_run_installs_pins_and_checks_everything(ssh_lab: SshLab) -> N
     assert all(node["changed"] and node["sudo"] == "passwordless" for node in nodes.values())
     for node in NODES:
         assert ssh_lab.authorized(node).count(public) == 1
-        assert ssh_lab.root(node, "stat -c %a%U /home/ubuntu/.ssh /home/ubuntu/.ssh/authorized_keys").split() == [
-            "700ubuntu",
-            "600ubuntu",
-        ]
+        assert ssh_lab.root(node, f"stat -c %a%U {ACCESS} {ACCESS}/ubuntu").split() == ["755root", "644root"]
     pinned = {line.split()[0].split(",")[0] for line in (ssh_lab.directory / "known_hosts").read_text().splitlines()}
     assert pinned == set(NODES)
 
@@ -121,10 +125,11 @@ def test_the_controller_logs_in_to_nodes_by_name_and_by_address(ssh_lab: SshLab)
 
 def test_the_controllers_private_key_stays_there(ssh_lab: SshLab) -> None:
     ssh_lab.setup_with_password()
-    assert ssh_lab.root("ctl1", "ls /home/ubuntu/.ssh").split().count(f"deepopsctl-{LAB}") == 1
+    place = f"/etc/ssh/deepopsctl/login/deepopsctl-{LAB}"
+    assert ssh_lab.root("ctl1", f"stat -c %a%U /etc/ssh/deepopsctl/login {place}").split() == ["755root", "400ubuntu"]
     for node in NODES[1:]:
-        assert ssh_lab.root(node, "ls /home/ubuntu/.ssh") == "authorized_keys"
-    private = ssh_lab.root("ctl1", f"sed -n 4p /home/ubuntu/.ssh/deepopsctl-{LAB}")
+        assert not ssh_lab.holds(node, f"[ -e /home/ubuntu/.ssh ] || [ -e {place} ]")
+    private = ssh_lab.root("ctl1", f"sed -n 4p {place}")
     assert not any(private in file.read_text() for file in ssh_lab.directory.rglob("*") if file.is_file())
 
 
@@ -156,7 +161,7 @@ def test_a_wrong_password_is_tried_once_and_named(ssh_lab: SshLab, tmp_path: Pat
 def test_a_changed_host_key_stops_that_node_and_gets_no_password(ssh_lab: SshLab) -> None:
     ssh_lab.setup_with_password()
     pinned = (ssh_lab.directory / "known_hosts").read_text()
-    ssh_lab.root("gpu01", "rm -rf /home/ubuntu/.ssh")
+    ssh_lab.root("gpu01", f"rm {ACCESS}/ubuntu")
     ssh_lab.new_host_keys("gpu01")
     before = ssh_lab.passwords_sent_to("gpu01")
     nodes = ssh_lab.setup_with_password(code=1)
@@ -396,3 +401,63 @@ def on_terminal(lab: SshLab, *arguments: str, answers: list[tuple[str, str]]) ->
     _, status = os.waitpid(process, 0)
     os.close(terminal)
     return os.waitstatus_to_exitcode(status), shown
+
+
+def lets_in(lab: SshLab, node: str, key: Path) -> bool:
+    address = lab.root(node, "hostname -I").split()[0]
+    options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "IdentitiesOnly=yes")
+    words = [word for option in options for word in ("-o", option)]
+    argv = ["ssh", "-F", "/dev/null", *words, "-i", str(key), f"ubuntu@{address}", "true"]
+    return subprocess.run(argv, capture_output=True, timeout=PATIENCE_S).returncode == 0
+
+
+def test_a_key_that_is_put_into_the_home_opens_nothing(ssh_lab: SshLab, tmp_path: Path) -> None:
+    """What root of another node could write on a shared file system."""
+    key = tmp_path / "hostile"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    public = key.with_name("hostile.pub").read_text().strip()
+    plant = f"mkdir -pm 700 .ssh && for f in authorized_keys authorized_keys2; do echo '{public}' >>.ssh/$f; done"
+    ssh_lab.setup_with_password()
+
+    ssh_lab.user("gpu01", plant)
+
+    assert not lets_in(ssh_lab, "gpu01", key)
+    assert lets_in(ssh_lab, "gpu01", ssh_lab.directory / "ssh" / "id_ed25519")
+    assert not any(node["changed"] for node in ssh_lab.setup().values())
+    assert not lets_in(ssh_lab, "gpu01", key)
+
+
+def test_keys_of_an_older_setup_move_and_go_on_opening_the_node(ssh_lab: SshLab, own_key: Path) -> None:
+    moved = ssh_lab.setup("--identity", str(own_key))
+
+    assert "1 keys of ~/.ssh moved to root's file" in moved["gpu01"]["message"]
+    assert lets_in(ssh_lab, "gpu01", own_key)
+
+
+def test_where_sshd_would_not_take_roots_file_the_keys_stay_and_nobody_is_locked_out(ssh_lab: SshLab) -> None:
+    block = "Match User ubuntu\\n    AuthorizedKeysFile .ssh/authorized_keys\\n"
+    ssh_lab.root("gpu01", f"printf '{block}' >{SITE}; {RESTART}")
+
+    nodes = ssh_lab.setup_with_password()
+
+    assert "keys are in ~/.ssh: sshd would not accept root's file of keys for ubuntu" in nodes["gpu01"]["message"]
+    assert not ssh_lab.holds("gpu01", "ls /etc/ssh/sshd_config.d/30-deepopsctl-*")
+    assert not ssh_lab.holds("gpu01", f"ls {ACCESS}/*.probe")
+    assert all(lets_in(ssh_lab, node, ssh_lab.directory / "ssh" / "id_ed25519") for node in NODES)
+    # once the site has taken its block away
+    ssh_lab.root("gpu01", f"rm {SITE}; {RESTART}")
+    assert "moved to root's file" in ssh_lab.setup()["gpu01"]["message"]
+
+
+def test_with_a_sudo_password_the_keys_go_to_roots_file_at_once_or_with_the_deploy(ssh_lab: SshLab) -> None:
+    ssh_lab.root("gpu01", "echo 'ubuntu ALL=(ALL) ALL' >/etc/sudoers.d/lab")
+
+    nodes = ssh_lab.setup_with_password()
+    assert "keys are in ~/.ssh: only root may move them" in nodes["gpu01"]["message"]
+    assert not ssh_lab.authorized("gpu01")
+
+    code, shown = on_terminal(ssh_lab, "-K", answers=[("sudo password", ssh_lab.password)])
+    assert code == 0, shown
+    assert len(ssh_lab.authorized("gpu01")) == 2
+    # without it there is nothing to do now
+    assert not ssh_lab.setup()["gpu01"]["changed"]

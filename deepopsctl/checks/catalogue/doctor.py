@@ -53,6 +53,10 @@ DOCTOR = {
         _NODES, "sudo", "The cluster's user may do everything with sudo.",
         "let the user use sudo there (group sudo or wheel), or name another one in cluster.yml",
     ),
+    "login-keys": Entry(
+        _NODES, "keys of the login", "Only root can add keys of the user that deploys, and its home is on the node.",
+        "give the user a home on the node's own disk, or name another user (docs/deploy/ssh.md)",
+    ),
     "hostname": Entry(
         _NODES, "hostname", "The hostname is the node's name in cluster.yml.",
         "compare the addresses in cluster.yml with the nodes: two may be swapped",

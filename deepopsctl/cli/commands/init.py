@@ -126,7 +126,7 @@ def _ask_for_groups(source: Path) -> tuple[str, ...]:
 def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
     from deepopsctl.cli.output import emit_json, info, show_warning
     from deepopsctl.cli.views.cluster import cluster_object, group_lines, import_lines
-    from deepopsctl.cluster.spelling import misspelt_values
+    from deepopsctl.cluster.spelling import misspelt_values, shared_login_home
     from deepopsctl.text.node_sets import fold_in_order
 
     if result.left_out:
@@ -143,7 +143,7 @@ def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
         click.echo(line)
     for line in import_lines(result.carryover, made.path):
         info(line)
-    for problem in misspelt_values(result.cluster):
+    for problem in (*misspelt_values(result.cluster), *shared_login_home(result.cluster)):
         show_warning(problem)
     info(f"cluster {result.cluster.name}: {len(result.cluster.nodes)} nodes in {made.path}")
     info(f"next: deepopsctl -C {quote(str(made.path))} ssh setup")

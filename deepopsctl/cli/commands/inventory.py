@@ -17,7 +17,7 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
     from deepopsctl.cli.views.cluster import cluster_object, group_lines
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.settings import misspelt_settings, require_settings
-    from deepopsctl.cluster.spelling import misspelt_values
+    from deepopsctl.cluster.spelling import misspelt_values, shared_login_home
     from deepopsctl.content import content_dir
     from deepopsctl.environment.shares import dominating
 
@@ -32,7 +32,8 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
         return
     for line in group_lines(cluster):
         click.echo(line)
-    for problem in (*misspelt_settings(directory, content), *misspelt_values(cluster), *dominating(cluster)):
+    of_cluster = (*misspelt_values(cluster), *dominating(cluster), *shared_login_home(cluster))
+    for problem in (*misspelt_settings(directory, content), *of_cluster):
         show_warning(problem)
     if added:
         info(f"{directory.secrets.name}: added {', '.join(added)}")

@@ -72,14 +72,19 @@ def add_group(settings: Settings, /, name: str, **options: Any) -> None:
 @people.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--on", "day", default="", metavar="DATE", help="First day without access.  [default: today]")
+@click.option("--cancel", is_flag=True, help="Close their Slurm accounts now, and cancel all of their jobs.")
+@connection_options
 @click.pass_obj
-def expire(settings: Settings, /, names: tuple[str, ...], day: str) -> None:
-    """Let users expire: their accounts are closed by the next deploy, their files and jobs stay."""
+def expire(settings: Settings, /, names: tuple[str, ...], day: str, *, cancel: bool, **options: Any) -> int:
+    """Let users expire: their accounts are closed by the next deploy, their files and running jobs stay."""
     from deepopsctl.environment import edit
 
     on = _parse_day(day) if day else _today()
+    if cancel and on > _today():
+        raise click.UsageError(f"--cancel ends jobs now, and --on is {on}: leave one of them out")
     done = f"{', '.join(names)}: {on} is the first day without access"
     _edit(settings, lambda text, cluster: edit.expire(text, names, on, cluster), done)
+    return _sync(settings, options, cancel=names) if cancel else 0
 
 
 @people.command()
@@ -127,6 +132,11 @@ def sync(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
 
     Slurm accounts follow people.yml and the groups of the directory service; members of these get homes.
     """
+    return _sync(settings, options, as_json=as_json)
+
+
+def _sync(settings: Settings, options: Mapping[str, Any], *, cancel: Sequence[str] = (), as_json: bool = False) -> int:
+    """Slurm accounts as people.yml and the directory service have them now; jobs of `cancel` end."""
     from deepopsctl.cli.execute import run_and_report, run_request
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.errors import InputError
@@ -136,7 +146,9 @@ def sync(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
     if cluster.people is None:
         raise InputError.single("people.yml", "is not there", "deepopsctl people add-group, then people add")
     directory.refresh_inventory(cluster)
-    fields = {"command": "people-sync", "component": "people", "check": options["check"]}
+    fields = {"command": "people-sync", "component": "people", "check": options.get("check", False)}
+    if cancel:
+        fields["extra_vars"] = {"deepops_cancel_users": list(cancel)}
     request = run_request(settings, directory, options, (ACCOUNTS_PLAYBOOK,), **fields)
     everybody = tuple(node.name for node in cluster.nodes)
     return run_and_report(request, everybody, verbosity=settings.verbosity, as_json=as_json)

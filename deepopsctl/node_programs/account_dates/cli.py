@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from datetime import datetime, timezone
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
 from .._shared import command, settings
 from .._shared.settings import SettingsError
@@ -14,6 +14,8 @@ from . import plan
 CONFIG = "/etc/deepopsctl/account-dates.json"
 OK, FAILED, INVALID = 0, 1, 3
 LIMIT_S = 120
+# of one person, so many are named
+MOST_JOBS = 10
 Run = Callable[[Sequence[str]], command.Result]
 
 
@@ -50,4 +52,26 @@ def main(arguments: Optional[List[str]] = None, run: Run = run_command, now: Opt
         if answer is not None and not answer.ok:
             sys.stderr.write("error: {}\n".format(answer.failure))
             failures += 1
+    for line in jobs_of(plan.expired(declared["people"], today), run):
+        sys.stdout.write(line + "\n")
     return FAILED if failures else OK
+
+
+def jobs_of(names: Sequence[str], run: Run) -> List[str]:
+    """A line for everybody who has expired and still has jobs: those that run go on, the others wait for ever."""
+    if not names:
+        return []
+    shown = run(["squeue", "--noheader", "--user=" + ",".join(names), "--format=%u|%i|%T"])
+    jobs: Dict[str, List[str]] = {}
+    for row in (line.split("|") for line in shown.output.splitlines()):
+        if shown.ok and len(row) == 3:
+            jobs.setdefault(row[0], []).append("{} {}".format(*row[1:]))
+    return [
+        "{} has expired and still has jobs: {} (scancel --user={})".format(name, _some(listed), name)
+        for name, listed in sorted(jobs.items())
+    ]
+
+
+def _some(jobs: Sequence[str]) -> str:
+    more = len(jobs) - MOST_JOBS
+    return ", ".join([*jobs[:MOST_JOBS], *(["and {} more".format(more)] if more > 0 else [])])

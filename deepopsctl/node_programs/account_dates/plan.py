@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import date
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence
 
-# a limit that lets no job in, and none
+# a limit that lets no job in, or starts none, and no limit
 CLOSED, OPEN = "0", "-1"
 # shares of a project out of its time, and of one that declares none
 NO_SHARE, ONE_SHARE = "0", 1
-COLUMNS = ("Account", "User", "Partition", "GrpSubmit", "MaxSubmit", "Share")
+COLUMNS = ("Account", "User", "Partition", "GrpSubmit", "MaxSubmit", "Share", "GrpJobs", "MaxJobs")
 
 Entry = Mapping[str, Any]
 
@@ -23,6 +23,8 @@ class Association(NamedTuple):
     group_submit: str
     user_submit: str
     share: str
+    group_jobs: str
+    user_jobs: str
 
 
 def associations(text: str) -> List[Association]:
@@ -45,8 +47,9 @@ def _groups(groups: Sequence[Entry], present: Sequence[Association], today: date
         is_open = _has_come(group.get("start", ""), today, default=True) and not _has_come(group.get("end", ""), today)
         account = accounts[group["name"]]
         words = []
-        if is_open == (account.group_submit == CLOSED):
-            words.append("GrpSubmitJobs=" + (OPEN if is_open else CLOSED))
+        for option, value in (("GrpSubmitJobs", account.group_submit), ("GrpJobs", account.group_jobs)):
+            if is_open == (value == CLOSED):
+                words.append(option + "=" + (OPEN if is_open else CLOSED))
         if is_open == (account.share == NO_SHARE):
             words.append("Fairshare={}".format(group.get("shares", ONE_SHARE) if is_open else NO_SHARE))
         if words:
@@ -55,10 +58,16 @@ def _groups(groups: Sequence[Entry], present: Sequence[Association], today: date
 
 def _people(people: Sequence[Entry], present: Sequence[Association], today: date) -> Iterator[List[str]]:
     """Who has expired; a later day is for the next deploy to read."""
-    open_users = {row.user for row in present if row.user and row.user_submit != CLOSED}
-    for person in people:
-        if _has_come(person.get("expires", ""), today) and person["name"] in open_users:
-            yield ["user", "where", "name=" + person["name"], "set", "MaxSubmitJobs=" + CLOSED]
+    # a job that requeues itself is submitted already, and so is the rest of an array
+    open_users = {row.user for row in present if row.user and (row.user_submit, row.user_jobs) != (CLOSED, CLOSED)}
+    for name in expired(people, today):
+        if name in open_users:
+            yield ["user", "where", "name=" + name, "set", "MaxSubmitJobs=" + CLOSED, "MaxJobs=" + CLOSED]
+
+
+def expired(people: Sequence[Entry], today: date) -> List[str]:
+    """Names of those whose day has come."""
+    return [person["name"] for person in people if _has_come(person.get("expires", ""), today)]
 
 
 def _has_come(day: str, today: date, *, default: bool = False) -> bool:

@@ -7,7 +7,7 @@ import platform
 import time
 from typing import Any, Dict, List
 
-from .._shared import platform as node_platform, slurm_needs
+from .._shared import access_keys, platform as node_platform, slurm_needs
 from . import host, network, packages, services, storage
 
 
@@ -26,6 +26,14 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
     facts = report(names, list(ports.values()), request["outside"], request.get("database") or [])
     facts["unmet"] = slurm_needs.unmet(request.get("needs") or {}, facts["slurm"]["version"])
     return {"deepops": {"doctor": dict(facts, ports=ports, settings=request["settings"])}}
+
+
+def login() -> Dict[str, str]:
+    """By whom the node is reached, its home where that is on a file server, and whether root's file has its keys."""
+    user = os.environ.get("SUDO_USER") or "root"
+    seen = os.geteuid() == 0 and user != "root"
+    keys = ("root" if access_keys.in_force(user) else "home") if seen else ""
+    return {"user": user, "networked": access_keys.networked_home(user) if seen else "", "keys": keys}
 
 
 def report(
@@ -49,6 +57,7 @@ def report(
         versions=packages.versions(),
         users=host.local_users(),
         storage=storage.rights(),
+        login=login(),
         outside=network.unreachable(outside),
         listeners=services.listeners(ports, running),
         time=services.time_service(running),

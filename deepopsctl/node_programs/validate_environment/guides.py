@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Collection, Iterator, List, Mapping, NamedTuple, Sequence
 
-from .._shared import command
+from .._shared import as_user, command
 from .._shared.checks import FAIL, PASS, SKIP, Check
 from .._slurm_jobs.session import Session
 from .checks import check
@@ -303,7 +303,7 @@ def run(node: str, start: Sequence[str], features: Collection[str]) -> List[Chec
     text = _FRAME + "".join(
         _TRIAL.format(run=each.run, mark=_MARK, number=number) for number, each in enumerate(commands)
     )
-    answer = command.run([*start, text], LIMIT_S)
+    answer = command.run([*start, text], LIMIT_S + as_user.GRACE_S)
     ended = dict(_results(answer.output))
     failures = [
         "{}: {}".format(each.typed, ended.get(number, answer.failure))
@@ -379,5 +379,5 @@ def _results(output: str) -> Iterator[Any]:
 def login_shell(person: str) -> List[str]:
     """A login shell that takes a text: a person's, or nobody's in an environment of its own."""
     if person:
-        return ["runuser", "-l", person, "-s", "/bin/bash", "-c"]
+        return as_user.login_shell(person, LIMIT_S)
     return ["runuser", "-u", "nobody", "--", "env", "-i", "HOME=/nonexistent", "PATH=/usr/bin:/bin", "bash", "-lc"]

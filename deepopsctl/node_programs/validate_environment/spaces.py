@@ -6,7 +6,7 @@ import pwd
 import shlex
 from typing import Any, Iterator, List, Mapping, Sequence
 
-from .._shared import command, identities
+from .._shared import as_user, command, identities
 from .._shared.checks import FAIL, PASS, Check, one_line
 from .checks import check, skip
 
@@ -35,7 +35,8 @@ def run(node: str, people: Sequence[Entry], spaces: Sequence[Entry]) -> List[Che
         pwd.getpwnam(name)
     except KeyError:
         return [skip(SPACES, node, "there is no user {} on this node".format(name))]
-    result = command.run(["runuser", "-l", name, "-s", "/bin/bash", "-c", script(person, spaces)], LIMIT_S)
+    argv = [*as_user.login_shell(name, LIMIT_S), script(person, spaces)]
+    result = command.run(argv, LIMIT_S + as_user.GRACE_S)
     if not result.ok:
         return [check(SPACES, node, FAIL, "no answer", "{} spaces".format(len(spaces)), message=result.failure)]
     return [evaluate(node, person, spaces, result.output)]

@@ -9,6 +9,9 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.accountin
     options,
 )
 
+# of a user who has left: submits nothing, and what is in the queue (a job that requeues itself, too) does not start
+CLOSED_USER = {"MaxSubmit": "0", "MaxJobs": "0"}
+
 
 def difference(wanted, present, owned):
     """[(kind, key, is new, {setting: value})]: what has to be set, '' unsets a setting; in the order of execution.
@@ -48,11 +51,11 @@ def missing_account(wanted, present):
 
 
 def close_users(wanted, present, names):
-    """Let these users submit no more jobs, wherever they have an association."""
+    """Let these users submit and start no more jobs, wherever they have an association."""
     for key in present["associations"]:
         if key.partition("/")[2] in names:
             # an association that is declared is spelt as declared
-            wanted["associations"].setdefault(key, {})["MaxSubmit"] = "0"
+            wanted["associations"].setdefault(key, {}).update(CLOSED_USER)
 
 
 def close_left(wanted, present, accounts, others):
@@ -62,7 +65,7 @@ def close_left(wanted, present, accounts, others):
         key for key in within(present, accounts) if key not in declared and key.partition("/")[2] not in ("", "root")
     ]
     for key in left:
-        wanted["associations"][key] = {"MaxSubmit": "0"}
+        wanted["associations"][key] = dict(CLOSED_USER)
     # the jobs of who is open elsewhere are no matter of this account alone
     still = {key.lower().partition("/")[2] for key in wanted["associations"] if key not in left}
     return sorted({key.partition("/")[2] for key in left} - still)

@@ -6,6 +6,7 @@ import os
 import pwd
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    access_keys as node_access_keys,
     command,
     errors as node_errors,
     files as node_files,
@@ -197,6 +198,21 @@ def check_path(step, mount, unit):
         step.module.warn("storage %s: %s is not empty: the mount hides %d entries there" % words)
 
 
+def check_login_home(mount, unit):
+    """Refuse a file server over the home of the user by whom the node is reached: who writes there would be root."""
+    user = os.environ.get("SUDO_USER") or "root"
+    try:
+        home = pwd.getpwnam(user).pw_dir
+    except KeyError:
+        return
+    inside = home == mount["path"] or home.startswith(mount["path"].rstrip("/") + "/")
+    if inside and node_access_keys.NETWORKED.fullmatch(unit.fstype):
+        words = (mount["name"], user, home)
+        message = "storage %s: the home of %s, who may become root here, would be on a file server: %s" % words
+        hint = "give %s a home on this node's disk, or deploy as another user (docs/deploy/ssh.md)" % user
+        raise node_errors.HintedError(message, hint)
+
+
 def write_units(step, mount):
     """Both texts of a mount; reloads systemd where one changed."""
     wanted = {mount["unit"]: mount["text"]}
@@ -218,6 +234,8 @@ def ensure_mount(step, mount):
     check_path(step, mount, after)
     text = text_of(file_of(mount["unit"]))
     before = mount_table.parse_unit(text) if text else after
+    if text is None and path not in step.table:
+        check_login_home(mount, after)
     waiting = text_of(file_of(automount_of(mount["unit"]))) or ""
     is_there = path in step.table
     before = mount_table.in_force(before, step.table[path]) if is_there else before
@@ -313,9 +331,11 @@ def failure_reason(unit):
 
 
 def authorized_keys():
-    """(user, file) by which the node is reached; () where there is none."""
+    """(user, file) by which the node is reached; () where there is none, or it is root's own, which nothing hides."""
     user = os.environ.get("SUDO_USER") or "root"
     try:
+        if node_access_keys.in_force(user):
+            return ()
         keys = (user, os.path.join(pwd.getpwnam(user).pw_dir, ".ssh", "authorized_keys"))
     except KeyError:
         return ()
@@ -332,4 +352,6 @@ def undo_mount(mount, unit, keys):
     systemctl("disable", "--now", "--quiet", unit)
     systemctl("stop", mount["unit"])
     message = "storage %s would hide %s, and nobody could log in here any more" % (mount["name"], keys[1])
-    raise node_errors.HintedError(message, "put the keys into that storage first; it is unmounted again")
+    raise node_errors.HintedError(
+        message, "it is unmounted again: deploy slurm first, which moves the keys to root's own directory"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 from deepopsctl.cluster.inventory import build_inventory, render_inventory
 from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.cluster.ssh_login import CONFINED
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.text.node_sets import expand, pair
 from deepopsctl.text.problems import RefusedError
@@ -93,9 +95,11 @@ def test_ssh_uses_the_clusters_own_key_and_pinned_host_keys(cluster: Cluster) ->
     values = variables(cluster)
     assert values["ansible_user"] == "ubuntu"
     assert values["ansible_ssh_private_key_file"] == "{{ inventory_dir }}/../ssh/id_ed25519"
-    assert values["ansible_ssh_common_args"] == (
-        "-o 'UserKnownHostsFile=\"{{ inventory_dir }}/../known_hosts\"' -o StrictHostKeyChecking=yes"
+    arguments = values["ansible_ssh_common_args"]
+    assert arguments.startswith(
+        "-o 'UserKnownHostsFile=\"{{ inventory_dir }}/../known_hosts\"' -o StrictHostKeyChecking=yes "
     )
+    assert {f"{name}={value}" for name, value in CONFINED.items()} <= set(shlex.split(arguments))
 
 
 @pytest.mark.parametrize(

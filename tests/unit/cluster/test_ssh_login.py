@@ -1,13 +1,47 @@
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from deepopsctl.cluster.ssh_login import Target, inventory_option, jump_login, jump_names, jump_target, proxy_command
+from deepopsctl.cluster.ssh_login import (
+    CONFINED,
+    Target,
+    inventory_option,
+    jump_login,
+    jump_names,
+    jump_target,
+    options,
+    proxy_command,
+    withheld,
+)
+from deepopsctl.run.command_line import IMPATIENT_SSH, USUAL_SSH, ssh_arguments
 from deepopsctl.ssh.client import Client
+from tests.support.files import write_program
+
+HOSTILE = """\
+Host *
+    ForwardAgent yes
+    ForwardX11 yes
+    ForwardX11Trusted yes
+    PermitLocalCommand yes
+    LocalCommand touch /tmp/x
+    RemoteCommand touch /tmp/x
+    RemoteForward 2000 127.0.0.1:22
+    GSSAPIDelegateCredentials yes
+    AddKeysToAgent yes
+    Tunnel yes
+    UpdateHostKeys yes
+    SetEnv SECRET=1
+Match user nobody
+    SendEnv NEVER
+Host gpu*
+    SendEnv SITE_* *TOKEN* HOME
+"""
 
 
 @pytest.mark.parametrize(
@@ -55,3 +89,39 @@ def test_the_proxy_command_runs_an_ssh_that_knows_the_hop(tmp_path: Path) -> Non
     identities = [line.partition(" ")[2] for line in lines if line.startswith("identityfile")]
     assert identities[0] == f"{directory}/key"
     assert "~/.ssh/id_ed25519" in identities
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ssh that reads this as the person's configuration: it finds the real one in the user database."""
+    config = tmp_path / "config"
+    config.write_text(HOSTILE)
+    path = write_program(tmp_path / "bin" / "ssh", f'exec {shutil.which("ssh")} -F {config} "$@"').parent
+    monkeypatch.setenv("PATH", f"{path}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("hostile")
+@pytest.mark.parametrize("call", ["commands", "setup", "ansible", "queries"])
+def test_the_persons_own_configuration_gives_nothing_to_a_node(tmp_path: Path, call: str) -> None:
+    known_hosts = tmp_path / "known_hosts"
+    arguments = {
+        "commands": lambda: options(dict(CONFINED)),
+        "setup": lambda: Client(known_hosts).options(),
+        "ansible": lambda: shlex.split(ssh_arguments(known_hosts, USUAL_SSH)),
+        "queries": lambda: shlex.split(ssh_arguments(known_hosts, IMPATIENT_SSH)),
+    }[call]()
+
+    shown = subprocess.run(["ssh", "-G", *arguments, "gpu01"], capture_output=True, text=True, check=True)
+
+    lines = set(shown.stdout.splitlines())
+    assert {"forwardagent no", "forwardx11 no", "clearallforwardings yes", "permitlocalcommand no"} <= lines
+    assert {"gssapidelegatecredentials no", "tunnel false", "addkeystoagent false", "updatehostkeys false"} <= lines
+    assert not any("SECRET" in line or line.startswith(("remotecommand", "remoteforward")) for line in lines)
+
+
+@pytest.mark.usefixtures("hostile")
+def test_variables_that_would_be_sent_are_known_by_the_host_and_those_that_ssh_needs_stay() -> None:
+    names = ["HOME", "PATH", "SITE_SECRET", "MY_TOKEN", "NEVER", "OTHER", "SSH_AUTH_SOCK"]
+
+    assert withheld([Target("ctl1", "ctl1"), Target("gpu01", "gpu01")], names) == ["MY_TOKEN", "SITE_SECRET"]
+    assert withheld([Target("ctl1", "ctl1")], names) == []

@@ -35,7 +35,7 @@ def test_somebody_whose_day_has_passed_has_expired() -> None:
     assert filters.environment_expired(PEOPLE) == ["alice"]
     assert filters.environment_policy({"qos": []}, {}) == {"qos": []}
     assert filters.environment_expired({}) == []
-    assert limits == {"alice": {"MaxSubmit": "0"}, "bob": {}}
+    assert limits == {"alice": {"MaxSubmit": "0", "MaxJobs": "0"}, "bob": {}}
 
 
 def test_conflicts_of_all_nodes_are_one_text_that_names_the_first_few() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,31 @@ def test_a_drain_that_slurmctld_does_not_end_is_reported_and_not_forgotten(slurm
     slurm.answering = True
     quiet().end(warnings.append)
     assert slurm.reason == ""
+
+
+UNIT = "[Mount]\nWhat={what}\nWhere=/home\nType={kind}\n"
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "lustre", "beegfs", "ceph", "fuse.glusterfs"])
+@pytest.mark.parametrize("path", ["/home", "/home/ada", "/"])
+def test_a_file_server_over_the_home_of_the_deploying_user_is_refused(
+    kind: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUDO_USER", "ada")
+    account = pwd.struct_passwd(("ada", "x", 1000, 1000, "", "/home/ada", "/bin/sh"))
+    monkeypatch.setattr(mount.pwd, "getpwnam", lambda _name: account)
+    unit = mount.mount_table.parse_unit(UNIT.format(what="ctl1:/srv", kind=kind))
+
+    with pytest.raises(mount.node_errors.HintedError, match="the home of ada, who may become root here"):
+        mount.check_login_home({"name": "home", "path": path}, unit)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"), [("xfs", "/home"), ("nfs4", "/homes"), ("nfs4", "/home/bea"), ("nfs4", "/data")]
+)
+def test_other_mounts_are_no_matter_of_that_home(kind: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_USER", "ada")
+    account = pwd.struct_passwd(("ada", "x", 1000, 1000, "", "/home/ada", "/bin/sh"))
+    monkeypatch.setattr(mount.pwd, "getpwnam", lambda _name: account)
+
+    mount.check_login_home({"name": "x", "path": path}, mount.mount_table.parse_unit(UNIT.format(what="x", kind=kind)))

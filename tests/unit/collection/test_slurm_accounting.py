@@ -149,7 +149,8 @@ class TestDifference:
         slurm_policy_diff.close_users(wish, present, {"alice"})
 
         changes = [(key, change) for _kind, key, _new, change in difference(wish, present)]
-        assert changes == [(key, {"MaxSubmit": "0"}) for key in mine]
+        expected = {"MaxSubmit": "0", "MaxJobs": "0"}
+        assert changes == [(key, expected) for key in mine]
 
     def test_who_is_declared_nowhere_is_closed_in_an_account_that_follows_a_group(self) -> None:
         policy = {"users": [{"name": "grace", "account": "def-a", "settings": {}}]}
@@ -161,7 +162,7 @@ class TestDifference:
 
         assert left == ["lise"]
         assert [(key, change) for _kind, key, _new, change in difference(wish, present)] == [
-            ("def-a/lise", {"MaxSubmit": "0"})
+            ("def-a/lise", {"MaxSubmit": "0", "MaxJobs": "0"})
         ]
 
     @each_release

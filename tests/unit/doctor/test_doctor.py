@@ -114,10 +114,15 @@ def bus(count: int, **changes: Any) -> SeenGpus:
 
 
 ROOT_DISK = Disk("/", 76241, 16777216, 16295824, read_only=False)
+KEYS_IN_HOME = {"user": "ubuntu", "networked": "", "keys": "home"}
 DAMAGES = (
     Damage("sudo", FAIL, "asks for a password", gpu02(sudo="Task failed: Missing sudo password")),
     Damage("sudo", FAIL, "refused the password", gpu02(sudo="Task failed: Incorrect sudo password")),
     Damage("sudo", FAIL, "not in the sudoers", gpu02(sudo="ubuntu is not in the sudoers file.")),
+    Damage("login-keys", FAIL, "its home is on a file server: /home/ubuntu (nfs4 at /home)",
+           gpu02(login={"user": "ubuntu", "networked": "/home/ubuntu (nfs4 at /home)", "keys": "root"})),
+    Damage("login-keys", WARN, "`deploy` moves them", gpu02(managed=True, login=KEYS_IN_HOME)),
+    Damage("login-keys", SKIP, "only root can see it", gpu02(root=False, login={**KEYS_IN_HOME, "keys": ""})),
     Damage("os", FAIL, "only the families Debian", gpu02(distribution="Rocky", version="9.4", family="RedHat")),
     Damage("os", WARN, "deepopsctl is not tested on", gpu02(version="11")),
     Damage("os", WARN, "on Ubuntu 24.04", gpu02(distribution="Ubuntu", version="24.04")),

@@ -92,7 +92,10 @@ class TestAccounts:
         assert [user["account"] for user in users] == ["def-curie", "def-curie_cpu", "def-curie_gpu"]
         assert [user["account"] for user in users if user.get("default")] == ["def-curie"]
 
-    @pytest.mark.parametrize(("expires", "limits"), [("2026-11-25", {"MaxSubmit": "0"}), ("2026-11-26", {}), ("", {})])
+    @pytest.mark.parametrize(
+        ("expires", "limits"),
+        [("2026-11-25", {"MaxSubmit": "0", "MaxJobs": "0"}), ("2026-11-26", {}), ("", {})],
+    )
     def test_on_the_day_of_expiry_nothing_more_is_submitted(self, expires: str, limits: dict[str, str]) -> None:
         people = {**PEOPLE, "people": [{**PEOPLE["people"][0], "expires": expires}]}
 

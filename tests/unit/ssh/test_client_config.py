@@ -83,14 +83,15 @@ def test_one_name_for_all_login_nodes_is_the_jump_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["gpu01", "2001:db8::11"])
 def test_the_controller_knows_nodes_by_name_and_by_address(tmp_path: Path, host: str) -> None:
-    found = resolved(controller_config(cluster(CONTROLLER, *COMPUTE), "deepopsctl-hpc"), host, tmp_path)
+    key = "/etc/ssh/deepopsctl/login/deepopsctl-hpc"
+    found = resolved(controller_config(cluster(CONTROLLER, *COMPUTE), "deepopsctl-hpc", key), host, tmp_path)
     assert (found["hostname"], found["port"], found["user"]) == ("2001:db8::11", "2222", "ubuntu")
-    assert found["identityfile"] == "~/.ssh/deepopsctl-hpc"
+    assert found["identityfile"] == key
     assert "deepopsctl-hpc.known_hosts" in found["userknownhostsfile"]
 
 
 def test_the_clusters_port_is_every_nodes_port(tmp_path: Path) -> None:
-    text = controller_config(cluster(CONTROLLER, *COMPUTE, port=2022), "deepopsctl-hpc")
+    text = controller_config(cluster(CONTROLLER, *COMPUTE, port=2022), "deepopsctl-hpc", "~/.ssh/deepopsctl-hpc")
     assert resolved(text, "ctl1", tmp_path)["port"] == "2022"
     assert resolved(text, "gpu01", tmp_path)["port"] == "2222"
 
