@@ -90,6 +90,12 @@ class Authority:
         )
         return Identity(_pem(_signed(builder, self._key)), _key_text(key))
 
+    def derived(self, purpose: str) -> Authority:
+        """Another authority, of a single purpose: it follows from this one, so it is no further secret."""
+        key, own = self._derived_key(f"authority\n{purpose}"), self._certificate
+        lasting = validity.Validity(own.not_valid_before_utc, own.not_valid_after_utc)
+        return Authority(_self_signed("derived", key, lasting, _serial(own, purpose)))
+
     def _derived_key(self, what: str) -> ec.EllipticCurvePrivateKey:
         secret = self._key.private_numbers().private_value.to_bytes(32, "big")
         # 128 bits more than the curve needs: what is left of the remainder's bias can't be seen
@@ -100,13 +106,17 @@ class Authority:
 def new_authority(day: date) -> str:
     """A new authority for the vault; one line, because Ansible's no_log does not hide values of several lines."""
     key = ec.generate_private_key(_CURVE)
+    return _self_signed("cluster", key, validity.of_authority(day), x509.random_serial_number())
+
+
+def _self_signed(what: str, key: ec.EllipticCurvePrivateKey, lasting: validity.Validity, serial: int) -> str:
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    name = f"deepopsctl cluster authority {identifier.digest.hex()[:8]}"
+    name = f"deepopsctl {what} authority {identifier.digest.hex()[:8]}"
     builder = (
-        _started(name, validity.of_authority(day))
+        _started(name, lasting)
         .issuer_name(_name(name))
         .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
+        .serial_number(serial)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage("key_cert_sign", "crl_sign"), critical=True)
         .add_extension(identifier, critical=False)

@@ -17,6 +17,7 @@ from deepopsctl.storage.writer import from_variable
 
 # certificates of a node: of its exporters, and of what sends journals (roles/monitoring_node)
 OF_EXPORTERS = ("/etc/prometheus/deepops-tls/authority.crt", "/etc/prometheus/deepops-tls/node.crt")
+OF_SCRAPER = "/etc/prometheus/deepops-tls/scraper.crt"
 OF_LOGS = ("/etc/deepopsctl/pki/authority.crt", "/etc/deepopsctl/pki/node.crt")
 # by what apt knows repositories that deploys add
 _KEYRINGS = "/etc/apt/keyrings/deepopsctl-*"
@@ -30,6 +31,7 @@ def _certificates(node: MonitoredNode) -> Mapping[str, object] | None:
     paths = [*OF_LOGS] if node.is_on("logs") else []
     if node.speaks_tls:
         paths += OF_EXPORTERS
+        paths += [OF_SCRAPER] if node.name == node.monitoring_host else []
     if node.name == node.monitoring_host:
         paths += [str(node.settings.get("grafana_certificate") or "")]
     # only deepopsctl's repositories are signed by keys that a deploy installs

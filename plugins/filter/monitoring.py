@@ -57,6 +57,25 @@ def monitoring_certificate(authority, name, address, directory, key):
     ]
 
 
+def monitoring_scraper(authority, scraper, host, directory, key):
+    """Who may scrape a node's exporters, and on the monitoring host by which certificate, as files of node_state.
+
+    An authority of its own: some releases of the exporters accept any certificate of an authority, and nodes have some
+    of the cluster's. It goes by the name of the monitoring host, so that the former one's is worth nothing.
+    """
+    signer = Authority(str(authority)).derived(f"scrapers {scraper}")
+    trusted = [{"path": f"{directory}/scrapers.crt", "content": signer.certificate}]
+    if scraper != host:
+        return trusted
+    made = signer.identify(str(scraper), [], validity.today())
+    secret = base64.b64encode(made.key.encode()).decode()
+    return [
+        *trusted,
+        {"path": f"{directory}/scraper.key", "secret_base64": secret, **key},
+        {"path": f"{directory}/scraper.crt", "content": made.certificate},
+    ]
+
+
 def node_program_files(name, launcher, module="cli"):
     """A program of deepopsctl/node_programs and the command that starts it, as files of node_state."""
     package = importlib.import_module(f"deepopsctl.node_programs.{name}")
@@ -230,6 +249,7 @@ class FilterModule:
             "monitoring_alert_problems": monitoring_alert_problems,
             "monitoring_alert_routing": monitoring_alert_routing,
             "monitoring_certificate": monitoring_certificate,
+            "monitoring_scraper": monitoring_scraper,
             "monitoring_collectors": monitoring_collectors,
             "monitoring_dashboards": monitoring_dashboards,
             "monitoring_expected": monitoring_expected,

@@ -14,7 +14,7 @@ from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority
 from deepopsctl.errors import ExitCode
 from deepopsctl.monitoring import ports
-from deepopsctl.monitoring.collectors import OF_EXPORTERS, OF_LOGS
+from deepopsctl.monitoring.collectors import OF_EXPORTERS, OF_LOGS, OF_SCRAPER
 from tests.lab.harness import SETTINGS, edit, wait_until
 from tests.lab.monitored import MonitoredCluster
 
@@ -25,6 +25,8 @@ UNIT, GPU_UNIT = "prometheus-node-exporter.service", "deepops-gpumetrics.service
 TEXTFILES = "/var/lib/prometheus/node-exporter"
 AUTHORITY, CERTIFICATE = OF_EXPORTERS
 KEY = CERTIFICATE.replace(".crt", ".key")
+# what the monitoring host shows, and any other node can
+SHOWN = {"ctl1": (OF_SCRAPER, OF_SCRAPER.replace(".crt", ".key")), "gpu01": (CERTIFICATE, KEY)}
 EXPORTERS = [("ctl1", NODE), ("ctl1", MYSQLD), ("gpu01", NODE)]
 # the status of a page, 000 for none: URL, and files of an authority, a certificate and its key
 ASK = """\
@@ -74,7 +76,7 @@ def answer(
 ) -> str:
     """What an exporter answers a node: HTTP's code, 000 for none."""
     name, port = asked
-    files = [AUTHORITY, *([CERTIFICATE, KEY] if shown else [])]
+    files = [AUTHORITY, *(SHOWN[node] if shown else ())]
     url = f"{scheme}://{cluster.address(name)}:{port}/metrics"
     return cluster.root(node, f"python3 - {url} {' '.join(files)} <<'END'\n{ASK}END")
 

@@ -20,7 +20,7 @@ UNITS = "/etc/systemd/system"
 EXPORTER = f"{UNITS}/prometheus-node-exporter.service.d/deepopsctl.conf"
 TLS = "/etc/prometheus/deepops-tls"
 PKI = "/etc/deepopsctl/pki"
-CERTIFICATE = tuple(f"{TLS}/{name}" for name in ("authority.crt", "node.crt", "node.key"))
+CERTIFICATE = tuple(f"{TLS}/{name}" for name in ("scrapers.crt", "node.crt", "node.key"))
 DCGM = f"{UNITS}/nvidia-dcgm-exporter.service.d/deepopsctl.conf"
 NVITOP = f"{UNITS}/deepops-gpumetrics.service"
 
@@ -254,13 +254,13 @@ def test_units_of_other_users_start_where_systemd_has_no_capability_to_spare(rec
     assert not [content for content in others if "SystemCallFilter=~capset" not in content.splitlines()]
 
 
-def test_exporters_show_certificates_and_answer_the_monitoring_host_alone_where_they_can(recorded: Recorded) -> None:
+def test_exporters_show_certificates_and_answer_the_monitoring_host_alone(recorded: Recorded) -> None:
     web = text(recorded, "gpu01", f"{TLS}/exporters.yml")
 
-    assert 'client_allowed_sans: ["ctl1"]' in web
+    assert f"client_ca_file: {TLS}/scrapers.crt" in web
     assert "client_auth_type: RequireAndVerifyClientCert" in web
-    # one that does not know the key would not start
-    assert "client_allowed_sans" not in text(recorded, "debian12", f"{TLS}/exporters.yml")
+    # older exporters don't start with a key that they don't know
+    assert text(recorded, "debian12", f"{TLS}/exporters.yml") == web
     assert f"--web.config.file={TLS}/exporters.yml " in text(recorded, "gpu01", EXPORTER)
     assert f"--web.config={TLS}/exporters.yml " in text(recorded, "ipv6", EXPORTER)
 
@@ -289,7 +289,7 @@ def test_an_exporter_of_gpus_listens_on_the_management_address_at_its_port_with_
     assert f"--web-config-file={TLS}/exporters.yml" in dcgm
     assert {"--address=192.0.2.11", "--port=9401"} <= {*nvitop}
     of_tls = zip(("authority", "certificate", "key"), CERTIFICATE, strict=True)
-    assert {"--client=ctl1", *(f"--{name}={path}" for name, path in of_tls)} <= {*nvitop}
+    assert {f"--{name}={path}" for name, path in of_tls} <= {*nvitop}
     assert [unit["port"] for unit in asked(recorded, "dcgm").units if "dcgm" in unit["name"]] == [9500]
     assert "--address=[2001:db8::1]:9400" in text(recorded, "ipv6", DCGM)
     assert "--address=2001:db8::7" in text(recorded, "ipv6-nvitop", NVITOP).split()
@@ -299,7 +299,7 @@ def test_a_renewed_certificate_restarts_what_has_it_open(recorded: Recorded) -> 
     restarts = {unit["name"]: set(unit["restart_on"]) for unit in asked(recorded, "everything").units}
 
     for name in ("systemd-journal-upload.service", "deepops-logs.service"):
-        assert {path.replace(TLS, PKI) for path in CERTIFICATE} <= restarts[name]
+        assert {f"{PKI}/{file}" for file in ("authority.crt", "node.crt", "node.key")} <= restarts[name]
     assert {*CERTIFICATE} <= restarts["deepops-gpumetrics.service"]
     # the others read theirs for each connection
     assert not [path for path in restarts["prometheus-node-exporter.service"] if path.startswith(TLS)]

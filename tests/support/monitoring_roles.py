@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority, new_authority
+from tests.support.node_modules import plugin
 from tests.support.role_templates import render
 
 PASSWORD = "correct-horse-battery-staple"
@@ -113,6 +115,14 @@ def exporter_files(
     directory.mkdir()
     for file, text in texts.items():
         (directory / file).write_text(text, encoding="utf-8")
+    return scraper_files(directory, "ctl1", name, authority)
+
+
+def scraper_files(directory: Path, scraper: str, name: str = "", authority: str = AUTHORITY) -> Path:
+    """Write whom the exporters of a node accept, and on the monitoring host (`scraper`) its certificate."""
+    directory.mkdir(exist_ok=True)
+    for file in plugin("filter", "monitoring").monitoring_scraper(authority, scraper, name or scraper, directory, {}):
+        Path(file["path"]).write_text(file.get("content") or b64decode(file["secret_base64"]).decode(), "utf-8")
     return directory
 
 

@@ -15,12 +15,11 @@ def main() -> int:
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between two readings")
     parser.add_argument("--certificate", help="serve https with it")
     parser.add_argument("--key", help="the certificate's")
-    parser.add_argument("--authority", help="certificate authority of the clients")
-    parser.add_argument("--client", help="required name in a client's certificate")
+    parser.add_argument("--authority", help="certificate authority of those who may scrape it")
     options = parser.parse_args()
-    tls = (options.certificate, options.key, options.authority, options.client)
+    tls = (options.certificate, options.key, options.authority)
     if tls != (None,) * len(tls) and not all(tls):
-        parser.error("--certificate, --key, --authority and --client go together")
+        parser.error("--certificate, --key and --authority go together")
     sys.path.insert(0, options.libraries)
     from .serving import serve
 

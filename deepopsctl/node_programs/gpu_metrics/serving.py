@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import sys
+import threading
 import time
-from typing import Any, Callable, List, Mapping, Optional, Tuple
+from typing import Any, List, Mapping, Optional, Tuple
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import pynvml
-from prometheus_client import CollectorRegistry, Gauge, start_http_server
+from prometheus_client import CollectorRegistry, Gauge, make_wsgi_app
 
+from .._shared.connections import BoundedServer, Connections, Log
 from . import health, watched
 
 _LOOK_AGAIN_S = 30.0
 # a GPU is missing during a reset
 _CHANGED_ROUNDS = 3
-# time limit of a client for the TLS handshake and its request
-_PATIENCE_S = 30.0
-# paths of a certificate, its key and the authority, and the name of the one who is answered
-Tls = Tuple[str, str, str, str]
+# time limit of a client for each of its messages; Prometheus keeps its connection
+_PATIENCE_S = 10.0
+_OF_ONE, _IN_ALL = 16, 64
+# paths of a certificate, its key, and the authority of those who are answered
+Tls = Tuple[str, str, str]
 
 
 def serve(address: str, port: int, interval: float, tls: Optional[Tls] = None) -> int:
@@ -45,37 +50,51 @@ def serve(address: str, port: int, interval: float, tls: Optional[Tls] = None) -
     return 0
 
 
+class _Handler(WSGIRequestHandler):
+    timeout = _PATIENCE_S
+
+    def log_message(self, *_words: Any) -> None:
+        """A request a quarter of a minute is no news."""
+
+
+class _Server(BoundedServer, WSGIServer):
+    """With `tls`, it is made for a connection that has sent something, in that connection's own thread."""
+
+    def __init__(self, place: Tuple[str, int], tls: Optional[ssl.SSLContext]) -> None:
+        self.connections, self.log = Connections(_OF_ONE, _IN_ALL), Log(_log)
+        self._tls = tls
+        if ":" in place[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(place, _Handler)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answer it."""
+        if not self._tls:
+            super().finish_request(request, client_address)
+            return
+        request.settimeout(_PATIENCE_S)
+        if not request.recv(1, socket.MSG_PEEK):
+            return
+        with self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as encrypted:
+            self.connections.remove(id(request))
+            self.track(encrypted, id(request), client_address)
+            encrypted.do_handshake()
+            super().finish_request(encrypted, client_address)
+
+
 def _listen(address: str, port: int, registry: CollectorRegistry, tls: Optional[Tls]) -> None:
     """With certificates, which are read once: a renewed one takes a restart."""
-    if not tls:
-        start_http_server(port, address, registry)
-        return
-    certificate, key, authority, client = tls
-    server, _ = start_http_server(
-        port, address, registry, certfile=certificate, keyfile=key, client_cafile=authority, client_auth_required=True
-    )
-    # in each connection's own thread: a silent client must not block the others
-    server.socket.do_handshake_on_connect = False
-    server.finish_request = _only_to(client, server.finish_request)
-    server.handle_error = _refused
-
-
-def _only_to(client: str, answer: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Accepts a connection only if its certificate has that name: Python's TLS can't check that for clients."""
-
-    def checked(connection: Any, address: Any) -> None:
-        connection.settimeout(_PATIENCE_S)
-        connection.do_handshake()
-        names = [name for _, name in connection.getpeercert().get("subjectAltName", ())]
-        if client not in names:
-            raise PermissionError("its certificate is for {}".format(", ".join(names) or "nobody"))
-        answer(connection, address)
-
-    return checked
-
-
-def _refused(_request: Any, client: Any) -> None:
-    _log("refused {}: {}".format(client[0], sys.exc_info()[1]))
+    context = None
+    if tls:
+        certificate, key, authority = tls
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(certificate, key)
+        context.load_verify_locations(authority)
+    server = _Server((address, port), context)
+    server.set_app(make_wsgi_app(registry))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
 def _wait_for_driver() -> None:

@@ -16,11 +16,14 @@ import sys
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from .._shared import settings
+from .._shared.connections import BoundedServer, Connections, Log
 from .._shared.settings import SettingsError
 
 CONFIG = "/etc/deepopsctl/ident.json"
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 LIMIT_S = 5
+# each proxy asks 128 questions at once, at most; a user of the proxy's node can ask as well
+OF_ONE, IN_ALL = 192, 256
 INVALID = 3
 _QUESTION = re.compile(rb"\s*(\d{1,5})\s*,\s*(\d{1,5})\s*\r?\n?")
 
@@ -41,15 +44,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     return 0
 
 
-class Server(socketserver.ThreadingTCPServer):
+class Server(BoundedServer, socketserver.TCPServer):
     """Listens on all addresses of the node; others than the proxies are not answered."""
 
     allow_reuse_address = True
-    daemon_threads = True
-    request_queue_size = 128
 
     def __init__(self, port: int, proxies: "frozenset[str]", tables: Sequence[str] = TABLES) -> None:
         self.proxies, self.tables = proxies, tables
+        self.connections, self.log = Connections(OF_ONE, IN_ALL), Log()
         self.address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
         super().__init__(("", port), _Handler)
 

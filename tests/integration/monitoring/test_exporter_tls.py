@@ -17,7 +17,7 @@ from deepopsctl.monitoring import targets
 from deepopsctl.monitoring.monitored_node import MonitoredNode
 from tests.integration.monitoring.exporters import Asked
 from tests.support.cluster import wait_until
-from tests.support.monitoring_roles import exporter_files, prometheus_config
+from tests.support.monitoring_roles import exporter_files, prometheus_config, scraper_files
 from tests.support.ports import free_port, listens
 
 EXPORTER = shutil.which("prometheus-node-exporter") or "prometheus-node-exporter"
@@ -39,14 +39,17 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
             exporter.kill()
 
 
-def test_a_node_of_the_cluster_is_answered_and_nobody_else(asked: Asked, tmp_path: Path) -> None:
-    stranger = exporter_files(tmp_path / "stranger", "gpu01", authority=new_authority(validity.today()))
+def test_the_monitoring_host_is_answered_and_no_other_node(asked: Asked, tmp_path: Path) -> None:
+    monitoring = exporter_files(tmp_path / "monitoring", "ctl1")
+    stranger = exporter_files(tmp_path / "stranger", "ctl1", authority=new_authority(validity.today()))
 
-    assert asked.answer(asked.directory) == 200
-    # no certificate, and that of another cluster
-    for shown in (None, stranger):
+    assert asked.answer(monitoring) == 200
+    # no certificate; that of another cluster; those of nodes; that of a node that was the monitoring host before
+    former = scraper_files(tmp_path / "former", "gpu01")
+    others = [(None, ""), (stranger, "scraper"), (asked.directory, "node"), (monitoring, "node"), (former, "scraper")]
+    for shown, name in others:
         with pytest.raises((ssl.SSLError, ConnectionError)):
-            asked.answer(shown)
+            asked.answer(shown, name)
 
 
 def test_a_certificate_that_was_renewed_is_shown_without_a_restart(asked: Asked, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from tests.support.node_modules import load
 from tests.support.paths import FAKES, ROOT
 from tests.support.ports import free_port, listens
 from tests.support.role_templates import render
+from tests.support.silent_clients import memory_mb, silent_clients
 
 node_wheels = load("node.wheels")
 STANDIN = FAKES / "nvml_metrics.c"
@@ -93,7 +94,7 @@ def certificate_options(directory: Path) -> list[str]:
         "deepops-gpumetrics.service.j2",
         **{**GPU01, "__monitoring_node_tls": True, "__monitoring_node_tls_directory": str(directory)},
     )
-    options = ("--certificate=", "--key=", "--authority=", "--client=")
+    options = ("--certificate=", "--key=", "--authority=")
     found = [word for word in unit.split() if word.startswith(options)]
     assert len(found) == len(options)
     return found
@@ -198,13 +199,31 @@ def test_with_certificates_it_answers_to_the_monitoring_host_alone(libraries: Pa
 
         assert asked.answer(monitoring) == 200
         # nobody; another cluster's node of that name; another node of this cluster
-        for shown in (None, stranger, directory):
+        for shown, name in ((None, ""), (stranger, "scraper"), (directory, "node"), (monitoring, "node")):
             with pytest.raises((ssl.SSLError, ConnectionError)):
-                asked.answer(shown)
+                asked.answer(shown, name)
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             # what speaks no TLS
             program.text()
         with socket.create_connection(("127.0.0.1", program.port)):
             # a client that sends nothing delays nobody
             assert asked.answer(monitoring) == 200
-        assert "refused 127.0.0.1: its certificate is for gpu01, 127.0.0.1" in program.log.read_text(encoding="utf-8")
+        assert "127.0.0.1 was refused: [SSL: CERTIFICATE_VERIFY_FAILED]" in program.log.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("says", [b"", bytes.fromhex("1603010200")], ids=["silent", "half a handshake"])
+def test_many_clients_that_say_nothing_neither_fill_memory_nor_keep_prometheus_waiting(
+    libraries: Path, tmp_path: Path, says: bytes
+) -> None:
+    directory = exporter_files(tmp_path / "tls", "gpu01")
+    monitoring = exporter_files(tmp_path / "monitoring", "ctl1")
+    with running(libraries, tmp_path, driver=None, tls=directory) as program:
+        asked = Asked(program.port, directory)
+        wait_until("it listens", lambda: program.process.poll() is None and listens(program.port))
+        assert asked.answer(monitoring) == 200
+        before = memory_mb(program.process.pid)
+
+        with silent_clients(program.port, 600, says), silent_clients(program.port, 600, says, source="127.0.0.1"):
+            assert asked.answer(monitoring) == 200
+            assert memory_mb(program.process.pid) < before + 30
+            assert len(list(Path(f"/proc/{program.process.pid}/task").iterdir())) < 80

@@ -67,11 +67,11 @@ def test_the_pinned_versions_are_a_pair() -> None:
     assert plan_exporter("dcgm", versions["deepops_dcgm"], has_gpus=True, has_dcgm=True).problems == ()
 
 
-@pytest.mark.parametrize("missing", ["certificate", "key", "authority", "client"])
+@pytest.mark.parametrize("missing", ["certificate", "key", "authority"])
 def test_half_of_what_tls_takes_is_refused_and_never_served_in_clear(
     missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = {"certificate": "c", "key": "k", "authority": "a", "client": "n", missing: ""}
+    given = {"certificate": "c", "key": "k", "authority": "a", missing: ""}
     options = ["--libraries=/x", "--address=192.0.2.7", "--port=1", *(f"--{name}={given[name]}" for name in given)]
     monkeypatch.setattr("sys.argv", ["deepops-gpumetrics", *options])
 
@@ -79,4 +79,4 @@ def test_half_of_what_tls_takes_is_refused_and_never_served_in_clear(
         cli.main()
 
     assert ended.value.code == 2
-    assert "--certificate, --key, --authority and --client go together" in capsys.readouterr().err
+    assert "--certificate, --key and --authority go together" in capsys.readouterr().err

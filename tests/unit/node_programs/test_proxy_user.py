@@ -5,16 +5,18 @@ from __future__ import annotations
 import io
 import os
 import pwd
+import resource
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from deepopsctl.node_programs.proxy_user import helper, responder
 from tests.support import ports
+from tests.support.silent_clients import closed_by_server, silent_clients
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -105,3 +107,30 @@ def test_a_node_that_does_not_answer_is_asked_once() -> None:
 
     with answering("127.0.0.1", on=port), connected(socket.AF_INET, "127.0.0.1") as connection:
         assert nodes.user(*connection) == "-"
+
+
+def test_many_clients_that_say_nothing_neither_fill_memory_nor_keep_a_proxy_waiting() -> None:
+    with (
+        answering("127.0.0.1", "127.0.0.2") as port,
+        connected(socket.AF_INET, "127.0.0.1") as connection,
+        silent_clients(port, 1000) as silent,
+        # a proxy of which a user does the same
+        silent_clients(port, 600, source="127.0.0.1"),
+    ):
+        # not even the first of those that wait for an answer
+        assert threading.active_count() < responder.IN_ALL + 10
+        assert helper.Nodes(port, limit_s=20).user(*connection) == ME
+        assert closed_by_server(silent) == len(silent)
+
+
+def test_a_node_without_descriptors_answers_again() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with answering("127.0.0.1") as port, connected(socket.AF_INET, "127.0.0.1") as connection:
+        there = len(list(Path("/proc/self/fd").iterdir()))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (there + 40, limits[1]))
+        try:
+            with suppress(OSError), silent_clients(port, 60, source="127.0.0.1"):
+                pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert helper.Nodes(port, limit_s=20).user(*connection) == ME
