@@ -36,9 +36,11 @@ def read(where: FileSystem, person: Person, owner: int = 0) -> List[Row]:
         for name in _all_names(directory) if everything else _names(person):
             result = _result(directory, name + ".json", owner)
             # directories of users are one table: they are of the same file system
-            path = where.path if everything and "user" in result else os.path.join(where.path, name)
-            rows += [_row(where, path, each, result) for each in result.get("users", ())]
-    return rows
+            together = everything and "user" in result
+            path = where.path if together else os.path.join(where.path, name)
+            when = (_when(result)[:10] if together else _when(result)) if result else ""
+            rows += [_row(where, path, each, when) for each in result.get("users", ())]
+    return sorted(rows, key=lambda row: (row.path, -(row.usage.space.used or 0)))
 
 
 def totals(where: FileSystem, person: Person, owner: int = 0) -> List[Row]:
@@ -95,9 +97,9 @@ def _result(directory: int, name: str, owner: int) -> Dict[str, Any]:
         return dict(json.loads(stream.read()))
 
 
-def _row(where: FileSystem, path: str, entry: Dict[str, int], result: Dict[str, Any]) -> Row:
+def _row(where: FileSystem, path: str, entry: Dict[str, int], when: str) -> Row:
     usage = Usage(Amount(int(entry["bytes"])), Amount(int(entry["files"])))
-    return Row(where.name, path, MEMBER, _user(int(entry["uid"])), _when(result), usage)
+    return Row(where.name, path, MEMBER, _user(int(entry["uid"])), when, usage)
 
 
 def _when(result: Dict[str, Any]) -> str:

@@ -126,7 +126,7 @@ def test_members_with_little_are_counted_below_the_table() -> None:
         {"uid": 4242421, "files": 3, "bytes": 5},
         {"uid": 4242422, "files": 120_000, "bytes": 2 << 30},
     ]
-    found = [members._row(where, "/project/def-curie", count, {"finished": 0}) for count in counts]
+    found = [members._row(where, "/project/def-curie", count, "1970-01-01 00:00") for count in counts]
 
     shown = members.render(found, everybody=False).splitlines()
 
@@ -187,13 +187,15 @@ def test_root_sees_all_directories_of_users_in_one_table(tmp_path: Path) -> None
     space = tmp_path / "scratch"
     for name, uid in (("games", 5), ("nobody", 65534)):
         (space / name).mkdir(parents=True)
-        (space / name / "file").write_text("x")
+        (space / name / "file").write_text("x" * uid)
         os.chown(space / name / "file", uid, uid)
     count_users(space, "games", "nobody")
 
     seen = members.read(FileSystem("scratch", str(space), "nfs"), Person("root", 0, [0]))
 
-    assert [(row.path, row.who) for row in seen] == [(str(space), "games"), (str(space), "nobody")]
+    assert [(row.path, row.who) for row in seen] == [(str(space), "nobody"), (str(space), "games")]
+    # one table, also where the counts took an hour
+    assert len({row.source for row in seen}) == 1
     # nobody's primary group is not nobody's own
     assert (space / ".stats" / "nobody.json").stat().st_gid == 0
 
