@@ -18,7 +18,7 @@ SPACES = [
     {"name": "work", "path": "/w", "by": "user", "variable": "WORK", "link": ""},
 ]
 ME = getpass.getuser()
-SHOW = 'echo "$SCRATCH $PROJECT $WORK"; set -- deepops_*; env | grep -i deepops || true'
+SHOW = 'echo "$SCRATCH $PROJECT $WORK"; set -- deepops_*; env | grep -i deepops | grep -v DEEPOPSCTL_SPACES=1 || true'
 
 
 @pytest.fixture(params=["dash", "bash"])
