@@ -47,12 +47,16 @@ def clients(nodes: Iterable[str], addresses: Mapping[str, str]) -> list[str]:
     return [_address(name, addresses) for name in nodes]
 
 
-def allowed(hosts: Iterable[str], services: Mapping[str, Iterable[str]], chosen: Iterable[str]) -> list[str]:
+def allowed(
+    hosts: Iterable[str], services: Mapping[str, Iterable[str]], chosen: Iterable[str], nodes: Iterable[str] = ()
+) -> list[str]:
     """Host names that may be reached, the site's own first; `.example.com` and `*.example.com` are all names below.
 
-    Squid refuses a list that has a name twice, also below a domain that it has.
+    `nodes` are names and addresses of the cluster's own nodes. Squid refuses a list that has a name twice, also below a
+    domain that it has.
     """
     names: dict[str, None] = {}
+    own = {name.lower() for name in nodes}
     for service in chosen:
         if service not in services:
             raise RefusedError(
@@ -64,6 +68,11 @@ def allowed(hosts: Iterable[str], services: Mapping[str, Iterable[str]], chosen:
             raise RefusedError(
                 f"environment_proxy_hosts: {text} is not the name of a host",
                 "without scheme, port and path: pypi.org, or .example.com for all names below",
+            )
+        if name in own:
+            raise RefusedError(
+                f"environment_proxy_hosts: {text} is a node of this cluster, which the proxy never reaches",
+                "jobs reach nodes directly: take it out, and add it to modules_no_proxy",
             )
         names[name] = None
     return [name for name in names if not any(_covers(other, name) for other in names if other != name)]

@@ -8,6 +8,7 @@ from deepopsctl.environment.homes import made_in
 from deepopsctl.model.spaces import NAMES, Owner, Space
 from deepopsctl.model.storage import Mount, StorageType
 from deepopsctl.storage.nfs import split_source
+from deepopsctl.storage.quota import quota_of
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import SectionReader, SpaceSection, dotted
 from deepopsctl.text.values import suggest
@@ -15,6 +16,8 @@ from deepopsctl.text.yaml_reader import Path
 from deepopsctl.text.yaml_writer import flow
 
 KEY = "spaces"
+# they know what each user has, also without a quota
+_COUNTING = (StorageType.LUSTRE, StorageType.BEEGFS, StorageType.CEPHFS)
 _COMMENT = "# Where users keep files: names of user guides, and the entries of storage that have them."
 
 
@@ -99,14 +102,23 @@ def spaces_made_on(
 ) -> list[dict[str, object]]:
     """Where a node makes the directories of users and groups: path, by, and whether something must be mounted there.
 
-    Homes are made with their users.
+    `counted`: what users have there is counted every night, as no quota knows it. Homes are made with their users.
     """
     made = [
         (made_in(mount, host, first_choice), space, mount)
         for space, mount in _with_mount(spaces, mounts)
         if space["name"] != "home"
     ]
-    return [{"path": path, "by": space["by"], "mounted": not mount.server} for path, space, mount in made if path]
+    return [
+        {"path": path, "by": space["by"], "mounted": not mount.server, "counted": _is_counted(space, mount)}
+        for path, space, mount in made
+        if path
+    ]
+
+
+def _is_counted(space: Mapping[str, str], mount: Mount) -> bool:
+    """Directories of groups, for `--per_user`; those of users where the file system itself counts nothing."""
+    return space["by"] == Owner.GROUP.value or (quota_of(mount) is None and mount.type not in _COUNTING)
 
 
 def _with_mount(

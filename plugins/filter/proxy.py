@@ -28,9 +28,10 @@ def environment_proxy_clients(nodes, addresses):
     return _refusing(proxy.clients, list(nodes), addresses)
 
 
-def environment_proxy_allowed(hosts, services, chosen):
+def environment_proxy_allowed(hosts, services, chosen, nodes=(), addresses=None):
     """Names of the hosts that the proxies let pass."""
-    return _refusing(proxy.allowed, list(hosts), services, list(chosen))
+    own = [*nodes, *(addresses or {}).values()]
+    return _refusing(proxy.allowed, list(hosts), services, list(chosen), own)
 
 
 class FilterModule:

@@ -23,6 +23,7 @@ options:
       path: {description: The directory that they are in., type: str, required: true}
       by: {description: Whose they are., type: str, choices: [user, group], required: true}
       mounted: {description: Whether a file system must be mounted there., type: bool, default: false}
+      counted: {description: Whether its use is counted every night; of no effect here., type: bool, default: false}
   people:
     description: Users with C(name) and C(uid), and C(gid) where it is another number.
     type: list
@@ -74,6 +75,7 @@ OPTIONS = {
             "path": {"required": True},
             "by": {"required": True, "choices": ["user", "group"]},
             "mounted": {"type": "bool", "default": False},
+            "counted": {"type": "bool", "default": False},
         },
     },
     "people": {"type": "list", "elements": "dict", "required": True},

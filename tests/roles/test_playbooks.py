@@ -190,3 +190,13 @@ def test_playbooks_read_keys_of_slurm_conf_in_any_case() -> None:
     files = [*PLAYBOOKS, *(str(path.relative_to(ROOT)) for path in (ROOT / "group_vars" / "all").glob("*.yml"))]
 
     assert [name for name in files if re.search(r"slurm_config[.\[]", (ROOT / name).read_text(encoding="utf-8"))] == []
+
+
+def test_no_service_that_fails_leaves_people_without_accounts() -> None:
+    """A host that failed is in no later play: accounts come before all that has packages and units of its own."""
+    plays = load("playbooks/environment.yml")
+    roles = [[call["role"] for call in play.get("roles", ())] for play in plays]
+    accounts = next(number for number, play in enumerate(plays) if "ansible.builtin.import_playbook" in play)
+    before = {role for names in roles[:accounts] for role in names}
+
+    assert before == {"drift_check", "sssd", "people"}

@@ -9,11 +9,13 @@ import os
 import pwd
 import stat
 import time
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from .rows import Amount, FileSystem, Row, Usage
-from .sources import Person
+from .rows import COUNTED, PROJECT, USER, Amount, FileSystem, Row, Usage
 from .table import count, size
+
+if TYPE_CHECKING:
+    from .sources import Person
 
 RESULTS = ".stats"
 MEMBER = "member"
@@ -24,21 +26,53 @@ _HEAD = ("User", "# of files", "Space")
 
 
 def read(where: FileSystem, person: Person, owner: int = 0) -> List[Row]:
-    """A row for each user in each of the person's groups; a result counts only where it is root's."""
+    """A row for each user in each of the person's groups, for root of all; a result counts only where it is root's."""
     rows: List[Row] = []
+    with contextlib.ExitStack() as stack:
+        directory = _open(where, owner, stack)
+        if directory is None:
+            return rows
+        everything = person.is_self and person.uid == 0
+        for name in _all_names(directory) if everything else _names(person):
+            result = _result(directory, name + ".json", owner)
+            # directories of users are one table: they are of the same file system
+            together = everything and "user" in result
+            path = where.path if together else os.path.join(where.path, name)
+            when = (_when(result)[:10] if together else _when(result)) if result else ""
+            rows += [_row(where, path, each, when) for each in result.get("users", ())]
+    return sorted(rows, key=lambda row: (row.path, -(row.usage.space.used or 0)))
+
+
+def totals(where: FileSystem, person: Person, owner: int = 0) -> List[Row]:
+    """What is in the person's own directory and in those of their groups, as far as the nightly count has them."""
+    rows: List[Row] = []
+    with contextlib.ExitStack() as stack:
+        directory = _open(where, owner, stack)
+        for name in () if directory is None else dict.fromkeys([person.name, *_names(person)]):
+            result = _result(directory, name + ".json", owner)
+            kind = next((kind for key, kind in (("user", USER), ("group", PROJECT)) if result.get(key) == name), "")
+            if kind and (kind == PROJECT or name == person.name):
+                # also what others have written there: it is in this directory
+                bytes_used, files = (sum(int(each[key]) for each in result["users"]) for key in ("bytes", "files"))
+                path, usage = os.path.join(where.path, name), Usage(Amount(bytes_used), Amount(files))
+                rows.append(Row(where.name, path, kind, name, COUNTED + _when(result), usage))
+    return rows
+
+
+def _open(where: FileSystem, owner: int, stack: contextlib.ExitStack) -> Optional[int]:
+    """The directory of results; None where there is none, or where it is not root's."""
     try:
         directory = os.open(os.path.join(where.path, RESULTS), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         # most file systems have none
-        return rows
-    with contextlib.ExitStack() as stack:
-        stack.callback(os.close, directory)
-        if not _is_roots(os.fstat(directory), owner):
-            return rows
-        for group in _names(person):
-            result = _result(directory, group + ".json", owner)
-            rows += [_row(where, group, each, result) for each in result.get("users", ())]
-    return rows
+        return None
+    stack.callback(os.close, directory)
+    return directory if _is_roots(os.fstat(directory), owner) else None
+
+
+def _all_names(directory: int) -> List[str]:
+    names = (name for name in os.listdir(directory) if not name.startswith("."))
+    return sorted(name[: -len(".json")] for name in names if name.endswith(".json"))
 
 
 def _is_roots(status: os.stat_result, owner: int) -> bool:
@@ -63,10 +97,13 @@ def _result(directory: int, name: str, owner: int) -> Dict[str, Any]:
         return dict(json.loads(stream.read()))
 
 
-def _row(where: FileSystem, group: str, entry: Dict[str, int], result: Dict[str, Any]) -> Row:
+def _row(where: FileSystem, path: str, entry: Dict[str, int], when: str) -> Row:
     usage = Usage(Amount(int(entry["bytes"])), Amount(int(entry["files"])))
-    source = time.strftime("%Y-%m-%d %H:%M", time.localtime(int(result["finished"])))
-    return Row(where.name, os.path.join(where.path, group), MEMBER, _user(int(entry["uid"])), source, usage)
+    return Row(where.name, path, MEMBER, _user(int(entry["uid"])), when, usage)
+
+
+def _when(result: Dict[str, Any]) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(int(result["finished"])))
 
 
 def _user(uid: int) -> str:

@@ -12,6 +12,8 @@ from .._shared.settings import SettingsError
 CONFIG = "/etc/deepopsctl/diskusage.json"
 LIMIT_S = 10
 USER, PROJECT, WHOLE = "user", "project", "whole"
+# the source of a usage that the nightly count has, before its time
+COUNTED = "counted "
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
 from .._shared import command, mount_table
-from . import texts
+from . import members, texts
 from .rows import PROJECT, USER, WHOLE, Amount, FileSystem, Project, Row, Usage
 
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/opt/beegfs/sbin"
@@ -44,7 +44,8 @@ def ask(where: FileSystem, person: Person) -> List[Row]:
     if where.quota != PROJECT:
         rows.append(_row(where, where.path, USER, person.name, lambda: _of_user(where, person)))
         if not rows[0].source and not rows[0].problem:
-            rows[0] = _row(where, where.path, WHOLE, "all users", lambda: _whole(where.path))
+            rows = members.totals(where, person)
+            rows.append(_row(where, where.path, WHOLE, "all users", lambda: _whole(where.path)))
     mine = [project for project in where.projects if _is_mine(project, person)]
     rows += [_row(where, each.path, PROJECT, each.name, partial(_of_project, where, each)) for each in mine]
     if where.quota == PROJECT and not mine:

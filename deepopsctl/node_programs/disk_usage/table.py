@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Callable, List, Optional, Sequence
 
-from .rows import PROJECT, WHOLE, Amount, Row
+from .rows import COUNTED, PROJECT, WHOLE, Amount, Row
 
 _HEAD = ("Description", "Space", "# of files")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -39,7 +39,8 @@ def description(row: Row) -> str:
     """Description of the row."""
     if row.kind == WHOLE:
         return "{} (all users)".format(row.path)
-    return "{} ({}{})".format(row.path, "project " if row.kind == PROJECT else "", row.who)
+    when = ", " + row.source if row.source.startswith(COUNTED) else ""
+    return "{} ({}{}{})".format(row.path, "project " if row.kind == PROJECT else "", row.who, when)
 
 
 def render(rows: Sequence[Row], now: int) -> str:

@@ -1,4 +1,4 @@
-"""`deepops-space-usage`: walk the directories of groups and write what each user has there, for the group to read.
+"""`deepops-space-usage`: walk the directories of groups and users, and write what is there, for them to read.
 
 Users own all that is walked: no link and no mount is followed, and only root writes where results are.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import grp
 import json
 import os
+import pwd
 import sys
 import time
 from typing import Any, Dict, List, Optional
@@ -45,13 +47,26 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return INVALID
     deepest, status = raise_open_file_limit(), OK
     for space in spaces:
-        for group, gid in sorted(space["groups"].items()):
+        readers = {name: int(gid) for name, gid in space.get("groups", {}).items()}
+        readers.update((name, own_group(name)) for name in space.get("users", ()))
+        for name, gid in sorted(readers.items()):
             try:
-                write(space["path"], group, int(gid), scan(os.path.join(space["path"], group), deepest))
+                usage = scan(os.path.join(space["path"], name), deepest)
+                write(space["path"], name, gid, usage, "group" if name in space.get("groups", {}) else "user")
             except (TreeError, OSError) as error:
-                sys.stderr.write("error: {}/{}: {}\n".format(space["path"], group, error))
+                sys.stderr.write("error: {}/{}: {}\n".format(space["path"], name, error))
                 status = PROBLEMS
     return status
+
+
+def own_group(user: str) -> int:
+    """The id of the group that only this user is in; root's where there is none, so that nobody else reads it."""
+    try:
+        gid = pwd.getpwnam(user).pw_gid
+        group = grp.getgrgid(gid)
+    except KeyError:
+        return 0
+    return gid if group.gr_name == user and not set(group.gr_mem) - {user} else 0
 
 
 def scan(root: str, deepest: int) -> Usage:
@@ -71,8 +86,8 @@ def scan(root: str, deepest: int) -> Usage:
     return {"schema": 1, "finished": int(time.time()), "users": listed, "problems": walk.seen.counts["problems"]}
 
 
-def write(space: str, group: str, gid: int, usage: Usage) -> None:
-    """Replace a group's result, which its members may read."""
+def write(space: str, name: str, gid: int, usage: Usage, whose: str = "group") -> None:
+    """Replace the result of a group, which its members may read, or of a user."""
     handle = os.open(space, _OPEN)
     try:
         with contextlib.suppress(FileExistsError):
@@ -86,7 +101,7 @@ def write(space: str, group: str, gid: int, usage: Usage) -> None:
             raise TreeError("{} there is not root's: remove it".format(RESULTS))
         # whatever the umask
         os.fchmod(results, 0o755)
-        _replace(results, group + ".json", gid, json.dumps({**usage, "group": group}) + "\n")
+        _replace(results, name + ".json", gid, json.dumps({**usage, whose: name}) + "\n")
     finally:
         os.close(results)
 

@@ -6,13 +6,14 @@ Names may have `*` and a version as pip writes it; columns and options are those
 from __future__ import annotations
 
 import argparse
+import configparser
 import fnmatch
 import os
 import platform
 import re
 import shutil
 import sys
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .._shared import command
 
@@ -21,6 +22,8 @@ WHEEL = re.compile(
     r"(?P<name>[^-]+)-(?P<version>[^-]+)(?:-(?P<build>\d[^-]*))?-(?P<python>[^-]+)-(?P<abi>[^-]+)-(?P<platform>[^-]+)\.whl"
 )
 COLUMNS = ("name", "version", "localversion", "build", "python", "abi", "arch", "platform")
+# the role modules writes it where there is a wheelhouse
+SITE = "/etc/deepopsctl/pip.conf"
 DEFAULT_COLUMNS = ("name", "version", "python", "arch")
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._*?-]+)\s*(?:\[[^\]]*\])?\s*([^;#\s][^;#]*)?")
 _CLAUSE = re.compile(r"(===|==|!=|<=|>=|~=|<|>)\s*([A-Za-z0-9._*+!-]+)")
@@ -90,7 +93,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     columns = options.column or list(DEFAULT_COLUMNS)
     directories = wheelhouses(os.environ)
     if not directories:
-        sys.stderr.write("error: no wheelhouse on this cluster, or python is not loaded: module load python\n")
+        sys.stderr.write("error: this cluster has no wheelhouse, or it is not mounted here\n")
         return INVALID
     try:
         wanted = [parse(text) for text in [*options.names, *options.more, *requirements(options.requirement)]]
@@ -144,10 +147,22 @@ def python(text: str) -> Python:
     return Python(int(match[1]), int(match[2]))
 
 
-def wheelhouses(environment: "os._Environ[str]") -> List[str]:
-    """Directories of wheels: of $WHEELHOUSE, which the module python sets, or $PIP_FIND_LINKS of the user."""
-    text = environment.get("WHEELHOUSE") or environment.get("PIP_FIND_LINKS") or ""
+def wheelhouses(environment: Mapping[str, str], site: str = SITE) -> List[str]:
+    """Directories of wheels: of $WHEELHOUSE, which the module python sets, $PIP_FIND_LINKS of the user, or the site's.
+
+    The last is what that module has pip read: nobody has to load it to look.
+    """
+    text = environment.get("WHEELHOUSE") or environment.get("PIP_FIND_LINKS") or _of_pip(site)
     return [each for each in re.split(r"[\s:]+", text) if os.path.isdir(each)]
+
+
+def _of_pip(path: str) -> str:
+    settings = configparser.ConfigParser(interpolation=None)
+    try:
+        settings.read(path, encoding="utf-8")
+    except (configparser.Error, ValueError):
+        return ""
+    return settings.get("global", "find-links", fallback="")
 
 
 def requirements(files: Iterable[str]) -> Iterator[str]:

@@ -209,7 +209,8 @@ COMMANDS = (
     Command(
         "python download_model.py; huggingface-cli login; huggingface-cli download",
         "Alliance",
-        here="after `pip install huggingface_hub`, on a node with a way out or with `module load httpproxy`",
+        here="`hf auth login`, `hf download`: huggingface_hub 1.0 has no `huggingface-cli` any more. After "
+        "`pip install huggingface_hub`, on a node with a way out or with `module load httpproxy`",
     ),
     Command(
         "wandb, comet_ml in jobs",

@@ -47,7 +47,8 @@ def node(request: Request) -> Result:
     """What users find on this node; people are compared with `people`, where the inventory has it."""
     name, people = request["node"], request["people"]
     modular = request.get("modules", ())
-    checks = [*installed.run(name, request.get("differences", ())), *tools.run(name), *mail.run(name)]
+    more = tools.LOGIN_COMMANDS if request.get("login") else ()
+    checks = [*installed.run(name, request.get("differences", ())), *tools.run(name, more), *mail.run(name)]
     # every version, not one of each name: a job may load any of them
     versions = dict.fromkeys([*request.get("declared_modules", ()), *modules.versions(request.get("modulefiles", ""))])
     checks += modules.run(name, modular, modules.shells(), list(versions)) if modular else []

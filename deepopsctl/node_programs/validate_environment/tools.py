@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Sequence
 
 from .._shared import command
 from .._shared.checks import FAIL, PASS, Check
@@ -27,19 +27,22 @@ COMMANDS = (
     "vim",
     "zstd",
 )
+# of login nodes only
+LOGIN_COMMANDS = ("curl", "man", "wget")
 LIMIT_S = 60
 _MARK = "deepopsctl-missing: "
 _SEARCH = 'for name in {}; do command -v "$name" >/dev/null || echo "' + _MARK + '$name"; done'
 
 
-def run(node: str) -> List[Check]:
+def run(node: str, more: Sequence[str] = ()) -> List[Check]:
     """One check for commands that are there, one for what Slurm answers them."""
+    wanted = [*COMMANDS, *more]
     # in one shell: each login shell reads all of /etc/profile.d
-    search = _as_nobody(_SEARCH.format(" ".join(COMMANDS)))
+    search = _as_nobody(_SEARCH.format(" ".join(wanted)))
     lines = search.output.splitlines()
-    missing = [name for name in COMMANDS if not search.ok or _MARK + name in lines]
+    missing = [name for name in wanted if not search.ok or _MARK + name in lines]
     status, message = (FAIL, "missing: " + ", ".join(missing)) if missing else (PASS, "")
-    tools = check(TOOLS, node, status, len(COMMANDS) - len(missing), len(COMMANDS), "commands", message)
+    tools = check(TOOLS, node, status, len(wanted) - len(missing), len(wanted), "commands", message)
     answers = [_as_nobody(name) for name in ("sq", "partition-stats")]
     failures = [answer.failure for answer in answers if not answer.ok]
     queue = check(ANSWERS, node, FAIL if failures else PASS, "no answer" if failures else "answered", "answered",

@@ -29,6 +29,7 @@ SETTINGS = "inventory/group_vars/all/settings.yml"
 WORKED_OUT = {
     *("ansible_managed", "monitoring_host", "monitoring_secrets", "monitoring_settings"),
     *("environment_packages", "environment_module_packages", "environment_module_versions"),
+    "environment_login_packages",
     *("environment_easybuild_release", "environment_software_packages", "environment_proxy_packages"),
     *("slurm_compute_hosts", "slurm_controller_hosts", "slurm_dbd_host", "slurm_dbd_hosts", "slurm_packages"),
     *("slurm_serving_hosts", "slurm_shared", "slurm_controller_program"),

@@ -28,7 +28,7 @@ def spaces(at: Path) -> list[dict[str, str]]:
     ]
 
 
-SHOW = 'echo "$SCRATCH $PROJECT $WORK"; set -- deepops_*; env | grep -i deepops || true'
+SHOW = 'echo "$SCRATCH $PROJECT $WORK"; set -- deepops_*; env | grep -i deepops | grep -v DEEPOPSCTL_SPACES=1 || true'
 
 
 @pytest.fixture(params=["dash", "bash"])

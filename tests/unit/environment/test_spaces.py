@@ -100,3 +100,15 @@ def test_a_directory_is_made_once_where_its_file_system_belongs() -> None:
         "n1": [("/local", True)],
         "n2": [("/local", True)],
     }
+
+
+def test_users_files_are_counted_where_nothing_else_knows_them() -> None:
+    of = cluster()
+
+    counted = {
+        each["path"]: each["counted"]
+        for host in ("ctl1", "login1", "n1")
+        for each in spaces_made_on(variables(of), of.storage, host, ["login1", "ctl1"])
+    }
+
+    assert counted == {"/srv/scratch": True, "/project": True, "/local": True}

@@ -96,14 +96,14 @@ def test_no_wheel_of_a_name_is_an_exit_status(capsys: pytest.CaptureFixture[str]
     assert "3 is no version such as 3.13" in capsys.readouterr().err
 
 
-def test_without_a_wheelhouse_it_says_what_to_load(
+def test_without_a_wheelhouse_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("WHEELHOUSE", "PIP_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)
 
     assert avail_wheels.main([]) == 2
-    assert "module load python" in capsys.readouterr().err
+    assert "has no wheelhouse" in capsys.readouterr().err
 
 
 def test_versions_are_ordered_as_pip_orders_them() -> None:
@@ -147,3 +147,14 @@ def test_a_directory_that_the_user_may_not_read_hides_no_other(
     shown = capsys.readouterr()
     assert [line.split()[0] for line in shown.out.splitlines()] == ["torch", "torchvision"]
     assert shown.err == f"{wheelhouse}/generic: Permission denied\n"
+
+
+def test_without_the_module_python_it_finds_the_sites_wheelhouse(wheelhouse: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "pip.conf"
+    settings.write_text(f"# written by a deploy\n[global]\nfind-links = {wheelhouse}\n")
+
+    assert avail_wheels.wheelhouses({}, str(settings)) == [str(wheelhouse)]
+    assert avail_wheels.wheelhouses({"WHEELHOUSE": "/nowhere"}, str(settings)) == []
+    assert avail_wheels.wheelhouses({}, str(tmp_path / "none")) == []
+    settings.write_text("no section")
+    assert avail_wheels.wheelhouses({}, str(settings)) == []

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
+
+import pytest
 
 from deepopsctl.node_programs._shared.command import Result
 from deepopsctl.node_programs.disk_usage.rows import PROJECT, USER, WHOLE, Amount, Row, Usage
 from deepopsctl.node_programs.disk_usage.warning import lines
+from deepopsctl.node_programs.login_message.cli import hide_licence
 from deepopsctl.node_programs.login_message.state import message
 
 NOW = datetime(2026, 11, 25, 14, 5)
@@ -90,3 +94,18 @@ def test_only_quotas_above_ninety_percent_are_named() -> None:
         "Quota of /home: 990k of 1M files (99 %)",
         "Quota of /project/?[2J: 102 GiB of 100 GiB used (102 %)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"), [("licence\n", ""), ("licence\nours\n", "licence\nours\n"), ("ours", "ours"), ("", "")]
+)
+def test_the_distributions_licence_goes_and_a_sites_own_text_stays(tmp_path: Path, text: str, left: str) -> None:
+    shown, packaged = tmp_path / "motd", tmp_path / "packaged"
+    shown.write_text(text)
+    hide_licence(str(shown), str(packaged))
+    assert shown.read_text() == text
+    packaged.write_text("licence\n")
+
+    hide_licence(str(shown), str(packaged))
+
+    assert shown.read_text() == left

@@ -5,15 +5,17 @@ from __future__ import annotations
 import grp
 import json
 import os
+import pwd
 import stat
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.disk_usage import members
+from deepopsctl.node_programs.disk_usage import members, sources
 from deepopsctl.node_programs.disk_usage.rows import FileSystem
 from deepopsctl.node_programs.disk_usage.sources import Person
+from deepopsctl.node_programs.disk_usage.table import description
 from deepopsctl.node_programs.scratch_purge.walk import Walk
 from deepopsctl.node_programs.space_usage import cli
 
@@ -124,7 +126,7 @@ def test_members_with_little_are_counted_below_the_table() -> None:
         {"uid": 4242421, "files": 3, "bytes": 5},
         {"uid": 4242422, "files": 120_000, "bytes": 2 << 30},
     ]
-    found = [members._row(where, "def-curie", count, {"finished": 0}) for count in counts]
+    found = [members._row(where, "/project/def-curie", count, "1970-01-01 00:00") for count in counts]
 
     shown = members.render(found, everybody=False).splitlines()
 
@@ -141,3 +143,71 @@ def test_a_file_that_is_removed_meanwhile_ends_nothing(space: Path, monkeypatch:
 
     assert counted(space) == 0
     assert users(space) == {ME: 1}
+
+
+USER = pwd.getpwuid(ME).pw_name
+
+
+def count_users(space: Path, *names: str) -> int:
+    config = space.parent / "config.json"
+    config.write_text(json.dumps({"spaces": [{"path": str(space), "users": list(names)}]}))
+    return cli.main(["--config", str(config)])
+
+
+def test_without_quotas_users_see_what_their_own_directory_has(tmp_path: Path) -> None:
+    space = tmp_path / "scratch"
+    (space / USER).mkdir(parents=True)
+    (space / USER / "file").write_text("x" * 1000)
+
+    assert count_users(space, USER) == cli.OK
+
+    where, person = FileSystem("scratch", str(space), "nfs"), Person(USER, ME, [os.getgid()])
+    (row,) = members.totals(where, person, owner=ME)
+    assert (row.path, row.who, row.kind, row.usage.files.used) == (f"{space}/{USER}", USER, "user", 1)
+    assert description(row).startswith(f"{space}/{USER} ({USER}, counted 20")
+    # another user has none, whatever is there for others
+    assert members.totals(where, Person("ghost", 4242421, []), owner=ME) == []
+    # the whole file system comes after it
+    listed = sources.ask(FileSystem("scratch", str(space), "local"), person)
+    assert [each.kind for each in listed][-1] == "whole"
+
+
+def test_a_groups_total_is_shown_to_its_members_where_there_are_no_quotas(space: Path) -> None:
+    (space / ROOTS_GROUP / "file").write_text("x")
+    counted(space)
+    where = FileSystem("project", str(space), "nfs")
+
+    (row,) = members.totals(where, Person("me", 4242421, [os.getgid()]), owner=ME)
+
+    assert (row.kind, row.who, row.usage.files.used) == ("project", ROOTS_GROUP, 1)
+
+
+@as_root
+def test_root_sees_all_directories_of_users_in_one_table(tmp_path: Path) -> None:
+    space = tmp_path / "scratch"
+    for name, uid in (("games", 5), ("nobody", 65534)):
+        (space / name).mkdir(parents=True)
+        (space / name / "file").write_text("x" * uid)
+        os.chown(space / name / "file", uid, uid)
+    count_users(space, "games", "nobody")
+
+    seen = members.read(FileSystem("scratch", str(space), "nfs"), Person("root", 0, [0]))
+
+    assert [(row.path, row.who) for row in seen] == [(str(space), "nobody"), (str(space), "games")]
+    # one table, also where the counts took an hour
+    assert len({row.source for row in seen}) == 1
+    # nobody's primary group is not nobody's own
+    assert (space / ".stats" / "nobody.json").stat().st_gid == 0
+
+
+def test_a_users_result_is_read_by_no_group_that_others_are_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    alice = pwd.struct_passwd(("alice", "x", 60010, 60010, "", "/", "/bin/sh"))
+    groups = {60010: grp.struct_group(("alice", "x", 60010, [])), 100: grp.struct_group(("users", "x", 100, []))}
+    monkeypatch.setattr(pwd, "getpwnam", {"alice": alice}.__getitem__)
+    monkeypatch.setattr(grp, "getgrgid", groups.__getitem__)
+
+    assert (cli.own_group("alice"), cli.own_group("ghost")) == (60010, 0)
+    groups[60010] = grp.struct_group(("alice", "x", 60010, ["bob"]))
+    assert cli.own_group("alice") == 0
+    groups[60010] = grp.struct_group(("users", "x", 60010, []))
+    assert cli.own_group("alice") == 0
