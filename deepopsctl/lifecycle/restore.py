@@ -3,8 +3,8 @@
 The set is fetched and compared before anything is changed. slurmctld is stopped on all controllers, and starts on the
 set with all partitions down, so that no job starts before the queue has been compared with the nodes; what ran when the
 set was made and does not run any more is held, and so is what has started since. Nodes are asked for living steps
-before slurmctld starts: it ends those of jobs that it has as waiting. The deploy at the end opens the partitions. Every step
-can be repeated: after an interruption, run it again.
+before slurmctld starts: it ends those of jobs that it has as waiting. The deploy at the end opens the partitions.
+Every step can be repeated: after an interruption, run it again.
 """
 
 from __future__ import annotations

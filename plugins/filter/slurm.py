@@ -10,7 +10,16 @@ from hashlib import sha256
 from ansible.errors import AnsibleFilterError
 
 from deepopsctl.gpus import notation
-from deepopsctl.slurm import conf as slurm_conf, effects, failover, job_hooks, native_metrics, package_choice, topology
+from deepopsctl.slurm import (
+    conf as slurm_conf,
+    effects,
+    failover,
+    job_hooks,
+    native_metrics,
+    other_files,
+    package_choice,
+    topology,
+)
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
@@ -133,6 +142,11 @@ def slurm_refused_keys(extra, directories, monitored, adopted=False, shared=None
     keys += failover.refused_keys(extra) if shared else []
     keys += job_hooks.refused_flags(extra, "slurm_adopt_enabled") if adopted else []
     return list(dict.fromkeys([*keys, *(job_hooks.refused_with_job_map(extra) if monitored else [])]))
+
+
+def slurm_refused_in_files(dbd, cgroup):
+    """Sentences for the keys of `slurm_dbd_config` and `slurm_cgroup_config` that are not a site's to set."""
+    return other_files.refused_keys({"slurm_dbd_config": dbd, "slurm_cgroup_config": cgroup})
 
 
 def slurm_job_map(extra, monitored):
@@ -286,6 +300,7 @@ class FilterModule:
             "slurm_untouched_nodes": slurm_untouched_nodes,
             "slurm_job_map": slurm_job_map,
             "slurm_refused_keys": slurm_refused_keys,
+            "slurm_refused_in_files": slurm_refused_in_files,
             "slurm_connect_addresses": slurm_connect_addresses,
             "slurm_generation": slurm_generation,
             "slurm_gres_names": slurm_gres_names,
