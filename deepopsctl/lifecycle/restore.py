@@ -2,14 +2,15 @@
 
 The set is fetched and compared before anything is changed. slurmctld is stopped on all controllers, and starts on the
 set with all partitions down, so that no job starts before the queue has been compared with the nodes; what ran when the
-set was made and does not run any more is held. The deploy at the end opens the partitions. Every step can be repeated:
-after an interruption, run it again.
+set was made and does not run any more is held, and so is what has started since. Nodes are asked for living steps
+before slurmctld starts: it ends those of jobs that it has as waiting. The deploy at the end opens the partitions.
+Every step can be repeated: after an interruption, run it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from deepopsctl.cluster.directory import ClusterDir
@@ -33,6 +34,14 @@ _LOST = {
     "held": (
         "ran when the backup was made and do not run now, so they are held",
         "`scontrol release JOB` runs one again, `scancel JOB` removes it",
+    ),
+    "began": (
+        "waited when the backup was made and have started since, so they are held",
+        "Slurm has ended what ran; `scontrol release JOB` starts one from the beginning, `scancel JOB` removes it",
+    ),
+    "unsure": (
+        "waited when the backup was made and may have started since, so they are held",
+        "`scontrol release JOB` starts one that has not, `scancel JOB` removes one that has",
     ),
     "stuck": (
         "are on none of their nodes any more, and Slurm can't requeue them",
@@ -67,6 +76,9 @@ class _Restore:
     flow: Flow
     cluster: Cluster
     wanted: Restore
+    # the jobs that had steps on each node, and the nodes that did not say
+    living: dict[str, list[int]] = field(default_factory=dict)
+    silent: list[str] = field(default_factory=list)
 
     def run(self) -> None:
         """All steps in order."""
@@ -90,8 +102,12 @@ class _Restore:
     def _fetch(self) -> dict[str, Mapping[str, object]]:
         self.flow.operator.info("fetch the backup, and compare each file with what was saved")
         variables = {"deepops_restore_snapshot": self.wanted.snapshot, "deepops_restore_parts": list(self.wanted.parts)}
-        outcome = self._run(self._center, FETCH, **variables)
+        compute = self.cluster.compute if STATE in self.wanted.parts else ()
+        outcome = self._run((*self._center, *compute), FETCH, **variables)
         require_success(outcome, self._center, "nothing was restored", "see `deepopsctl backup list`")
+        answers = {result.host: result.data["living"] for result in outcome.summary.results if "living" in result.data}
+        self.living = {host: [*map(int, jobs)] for host, jobs in answers.items() if isinstance(jobs, list) and jobs}
+        self.silent = [node.name for node in compute if node.name not in answers]
         sets: dict[str, Mapping[str, object]] = {}
         for entry in _returned(outcome, "restored"):
             sets.update({part: value for part, value in entry.items() if isinstance(value, Mapping)})
@@ -106,6 +122,21 @@ class _Restore:
         ]
         jobs = fetched.get(STATE, {}).get("jobs")
         queue = "" if jobs is None else f" with {jobs} jobs"
+        running = fetched.get(STATE, {}).get("running")
+        # slurmctld ends what it does not have as running
+        living = {job for jobs_here in self.living.values() for job in jobs_here}
+        others = sorted(living.difference(running if isinstance(running, list) else ()))
+        if jobs is not None and others:
+            listed = ", ".join(map(str, others[:20])) + (" ..." if len(others) > 20 else "")
+            self.flow.operator.info(
+                f"  started since the backup was made and run now: {listed} on {fold(self.living)}; Slurm will end "
+                "them. To let them end first, answer no"
+            )
+        if jobs is not None and self.silent:
+            self.flow.operator.info(
+                f"  {fold(self.silent)} did not answer: jobs that waited when the backup was made may run there, and "
+                "will be held"
+            )
         return f"restore {' and '.join(saved)}{queue} on {fold(node.name for node in self._center)}?"
 
     def _bring_back(self, fetched: Mapping[str, Mapping[str, object]]) -> None:
@@ -114,7 +145,8 @@ class _Restore:
         settings = {"FirstJobId": _number(following) + SPARE_IDS} if following else {}
         self.flow.operator.info("install Slurm with what was saved, all partitions down")
         # as a user's own variables, so that the deploy at the end knows these for another desired state
-        variables = {"deepops_restore": {"parts": list(self.wanted.parts), "settings": settings}}
+        living = {"jobs": self.living, "silent": self.silent}
+        variables = {"deepops_restore": {"parts": list(self.wanted.parts), "settings": settings, "living": living}}
         base = replace(self.flow.base, user_vars=(*self.flow.base.user_vars, variables))
         playbooks = (STOP, SLURM) if STATE in self.wanted.parts else (SLURM,)
         outcome = replace(self.flow, base=base).run(self.cluster, playbooks, [node.name for node in self.cluster.nodes])

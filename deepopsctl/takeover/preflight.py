@@ -62,6 +62,9 @@ class NodeFacts:
     other_files: tuple[str, ...] = ()
     spank: tuple[Mapping[str, object], ...] = ()
     database: Mapping[str, str] = field(default_factory=dict)
+    # what its files set, by file and key, and the text of job_submit.lua
+    files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    job_submit: str = ""
     config: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     jobs: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.secrets import change, read
@@ -14,6 +15,7 @@ from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.slurm.conf import RESERVE_PERCENT, parse_version
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware, parse_slurmd_report, store_hardware
 from deepopsctl.takeover.plugins import plugstack
+from deepopsctl.takeover.policy import accounts_of, not_kept, policy
 from deepopsctl.takeover.preflight import NodeFacts, database_server, find_problems, storage_parameters
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
@@ -26,7 +28,7 @@ KEPT = (
     "StateSaveLocation", "SlurmdSpoolDir", "SelectType", "SelectTypeParameters", "JobAcctGatherType",
     "AccountingStorageEnforce",
 )  # fmt: skip
-PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818"}
+PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818", "AccountingStoragePort": "6819"}
 NOTHING = frozenset({"", "none", "(null)", "N/A"})
 
 
@@ -39,6 +41,8 @@ class Takeover:
     facts: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
     secrets: Mapping[str, str] = field(repr=False)
+    # `FILE: KEY=VALUE` of the running Slurm, which deploy changes
+    not_kept: tuple[str, ...] = ()
 
     def document(self, *, written: bool) -> dict[str, object]:
         """The JSON object; secrets are named, not shown."""
@@ -51,11 +55,17 @@ class Takeover:
             "secrets": sorted(self.secrets),
             "nodes": sorted(self.hardware),
             "warnings": list(self.warnings),
+            "not_kept": list(self.not_kept),
         }
 
 
-def plan_takeover(cluster: Cluster, facts: Mapping[str, NodeFacts], stored_munge_key: str = "") -> Takeover:
-    """What will be adopted; raises an InputError with all problems that prevent it.
+def plan_takeover(
+    cluster: Cluster,
+    facts: Mapping[str, NodeFacts],
+    stored_munge_key: str = "",
+    site: Mapping[str, object] = MappingProxyType({}),
+) -> Takeover:
+    """What will be adopted; raises an InputError with all problems that prevent it. `site` is what settings.yml has.
 
     A Slurm of deepopsctl's own is adopted if the vault has another munge key: its cluster directory was lost.
     """
@@ -69,18 +79,37 @@ def plan_takeover(cluster: Cluster, facts: Mapping[str, NodeFacts], stored_munge
     accounting = facts.get(dbd.name, NodeFacts())
     server = database_server(dbd, accounting)
     lines, plugin_warnings = plugstack(cluster, facts)
+    # deepopsctl's own values are its defaults, and what a site had set is compared by `deploy --check --diff`
+    own = {} if lost else merged(_settings(primary, accounting), policy(primary, accounting))
+    accounts = {} if lost else accounts_of(site)
     return Takeover(
         settings={
-            # deepopsctl's own values are its defaults, and what a site had set is compared by `deploy --check --diff`
-            **({} if lost else _settings(primary, accounting)),
+            **own,
+            **accounts,
             **_server_settings(server, accounting),
             **({"slurm_plugstack": lines} if lines else {}),
         },
         secrets=_secrets(primary, accounting),
         hardware=_hardware(cluster, primary, facts),
         facts=tuple(_facts(primary, accounting, facts, server)),
-        warnings=(*_warnings(cluster, primary, facts), *plugin_warnings),
+        warnings=(*_warnings(cluster, primary, facts), *plugin_warnings, *_account_warnings(accounts)),
+        not_kept=() if lost else tuple(not_kept(primary, accounting, merged(site, own))),
     )
+
+
+def merged(first: Mapping[str, object], second: Mapping[str, object]) -> dict[str, object]:
+    """Settings with the keys of both in slurm_config."""
+    both = [each.get("slurm_config") for each in (first, second)]
+    config = {key: value for each in both if isinstance(each, Mapping) for key, value in each.items()}
+    return {**first, **second, **({"slurm_config": config} if config else {})}
+
+
+def _account_warnings(accounts: Mapping[str, object]) -> Iterator[str]:
+    if accounts:
+        yield (
+            "no account and no user is added to the accounting (slurm_accounts, slurm_users): where it is enforced, "
+            "`validate` needs an account for the login user, by sacctmgr with the limits that you choose"
+        )
 
 
 def apply(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:

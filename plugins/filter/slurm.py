@@ -21,6 +21,7 @@ from deepopsctl.slurm import (
     job_hooks,
     native_metrics,
     needs,
+    other_files,
     package_choice,
     topology,
 )
@@ -198,6 +199,11 @@ def slurm_unmet(names, hostvars, node_sets, hardware, extra):
     return [each.as_object() for each in [*needs.unmet_on(answers), *beyond]]
 
 
+def slurm_refused_in_files(dbd, cgroup):
+    """Sentences for the keys of `slurm_dbd_config` and `slurm_cgroup_config` that are not a site's to set."""
+    return other_files.refused_keys({"slurm_dbd_config": dbd, "slurm_cgroup_config": cgroup})
+
+
 def slurm_job_map(extra, monitored):
     """`slurm_config` with the programs around jobs that monitoring needs."""
     return job_hooks.with_job_map(extra) if monitored else extra
@@ -369,6 +375,7 @@ class FilterModule:
             "slurm_needs": slurm_needs,
             "slurm_unmet": slurm_unmet,
             "slurm_refused_keys": slurm_refused_keys,
+            "slurm_refused_in_files": slurm_refused_in_files,
             "slurm_connect_addresses": slurm_connect_addresses,
             "slurm_generation": slurm_generation,
             "slurm_gres_names": slurm_gres_names,

@@ -388,6 +388,7 @@ def adopt(module, files):
     current = node_files.read(conf)
     if current is None or current.startswith(node_files.MANAGED):
         module.exit_json(changed=False, effect="none", keys=[], changes=[])
+    differing = slurm_adoption.changed_settings(conf, current, files[conf])
     problems = slurm_adoption.refusals(files[conf]) + list(filter(None, [slurm_apply_config.syntax_error(files)]))
     problems += slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
     if problems:
@@ -400,6 +401,7 @@ def adopt(module, files):
         except slurm_apply_config.NotAcceptedError as error:
             module.fail_json(msg=str(error), hint=error.hint)
     changes = [node_changes.entry("file", path, "write", detail="adopted") for path in files]
+    changes += key_entries(differing)
     changes.append(node_changes.entry("unit", UNIT, "restart", detail="adopted"))
     diff = {
         "before_header": conf,

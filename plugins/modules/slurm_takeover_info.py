@@ -182,6 +182,17 @@ def database():
     return (dict(public, path=path) if path else {}), password
 
 
+def explicit(path, content):
+    """What the files next to slurm.conf set, by file and key, and the script that decides on jobs."""
+    directory = os.path.dirname(path)
+    texts = {"slurm.conf": slurm_detect.with_includes(path, content)}
+    texts["cgroup.conf"] = node_files.read(os.path.join(directory, "cgroup.conf")) or b""
+    texts["slurmdbd.conf"] = slurm_detect.first_file("slurmdbd.conf")[1]
+    values = {name: slurm_detect.public_settings(text) for name, text in texts.items()}
+    script = (node_files.read(os.path.join(directory, "job_submit.lua")) or b"").decode(errors="replace")
+    return values, script if path else ""
+
+
 def read_secrets(names):
     """{name: secret} of those asked for."""
     secrets = {}
@@ -216,6 +227,7 @@ def main():
     path, content = slurm_detect.first_file("slurm.conf")
     source = build(running, module.params["target"])
     asked = module.params["controller"] and "slurmctld" in running
+    files, script = explicit(path, content)
     module.exit_json(
         changed=False,
         daemons=running,
@@ -229,6 +241,8 @@ def main():
         other_files=other_files(os.path.dirname(path)),
         spank=plugins_of_jobs(content, source.get("prefix", "")),
         database=database()[0],
+        files=files,
+        job_submit=script,
         config=config() if asked else {},
         nodes=nodes() if asked else {},
         jobs=jobs() if asked else 0,

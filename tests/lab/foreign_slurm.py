@@ -26,6 +26,7 @@ SelectTypeParameters=CR_Core
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=ctl1
 GresTypes=gpu
+JobSubmitPlugins=lua
 Include nodes.conf
 PartitionName=DEFAULT MaxTime=2-00:00:00
 PartitionName=main Nodes=ALL Default=YES
@@ -42,6 +43,16 @@ StorageHost=localhost
 StorageLoc=hand_acct
 StorageUser=handmade
 StoragePass=by-hand-0815
+PrivateData=jobs
+PurgeJobAfter=12months
+"""
+JOB_SUBMIT = """\
+function slurm_job_submit(job, partitions, uid)
+  if job.name == "forbidden" then return slurm.ERROR end
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job, before, partitions, uid) return slurm.SUCCESS end
+return slurm.SUCCESS
 """
 MUNGE_KEY = b"by hand, and not very random at all, but as long as it has to be"
 CONTROLLER = "munge slurmctld slurmdbd slurm-client"
@@ -76,7 +87,7 @@ def build(cluster: LabCluster, addresses: Mapping[str, str], directory: Path, da
     server, addresses = addresses[database], {key: value for key, value in addresses.items() if key != database}
     serve_database(cluster, database)
     hosts = "".join(f"{address} {name}\n" for name, address in addresses.items())
-    files = {"slurm.conf": SLURM_CONF, "nodes.conf": NODES_CONF, "gres.conf": GRES_CONF}
+    files = {"slurm.conf": SLURM_CONF, "nodes.conf": NODES_CONF, "gres.conf": GRES_CONF, "job_submit.lua": JOB_SUBMIT}
 
     def prepare(node: str) -> None:
         controller = node == "ctl1"

@@ -45,12 +45,16 @@ def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running
     runs = submit(cluster, "--nodelist=cn01 --wrap 'sleep 10000 & wait $! || true'")
     lost = submit(cluster, "--nodelist=cn02 --wrap 'sleep 10000'")
     waits = submit(cluster, f"--dependency=afterok:{runs} --wrap hostname")
+    began = submit(cluster, "--hold --no-requeue --nodelist=cn01 --wrap 'sleep 9999'")
     wait_until("two jobs run", lambda: {state_of(cluster, runs), state_of(cluster, lost)} == {"RUNNING"})
     cluster.deepopsctl("backup", "run")
     verified = json.loads(cluster.deepopsctl("backup", "verify", "--json").stdout)["nodes"][0]
-    assert verified["jobs"] == 3
+    assert verified["jobs"] == 4
     history, keys = cluster.root("ctl1", HISTORY), cluster.root("ctl1", "sha256sum /etc/munge/munge.key; id slurm")
     pid = cluster.root("cn01", "pgrep -x -f 'sleep 10000'")
+    # waited when the set was made, and runs when the controller is lost
+    cluster.root("ctl1", f"scontrol release {began}")
+    wait_until("it runs", lambda: cluster.holds("cn01", "pgrep -x -f 'sleep 9999'"))
 
     # the repository is a share that a person mounts on the new machine
     podman("cp", f"{NAME}-ctl1:{REPOSITORY}", str(tmp_path / "share"))
@@ -75,6 +79,9 @@ def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running
     assert restored["ok"]
     assert cluster.root("ctl1", "sinfo --noheader --format=%a") == "up"
     assert any(f"held: {lost} " in warning for warning in restored["warnings"])
+    assert any("have started since" in warning and f"held: {began} " in warning for warning in restored["warnings"])
+    assert cluster.root("ctl1", f"squeue -h -j {began} -o '%T %Q'") == "PENDING 0"
+    assert not cluster.holds("cn01", "pgrep -x -f 'sleep 9999'")
     # a held job is not eligible, so sacct names it only where it is asked for it
     assert without(lost, cluster.root("ctl1", HISTORY)) == without(lost, history)
     assert cluster.root("ctl1", f"sacct -nXP -o jobname,user -j {lost}") == "wrap|root"

@@ -66,6 +66,14 @@ def test_takeover_shows_what_it_preserves_and_changes_nothing_on_the_nodes(made:
     assert document["settings"]["slurm_user_id"] == foreign_slurm.UID
     assert document["settings"]["slurm_config"]["StateSaveLocation"] == "/srv/slurm/state"
     assert made.lab.root("gpu01", "! test -e /var/lib/deepopsctl; head -1 /etc/slurm/slurm.conf") == "# made manually"
+    # policy stays, and what a deploy changes is named; the plan shows it with both values
+    assert document["settings"]["slurm_job_submit"] == foreign_slurm.JOB_SUBMIT
+    assert document["settings"]["slurm_dbd_config"] == {"PrivateData": "jobs", "PurgeJobAfter": "12months"}
+    assert "slurm.conf: ProctrackType=proctrack/linuxproc" in document["not_kept"]
+    planned = json.loads(made.leaks.run("plan", "slurm", "--json").stdout)["changes"]
+    keys = {change["name"]: change["detail"] for change in planned if change["kind"] == "key"}
+    assert {"JobSubmitPlugins", "SelectTypeParameters", "ClusterName"}.isdisjoint(keys)
+    assert keys["PriorityType"].endswith("-> priority/multifactor")
 
 
 def with_settings(made: HandMade, **settings: str) -> str:
@@ -130,6 +138,12 @@ def test_accounting_has_the_jobs_of_before_and_after(made: HandMade) -> None:
     lab = made.lab
     assert lab.job_state(made.ended) == "COMPLETED"
     assert "StorageLoc=hand_acct" in lab.root("ctl1", "cat /etc/slurm/slurmdbd.conf")
+    shown = lab.root("ctl1", "sacctmgr show config")
+    assert "PrivateData            = jobs" in shown
+    assert "PurgeJobAfter          = 12 months" in shown
+    refused = lab.user("ctl1", "sbatch --job-name=forbidden --chdir=/tmp --wrap true", ok=False)
+    assert "Batch job submission failed" in refused
+    assert lab.root("ctl1", "sacctmgr -nP show associations user=ubuntu format=user") == ""
     # it stays on its server
     lab.root("ctl1", "! dpkg --status mariadb-server")
     new = lab.submit("true", "--chdir=/tmp", "--output=/dev/null", "--gpus=1")

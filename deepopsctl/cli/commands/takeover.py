@@ -41,6 +41,7 @@ def takeover(settings: Settings, /, *, check: bool, finish: bool, undo: bool, as
     from deepopsctl.cli.views.run import failure_lines
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.secrets import read
+    from deepopsctl.cluster.settings import site_values
     from deepopsctl.errors import InterruptedRunError
     from deepopsctl.run.lock import cluster_lock
     from deepopsctl.takeover.preflight import read_facts
@@ -61,7 +62,7 @@ def takeover(settings: Settings, /, *, check: bool, finish: bool, undo: bool, as
             emit_json({**outcome.as_object(), "ok": False})
         return int(outcome.exit_code) or 1
     stored = read(directory.secrets, directory.vault_password)
-    result = plan_takeover(cluster, facts, stored.get("munge_key", ""))
+    result = plan_takeover(cluster, facts, stored.get("munge_key", ""), site_values(directory))
     written: tuple[str, ...] = ()
     if not check:
         with cluster_lock(directory.runs, "deepopsctl takeover"):
@@ -116,6 +117,13 @@ def _show(result: Takeover, written: tuple[str, ...], directory: Any, *, check: 
         info(line)
     for warning in result.warnings:
         info(click.style("warning: ", fg="yellow") + warning)
+    for entry in result.not_kept:
+        info(click.style("not kept: ", fg="yellow") + entry)
+    if result.not_kept:
+        info(
+            "    deploy changes these; `deepopsctl plan slurm` shows the new values. A key of slurm.conf is kept when "
+            "it is in slurm_config in settings.yml"
+        )
     if check:
         info("nothing was written because of --check")
     else:

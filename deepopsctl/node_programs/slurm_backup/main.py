@@ -38,7 +38,7 @@ def _stop(_request: Request) -> Result:
 
 
 def _state(request: Request) -> Result:
-    return {"changed": restore.put_state(request["state_directory"], request["user"])}
+    return {"changed": restore.put_state(request["state_directory"], request["user"], request["living"])}
 
 
 def _reconcile(request: Request) -> Result:
@@ -64,7 +64,8 @@ def _begun(_request: Request) -> Result:
 
 
 def _jobs(_request: Request) -> Result:
-    return {"jobs": restore.jobs_here()}
+    jobs = restore.jobs_here()
+    return {"jobs": jobs, "deepops": {"living": jobs}}
 
 
 _PHASES = {

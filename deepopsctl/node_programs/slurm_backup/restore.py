@@ -143,11 +143,17 @@ def stop_slurmctld() -> bool:
     return True
 
 
-def put_state(directory: str, user: str) -> bool:
-    """Put slurmctld's state in place before its first start; whether there was anything to do."""
+def put_state(directory: str, user: str, living: Mapping[str, Any]) -> bool:
+    """Put slurmctld's state in place before its first start; whether there was anything to do.
+
+    `living` has the jobs that had steps on nodes meanwhile, and the nodes that did not say: slurmctld ends what it does
+    not know as running, so it is kept here until the queue has been compared.
+    """
     if not is_missing(directory):
         return False
     entry = _current()[STATE]
+    if not os.path.exists(_living()):
+        atomic_file.write_synced(_living(), json.dumps(living))
     _mark(STATE, entry, "begun")
     owner = pwd.getpwnam(user)
     install_state(os.path.join(entry["set"], STATE), directory, owner.pw_uid, owner.pw_gid)
@@ -214,18 +220,62 @@ def jobs_here(processes: str = "/proc") -> List[int]:
     return sorted(jobs)
 
 
+def _living() -> str:
+    return os.path.join(RESTORED, "living.json")
+
+
+def _hold_started(ran: Mapping[int, object]) -> Dict[str, List[Dict[str, Any]]]:
+    """Hold what waited when the set was made and has started since, or may have: it would start from the beginning.
+
+    A task of an array that has started has another number than the set: where a job runs that the set does not have,
+    arrays are held. Where a node did not answer, every job may have started there.
+    """
+    living = settings.load(_living()) if os.path.exists(_living()) else {}
+    seen = {int(number) for jobs in living.get("jobs", {}).values() for number in jobs}
+    waiting = _waiting()
+    known = {*waiting, *ran, *_queue()}
+    held: Dict[str, List[Dict[str, Any]]] = {"began": [], "unsure": []}
+    for number, (user, is_array) in sorted(waiting.items()):
+        if number in ran:
+            # it is held with those that were lost
+            continue
+        if number in seen:
+            how = "began"
+        elif living.get("silent") or (is_array and seen - known):
+            how = "unsure"
+        else:
+            continue
+        done = _scontrol("uhold", number)
+        if not done.ok:
+            raise BackupError("job {}: {}".format(number, done.failure))
+        held[how].append({"id": number, "user": user})
+    return held
+
+
+def _waiting() -> Dict[int, Tuple[str, bool]]:
+    """Whose each waiting job is that nobody holds, and whether it is an array."""
+    words = ["squeue", "--noheader", "--all", "--states=PENDING", "--format=%F|%i|%Q|%u"]
+    shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
+    if not shown.ok:
+        raise BackupError(shown.failure)
+    rows = (line.split("|") for line in shown.output.splitlines() if line.count("|") == 3)
+    return {int(number): (user, "_" in job) for number, job, priority, user in rows if priority != "0"}
+
+
 def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[str, Any]:
     """Compare the queue with the nodes once they have registered, while no partition starts jobs.
 
     A job that ran when the set was made and is on none of its nodes (`jobs_on`, of those that answered) was lost: it
     is held, and never starts again by itself. Slurm requeues no interactive job, and none with --no-requeue: these are
     named as `stuck`. One that ended meanwhile is reported by its node. Nothing where the state was not restored.
+    One that waited and has started since is held as well (`began`), and one that may have (`unsure`).
     """
     if STATE not in _current():
         return {}
     manifest = read_manifest(_current()[STATE]["set"])
     ran = {job["id"]: job for job in manifest["jobs"] or [] if job["state"] in _STARTED}
     silent = _wait_for_nodes(timeout_s)
+    started = _hold_started(ran)
     held, refused = [], set()
     for number, (state, nodes) in _queue().items():
         if number not in ran:
@@ -247,7 +297,7 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[st
     queue = _queue()
     # one that ended in this moment is no more
     stuck = sorted(number for number in refused if queue.get(number, ("", []))[0] in _STARTED)
-    apart = {*(job["id"] for job in held), *stuck}
+    apart = {*(job["id"] for jobs in (held, *started.values()) for job in jobs), *stuck}
     now = [state for number, (state, _nodes) in queue.items() if number not in apart]
     return {
         "running": sum(state in _STARTED for state in now),
@@ -255,6 +305,7 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[st
         "held": held,
         "stuck": [{"id": number, "user": ran[number]["user"]} for number in stuck],
         "silent": silent,
+        **started,
     }
 
 
@@ -312,10 +363,12 @@ def _check(manifest: Manifest) -> None:
 
 def _summary(manifest: Manifest) -> Dict[str, Any]:
     jobs: Optional[List[Dict[str, Any]]] = manifest.get("jobs")
+    running = [job["id"] for job in jobs or [] if job["state"] in _STARTED]
     return {
         "cluster": manifest["cluster"], "host": manifest["host"], "finished": manifest["finished"],
         "slurm": manifest["slurm"], "next_job_id": manifest.get("next_job_id"),
-        "jobs": None if jobs is None else len(jobs), "rows": (manifest.get("database") or {}).get("rows"),
+        "jobs": None if jobs is None else len(jobs), "running": running,
+        "rows": (manifest.get("database") or {}).get("rows"),
     }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     apply_config as slurm_apply_config,
     detect as slurm_detect,
+    effects as slurm_effects,
     hostlist as slurm_hostlist,
     output as slurm_output,
     query as slurm_query,
@@ -97,6 +98,20 @@ def refusals(text):
         return problems + lost_jobs(nodes, queue, text) + lost
     except ValueError as error:
         return [*problems, str(error)]
+
+
+def changed_settings(path, current, text):
+    """What the new slurm.conf changes, its includes read: keys, nodes and partitions; not what is in force already."""
+    worked, shown = slurm_query.run("scontrol", "show", "config")
+    live = slurm_output.config(shown) if worked else {}
+    old = slurm_detect.with_includes(path, current).decode(errors="replace")
+    changes = []
+    for change in slurm_effects.changes(old, text):
+        before = change.old or live.get(change.key, "")
+        if _plain(before) != _plain(change.new):
+            secret = change.key.lower().endswith("pass")
+            changes.append(change._replace(old="(secret)" if secret else before if before not in _NONE else ""))
+    return changes
 
 
 def install(files, unit=""):

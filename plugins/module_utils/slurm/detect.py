@@ -46,12 +46,33 @@ def first_file(name):
 
 def settings(content):
     """KEY=VALUE lines as a dict with keys in lower case; the last one wins."""
-    values = {}
+    return {key.lower(): value for key, value in _pairs(content)}
+
+
+def public_settings(content):
+    """The same with keys as they are written, without passwords."""
+    last = {key.lower(): (key, value) for key, value in _pairs(content)}
+    return dict(last[key] for key in last if not key.endswith("pass"))
+
+
+def _pairs(content):
     for line in content.decode(errors="replace").splitlines():
         match = re.match(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$", line.partition("#")[0])
         if match:
-            values[match.group(1).lower()] = match.group(2).strip('"')
-    return values
+            yield match.group(1), match.group(2).strip('"')
+
+
+def with_includes(path, content, depth=4):
+    """The text of a configuration file with the files that it includes, as Slurm reads them."""
+    lines = []
+    for line in content.decode(errors="replace").splitlines(keepends=True):
+        match = re.match(r"\s*Include\s+(\S+)", line, re.IGNORECASE)
+        if match and depth:
+            included = os.path.join(os.path.dirname(path), match.group(1))
+            lines.append(with_includes(included, node_files.read(included) or b"", depth - 1).decode() + "\n")
+        else:
+            lines.append(line)
+    return "".join(lines).encode()
 
 
 def restore_begun():

@@ -18,6 +18,8 @@ COMPARED = {
     "pending": 0,
     "held": [{"id": 41, "user": "alice"}],
     "stuck": [{"id": 42, "user": "bob"}],
+    "began": [{"id": 43, "user": "eve"}],
+    "unsure": [],
     "silent": [],
 }
 
@@ -45,7 +47,8 @@ def test_jobs_that_were_lost_are_named_though_slurmdbd_has_a_host_of_its_own(
     ending._conclude(ending._reconcile())
 
     assert ending.flow.report.closing.endswith(": 2 jobs run, 0 wait")
-    held, stuck = ending.flow.report.warnings
+    held, began, stuck = ending.flow.report.warnings
+    assert "have started since, so they are held: 43 (eve)" in began
     assert "held: 41 (alice)" in held
     assert "can't requeue them: 42 (bob)" in stuck
 
@@ -72,3 +75,20 @@ def test_a_set_that_one_host_could_not_fetch_keeps_no_deploy_away(
         restore._Restore(flow(cluster_dir(tmp_path)), CLUSTER, restore.Restore()).run()
 
     assert played == [restore.FETCH, restore.FORGET]
+
+
+def test_jobs_that_started_since_the_set_was_made_are_named_before_anything_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = {"snapshot": "ab12", "finished": 1, "jobs": 3, "running": [41]}
+    answers = [TaskResult("cn1", "", {"living": [41, 51]}), TaskResult("cn2", "", {"living": []})]
+    playing(monkeypatch, run_of(TaskResult("ctl1", "", {"restored": {"state": state}}), *answers))
+    beginning = restore._Restore(flow(cluster_dir(tmp_path)), CLUSTER, restore.Restore(parts=("state",)))
+
+    question = beginning._question(beginning._fetch())
+
+    shown = capsys.readouterr().err
+    assert "run now: 51 on cn1; Slurm will end them" in shown
+    assert beginning.silent == [node.name for node in CLUSTER.compute if node.name not in ("cn1", "cn2")]
+    assert "did not answer" in shown
+    assert "with 3 jobs" in question

@@ -85,9 +85,11 @@ def test_what_running_jobs_lean_on_is_kept() -> None:
         "slurm_group_id": 22078,
         "slurm_dbd_database": "hand_acct",
         "slurm_dbd_user": "handmade",
+        "slurm_accounts": [],
+        "slurm_users": [],
     }
     assert found.secrets == {"munge_key": "b2xk", "slurm_dbd_password": "by-hand"}
-    assert found.warnings == ()
+    assert [warning[:14] for warning in found.warnings] == ["no account and"]
 
 
 ON_ANOTHER_HOST = {
@@ -240,6 +242,7 @@ def test_differences_that_cost_nothing_are_warnings() -> None:
 
     assert [warning.partition(":")[0] for warning in plan_takeover(cluster(), found).warnings] == [
         "old9", "gpu02", "gpu02", "job_container.conf", "topology.conf",
+        "no account and no user is added to the accounting (slurm_accounts, slurm_users)",
     ]  # fmt: skip
 
 
@@ -319,3 +322,56 @@ def test_an_accounting_host_that_was_not_read_is_not_taken_for_one_without_accou
     (fault,) = faults_of(plan_takeover, apart, FOUND)
 
     assert fault.startswith("dbd1: slurmdbd runs there, and it was not read")
+
+
+def with_files(script: str = "", plugins: str = "", **files: Mapping[str, str]) -> dict[str, NodeFacts]:
+    """The cluster with what its files set; `slurm_conf` is slurm.conf."""
+    config = {**CONTROLLER.config, "JobSubmitPlugins": plugins or "(null)"}
+    named = {f"{name.removesuffix('_conf')}.conf": values for name, values in files.items()}
+    return changed("ctl1", config=config, files=named, job_submit=script)
+
+
+def test_the_script_that_decides_on_jobs_and_the_other_plugins_are_kept() -> None:
+    found = with_files(
+        "return slurm.SUCCESS", "lua,all_partitions", slurm_conf={"JobSubmitPlugins": "lua,all_partitions"}
+    )
+
+    taken = plan_takeover(cluster(), found)
+
+    assert taken.settings["slurm_job_submit"] == "return slurm.SUCCESS"
+    assert taken.settings["slurm_config"]["JobSubmitPlugins"] == "all_partitions"  # type: ignore[index]
+    assert taken.not_kept == ()
+    assert "slurm_job_submit" not in plan_takeover(cluster(), with_files("return 0", "")).settings
+
+
+def test_policy_of_slurmdbd_and_cgroups_is_kept_and_the_rest_is_named() -> None:
+    found = with_files(
+        slurmdbd_conf={
+            "PrivateData": "jobs,usage", "PurgeJobAfter": "12months", "TrackWCKey": "yes", "StorageLoc": "hand_acct",
+            "DbdHost": "ctl1", "PluginDir": "/opt/plugins",
+        },
+        cgroup_conf={
+            "AllowedRAMSpace": "95", "ConstrainDevices": "no", "ConstrainCores": "yes", "CgroupAutomount": "yes",
+        },
+        slurm_conf={"ClusterName": "hand", "PriorityWeightAge": "7", "Prolog": "/etc/p.sh", "SelectType": "x"},
+    )  # fmt: skip
+
+    taken = plan_takeover(cluster(), found, site={"slurm_config": {"prolog": "/etc/p.sh"}})
+
+    assert taken.settings["slurm_dbd_config"] == {
+        "PrivateData": "jobs,usage", "PurgeJobAfter": "12months", "TrackWCKey": "yes",
+    }  # fmt: skip
+    assert taken.settings["slurm_cgroup_config"] == {"AllowedRAMSpace": "95"}
+    assert taken.not_kept == (
+        "slurm.conf: PriorityWeightAge=7",
+        "slurmdbd.conf: PluginDir=/opt/plugins",
+        "cgroup.conf: CgroupAutomount=yes",
+        "cgroup.conf: ConstrainDevices=no",
+    )
+
+
+def test_the_login_user_gets_an_association_only_where_the_site_says_so() -> None:
+    users = {"slurm_users": [{"name": "ada", "account": "default"}], "slurm_accounts": ["default"]}
+
+    assert plan_takeover(cluster(), FOUND).settings["slurm_users"] == []
+    assert "slurm_users" not in plan_takeover(cluster(), FOUND, site=users).settings

@@ -126,15 +126,15 @@ def fetched(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def test_a_state_is_restored_once_and_never_over_another(fetched: Path, tmp_path: Path) -> None:
     target = tmp_path / "new"
-    assert restore.put_state(str(target), "root")
+    assert restore.put_state(str(target), "root", {})
     assert (target / "hash.1/job.11/script").read_text() == "hash.1/job.11/script"
     (target / "job_state").write_text("slurmctld has gone on")
-    assert not restore.put_state(str(target), "root")
+    assert not restore.put_state(str(target), "root", {})
     assert (target / "job_state").read_text() == "slurmctld has gone on"
     (fetched / "state.done").unlink()
     (fetched / "state.begun").unlink()
     with pytest.raises(BackupError, match="nothing was changed"):
-        restore.put_state(str(target), "root")
+        restore.put_state(str(target), "root", {})
 
 
 def test_a_state_is_not_restored_below_an_empty_mount_point(fetched: Path, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_slurmctld_that_runs_or_is_about_to_is_stopped_before(
 
 
 def test_what_was_fetched_is_forgotten_only_while_nothing_of_it_was_brought_back(fetched: Path, tmp_path: Path) -> None:
-    restore.put_state(str(tmp_path / "new"), "root")
+    restore.put_state(str(tmp_path / "new"), "root", {})
     assert not restore.forget()
     (fetched / "state.begun").unlink()
     assert restore.forget()
@@ -379,15 +379,15 @@ def test_a_job_is_on_a_node_where_root_runs_a_step_of_it(tmp_path: Path) -> None
 
 def test_a_restore_that_was_cut_off_goes_on(fetched: Path, tmp_path: Path) -> None:
     target = tmp_path / "new"
-    restore.put_state(str(target), "root")
+    restore.put_state(str(target), "root", {})
     (fetched / "state.done").unlink()
     (target / "job_state").unlink()
-    assert restore.put_state(str(target), "root")
+    assert restore.put_state(str(target), "root", {})
     assert (target / "job_state").exists()
 
 
 def test_a_restore_that_was_cut_off_is_not_mixed_with_another(fetched: Path, tmp_path: Path) -> None:
-    restore.put_state(str(tmp_path / "new"), "root")
+    restore.put_state(str(tmp_path / "new"), "root", {})
 
     for asked, parts in (("cd34", ["state"]), ("", ["accounting"]), ("", ["state", "accounting"])):
         with pytest.raises(BackupError, match="state of snapshot ab12 is half restored"):
@@ -400,10 +400,10 @@ def test_what_a_restore_has_not_begun_with_may_be_left_out(fetched: Path, tmp_pa
     (fetched / "current.json").write_text(json.dumps({"state": entry, "accounting": entry}))
     manifest = {"cluster": "hpc", "host": "ctl1", "finished": 1, "slurm": "24.11.5"}
     (fetched / "set" / "manifest.json").write_text(json.dumps(manifest))
-    restore.put_state(str(tmp_path / "new"), "root")
+    restore.put_state(str(tmp_path / "new"), "root", {})
 
     assert set(restore.fetch({}, "", ["state"])) == {"state"}
-    assert not restore.put_state(str(tmp_path / "new"), "root")
+    assert not restore.put_state(str(tmp_path / "new"), "root", {})
 
 
 def test_lost_jobs_that_slurm_can_not_requeue_do_not_stop_a_restore(
@@ -434,6 +434,56 @@ def test_lost_jobs_that_slurm_can_not_requeue_do_not_stop_a_restore(
     assert fetched.is_dir()
     assert restore.end()
     assert not restore.end()
+
+
+@pytest.mark.parametrize(
+    ("jobs", "silent", "began", "unsure"),
+    [
+        ({"cn01": [51]}, [], [51], []),
+        ({"cn01": [41, 51], "cn02": [51]}, [], [51], []),
+        # 77 is not in the set: it may be a task of the array
+        ({"cn01": [77]}, [], [], [53]),
+        ({}, ["cn02"], [], [51, 53]),
+        ({"cn01": [51]}, ["cn02"], [51], [53]),
+        ({}, [], [], []),
+    ],
+)
+def test_what_has_started_since_the_set_was_made_is_held_and_so_is_what_may_have(
+    fetched: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    jobs: dict[str, list[int]],
+    silent: list[str],
+    began: list[int],
+    unsure: list[int],
+) -> None:
+    ran = [{"id": 41, "state": "RUNNING", "user": "alice"}, {"id": 51, "state": "PENDING", "user": "bob"}]
+    (fetched / "set" / "manifest.json").write_text(json.dumps({"jobs": ran}))
+    calls = tmp_path / "calls"
+    write_program(
+        tmp_path / "bin" / "scontrol",
+        f"""case "$1" in
+            --oneliner) echo 'NodeName=cn01 State=IDLE SlurmdStartTime=now' ;;
+            *) echo "$@" >> {calls} ;;
+        esac""",
+    )
+    # 52 is held by its user, 53 is an array
+    write_program(
+        tmp_path / "bin" / "squeue",
+        """case "$*" in
+            *--states=PENDING*) echo '51|51|9|bob'; echo '52|52|0|bob'; echo '53|53_[1-4%2]|9|eve' ;;
+            *) echo '41|RUNNING|cn01'; for job in 51 52 53; do echo "$job|PENDING|"; done ;;
+        esac""",
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    restore.put_state(str(tmp_path / "new"), "root", {"jobs": jobs, "silent": silent})
+
+    result = restore.reconcile(1, {"cn01": [41]})
+
+    assert [[job["id"] for job in result[how]] for how in ("began", "unsure")] == [began, unsure]
+    held = sorted([*began, *unsure])
+    assert (calls.read_text() if held else "") == "".join(f"uhold {job}\n" for job in held)
+    assert result["pending"] == 3 - len(held)
 
 
 def test_a_large_database_is_counted_for_longer_than_a_question_is_waited_for(
