@@ -149,4 +149,6 @@ def test_switching_monitoring_off_removes_all_of_it_but_the_history(monitored_no
         left = f"dpkg-query -W -f '${{Package}}\\n' 'prometheus*'; ls -d {units}"
         assert cluster.root(name, f"({left}) 2>/dev/null; ss -Hltn | grep -E ':9[0-9]{{3}} '; true") == ""
     assert cluster.holds("ctl1", "ls /var/lib/prometheus/deepops/wal/*")
+    # root's programs write below it
+    assert cluster.root("ctl1", "stat -c %U:%G /var/lib/prometheus") == "root:root"
     assert cluster.root("ctl1", "mariadb -BN -e \"SELECT user FROM mysql.user WHERE user = 'prometheus'\"") == ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import grp
 import os
 import pwd
+import stat
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
@@ -19,6 +21,8 @@ HEADER = MANAGED.decode() + _OVERWRITTEN
 HEADER_FROM_CLUSTER = MANAGED.decode() + " from cluster.yml" + _OVERWRITTEN
 # of the block that is ours in a file of somebody else's
 MARKER = "deepopsctl"
+# as the kernel has it
+MOST_LINKS = 40
 
 
 class FileRefusedError(Exception):
@@ -118,10 +122,54 @@ def _validate(path, temporary, command):
 
 
 def set_owner_and_mode(path, ids, mode):
-    """Owner and mode without touching the content."""
-    if ids is not None:
-        os.chown(path, ids[0], ids[1])
-    os.chmod(path, mode)
+    """Owner and mode without touching the content, of what no link of a user's leads to."""
+    handle = open_own(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if ids is not None:
+            os.fchown(handle, ids[0], ids[1])
+        os.fchmod(handle, mode)
+    finally:
+        os.close(handle)
+
+
+def open_own(path, flags, make=False):
+    """A handle of what is at a path: links are root's, and none that is put there meanwhile is followed.
+
+    Root must not go where a user points. With `make`, directories that are missing are made.
+    """
+    done, left, links = [], _parts(path), 0
+    handle = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    while left:
+        part = left.pop(0)
+        before = handle
+        try:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=before)
+            status = os.stat(part, dir_fd=before, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                links += 1
+                here = "/" + "/".join([*done, part])
+                check_link(here, status.st_uid, links)
+                target = os.path.join(os.path.dirname(here), os.readlink(part, dir_fd=before))
+                done, left, part = [], _parts(os.path.normpath(target)) + left, "/"
+            else:
+                done.append(part)
+            how = os.O_PATH | os.O_DIRECTORY if left or part == "/" else flags
+            handle = os.open(part, how | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=before)
+        finally:
+            os.close(before)
+    return handle
+
+
+def _parts(path):
+    return [part for part in path.split("/") if part]
+
+
+def check_link(path, owner, links):
+    """Raises OSError for a link that is not root's, and after too many."""
+    if owner != 0 or links > MOST_LINKS:
+        raise OSError(errno.ELOOP, "is a link of a user's" if owner else "is one link too many", path)
 
 
 def users_link(path):

@@ -12,6 +12,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import time
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -22,6 +23,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table
 
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ETC = "/etc"
 SKELETON = "/etc/skel"
 KEYS = "/etc/ssh/deepopsctl/keys"
@@ -372,17 +374,53 @@ def _has_no_home(name, people, tables):
 
 
 def make_home(base, name, uid, gid):
-    """A copy of the skeleton, complete before anybody sees it: until then nobody but root gets in."""
+    """A copy of the skeleton, complete before anybody sees it: until then nobody but root gets in.
+
+    By handles: root of a node that has the same file system could put links in place of what root makes here.
+    """
     os.makedirs(base, mode=0o755, exist_ok=True)
-    temporary = os.path.join(base, ".deepopsctl-%s" % name)
-    if os.path.lexists(temporary):
-        shutil.rmtree(temporary)
-    os.mkdir(temporary, 0o700)
-    if os.path.isdir(SKELETON):
-        shutil.copytree(SKELETON, temporary, symlinks=True, dirs_exist_ok=True)
-    os.chmod(temporary, 0o700)
-    for directory, directories, files in os.walk(temporary):
-        for each in directories + files:
-            os.chown(os.path.join(directory, each), uid, gid, follow_symlinks=False)
-    os.chown(temporary, uid, gid)
-    os.rename(temporary, os.path.join(base, name))
+    within = os.open(base, _DIRECTORY)
+    try:
+        temporary = ".deepopsctl-%s" % name
+        if os.path.lexists(os.path.join(base, temporary)):
+            shutil.rmtree(os.path.join(base, temporary))
+        _copy_directory(SKELETON if os.path.isdir(SKELETON) else "", temporary, within, uid, gid)
+        os.rename(temporary, name, src_dir_fd=within, dst_dir_fd=within)
+    finally:
+        os.close(within)
+
+
+def _copy_directory(source, name, within, uid, gid):
+    """A directory and what is in it, each given away when it is complete; '' copies nothing."""
+    os.mkdir(name, 0o700, dir_fd=within)
+    made = os.open(name, _DIRECTORY, dir_fd=within)
+    try:
+        for each in sorted(os.listdir(source)) if source else []:
+            _copy_entry(os.path.join(source, each), each, made, uid, gid)
+        os.fchown(made, uid, gid)
+    finally:
+        os.close(made)
+
+
+def _copy_entry(source, name, within, uid, gid):
+    mode = os.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        os.symlink(os.readlink(source), name, dir_fd=within)
+        os.chown(name, uid, gid, dir_fd=within, follow_symlinks=False)
+    elif stat.S_ISDIR(mode):
+        _copy_directory(source, name, within, uid, gid)
+        _set_mode(name, within, mode)
+    elif stat.S_ISREG(mode):
+        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(source, "rb") as original, os.fdopen(os.open(name, how, 0o600, dir_fd=within), "wb") as copy:
+            shutil.copyfileobj(original, copy)
+            os.fchown(copy.fileno(), uid, gid)
+            os.fchmod(copy.fileno(), stat.S_IMODE(mode))
+
+
+def _set_mode(name, within, mode):
+    made = os.open(name, _DIRECTORY, dir_fd=within)
+    try:
+        os.fchmod(made, stat.S_IMODE(mode))
+    finally:
+        os.close(made)
