@@ -57,6 +57,7 @@ HOSTS: dict[str, dict[str, Any]] = {
     "mute1": {"seen": facts("v2"), "first": {"probes": {}, "failed_probes": {"slurmd": "ended with 1: no memory"}}},
     "h100": {"seen": facts("v2"), "first": with_gpus(*["NVIDIA H100 80GB HBM3"] * 2)},
     "h200": {"seen": facts("v2"), "first": with_gpus(*["NVIDIA H200"] * 2)},
+    "evil1": {"seen": facts('v2}\n  - {names: "gpu01", cpus: 1'), "first": report()},
     "failed1": {"seen": facts("v2"), "first": {"failed": True, "msg": "no space left"}},
 }
 
@@ -107,6 +108,7 @@ STORIES = (
     Story("absent node", ("gpu01", "gpu03"), "absent"),
     Story("changed cgroups", ("gpu01",), "changed"),
     Story("odd node", ("odd1", "gpu01"), "odd"),
+    Story("hostile node", ("evil1", "gpu01"), "hostile"),
     Story("mute node", ("mute1", "gpu01"), "mute"),
     Story("drivers", ("h100", "h200"), "drivers", gpus="h100"),
     Story("failed node", ("failed1", "gpu01"), "failed"),
@@ -171,6 +173,10 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> Stories:
 
 
 class TestStore:
+    def test_a_nodes_answer_speaks_for_that_node_alone(self, stories: Stories) -> None:
+        assert stories.hardware("hostile") == {"gpu01": STORED}
+        assert "ctl1" not in (stories.clusters / "hostile" / "hardware.yml").read_text(encoding="utf-8")
+
     def test_the_first_run_stores_what_answered(self, stories: Stories) -> None:
         stored = stories.facts("first")["slurm_hardware"]
 

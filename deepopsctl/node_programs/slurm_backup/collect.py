@@ -204,14 +204,22 @@ def sql(statement: str, *options: str, limit_s: float = _ANSWER_S) -> str:
     return answer.output
 
 
+def _opened(path: str, _flags: int) -> int:
+    return os.open(path, _READ)
+
+
 def hashes(directory: str) -> Iterator[Tuple[str, str]]:
-    """(path in the set, SHA-256) of each file, sorted."""
+    """(path in the set, SHA-256) of each file, sorted; a BackupError where there is a link or a special file."""
     paths: List[str] = []
-    for path, _directories, names in os.walk(directory):
+    for path, directories, names in os.walk(directory):
         paths += [os.path.join(path, name) for name in names]
+        for entry in (os.path.join(path, name) for name in (*directories, *names)):
+            mode = os.lstat(entry).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise BackupError("{} is no plain file or directory".format(entry))
     for path in sorted(paths):
         result = hashlib.sha256()
-        with open(path, "rb") as stream:
+        with open(path, "rb", opener=_opened) as stream:
             for block in iter(lambda: stream.read(1 << 20), b""):
                 result.update(block)
         yield os.path.relpath(path, directory), result.hexdigest()

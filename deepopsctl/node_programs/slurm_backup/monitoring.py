@@ -161,7 +161,8 @@ def put_back(directory: str) -> Result:
     """
     data = data_directory()
     saved = os.path.join(directory, BLOCKS)
-    new = [name for name in sorted(os.listdir(saved)) if not os.path.isdir(os.path.join(data, name))]
+    names = filter(_BLOCK.fullmatch, sorted(os.listdir(saved)))
+    new = [name for name in names if not os.path.lexists(os.path.join(data, name))]
     _require_space([os.path.join(saved, name) for name in new], data)
     grafana = os.path.join(directory, DATABASE)
     with_grafana = os.path.isfile(grafana) and os.path.isdir(os.path.dirname(GRAFANA_DATABASE))
@@ -183,12 +184,17 @@ def _require_space(blocks: List[str], data: str) -> None:
 def _put_block(source: str, target: str) -> None:
     owner, unfinished = os.stat(os.path.dirname(target)), target + _UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.copytree(source, unfinished)
+    # the bytes alone: a set's attributes may give rights to a file
+    shutil.copytree(source, unfinished, symlinks=True, copy_function=_copy_bytes)
     for path, _directories, names in os.walk(unfinished):
         for each in (path, *(os.path.join(path, name) for name in names)):
             os.chown(each, owner.st_uid, owner.st_gid)
             os.chmod(each, 0o755 if each == path else 0o644)
     os.rename(unfinished, target)
+
+
+def _copy_bytes(source: str, target: str) -> None:
+    shutil.copyfile(source, target, follow_symlinks=False)
 
 
 def _put_database(source: str) -> None:

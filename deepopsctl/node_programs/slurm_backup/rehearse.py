@@ -2,6 +2,9 @@
 
 The database server, slurmdbd and slurmctld run in network, mount and process namespaces of their own: the copy can't
 reach a node, the real daemons don't see it, and all of it ends with this program.
+
+A set may have been changed by whoever can write the repository. So it is data: Slurm's configuration is this host's
+own, with the nodes and partitions of the set, and the daemons run without rights.
 """
 
 from __future__ import annotations
@@ -22,14 +25,26 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence
 from .._shared import command, database as database_clients
 from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring
 from .collect import DATABASE_S, count_rows, sql
+from .dump import import_dump
 from .repository import Repository
-from .restore import choose, fetch_one, import_dump, install_state, read_manifest
+from .restore import choose, fetch_one, install_state, read_manifest
 
 # not below a directory that only root may enter
 _PLACE = "/var/tmp"  # noqa: S108 (mkdtemp in it)
 _START_S, _PAUSE_S, _ANSWER_S = 120.0, 0.5, 30
 _STORAGE = ("StorageType", "StorageHost", "StorageUser", "StoragePass", "StorageLoc", "StoragePort")
 _LOCAL = ("LogFile", "PidFile", "DbdHost", "DbdAddr", "DbdBackupHost", "ArchiveScript")
+_CONFIGURATION = "/etc/slurm"
+# what a set's slurm.conf says of nodes and partitions, none of which names a program; its other lines stay unread
+_OF_NODES = re.compile(
+    r"(?:NodeName|NodeSet|DownNodes|PartitionName|GresTypes|SelectType|SelectTypeParameters|MaxArraySize|MaxJobCount)\s*=",
+    re.IGNORECASE,
+)
+# of this host's own configuration: nothing of the copy's is started
+_NO_PROGRAM = (
+    "PrologSlurmctld", "EpilogSlurmctld", "MailProg", "HealthCheckProgram", "RebootProgram", "ResumeProgram",
+    "SuspendProgram", "ResumeFailProgram", "SlurmctldPrimaryOnProg", "SlurmctldPrimaryOffProg", "UnkillableStepProgram",
+)  # fmt: skip
 
 Result = Dict[str, Any]
 
@@ -126,6 +141,8 @@ def _accounting(place: str, set_directory: str, database: str, cluster: str) -> 
         "--socket=/run/mysqld/mysqld.sock",
         "--loose-innodb-snapshot-isolation=OFF",
         "--innodb-lock-wait-timeout=900",
+        "--local-infile=OFF",
+        "--secure-file-priv=" + data,
     ]
     _start(place, server)
     _until(lambda: command.run(["mariadb", "-e", "SELECT 1"], _ANSWER_S).ok, "mariadbd", place)
@@ -140,15 +157,16 @@ def _accounting(place: str, set_directory: str, database: str, cluster: str) -> 
     wrong = sorted(name for name, count in rows.items() if not least.get(name, 0) <= count <= most.get(name, count))
     if wrong:
         raise BackupError("the database has another number of rows than when it was saved: " + ", ".join(wrong))
-    configuration = _configure(place, set_directory)
+    configuration = _configure(place)
     storage = {
         "StorageType": "accounting_storage/mysql", "StorageHost": "localhost", "StorageUser": "slurm",
         "StoragePass": password, "StorageLoc": database, "DbdHost": os.uname().nodename,
-        "LogFile": os.path.join(place, "slurmdbd.log"), "PidFile": os.path.join(place, "slurmdbd.pid"),
+        "LogFile": os.path.join(place, "run", "slurmdbd.log"), "PidFile": os.path.join(place, "run", "slurmdbd.pid"),
+        "SlurmUser": _slurm_user(),
     }  # fmt: skip
     _write_slurmdbd_conf(os.path.join(configuration, "slurmdbd.conf"), storage)
     _ensure_slurm_conf(configuration, cluster)
-    _start(place, ["/usr/sbin/slurmdbd", "-D"])
+    _start(place, [*_without_rights(), "/usr/sbin/slurmdbd", "-D"])
     words = ["sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster"]
     _until(lambda: cluster in _output(words).split(), "slurmdbd", place)
     return rows
@@ -166,16 +184,15 @@ def _state(place: str, set_directory: str, state_directory: str, *, with_account
     """slurmctld on the state; how many jobs it has."""
     manifest = read_manifest(set_directory)
     if not with_accounting:
-        _configure(place, set_directory)
+        _configure(place)
     copy = os.path.join(place, "state")
     user = pwd.getpwnam(_slurm_user())
     install_state(os.path.join(set_directory, STATE), copy, user.pw_uid, user.pw_gid)
     os.makedirs(state_directory, exist_ok=True)
     _bind(copy, state_directory)
-    _without_nodes("/etc/slurm/slurm.conf", place)
-    _start(place, ["/usr/sbin/slurmctld", "-D"])
-    own = command.slurm_environment()
-    _until(lambda: "UP" in command.run(["scontrol", "ping"], _ANSWER_S, env=own).output, "slurmctld", place)
+    _write_slurm_conf(os.path.join(_CONFIGURATION, "slurm.conf"), set_directory, place)
+    _start(place, [*_without_rights(), "/usr/sbin/slurmctld", "-D"])
+    _until(lambda: "UP" in _output(["scontrol", "ping"]), "slurmctld", place)
     there = {int(word) for word in _output(["squeue", "--noheader", "--all", "--array", "--format=%A"]).split()}
     missing = [job["id"] for job in manifest["jobs"] or [] if job["id"] not in there and job["state"] != "COMPLETING"]
     # a job that ended while the set was made is in the one and not in the other
@@ -186,26 +203,26 @@ def _state(place: str, set_directory: str, state_directory: str, *, with_account
     return len(there)
 
 
-def _without_nodes(path: str, place: str) -> None:
-    """Nothing of the copy's is started for jobs, and its log and pid file are its own."""
+def _write_slurm_conf(path: str, set_directory: str, place: str) -> None:
+    """This host's settings with the set's nodes; the copy's log and pid file are its own."""
     own = {
-        "SlurmctldLogFile": os.path.join(place, "slurmctld.log"),
-        "SlurmctldPidFile": os.path.join(place, "slurmctld.pid"),
+        "SlurmctldLogFile": os.path.join(place, "run", "slurmctld.log"),
+        "SlurmctldPidFile": os.path.join(place, "run", "slurmctld.pid"),
+        "SlurmUser": _slurm_user(),
     }
-    dropped = {
-        *own,
-        "PrologSlurmctld",
-        "EpilogSlurmctld",
-        "MailProg",
-        "HealthCheckProgram",
-        "RebootProgram",
-        "ResumeProgram",
-        "SuspendProgram",
-    }
-    with open(path, encoding="utf-8") as stream:
-        kept = [line for line in stream if line.split("=")[0].strip().lower() not in {key.lower() for key in dropped}]
+    dropped = {key.lower() for key in (*own, *_NO_PROGRAM)}
+    lines = [line for line in _lines(path) if line.split("=")[0].strip().lower() not in dropped]
+    saved = nodes_of(_lines(os.path.join(set_directory, "files", "etc", "slurm", "slurm.conf")))
+    if saved:
+        lines = [line for line in lines if not _OF_NODES.match(line.lstrip())]
     with open(path, "w", encoding="utf-8") as stream:
-        stream.writelines([*kept, *("{}={}\n".format(key, value) for key, value in own.items())])
+        stream.writelines([*lines, *saved, *("{}={}\n".format(key, value) for key, value in own.items())])
+
+
+def nodes_of(lines: Iterable[str]) -> List[str]:
+    """The lines about nodes and partitions, each whole: Slurm goes on with the next line after a `\\`."""
+    joined = "".join(lines).replace("\\\n", " ").splitlines()
+    return [line.strip() + "\n" for line in joined if _OF_NODES.match(line.lstrip())]
 
 
 def _write_slurmdbd_conf(path: str, storage: Mapping[str, str]) -> None:
@@ -213,8 +230,8 @@ def _write_slurmdbd_conf(path: str, storage: Mapping[str, str]) -> None:
         with open(path, encoding="utf-8") as stream:
             lines = stream.readlines()
     except FileNotFoundError:
-        lines = ["AuthType=auth/munge\n", "SlurmUser=slurm\n"]
-    changed = {key.lower() for key in (*_STORAGE, *_LOCAL)}
+        lines = ["AuthType=auth/munge\n"]
+    changed = {key.lower() for key in (*_STORAGE, *_LOCAL, "SlurmUser")}
     kept = [line for line in lines if line.split("=")[0].strip().lower() not in changed]
     with open(path, "w", encoding="utf-8") as stream:
         stream.writelines([*kept, *("{}={}\n".format(key, value) for key, value in storage.items())])
@@ -240,32 +257,43 @@ def _ensure_slurm_conf(configuration: str, cluster: str) -> None:
 
 
 def _slurm_user() -> str:
-    for line in _lines("/etc/slurm/slurm.conf"):
+    for line in _lines(os.path.join(_CONFIGURATION, "slurm.conf")):
         match = re.match(r"\s*SlurmUser\s*=\s*([A-Za-z0-9_.-]+)", line, re.IGNORECASE)
-        if match:
+        if match and match[1] not in ("root", "0"):
             return match[1]
     return "slurm"
 
 
-def _configure(place: str, set_directory: str) -> str:
-    """Slurm's files as they were saved, in the place of this host's; the daemons' user reads them, and writes logs."""
-    configuration = os.path.join(place, "slurm")
-    saved = os.path.join(set_directory, "files", "etc", "slurm")
-    if os.path.isdir(saved):
-        shutil.copytree(saved, configuration)
+def _without_rights() -> List[str]:
+    """What runs a program as Slurm's user, who can't become another."""
+    user = pwd.getpwnam(_slurm_user())
+    return [
+        "setpriv", "--reuid={}".format(user.pw_uid), "--regid={}".format(user.pw_gid), "--clear-groups",
+        "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all",
+    ]  # fmt: skip
+
+
+def _configure(place: str) -> str:
+    """A copy of this host's configuration in its place, which the daemons' user may read; and a directory for logs."""
+    configuration, logs, user = os.path.join(place, "slurm"), os.path.join(place, "run"), _slurm_user()
+    if os.path.isdir(_CONFIGURATION):
+        shutil.copytree(_CONFIGURATION, configuration, ignore_dangling_symlinks=True)
     else:
-        # a host with the database alone
         os.mkdir(configuration)
-    for path, _directories, _names in os.walk(configuration):
+    for path, _directories, names in os.walk(configuration):
         os.chmod(path, 0o755)  # noqa: S103 (as /etc/slurm has it)
-    _bind(configuration, "/etc/slurm")
-    shutil.chown(place, _slurm_user())
+        for name in names:
+            shutil.chown(os.path.join(path, name), user)
+    os.makedirs(_CONFIGURATION, exist_ok=True)
+    _bind(configuration, _CONFIGURATION)
+    os.mkdir(logs, 0o755)
+    shutil.chown(logs, user)
     return configuration
 
 
 def _lines(path: str) -> Iterable[str]:
     try:
-        with open(path, encoding="utf-8") as stream:
+        with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.readlines()
     except OSError:
         return []
@@ -276,11 +304,12 @@ def _bind(source: str, target: str) -> None:
 
 
 def _output(words: Sequence[str]) -> str:
-    return command.run(words, _ANSWER_S, env=command.slurm_environment()).output
+    return command.run([*_without_rights(), *words], _ANSWER_S, env=command.slurm_environment()).output
 
 
 def _start(place: str, words: Sequence[str]) -> None:
-    with open(os.path.join(place, os.path.basename(words[0]) + ".out"), "wb") as output:
+    name = next(os.path.basename(word) for word in words if not word.startswith("-") and word != "setpriv")
+    with open(os.path.join(place, name + ".out"), "wb") as output:
         subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
@@ -290,8 +319,8 @@ def _until(works: Any, name: str, place: str) -> None:
         if time.monotonic() > deadline:
             lines = [
                 line.strip()
-                for kind in ("out", "log")
-                for line in _lines(os.path.join(place, "{}.{}".format(name, kind)))
+                for kind in ("{}.out", "run/{}.log")
+                for line in _lines(os.path.join(place, kind.format(name)))
             ]
             raise BackupError("{} of the copy does not answer: {}".format(name, "; ".join(lines[-3:])))
         time.sleep(_PAUSE_S)

@@ -100,7 +100,7 @@ class Repository:
                 entry["time"],
                 entry.get("hostname", ""),
                 [tag[len("part=") :] for tag in entry.get("tags") or [] if tag.startswith("part=")],
-                entry["paths"][0],
+                os.path.normpath("/" + entry["paths"][0].lstrip("/")),
             )
             for entry in entries
         ]
@@ -128,9 +128,24 @@ class Repository:
         """How many bytes a snapshot takes once it is restored."""
         return int(json.loads(self._require(["stats", "--json", "--mode", "restore-size", snapshot]))["total_size"])
 
-    def restore(self, snapshot: str, target: str) -> None:
-        """Write all files of a snapshot below a directory, with their owners and modes."""
-        self._require(["restore", snapshot, "--target", target])
+    def restore(self, snapshot: Snapshot, target: str) -> None:
+        """Write all files of a snapshot below a directory; one that has anything but plain files is refused before."""
+        self._require_plain(snapshot)
+        self._require(["restore", snapshot.id, "--target", target])
+
+    def _require_plain(self, snapshot: Snapshot) -> None:
+        """A link of a set would lead to, or be written through to, whatever it names here."""
+        seen = set()
+        for line in self._require(["ls", "--json", snapshot.id]).splitlines():
+            entry = json.loads(line)
+            if entry.get("struct_type") != "node":
+                continue
+            path = str(entry["path"])
+            is_inside = (path + "/").startswith(snapshot.root + "/") or (snapshot.root + "/").startswith(path + "/")
+            if entry["type"] not in ("file", "dir") or path in seen or not is_inside or ".." in path.split("/"):
+                text = "snapshot {} has {}, which is no plain file or directory of a set: nothing of it is restored"
+                raise BackupError(text.format(snapshot.id, ascii(path)))
+            seen.add(path)
 
     def forget(self, host: str, parts: Sequence[str], keep: Mapping[str, int], *, prune: bool) -> None:
         """Drop sets of a host that are older than a site keeps them; `prune` frees their space.

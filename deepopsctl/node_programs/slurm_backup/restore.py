@@ -8,13 +8,13 @@ import os
 import pwd
 import re
 import shutil
-import subprocess
 import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from .._shared import atomic_file, command, database as database_clients, hostlist, settings
+from .._shared import atomic_file, command, hostlist, settings
 from . import ACCOUNTING, CURRENT, DUMP, MANIFEST, MONITORING, RESTORED, STATE, BackupError, monitoring
 from .collect import DATABASE_S, Manifest, hashes, of_tables, sql
+from .dump import import_dump
 from .repository import Repository, Snapshot
 
 _SLURMCTLD = "slurmctld.service"
@@ -89,10 +89,10 @@ def fetch_one(repository: Repository, snapshot: Snapshot, directory: str) -> str
         if size > free:
             text = "{}: {} MiB are free, snapshot {} has {} MiB"
             raise BackupError(text.format(directory, free >> 20, snapshot.id, size >> 20))
-        repository.restore(snapshot.id, target)
+        repository.restore(snapshot, target)
     manifest = read_manifest(saved)
     there = {path: digest for path, digest in hashes(saved) if path != MANIFEST}
-    damaged = sorted(path for path, digest in manifest["files"].items() if there.get(path) != digest)
+    damaged = sorted(path for path in {*there, *manifest["files"]} if there.get(path) != manifest["files"].get(path))
     if damaged:
         raise BackupError("snapshot {}: not what was saved: {}".format(snapshot.id, ", ".join(damaged[:5])))
     return saved
@@ -115,20 +115,6 @@ def put_accounting(database: str) -> bool:
     import_dump(os.path.join(entry["set"], DUMP), database)
     _mark(ACCOUNTING, entry)
     return True
-
-
-def import_dump(path: str, database: str, *options: str) -> None:
-    """Fill a database from a dump."""
-    with open(path, "rb") as stream:
-        ended = subprocess.run(
-            database_clients.client("mariadb", *options, database),
-            stdin=stream,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-    if ended.returncode:
-        raise BackupError("mariadb: " + (ended.stderr.decode("utf-8", "replace").strip() or "failed")[-300:])
 
 
 def is_missing(directory: str, mount: str = "") -> bool:
@@ -177,8 +163,9 @@ def install_state(source: str, directory: str, uid: int, gid: int) -> None:
         os.chown(there, uid, gid)
         for name in names:
             target = os.path.join(there, name)
-            shutil.copy(os.path.join(path, name), target, follow_symlinks=False)
-            os.chown(target, uid, gid)
+            shutil.copyfile(os.path.join(path, name), target, follow_symlinks=False)
+            os.chmod(target, os.lstat(os.path.join(path, name)).st_mode & 0o777)
+            os.chown(target, uid, gid, follow_symlinks=False)
 
 
 def put_monitoring(config: Mapping[str, Any], asked: str) -> Dict[str, Any]:
@@ -304,9 +291,23 @@ def read_manifest(directory: str) -> Manifest:
     try:
         with open(os.path.join(directory, MANIFEST), encoding="utf-8") as stream:
             manifest: Manifest = json.load(stream)
-    except (OSError, ValueError) as error:
+        _check(manifest)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupError("the snapshot has no readable manifest: {}".format(error)) from error
     return manifest
+
+
+def _check(manifest: Manifest) -> None:
+    """What a set says of itself is used as numbers and names only."""
+    for name in ("finished", "next_job_id"):
+        if manifest.get(name) is not None:
+            manifest[name] = int(manifest[name])
+    for job in manifest.get("jobs") or []:
+        job.update(id=int(job["id"]), state=str(job["state"]), user=ascii(str(job["user"]))[1:-1])
+    if not all(isinstance(digest, str) for digest in manifest.setdefault("files", {}).values()):
+        raise ValueError("a file in it has no checksum")
+    for rows in (manifest.get("database") or {"rows": []})["rows"]:
+        rows.update({str(name): int(count) for name, count in rows.items()})
 
 
 def _summary(manifest: Manifest) -> Dict[str, Any]:

@@ -13,7 +13,8 @@ from typing import Any, Dict, List, Mapping
 from .._shared import atomic_file, command
 from ..slurm_backup import ACCOUNTING, CONVERTING, STATE
 from ..slurm_backup.collect import DATABASE_S, copy_state, dump, release, sql
-from ..slurm_backup.restore import import_dump, install_state
+from ..slurm_backup.dump import import_dump
+from ..slurm_backup.restore import install_state
 from . import DIRECTORY, FAILED, SAVED, UpgradeError
 from .query import CONFIGURATION, installed
 

@@ -78,6 +78,24 @@ def test_a_block_comes_back_whole_or_not_at_all(data: Path, tmp_path: Path) -> N
     assert (there / FIRST / "index").read_text() == f"{FIRST} index"
 
 
+def test_what_a_set_has_besides_blocks_does_not_come_into_prometheuss_directory(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    monkeypatch.setattr(monitoring, "data_directory", lambda: str(there))
+    saved = tmp_path / "set"
+    data.rename(tmp_path / "blocks")
+    saved.mkdir()
+    (tmp_path / "blocks").rename(saved / monitoring.BLOCKS)
+    (saved / monitoring.BLOCKS / "wal").mkdir()
+    monkeypatch.setattr(monitoring, "PROMETHEUS", "none.service")
+
+    monitoring.put_back(str(saved))
+
+    assert sorted(path.name for path in there.iterdir()) == [FIRST, SECOND]
+
+
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "grafana" / "grafana.db"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from deepopsctl.node_programs._shared import command
 from deepopsctl.node_programs._shared.command import Result
-from deepopsctl.node_programs.slurm_backup import LAST, BackupError, cli, collect, rehearse, repository, restore
+from deepopsctl.node_programs.slurm_backup import LAST, BackupError, cli, collect, dump, rehearse, repository, restore
 from deepopsctl.node_programs.slurm_backup.repository import Snapshot
 from tests.support.files import write_files, write_program
 
@@ -171,7 +172,7 @@ class Repository(repository.Repository):
     def size_of(self, snapshot: str) -> int:
         return self.size
 
-    def restore(self, snapshot: str, target: str) -> None:
+    def restore(self, snapshot: Snapshot, target: str) -> None:
         write_files(Path(target) / "set", self.files)
 
 
@@ -214,6 +215,142 @@ def test_a_set_that_is_not_what_was_saved_or_has_no_room_is_refused(tmp_path: Pa
     with pytest.raises(BackupError, match="MiB are free, snapshot aa has 1099511627776 MiB"):
         restore.fetch_one(large, snapshot("aa", "1", "state"), str(tmp_path / "large"))
     assert list((tmp_path / "large").iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["link", "linked directory", "pipe", "more than the manifest has"])
+def test_a_set_is_plain_files_that_its_manifest_names(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "shadow").write_text("root's")
+
+    class Hostile(Repository):
+        def restore(self, snapshot: Snapshot, target: str) -> None:
+            super().restore(snapshot, target)
+            entry = Path(target) / "set" / "state" / "new"
+            if kind == "pipe":
+                os.mkfifo(entry)
+            elif kind == "more than the manifest has":
+                entry.write_text("x")
+            else:
+                entry.symlink_to(tmp_path if "directory" in kind else tmp_path / "shadow")
+
+    manifest = json.dumps({"files": {"state/job_state": sha256(b"a").hexdigest()}})
+    hostile = Hostile({"manifest.json": manifest, "state/job_state": "a"})
+    (tmp_path / "restored").mkdir()
+    with pytest.raises(BackupError, match=r"is no plain file|not what was saved: state/new"):
+        restore.fetch_one(hostile, snapshot("aa", "1", "state"), str(tmp_path / "restored"))
+
+
+NODE = '{"struct_type":"node","type":"%s","path":"%s"}'
+ENTRIES = [NODE % ("dir", "/set"), NODE % ("file", "/set/manifest.json")]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        NODE % ("symlink", "/set/state"), NODE % ("fifo", "/set/a"), NODE % ("dev", "/set/a"),
+        NODE % ("chardev", "/set/a"), NODE % ("socket", "/set/a"),
+        # written through a link of that name, or outside
+        NODE % ("file", "/set/manifest.json"), NODE % ("file", "/etc/passwd"), NODE % ("file", "/set/../etc/passwd"),
+    ],
+)  # fmt: skip
+def test_nothing_is_written_of_a_snapshot_that_has_more_than_plain_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    listed = tmp_path / "listed"
+    program = write_program(
+        tmp_path / "bin" / "restic", f"echo $1 >> {tmp_path}/calls; [ $1 = restore ] || cat {listed}"
+    )
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(repository, "CACHE", str(tmp_path / "cache"))
+    one = repository.Repository({"cluster": "hpc", "repository": "/r", "password": "x"})
+
+    listed.write_text("\n".join(['{"struct_type":"snapshot"}', *ENTRIES]))
+    one.restore(snapshot("aa", "1", "state"), str(tmp_path / "target"))
+    listed.write_text("\n".join([*ENTRIES, entry]))
+    with pytest.raises(BackupError, match="which is no plain file or directory of a set: nothing of it is restored"):
+        one.restore(snapshot("aa", "1", "state"), str(tmp_path / "target"))
+    assert (tmp_path / "calls").read_text().split() == ["ls", "restore", "ls"]
+
+
+@pytest.fixture
+def mariadb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log of what the client was called with."""
+    log = tmp_path / "mariadb.log"
+    program = write_program(tmp_path / "bin" / "mariadb", f'echo "$@" >> {log}; cat >> {log}')
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return log
+
+
+DUMP = """/*M!999999\\- enable the sandbox mode */
+-- MariaDB dump 10.19
+/*!40101 SET @OLD_SQL_MODE=@@SQL_MODE, SQL_MODE='NO_AUTO_VALUE_ON_ZERO' */;
+DROP TABLE IF EXISTS `acct_table`;
+CREATE TABLE `acct_table` (
+  `name` tinytext NOT NULL,
+  PRIMARY KEY (`name`(42))
+) ENGINE=InnoDB;
+
+LOCK TABLES `acct_table` WRITE;
+INSERT INTO `acct_table` VALUES
+('a\\n\\! id'),
+('b');
+UNLOCK TABLES;
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\\! touch /tmp/x", "  \\! id", "system id", "source /etc/passwd", "GRANT ALL ON *.* TO 'x'@'%';",
+        "CREATE USER x;", "INSTALL SONAME 'x';", "SELECT 1 INTO OUTFILE '/tmp/x';", "LOAD DATA LOCAL INFILE '/x'",
+        "DELIMITER ;;", "USE mysql;", "create function f;", "SET GLOBAL general_log=1;", "DROP DATABASE mysql;",
+        "\\u mysql",
+    ],
+)  # fmt: skip
+def test_a_dump_has_tables_and_nothing_that_would_be_run(tmp_path: Path, mariadb: Path, line: str) -> None:
+    saved = tmp_path / "accounting.sql"
+    saved.write_text(f"{DUMP}{line}\n")
+
+    with pytest.raises(BackupError, match="line 15 of the dump is none of a table's, so nothing of it is restored"):
+        dump.import_dump(str(saved), "slurm_acct_db")
+    assert not mariadb.exists()
+
+
+def test_a_dump_is_read_without_commands_by_a_user_for_this_database_alone(tmp_path: Path, mariadb: Path) -> None:
+    saved = tmp_path / "accounting.sql"
+    saved.write_text(DUMP)
+
+    dump.import_dump(str(saved), "slurm_acct_db")
+
+    log = mariadb.read_text()
+    made, _, rest = log.partition("--defaults-extra-file=")
+    assert "LOCK TABLES ON `slurm_acct_db`.* TO 'deepops_restore'@'localhost'" in made
+    assert rest.partition("\n")[0].split()[1:] == [
+        "--binary-mode", "--loose-sandbox", "--loose-local-infile=0", "slurm_acct_db"
+    ]  # fmt: skip
+    assert rest.rstrip().endswith("DROP USER IF EXISTS 'deepops_restore'@'localhost';")
+
+
+def test_a_rehearsal_takes_nodes_of_a_set_and_no_other_line() -> None:
+    saved = [
+        "PluginDir=/tmp\n", "SlurmUser=root\n", "NodeName=n1 CPUs=2 \\\n", "  Gres=gpu:1\n", "Include /etc/shadow\n",
+        " partitionname = p Nodes=n1\n", "NodeName=x\x0bPluginDir=/tmp\n", "PrologSlurmctld=/tmp/x\n",
+        "GresTypes=gpu\n",
+    ]  # fmt: skip
+
+    assert rehearse.nodes_of(saved) == [
+        "NodeName=n1 CPUs=2    Gres=gpu:1\n", "partitionname = p Nodes=n1\n", "NodeName=x\n", "GresTypes=gpu\n"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    ["[]", '{"files": {}, "finished": "now"}', '{"files": [1]}', '{"files": {}, "jobs": [{"id": "$(id)"}]}',
+     '{"files": {}, "database": {"rows": 7}}', '{"files": {"a": 1}}', "\u001b", '{"files": {}, "jobs": 3}'],
+)  # fmt: skip
+def test_a_manifest_that_is_none_is_a_damage_and_no_traceback(tmp_path: Path, manifest: str) -> None:
+    (tmp_path / "manifest.json").write_text(manifest)
+    with pytest.raises(BackupError, match="no readable manifest"):
+        restore.read_manifest(str(tmp_path))
 
 
 def test_a_set_with_a_large_database_has_hours_to_be_restored(monkeypatch: pytest.MonkeyPatch) -> None:
