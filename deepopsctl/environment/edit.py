@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
@@ -33,7 +33,7 @@ def add(text: str, section: str, entry: Mapping[str, object], cluster: Cluster) 
     people = parse_people(text, NAME, cluster)
     if entry["name"] in {*(person.name for person in people.people), *(group.name for group in people.groups)}:
         raise InputError.single(NAME, f"{entry['name']} is there already", "choose another name, or edit the file")
-    return _with_entries(text, {section: [_with_id(entry, section, people, _ids(people))]}, cluster)
+    return _with_entries(text, {section: [_with_id(entry, section, _Ids(people))]}, cluster)
 
 
 def expire(text: str, names: Sequence[str], day: date, cluster: Cluster) -> str:
@@ -63,13 +63,12 @@ def give_ids(text: str, cluster: Cluster) -> str:
     # without the people, who have no ids yet
     rest = {key: item for key, item in whole.items() if key not in ("groups", "people")}
     people = read_people(replace(document, value=rest) if document else None, NAME, cluster, problems)
+    ids = _Ids(people, taken)
     source = YamlText.read(text)
     for section, key in (("groups", "gid"), ("people", "uid")):
         for item in items_of(value_of(source.root, section)):
             if isinstance(item, yaml.MappingNode) and value_of(item, key) is None:
-                number = _next_id(taken, people)
-                taken.add(number)
-                source.set_keys(item, {key: number})
+                source.set_keys(item, {key: ids.take()})
     result = source.result()
     parse_people(result, NAME, cluster)
     return result
@@ -83,12 +82,11 @@ def import_table(text: str, table: str, where: str, cluster: Cluster, *, new_gro
     rows, lines = _rows(table, where, problems)
     problems.raise_if_any()
     # a row without an id gets none that another row has
-    written = {int(number) for row in rows if (number := str(row.get("uid", ""))).isdecimal()}
-    taken = _ids(people) | written
+    ids = _Ids(people, {int(number) for row in rows if (number := str(row.get("uid", ""))).isdecimal()})
     known = {group.name for group in people.groups}
     named = dict.fromkeys(group for row in rows for group in _list(row.get("groups")) if group not in known)
-    groups = [_with_id({"name": name}, "groups", people, taken) for name in named] if new_groups else []
-    entries = [_with_id(row, "people", people, taken) for row in rows]
+    groups = [_with_id({"name": name}, "groups", ids) for name in named] if new_groups else []
+    entries = [_with_id(row, "people", ids) for row in rows]
     present = [{"name": group.name, "gid": str(group.gid)} for group in people.groups]
     content = {
         "schema": "1",
@@ -140,16 +138,25 @@ def _rows(table: str, where: str, problems: Problems) -> tuple[list[dict[str, ob
     return rows, lines
 
 
-def _ids(people: People) -> set[int]:
-    return {*(group.gid for group in people.groups), *(person.uid for person in people.people)}
+class _Ids:
+    """Ids that are taken, and the free ones behind them: each is tried once, however many people there are."""
+
+    def __init__(self, people: People, others: Iterable[int] = ()) -> None:
+        self._taken = {*(group.gid for group in people.groups), *(person.uid for person in people.people), *others}
+        self._free = values.free_ids(people.first_id, people.directory.ids if people.directory else range(0))
+
+    def take(self) -> int:
+        """The next free one."""
+        try:
+            return next(number for number in self._free if number not in self._taken)
+        except RefusedError as refusal:
+            raise InputError.single(NAME, refusal.message, refusal.hint) from refusal
 
 
-def _with_id(entry: Mapping[str, object], section: str, people: People, taken: set[int]) -> dict[str, object]:
-    """An entry with an id right behind its name; `taken` grows by it."""
+def _with_id(entry: Mapping[str, object], section: str, ids: _Ids) -> dict[str, object]:
+    """An entry with an id right behind its name."""
     key = "gid" if section == "groups" else "uid"
-    number = str(entry.get(key) or "") or str(_next_id(taken, people))
-    if number.isdecimal():
-        taken.add(int(number))
+    number = str(entry.get(key) or "") or str(ids.take())
     others = {name: value for name, value in entry.items() if name not in ("name", key)}
     return {"name": entry.get("name", ""), key: int(number) if number.isdecimal() else number, **others}
 
@@ -187,13 +194,6 @@ def _checked(text: str, wanted: People, cluster: Cluster) -> str:
 def _lost() -> DeepOpsError:
     message = f"this edit can't preserve the formatting of {NAME}: nothing was changed"
     return DeepOpsError(message, "make the edit manually, then run `deepopsctl inventory`")
-
-
-def _next_id(taken: set[int], people: People) -> int:
-    try:
-        return values.next_id(taken, people.first_id, people.directory.ids if people.directory else range(0))
-    except RefusedError as refusal:
-        raise InputError.single(NAME, refusal.message, refusal.hint) from refusal
 
 
 def _list(value: object) -> list[str]:

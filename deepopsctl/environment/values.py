@@ -6,6 +6,7 @@ import base64
 import binascii
 import re
 import struct
+from collections.abc import Iterator
 from datetime import date
 
 from deepopsctl.text.node_sets import shorten
@@ -71,9 +72,12 @@ def parse_id(text: str) -> int:
 
 def next_id(taken: frozenset[int] | set[int], first: int, avoided: range = range(0)) -> int:
     """The lowest id from `first` on that can be given to somebody; none of `avoided`."""
-    for number in range(first, LAST_ID + 1):
-        if number not in taken and number not in _TAKEN and number not in avoided:
-            return number
+    return next(number for number in free_ids(first, avoided) if number not in taken)
+
+
+def free_ids(first: int, avoided: range) -> Iterator[int]:
+    """The ids from `first` on that people may have, in order; a RefusedError at their end."""
+    yield from (number for number in range(first, LAST_ID + 1) if number not in _TAKEN and number not in avoided)
     raise RefusedError(f"there is no free id between {first} and {LAST_ID}", "give one with --uid or --gid")
 
 

@@ -28,6 +28,8 @@ _TOPOLOGY = frozenset(
     {"boards", "corespersocket", "cpus", "procs", "sockets", "socketsperboard", "threadspercore", "parameters"}
 )
 _FIELDS = frozenset({"model", "cores", "links"})
+# a name is the node's word, and goes into hardware.yml
+_UNPRINTABLE, _LONGEST = re.compile(r"[^ -~]"), 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def _names(text: str) -> dict[int, tuple[str, str]]:
     for line in text.splitlines():
         match = re.fullmatch(r"\s*(\d+), (.+), ([0-9A-Fa-f]+):(\S+)\s*", line)
         if match:
-            gpus[int(match[1])] = (match[2], f"{match[3][-4:]}:{match[4]}".lower())
+            gpus[int(match[1])] = (_UNPRINTABLE.sub("?", match[2][:_LONGEST]), f"{match[3][-4:]}:{match[4]}".lower())
     return gpus
 
 

@@ -30,6 +30,8 @@ HEADER = """\
 
 NUMBERS = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "memory_mb")
 CGROUPS = ("v1", "v2", "none")
+# a petabyte in MiB; Slurm's own numbers have 32 bits for CPUs
+_MOST = 1 << 30
 
 # slurmd's key -> field name
 SLURMD_KEYS = {
@@ -57,6 +59,13 @@ class NodeHardware:
     memory_mb: int
     cgroup: str = "v2"
     gpus: tuple[DetectedGpu, ...] = ()
+
+    def __post_init__(self) -> None:
+        # it is written into a file that speaks for all nodes, and a node may answer with any text
+        if self.cgroup not in CGROUPS:
+            raise ValueError(f"cgroup is one of {', '.join(CGROUPS)}, not {self.cgroup!r}")
+        for field in NUMBERS:
+            _positive(field, getattr(self, field))
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> NodeHardware:
@@ -156,12 +165,9 @@ def _parse_entry(entry: object) -> tuple[tuple[str, ...], NodeHardware]:
     missing = [field for field in ("names", *NUMBERS, "cgroup") if field not in entry]
     if missing:
         raise ValueError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
-    cgroup = str(entry["cgroup"])
-    if cgroup not in CGROUPS:
-        raise ValueError(f"cgroup is one of {', '.join(CGROUPS)}, not {cgroup}")
     numbers = {field: _positive(field, entry[field]) for field in NUMBERS}
     gpus = from_stored(entry["gpus"]) if entry.get("gpus") else ()
-    return node_sets.expand(str(entry["names"])), _node(numbers, cgroup, gpus)
+    return node_sets.expand(str(entry["names"])), _node(numbers, str(entry["cgroup"]), gpus)
 
 
 def _node(numbers: Mapping[str, int], cgroup: str, gpus: tuple[DetectedGpu, ...] = ()) -> NodeHardware:
@@ -172,6 +178,8 @@ def _node(numbers: Mapping[str, int], cgroup: str, gpus: tuple[DetectedGpu, ...]
 def _positive(field: str, value: object) -> int:
     if not isinstance(value, int) or value < 1:
         raise ValueError(f"{field} is {value!r}, which is not a number above 0")
+    if value > _MOST:
+        raise ValueError(f"{field} is above {_MOST}, which no node has")
     return value
 
 

@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.gpus import discovery
 from deepopsctl.slurm import conf
-from deepopsctl.slurm.hardware import estimate_hardware, load_hardware, parse_slurmd_report, store_hardware
+from deepopsctl.slurm.hardware import CGROUPS, estimate_hardware, load_hardware, parse_slurmd_report, store_hardware
 from deepopsctl.text import node_sets as node_names
 
 
@@ -125,7 +125,9 @@ class ActionModule(ActionBase):
         facts = host.get("ansible_facts", {})
         if "deepops_cgroup" not in facts:
             return ""
-        return facts["deepops_cgroup"] if facts["deepops_cgroup_writable"] else "none"
+        cgroup = facts["deepops_cgroup"] if facts.get("deepops_cgroup_writable") else "none"
+        # the node's word, which a hostile one chooses
+        return cgroup if cgroup in CGROUPS else "none"
 
     @staticmethod
     def _fault(host):

@@ -76,6 +76,7 @@ HOSTS: dict[str, dict[str, Any]] = {
     # nothing had to be done there, so it is what the gate saw
     "mpi3": {"seen": facts("v2"), "drift_check_result": {"clean": True}, "first": report()},
     "mpi4": {"seen": facts("v2"), "mpi": {**with_mpi(), "probes": report()["probes"], "failed_probes": {"pmix": "x"}}},
+    "evil1": {"seen": facts('v2}\n  - {names: "gpu01", cpus: 1'), "first": report()},
     "failed1": {"seen": facts("v2"), "first": {"failed": True, "msg": "no space left"}},
 }
 
@@ -126,6 +127,7 @@ STORIES = (
     Story("absent node", ("gpu01", "gpu03"), "absent"),
     Story("changed cgroups", ("gpu01",), "changed"),
     Story("odd node", ("odd1", "gpu01"), "odd"),
+    Story("hostile node", ("evil1", "gpu01"), "hostile"),
     Story("mute node", ("mute1", "gpu01"), "mute"),
     Story("drivers", ("h100", "h200"), "drivers", gpus="h100"),
     Story("failed node", ("failed1", "gpu01"), "failed"),
@@ -194,6 +196,10 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> Stories:
 
 
 class TestStore:
+    def test_a_nodes_answer_speaks_for_that_node_alone(self, stories: Stories) -> None:
+        assert stories.hardware("hostile") == {"gpu01": STORED}
+        assert "ctl1" not in (stories.clusters / "hostile" / "hardware.yml").read_text(encoding="utf-8")
+
     def test_the_first_run_stores_what_answered(self, stories: Stories) -> None:
         stored = stories.facts("first")["slurm_hardware"]
 

@@ -13,6 +13,11 @@ from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_up, wait_un
 
 NAME = f"{PREFIX}-backup"
 REPOSITORY = "/backup"
+FORGET = (
+    'eval $(python3 -c \'import json; c = json.load(open("/etc/deepopsctl/backup.json")); '
+    'print("export RESTIC_REPOSITORY=" + c["repository"] + " RESTIC_PASSWORD=" + c["password"])\'); '
+    "restic --no-cache forget --quiet"
+)
 HISTORY = "sacct -aXP -o jobid,jobname,submit,account,user"
 
 
@@ -108,6 +113,62 @@ def test_a_cluster_that_was_not_lost_is_left_alone(cluster: LabCluster) -> None:
     assert refused.returncode == 1
     assert "nothing was changed" in json.loads(refused.stdout)["failures"][0]["message"]
     assert set(cluster.changed(cluster.deploy()).values()) == {0}
+
+
+# run by root of the controller: the newest set again as somebody with the repository's password could change it
+HOSTILE = """
+import hashlib, json, os, subprocess, sys
+config = json.load(open("/etc/deepopsctl/backup.json"))
+env = {**os.environ, "RESTIC_REPOSITORY": config["repository"], "RESTIC_PASSWORD": config["password"], "HOME": "/root"}
+def restic(*words):
+    return subprocess.run(["restic", *words], env=env, check=True, capture_output=True, text=True).stdout
+newest = max(json.loads(restic("snapshots", "--json")), key=lambda each: each["time"])
+place = newest["paths"][0]
+restic("restore", newest["id"], "--target", "/")
+lines = {"command": "\\\\! touch /tmp/ran\\n", "statement": "/*!40000 CREATE USER evil */;\\n"}
+with open(place + "/accounting.sql", "a") as dump:
+    dump.write(lines.get(sys.argv[1], ""))
+if sys.argv[1] == "link":
+    os.symlink("/etc/shadow", place + "/state/more")
+if sys.argv[1] == "configuration":
+    with open(place + "/files/etc/slurm/slurm.conf", "a") as conf:
+        conf.write("SlurmUser=root\\nPluginDir=/tmp/none\\nInclude /tmp/none/more\\nSlurmctldPort=1-0\\n")
+manifest = json.load(open(place + "/manifest.json"))
+for name in manifest["files"]:
+    manifest["files"][name] = hashlib.sha256(open(os.path.join(place, name), "rb").read()).hexdigest()
+json.dump(manifest, open(place + "/manifest.json", "w"))
+made = restic("backup", "--json", "--host", newest["hostname"], "--tag", ",".join(newest["tags"]), place)
+print(json.loads(made.splitlines()[-1])["snapshot_id"][:8])
+subprocess.run(["rm", "-rf", place])
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("command", "is none of a table's, so nothing of it is restored"),
+        ("statement", "CREATE USER privilege"),
+        ("link", "which is no plain file or directory of a set: nothing of it is restored"),
+    ],
+)
+def test_a_set_that_others_changed_is_refused_and_runs_nothing(cluster: LabCluster, what: str, words: str) -> None:
+    cluster.root("ctl1", f"rm -f /tmp/ran; cat > /root/hostile.py <<'EOF'\n{HOSTILE}\nEOF")
+    changed = cluster.root("ctl1", f"python3 /root/hostile.py {what}")
+
+    refused = cluster.deepopsctl("backup", "verify", changed, ok=False)
+
+    cluster.root("ctl1", f"{FORGET} {changed}")
+    assert (refused.returncode, words in refused.stderr) == (1, True), refused.stderr
+    assert not cluster.holds("ctl1", "ls /tmp/ran")
+    assert cluster.root("ctl1", "mariadb --batch -N -e \"SELECT COUNT(*) FROM mysql.user WHERE user = 'evil'\"") == "0"
+
+
+def test_a_rehearsal_takes_its_settings_from_the_controller(cluster: LabCluster) -> None:
+    cluster.root("ctl1", f"cat > /root/hostile.py <<'EOF'\n{HOSTILE}\nEOF")
+    changed = cluster.root("ctl1", "python3 /root/hostile.py configuration")
+
+    assert cluster.parsed("backup", "verify", changed)["nodes"][0]["rows"]
+    cluster.root("ctl1", f"{FORGET} {changed}")
 
 
 def test_a_damaged_backup_is_noticed(cluster: LabCluster) -> None:

@@ -19,7 +19,7 @@ from .collect import sql
 # how lines of mariadb-dump begin that has no routines, triggers and views; a line end in a value is written as `\\n`
 _LINE = re.compile(
     rb"(?:--|/\*M?!|DROP TABLE IF EXISTS `|CREATE TABLE `|LOCK TABLES `|UNLOCK TABLES;|INSERT INTO `|\(|  [`A-Z]"
-    rb"|\) ENGINE=|set autocommit=0;|commit;|$)"
+    rb"|\) ENGINE=|(?i:commit;|SET (?!GLOBAL|PASSWORD|ROLE|DEFAULT|STATEMENT)[@A-Z_]+ ?=)|$)"
 )
 _SHOWN = 60
 _WRITER = "deepops_restore"
@@ -36,7 +36,8 @@ def import_dump(path: str, database: str) -> None:
             [*client, *words], stdin=stream, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
         )
     if ended.returncode:
-        raise BackupError("mariadb: " + (ended.stderr.decode("utf-8", "replace").strip() or "failed")[-300:])
+        reason = ended.stderr.decode("utf-8", "replace").strip().splitlines() or ["failed"]
+        raise BackupError("mariadb takes the dump no further: " + reason[-1][-300:])
 
 
 def _require_tables_alone(path: str) -> None:

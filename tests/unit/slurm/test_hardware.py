@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deepopsctl.gpus import discovery
+from deepopsctl.gpus.discovery import DetectedGpu
 from deepopsctl.slurm.hardware import (
     NodeHardware,
     dump_hardware,
@@ -79,6 +82,21 @@ class TestStore:
 
         assert re.findall(r'names: "(.+?)"', text) == ["gpu1", "n[8-10]"]
 
+    @pytest.mark.parametrize("cgroup", ['v2}\n  - {names: "ctl1", cpus: 1', "v2 ", "", "v2\n"])
+    def test_a_nodes_answer_is_no_entry_of_another_node(self, cgroup: str) -> None:
+        with pytest.raises(ValueError, match="cgroup is one of v1, v2, none"):
+            replace(SMALL, cgroup=cgroup)
+
+    def test_numbers_that_no_node_has_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="which no node has"):
+            replace(SMALL, memory_mb=9_999_999_999)
+
+    def test_a_product_name_of_a_node_is_printable(self, tmp_path: Path) -> None:
+        name = discovery._names("0, NVIDIA\x7f\x9b H100, 00000000:01:00.0\n")[0][0]
+        store_hardware(tmp_path / "hardware.yml", {"n1": replace(SMALL, gpus=(DetectedGpu(name),))})
+
+        assert load_hardware(tmp_path / "hardware.yml")["n1"].gpus[0].model == name == "NVIDIA?? H100"
+
     def test_a_file_that_is_not_there_is_an_empty_store(self, tmp_path: Path) -> None:
         assert load_hardware(tmp_path / "hardware.yml") == {}
 
@@ -107,7 +125,7 @@ class TestDamage:
             (stored(names="n[1-"), "hardware.yml", "nodes[0]: n[1-: a bracket is not closed"),
             (stored(memory_mb="much"), "hardware.yml", "nodes[0]: memory_mb is 'much', which is not a number above 0"),
             (stored(cpus=0), "hardware.yml", "nodes[0]: cpus is 0, which is not a number above 0"),
-            (stored(cgroup="v3"), "hardware.yml", "nodes[0]: cgroup is one of v1, v2, none, not v3"),
+            (stored(cgroup="v3"), "hardware.yml", "nodes[0]: cgroup is one of v1, v2, none, not 'v3'"),
         ],
     )
     def test_a_damaged_file_is_refused_with_place_and_way_out(
