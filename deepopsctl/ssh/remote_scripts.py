@@ -106,13 +106,17 @@ elif ! command -v sudo >/dev/null; then
 elif why=$(sudo -k -n true 2>&1 </dev/null); then
   say "sudo passwordless"
 else
+  # Ansible can't give sudo-rs a password; the classic sudo is sudo.ws next to it
+  sudo=$(command -v sudo.ws || echo sudo)
   case $why in
+    *"authentication is required"*)
+      if [ "$sudo" = sudo ]; then say "sudo none sudo-rs asks for a password"; else say "sudo password"; fi ;;
     *"password is required"*) say "sudo password" ;;
     *) say "sudo none $(printf '%s' "$why" | tail -n 1)" ;;
   esac
   IFS= read -r given
   if [ "$given" = given ]; then
-    verdict=refused; ! sudo -k -S -p '' true 2>/dev/null || verdict=accepted
+    verdict=refused; ! "$sudo" -k -S -p '' true 2>/dev/null || verdict=accepted
     say "sudo-password $verdict"
   fi
 fi
