@@ -74,7 +74,9 @@ def names(nodes: Nodes, declared: Declared) -> Iterator[Check]:
 
 def _wrong(node: NodeFacts, own: Mapping[str, frozenset[str]]) -> Iterator[str]:
     for name, resolved in node.names.otherwise.items():
+        # as installers write it; the deploy's own lines come before it
         itself = name == node.name and all(ip_address(address.partition("%")[0]).is_loopback for address in resolved)
+        itself = itself and not node.names.managed
         # a node may have several networks: any of its own addresses will do
         if not itself and not own.get(name, frozenset()) & set(resolved):
             yield f"{name} is {', '.join(resolved)}"

@@ -27,6 +27,7 @@ NODE_CHECKS: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
     single_node.system,
     single_node.package_lock,
     single_node.packages_broken,
+    single_node.restarts,
     single_node.repositories,
     single_node.time_service,
     single_node.ports,

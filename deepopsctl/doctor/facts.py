@@ -144,6 +144,11 @@ class NodeFacts:
     database: Mapping[str, str]
     # what Slurm's settings need and the node lacks
     unmet: tuple[str, ...] = ()
+    # why a deploy would refuse the node, and the way out, by what it is about
+    refusals: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # what restarts or replaces daemons under jobs, and packages that are not held
+    restarts: tuple[str, ...] = ()
+    unheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +269,9 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         login=_words(raw.part("login")),
         database={name: str(value) for name, value in raw.part("database").values.items()},
         unmet=tuple(entry.text("message") for entry in raw.parts("unmet")),
+        refusals=raw.lists("refusals"),
+        restarts=raw.part("restarts").texts("causes"),
+        unheld=raw.part("restarts").texts("unheld"),
     )
 
 

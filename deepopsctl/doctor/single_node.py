@@ -65,7 +65,11 @@ def sudo(node: NodeFacts, _: Declared) -> Check:
     if not node.sudo:
         return passed("sudo", node.name, "works")
     text = node.sudo.removeprefix("Task failed: ").strip()
-    if "Missing sudo" in text or "password is required" in text:
+    if "sudo-rs-with-a-password" in text:
+        return failed(
+            "sudo", node.name, "sudo-rs asks for a password, and Ansible can't give it one", hint=hint_for(text)
+        )
+    if any(words in text for words in ("Missing sudo", "password is required", "authentication is required")):
         return failed("sudo", node.name, "sudo asks for a password", hint="give it with -K, here and to `deploy`")
     if "Incorrect" in text:
         return failed("sudo", node.name, "sudo refused the password given with -K", hint=hint_for(text))
@@ -73,12 +77,21 @@ def sudo(node: NodeFacts, _: Declared) -> Check:
 
 
 def python(node: NodeFacts, _: Declared) -> Check:
-    """Passed, because the node answered."""
-    return passed("python", node.name, node.python)
+    """One that the control machine's ansible-core works with; older ones do not even answer."""
+    return _refused("python", "python", node) or passed("python", node.name, node.python)
+
+
+def _refused(name: str, about: str, node: NodeFacts) -> Check | None:
+    """A failed check where a deploy would refuse the node."""
+    message, hint = node.refusals.get(about, ("", ""))
+    return failed(name, node.name, message, hint=hint) if message else None
 
 
 def system(node: NodeFacts, _: Declared) -> Check:
     """Distribution and version, by the tables of group_vars."""
+    refused = _refused("os", "slurm", node)
+    if refused:
+        return refused
     has, settings = f"{node.distribution} {node.version}", node.settings
     tested = ", ".join(f"{name} {' and '.join(versions)}" for name, versions in settings.tested.items())
     if node.family not in settings.families:
@@ -107,6 +120,9 @@ def login_keys(node: NodeFacts, _: Declared) -> Check:
 
 def hostname(node: NodeFacts, declared: Declared) -> Check:
     """Its own name; another node's name means swapped addresses."""
+    refused = _refused("hostname", "name", node) or _refused("hostname", "cloud-init", node)
+    if refused:
+        return refused
     called = node.hostname.partition(".")[0]
     if called == node.name:
         return passed("hostname", node.name, node.name)
@@ -140,6 +156,18 @@ def packages_broken(node: NodeFacts, _: Declared) -> Check:
     if node.packages.interrupted:
         return failed("packages-broken", node.name, "dpkg was interrupted")
     return passed("packages-broken", node.name, "all finished")
+
+
+def restarts(node: NodeFacts, _: Declared) -> Check:
+    """Nothing but deepopsctl restarts or replaces daemons under jobs."""
+    if not node.managed:
+        if node.restarts:
+            return skipped("restarts", node.name, f"{'; '.join(node.restarts)}: `deploy` configures it")
+        return passed("restarts", node.name, "nothing restarts daemons")
+    causes = [*node.restarts, *([f"not held: {', '.join(node.unheld)}"] if node.unheld else [])]
+    if causes:
+        return warned("restarts", node.name, "; ".join(causes))
+    return passed("restarts", node.name, "nothing but deepopsctl")
 
 
 def repositories(node: NodeFacts, _: Declared) -> Check:

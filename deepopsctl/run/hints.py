@@ -62,7 +62,14 @@ _HINTS = (
         "the sudo password was refused: try again with -K",
     ),
     (
-        r"Missing sudo password|password is required",
+        r"sudo-rs-with-a-password|sudo-rs asks for a password",
+        (
+            "Ansible can't give sudo-rs a password: install the classic sudo next to it (`sudo.ws`, Ubuntu's package "
+            "sudo), or let the user use sudo without one (NOPASSWD)"
+        ),
+    ),
+    (
+        r"Missing sudo password|password is required|interactive authentication is required",
         "give the sudo password with -K",
     ),
     (

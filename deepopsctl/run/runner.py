@@ -50,6 +50,12 @@ log = logging.getLogger(__name__)
 RELEASE_S = 30.0
 # Seconds between checks for Ctrl-C and timeout: runner's own 5 s are noticeable.
 POLL_INTERVAL_S = 0.2
+# The node's shell chooses: Ansible can't answer the prompt of sudo-rs (Ubuntu 26.04, ansible/ansible#85837), next to
+# which the classic sudo is there as sudo.ws. Where it is not, the word is no command: its name is the error.
+SUDO_THAT_ASKS = (
+    "$(command -v sudo.ws || { sudo --version 2>/dev/null | grep -q sudo-rs && ! sudo -n true 2>/dev/null"
+    " && echo sudo-rs-with-a-password; } || echo sudo)"
+)
 ERROR_LINES = 20
 
 Watch = Callable[[Event], None]
@@ -406,6 +412,8 @@ class _Run:
         variables.update(dict.fromkeys(withheld(_destinations(request), os.environ), ""))
         if request.ssh_password is not None:
             variables["ANSIBLE_SSH_PASSWORD_MECHANISM"] = password_mechanism()
+        if request.become_password is not None:
+            variables["ANSIBLE_BECOME_EXE"] = SUDO_THAT_ASKS
         return variables
 
     def _on_status(self, status: Mapping[str, Any], runner_config: Any) -> None:

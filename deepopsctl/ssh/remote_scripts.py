@@ -88,14 +88,18 @@ elif ! command -v sudo >/dev/null; then
 elif why=$(sudo -k -n true 2>&1 </dev/null); then
   rights=passwordless
 else
+  # Ansible can't give sudo-rs a password; the classic sudo is sudo.ws next to it
+  sudo=$(command -v sudo.ws || echo sudo)
   case $why in
+    *"authentication is required"*)
+      if [ "$sudo" = sudo ]; then rights="none sudo-rs asks for a password"; else rights=password; fi ;;
     *"password is required"*) rights=password ;;
     *) rights="none $(printf '%s' "$why" | tail -n 1)" ;;
   esac
   IFS= read -r given
   if [ "$given" = given ]; then
     IFS= read -r password
-    verdict=refused; ! printf '%s\n' "$password" | sudo -k -S -p '' true 2>/dev/null || verdict=accepted
+    verdict=refused; ! printf '%s\n' "$password" | "$sudo" -k -S -p '' true 2>/dev/null || verdict=accepted
   fi
 fi
 # root's own file of keys: who can write the home must not be able to add one. Root's home is root's anyway.
@@ -123,7 +127,7 @@ in_roots_file() {
   if [ "$rights" = passwordless ]; then
     reported=$(printf '%s' "$keys" | sudo -n "$@" 2>&1)
   else
-    reported=$({ printf '%s\n' "$password"; printf '%s' "$keys"; } | sudo -k -S -p '' "$@" 2>&1)
+    reported=$({ printf '%s\n' "$password"; printf '%s' "$keys"; } | "$sudo" -k -S -p '' "$@" 2>&1)
   fi
   case $reported in
     *"@deepopsctl installed root"*) place=root ;;

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from deepopsctl.errors import ExitCode
+from deepopsctl.run.hints import hint_for
 from deepopsctl.ssh.client import Answer, Failure
 from deepopsctl.ssh.remote_scripts import Report
 from deepopsctl.text.node_sets import fold_in_order
@@ -229,7 +230,7 @@ def _sudo(facts: Facts, report: Report) -> tuple[Status, Sudo, str, str]:
     tried = report.last("sudo-password")
     if word == Sudo.NONE:
         hint = f"let {facts.user} use sudo there (group sudo or wheel), or name another user in cluster.yml"
-        return Status.FAILED, Sudo.NONE, f"no sudo for {facts.user}: {reason}", hint
+        return Status.FAILED, Sudo.NONE, f"no sudo for {facts.user}: {reason}", hint_for(reason) or hint
     if tried == "refused":
         hint = f"see whether {facts.user} may use sudo there, and with which password"
         return Status.FAILED, Sudo.PASSWORD, "sudo refused the password given with -K", hint

@@ -39,6 +39,12 @@ options:
     description: What the settings of Slurm need of this node (filter slurm_needs); what is missing is in C(unmet).
     type: dict
     default: {}
+  requires:
+    description: >-
+      What has to be so before anything is deployed here (C(python), C(core), C(name), C(address), C(slurm)). A node
+      that has work to do and does not meet it fails.
+    type: dict
+    default: {}
 author: deepopsctl (@deepopsctl)
 """
 
@@ -133,6 +139,7 @@ def main():
             "registered": {"type": "list", "elements": "str", "default": []},
             "foreign": {"type": "bool", "default": False},
             "needs": {"type": "dict", "default": {}},
+            "requires": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
@@ -140,6 +147,9 @@ def main():
     problem, out_of_service = slurm_readiness.out_of_service(module.params["registered"])
     differences += [problem] if problem else []
     differences += ["%s: %s" % (name, node.sentence()) for name, node in out_of_service.items()]
+    message, hint = node_platform.refusal(module.params["requires"]) if differences else ("", "")
+    if message:
+        module.fail_json(msg="%s; nothing was changed" % message, hint=hint)
     facts = dict(
         node_platform.os_release(),
         **node_platform.cgroup_facts(),

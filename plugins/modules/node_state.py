@@ -66,6 +66,13 @@ options:
     default: {}
   hint: {description: What to do where the node's sources have no such package., type: str, default: ""}
   name_prefix: {description: The packages to name where one is missing begin with this., type: str, default: ""}
+  guard:
+    description:
+      - Names or patterns of packages that apt holds once they are installed. deepopsctl's own calls of apt release
+        them.
+    type: list
+    elements: str
+    default: []
   restart_on_upgrade:
     description: Units that run programs of the packages. The call that has them in I(units) restarts them for another
       version, or another drop-in.
@@ -307,6 +314,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     kernel as node_kernel,
     mariadb as node_mariadb,
+    packages_apt as node_packages,
     people as node_people,
     record as node_record,
     removal as node_removal,
@@ -449,6 +457,7 @@ def arguments():
         "manual_installs": {"type": "dict", "default": {}},
         "hint": {"default": ""},
         "name_prefix": {"default": ""},
+        "guard": {"type": "list", "elements": "str", "default": []},
         "restart_on_upgrade": {"type": "list", "elements": "str", "default": []},
         "owned": {"type": "bool", "default": False},
         "record_empty": {"type": "bool", "default": False},
@@ -558,7 +567,9 @@ def install(step):
         node_accounts.ensure_account(step, account)
     if step.wanted["people"]:
         node_people.ensure_people(step, step.wanted["people"])
-    return node_resources.ensure_packages(step)
+    packages = node_resources.ensure_packages(step)
+    node_resources.ensure_guarded(step)
+    return packages
 
 
 def write(step):
@@ -596,6 +607,8 @@ def forget(step):
     component = step.wanted["component"]
     if node_record.steps(component):
         step.did("forgot %s" % component, "record", component, "remove")
+    if not step.dry and node_packages.guarded():
+        node_packages.guard([])
     for name in node_record.steps(component) if not step.dry else []:
         node_record.save(component, name, "", {})
 

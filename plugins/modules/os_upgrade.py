@@ -66,10 +66,11 @@ def main():
         if params["refresh"]:
             # with the lists of before it would miss what is new, and not say so
             node_packages.refresh(["-o", "APT::Update::Error-Mode=any"], params["lock_wait"])
-        options = os_packages.options(params["leave"])
+        others_hold = node_packages.held() - node_packages.guarded()
+        options = os_packages.options(params["leave"] + sorted(others_hold))
         simulated = node_packages.simulated_upgrade(options)
         packages = os_packages.upgrades_in(simulated)
-        held, left = os_packages.waiting(node_packages.held()), os_packages.waiting(params["leave"])
+        held, left = os_packages.waiting(others_hold), os_packages.waiting(params["leave"])
         restarted = []
         if not module.check_mode:
             # also without any: an installation that was cut off is ended

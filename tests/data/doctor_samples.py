@@ -46,7 +46,7 @@ REPORT: dict[str, Any] = {
     "machine_id": "63d53b12062acc5a41cc315e35e6cd31",
     "memory_mb": 24105,
     "names": {
-        "asked": 3, "called": {}, "managed": True, "otherwise": {"gpu01": ["127.0.1.1"]}, "silent": [],
+        "asked": 3, "called": {}, "managed": True, "otherwise": {}, "silent": [],
         "unresolved": [],
     },
     "outside": [],
@@ -57,6 +57,8 @@ REPORT: dict[str, Any] = {
     },
     "ports": {"slurmctld": 6817, "slurmd": 6818, "slurmdbd": 6819, "mariadb": 3306},
     "python": "3.13.5",
+    "refusals": {},
+    "restarts": {"causes": [], "unheld": []},
     "root": True,
     "secure_boot": "unknown",
     "settings": {

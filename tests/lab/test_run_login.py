@@ -88,6 +88,29 @@ def test_sudo_that_asks_needs_its_password(cluster: LabCluster) -> None:
     assert "refused" in summary["failures"][0]["hint"]
 
 
+def test_sudo_rs_gets_no_password_and_the_classic_sudo_next_to_it_does(cluster: LabCluster) -> None:
+    password = cluster.password_file.read_text().strip()
+    both = {"SSH password": password, "sudo password": ""}
+    arguments = ("-k", "-K", "-e", "root=true")
+    install = "apt-get -qq update && apt-get -qq -y install sudo-rs >/dev/null && mv /usr/bin/sudo /usr/bin/sudo.ws"
+    # as Ubuntu 26.04 has them
+    cluster.root("cn01", f"{install} && ln -s sudo-rs /usr/bin/sudo && sudo --version | grep sudo-rs")
+    try:
+        assert deploy(cluster, *arguments, answers=both)[0] == 0
+        cluster.root("cn01", "mv /usr/bin/sudo.ws /root/sudo.ws")
+        code, summary = deploy(cluster, *arguments, answers=both)
+    finally:
+        cluster.root(
+            "cn01", "! test -e /root/sudo.ws || mv /root/sudo.ws /usr/bin/sudo.ws; mv /usr/bin/sudo.ws /usr/bin/sudo"
+        )
+
+    assert code != 0
+    (failure,) = summary["failures"]
+    assert failure["host"] == "cn01"
+    assert "sudo-rs" in failure["hint"]
+    assert "NOPASSWD" in failure["hint"]
+
+
 def test_another_user_wins_over_cluster_yml(cluster: LabCluster) -> None:
     # not over the connections that are open already: those are ubuntu's
     code, summary = deploy(cluster, "-u", "nobody")

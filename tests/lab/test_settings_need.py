@@ -10,6 +10,8 @@ import pytest
 
 from tests.lab.harness import SETTINGS, SLURM_CONFIG, LabCluster, edit
 
+# a busy machine is ten times slower
+pytestmark = pytest.mark.timeout(3600)
 OTHER_USER = "groupadd -g 994 slurm && useradd -u 994 -g 994 -M -s /usr/sbin/nologin slurm"
 THE_WAY_OUT = "usermod --uid 64030 slurm && groupmod --gid 64030 slurm"
 WRONG_ID = "the user slurm has the id 994 here, and 64030 in the cluster"
@@ -30,6 +32,30 @@ def failed_checks(cluster: LabCluster) -> dict[tuple[str, str], str]:
     """What the doctor fails."""
     checks = json.loads(cluster.deepopsctl("doctor", "--json", ok=False).stdout)["checks"]
     return {(check["name"], check["target"]): check["message"] for check in checks if check["status"] == "fail"}
+
+
+def test_nodes_that_could_not_serve_are_refused_before_anything_is_installed(bare: LabCluster) -> None:
+    # no lab has an Ubuntu 26.04: the table says that this Ansible ends before the nodes' Python
+    pythons = (
+        "-e",
+        '{"deepops_target_pythons": {"2.19": ["3.9", "3.10"], "2.20": ["3.9", "3.10"], "2.21": ["3.9", "3.10"]}}',
+    )
+    refused = bare.deepopsctl("deploy", "slurm", *pythons, ok=False)
+    assert refused.returncode == 1
+    assert "is too new here: ansible-core 2." in refused.stderr
+    assert "ansible_python_interpreter" in refused.stderr
+
+    # cloud-init as its user data has it; and a node that only its name leads to, which is its own alone there
+    bare.root("gpu01", "install -m 0755 /bin/true /usr/bin/cloud-init; mkdir -p /var/lib/cloud/instance")
+    bare.root("gpu01", "echo 'manage_etc_hosts: true' > /var/lib/cloud/instance/cloud-config.txt")
+    refused = bare.deepopsctl("deploy", "slurm", "--limit", "gpu01", ok=False)
+    assert "cloud-init writes /etc/hosts at every boot" in refused.stderr
+    assert "cloud-init" in failed_checks(bare)["hostname", "gpu01"]
+    bare.root("gpu01", "rm -r /usr/bin/cloud-init /var/lib/cloud")
+
+    assert not any(
+        bare.holds(node, "test -d /etc/munge || test -d /var/lib/deepopsctl/records") for node in ("ctl1", "gpu01")
+    )
 
 
 @pytest.fixture

@@ -93,6 +93,11 @@ DOCTOR = {
         _SOFTWARE, "packages", "No package is half-installed.",
         "`dpkg --configure -a && apt-get -f install` on the node shows why it was not finished",
     ),
+    "restarts": Entry(
+        _SOFTWARE, "restart guard", "Nothing but deepopsctl restarts or replaces the cluster's daemons under jobs.",
+        "remove it, or leave these daemons out of it; after a change by hand `deepopsctl deploy slurm` configures "
+        "needrestart, unattended-upgrades and apt's holds again (docs/operate/upgrade-os.md)",
+    ),
     "repositories": Entry(
         _SOFTWARE, "outside repositories", "The node reaches the repositories that a deploy would add to it.",
         "allow the access (proxy: https_proxy in /etc/environment), set a mirror, or disable what comes from there; "

@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, List
 
 from .._shared import access_keys, platform as node_platform, slurm_needs
-from . import host, network, packages, services, storage
+from . import host, network, packages, restarts, services, storage
 
 
 def main(request: Dict[str, Any]) -> Dict[str, Any]:
@@ -18,12 +18,13 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
     daemon; `outside` the repositories that a deploy would add here: `what` they are for and their `url`. Those with
     one of the files `unless` are in use already, and not asked. `database` is the host and port of a database server
     that others run, where slurmdbd needs one. `needs` is what Slurm's settings need of the node. `settings` are handed
-    back as they are.
+    back as they are. `requires` is what has to be so before anything is deployed there.
     """
     words = (word.partition("=") for word in str(request["names"]).split())
     ports = {daemon: int(port) for daemon, port in request["ports"].items()}
     names = {name: address for name, _equals, address in words}
     facts = report(names, list(ports.values()), request["outside"], request.get("database") or [])
+    facts["refusals"] = node_platform.refusals(request.get("requires") or {})
     facts["unmet"] = slurm_needs.unmet(request.get("needs") or {}, facts["slurm"]["version"])
     return {"deepops": {"doctor": dict(facts, ports=ports, settings=request["settings"])}}
 
@@ -63,6 +64,7 @@ def report(
         time=services.time_service(running),
         firewalls=services.firewalls(),
         slurm=services.slurm(running),
+        restarts=restarts.restarts(),
         database=services.database(running, server),
         **node_platform.cgroup_facts(),
     )

@@ -47,6 +47,8 @@ VITAL = re.compile(r"slurm(ctld|d|dbd|-client|-wlm.*|-smd.*)|munge|mariadb-serve
 VITAL_PATTERNS = ("slurmctld", "slurmd", "slurmdbd", "slurm-*", "munge", "mariadb-server*")
 DAEMONS = ("munge", "mariadb", "slurmdbd", "slurmctld", "slurmd")
 POLICY = "/usr/sbin/policy-rc.d"
+# packages that only deepopsctl changes: apt holds them for everybody else, unattended upgrades included
+GUARDED = os.path.join(node_record.STATE, "guarded-packages")
 POLICY_HEADER = "#!/bin/sh\n# Written by deepopsctl while it installs packages\n"
 POLICY_TEXT = """\
 # Their scripts leave the daemons of the cluster alone; a deploy restarts them in its own order, those that have to.
@@ -153,7 +155,8 @@ def refresh(options, lock_wait=LOCK_WAIT_S):
 
 def simulated_upgrade(options):
     """What apt-get prints of an upgrade of all packages that it would not do. Raises PackageError."""
-    done = _run(["apt-get", "--simulate"] + NO_CACHE + list(options) + UPGRADE)
+    # a simulation releases nothing: `options` have what else is held
+    done = _run(["apt-get", "--simulate", "--ignore-hold"] + NO_CACHE + list(options) + UPGRADE)
     if not done.ok:
         raise PackageError(_summary(done.message), _hint(done.message))
     return done.output
@@ -192,6 +195,39 @@ def removable_with(names):
 def held():
     """Packages that apt leaves as they are."""
     return set(output(["apt-mark", "showhold"]).split())
+
+
+def guarded():
+    """Packages that deepopsctl has apt hold, so that nobody replaces a daemon under its jobs."""
+    try:
+        with open(GUARDED) as stream:
+            return set(stream.read().split())
+    except OSError:
+        return set()
+
+
+def guard(names):
+    """Have apt hold these packages, and none that were guarded before and are not among them. Raises CommandError."""
+    before, now = guarded(), held()
+    # before it happens, so that an interrupted run leaves no hold that nobody knows of
+    node_record.write_atomically(GUARDED, "".join("%s\n" % name for name in sorted(names)).encode(), 0o644)
+    for how, changed in (("unhold", sorted((before - set(names)) & now)), ("hold", sorted(set(names) - now))):
+        if changed:
+            mark(how, changed)
+
+
+@contextlib.contextmanager
+def _released():
+    """What is guarded is not held while deepopsctl itself has apt work; other holds stay."""
+    names = sorted(guarded() & held())
+    if names:
+        mark("unhold", names)
+    try:
+        yield
+    finally:
+        there = sorted(installed(names))
+        if there:
+            mark("hold", there)
 
 
 def mark(how, names):
@@ -274,10 +310,11 @@ def _daemons_left_alone():
 def _apt(arguments, deadline):
     """Run apt-get, and wait for other package managers until the deadline: apt itself waits for one of its locks."""
     while True:
-        if arguments[0] != "update":
-            _refuse_removals(arguments)
-        with _daemons_left_alone():
-            result = _run(APT + arguments)
+        with _released() if arguments[0] != "update" else contextlib.nullcontext():
+            if arguments[0] != "update":
+                _refuse_removals(arguments)
+            with _daemons_left_alone():
+                result = _run(APT + arguments)
         locked = not result.ok and LOCKED.search(result.message)
         if not locked or time.monotonic() > deadline:
             return result

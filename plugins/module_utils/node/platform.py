@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import Any, Dict, List
+import re
+import socket
+import sys
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
+# what cloud-init has of the instance's own user data, which wins over /etc/cloud
+USER_DATA = "/var/lib/cloud/instance/cloud-config.txt"
+CLOUD_INIT, CLOUD_INIT_OFF = "/usr/bin/cloud-init", "/etc/cloud/cloud-init.disabled"
+# since this release Slurm confines jobs by cgroup v2
+CONFINES_BY_V2 = (22, 5)
 CGROUP = "/sys/fs/cgroup"
 # where Slurm keeps track of jobs, and confines them
 V1 = ("cpuset", "devices", "freezer", "memory")
@@ -82,6 +90,111 @@ def pmix_probe() -> List[str]:
     """The same as a command, for a node that has just got its packages: it fails where anything is missing."""
     tests = ("ls -d %s 2>/dev/null | grep -q ." % " ".join(patterns) for patterns in PMIX)
     return ["sh", "-c", " && ".join(tests)]
+
+
+def refusal(requires: Mapping[str, Any]) -> Tuple[str, str]:
+    """Why nothing can be deployed here, and the way out; ('', '') where it can.
+
+    `python` are the first and last version that the control machine's ansible-core works with; `name` is the node's
+    own and `address` the one that cluster.yml has, '' for none; `slurm` are releases of packages, by platform.
+    """
+    return next(iter(refusals(requires).values()), ("", ""))
+
+
+def refusals(requires: Mapping[str, Any]) -> Dict[str, Tuple[str, str]]:
+    """All of these by what they are about: (message, way out) each."""
+    facts = dict(os_release(), **cgroup_facts())
+    slurm = packaged_slurm(requires.get("slurm") or {}, facts)
+    version, core = "%d.%d.%d" % sys.version_info[:3], str(requires.get("core", ""))
+    answers = {
+        "python": python_refusal(version, requires.get("python") or (), core),
+        "slurm": slurm_refusal(slurm, facts),
+        "name": name_refusal(str(requires.get("name", "")), str(requires.get("address", ""))),
+        "cloud-init": cloud_init_refusal(),
+    }
+    return {name: answer for name, answer in answers.items() if answer[0]}
+
+
+def python_refusal(version: str, limits: Sequence[str], core: str) -> Tuple[str, str]:
+    """Why Ansible's modules do not work with this Python."""
+    if len(limits) != 2 or numbers(limits[0]) <= numbers(version)[:2] <= numbers(limits[1]):
+        return "", ""
+    word = "old" if numbers(version) < numbers(limits[0]) else "new"
+    message = "Python %s is too %s here: ansible-core %s on the control machine works with %s to %s on nodes" % (
+        version, word, core, limits[0], limits[1],
+    )  # fmt: skip
+    if word == "old":
+        return message, "install a newer python3 there, and set ansible_python_interpreter to it"
+    hint = (
+        "install deepopsctl with a later ansible-core on the control machine (2.20 works with 3.14 and needs Python "
+        "3.12 there), or set ansible_python_interpreter to an older Python of the node"
+    )
+    return message, hint
+
+
+def packaged_slurm(releases: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """The release that this platform packages, of those in a table; '' for another one."""
+    names = [
+        "%s %s" % (facts["distribution"], facts[key]) for key in ("distribution_version", "distribution_major_version")
+    ]
+    return next((str(releases[name]) for name in names if name in releases), "")
+
+
+def slurm_refusal(release: str, facts: Mapping[str, Any]) -> Tuple[str, str]:
+    """Why the distribution's Slurm could not confine jobs here: only later ones know cgroup v2."""
+    if not release or facts["deepops_cgroup"] != "v2" or numbers(release) >= CONFINES_BY_V2:
+        return "", ""
+    has = "%s %s" % (facts["distribution"], facts["distribution_version"])
+    message = "%s packages Slurm %s, which can't confine jobs by cgroup v2: every job would fail" % (has, release)
+    hint = (
+        "install a later Slurm (`slurm_install: repository` with packages of your own, docs/operate/packages.md), or a "
+        "later distribution; `slurm_confinement: none` leaves the jobs of all nodes unconfined"
+    )
+    return message, hint
+
+
+def name_refusal(name: str, address: str) -> Tuple[str, str]:
+    """Why other nodes could not reach this one by its name: a loopback address here, and a deploy has no other."""
+    addresses = own_addresses(name) if name and not address else []
+    if not addresses or not all(is_loopback(each) for each in addresses):
+        return "", ""
+    return "its own name %s is %s here, which no other node reaches" % (name, addresses[0]), (
+        "give it an address in cluster.yml, which a deploy writes first into /etc/hosts, or take its name out of the "
+        "line %s there" % addresses[0]
+    )
+
+
+def own_addresses(name: str) -> Sequence[str]:
+    """What a name means here; [] for nothing."""
+    try:
+        return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
+    except (OSError, UnicodeError):
+        return []
+
+
+def is_loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
+
+
+def cloud_init_refusal(user_data: str = USER_DATA) -> Tuple[str, str]:
+    """Why the next boot would undo /etc/hosts: cloud-init writes it by the instance's user data."""
+    if not os.path.exists(CLOUD_INIT) or os.path.exists(CLOUD_INIT_OFF):
+        return "", ""
+    try:
+        with open(user_data, errors="replace") as stream:
+            values = re.findall(r"^manage_etc_hosts:\s*[\"']?(\w+)", stream.read(), re.MULTILINE)
+    except OSError:
+        return "", ""
+    if not values or values[-1].lower() not in ("true", "template", "yes", "on"):
+        return "", ""
+    return "cloud-init writes /etc/hosts at every boot (manage_etc_hosts: %s in its user data)" % values[-1], (
+        "set `manage_etc_hosts: false` in the instance's user data, or switch it off there: touch %s" % CLOUD_INIT_OFF
+    )
+
+
+def numbers(version: str) -> Tuple[int, ...]:
+    """(3, 13, 5) of `3.13.5`."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def is_writable(directory: str) -> bool:

@@ -109,6 +109,20 @@ def ensure_packages(step):
     return present
 
 
+def ensure_guarded(step):
+    """Have apt hold what is installed of these packages; named are those that were asked for."""
+    patterns = step.wanted["guard"]
+    if not patterns:
+        return
+    named = [name for name in step.record["packages"] if any(fnmatch.fnmatchcase(name, each) for each in patterns)]
+    held = node_packages.held()
+    for name in sorted(set(named) - held):
+        step.did("held %s" % name, "hold", name, "hold")
+    if not step.dry:
+        node_packages.guard(node_packages.installed(patterns))
+    step.record["held"] = sorted(named)
+
+
 def specification(step, name, exact):
     """A package as apt takes it."""
     version = exact.get(name) or step.wanted["packages"][name]

@@ -24,6 +24,7 @@ from deepopsctl.doctor.facts import (
     ControlFacts,
     Disk,
     Listener,
+    Names,
     Outside,
     Packages,
     SeenGpus,
@@ -192,6 +193,14 @@ DAMAGES = (
            gpu02(users={"slurm": "994:994"})),
     Damage("user-ids", FAIL, "the user slurm has the id 994 here, 64030 in the cluster",
            both(everywhere(users={}), gpu02(users={"slurm": "994:994"}))),
+    Damage("restarts", WARN, "needrestart restarts munge", gpu02(restarts=("needrestart restarts munge",))),
+    Damage("python", FAIL, "too new", gpu02(refusals={"python": ("Python 3.14.2 is too new here", "hint")})),
+    Damage("os", FAIL, "cgroup v2", gpu02(refusals={"slurm": ("Slurm 21.08 can't confine by cgroup v2", "h")})),
+    Damage("hostname", FAIL, "is 127.0.1.1", gpu02(refusals={"name": ("its own name gpu02 is 127.0.1.1 here", "h")})),
+    Damage("hostname", FAIL, "cloud-init", gpu02(refusals={"cloud-init": ("cloud-init writes /etc/hosts", "h")})),
+    Damage("names", FAIL, "gpu02 is 127.0.1.1", gpu02(names=Names(otherwise={"gpu02": ("127.0.1.1",)}, managed=True))),
+    Damage("restarts", WARN, "not held: munge, slurmd", gpu02(unheld=("munge", "slurmd"))),
+    Damage("restarts", SKIP, "`deploy` configures it", gpu02(managed=False, restarts=("needrestart restarts munge",))),
     Damage("slurm-needs", FAIL, "Prolog=/s/p is not there", gpu02(unmet=("Prolog=/s/p is not there",))),
     Damage("slurm-needs", FAIL, "CoreSpecCount=2 leaves nothing of the 2",
            declaring("roles: [compute]", "roles: [compute], slurm: {CoreSpecCount: 2}")),
@@ -388,7 +397,8 @@ class TestFacts:
 GPU01_HAS_TWO = (*addressed("10.89.6.101"), *addressed("10.0.0.1", "10.0.0.0/24"))
 NO_DAMAGE = {
     "a full hostname": ("hostname", gpu02(hostname="gpu02.example.com")),
-    "its own name on loopback": ("names", named(otherwise={"gpu02": ("127.0.1.1",)})),
+    # before a deploy, which writes its own line first
+    "its own name on loopback": ("names", named(otherwise={"gpu02": ("127.0.1.1",)}, managed=False)),
     "another address of that node": (
         "names",
         both(lambda world: world.but("gpu01", addresses=GPU01_HAS_TWO), named(otherwise={"gpu01": ("10.0.0.1",)})),

@@ -93,7 +93,7 @@ def test_devices_are_those_that_gres_conf_names() -> None:
     ],
 )
 def test_more_than_the_hardware_has_is_named(options: dict[str, str], words: str) -> None:
-    (sentence,) = beyond(node_set(**options))
+    (sentence,) = beyond(NodeSet(("gpu01", "gpu02"), None, (), options))
 
     assert sentence.startswith("gpu01: ")
     assert words in sentence
@@ -107,13 +107,13 @@ def test_what_the_hardware_has_is_fine_and_config_overrides_trusts_the_site() ->
 @pytest.mark.parametrize(
     ("now", "words"),
     [
-        ({"cpus": 8}, "hardware.yml has 16 CPUs, the node 8"),
-        ({"sockets": 1}, "has 2 sockets x 4 cores x 2 threads, the node 1 sockets x 4 cores x 2 threads"),
-        ({"memory_mb": 20000}, "hardware.yml has 23622 MiB of memory, the node 20000"),
+        (replace(HAS, cpus=8), "hardware.yml has 16 CPUs, the node 8"),
+        (replace(HAS, sockets=1), "has 2 sockets x 4 cores x 2 threads, the node 1 sockets x 4 cores x 2 threads"),
+        (replace(HAS, memory_mb=20000), "hardware.yml has 23622 MiB of memory, the node 20000"),
     ],
 )
-def test_a_hardware_yml_beyond_what_the_node_reports_is_named(now: dict[str, int], words: str) -> None:
-    (one,) = beyond_hardware([node_set()], {"gpu01": HAS}, {}, {"gpu01": replace(HAS, **now)})
+def test_a_hardware_yml_beyond_what_the_node_reports_is_named(now: NodeHardware, words: str) -> None:
+    (one,) = beyond_hardware([node_set()], {"gpu01": HAS}, {}, {"gpu01": now})
 
     assert words in one.sentence
     assert beyond_hardware([node_set()], {"gpu01": HAS}, {}, {"gpu01": replace(HAS, memory_mb=23500)}) == []

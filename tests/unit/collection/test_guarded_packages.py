@@ -1,0 +1,67 @@
+"""Packages that apt holds for everybody but deepopsctl; apt-mark and dpkg-query are programs of the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import node_modules as nodeside
+from tests.support.files import write_program
+
+packages = nodeside.load("node.packages_apt")
+
+
+@pytest.fixture(autouse=True)
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A node with munge, slurmd and a package that somebody else holds; `held` has a line for each that is held."""
+    (tmp_path / "held").write_text("site-driver\n")
+    mark = (
+        f"cd {tmp_path}; how=$1; shift; case $how in showhold) cat held ;;"
+        ' hold) printf "%s\\n" "$@" >>held ;;'
+        ' unhold) for name; do grep -vxF "$name" held >new; mv new held; done ;; esac'
+    )
+    write_program(tmp_path / "bin" / "apt-mark", mark)
+    write_program(tmp_path / "bin" / "dpkg-query", 'shift 2; for name; do echo "$name 1.0 installed"; done')
+    program = write_program(
+        tmp_path / "bin" / "apt-get", f"cp {tmp_path}/held {tmp_path}/held-during-apt; exit ${{FAIL:-0}}"
+    )
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    monkeypatch.setattr(packages, "GUARDED", str(tmp_path / "guarded"))
+    monkeypatch.setattr(packages, "POLICY", str(tmp_path / "policy-rc.d"))
+    monkeypatch.setattr(packages.node_services, "main_pid", lambda _unit: 0)
+    return tmp_path
+
+
+def held(node: Path, name: str = "held") -> set[str]:
+    return set((node / name).read_text().split())
+
+
+def test_they_are_held_next_to_what_others_hold(node: Path) -> None:
+    packages.guard(["munge", "slurmd"])
+
+    assert held(node) == {"munge", "slurmd", "site-driver"}
+    assert packages.guarded() == {"munge", "slurmd"}
+
+
+def test_what_is_no_longer_guarded_is_released_and_holds_of_others_stay(node: Path) -> None:
+    packages.guard(["munge", "slurmd"])
+
+    packages.guard(["slurmd"])
+    assert held(node) == {"slurmd", "site-driver"}
+    packages.guard([])
+    assert held(node) == {"site-driver"}
+
+
+@pytest.mark.parametrize("fails", ["0", "1"])
+def test_deepopsctls_own_apt_releases_its_own_alone_and_holds_them_again(
+    node: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    packages.guard(["munge", "slurmd"])
+    monkeypatch.setenv("FAIL", fails)
+
+    result = packages._apt(["install", "munge"], 0)
+
+    assert result.ok is (fails == "0")
+    assert held(node, "held-during-apt") == {"site-driver"}
+    assert held(node) == {"munge", "slurmd", "site-driver"}
