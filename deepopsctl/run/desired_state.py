@@ -17,6 +17,8 @@ CONTENT = ("playbooks", "roles", "plugins", "group_vars", "examples")
 CODE = Path(deepopsctl.__file__).parent
 # hardware.yml is handled separately: a deploy may write it, which is no change of the desired state
 CLUSTER = ("cluster.yml", "people.yml", "inventory/group_vars", "inventory/host_vars")
+# users reach nodes from login nodes by the pinned keys
+PINNED = ("known_hosts",)
 IGNORED = frozenset({"__pycache__", "molecule", ".git"})
 
 
@@ -24,7 +26,7 @@ def desired_digest(content: Path, directory: Path, variables: Sequence[object]) 
     """sha256 over the content, deepopsctl's own code, the cluster's inputs and the user's own variables."""
     total = hashlib.sha256()
     total.update(f"{__version__}\0{json.dumps(list(variables), sort_keys=True, default=str)}\0".encode())
-    for root, parts in ((content, CONTENT), (CODE.parent, (CODE.name,)), (directory, CLUSTER)):
+    for root, parts in ((content, CONTENT), (CODE.parent, (CODE.name,)), (directory, CLUSTER + PINNED)):
         for path in _files(root / part for part in parts):
             # lengths keep `a` + `bc` apart from `ab` + `c`
             name, data = path.relative_to(root).as_posix().encode(), path.read_bytes()

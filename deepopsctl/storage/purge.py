@@ -44,6 +44,13 @@ IOSchedulingClass=idle
 # an open directory per level of nesting
 LimitNOFILE=65536
 ProtectSystem=full
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+RestrictRealtime=yes
+LockPersonality=yes
+SystemCallArchitectures=native
 # another run is under way
 SuccessExitStatus=75
 # mailers without a daemon may deliver after this program has ended: systemd must not end them with it

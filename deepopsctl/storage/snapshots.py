@@ -32,6 +32,18 @@ Type=oneshot
 ExecStart={PROGRAM}
 Nice=19
 IOSchedulingClass=idle
+# snapshots are made by ioctl, wherever the file system is, and zfs opens its device
+NoNewPrivileges=yes
+ProtectSystem=full
+ProtectKernelTunables=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+RestrictAddressFamilies=AF_UNIX AF_NETLINK
 """
 )
 _TIMER = (

@@ -18,6 +18,20 @@ options:
   administrators: {description: Users without restrictions or limits., type: list, elements: str, default: []}
   admin_groups: {description: The same for groups., type: list, elements: str, default: []}
   node_name: {description: NodeName in slurm.conf where it is not the hostname., type: str, default: ""}
+  job_directory:
+    description: Directory of jobs that sessions get as C(SLURM_TMPDIR), C(/tmp) where each job has its own; or none.
+    default: ""
+  login_hosts:
+    description: Login nodes that this node believes who a user is, with C(name), C(address) and host C(keys) each.
+      Never for I(administrators), members of I(admin_groups) and root.
+    type: list
+    elements: dict
+    default: []
+  compute_hosts:
+    description: Compute nodes that a login node tells so, in the same form.
+    type: list
+    elements: dict
+    default: []
   limits: {description: "Properties of systemd.resource-control(5), by name.", type: dict, default: {}}
 author: deepopsctl (@deepopsctl)
 """
@@ -42,6 +56,7 @@ import glob
 import grp
 import os
 import pwd
+import socket
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -56,6 +71,12 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 
 SSHD = "/etc/pam.d/sshd"
 NONINTERACTIVE = "/etc/pam.d/common-session-noninteractive"
+JOB_ENVIRONMENT = "/etc/security/deepopsctl-job-env.conf"
+TRUST = "/etc/ssh/sshd_config.d/35-deepopsctl-login-nodes.conf"
+CLIENT = "/etc/ssh/ssh_config.d/30-deepopsctl-nodes.conf"
+EQUIVALENT, KNOWN_HOSTS = "/etc/ssh/shosts.equiv", "/etc/ssh/ssh_known_hosts"
+SSH_UNIT = {"name": "ssh.service", "running": True, "restart_on": [], "reload_on": [TRUST], "port": None,
+            "optional": False}  # fmt: skip
 PACKAGES = ("libpam-slurm-adopt", "slurmd")
 # where PAM looks for its modules on Debian, 12's package among them
 PAM_MODULE = ("/usr/lib/*/security/pam_slurm_adopt.so", "/lib/security/pam_slurm_adopt.so")
@@ -101,8 +122,68 @@ def ensure_pam(step, params, users):
         problem = login_files.session_problem(text, text_of(NONINTERACTIVE))
         if problem:
             step.fail(problem, "correct that file, or set slurm_adopt_enabled: false")
-        wanted = login_files.restricted(text, users, params["admin_groups"], params["node_name"])
+        environment = JOB_ENVIRONMENT if params["job_directory"] else ""
+        if environment:
+            write(step, environment, login_files.job_environment(params["job_directory"]))
+        wanted = login_files.restricted(text, users, params["admin_groups"], params["node_name"], environment)
     write(step, SSHD, wanted)
+    if not (params["restricted"] and params["job_directory"]):
+        node_resources.ensure_absent(step, JOB_ENVIRONMENT)
+
+
+def ensure_trust(step, params, users):
+    """A compute node believes the login nodes, and a login node speaks for its users; in no other direction."""
+    login_hosts = with_addresses(params["login_hosts"]) if params["restricted"] else []
+    compute_hosts = with_addresses(params["compute_hosts"])
+    addresses = [address for host in login_hosts for address in host["addresses"]]
+    # before sshd believes anybody, and while it does
+    write_block(step, EQUIVALENT, login_files.equivalent(login_hosts))
+    write_block(step, KNOWN_HOSTS, login_files.known_hosts(login_hosts + compute_hosts))
+    changed = False
+    for path, text in (
+        (TRUST, login_files.trust(addresses, users, params["admin_groups"])),
+        (CLIENT, login_files.client(compute_hosts) if compute_hosts else ""),
+    ):
+        if text:
+            changed = write(step, path, text, [SSH_UNIT]) or changed
+        elif os.path.exists(path):
+            if path == TRUST and not step.dry:
+                node_record.mark_pending("ssh.service.reload", path)
+            node_resources.ensure_absent(step, path)
+            changed = True
+    if changed or node_record.is_pending("ssh.service.reload"):
+        node_resources.ensure_units(step, [SSH_UNIT], [], [])
+
+
+def with_addresses(hosts):
+    """Hosts whose keys are known, each with its addresses: as declared, or as this node resolves its name."""
+    result = []
+    for host in hosts:
+        found = [host["address"]] if host.get("address") else []
+        if not found:
+            try:
+                found = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host["name"], 22)})
+            except OSError:
+                continue
+        if host["keys"]:
+            result.append(dict(host, addresses=found))
+    return result
+
+
+def write_block(step, path, text):
+    """Our lines among those of the site; without any, the file as it would be without us."""
+    if text:
+        item = {"path": path, "content": None, "block": text, "secret_base64": None, "validate": [], "mode": "0644"}
+        node_resources.ensure_file(step, dict(item, owner="root", group="root"), [])
+        return
+    present = node_files.read(path)
+    if present is None:
+        return
+    left = node_files.without_block(present, node_files.MARKER)
+    if left != present and not left.strip():
+        node_resources.ensure_absent(step, path)
+    elif left != present:
+        write(step, path, left.decode("utf-8", "surrogateescape"))
 
 
 def ensure_limits(step, params, users):
@@ -118,10 +199,11 @@ def ensure_limits(step, params, users):
         node_resources.run_systemctl(step, ["daemon-reload"], "")
 
 
-def write(step, path, text):
+def write(step, path, text, units=()):
     mode = "%04o" % (os.stat(path).st_mode & 0o7777) if path == SSHD else "0644"
-    item = {"path": path, "content": text, "block": None, "secret_base64": None, "validate": [], "mode": mode}
-    return node_resources.ensure_file(step, dict(item, owner="root", group="root"), [])
+    validate = ["/usr/sbin/sshd", "-t", "-f", "%s"] if path == TRUST else []
+    item = {"path": path, "content": text, "block": None, "secret_base64": None, "validate": validate, "mode": mode}
+    return node_resources.ensure_file(step, dict(item, owner="root", group="root"), list(units))
 
 
 def uids(users, groups):
@@ -151,6 +233,9 @@ def main():
             "administrators": {"type": "list", "elements": "str", "default": []},
             "admin_groups": {"type": "list", "elements": "str", "default": []},
             "node_name": {"default": ""},
+            "job_directory": {"default": ""},
+            "login_hosts": {"type": "list", "elements": "dict", "default": [], "no_log": False},
+            "compute_hosts": {"type": "list", "elements": "dict", "default": [], "no_log": False},
             "limits": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
@@ -168,6 +253,7 @@ def main():
         step.fail("; ".join(refused), "correct it in settings.yml; nothing was touched")
     with node_errors.fail_on_error(step.fail):
         ensure_pam(step, params, users)
+        ensure_trust(step, params, users)
         ensure_limits(step, params, users)
         if not step.dry:
             node_record.save(params["component"], params["step"], params["digest"], step.record)

@@ -173,3 +173,57 @@ def test_users_see_windows_of_their_jobs(deployed: LabCluster) -> None:
 
     assert re.search(r"^localhost:\d+\.0$", shown, re.MULTILINE)
     assert cookie in shown
+
+
+def hop(cluster: LabCluster, start: str, node: str, user: str, script: str, *options: str) -> tuple[int, str]:
+    """`ssh NODE` of a user who is on a node already, without any key of their own."""
+    words = " ".join(f"-o {option}" for option in ("BatchMode=yes", "LogLevel=ERROR", *options))
+    shown = cluster.root(start, f'su - {user} -c \'ssh {words} {node} "{script}"\' 2>&1; echo "rc=$?"', ok=False)
+    text, _, code = shown.rpartition("rc=")
+    return int(code), text.strip()
+
+
+def test_from_a_login_node_a_user_gets_into_the_own_job_without_a_password(
+    deployed: LabCluster, people: dict[str, Person]
+) -> None:
+    script = "cat /proc/self/cgroup; env; head -c1 /dev/nvidia0 /dev/nvidia1"
+    refused, why = hop(deployed, "ctl1", NODE, "alice", "true")
+    assert refused == 255
+    assert "no active jobs on this node" in why
+
+    job = submit(deployed)
+    try:
+        deployed.wait_for_job(job, "RUNNING")
+        _, shown = hop(deployed, "ctl1", NODE, "alice", script)
+    finally:
+        deployed.root("ctl1", f"scancel {job}")
+
+    assert f"/job_{job}/step_extern" in shown
+    assert f"SLURM_JOB_ID={job}" in shown
+    # the own one has no driver behind it, the other is not this job's
+    assert shown.count("No such device or address") == 1
+    assert shown.count("Operation not permitted") == 1
+
+
+@pytest.mark.parametrize("user", ["root", "ubuntu", "carol"])
+def test_nobody_with_more_rights_gets_in_by_a_login_nodes_word(
+    deployed: LabCluster, people: dict[str, Person], user: str
+) -> None:
+    host = "HostbasedAuthentication=yes -o PreferredAuthentications=hostbased"
+
+    assert hop(deployed, "ctl1", NODE, user, "true", host)[0] == 255
+
+
+def test_a_compute_nodes_word_counts_nowhere(deployed: LabCluster, people: dict[str, Person]) -> None:
+    """Its root may ask with the node's own host key, and with the login node's public one."""
+    enable = "echo 'EnableSSHKeysign yes' >/etc/ssh/ssh_config.d/00-hostile.conf"
+    host = "HostbasedAuthentication=yes -o PreferredAuthentications=hostbased -o StrictHostKeyChecking=no"
+    deployed.root("gpu02", enable)
+    job = submit(deployed)
+    try:
+        deployed.wait_for_job(job, "RUNNING")
+        for node in ("ctl1", NODE):
+            assert hop(deployed, "gpu02", node, "alice", "true", host)[0] == 255
+    finally:
+        deployed.root("gpu02", "rm /etc/ssh/ssh_config.d/00-hostile.conf")
+        deployed.root("ctl1", f"scancel {job}")

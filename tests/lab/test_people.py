@@ -175,9 +175,25 @@ def test_an_id_that_is_somebody_elses_changes_nothing_on_any_node(site: Site) ->
         site.cluster.root("gpu02", "userdel cleo")
 
 
+def test_what_dot_files_start_in_a_validation_ends_with_it(site: Site) -> None:
+    profile = "setsid nohup sleep 31337 >/dev/null 2>&1 &\nsleep 31338 &\ntouch ~/profile-ran\nsudo -n true\n"
+    for node in NODES:
+        site.cluster.root(node, f"printf '{profile}' >~ada/.bash_profile; chown ada ~ada/.bash_profile")
+    try:
+        assert site.failed_checks() == []
+        assert all(site.cluster.holds(node, "[ -e ~ada/profile-ran ]") for node in NODES)
+        assert not any(site.cluster.holds(node, "pgrep -u ada -f 'sleep 3133'") for node in NODES)
+        assert not any(site.cluster.holds(node, "systemctl list-units --all | grep deepopsctl-login") for node in NODES)
+    finally:
+        for node in NODES:
+            site.cluster.root(node, "pkill -u ada -f 'sleep 3133'; rm -f ~ada/.bash_profile ~ada/profile-ran", ok=False)
+
+
 def test_who_expires_keeps_the_job_and_loses_login_and_submission(site: Site) -> None:
     code, job = site.ssh("sbatch --parsable --wrap 'sleep infinity'")
     assert code == 0, job
+    again = "--requeue --wrap 'sleep 5; scontrol requeue $SLURM_JOB_ID; sleep 600'"
+    requeued, array = (site.ssh(f"sbatch --parsable {w}")[1] for w in (again, "--array=1-9%1 --wrap 'sleep 5'"))
     wait_until("the job runs", lambda: "R" in site.cluster.root("ctl1", f"squeue --noheader --jobs={job} --format=%t"))
     site.people("expire", "ada")
 
@@ -190,9 +206,24 @@ def test_who_expires_keeps_the_job_and_loses_login_and_submission(site: Site) ->
     refused = site.cluster.root("ctl1", "runuser -u ada -- sbatch --chdir=/tmp --wrap true", ok=False)
     assert "AssocMaxSubmitJobLimit" in refused
     assert site.cluster.root("ctl1", f"squeue --noheader --jobs={job} --format=%t") == "R"
+    # what was submitted before does not start any more: the job that requeues itself, the rest of the array
+    reason = "squeue --noheader --jobs={} --states=PENDING --format=%r"
+    for each in (requeued, array):
+        ask = reason.format(each)
+        wait_until(f"{each} is held", lambda ask=ask: "AssocMaxJobsLimit" in site.cluster.root("ctl1", ask))
+    site.cluster.root("ctl1", "systemctl start deepops-account-dates")
+    listed = site.cluster.root("ctl1", "journalctl -u deepops-account-dates -n 5")
+    assert "ada has expired and still has jobs:" in listed
+    assert f"{job} RUNNING" in listed
     # the suite goes on with bea's job
     assert site.failed_checks() == []
     assert set(site.cluster.changed(site.deploy()).values()) == {0}
+
+
+def test_jobs_of_who_expires_can_be_cancelled_at_once(site: Site) -> None:
+    site.people("expire", "ada", "--cancel")
+
+    wait_until("no job of ada's is left", lambda: not site.cluster.root("ctl1", "squeue --noheader --user=ada"))
 
 
 def test_who_is_removed_from_the_file_expires_and_is_named(site: Site) -> None:

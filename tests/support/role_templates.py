@@ -56,7 +56,7 @@ def _render(role: str, template: str, variables: dict[str, Any]) -> str:
     directory, loader = ROOT / "roles" / role, DataLoader()
     known: dict[str, Any] = {"ansible_search_path": [str(directory)]}
     for path in (directory / "defaults" / "main.yml", directory / "vars" / "main.yml"):
-        known |= loader.load_from_file(str(path))
+        known |= loader.load_from_file(str(path)) if path.is_file() else {}
     known |= variables
     lookup = lookup_loader.get("ansible.builtin.template", loader=loader, templar=Templar(loader, known))
     return "".join(lookup.run([template], variables=known))

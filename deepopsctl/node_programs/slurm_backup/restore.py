@@ -8,6 +8,7 @@ import os
 import pwd
 import re
 import shutil
+import stat
 import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -212,12 +213,35 @@ def jobs_here(processes: str = "/proc") -> List[int]:
     jobs: Set[int] = set()
     for name in filter(str.isdigit, os.listdir(processes)):
         with contextlib.suppress(OSError):
-            path = os.path.join(processes, name, "cmdline")
-            # a user's process may have any name
+            process = os.path.join(processes, name)
+            path = os.path.join(process, "cmdline")
+            # a user's process may have any name; it lies in its memory, where reading may take for ever
             if os.stat(path).st_uid == 0:
-                with open(path, "rb") as stream:
-                    jobs.update(map(int, _STEP.findall(stream.read(64))))
+                jobs.update(_jobs_of(process, path))
     return sorted(jobs)
+
+
+def _jobs_of(process: str, command_line: str) -> List[int]:
+    """The job whose step it is, if any. The files of a program that has root's rights (sudo) are root's as well."""
+    if not _is_started_by_root(process):
+        return []
+    with open(command_line, "rb") as stream:
+        found = _STEP.findall(stream.read(64))
+    return [] if found and _has_roots_rights(process) else [int(number) for number in found]
+
+
+def _is_started_by_root(process: str) -> bool:
+    path = os.path.join(process, "status")
+    # missing where the process has ended meanwhile
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as stream:
+        return bool(re.search(r"^Uid:\s*0\s", stream.read(), re.MULTILINE))
+    return True
+
+
+def _has_roots_rights(process: str) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return bool(os.stat(os.path.join(process, "exe")).st_mode & stat.S_ISUID)
+    return False
 
 
 def _living() -> str:

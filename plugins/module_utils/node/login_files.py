@@ -37,13 +37,54 @@ def unrestricted(text):
     return _OUR_SESSION.sub(r"\1", _OUR_ACCOUNT.sub("", text))
 
 
-def restricted(text, users, groups, node_name):
-    """The same with our lines: users have a job here and stay in its cgroup, administrators pass by."""
+def restricted(text, users, groups, node_name, job_environment_file=""):
+    """The same with our lines: users have a job here, stay in its cgroup and know its directory; others pass by."""
     lines = []
     for line in unrestricted(text).split("\n"):
-        lines += _session(line, users, groups) if _COMMON_SESSION.fullmatch(line) else [line]
+        lines += _session(line, users, groups, job_environment_file) if _COMMON_SESSION.fullmatch(line) else [line]
     # First: `done` in common-account (an expired password) ends the account stack, and this rule would never run.
     return "\n".join(_account(users, groups, node_name) + lines)
+
+
+def job_environment(job_directory):
+    """pam_env's configuration for sessions in a job: pam_slurm_adopt has named the job; '' where jobs have none."""
+    if not job_directory:
+        return ""
+    own = job_directory if job_directory == "/tmp" else job_directory + "/${SLURM_JOB_ID}"
+    return "%sSLURM_TMPDIR DEFAULT=%s\nTMPDIR DEFAULT=%s\n" % (node_files.HEADER, own, own)
+
+
+def trust(addresses, users, groups):
+    """sshd's settings on a compute node: it believes login nodes who somebody is, except those with more rights."""
+    if not addresses:
+        return ""
+    not_users, not_groups = (",".join(["*", *("!" + name for name in names)]) for names in (users, groups))
+    return (
+        "%s# no file of a user's decides which hosts are trusted\nIgnoreUserKnownHosts yes\n"
+        "Match Address %s User %s Group %s\n    HostbasedAuthentication yes\n    IgnoreRhosts yes\n"
+        % (node_files.HEADER, ",".join(addresses), not_users, not_groups)
+    )
+
+
+def equivalent(hosts):
+    """shosts.equiv: the hosts that sshd believes, by address and by name."""
+    return "".join("%s\n" % label for host in hosts for label in labels(host))
+
+
+def known_hosts(hosts):
+    """Lines of ssh_known_hosts."""
+    return "".join("%s %s\n" % (",".join(labels(host)), key) for host in hosts for key in host["keys"])
+
+
+def client(hosts):
+    """ssh's settings on a login node: the host's key speaks for its users, to compute nodes alone."""
+    names = " ".join(label for host in hosts for label in labels(host))
+    return "%sEnableSSHKeysign yes\nHost %s\n    HostbasedAuthentication yes\n" % (node_files.HEADER, names)
+
+
+def labels(host):
+    """How a host is called, its addresses first."""
+    return list(dict.fromkeys([*host["addresses"], host["name"]]))
 
 
 def session_problem(text, noninteractive):
@@ -69,11 +110,13 @@ def _account(users, groups, node_name):
     ]
 
 
-def _session(line, users, groups):
+def _session(line, users, groups, environment):
+    variables = ["session optional pam_env.so conffile=%s user_readenv=0" % environment] if environment else []
     return [
         "# BEGIN %s: %s" % (SESSION, line.strip()),
         "# pam_systemd would move a user's session out of its job: only the first of the two is without it.",
-        *_administrators("session", users, groups, 2),
+        *_administrators("session", users, groups, 2 + len(variables)),
+        *variables,
         "session substack common-session-noninteractive",
         "session [default=1] pam_permit.so",
         "session substack common-session",

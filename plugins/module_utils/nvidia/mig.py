@@ -72,9 +72,13 @@ def has_steps():
 
 def _is_step(process):
     try:
-        with open(process + "/comm") as comm, open(process + "/cmdline") as cmdline:
-            named = comm.read().startswith("slurmstepd") and cmdline.read().split("\0")[1:2] != ["infinity"]
-        return named and _is_roots_own(process)
+        with open(process + "/comm") as comm:
+            named = comm.read().startswith("slurmstepd")
+        # before its command line: that of a user's process lies in its memory, maybe in a file that never answers
+        if not named or not _is_roots_own(process):
+            return False
+        with open(process + "/cmdline") as cmdline:
+            return cmdline.read().split("\0")[1:2] != ["infinity"]
     except OSError:
         # it has ended
         return False

@@ -102,3 +102,35 @@ def test_limits_are_what_systemd_reads() -> None:
 
 def test_a_member_by_the_first_group_is_one_too() -> None:
     assert 0 in nodeside.plugin("modules", "login_access").uids([], ["root", "no-such-group"])
+
+
+HOSTS = [{"name": "login1", "addresses": ["192.0.2.2", "2001:db8::2"], "keys": ["ssh-ed25519 AAAA"]}]
+
+
+def test_a_session_in_a_job_knows_the_jobs_directory_and_an_administrators_does_not() -> None:
+    found = lines(files.restricted(STACK, ["root"], ["sudo"], "", "/etc/security/x.conf"), "session")
+
+    assert found[1:5] == [
+        "session [success=4 default=ignore] pam_succeed_if.so quiet user in root",
+        "session [success=3 default=ignore] pam_succeed_if.so quiet user ingroup sudo",
+        "session optional pam_env.so conffile=/etc/security/x.conf user_readenv=0",
+        "session substack common-session-noninteractive",
+    ]
+    assert files.job_environment("") == ""
+    assert "SLURM_TMPDIR DEFAULT=/tmp\n" in files.job_environment("/tmp")
+    assert "TMPDIR DEFAULT=/local/slurm-jobs/${SLURM_JOB_ID}\n" in files.job_environment("/local/slurm-jobs")
+
+
+def test_login_nodes_are_believed_for_nobody_who_has_more_rights() -> None:
+    text = files.trust(["192.0.2.2", "2001:db8::2"], ["root", "ubuntu"], ["sudo", "wheel"])
+
+    assert "Match Address 192.0.2.2,2001:db8::2 User *,!root,!ubuntu Group *,!sudo,!wheel\n" in text
+    # outside of the block nobody is
+    assert "HostbasedAuthentication" not in text.partition("Match ")[0]
+    assert files.trust([], ["root"], ["sudo"]) == ""
+
+
+def test_only_the_named_hosts_are_trusted_by_address_and_by_name() -> None:
+    assert files.equivalent(HOSTS) == "192.0.2.2\n2001:db8::2\nlogin1\n"
+    assert files.known_hosts(HOSTS) == "192.0.2.2,2001:db8::2,login1 ssh-ed25519 AAAA\n"
+    assert "Host 192.0.2.2 2001:db8::2 login1\n    HostbasedAuthentication yes\n" in files.client(HOSTS)

@@ -430,3 +430,17 @@ def test_a_mailer_gets_addresses_alone_and_no_command_or_file(tmp_path: Path, ad
     assert (got.read_text().splitlines() if got.exists() else []) == (
         ["-s", "Job_id=1 Name=x", address] if is_one else []
     )
+
+
+def test_a_users_process_is_not_asked_for_its_name(tmp_path: Path) -> None:
+    """It lies in its memory, maybe in a file whose server never answers: here, a pipe without a writer."""
+    path = program(
+        tmp_path / "job-directories",
+        render_with({"directory": str(tmp_path), "method": "prolog"}, "job-directories.j2"),
+    )
+    process = tmp_path / "4711"
+    process.mkdir()
+    (process / "status").write_text(f"Name:\tx\nUid:\t{os.getuid() + 1}\t0\t0\t0\n")
+    os.mkfifo(process / "cmdline")
+
+    assert runpy.run_path(str(path))["job_of"](str(process)) == []

@@ -377,6 +377,28 @@ def test_a_job_is_on_a_node_where_root_runs_a_step_of_it(tmp_path: Path) -> None
     assert restore.jobs_here(str(tmp_path)) == [41]
 
 
+def test_a_program_with_roots_rights_that_a_user_started_is_no_step(tmp_path: Path) -> None:
+    """sudo, waiting for a password: the files of its process are root's, and its name is the user's choice."""
+    for number, (real, mode) in enumerate([(0, 0o755), (1000, 0o755), (0, 0o4755)]):
+        process = tmp_path / str(number)
+        process.mkdir()
+        (process / "cmdline").write_bytes(f"slurmstepd: [{number + 51}.batch]".encode() + bytes(1))
+        (process / "status").write_text(f"Name:\tx\nUid:\t{real}\t0\t0\t0\n")
+        (process / "exe").touch()
+        (process / "exe").chmod(mode)
+
+    assert restore.jobs_here(str(tmp_path)) == [51]
+
+
+def test_the_command_line_of_a_users_process_is_not_read(tmp_path: Path) -> None:
+    """It lies in the process's memory, maybe in a file whose server never answers: here, a pipe without a writer."""
+    (tmp_path / "7").mkdir()
+    os.mkfifo(tmp_path / "7" / "cmdline")
+    os.chown(tmp_path / "7" / "cmdline", 1000, 1000)
+
+    assert restore.jobs_here(str(tmp_path)) == []
+
+
 def test_a_restore_that_was_cut_off_goes_on(fetched: Path, tmp_path: Path) -> None:
     target = tmp_path / "new"
     restore.put_state(str(target), "root", {})

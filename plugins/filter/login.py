@@ -1,0 +1,38 @@
+"""Host keys that the control machine has pinned, for nodes that trust each other with a user's name."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from deepopsctl.ssh.host_keys import parse_host_key
+
+
+def host_keys(text, names, addresses):
+    """`name`, `address` ('' where its name resolves) and `keys` of these nodes, from the text of known_hosts."""
+    pinned = _pinned(text)
+    return [
+        {"name": name, "address": addresses.get(name, ""), "keys": pinned[name]} for name in names if pinned.get(name)
+    ]
+
+
+@cache
+def _pinned(text):
+    """{name: ["TYPE BASE64"]}; every host of a task asks for it."""
+    keys = {}
+    for line in text.splitlines():
+        labels, _, rest = line.strip().partition(" ")
+        key = parse_host_key(rest)
+        # @revoked, @cert-authority and comments are no pinned keys
+        if key is None or labels.startswith(("#", "@", "|")):
+            continue
+        for label in labels.split(","):
+            name = label.partition("]:")[0].lstrip("[") if label.startswith("[") else label
+            keys.setdefault(name, []).append(f"{key.type} {key.blob}")
+    return {name: list(dict.fromkeys(found)) for name, found in keys.items()}
+
+
+class FilterModule:
+    """Filters for playbooks."""
+
+    def filters(self):
+        return {"host_keys": host_keys}
