@@ -74,7 +74,7 @@ options:
     default: []
     suboptions:
       names: {description: The nodes., type: list, elements: str, required: true}
-      key: {description: "What needs it, a key of slurm.conf or of cluster.yml.", type: str, required: true}
+      needed_by: {description: "What needs it, a key of slurm.conf or of cluster.yml.", type: str, required: true}
       message: {description: What is missing and where., type: str, required: true}
       new: {description: Whether it was not asked for before., type: bool, default: false}
   start_timeout:
@@ -162,7 +162,7 @@ SPEC = {
         "default": [],
         "options": {
             "names": {"type": "list", "elements": "str", "required": True},
-            "key": {"required": True, "no_log": False},
+            "needed_by": {"required": True},
             "message": {"required": True},
             "new": {"type": "bool", "default": False},
         },
@@ -339,7 +339,7 @@ def unmet(params, files, current, changes):
     aliases = {"slurm_plugstack": {PLUGSTACK}, "job_directories": {CONTAINER, "jobcontainertype", "taskprolog"}}
     fresh, known = [], []
     for entry in params["unmet"]:
-        key = entry["key"].lower()
+        key = entry["needed_by"].lower()
         new = entry["new"] or not current[conf_of(files)] or names & aliases.get(key, {key})
         new = new or changed_nodes(key, params, files, current, changes) & set(entry["names"])
         (fresh if new else known).append(entry)

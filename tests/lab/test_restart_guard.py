@@ -26,7 +26,9 @@ mkdir -p /srv/newer && cd /srv/newer
 apt-get -qq download libc6 libc-bin munge libmunge2
 for file in *.deb; do
     dpkg-deb --raw-extract "$file" tree
-    sed -i 's/^Version: .*/&+newer1/' tree/DEBIAN/control
+    version=$(dpkg-deb --field "$file" Version)
+    pattern=$(echo "$version" | sed 's/[.+~]/\\&/g')
+    sed -i "s/^Version: .*/&+newer1/; s/(= $pattern)/(= $version+newer1)/g" tree/DEBIAN/control
     dpkg-deb --root-owner-group -Znone --build tree . >/dev/null
     rm -r tree "$file"
 done
@@ -119,7 +121,7 @@ def test_an_unattended_upgrade_under_a_job_restarts_nothing_and_upgrade_os_bring
 
 
 def test_the_doctor_names_what_else_restarts_them(cluster: LabCluster) -> None:
-    cluster.root("cn01", "echo '0 4 * * * root systemctl restart munge' > /etc/cron.d/site")
+    cluster.root("cn01", "mkdir -p /etc/cron.d; echo '0 4 * * * root systemctl restart munge' > /etc/cron.d/site")
     cluster.root("cn01", """printf '%s\\n' '$nrconf{override_rc} = {};' > /etc/needrestart/conf.d/zz-site.conf""")
     cluster.root(
         "cn01",

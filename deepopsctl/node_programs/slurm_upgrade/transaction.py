@@ -11,8 +11,9 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 from .._shared import command
 from . import PACKAGES, REPOSITORIES, UpgradeError
 
-# a deploy has apt hold Slurm's packages, so that nothing else changes them
-_APT = ("apt-get", "--yes", "--quiet", "--no-install-recommends", "--allow-change-held-packages")
+# a deploy has apt hold Slurm's packages, so that nothing else changes them; here apt fetches and simulates only
+_HELD_TOO = ("--ignore-hold", "--allow-change-held-packages")
+_APT = ("apt-get", "--yes", "--quiet", "--no-install-recommends", *_HELD_TOO)
 _ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "APT_LISTCHANGES_FRONTEND": "none"}
 _FETCH_S, _READ_S = 1800, 60
 # `Inst slurmd [24.11.5-4] (26.05.5-1 deepopsctl:trixie-slurm-wlm-26.05 [amd64])`

@@ -193,8 +193,9 @@ def removable_with(names):
 
 
 def held():
-    """Packages that apt leaves as they are."""
-    return set(output(["apt-mark", "showhold"]).split())
+    """Packages that apt leaves as they are; every gate asks, and dpkg answers in a fraction of apt-mark's time."""
+    shown = output(["dpkg-query", "--show", "--showformat=${db:Status-Want} ${Package}\n"])
+    return {line.split()[1] for line in shown.splitlines() if line.startswith("hold ")}
 
 
 def guarded():

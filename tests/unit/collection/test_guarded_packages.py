@@ -22,7 +22,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ' unhold) for name; do grep -vxF "$name" held >new; mv new held; done ;; esac'
     )
     write_program(tmp_path / "bin" / "apt-mark", mark)
-    write_program(tmp_path / "bin" / "dpkg-query", 'shift 2; for name; do echo "$name 1.0 installed"; done')
+    query = f'shift 2; [ $# -gt 0 ] || sed "s/^/hold /" {tmp_path}/held; for name; do echo "$name 1.0 installed"; done'
+    write_program(tmp_path / "bin" / "dpkg-query", query)
     program = write_program(
         tmp_path / "bin" / "apt-get", f"cp {tmp_path}/held {tmp_path}/held-during-apt; exit ${{FAIL:-0}}"
     )
