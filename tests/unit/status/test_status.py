@@ -188,13 +188,13 @@ class TestFindings:
             slurm({"gpu01": {"state": "DOWN*", "reason": "Not responding", "reason_user": "slurm"}}),
             slurm({"gpu01": {"state": "IDLE+DRAIN", "reason": "deepopsctl: node upgrade", "reason_user": "root"}}),
             {"installed": True, "controller_up": False, "error": "Connection refused"},
-            slurm() | {"nodes": [{"name": "gpu01", **IDLE}]},
+            {**slurm(), "nodes": [{"name": "gpu01", **IDLE}]},
         ],
     )
     def test_no_other_command_is_named_while_an_upgrade_or_a_restore_is_under_way(
         self, more: dict[str, object], command: str, answer: dict[str, Any]
     ) -> None:
-        given = outcome({"gpu02": node_facts(stale=["slurmd"])}, answer)
+        given = outcome({"gpu02": {"stale": ["slurmd"]}}, answer)
         facts = given.summary.results[0].data["node"]
         assert isinstance(facts, dict)
         facts.update(more)
