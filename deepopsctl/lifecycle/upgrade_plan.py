@@ -93,13 +93,13 @@ class Plan:
         reasons: dict[str, list[str]] = {}
         for name, reason in why.items():
             reasons.setdefault(reason, []).append(name)
-        found = [
+        obstacles = [
             (f"{fold(names)}: the packages can't be installed: {reason}", names) for reason, names in reasons.items()
         ]
         if set(why).isdisjoint(self.center) and len(why) <= self.allowed_failures:
-            return replace(self, notes=(*self.notes, *(f"{message}; left out" for message, _ in found)))
+            return replace(self, notes=(*self.notes, *(f"{message}; left out" for message, _ in obstacles)))
         hint = "see `apt-get` on the nodes; packages of their own release fit (`deepopsctl packages build slurm`)"
-        return replace(self, refusals=(*self.refusals, *((message, hint) for message, _ in found)))
+        return replace(self, refusals=(*self.refusals, *((message, hint) for message, _ in obstacles)))
 
     def packages(self, name: str) -> dict[str, str]:
         """{package: version} that the node gets: of those that it has, all that the repository has.

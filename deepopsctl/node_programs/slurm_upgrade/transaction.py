@@ -61,7 +61,7 @@ def obstacle(packages: Mapping[str, str], index: str) -> str:
         return ""
     with tempfile.TemporaryDirectory(prefix="deepopsctl-apt-") as scratch:
         # apt reads lists as a user of its own
-        os.chmod(scratch, 0o755)  # noqa: S103
+        os.chmod(scratch, 0o755)  # noqa: S103 (nothing secret is in it, and the directories below are root's)
         options = _apart(scratch, index)
         alone = ["-o", "Dir::Etc::sourcelist=" + os.path.join(scratch, "parts", _NEW), "-o", "Dir::Etc::sourceparts=-"]
         names = ["{}={}".format(name, version) for name, version in sorted(packages.items())]
