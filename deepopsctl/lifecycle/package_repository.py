@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from deepopsctl.files import sha256_of, write_atomic
 from deepopsctl.lab.image import SUITES
 from deepopsctl.lifecycle.package_build import Build
 from deepopsctl.node_programs._shared.openpgp import fingerprints
+from deepopsctl.slurm.plugin_files import files_in
 
 ORIGIN = "deepopsctl"
 VARIABLE = "deepops_package_repositories"
@@ -33,6 +34,14 @@ _HEADER = """\
 # developers' packages stay on the control machine
 _LEFT_OUT = ("-dev", "-doc", "-emulator", "-dbgsym", "-torque")
 _TOOLS = {"reprepro": "reprepro", "gpg": "gpg"}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a suite offers: apt's index, and the names of plugins by package."""
+
+    index: str
+    plugins: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,25 @@ class PackageRepository:
         write_atomic(self.variables, f"{_HEADER}{text}")
         return suite, True
 
+    def offer(self, values: Mapping[str, object]) -> Offer:
+        """What the archive of a suite has: apt's index of it, and the plugins of each package."""
+        archive = self.cluster.path / str(values["archive"])
+        if not archive.is_file():
+            raise ControlMachineError(f"{archive} does not exist", "`deepopsctl packages build` makes it again")
+        index, plugins = "", dict[str, tuple[str, ...]]()
+        with tarfile.open(archive) as stream, tempfile.TemporaryDirectory() as scratch:
+            for member in stream:
+                file = stream.extractfile(member) if member.isfile() else None
+                if file and member.name.endswith("/Packages"):
+                    index += file.read().decode("utf-8") + "\n"
+                elif file and member.name.endswith(".deb"):
+                    package = Path(scratch, Path(member.name).name)
+                    with package.open("wb") as target:
+                        shutil.copyfileobj(file, target)
+                    plugins[package.name.partition("_")[0]] = files_in(_contents(package))
+                    package.unlink()
+        return Offer(index, plugins)
+
     def _write_archive(self, build: Build, suite: str, archive: Path, home: Path, fingerprint: str) -> list[str]:
         """The packages of a build as a signed suite in one file; returns their names."""
         files = {name: file for name, file in build.packages.items() if not name.endswith(_LEFT_OUT)}
@@ -131,6 +159,16 @@ class PackageRepository:
         finally:
             subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], capture_output=True, check=False)
             shutil.rmtree(home, ignore_errors=True)
+
+
+def _contents(package: Path) -> str:
+    try:
+        done = subprocess.run(["dpkg-deb", "--contents", str(package)], capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise ControlMachineError("packages are read on Debian or Ubuntu: dpkg-deb is not on this machine") from error
+    if done.returncode:
+        raise ControlMachineError(f"{package.name} in the cluster's repository can't be read: {done.stderr.strip()}")
+    return done.stdout
 
 
 def suite_of(build: Build) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from deepopsctl.lifecycle.pace import allowed_failures, batch_size
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.slurm.package_choice import SYSTEMS, choose_repository
+from deepopsctl.slurm.plugin_files import CAPABILITIES, capabilities
 from deepopsctl.slurm.releases import REMOVALS, Removal, release_of, upgrade_path, upgrade_refusal
 from deepopsctl.slurm.state import SlurmJob, SlurmState
 from deepopsctl.text.node_sets import fold
@@ -33,6 +34,7 @@ class NodeFacts:
     record: Mapping[str, object] = field(default_factory=dict)
     database: Mapping[str, object] = field(default_factory=dict)
     plugins: Sequence[Mapping[str, object]] = ()
+    modules: Sequence[str] = ()
 
     @property
     def releases(self) -> frozenset[str]:
@@ -49,6 +51,8 @@ class Wanted:
     max_failed: int | None = None
     drain: bool = False
     timeout_s: int = 24 * 3600
+    # capabilities that may go
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ class Plan:
     refusals: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     jobs: tuple[SlurmJob, ...] = ()
+    # plugins of the new release, by platform and package
+    offered: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
     @property
     def todo(self) -> tuple[str, ...]:
@@ -82,13 +88,28 @@ class Plan:
         """How many nodes may fail before it stops."""
         return allowed_failures(self.wanted.max_failed, sum(map(len, self.batches)))
 
+    def with_obstacles(self, why: Mapping[str, str]) -> Plan:
+        """The plan where apt can't install the packages on these nodes, {name: why}."""
+        reasons: dict[str, list[str]] = {}
+        for name, reason in why.items():
+            reasons.setdefault(reason, []).append(name)
+        obstacles = [
+            (f"{fold(names)}: the packages can't be installed: {reason}", names) for reason, names in reasons.items()
+        ]
+        if set(why).isdisjoint(self.center) and len(why) <= self.allowed_failures:
+            return replace(self, notes=(*self.notes, *(f"{message}; left out" for message, _ in obstacles)))
+        hint = "see `apt-get` on the nodes; packages of their own release fit (`deepopsctl packages build slurm`)"
+        return replace(self, refusals=(*self.refusals, *((message, hint) for message, _ in obstacles)))
+
     def packages(self, name: str) -> dict[str, str]:
-        """{package: version} that the node gets: of those that it has, all that the repository has."""
+        """{package: version} that the node gets: of those that it has, all that the repository has.
+
+        With what was in one of them and is in a package of its own now.
+        """
         node = self.facts[name]
         repository = self.repositories[node.platform]
-        served = repository.get("packages")
-        known = frozenset(served if isinstance(served, list) else ())
-        return {package: str(repository["version"]) for package in sorted(node.installed) if package in known}
+        names = {*_kept_packages(node, repository), *_split_off(node, repository, self.offered.get(node.platform, {}))}
+        return {package: str(repository["version"]) for package in sorted(names)}
 
     def document(self) -> dict[str, object]:
         """The JSON object of `--plan`."""
@@ -112,8 +133,12 @@ def make_plan(
     facts: Mapping[str, NodeFacts],
     served: Mapping[str, Mapping[str, Mapping[str, object]]],
     slurm: SlurmState,
+    offered: Callable[[Mapping[str, object]], Mapping[str, Sequence[str]]] = lambda _: {},
 ) -> Plan:
-    """The plan for what the nodes answered; nodes without an answer are left out."""
+    """The plan for what the nodes answered; nodes without an answer are left out.
+
+    `offered` has the plugins of a repository's packages.
+    """
     first, dbd = cluster.controllers[0].name, cluster.with_role(Role.DBD)[0].name
     center = tuple(node.name for node in service_hosts(cluster))
     repositories, missing = _repositories(facts, wanted.release, served)
@@ -137,6 +162,9 @@ def make_plan(
         ),
     ]
     refusals += _refusals_of_plugins(wanted.release, facts)
+    plugins = {platform: offered(repository) for platform, repository in repositories.items()}
+    losses = _losses([facts[node.name] for node in todo], [node.name for node in todo], repositories, plugins)
+    refusals += _refusals_of_losses(losses, wanted)
     if first in facts:
         refusals += _refusals_of_settings(facts[first].settings, installed, wanted.release)
     if dbd in facts:
@@ -153,7 +181,52 @@ def make_plan(
         tuple(refusals),
         tuple(_notes(facts, first, installed, wanted.release, silent)),
         slurm.jobs_on(node.name for node in todo),
+        plugins,
     )
+
+
+def _kept_packages(node: NodeFacts, repository: Mapping[str, object]) -> list[str]:
+    served = repository.get("packages")
+    known = frozenset(served if isinstance(served, list) else ())
+    return [package for package in sorted(node.installed) if package in known]
+
+
+def _split_off(
+    node: NodeFacts, repository: Mapping[str, object], plugins: Mapping[str, Sequence[str]]
+) -> frozenset[str]:
+    """Packages that the node does not have, with what it has now in others."""
+    kept = _kept_packages(node, repository)
+    missing = capabilities(node.modules) - capabilities(name for package in kept for name in plugins.get(package, ()))
+    served = repository.get("packages")
+    others = frozenset(served if isinstance(served, list) else ()) - frozenset(kept)
+    return frozenset(package for package in others if capabilities(plugins.get(package, ())) & missing)
+
+
+def _losses(
+    facts: Sequence[NodeFacts],
+    names: Sequence[str],
+    repositories: Mapping[str, Mapping[str, object]],
+    plugins: Mapping[str, Mapping[str, Sequence[str]]],
+) -> dict[str, list[str]]:
+    """{capability: nodes} that the new packages do not have."""
+    lost: dict[str, list[str]] = {}
+    for name, node in zip(names, facts, strict=True):
+        offered = plugins.get(node.platform)
+        if offered:
+            repository = repositories[node.platform]
+            packages = {*_kept_packages(node, repository), *_split_off(node, repository, offered)}
+            there = capabilities(file for package in packages for file in offered.get(package, ()))
+            for capability in sorted(capabilities(node.modules) - there):
+                lost.setdefault(capability, []).append(name)
+    return lost
+
+
+def _refusals_of_losses(losses: Mapping[str, Sequence[str]], wanted: Wanted) -> Iterator[tuple[str, str]]:
+    build = f"`deepopsctl packages build slurm --release {wanted.release}` makes packages that have it"
+    for capability, names in losses.items():
+        if capability not in wanted.without:
+            lost = f"the packages of Slurm {wanted.release} lack {capability}: {CAPABILITIES[capability]}"
+            yield f"{fold(names)}: {lost}", f"{build}; `--without {capability}` gives it up"
 
 
 def is_done(node: NodeFacts, repositories: Mapping[str, Mapping[str, object]]) -> bool:

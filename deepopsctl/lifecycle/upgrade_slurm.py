@@ -42,7 +42,7 @@ from deepopsctl.validation.result import examine
 
 QUERY, RECORD, PREPARE = "operate/upgrade-query", "operate/upgrade-record", "operate/upgrade-prepare"
 CONTROLLER, NODES, BACK = "operate/upgrade-controller", "operate/upgrade-nodes", "operate/upgrade-back"
-DRAIN = "operate/upgrade-drain"
+DRAIN, WITHDRAW, CHECK = "operate/upgrade-drain", "operate/upgrade-withdraw", "operate/upgrade-check"
 QUEUE = "operate/upgrade-queue"
 SUITE = "smoke"
 # the phases of the record, in their order; `back` undoes those before `nodes`
@@ -69,8 +69,32 @@ def upgrade_slurm(directory: ClusterDir, wanted: Wanted, base: RunRequest, opera
 
 def plan_upgrade(directory: ClusterDir, wanted: Wanted, base: RunRequest) -> Plan:
     """What `upgrade slurm` would do; nothing is changed."""
-    plan, _record, _slurm = _query(directory, directory.cluster(), wanted, base)
-    return plan
+    plan, record, _slurm = _query(directory, directory.cluster(), wanted, base)
+    if plan.refusals or record.get("phase", PREPARING) != PREPARING:
+        return plan
+    return _simulated(plan, PackageRepository(directory), base)
+
+
+def _simulated(plan: Plan, repository: PackageRepository, base: RunRequest) -> Plan:
+    """The plan with what apt says of it on the nodes."""
+    from deepopsctl.run.runner import ask
+
+    if not plan.todo:
+        return plan
+    outcome = ask(replace(base, playbook=CHECK, more=(), limit=",".join(plan.todo), extra_vars={
+        "deepops_upgrade_packages": {name: plan.packages(name) for name in plan.todo},
+        "deepops_upgrade_platforms": {name: node.platform for name, node in plan.facts.items()},
+        "deepops_upgrade_indexes": {
+            platform: repository.offer(values).index for platform, values in plan.repositories.items()
+        },
+    }))  # fmt: skip
+    why = {
+        result.host: str(result.data["not_installable"])
+        for result in outcome.summary.results
+        if result.data.get("not_installable")
+    }
+    why |= {each.host: each.message for each in outcome.summary.failures if each.host in plan.todo}
+    return plan.with_obstacles(why)
 
 
 def _query(
@@ -85,7 +109,9 @@ def _query(
         if isinstance(answer, Mapping):
             facts[result.host] = NodeFacts(**{
                 key: answer[key]
-                for key in ("platform", "installed", "unfinished", "settings", "record", "database", "plugins")
+                for key in (
+                    "platform", "installed", "unfinished", "settings", "record", "database", "plugins", "modules",
+                )
                 if key in answer
             })  # fmt: skip
     first = cluster.controllers[0].name
@@ -94,8 +120,11 @@ def _query(
         code = ExitCode.UNREACHABLE if first in outcome.summary.unreachable else ExitCode.FAILED
         raise StoppedError(f"{first}: {failed}; nothing was changed", "see `deepopsctl status`", code)
     slurm = state_of(outcome)
-    served = PackageRepository(directory).suites()
-    return make_plan(cluster, wanted, facts, served, slurm), facts[first].record, slurm
+    repository = PackageRepository(directory)
+    plan = make_plan(
+        cluster, wanted, facts, repository.suites(), slurm, lambda values: repository.offer(values).plugins
+    )
+    return plan, facts[first].record, slurm
 
 
 @dataclass(slots=True)
@@ -125,7 +154,7 @@ class _Upgrade:
             since = f"{datetime.now(UTC):%F %H:%M} UTC"
             known = {"from": plan.installed, "to": self.wanted.release, "version": plan.version, "since": since}
             self._record(phase=PREPARING, **known)
-        self._prepare(plan, first=not record)
+        self._prepare(plan, first=phase in ("", PREPARING))
         # packages that are there say nothing of the daemons: what was cut off is done again
         with_old_slurmd = plan.center
         if phase == CENTER or (plan.center and phase not in _FORWARD):
@@ -184,11 +213,17 @@ class _Upgrade:
                 self._withdraw()
             raise
         self._leave_out(outcome, names)
+        if first and (refused := [name for name in names if name in self.left]):
+            self._run(refused, WITHDRAW)
 
     def _withdraw(self) -> None:
-        """No package of the new release was installed: nothing of it stays in apt's sources."""
+        """No package of the new release was installed: nothing of it stays in apt's sources.
+
+        First of all: with its preferences apt may be unable to install anything of Slurm, as the deploy does.
+        """
         self.flow.operator.info("withdraw the repository of the new release")
         self._record()
+        self._run([node.name for node in self.cluster.nodes], WITHDRAW)
         self._run([node.name for node in self.cluster.nodes], SLURM)
 
     def _center(self, plan: Plan, *, is_up: bool, resumed: bool) -> None:
@@ -351,7 +386,8 @@ class _Upgrade:
         self.flow.operator.info("deploy what follows from the new release")
         # those that do not answer as well: the exit code says that they were left out
         names = [node.name for node in self.cluster.nodes if node.name not in self.left]
-        wanted = {SLURM, *self.flow.deployed, *(self.cluster.components or ())}
+        # not those of cluster.yml: one that was never deployed is not this command's to begin
+        wanted = {SLURM, *self.flow.deployed}
         order = [name for name in components(self.flow.base.content) if name in wanted]
         outcome = self._run(names, *order)
         require_success(outcome, self._named(plan.center), "all nodes are upgraded", self._again)

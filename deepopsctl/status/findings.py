@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -74,14 +74,37 @@ def findings(
     )  # fmt: skip
     of_list = () if listed is None else _of_the_list(nodes, deployed, listed)
     of_all = (*_of_the_cluster(nodes, slurm), *_of_the_last_deploy(last_deploy), *of_list)
-    for entry in (*of_all, *of_nodes):
+    under_way = tuple(_under_way(nodes))
+    for entry in (*under_way, *(_instead(entry, under_way) for entry in (*of_all, *of_nodes))):
         merged_nodes.setdefault((entry.severity, entry.message, entry.hint), []).extend(entry.nodes)
     order = list(Severity)
     merged = [
         Finding(severity, tuple(names), message, hint.replace(_NODES, fold(names) if names else ""))
         for (severity, message, hint), names in merged_nodes.items()
     ]
-    return tuple(sorted(merged, key=lambda finding: order.index(finding.severity)))
+    first = {entry.message for entry in under_way}
+    return tuple(sorted(merged, key=lambda finding: (finding.message not in first, order.index(finding.severity))))
+
+
+def _under_way(nodes: Sequence[NodeStatus]) -> Iterator[Finding]:
+    """An upgrade or a restore that has not ended, with the one command that goes on with it."""
+    restored = tuple(node.name for node in nodes if node.restore)
+    if restored:
+        message = "a restore was begun here and has not ended: partitions may be down, and deploys are refused"
+        yield Finding(Severity.PROBLEM, restored, message, "`deepopsctl restore` goes on with it")
+    for node in nodes:
+        if node.upgrade:
+            was, new, phase, since = map(node.upgrade.get, ("from", "to", "phase", "since"))
+            message = f"an upgrade of Slurm from {was} to {new} is under way since {since} (phase {phase})"
+            yield Finding(Severity.NOTE, (), message, f"`deepopsctl upgrade slurm --to {new}` goes on with it")
+
+
+def _instead(entry: Finding, under_way: Sequence[Finding]) -> Finding:
+    """The finding without a command that is refused, or would be undone, while something is under way."""
+    refused = any(word in entry.hint for word in ("`deepopsctl deploy", "`deepopsctl node resume", "state=resume"))
+    if not under_way or not refused:
+        return entry
+    return replace(entry, hint=f"first {under_way[0].hint}")
 
 
 def _of_the_cluster(nodes: Sequence[NodeStatus], slurm: SlurmState) -> Iterator[Finding]:
@@ -91,15 +114,6 @@ def _of_the_cluster(nodes: Sequence[NodeStatus], slurm: SlurmState) -> Iterator[
     elif not slurm.controller_up and slurm.error:
         hint = "see `journalctl -u slurmctld` on the controller; `deepopsctl deploy` starts what should run"
         yield Finding(Severity.PROBLEM, (), f"slurmctld does not answer: {slurm.error}", hint)
-    for node in nodes:
-        if node.upgrade:
-            was, new, phase, since = map(node.upgrade.get, ("from", "to", "phase", "since"))
-            message = f"an upgrade of Slurm from {was} to {new} is under way since {since} (phase {phase})"
-            yield Finding(Severity.NOTE, (), message, f"`deepopsctl upgrade slurm --to {new}` goes on with it")
-    restored = tuple(node.name for node in nodes if node.restore)
-    if restored:
-        message = "a restore was begun here and has not ended: partitions may be down, and deploys are refused"
-        yield Finding(Severity.PROBLEM, restored, message, "`deepopsctl restore` goes on with it")
     yield from _of_controllers(slurm)
     strange = set(slurm.nodes) - {node.name for node in nodes if node.is_compute}
     if strange:

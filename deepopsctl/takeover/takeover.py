@@ -142,6 +142,12 @@ def source_prefix(directory: ClusterDir) -> str:
     return str(prefix)
 
 
+def require_taken_over(directory: ClusterDir) -> None:
+    """An InputError where no Slurm was taken over."""
+    if not site_values(directory).get("slurm_taken_over"):
+        raise InputError.single(directory.settings.name, "no Slurm has been taken over", "there is nothing to undo")
+
+
 def forget_source(directory: ClusterDir) -> None:
     """Nothing of what was built is there any more."""
     text = directory.settings_text()

@@ -82,6 +82,19 @@ def test_apt_reads_what_was_published_and_checks_its_signature(repository: Packa
     assert repository.key.stat().st_mode & 0o777 == 0o600
 
 
+def test_what_a_published_suite_offers_is_read_from_its_archive(repository: PackageRepository, tmp_path: Path) -> None:
+    plugin = tmp_path / "build1" / "tree" / "usr" / "lib" / "x86_64-linux-gnu" / "slurm-wlm" / "mpi_pmix_v5.so"
+    plugin.parent.mkdir(parents=True)
+    plugin.write_text("")
+    _node, values = unpack(repository, tmp_path)
+
+    offer = repository.offer(values)
+
+    assert offer.plugins == {"tool": ("mpi_pmix_v5.so",)}
+    assert "Package: tool\n" in offer.index
+    assert "Version: 1.2-1+deepopsctl1\n" in offer.index
+
+
 def test_a_repository_that_was_changed_on_the_way_is_refused_by_apt(
     repository: PackageRepository, tmp_path: Path
 ) -> None:

@@ -154,6 +154,19 @@ def test_accounting_has_the_jobs_of_before_and_after(made: HandMade) -> None:
     assert [str(made.ended), str(made.running), str(new)] == rows
 
 
+def test_undo_puts_the_old_configuration_back_under_the_running_job(made: HandMade) -> None:
+    lab = made.lab
+
+    lab.deepopsctl("takeover", "--undo")
+
+    assert_original_services(made)
+    refused = lab.user("ctl1", "sbatch --job-name=forbidden --chdir=/tmp --wrap true", ok=False)
+    assert "Batch job submission failed" in refused
+    assert "PrivateData            = jobs" in lab.root("ctl1", "sacctmgr show config")
+    lab.deploy()
+    assert lab.job_state(made.running) == "RUNNING"
+
+
 def test_a_second_deploy_changes_nothing_and_the_old_job_ends_well(made: HandMade) -> None:
     lab = made.lab
 

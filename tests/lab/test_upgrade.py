@@ -17,7 +17,9 @@ from tests.lab.harness import PREFIX, LabCluster, command, fresh_cluster, wait_u
 from tests.support.suite import Suite
 
 NAME = f"{PREFIX}-upgrade"
-UPGRADE = ("upgrade", "slurm", "--to", "26.05", "--yes", "--batch", "2")
+# Debian builds 26.05 without PMIx
+WITHOUT = ("--without", "mpi_pmix")
+UPGRADE = ("upgrade", "slurm", "--to", "26.05", "--yes", "--batch", "2", *WITHOUT)
 RECORD = "/var/lib/deepopsctl/upgrade/slurm.json"
 # Slurm 26.05, and the libraries that it needs in a later version than Debian 13 has
 PACKAGES = (
@@ -73,7 +75,10 @@ def jobs(cluster: LabCluster) -> dict[str, int]:
 
 
 def test_a_plan_changes_nothing(cluster: LabCluster, jobs: dict[str, int]) -> None:
-    plan = cluster.parsed("upgrade", "slurm", "--to", "26.05", "--plan", "--batch", "2")
+    refused = cluster.deepopsctl("upgrade", "slurm", "--to", "26.05", "--plan", ok=False)
+    assert refused.returncode == 1
+    assert "lack mpi_pmix: MPI programs start by PMIx" in refused.stdout + refused.stderr
+    plan = cluster.parsed("upgrade", "slurm", "--to", "26.05", "--plan", "--batch", "2", *WITHOUT)
 
     assert (plan["from"], plan["to"], plan["version"], plan["refusals"]) == ("24.11", "26.05", "26.05.5", [])
     assert (plan["controllers"], plan["batches"]) == (["ctl1"], [["cn01", "cn02"], ["cn03", "cn04"]])

@@ -18,7 +18,7 @@ from tests.lab.harness import (
     wait_until,
 )
 from tests.lab.test_two_controllers import SERVE, SERVER, in_control, serve_database, shared_state
-from tests.lab.test_upgrade import UPGRADE, add_new_release, history, record, version
+from tests.lab.test_upgrade import UPGRADE, WITHOUT, add_new_release, history, record, version
 
 NAME = f"{PREFIX}-richer"
 FIRST, SECOND, LOGIN, DATABASE, STANDBY = "ctl1", "login1", "login2", "cn02", "login3"
@@ -53,7 +53,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 
 
 def test_the_plan_has_slurmdbd_first_then_controllers_login_nodes_and_compute_nodes(cluster: LabCluster) -> None:
-    plan = cluster.parsed("upgrade", "slurm", "--to", "26.05", "--plan")
+    plan = cluster.parsed("upgrade", "slurm", "--to", "26.05", "--plan", *WITHOUT)
 
     assert plan["controllers"] == [DATABASE, STANDBY, FIRST, SECOND]
     assert (plan["login"], plan["batches"]) == ([LOGIN], [[SERVER]])

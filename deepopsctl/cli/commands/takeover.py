@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--check", is_flag=True, help="Only show what would be adopted; write nothing.")
 @click.option("--finish", is_flag=True, help="Remove a Slurm that was built from source, once nothing uses it.")
-@click.option("--undo", is_flag=True, help="Run the Slurm that was built from source again; possible until --finish.")
+@click.option(
+    "--undo", is_flag=True, help="Run the Slurm of before with its configuration again; possible until --finish."
+)
 @connection_options
 @json_option
 @click.pass_obj
@@ -77,10 +79,10 @@ def _end(settings: Settings, phase: str, options: dict[str, Any], *, as_json: bo
     """Remove what was built from source, or run it again."""
     from deepopsctl.cli.execute import run_and_report, run_request
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.takeover.takeover import END_PLAYBOOK, forget_source, source_prefix
+    from deepopsctl.takeover.takeover import END_PLAYBOOK, forget_source, require_taken_over, source_prefix
 
     directory = ClusterDir.open(settings.directory)
-    source_prefix(directory)
+    (source_prefix if phase == "finish" else require_taken_over)(directory)
     request = run_request(
         settings, directory, options, (END_PLAYBOOK,), component="slurm", command=f"takeover-{phase}",
         extra_vars={"deepops_takeover_phase": phase},

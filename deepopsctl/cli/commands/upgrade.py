@@ -64,6 +64,9 @@ def upgrade() -> None:
 @failed_option
 @click.option("--drain", is_flag=True, help="Wait for the end of a batch's jobs first.")
 @click.option(
+    "--without", multiple=True, metavar="PLUGIN", help="Upgrade though the packages lack this plugin (mpi_pmix)."
+)
+@click.option(
     "--timeout", "timeout_s", callback=seconds, default="1d", show_default=True, metavar="DURATION",
     help="How long to wait for jobs with --drain.",
 )  # fmt: skip
@@ -82,6 +85,7 @@ def slurm(
     max_failed: int | None,
     drain: bool,
     timeout_s: int,
+    without: tuple[str, ...],
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -98,7 +102,7 @@ def slurm(
     from deepopsctl.lifecycle.upgrade_slurm import plan_upgrade, upgrade_slurm
 
     batch_size(batch, 1)
-    wanted = Wanted(release, batch, max_failed, drain, timeout_s)
+    wanted = Wanted(release, batch, max_failed, drain, timeout_s, without)
     console, directory, base = open_console(settings, "upgrade-slurm", options)
     if only_plan:
         plan = plan_upgrade(directory, wanted, base)

@@ -35,6 +35,15 @@ def _prepare(request: Request) -> Result:
     return {"changed": False}
 
 
+def _simulate(request: Request) -> Result:
+    """Why apt could not install the packages, '' where it could."""
+    return {"deepops": {"not_installable": transaction.obstacle(request["packages"], request["index"])}}
+
+
+def _withdraw(_request: Request) -> Result:
+    return {"changed": transaction.withdraw()}
+
+
 def _save(request: Request) -> Result:
     return {"changed": copies.save(request)}
 
@@ -121,6 +130,8 @@ _PHASES = {
     "query": _query,
     "record": _record,
     "prepare": _prepare,
+    "simulate": _simulate,
+    "withdraw": _withdraw,
     "save": _save,
     "backups": _backups,
     "going": _going,

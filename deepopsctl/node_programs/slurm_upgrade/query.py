@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
@@ -14,6 +15,13 @@ from . import DIRECTORY, record
 
 CONFIGURATION = "/etc/slurm/slurm.conf"
 PATTERNS = ("slurm*", "libslurm*", "libpam-slurm*", "libpmi0*", "libpmi2-0*", "sackd", "libnss-slurm")
+# where Debian's packages and deepopsctl's have them
+MODULES = (
+    "/usr/lib/*/slurm-wlm/*.so",
+    "/usr/lib/*/slurm/*.so",
+    "/usr/lib/slurm/*.so",
+    "/usr/lib/*/security/pam_slurm*.so",
+)
 _ANSWER_S = 60
 # what an installation that was cut off leaves
 _UNFINISHED = ("half-installed", "unpacked", "half-configured", "triggers-awaited")
@@ -32,6 +40,7 @@ def query(*, controller: bool, database: str) -> Dict[str, Any]:
         "unfinished": any(status in _UNFINISHED for _, _, status in _packages()),
         "free_mb": shutil.disk_usage("/var/cache").free >> 20,
         "plugins": spank.plugins(),
+        "modules": modules(),
     }
     if controller:
         result["settings"] = configured()
@@ -44,6 +53,11 @@ def query(*, controller: bool, database: str) -> Dict[str, Any]:
 def installed() -> Dict[str, str]:
     """{name: version} of Slurm's packages that are installed and configured."""
     return {name: version for name, version, status in _packages() if status == "installed"}
+
+
+def modules() -> List[str]:
+    """The names of Slurm's own plugins, and of its modules for PAM: `mpi_pmix_v5.so`, `pam_slurm_adopt.so`."""
+    return sorted({os.path.basename(path) for pattern in MODULES for path in glob.glob(pattern)})
 
 
 def _packages() -> List[Tuple[str, str, str]]:

@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import shutil
+import tempfile
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from .._shared import command
@@ -16,6 +17,13 @@ _HELD_TOO = ("--ignore-hold", "--allow-change-held-packages")
 _APT = ("apt-get", "--yes", "--quiet", "--no-install-recommends", *_HELD_TOO)
 _ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "APT_LISTCHANGES_FRONTEND": "none"}
 _FETCH_S, _READ_S = 1800, 60
+# of the role package_repository
+OWN = (
+    "/etc/apt/preferences.d/deepopsctl-packages",
+    "/etc/apt/sources.list.d/deepopsctl-packages.sources",
+    "/etc/apt/keyrings/deepopsctl-packages.asc",
+)
+_NEW = "deepopsctl-new.list"
 # `Inst slurmd [24.11.5-4] (26.05.5-1 deepopsctl:trixie-slurm-wlm-26.05 [amd64])`
 _REPLACED = re.compile(r"^Inst (\S+) \[([^\]]+)\]", re.MULTILINE)
 _REMOVED = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
@@ -44,6 +52,68 @@ def prepare(packages: Mapping[str, str], *, keep: bool) -> None:
     _apt("--download-only", "install", *names)
     if keep:
         _keep(replaced_in(simulated))
+
+
+def obstacle(packages: Mapping[str, str], index: str) -> str:
+    """Why apt could not install {name: version} of a repository with this index, '' where it could.
+
+    Its sources, lists and preferences are copies: nothing of it stays, and no file of the repository is needed.
+    """
+    if not packages:
+        return ""
+    with tempfile.TemporaryDirectory(prefix="deepopsctl-apt-") as scratch:
+        # apt reads lists as a user of its own
+        os.chmod(scratch, 0o755)  # noqa: S103 (nothing secret is in it, and the directories below are root's)
+        options = _apart(scratch, index)
+        alone = ["-o", "Dir::Etc::sourcelist=" + os.path.join(scratch, "parts", _NEW), "-o", "Dir::Etc::sourceparts=-"]
+        names = ["{}={}".format(name, version) for name, version in sorted(packages.items())]
+        try:
+            _apt(*options, *alone, "-o", "APT::Get::List-Cleanup=0", "update")
+            removed = removed_in(_apt(*options, "--simulate", "install", *names))
+        except UpgradeError as error:
+            return str(error).replace(scratch, "(new)")
+        return "apt would remove {}".format(" ".join(sorted(removed))) if removed else ""
+
+
+def _apart(scratch: str, index: str) -> List[str]:
+    """Options with which apt sees the repository besides what the node has."""
+    etc, lists = "/etc/apt", "/var/lib/apt/lists"
+    for name in ("repository", "parts", "preferences", "lists/partial"):
+        os.makedirs(os.path.join(scratch, name))
+    _link(os.path.join(etc, "sources.list.d"), os.path.join(scratch, "parts"))
+    _link(os.path.join(etc, "preferences.d"), os.path.join(scratch, "preferences"))
+    _link(lists, os.path.join(scratch, "lists"))
+    where = os.path.join(scratch, "repository")
+    texts = {
+        os.path.join(where, "Packages"): index,
+        os.path.join(scratch, "parts", _NEW): "deb [trusted=yes] file:{} ./\n".format(where),
+        os.path.join(scratch, "preferences", "new"): 'Package: *\nPin: origin ""\nPin-Priority: 1001\n',
+    }
+    for path, text in texts.items():
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+    values = {
+        "Dir::Etc::sourceparts": "parts", "Dir::Etc::preferencesparts": "preferences", "Dir::State::lists": "lists",
+        "Dir::Cache::pkgcache": "", "Dir::Cache::srcpkgcache": "",
+    }  # fmt: skip
+    pairs = ["{}={}".format(key, os.path.join(scratch, name) if name else "") for key, name in values.items()]
+    return [word for pair in pairs for word in ("-o", pair)]
+
+
+def _link(source: str, target: str) -> None:
+    """Links to the files of a directory, but for those of the cluster's own repository."""
+    for name in os.listdir(source) if os.path.isdir(source) else []:
+        path = os.path.join(source, name)
+        if os.path.isfile(path) and path not in OWN and name != "lock":
+            os.symlink(path, os.path.join(target, name))
+
+
+def withdraw() -> bool:
+    """Remove the cluster's repository from apt's sources and preferences; a deploy adds the one that is declared."""
+    there = [path for path in OWN if os.path.exists(path)]
+    for path in there:
+        os.unlink(path)
+    return bool(there)
 
 
 def removed_in(simulated: str) -> List[str]:
@@ -119,7 +189,8 @@ def _download(words: Sequence[str], directory: str) -> None:
 def _apt(*arguments: str) -> str:
     done = command.run_merged([*_APT, *arguments], _FETCH_S, env=command.environment(**_ENVIRONMENT))
     if not done.ok:
-        raise UpgradeError("apt-get {}: {}".format(arguments[0].lstrip("-"), _words(done)))
+        verb = next(word for word in arguments if word in ("install", "update"))
+        raise UpgradeError("apt-get {}: {}".format(verb, _words(done)))
     return done.output
 
 

@@ -104,20 +104,26 @@ def restore_programs(prefix: str) -> bool:
 
 
 def undo(request: Request) -> bool:
-    """These daemons and their configuration as they were before the deploy."""
-    saved = [kept_in(request["prefix"]), *(unit_path(name) + SUFFIX for name in _DAEMONS)]
+    """These daemons and their configuration as they were before the deploy; without a prefix, the packages' daemons."""
+    prefix = request["prefix"]
+    saved = [kept_in(prefix), *(unit_path(name) + SUFFIX for name in _DAEMONS)] if prefix else []
+    # of packages, nothing but their configuration has changed
+    saved += [] if prefix else glob.glob(os.path.join(CONFIG, "*" + SUFFIX))
     if not any(map(os.path.exists, (*saved, UNDOING))):
         return False
-    refuse_other_release(request["prefix"])
-    changed = restore_programs(request["prefix"])
-    units = ["{}.service".format(name) for name in request["daemons"] if os.path.isfile(unit_path(name) + SUFFIX)]
+    changed = False
+    if prefix:
+        refuse_other_release(prefix)
+        changed = restore_programs(prefix)
+    names = [name for name in request["daemons"] if not prefix or os.path.isfile(unit_path(name) + SUFFIX)]
+    units = ["{}.service".format(name) for name in names]
     running = [name for name in units if run(["systemctl", "--quiet", "is-active", name], TIME_S).ok]
     # one that was cut off has stopped them, or has not started all of them again
     running = sorted({*running, *_read(UNDOING).decode().split()})
     atomic_file.write_synced(UNDOING, "\n".join(running))
     if running:
         _systemctl("stop", *running)
-    changed = restore_files(CONFIG) or bool(units) or changed
+    changed = restore_files(CONFIG) or bool(prefix and units) or changed
     for name in request["daemons"]:
         for path in (
             os.path.join(UNITS, "{}.service.d".format(name), "deepopsctl.conf"),
@@ -153,6 +159,7 @@ def restore_files(directory: str) -> bool:
         if _is_managed(path):
             os.unlink(path)
     for path in saved:
+        # also in place of a link that a deploy has made
         os.replace(path, path[: -len(SUFFIX)])
     return bool(saved)
 

@@ -155,3 +155,59 @@ def test_an_upgrade_to_another_release_that_is_under_way_is_ended_first() -> Non
 def test_one_in_twenty_nodes_may_fail_unless_said_otherwise() -> None:
     assert plan().allowed_failures == 1
     assert plan(wanted=Wanted("26.05", max_failed=0)).allowed_failures == 0
+
+
+# of a Slurm that has all, and of packages that have not
+MODULES = ("mpi_pmix_v5.so", "mpi_pmi2.so", "gpu_nvml.so", "job_submit_lua.so", "pam_slurm_adopt.so", "task_cgroup.so")
+WITHOUT_PMIX = {"slurmd": [name for name in MODULES if "pmix" not in name]}
+
+
+def with_modules(
+    offered: Mapping[str, list[str]],
+    *without: str,
+    served: Mapping[str, Any] = SERVED,
+    modules: tuple[str, ...] = MODULES,
+) -> Plan:
+    """The plan where compute nodes have these plugins, and packages offer others."""
+    facts = {name: replace(each, modules=modules if name.startswith("cn") else ()) for name, each in ALL.items()}
+    wanted = replace(WANTED, without=without)
+    return make_plan(CLUSTER, wanted, facts, served, SlurmState(controller_up=True), lambda _: offered)
+
+
+@pytest.mark.parametrize("lost", ["mpi_pmix_v5", "gpu_nvml", "job_submit_lua", "pam_slurm_adopt"])
+def test_packages_that_lack_what_the_nodes_have_are_refused_unless_it_is_given_up(lost: str) -> None:
+    name = lost.removesuffix("_v5")
+    offered = {"slurmd": [each for each in MODULES if each != f"{lost}.so"]}
+
+    ((message, hint),) = with_modules(offered).refusals
+
+    assert message.startswith(f"cn[1-4]: the packages of Slurm 26.05 lack {name}: ")
+    assert f"--without {name}" in hint
+    assert with_modules(offered, name).refusals == ()
+
+
+def test_another_version_of_a_plugin_and_what_no_node_has_are_no_loss() -> None:
+    assert with_modules({"slurmd": ["mpi_pmix_v6.so", *MODULES[1:-1]]}).refusals == ()
+    assert with_modules({"slurmd": ["task_cgroup.so"]}, modules=("task_cgroup.so", "switch_hpe.so")).refusals == ()
+
+
+def test_what_has_a_package_of_its_own_by_now_is_installed_with_the_others() -> None:
+    (values,) = SERVED["Debian 13"].values()
+    served = {"Debian 13": {"x": {**values, "packages": [*PACKAGES, "slurm-wlm-pmix"]}}}
+    made = with_modules({**WITHOUT_PMIX, "slurm-wlm-pmix": ["mpi_pmix_v5.so"]}, served=served)
+
+    assert made.refusals == ()
+    assert made.packages("cn1") == dict.fromkeys(("slurm-client", "slurm-wlm-pmix", "slurmd"), NEW)
+    assert "slurm-wlm-pmix" not in made.packages("ctl1")
+
+
+@pytest.mark.parametrize(
+    ("why", "refused"), [(("ctl1",), True), (("cn1", "cn2"), True), (("cn1",), False), ((), False)]
+)
+def test_packages_that_apt_can_not_install_are_refused_on_controllers_and_on_too_many_nodes(
+    why: tuple[str, ...], refused: bool
+) -> None:
+    made = plan(wanted=replace(WANTED, max_failed=1)).with_obstacles(dict.fromkeys(why, "E: libjwt2 is missing"))
+
+    assert bool(made.refusals) is refused
+    assert ("libjwt2" in str(made.refusals + made.notes)) is bool(why)

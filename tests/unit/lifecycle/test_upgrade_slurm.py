@@ -16,7 +16,7 @@ from deepopsctl.lifecycle.upgrade_slurm import BACK, CONTROLLER, DRAIN, NODES
 from deepopsctl.nodes.drain import NODE_STATE
 from deepopsctl.nodes.workflow import Flow, Report
 from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.outcome import RunOutcome, TaskResult
+from deepopsctl.run.outcome import Failure, RunOutcome, TaskResult
 from deepopsctl.slurm.state import SlurmNode, SlurmState
 from tests.support.runs import cluster_dir, console, run_of
 from tests.unit.lifecycle.test_upgrade_plan import ALL, NEW, SERVED, node
@@ -198,3 +198,28 @@ def test_a_node_that_does_not_register_is_no_success(upgrade: Upgrade) -> None:
     assert report.stopped
     assert report.stopped.message == "cn1 is left out, the others have Slurm 26.05.5"
     assert "its slurmd is 24.11.5" in report.warnings[0]
+
+
+def test_only_what_is_deployed_is_deployed_at_the_end(upgrade: Upgrade) -> None:
+    spec = upgrade.directory.spec
+    spec.write_text(spec.read_text() + "components: [slurm, monitoring]\n")
+
+    assert upgrade(UPGRADED, {"phase": "deploy", "from": "24.11", "to": "26.05"}).exit_code is ExitCode.OK
+
+    assert [playbooks for playbooks, _, _ in upgrade.calls if "slurm" in playbooks] == [("slurm",)]
+
+
+@pytest.mark.parametrize("record", [{}, {"phase": "prepare", "from": "24.11", "to": "26.05"}])
+def test_a_refused_upgrade_leaves_no_preference_of_apt_behind(upgrade: Upgrade, record: dict[str, object]) -> None:
+    def run(_flow: Flow, _cluster: object, playbooks: tuple[str, ...], names: Any, **extra: object) -> RunOutcome:
+        upgrade.calls.append((playbooks, tuple(names), extra))
+        failed = (Failure("ctl1", "", "Fetch the packages", "E: unmet dependencies", ""),)
+        return run_of(*failed, code=2) if playbooks == (upgrade_slurm.PREPARE,) else run_of()
+
+    upgrade.patch.setattr(Flow, "run", run)
+
+    assert upgrade(ALL, record).exit_code is not ExitCode.OK
+
+    last = [playbooks for playbooks, _, _ in upgrade.calls][-3:]
+    assert last == [(upgrade_slurm.RECORD,), (upgrade_slurm.WITHDRAW,), ("slurm",)]
+    assert set(upgrade.calls[-2][1]) == set(ALL)

@@ -120,6 +120,39 @@ def test_a_plugin_that_jobs_load_stays_when_the_rest_is_removed(prefix: Path, mo
     assert not phase("finish", prefix)
 
 
+def test_undo_puts_back_the_configuration_of_a_slurm_of_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, managed = tmp_path / "etc", "# Written by deepopsctl\n"
+    write_files(config, {
+        "slurm.conf": managed, "slurm.conf.before-deepopsctl": "theirs",
+        "slurmdbd.conf": managed, "slurmdbd.conf.before-deepopsctl": "their database",
+        "job_submit.lua": managed, "job_submit.lua.before-deepopsctl": "their script",
+        "cgroup.conf": managed, "nodes.conf": "their nodes",
+    })  # fmt: skip
+    write_files(tmp_path / "records", {"slurm.slurmd.json": "{}", "monitoring.node.json": "{}"})
+    for name, path in {"RECORDS": "records", "UNDOING": "takeover-undo", "CONFIG": "etc"}.items():
+        monkeypatch.setattr(source_build, name, str(tmp_path / path))
+    calls = tmp_path / "calls"
+    write_program(
+        tmp_path / "fakes" / "systemctl", f'echo "$@" >> {calls}; case "$*" in *is-active*slurmd.*) exit 3;; esac'
+    )
+    monkeypatch.setenv("PATH", str(tmp_path / "fakes"), prepend=":")
+    request = {"phase": "undo", "prefix": "", "daemons": ["slurmctld", "slurmdbd", "slurmd"], "check_mode": False}
+
+    assert main(request)["changed"]
+
+    assert {path.name: path.read_text() for path in config.iterdir()} == {
+        "slurm.conf": "theirs", "slurmdbd.conf": "their database", "job_submit.lua": "their script",
+        "nodes.conf": "their nodes",
+    }  # fmt: skip
+    done = calls.read_text().splitlines()
+    assert "stop slurmctld.service slurmdbd.service" in done
+    assert "start slurmctld.service slurmdbd.service" in done
+    assert [path.name for path in (tmp_path / "records").iterdir()] == ["monitoring.node.json"]
+    assert not main(request)["changed"]
+
+
 def test_a_way_back_that_was_cut_off_starts_the_daemons_that_it_stopped(
     prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,6 +175,39 @@ class TestFindings:
         )
         assert finding.hint == "`deepopsctl upgrade slurm --to 26.05` goes on with it"
 
+    @pytest.mark.parametrize(
+        ("more", "command"),
+        [
+            (
+                {"upgrade": {"from": "24.11", "to": "26.05", "phase": "controller", "since": "x"}},
+                "`deepopsctl upgrade slurm --to 26.05`",
+            ),
+            ({"restore": True}, "`deepopsctl restore`"),
+        ],
+    )
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            slurm({"gpu01": {"state": "DOWN*", "reason": "Not responding", "reason_user": "slurm"}}),
+            slurm({"gpu01": {"state": "IDLE+DRAIN", "reason": "deepopsctl: node upgrade", "reason_user": "root"}}),
+            {"installed": True, "controller_up": False, "error": "Connection refused"},
+            {**slurm(), "nodes": [{"name": "gpu01", **IDLE}]},
+        ],
+    )
+    def test_no_other_command_is_named_while_an_upgrade_or_a_restore_is_under_way(
+        self, more: dict[str, object], command: str, answer: dict[str, Any]
+    ) -> None:
+        given = outcome({"gpu02": {"stale": ["slurmd"]}}, answer)
+        facts = given.summary.results[0].data["node"]
+        assert isinstance(facts, dict)
+        facts.update(more)
+
+        findings = status(given).findings
+
+        assert findings[0].hint == f"{command} goes on with it"
+        assert len(findings) > 1
+        assert not [each.hint for each in findings if "deepopsctl deploy" in each.hint or "resume" in each.hint]
+
     def test_a_restore_that_has_not_ended_is_a_problem(self) -> None:
         (finding,) = status(with_controllers(restore=True)).findings
         assert (finding.severity, finding.nodes) == (Severity.PROBLEM, ("ctl1",))

@@ -339,7 +339,9 @@ def test_the_script_that_decides_on_jobs_and_the_other_plugins_are_kept() -> Non
     taken = plan_takeover(cluster(), found)
 
     assert taken.settings["slurm_job_submit"] == "return slurm.SUCCESS"
-    assert taken.settings["slurm_config"]["JobSubmitPlugins"] == "all_partitions"  # type: ignore[index]
+    config = taken.settings["slurm_config"]
+    assert isinstance(config, Mapping)
+    assert config["JobSubmitPlugins"] == "all_partitions"
     assert taken.not_kept == ()
     assert "slurm_job_submit" not in plan_takeover(cluster(), with_files("return 0", "")).settings
 
