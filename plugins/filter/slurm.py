@@ -10,7 +10,16 @@ from hashlib import sha256
 from ansible.errors import AnsibleFilterError
 
 from deepopsctl.gpus import notation
-from deepopsctl.slurm import conf as slurm_conf, effects, failover, job_hooks, native_metrics, package_choice, topology
+from deepopsctl.slurm import (
+    conf as slurm_conf,
+    effects,
+    failover,
+    job_hooks,
+    native_metrics,
+    package_choice,
+    shapes,
+    topology,
+)
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
@@ -74,6 +83,17 @@ def slurm_partition_lines(partitions, hardware, reserve_percent, node_sets, bill
     return slurm_conf.partition_lines(
         partitions, _hardware(hardware), int(reserve_percent), slurm_conf.parse_node_sets(node_sets), units
     )
+
+
+def slurm_shapes(node_lines, partition_lines):
+    """What the nodes of each partition have, as a table of job_submit.lua."""
+    return shapes.lua_table(node_lines, partition_lines)
+
+
+def slurm_enforced(extra):
+    """Whether Slurm refuses a job that no partition (`any`), or one of them (`all`), lets run; `no` for neither."""
+    value = slurm_conf.merge_settings({"EnforcePartLimits": "ALL"}, extra).get("EnforcePartLimits", "NO")
+    return {"all": "all", "yes": "all", "true": "all", "any": "any"}.get(str(value).lower(), "no")
 
 
 def slurm_closed(partitions, closed):
@@ -294,6 +314,8 @@ class FilterModule:
             "slurm_gpu_types": slurm_gpu_types,
             "slurm_gpus_by_node": slurm_gpus_by_node,
             "slurm_closed": slurm_closed,
+            "slurm_enforced": slurm_enforced,
+            "slurm_shapes": slurm_shapes,
             "slurm_jobs_on": slurm_jobs_on,
             "slurm_gres_lines": slurm_gres_lines,
             "slurm_domain_refusal": slurm_domain_refusal,
