@@ -23,6 +23,7 @@ from deepopsctl.slurm import (
     needs,
     other_files,
     package_choice,
+    shapes,
     topology,
 )
 from deepopsctl.slurm.hardware import NodeHardware, parse_slurmd_report
@@ -104,6 +105,17 @@ def slurm_usage(node_sets, partitions, billing):
             if any(name in gpus for name in text_node_sets.expand(str(entry["nodes"])))
         ],
     }
+
+
+def slurm_shapes(node_lines, partition_lines):
+    """What the nodes of each partition have, as a table of job_submit.lua."""
+    return shapes.lua_table(node_lines, partition_lines)
+
+
+def slurm_enforced(extra):
+    """Whether Slurm refuses a job that no partition (`any`), or one of them (`all`), lets run; `no` for neither."""
+    value = slurm_conf.merge_settings({"EnforcePartLimits": "ALL"}, extra).get("EnforcePartLimits", "NO")
+    return {"all": "all", "yes": "all", "true": "all", "any": "any"}.get(str(value).lower(), "no")
 
 
 def slurm_closed(partitions, closed):
@@ -384,6 +396,8 @@ class FilterModule:
             "slurm_gpu_types": slurm_gpu_types,
             "slurm_gpus_by_node": slurm_gpus_by_node,
             "slurm_closed": slurm_closed,
+            "slurm_enforced": slurm_enforced,
+            "slurm_shapes": slurm_shapes,
             "slurm_jobs_on": slurm_jobs_on,
             "slurm_gres_lines": slurm_gres_lines,
             "slurm_domain_refusal": slurm_domain_refusal,

@@ -55,6 +55,12 @@ _ALL = "Alliance, Mila, FAU, DeepOps"
 _KEYS = "typed on your own computer. Administrators add the key: `deepopsctl people add --key`"
 # made by the first that needs it: it takes longer than all others together
 _VENV = "module load python && { [ -d ~/env ] || virtualenv --no-download ~/env; } && source ~/env/bin/activate && "
+# by job_submit.lua, where jobs are sorted into accounts and the user has a group
+_GROUP_ACCOUNT = (
+    "account=$(sacctmgr -nP show association user=$(id -un) format=account | sed -n 's/_cpu$/-cpu/p' | head -n 1); "
+    "if scontrol show config | grep -q '^JobSubmitPlugins.*lua' && [ \"$account\" ]; then "
+    "sbatch --test-only --account=\"$account\" --wrap=true; fi"
+)
 COMMANDS = (
     # to get in
     Command("ssh USER@LOGIN-NODE", _ALL, check="environment-keys", here="on your own computer"),
@@ -255,7 +261,8 @@ COMMANDS = (
     Command(
         "--account=def-NAME-gpu; --account=def-NAME-cpu",
         "Mila",
-        here="the accounts are `def-NAME_gpu` and `def-NAME_cpu`",
+        run=_GROUP_ACCOUNT,
+        here="the job is charged to `def-NAME_gpu` with GPUs, to `def-NAME_cpu` without, whichever of the two you type",
     ),
     Command(
         "salloc --time=1:00:00 --gpus-per-node=1 --cpus-per-task=1 --mem=16G",

@@ -11,6 +11,7 @@ from lupa import lua51
 
 from deepopsctl.environment.accounts import sorting_table
 from deepopsctl.slurm.job_hooks import with_job_script
+from deepopsctl.slurm.shapes import lua_table
 from tests.support.paths import ROOT
 
 PEOPLE: dict[str, Any] = {
@@ -39,12 +40,14 @@ class Controller:
         template = (ROOT / "roles" / "slurm_conf" / "templates" / "job_submit.lua.j2").read_text(encoding="utf-8")
         # it is Lua, not HTML
         templates = jinja2.Environment(trim_blocks=True, autoescape=jinja2.select_autoescape(default_for_string=False))
+        shown = {"__slurm_conf_shapes": "{}", "__slurm_conf_enforced": "all", "__slurm_conf_contact": "", **settings}
         text = templates.from_string(template).render(
-            slurm_conf_job_accounts_file=str(self.names), slurm_conf_job_script=script, **settings
+            slurm_conf_job_accounts_file=str(self.names), slurm_conf_job_script=script, **shown
         )
         path = directory / "job_submit.lua"
         path.write_text(text, encoding="utf-8")
         self.lua: Any = lua51.LuaRuntime(encoding="latin-1")
+        self.partitions: dict[str, dict[str, object]] = {}
         self.messages: list[str] = []
         self.errors: list[str] = []
         slurm = {
@@ -58,7 +61,8 @@ class Controller:
     def submitted(self, **job: object) -> Any:
         """A job of this form as the script leaves it; alice's unless it says otherwise."""
         table = self.lua.table_from({"user_name": "alice", "default_account": "def-curie", **job})
-        answer = self.lua.globals().slurm_job_submit(table, self.lua.table(), 1000)
+        partitions = self.lua.table_from({name: self.lua.table_from(each) for name, each in self.partitions.items()})
+        answer = self.lua.globals().slurm_job_submit(table, partitions, 1000)
         assert answer == 0, answer
         return table
 
@@ -211,3 +215,143 @@ def test_without_a_share_a_job_that_asks_for_no_disk_has_none(tmp_path: Path) ->
     controller = Controller(tmp_path, __slurm_conf_counts_disks=True, slurm_conf_job_directories={})
 
     assert controller.submitted(pn_min_tmp_disk=NO_VAL).tres_per_node is None
+
+
+# as slurmctld hands over a job whose user says nothing (recorded from 24.11)
+SILENT = {
+    "min_nodes": NO_VAL, "max_nodes": NO_VAL, "min_cpus": 1, "max_cpus": NO_VAL, "num_tasks": NO_VAL,
+    "cpus_per_task": 65534, "ntasks_per_node": 65534, "pn_min_cpus": 65534, "pn_min_memory": 1.844674407371e19,
+    "ntasks_per_tres": 65534, "time_limit": NO_VAL, "time_min": NO_VAL, "shared": 65534, "overcommit": 255,
+}  # fmt: skip
+INFINITE = 4294967295
+SHAPES = lua_table(
+    [
+        "NodeName=gpu[1-2] CPUs=8 RealMemory=32000 Gres=gpu:a100:2 Features=fast",
+        "NodeName=mig1 CPUs=8 RealMemory=16000 Gres=gpu:1g.10gb:7",
+        "NodeName=cpu[1-4] CPUs=16 RealMemory=64000",
+    ],
+    ["PartitionName=gpu Nodes=gpu[1-2],mig1", "PartitionName=cpu Nodes=cpu[1-4]", "PartitionName=mixed Nodes=ALL"],
+)
+PARTITIONS: dict[str, dict[str, object]] = {
+    "gpu": {"flag_default": 1, "max_time": 1440, "max_nodes": INFINITE, "max_share": 1},
+    "cpu": {"flag_default": 0, "max_time": 60, "max_nodes": 2, "max_share": 1},
+    "mixed": {"flag_default": 0, "max_time": INFINITE, "max_nodes": INFINITE, "max_share": 1},
+    # made by scontrol, with nodes that nobody has written down here
+    "other": {"flag_default": 0, "max_time": INFINITE, "max_nodes": INFINITE, "max_share": 1},
+}
+
+
+def advice(tmp_path: Path, enforced: str = "all", **job: Any) -> list[str]:
+    """What the script says to a job of this form; it takes the job in any case."""
+    controller = Controller(tmp_path, __slurm_conf_shapes=SHAPES, __slurm_conf_enforced=enforced)
+    controller.partitions = PARTITIONS
+    controller.submitted(**{**SILENT, **job})
+    assert controller.errors == []
+    return [message for message in controller.messages if not message.startswith("charged to")]
+
+
+@pytest.mark.parametrize(
+    ("job", "reason", "instead"),
+    [
+        ({"tres_per_node": "gres/gpu:h100:1"}, "no node has a GPU of type h100", "2 nodes with 8 CPUs"),
+        ({"tres_per_job": "gres:gpu:2g.20gb:1"}, "no node has a GPU of type 2g.20gb", "7 x 1g.10gb"),
+        ({"tres_per_node": "gres/gpu:a100:4"}, "4 GPUs of type a100 on one node, and a node has 2", "2 x a100"),
+        ({"tres_per_task": "cpu=1,gres/gpu:a100=3"}, "3 GPUs of type a100 on one node, and a node has 2", "2 x a100"),
+        ({"tres_per_job": "gres/gpu:a100:5"}, "5 GPUs of type a100, and all nodes together have 4", "2 x a100"),
+        ({"tres_per_job": "gres/gpu:a100:3", "max_nodes": 1}, "3 GPUs of type a100 on one node", "2 x a100"),
+        ({"min_mem_per_node": 65536, "pn_min_memory": 65536}, "64G of memory on one node, and a node has 31G", "31G"),
+        ({"min_mem_per_cpu": 20480, "cpus_per_task": 2}, "40G of memory on one node", "it fits into: cpu, mixed"),
+        ({"mem_per_tres": "gres/gpu:40960", "tres_per_job": "gres/gpu:1"}, "40G of memory on one node", "2 x a100"),
+        ({"cpus_per_tres": "gres/gpu:9", "tres_per_job": "gres/gpu:1"}, "9 CPUs on one node, and a node has 8", "8"),
+        ({"cpus_per_task": 16, "min_cpus": 16}, "16 CPUs on one node, and a node has 8", "it fits into: cpu, mixed"),
+        ({"min_cpus": 32, "num_tasks": 32}, "32 CPUs, and all nodes together have 24", "it fits into: cpu, mixed"),
+        ({"ntasks_per_node": 9, "min_cpus": 9}, "9 CPUs on one node", "it fits into: cpu, mixed"),
+        ({"min_nodes": 4, "max_nodes": 4}, "4 nodes, and it has 3", "it fits into: mixed"),
+        ({"time_limit": 2880}, "--time=2-00:00:00, and it allows 1-00:00:00", "it fits into: mixed"),
+        ({"time_limit": INFINITE}, "--time=UNLIMITED, and it allows 1-00:00:00", "it fits into: mixed"),
+        ({"features": "slow"}, "no node has the feature slow; there are: fast", "2 nodes"),
+        (
+            {"tres_per_node": "gres/gpu:1g.10gb:1", "min_mem_per_node": 30000},
+            "CPUs, memory and GPUs that no single node has together",
+            "15G",
+        ),
+    ],
+)
+def test_who_asks_for_what_no_node_has_hears_what_there_is(
+    tmp_path: Path, job: dict[str, Any], reason: str, instead: str
+) -> None:
+    lines = advice(tmp_path, **job)
+
+    assert lines[0].startswith(f"partition gpu: {reason}")
+    assert instead in lines[1]
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {}, {"tres_per_node": "gres/gpu:2"}, {"tres_per_node": "gres/gpu:a100"}, {"tres_per_job": "gres/gpu:7"},
+        {"tres_per_task": "cpu=8", "cpus_per_task": 8, "min_cpus": 8}, {"min_mem_per_node": 0, "pn_min_memory": 0},
+        {"min_nodes": 1, "max_nodes": 9}, {"num_tasks": 100, "min_cpus": 100, "overcommit": 1, "max_nodes": 1},
+        {"features": "fast|slow"}, {"features": "[fast*2]"}, {"time_limit": 1440},
+        {"partition": "other", "min_cpus": 999}, {"tres_per_node": "gres/gpu:2,gres/gpu:4"},
+        {"partition": "other", "tres_per_node": "gres/gpu:h100:9"}, {"reservation": "course", "min_cpus": 999},
+        {"partition": "gpu,cpu", "cpus_per_task": 16, "min_cpus": 16}, {"tres_per_node": "gres/shard:100"},
+        {"tres_per_node": "gres/gpu:h100:0"}, {"tres_per_node": ",,:::gres/:gpu"},
+    ],
+)  # fmt: skip
+def test_who_asks_for_what_may_fit_hears_nothing(tmp_path: Path, job: dict[str, Any]) -> None:
+    assert advice(tmp_path, **job) == []
+
+
+def test_of_several_partitions_each_has_to_allow_the_job_and_one_to_fit_it(tmp_path: Path) -> None:
+    too_long: dict[str, Any] = {"partition": "cpu,mixed", "time_limit": 120}
+
+    assert advice(tmp_path, **too_long)[0] == "partition cpu: --time=0-02:00:00, and it allows 0-01:00:00"
+    assert advice(tmp_path, "any", **too_long) == []
+    assert advice(tmp_path, "no", time_limit=9999) == []
+    lines = advice(tmp_path, partition="cpu,gpu", min_mem_per_node=99_999)
+    assert [line.split(":")[0] for line in lines[:2]] == ["partition cpu", "partition gpu"]
+
+
+def test_a_partition_that_is_not_there_is_named_without_what_a_user_hides_in_it(tmp_path: Path) -> None:
+    assert advice(tmp_path, partition="gqu")[0] == "partition gqu: there is no partition of this name"
+    assert "\x1b" not in "".join(advice(tmp_path, partition=f"gqu{HOSTILE}", features=HOSTILE))
+
+
+def test_who_has_no_account_hears_whom_to_ask(tmp_path: Path) -> None:
+    controller = Controller(tmp_path, __slurm_conf_contact="help@example.com")
+    controller.submitted(user_name="eve", default_account=None)
+    controller.submitted(account="rrg-curie")
+
+    assert controller.messages[0] == "you have no account in Slurm: ask help@example.com to add you to a group"
+    assert controller.messages[-1] == "your groups are def-curie: for another one ask help@example.com"
+
+
+@pytest.mark.parametrize(
+    ("job", "account"),
+    [
+        ({"shared": 0}, "def-curie_gpu"),
+        ({"shared": 0, "partition": "cpu"}, "def-curie_cpu"),
+        ({"shared": 0, "partition": "cpu,gpu"}, "def-curie_gpu"),
+        # one user's jobs share the node: no GPUs come with it
+        ({"shared": 2}, "def-curie_cpu"),
+        ({"partition": "other", "shared": 0}, "def-curie_cpu"),
+    ],
+)
+def test_whole_nodes_with_gpus_are_charged_as_gpus(tmp_path: Path, job: dict[str, object], account: str) -> None:
+    controller = Controller(tmp_path, __slurm_conf_shapes=SHAPES)
+    controller.partitions = PARTITIONS
+
+    assert controller.submitted(**{**SILENT, **job}).account == account
+    controller.partitions = {**PARTITIONS, "gpu": {**PARTITIONS["gpu"], "max_share": 0}}
+    # a partition with OverSubscribe=EXCLUSIVE
+    assert controller.submitted(**SILENT).account == "def-curie_gpu"
+
+
+def test_a_mistake_in_the_script_costs_no_job(tmp_path: Path) -> None:
+    controller = Controller(tmp_path, __slurm_conf_shapes='{ ["gpu"] = 7 }')
+    controller.partitions = PARTITIONS
+
+    assert controller.submitted(**SILENT).account == "def-curie_cpu"
+    assert "requests" in controller.errors[-1]
