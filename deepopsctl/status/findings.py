@@ -169,6 +169,7 @@ def _of(node: NodeStatus, slurm: SlurmState) -> Iterable[Finding]:
         held = f"; Slurm has it as {node.state}" if node.state else ""
         yield Finding(Severity.SILENT, here, f"{node.message}{held}", node.hint)
         return
+    yield from (Finding(Severity.PROBLEM, here, message, hint) for message, hint in node.full)
     if node.answer is Answer.FAILED:
         yield Finding(Severity.PROBLEM, here, node.message, node.hint)
     if node.is_compute:

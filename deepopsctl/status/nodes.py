@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -105,6 +105,8 @@ class NodeStatus:
     backup_of_monitoring: LastBackup | None = None
     # whether a restore was begun here and has not ended
     restore: bool = False
+    # file systems without room, each as a sentence and what to do
+    full: tuple[tuple[str, str], ...] = ()
     # of the first controller: the record of an upgrade of Slurm that is under way
     upgrade: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -195,8 +197,28 @@ def with_answer(status: NodeStatus, data: Mapping[str, object]) -> NodeStatus:
         backup=_parse_backup(data.get("backup")),
         backup_of_monitoring=_parse_backup(data.get("backup_of_monitoring")),
         restore=data.get("restore") is True,
+        full=tuple(_parse_full(data.get("full"))),
         upgrade=upgrade if isinstance(upgrade := data.get("upgrade"), Mapping) else {},
     )
+
+
+_FULL = {
+    "Slurm's state": "slurmctld can't save jobs, and refuses new ones",
+    "the accounting database": "jobs that end are not recorded",
+    "the system": "daemons can't write logs and state",
+}
+
+
+def _parse_full(data: object) -> Iterator[tuple[str, str]]:
+    for entry in data if isinstance(data, list) else ():
+        path, what, why = (str(entry.get(key)) for key in ("path", "what", "why"))
+        left = f"has {entry.get('free_mb')} MiB left"
+        state = {"files": "has no inodes left", "read-only": "is read-only"}.get(why, left)
+        hint = f"make room there (`df -h {path}`, `df -i {path}`), or enlarge it"
+        yield (
+            f"{path} ({what}) {state}: {_FULL.get(what, '')}",
+            f"`dmesg` says why {path} is read-only" if why == "read-only" else hint,
+        )
 
 
 def _parse_backup(data: object) -> LastBackup | None:

@@ -56,6 +56,7 @@ def ensure_homes(module, noted, people):
     if point and not mount_table.is_mounted(point):
         module.warn("%s is not mounted here: no home was made" % point)
         return
+    node_people.warn_of_others(base, people, module.warn)
     missing = [person for person in people if not os.path.lexists(os.path.join(base, person["name"]))]
     made = missing if module.check_mode else node_people.make_homes(base, missing, module.warn)
     for person in made:

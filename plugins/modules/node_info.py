@@ -71,8 +71,8 @@ RETURN = r"""
 deepops:
   description:
     - C(node), with the comparison by C(components), C(versions), C(backup) and C(backup_of_monitoring), how the last
-      one ended, C(upgrade), the record of an upgrade of Slurm that is under way, and C(restore), whether a restore was
-      begun and has not ended, with O(components).
+      one ended, C(full), file systems without room, C(upgrade), the record of an upgrade of Slurm that is under way,
+      and C(restore), whether a restore was begun and has not ended, with O(components).
     - C(slurm), with C(installed), C(controller_up), C(error), C(nodes), C(jobs), C(versions) and C(reserved), the nodes
       that are reserved until they are tested, with O(slurm); and C(waiting), with O(leaving).
   type: dict
@@ -94,6 +94,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     apt_repository as node_apt_repository,
     drift as node_drift,
+    full_disks as node_full_disks,
     platform as node_platform,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
@@ -125,7 +126,7 @@ def compare(params):
     versions = dict(node_platform.versions(), **slurm_query.installed_version())
     backups = {key: last_backup(*paths) for key, paths in BACKUPS.items()}
     begun = {"upgrade": upgrade_under_way(), "restore": slurm_detect.restore_begun()}
-    return dict(begun, components=compared, versions=versions, **backups)
+    return dict(begun, components=compared, versions=versions, full=node_full_disks.full(), **backups)
 
 
 def last_backup(config, result):

@@ -335,7 +335,10 @@ def ensure_homes(step, people, tables):
         step.module.warn("%s is not mounted here: no home was made" % point)
         step.wanted["digest"] = ""
         return
-    missing = [person for person in people["people"] if _has_no_home(person["name"], people, tables)]
+    here = [person for person in people["people"] if _home_is_here(person["name"], people, tables)]
+    if warn_of_others(base, here, step.module.warn):
+        step.wanted["digest"] = ""
+    missing = [person for person in here if not os.path.lexists(os.path.join(base, person["name"]))]
     if not missing:
         return
     made = missing if step.dry else make_homes(base, missing, step.module.warn)
@@ -366,11 +369,28 @@ def make_homes(base, people, warn):
     return made
 
 
-def _has_no_home(name, people, tables):
-    """Whether a home is missing here; an adopted account may have its home elsewhere."""
+def _home_is_here(name, people, tables):
+    """Whether a home is where homes are made; an adopted account may have its home elsewhere."""
     fields = tables.index["passwd"].get(name)
-    home = os.path.join(people["home"], name)
-    return (fields is None or fields[HOME] == home) and not os.path.lexists(os.path.join(people["homes_in"], name))
+    return fields is None or fields[HOME] == os.path.join(people["home"], name)
+
+
+def warn_of_others(base, people, warn):
+    """Warn of homes that are somebody else's, who decides what their users run at a login; whether there is any."""
+    sentences = []
+    for person in people:
+        path = os.path.join(base, person["name"])
+        try:
+            # only root makes links there
+            owner = os.stat(path).st_uid
+        except OSError:
+            continue
+        if owner != int(person["uid"]):
+            sentences.append("%s belongs to the user id %d, not %s" % (path, owner, person["uid"]))
+    if sentences:
+        hint = "move it away, or give it to its user: chown -R"
+        warn("homes of somebody else: %s; %s" % (node_identities.first_few(sentences), hint))
+    return bool(sentences)
 
 
 def make_home(base, name, uid, gid):

@@ -192,7 +192,7 @@ def check_path(step, mount, unit):
     conflict = mount_table.conflict_at(path) if entry is None else ""
     if conflict:
         raise node_errors.HintedError("storage %s: %s" % (mount["name"], conflict), hint)
-    hidden = mount_table.hidden_entries(path) if entry is None else 0
+    hidden = mount_table.hidden_entries(path) if entry is None and not mount_table.is_on_itself(unit, path) else 0
     if hidden:
         words = (mount["name"], path, hidden)
         step.module.warn("storage %s: %s is not empty: the mount hides %d entries there" % words)

@@ -242,6 +242,19 @@ class TestHomes:
         assert "created the home of alice" not in step.done
         assert (home / "alice").is_symlink()
 
+    @needs_root
+    def test_a_home_of_somebody_else_is_named_and_the_next_deploy_looks_again(self, etc: Path, home: Path) -> None:
+        (home / "alice").mkdir()
+        os.chown(home / "alice", 60099, 60099)
+
+        step = deploy(ALICE, BOB, homes_in=str(home))
+
+        (warning,) = step.warnings
+        assert warning.startswith(f"homes of somebody else: {home}/alice belongs to the user id 60099, not 60010; move")
+        assert step.wanted["digest"] == ""
+        assert (home / "alice").stat().st_uid == 60099
+        assert (home / "bob").stat().st_uid == 60011
+
     def test_an_adopted_account_with_its_home_elsewhere_gets_none(self, etc: Path, home: Path) -> None:
         (etc / "passwd").write_text(f"{PASSWD}{TestAdoption.HERE}\n")
 
@@ -269,10 +282,12 @@ class TestHomes:
 
         assert (step.warnings, [path.name for path in home.iterdir()]) == ([], ["alice"])
 
+    @needs_root
     def test_where_root_is_squashed_the_missing_ones_are_named_and_nothing_is_reported_as_made(
         self, etc: Path, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (home / "bob").mkdir()
+        os.chown(home / "bob", 60011, 60011)
         monkeypatch.setattr(node_people, "make_home", raising(PermissionError()))
 
         step = deploy(ALICE, BOB, homes_in=str(home))

@@ -208,6 +208,35 @@ class TestFindings:
         assert len(findings) > 1
         assert not [each.hint for each in findings if "deepopsctl deploy" in each.hint or "resume" in each.hint]
 
+    @pytest.mark.parametrize(
+        ("entry", "message", "hint"),
+        [
+            (
+                {"path": "/srv/state", "what": "Slurm's state", "free_mb": 0, "why": "space"},
+                "/srv/state (Slurm's state) has 0 MiB left: slurmctld can't save jobs, and refuses new ones",
+                "make room there (`df -h /srv/state`, `df -i /srv/state`), or enlarge it",
+            ),
+            (
+                {"path": "/var/lib/mysql", "what": "the accounting database", "free_mb": 900, "why": "files"},
+                "/var/lib/mysql (the accounting database) has no inodes left: jobs that end are not recorded",
+                "make room there (`df -h /var/lib/mysql`, `df -i /var/lib/mysql`), or enlarge it",
+            ),
+            (
+                {"path": "/var", "what": "the system", "free_mb": 9000, "why": "read-only"},
+                "/var (the system) is read-only: daemons can't write logs and state",
+                "`dmesg` says why /var is read-only",
+            ),
+        ],
+    )
+    def test_a_file_system_without_room_is_a_problem(self, entry: dict[str, object], message: str, hint: str) -> None:
+        found = status(with_controllers(full=[entry]))
+
+        (finding,) = found.findings
+        assert (finding.severity, finding.nodes, finding.message, finding.hint) == (
+            Severity.PROBLEM, ("ctl1",), message, hint,
+        )  # fmt: skip
+        assert found.exit_code == 1
+
     def test_a_restore_that_has_not_ended_is_a_problem(self) -> None:
         (finding,) = status(with_controllers(restore=True)).findings
         assert (finding.severity, finding.nodes) == (Severity.PROBLEM, ("ctl1",))
