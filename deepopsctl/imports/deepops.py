@@ -31,6 +31,7 @@ from deepopsctl.imports.deepops_vars import (
     is_template,
     refused_password,
 )
+from deepopsctl.imports.detect import is_ip_address
 from deepopsctl.imports.slurm_nodes import short_name
 from deepopsctl.model.cluster import Access, Partition, Role
 from deepopsctl.text import values
@@ -296,6 +297,10 @@ class _Reader:
         setting = variables.get("ansible_host") or variables.get("ansible_ssh_host")
         # Ansible would later evaluate a Jinja value
         address = self._checked("ansible_host", setting, values.check_address, "") if setting else ""
+        if not address and is_ip_address(host):
+            hint = f"write NAME ansible_host={host}"
+            self.draft.refuse(where, RefusedError(f"{host} is an address, not a name", hint))
+            return
         port = variables.get("ansible_port") or variables.get("ansible_ssh_port")
         name, address = short_name(host, address)
         self.draft.add(

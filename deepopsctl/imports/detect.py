@@ -26,6 +26,7 @@ _YAML_START = re.compile(r"---|%YAML|\{|- |[\"']?[A-Za-z_][A-Za-z0-9_ -]*[\"']?\
 
 
 _IN_GROUP = re.compile(r"\s+(hosts|children)\s*:")
+_GROUP_KEY = re.compile(r"\s+(hosts|children|vars)\s*:")
 # top-level keys of a cluster.yml or a list of nodes
 _SPEC = re.compile(r"(schema|nodes|cluster)\s*:|- ")
 
@@ -60,7 +61,10 @@ def detect(text: str) -> Form:
 
 def _is_inventory(lines: list[str]) -> bool:
     """Whether YAML is an Ansible inventory: top-level groups, with hosts or children in one of them."""
-    return any(_IN_GROUP.match(line) for line in lines) and not any(_SPEC.match(line) for line in lines)
+    followed = zip(lines, [*lines[1:], ""], strict=True)
+    # a group may have such a name, too
+    spec = any(_SPEC.match(line) and (line[0] == "-" or not _GROUP_KEY.match(after)) for line, after in followed)
+    return any(_IN_GROUP.match(line) for line in lines) and not spec
 
 
 def is_header(line: str) -> bool:

@@ -13,7 +13,8 @@ import yaml
 from deepopsctl.cluster.builder import Draft
 from deepopsctl.cluster.spec import draft_document
 from deepopsctl.imports.deepops import draft_deepops, draft_yaml_inventory
-from deepopsctl.imports.detect import Form, detect
+from deepopsctl.imports.detect import Form, detect, is_ip_address
+from deepopsctl.imports.other_files import recognise
 from deepopsctl.imports.plain_lists import addresses_by_name, draft_hostlist, draft_hosts_file, draft_table
 from deepopsctl.imports.slurm_conf import draft_slurm_conf
 from deepopsctl.model.cluster import Role
@@ -96,6 +97,11 @@ def draft_text(
         # Excel's first line declares the separator: comment it out, to keep the line numbers
         text = f"#{text}"
     form = detect(text)
+    if what := recognise(text, form):
+        problems.add(name, f"this is {what.name}, not a node list", what.instead)
+        draft = Draft(name, problems)
+        draft.incomplete = True
+        return draft
     if form in INVENTORY_READERS:
         return INVENTORY_READERS[form](text, name, directory, problems, groups)
     if groups:
@@ -106,12 +112,16 @@ def draft_text(
 
 
 def add_addresses(draft: Draft, path: Path | None) -> None:
-    """Set missing addresses from a hosts file or another node list."""
+    """Set addresses that are missing, or names themselves, from a hosts file or another node list."""
     if path is None:
         return
     known = _addresses(path, draft.problems)
     for node in draft.nodes.values():
-        if not node.address and (address := known.get(node.name.lower())):
+        # a full name of the node's own is in many files only by its short one
+        written = (node.address or node.name).lower()
+        own = written.partition(".")[0] == node.name.lower()
+        address = "" if is_ip_address(written) else known.get(written) or (known.get(node.name.lower()) if own else "")
+        if address:
             try:
                 node.address = check_address(address)
             except RefusedError as refusal:

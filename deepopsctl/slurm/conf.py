@@ -30,6 +30,10 @@ RESERVE, RESERVE_PERCENT = "slurm_conf_memory_reserve_percent", 2
 WEIGHT_STEP = 100
 # an older slurmd does not know the word, by cgroup.conf(5)
 _CGROUPS_DISABLED_SINCE = (24, 5)
+# 24.11 and 26.05 read text after a range (`r[1-2]-a`, `n[1-2].example.com`); 22.05 does not start with it
+_TEXT_AFTER_RANGE_SINCE = (24, 11)
+_HOSTLIST = re.compile(r"\b(NodeName|NodeAddr|NodeHostname|BcastAddr|Nodes|AllocNodes)=(\S+)", re.IGNORECASE)
+_AFTER_RANGE = re.compile(r"\][^,]")
 _PLUGSTACK_LINE = re.compile(r"(?:required|optional)[ \t]+[^\s#][^\n#]*")
 _NO_FEATURES: Mapping[str, str] = MappingProxyType({})
 
@@ -153,6 +157,12 @@ def with_word(settings: Mapping[str, object], key: str, word: str) -> dict[str, 
     if word.lower() not in (one.lower() for one in words):
         words.insert(0, word)
     return {**settings, spelt: ",".join(words)}
+
+
+def with_ipv6(settings: Mapping[str, object], addresses: Iterable[str]) -> dict[str, object]:
+    """The settings with IPv6 where a node is reached by it: without the word, Slurm connects by IPv4 alone."""
+    wanted = any(":" in address for address in addresses)
+    return with_word(settings, "CommunicationParameters", "EnableIPv6") if wanted else dict(settings)
 
 
 def gres_of(node_set: NodeSet) -> str:
@@ -283,6 +293,17 @@ def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware
                 _line({"NodeName": text_node_sets.fold(names), **entry}) for entry in gpus_gres.conf_entries(gpus)
             ]
     return lines
+
+
+def readable(text: str, version: Version) -> str:
+    """A configuration file with names and addresses as the release reads them ((0, 0): unknown, so all of them)."""
+    return text if version >= _TEXT_AFTER_RANGE_SINCE else _HOSTLIST.sub(_written_out, text)
+
+
+def _written_out(match: re.Match[str]) -> str:
+    key, value = match.groups()
+    names = ",".join(text_node_sets.expand(value)) if _AFTER_RANGE.search(value) else value
+    return f"{key}={names}"
 
 
 def cgroup_plugin(confinement: str, version: Version) -> str:

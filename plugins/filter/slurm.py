@@ -118,6 +118,11 @@ def slurm_enforced(extra):
     return {"all": "all", "yes": "all", "true": "all", "any": "any"}.get(str(value).lower(), "no")
 
 
+def slurm_readable(text, version):
+    """A file of Slurm's with names and addresses as this version reads them."""
+    return slurm_conf.readable(text, slurm_conf.parse_version(str(version)))
+
+
 def slurm_closed(partitions, closed):
     """The partitions, down where none may start a job."""
     return [
@@ -152,7 +157,7 @@ def slurm_gpus_by_node(node_sets):
     return notation.declared_by_node(node_sets)
 
 
-def slurm_settings(base, policy, extra, directories, adopted=False, billing=None, scripted=False):
+def slurm_settings(base, policy, extra, directories, adopted=False, billing=None, scripted=False, addresses=None):
     """deepopsctl's settings, cluster.yml's policy, the site's, and what features of the cluster need."""
     merged = slurm_conf.merge_settings(slurm_conf.merge_settings(base, policy), extra)
     # compute nodes get their configuration from slurmctld
@@ -161,6 +166,7 @@ def slurm_settings(base, policy, extra, directories, adopted=False, billing=None
     merged = job_hooks.with_job_script(merged) if scripted else merged
     merged = job_hooks.with_job_directories(merged, job_hooks.from_inventory(directories))
     merged = job_hooks.with_contain(merged) if adopted else merged
+    merged = slurm_conf.with_ipv6(merged, map(str, (addresses or {}).values()))
     return {key: slurm_conf.format_value(value) for key, value in merged.items()}
 
 
@@ -398,6 +404,7 @@ class FilterModule:
             "slurm_closed": slurm_closed,
             "slurm_enforced": slurm_enforced,
             "slurm_shapes": slurm_shapes,
+            "slurm_readable": slurm_readable,
             "slurm_jobs_on": slurm_jobs_on,
             "slurm_gres_lines": slurm_gres_lines,
             "slurm_domain_refusal": slurm_domain_refusal,

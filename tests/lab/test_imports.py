@@ -1,4 +1,4 @@
-"""What is imported starts: slurmctld of each release on configurations of many styles (tests/data/sites)."""
+"""What is rendered starts: slurmctld of each release on imports of many styles (tests/data/sites) and all golden files."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import io
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
 from deepopsctl.imports.request import InitRequest, read_request
 from deepopsctl.slurm.hardware import NodeHardware, store_hardware
 from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, fresh_cluster
-from tests.roles.cases import DEBIAN12, DEBIAN13, Case, defaults
+from tests.roles.cases import CASES, DEBIAN12, DEBIAN13, Case, defaults
 from tests.support.local_ansible import play
 from tests.support.paths import ROOT
 
@@ -61,6 +63,10 @@ END
         kill -0 $accounting 2> /dev/null || {{ echo "$site: $(tail -n 3 $directory/dbdlog)"; exit 0; }}
         sleep 0.2
     done
+    # what a deploy makes of policy: before slurmctld starts
+    for qos in $(grep -oE ' QOS=[a-z-]+' $directory/slurm.conf | cut -d= -f2); do
+        sacctmgr -i add qos $qos > /dev/null
+    done
     slurmctld -D > $directory/log 2>&1 &
     daemon=$!
     # it answers when it has read everything, or it ends
@@ -75,23 +81,38 @@ mariadb -e "DROP DATABASE imports; DROP USER imports@localhost"
 """
 
 
+def cases(os: str, directory: Path) -> dict[str, Case]:
+    """The imports, and the golden files that this release can have."""
+    sites = {}
+    for site in SITES:
+        made = read_request(InitRequest(directory / site.name, source=site))
+        settings = {**made.carryover.direct_settings, **made.carryover.settings}
+        sites[site.name] = Case(render_spec(made.cluster), VERSIONS[os], {}, settings=settings)
+    golden = {f"golden-{name}": replace(case, version=VERSIONS[os]) for name, case in CASES.items() if has(os, case)}
+    return sites | golden
+
+
+def has(os: str, case: Case) -> bool:
+    """Whether the packages of a release have what a cluster needs: their plugin for NVLink domains is in none."""
+    return "nvlink_domains" not in case.spec
+
+
 def rendered(os: str, directory: Path) -> dict[str, Mapping[str, str]]:
-    """The configuration that a deploy would write, by site."""
+    """The configuration that a deploy would write, by site and by name of the golden files."""
     plays: list[dict[str, object]] = []
     controllers: dict[str, str] = {}
     hosts: dict[str, dict[str, object]] = {}
     clusters = directory / "clusters"
     clusters.mkdir()
     (directory / "roles").symlink_to(ROOT / "roles")
-    for site in SITES:
-        made = read_request(InitRequest(directory / site.name, source=site))
-        settings = {**made.carryover.direct_settings, **made.carryover.settings}
-        case = Case(render_spec(made.cluster), VERSIONS[os], {}, settings=settings)
-        controllers[site.name] = made.cluster.controllers[0].name
-        hosts |= {node.name: defaults() for node in made.cluster.nodes}
+    for name, case in cases(os, directory).items():
+        cluster = parse_spec(case.spec, "cluster.yml")
+        controllers[name] = cluster.controllers[0].name
+        hosts |= {node.name: defaults() for node in cluster.nodes}
         # one host renders for all, from what is known of the others
-        plays += [{**case_play, "hosts": [controllers[site.name]]} for case_play in case.plays(site.name, clusters)]
-        store_hardware(clusters / site.name / "hardware.yml", {node.name: NODE for node in made.cluster.compute})
+        plays += [{**case_play, "hosts": [controllers[name]]} for case_play in case.plays(name, clusters)]
+        if not case.reports:
+            store_hardware(clusters / name / "hardware.yml", {node.name: NODE for node in cluster.compute})
     done = play(directory, plays, hosts)
     assert done.status == 0, done.output
     shown = {(result.task, result.host): result.data.get("msg", {}) for result in done.results}

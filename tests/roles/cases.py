@@ -224,6 +224,34 @@ partitions:
         reports={"n1": VIRTUAL, "n2": slurmd(1, 8, 1, 15900)},
         cgroup="v1",
     ),
+    "text-after-ranges": Case(
+        spec="""\
+schema: 1
+cluster: {name: hpc, user: ubuntu}
+nodes:
+  - {names: head, addresses: head.example.com, roles: [controller]}
+  - {names: "n[1-3]", addresses: "n[1-3].example.com", roles: [compute]}
+  - {names: "r[1-2]-a", addresses: "10.0.[1-2].5", roles: [compute], gpus: {type: a100, count: 2}}
+  - {names: "r[1-2]x[1-2]-b", addresses: "192.0.2.[21-24]", roles: [compute]}
+partitions:
+  - {name: all, nodes: all, default: true}
+  - {name: gpu, nodes: "n3,r[1-2]-a"}
+""",
+        version=DEBIAN12,
+        reports=dict.fromkeys(("n1", "n2", "n3", "r1-a", "r2-a", "r1x1-b", "r1x2-b", "r2x1-b", "r2x2-b"), VIRTUAL),
+    ),
+    "ipv6": Case(
+        spec="""\
+schema: 1
+cluster: {name: hpc, user: ubuntu}
+nodes:
+  - {names: head, addresses: "2001:db8::1", roles: [controller]}
+  - {names: "n[1-2]", addresses: "2001:db8::11,2001:db8::12", roles: [compute]}
+""",
+        version=DEBIAN13,
+        reports=dict.fromkeys(("n1", "n2"), VIRTUAL),
+        settings={"slurm_config": {"communicationparameters": "NoAddrCache"}},
+    ),
     # what gres.conf has of other GPUs: tests/unit/gpus
     "gpus-gb200-nvl": Case(
         spec="""\

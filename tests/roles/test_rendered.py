@@ -37,7 +37,7 @@ FILES = {
     "cgroup.conf": ("cgroup.conf", "slurm_controller", ("one-dgx", "cpu-only", "unconfined")),
     "topology.conf": ("topology.conf", "slurm_controller", BLOCKS),
     "plugstack.conf": ("plugstack.conf", "slurm_controller", ("one-dgx",)),
-    "slurmdbd.conf": ("slurmdbd.conf", "slurm_dbd", ("one-dgx", "mixed")),
+    "slurmdbd.conf": ("slurmdbd.conf", "slurm_dbd", ("one-dgx", "mixed", "ipv6")),
     "chrony-server.conf": ("chrony.conf", "slurm_controller", ("cpu-only", "unconfined")),
     "chrony-client.conf": ("chrony.conf", "slurm_compute", ("one-dgx", "mixed")),
     "slurmd.default": ("slurmd.default", "slurm_compute", ("one-dgx", "cpu-only", "unconfined")),

@@ -50,6 +50,11 @@ def _error(text: str) -> HostlistError:
     return HostlistError(f"{text[:80]!r} is no list of nodes")
 
 
+def written_out(text: str) -> str:
+    """The list with commas where text follows a range (`r[1-2]-a`), which Slurm 22.05 does not read."""
+    return ",".join(expand(text)) if re.search(r"\][^,]", text) else text
+
+
 def fold(names: Sequence[str]) -> str:
     """Names as a short hostlist: those that end in rising numbers in one bracket."""
     groups: dict[tuple[str, int], list[int]] = {}

@@ -63,7 +63,12 @@ def _delete(name):
 def _create(entry, times, now):
     words = ["starttime=" + _start(times, now), "endtime=" + times[1].isoformat()]
     flags = [*FLAGS, *filter(None, [entry.get("repeat", "").upper()])]
-    named = ["reservationname=" + entry["name"], "users=root", "nodes=" + entry["nodes"], "flags=" + ",".join(flags)]
+    named = [
+        "reservationname=" + entry["name"],
+        "users=root",
+        "nodes=" + hostlist.written_out(entry["nodes"]),
+        "flags=" + ",".join(flags),
+    ]
     return ["create", "reservation", *named, *words]
 
 
@@ -92,7 +97,7 @@ def _is_another(record, entry, times, now):
 def _differences(entry, times, record, now):
     words = []
     if set(hostlist.expand(slurm_output.present(record.get("Nodes")))) != set(hostlist.expand(entry["nodes"])):
-        words.append("nodes=" + entry["nodes"])
+        words.append("nodes=" + hostlist.written_out(entry["nodes"]))
     start, end = (datetime.fromisoformat(record[key]) for key in ("StartTime", "EndTime"))
     # Slurm changes no start of one that is on
     if start != times[0] and record.get("State") != "ACTIVE":

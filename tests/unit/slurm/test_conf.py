@@ -19,6 +19,7 @@ from deepopsctl.slurm.conf import (
     parse_version,
     partition_lines,
     plugstack_refusal,
+    readable,
     setting,
     unknown_nodes,
     with_word,
@@ -340,3 +341,26 @@ def test_a_line_that_configless_nodes_can_not_follow_is_refused() -> None:
         "",
     ):
         assert repr(wrong) in plugstack_refusal(["required /opt/x.so", wrong])
+
+
+OLD, NEW = (22, 5), (24, 11)
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        (
+            "NodeName=n[1-2] NodeAddr=n[1-2].a.example CPUs=2",
+            "NodeName=n[1-2] NodeAddr=n1.a.example,n2.a.example CPUs=2",
+        ),
+        ("NodeName=r[1-2]-a,n[1-3] Name=gpu", "NodeName=r1-a,r2-a,n1,n2,n3 Name=gpu"),
+        ("PartitionName=p Nodes=r[01-02]x[1-2] State=UP", "PartitionName=p Nodes=r01x1,r01x2,r02x1,r02x2 State=UP"),
+        ("BlockName=b Nodes=r[1-2]-a", "BlockName=b Nodes=r1-a,r2-a"),
+        ("NodeName=n1 NodeAddr=fd00:[1-2]::5", "NodeName=n1 NodeAddr=fd00:1::5,fd00:2::5"),
+        ("NodeName=n[1-2],m[1,3] File=/dev/nvidia[0-1]", "NodeName=n[1-2],m[1,3] File=/dev/nvidia[0-1]"),
+        ("NodeName=n1 Name=gpu File=/dev/nvidia[0-1]x", "NodeName=n1 Name=gpu File=/dev/nvidia[0-1]x"),
+    ],
+)
+def test_names_with_text_after_a_range_are_written_out_for_an_old_slurm(line: str, written: str) -> None:
+    assert readable(f"# x\n{line}\n", OLD) == readable(f"# x\n{line}\n", (0, 0)) == f"# x\n{written}\n"
+    assert readable(line, NEW) == line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deepopsctl.slurm.hostlist import HostlistError, expand, fold
+from deepopsctl.slurm.hostlist import HostlistError, expand, fold, written_out
 from deepopsctl.text.node_sets import expand as expand_as_clustershell
 
 
@@ -35,3 +35,8 @@ def test_what_is_no_hostlist_is_refused_before_it_grows(text: str) -> None:
 def test_hostlists_are_read_as_clustershell_reads_them(text: str) -> None:
     assert sorted(expand(text)) == sorted(expand_as_clustershell(text))
     assert sorted(expand(fold(sorted(expand(text))))) == sorted(expand(text))
+
+
+def test_text_after_a_range_is_written_out_and_all_else_stays() -> None:
+    assert written_out("r[1-2]-a,n1") == "r1-a,r2-a,n1"
+    assert written_out("n[1-2],m[1,3]") == "n[1-2],m[1,3]"
