@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +42,30 @@ def _replace(target: Path, text: str, mode: int) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def read_file(path: Path, limit: int = -1) -> bytes:
+    """The content of a file that a person names, of `limit` bytes at most.
+
+    An OSError for a named pipe or a device, at which a reader waits for ever. That of a shell's `<(command)` is fine.
+    """
+    with naming(path):
+        # without waiting for somebody who writes
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as stream:
+            mode = os.fstat(handle).st_mode
+            of_a_shell = stat.S_ISFIFO(mode) and str(Path(f"/proc/self/fd/{handle}").readlink()).startswith("pipe:")
+            if stat.S_ISDIR(mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not (stat.S_ISREG(mode) or of_a_shell):
+                raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
+            os.set_blocking(handle, True)
+            return stream.read(limit)
+
+
+def read_text(path: Path, errors: str = "strict") -> str:
+    """The same as text in UTF-8, with one type of line end."""
+    return read_file(path).decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def sha256_of(path: Path) -> str:

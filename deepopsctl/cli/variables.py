@@ -13,6 +13,7 @@ import yaml
 
 from deepopsctl.cluster.settings import SettingType, faults, from_text, setting_types, variables, wrong_type
 from deepopsctl.errors import InputError, Problem
+from deepopsctl.files import read_text
 from deepopsctl.run.command_line import Variables
 from deepopsctl.text.node_sets import shorten
 
@@ -74,7 +75,7 @@ def _file(name: str, types: Types) -> Path:
     """Check the file, because Ansible's own errors say little; Ansible reads it again, with its own tags."""
     path = Path(name).expanduser().resolve()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         hint = "check the path and its permissions"
         raise InputError.single("-e", f"{name} can't be read: {error.strerror or error}", hint) from error

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deepopsctl import __version__
 from deepopsctl.errors import ControlMachineError, InputError
-from deepopsctl.files import write_atomic
+from deepopsctl.files import read_file, read_text, write_atomic
 from deepopsctl.model.cluster import Cluster
 
 
@@ -62,7 +62,7 @@ class ClusterDir:
 
     def settings_text(self) -> str:
         """Their text; '' where there is no such file, as a site may have it."""
-        return self.settings.read_text(encoding="utf-8") if self.settings.exists() else ""
+        return read_text(self.settings) if self.settings.exists() else ""
 
     @property
     def secrets(self) -> Path:
@@ -142,7 +142,7 @@ class ClusterDir:
 
     def _secrets_as_they_are(self) -> str:
         try:
-            content = self.secrets.read_bytes()
+            content = read_file(self.secrets)
         except OSError as error:
             where = str(self.secrets.relative_to(self.path))
             what = f"can't be read: {error.strerror}"

@@ -17,7 +17,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import attributes
 from deepopsctl.errors import DeepOpsError, InputError
-from deepopsctl.files import write_atomic
+from deepopsctl.files import read_file, write_atomic
 from deepopsctl.gpus.nvlink import KEY as NVLINK
 from deepopsctl.model.cluster import Cluster, Node, Partition, Role
 from deepopsctl.text.node_sets import expand, fold_in_order, pair
@@ -80,7 +80,7 @@ class SpecFile:
     @classmethod
     def open(cls, directory: ClusterDir) -> SpecFile:
         """Read it with its own line ends; it was validated before."""
-        return cls(directory, directory.spec.read_bytes().decode("utf-8"))
+        return cls(directory, read_file(directory.spec).decode("utf-8"))
 
     def write(self, text: str) -> Cluster:
         """Write cluster.yml atomically and update the inventory; a text that does not parse is not written."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from deepopsctl.errors import ControlMachineError, InputError
-from deepopsctl.files import write_atomic
+from deepopsctl.files import read_file, read_text, write_atomic
 from deepopsctl.text.yaml_editor import YamlText
 from deepopsctl.text.yaml_reader import PlainTagLoader
 from deepopsctl.text.yaml_writer import block
@@ -60,8 +60,8 @@ def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
     """Add missing secrets that newer versions of deepopsctl need to a vault; returns their names."""
     if not path.is_file() or not password_file.is_file() or not is_encrypted(path):
         return ()
-    password = password_file.read_bytes().strip()
-    text = _plain(path.read_text("utf-8", "replace"), password)
+    password = read_file(password_file).strip()
+    text = _plain(read_text(path, "replace"), password)
     there = _variables(text)
     missing = {name: value for name, value in new_secrets().items() if name not in there}
     if missing:
@@ -73,12 +73,12 @@ def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
 
 def read(path: Path, password_file: Path) -> dict[str, str]:
     """The secrets of a vault."""
-    return decrypt(_encrypted_text(path), password_file.read_bytes().strip())
+    return decrypt(_encrypted_text(path), read_file(password_file).strip())
 
 
 def change(path: Path, password_file: Path, values: Mapping[str, str | None]) -> None:
     """Change values of a vault, or remove them (None); the user's other content stays."""
-    password = password_file.read_bytes().strip()
+    password = read_file(password_file).strip()
     plain = _plain(_encrypted_text(path), password)
     _variables(plain)
     text = with_values(plain, values)
@@ -96,17 +96,16 @@ def with_values(text: str, values: Mapping[str, str | None]) -> str:
 
 def is_encrypted(path: Path) -> bool:
     """Whether a file is encrypted by ansible-vault."""
-    with path.open("rb") as stream:
-        return stream.read(14) == b"$ANSIBLE_VAULT"
+    return read_file(path, 14) == b"$ANSIBLE_VAULT"
 
 
 def why_not_opened(path: Path, password_file: Path) -> str:
     """Why the password in a file does not decrypt a vault file; '' if it does. Faster than Ansible's own check."""
-    password = password_file.read_bytes().strip()
+    password = read_file(password_file).strip()
     if not password:
         return f"{password_file.name} is empty"
     try:
-        opens = _opens(path.read_bytes(), password)
+        opens = _opens(read_file(path), password)
     except ValueError:
         return f"{path.name} is damaged: a merge by git has to leave one side of it, whole"
     return "" if opens else f"the password in {password_file.name} does not open {path.name}"
@@ -156,7 +155,7 @@ def _encrypted_text(path: Path) -> str:
     if not path.is_file() or not is_encrypted(path):
         what = "is not there" if not path.is_file() else "is not encrypted by ansible-vault as a whole"
         raise ControlMachineError(f"{path} {what}", "the cluster's keys and passwords belong there (deepopsctl init)")
-    return path.read_text("utf-8", "replace")
+    return read_text(path, "replace")
 
 
 def _opens(vault: bytes, password: bytes) -> bool:

@@ -16,6 +16,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.role_parameters import role_parameters
 from deepopsctl.cluster.secrets import is_encrypted, why_not_opened
 from deepopsctl.errors import ControlMachineError, InputError, Problem
+from deepopsctl.files import read_text
 from deepopsctl.slurm.hardware import load_hardware
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.yaml_reader import PlainTagLoader, duplicate_keys, is_endless, why_broken
@@ -297,13 +298,14 @@ def _parsed_files(directory: ClusterDir) -> Iterator[tuple[str, yaml.Node | Prob
 def _files(directory: ClusterDir) -> Iterator[Path]:
     for subdirectory in ("group_vars", "host_vars"):
         for path in sorted((directory.inventory_dir / subdirectory).rglob("*")):
-            if path.is_file() and path.suffix in _SUFFIXES and not path.name.startswith("."):
+            # Ansible reads a pipe of such a name, too
+            if not path.is_dir() and path.suffix in _SUFFIXES and not path.name.startswith("."):
                 yield path
 
 
 def _variables(path: Path, where: str) -> yaml.Node | Problem | None:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except UnicodeDecodeError:
         return Problem(where, "is no text in UTF-8", "save it as UTF-8")
     except OSError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepopsctl.errors import DeepOpsError, InputError
-from deepopsctl.files import sha256_of, write_atomic
+from deepopsctl.files import read_text, sha256_of, write_atomic
 from deepopsctl.gpus.wheels import NO_PROGRAM, PIP_DOWNLOAD
 from deepopsctl.node_programs.user_commands.avail_wheels import WHEEL, normal, order
 from deepopsctl.text.problems import Problems
@@ -162,7 +162,7 @@ def read(directory: Path) -> list[Wheel]:
     if not path.exists():
         return []
     wheels = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         match = _LINE.fullmatch(line)
         if match is None or not WHEEL.fullmatch(match[2]):
             raise InputError.single(

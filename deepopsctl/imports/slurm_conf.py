@@ -31,7 +31,7 @@ from deepopsctl.text import values
 from deepopsctl.text.header import is_written_here
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import Problems, RefusedError
-from deepopsctl.text.source import read_source, significant_lines
+from deepopsctl.text.source import is_beside, read_source, significant_lines
 
 _LINE_KEYS = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname")
 # the first comment of `scontrol write config`
@@ -293,15 +293,24 @@ class _Reader:
 
     def _gres_lines(self) -> list[Line]:
         path = self.directory / "gres.conf" if self.directory else None
-        text = read_source(path, str(path), Problems()) if path and path.is_file() else None
+        text = read_source(path, str(path), Problems()) if path and self._is_to_be_read(path) else None
         return list(read_lines(text, str(path), self.directory, self.problems)) if text is not None else []
+
+    def _is_to_be_read(self, path: Path) -> bool:
+        """Whether a file next to slurm.conf is there; one that leads elsewhere is listed instead."""
+        if path.is_file() and not is_beside(path, path.with_name("slurm.conf")):
+            self.carryover.leave(
+                path.name, str(path), "it is a link out of this directory", "copy the file itself there"
+            )
+            return False
+        return path.is_file()
 
     def _note_other_files(self) -> None:
         if self.directory is None:
             return
         for name, reason in _OTHER_FILES.items():
             path = self.directory / name
-            text = read_source(path, name, Problems()) if path.is_file() else None
+            text = read_source(path, name, Problems()) if self._is_to_be_read(path) else None
             lines = [line for _, line in significant_lines(text)] if text is not None else []
             if text is not None and is_written_here(text):
                 self._own_file(name, str(path), lines)

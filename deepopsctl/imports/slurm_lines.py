@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deepopsctl.text.node_sets import shorten, wider
 from deepopsctl.text.problems import Problems, RefusedError
-from deepopsctl.text.source import read_source
+from deepopsctl.text.source import is_beside, read_source
 
 MAX_INCLUDES = 100
 
@@ -66,6 +66,7 @@ class _Reading:
     def __init__(self, problems: Problems, directory: Path | None) -> None:
         self.problems = problems
         self.directory = directory
+        self.named = (directory or Path()) / "slurm.conf"
         self.included = 0
 
     def lines(self, text: str, source: str) -> Iterator[Line]:
@@ -91,10 +92,12 @@ class _Reading:
         path = Path(name) if name.startswith("/") else self.directory / name
         # a copied slurm.conf names files of its original host
         alongside = self.directory / path.name
-        files = _matching(path) or _matching(alongside)
+        found = [_matching(path), _matching(alongside)]
+        files = next(filter(None, ([file for file in each if is_beside(file, self.named)] for each in found)), [])
         if not files:
             hint = f"copy it next to {where.rpartition(':')[0]}, or remove the line"
-            self.problems.add(where, f"Include {shorten(name)}: there is no such file", hint)
+            what = f"it is not below {self.directory}" if any(found) else "there is no such file"
+            self.problems.add(where, f"Include {shorten(name)}: {what}", hint)
         for file in files:
             self.included += 1
             if self.included > MAX_INCLUDES:

@@ -40,7 +40,12 @@ apt-get --quiet --yes --no-install-recommends build-dep ./
 # shellcheck disable=SC2046  # a list of names on purpose
 [ ! -s /build/packages ] || apt-get --quiet --yes --no-install-recommends install $(cat /build/packages)
 
-useradd --create-home builder
+# a user of this machine may have the id that useradd would choose, and could change what is built; systemd and Debian
+# give none of these to anybody. In a user namespace the ids are its own
+ids=""
+! grep -q ' 4294967295$' /proc/self/uid_map || ids="--no-log-init --uid $((1879048192 + $(od -An -N3 -tu4 /dev/urandom)))"
+# shellcheck disable=SC2086  # two options, or none
+useradd $ids --create-home builder
 chown -R builder /build
 # a build that fetches anything is not made of its inputs alone
 offline=""

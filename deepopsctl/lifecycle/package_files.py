@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError, InputError, Problem
-from deepopsctl.files import sha256_of, write_atomic
+from deepopsctl.files import read_text, sha256_of, write_atomic
 from deepopsctl.lifecycle.package_build import INPUTS, Build, BuildStore
 from deepopsctl.lifecycle.package_sources import SOURCE_NAMES
 from deepopsctl.slurm.releases import find_release, release_of
@@ -93,7 +93,7 @@ def add_packages(
 
 def read_sums(path: Path) -> dict[str, str]:
     """{file name: SHA-256} of a list that `sha256sum` printed."""
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = [line for line in read_text(path).splitlines() if line.strip()]
     matches = [_SUM.fullmatch(line) for line in lines]
     bad = next((number for number, match in enumerate(matches, 1) if match is None), None)
     if bad is not None or not lines:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from deepopsctl.errors import InputError
-from deepopsctl.files import write_atomic
+from deepopsctl.files import read_text, write_atomic
 from deepopsctl.gpus.discovery import DetectedGpu, as_stored, from_stored
 from deepopsctl.text import node_sets
 from deepopsctl.text.yaml_reader import duplicate_keys
@@ -112,7 +112,7 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
         return {}
     where = path.name
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         # first, because its errors have the right line; the C parser reports the last one
         document = yaml.safe_load(text) or {}
         twice = next(duplicate_keys(yaml.compose(text, Loader=yaml.CSafeLoader)), None)

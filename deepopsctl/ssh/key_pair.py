@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError, InputError
+from deepopsctl.files import read_text
 from deepopsctl.ssh.host_keys import parse_host_key
 
 
@@ -37,7 +38,7 @@ def public_line(private: Path) -> str:
     """The public key: from the `.pub` file next to the private key, else computed from it."""
     public_file = private.with_name(private.name + ".pub")
     if public_file.is_file():
-        line = public_file.read_text(encoding="utf-8", errors="replace").strip()
+        line = read_text(public_file, "replace").strip()
         if parse_host_key(line) and "\n" not in line:
             return line
     # an empty passphrase: ssh-keygen must fail, not ask, where the key is encrypted

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from deepopsctl.files import read_file
 from deepopsctl.text.problems import Problems, RefusedError
 from deepopsctl.text.values import check_template
 
@@ -31,12 +32,20 @@ def read_source(path: Path, name: str, problems: Problems) -> str | None:
         if path.is_dir():
             problems.add(name, "is a directory", "give a file")
             return None
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+        data = read_file(path, MAX_BYTES + 1)
     except OSError as error:
         problems.add(name, f"can't be read: {error.strerror}", "check the path and its permissions")
         return None
     return decode(data, name, problems)
+
+
+def is_beside(path: Path, named: Path) -> bool:
+    """Whether a file that another one leads to is below the directory of that one, with the links of both followed.
+
+    What comes from elsewhere may name any file of this machine, and its content would be imported or quoted.
+    """
+    real = path.resolve()
+    return any(real.is_relative_to(place) for place in (named.parent.resolve(), named.resolve().parent))
 
 
 def decode(data: bytes, name: str, problems: Problems) -> str | None:

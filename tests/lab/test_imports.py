@@ -1,4 +1,4 @@
-"""What is rendered starts: slurmctld of each release on imports of many styles (tests/data/sites) and all golden files."""
+"""What is rendered starts: slurmctld of each release on imports of many styles and on all golden files."""
 
 from __future__ import annotations
 

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from deepopsctl import files
 from deepopsctl.files import write_atomic
+
+
+def test_a_pipe_or_a_device_is_no_file_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(OSError, match=r"directory|not a file") as refused:
+            files.read_file(path)
+        assert refused.value.filename == str(path)
+
+
+def test_a_pipe_of_a_shell_is_read(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stream:
+        stream.write("text\r\n")
+    assert files.read_text(Path(f"/dev/fd/{reader}")) == "text\n"
+    os.close(reader)
 
 
 def test_a_file_gets_its_mode_and_leaves_no_other(tmp_path: Path) -> None:

@@ -148,7 +148,9 @@ def list_(settings: Settings, /, *, as_json: bool) -> None:
 
 def _host(directory: ClusterDir, name: str) -> BuildHost:
     from deepopsctl.cluster.selection import select_nodes
+    from deepopsctl.errors import InputError
     from deepopsctl.lifecycle.build_host import OnNode, ThisMachine
+    from deepopsctl.model.cluster import Role
 
     if not name:
         return ThisMachine()
@@ -156,6 +158,11 @@ def _host(directory: ClusterDir, name: str) -> BuildHost:
     nodes = select_nodes([name], cluster, "--on")
     if len(nodes) > 1:
         raise click.BadParameter(f"{name} are several nodes", param_hint="--on")
+    if Role.LOGIN in nodes[0].roles:
+        raise InputError.single(
+            "--on", f"{name} is a login node: users could change what all nodes install",
+            "build on this machine, on a controller, or on a compute node without jobs",
+        )  # fmt: skip
     return OnNode(directory, cluster, nodes[0])
 
 

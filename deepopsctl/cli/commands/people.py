@@ -46,8 +46,9 @@ def people() -> None:
 def add(settings: Settings, /, name: str, **options: Any) -> None:
     """Add the user NAME to people.yml."""
     from deepopsctl.environment import edit
+    from deepopsctl.files import read_text
 
-    keys = [path.read_text(encoding="utf-8", errors="replace").strip() for path in options.pop("keys")]
+    keys = [read_text(path, "replace").strip() for path in options.pop("keys")]
     groups = list(options.pop("groups"))
     entry = {"name": name, **_entered(options), "groups": groups, **({"keys": keys} if keys else {})}
     _edit(settings, lambda text, cluster: edit.add(text, "people", entry, cluster), f"added {name}")

@@ -110,6 +110,21 @@ def test_a_first_id_that_is_none_is_refused_with_its_line() -> None:
 class TestImport:
     TABLE = "name,full_name,groups,key,mail\ncarol,Carol C,def-curie+rrg-new,,\ndan,Dan,rrg-new,%s,dan@example.com\n"
 
+    def test_ids_for_many_people_are_found_in_one_pass(self) -> None:
+        tried = 0
+
+        class Counted(set[int]):
+            def __contains__(self, number: object) -> bool:
+                nonlocal tried
+                tried += 1
+                return super().__contains__(number)
+
+        ids = edit._Ids(parse_people(edit.NEW, "people.yml", SPEC), range(60001, 65001))
+        ids._taken = Counted(ids._taken)
+
+        assert max(ids.take() for _ in range(1000)) > 65999
+        assert tried < 7000
+
     def test_adds_everybody_with_ids_and_the_new_groups(self) -> None:
         text, names = edit.import_table(TEXT, self.TABLE % KEY, "new.csv", SPEC, new_groups=True)
 

@@ -11,7 +11,7 @@ import yaml
 from deepopsctl.cluster.builder import Draft
 from deepopsctl.cluster.writer import render_spec
 from deepopsctl.gpus.gres import describe_gpus
-from deepopsctl.imports.read import draft_text
+from deepopsctl.imports.read import draft_text, read_nodes
 from deepopsctl.imports.request import InitRequest, InitResult, read_request
 from deepopsctl.imports.slurm_keys import DEEPOPSCTL_VALUES
 from deepopsctl.model.cluster import Gpus, Role
@@ -206,6 +206,45 @@ def test_includes_are_followed_and_a_missing_one_is_a_fault(tmp_path: Path) -> N
     problems = problems_of(read_request, InitRequest(tmp_path, source=conf))
 
     assert [problem.message for problem in problems] == ["Include gone.conf: there is no such file"]
+
+
+@pytest.mark.parametrize(
+    "line", ["Include {secret}", 'include "{secret}"', "Include ../secret", "Include link", "Include s*t"]
+)
+def test_no_file_of_this_machine_is_quoted_by_an_include(tmp_path: Path, line: str) -> None:
+    secret, conf = tmp_path / "secret", tmp_path / "import" / "slurm.conf"
+    secret.write_text("root:$6$hash:19000:0:99999:7:::\n")
+    conf.parent.mkdir()
+    (conf.parent / "link").symlink_to(secret)
+    (conf.parent / "secret.txt").symlink_to(secret)
+    conf.write_text("ClusterName=a\nSlurmctldHost=c1\n" + line.format(secret=secret) + "\n")
+
+    problems = problems_of(read_request, InitRequest(tmp_path, source=conf))
+
+    assert not any("hash" in problem.message for problem in problems)
+    assert problems[0].where == f"{conf}:3"
+
+
+def test_a_gres_conf_that_leads_out_is_listed_and_one_next_to_the_real_slurm_conf_is_read(tmp_path: Path) -> None:
+    shared, here, secret = tmp_path / "shared", tmp_path / "etc", tmp_path / "secret"
+    secret.write_text("root:$6$hash\n")
+    for directory in (shared, here):
+        directory.mkdir()
+    (shared / "slurm.conf").write_text("ClusterName=a\nSlurmctldHost=c1\nInclude nodes.conf\n")
+    (shared / "nodes.conf").write_text("NodeName=n1 NodeAddr=192.0.2.1\n")
+    (shared / "gres.conf").write_text("# none\n")
+    for name in ("slurm.conf", "nodes.conf", "gres.conf"):
+        (here / name).symlink_to(shared / name)
+
+    problems = Problems()
+    assert set(read_nodes(here / "slurm.conf", None, problems).nodes) >= {"n1"}
+    (here / "gres.conf").unlink()
+    (here / "gres.conf").symlink_to(secret)
+    draft = read_nodes(here / "slurm.conf", None, problems)
+    assert [each.reason for each in draft.carryover.not_carried if each.name == "gres.conf"] == [
+        "it is a link out of this directory"
+    ]
+    assert len(problems) == 0
 
 
 def test_a_circle_of_includes_ends(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import tarfile
 from pathlib import Path
@@ -11,17 +12,23 @@ import pytest
 
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.lifecycle.build_host import script_of, unpack
+from tests.support.files import write_program
 
 
-def ran(place: Path, command: str) -> subprocess.CompletedProcess[bytes]:
+def ran(place: Path, command: str, *, with_jobs: bool = False) -> subprocess.CompletedProcess[bytes]:
     """The script with this in place of mmdebstrap, and an input `orig`."""
+    # this machine may run labs
+    programs = write_program(place.parent / "bin" / "pgrep", "true" if with_jobs else "false").parent
     sent = io.BytesIO()
     with tarfile.open(fileobj=sent, mode="w") as archive:
         entry = tarfile.TarInfo("orig")
         entry.size = 6
         archive.addfile(entry, io.BytesIO(b"source"))
     script = script_of(place, lambda inputs, result: ("sh", "-c", command, str(inputs), str(result)))
-    return subprocess.run(["sh", "-c", script], input=sent.getvalue(), capture_output=True, check=False)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    return subprocess.run(
+        ["sh", "-c", script], input=sent.getvalue(), capture_output=True, check=False, env=environment
+    )
 
 
 def test_only_the_result_is_returned_and_nothing_stays(tmp_path: Path) -> None:
@@ -53,6 +60,19 @@ def test_nothing_that_a_node_returns_leaves_the_directory(tmp_path: Path) -> Non
     with pytest.raises(DeepOpsError, match="returned no result"):
         unpack(returned, tmp_path / "result")
     assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_built_where_users_are(tmp_path: Path) -> None:
+    done = ran(tmp_path / "place", "touch built", with_jobs=True)
+
+    assert (done.returncode, b"jobs of users run here" in done.stderr) == (1, True)
+    assert not (tmp_path / "place").exists()
+
+
+def test_the_root_of_a_build_is_where_nobody_else_enters(tmp_path: Path) -> None:
+    done = ran(tmp_path / "place", 'echo "$TMPDIR"; stat --format=%a "$(dirname "$TMPDIR")"')
+
+    assert done.stderr.decode().split() == [str(tmp_path / "place" / "tmp"), "700"]
 
 
 def test_a_directory_of_somebody_else_is_not_used(tmp_path: Path) -> None:
