@@ -39,7 +39,7 @@ def role_parameters(content: Path, names: Collection[str]) -> Mapping[str, str]:
             for name, value in _passed(document):
                 values.setdefault(name, set()).add(_setting(value))
     product = "\n".join(path.read_text(encoding="utf-8") for path in (content / "group_vars" / "all").glob("*.yml"))
-    settings = {name: next(iter(passed)) if len(passed) == 1 else "" for name, passed in values.items() if name in names}
+    settings = {name: next(iter(each)) if len(each) == 1 else "" for name, each in values.items() if name in names}
     return {
         name: setting if re.search(rf"^{setting}:", product, re.MULTILINE) else "" for name, setting in settings.items()
     }
