@@ -9,13 +9,10 @@ import os
 import pwd
 import stat
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from .rows import COUNTED, PROJECT, USER, Amount, FileSystem, Row, Usage
+from .rows import COUNTED, PROJECT, USER, Amount, FileSystem, Person, Row, Usage
 from .table import count, size
-
-if TYPE_CHECKING:
-    from .sources import Person
 
 RESULTS = ".stats"
 MEMBER = "member"

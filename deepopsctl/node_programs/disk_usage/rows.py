@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from .._shared import settings
 from .._shared.settings import SettingsError
@@ -22,6 +22,16 @@ class Project:
 
     name: str
     path: str
+
+
+@dataclass(frozen=True)
+class Person:
+    """The user whose usage is queried; `is_self` if it is the caller."""
+
+    name: str
+    uid: int
+    groups: Sequence[int]
+    is_self: bool = True
 
 
 @dataclass(frozen=True)
