@@ -8,7 +8,7 @@ import shutil
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Callable, Dict, Iterator, List, Optional
 
 from .._shared import command, mount_table
 from . import members, texts
