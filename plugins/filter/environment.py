@@ -2,7 +2,7 @@
 
 from datetime import datetime, timezone
 
-from deepopsctl.environment import accounts, directory as directory_service, homes
+from deepopsctl.environment import accounts, directory as directory_service, homes, reserved_names
 from deepopsctl.node_programs._shared import identities
 from deepopsctl.storage import writer
 
@@ -61,6 +61,11 @@ def environment_directory_accounts(directory):
     return directory_service.account_names(directory) if directory else []
 
 
+def environment_hidden(names):
+    """These names, and all that nobody of a directory service may have."""
+    return sorted({*names, *reserved_names.hidden_names()})
+
+
 def _today():
     # as nodes do: shadow(5) counts days of UTC
     return datetime.now(timezone.utc).date()
@@ -73,6 +78,7 @@ class FilterModule:
         """Name -> function."""
         return {
             "environment_conflicts": environment_conflicts,
+            "environment_hidden": environment_hidden,
             "environment_homes": environment_homes,
             "environment_with_members": environment_with_members,
             "environment_followed": environment_followed,
