@@ -9,6 +9,7 @@ from pathlib import Path as FilePath, PurePosixPath
 from typing import Any
 
 from deepopsctl.environment import values
+from deepopsctl.environment.reserved_names import is_reserved
 from deepopsctl.errors import InputError
 from deepopsctl.model.directory import LOWEST_ID, Directory, DirectoryAccount
 from deepopsctl.model.people import accounts_of
@@ -123,6 +124,9 @@ def _check_group(text: str) -> str:
     if not _GROUP.fullmatch(text):
         hint = "letters, digits, spaces, _, . and -"
         raise RefusedError(f"{shorten(text)!r} is no name of a directory's group", hint)
+    if is_reserved(text):
+        what = f"{text} is the name of a group of the system or of a package: nodes never ask the directory for it"
+        raise RefusedError(what, "name another group of the directory, or write access_filter")
     return text
 
 

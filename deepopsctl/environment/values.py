@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from datetime import date
 
+from deepopsctl.environment.reserved_names import is_reserved
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.values import check_template
@@ -31,8 +32,6 @@ KEY_TYPES = (
     "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com",
 )  # fmt: skip
 _LONGEST_NAME = 100
-# Slurm's and the system's own
-RESERVED = frozenset({"root", "nobody", "nogroup", "all", "slurm", "munge", "daemon", "users", "sudo", "wheel", "adm"})
 
 
 def check_login(name: str) -> str:
@@ -52,8 +51,9 @@ def check_group(name: str) -> str:
 
 
 def _not_reserved(name: str) -> str:
-    if name in RESERVED:
-        raise RefusedError(f"{name} is the system's own or Slurm's", "choose another name")
+    if is_reserved(name):
+        what = f"{name} is the name of an account or group of the system, of Slurm or of a package"
+        raise RefusedError(what, "choose another name: it has, or gets with a package, rights that are not a person's")
     return name
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime, timezone
 from pathlib import Path
 
-from deepopsctl.environment import accounts, directory as directory_service, homes, wheels
+from deepopsctl.environment import accounts, directory as directory_service, homes, reserved_names, wheels
 from deepopsctl.node_programs._shared import identities
 from deepopsctl.storage import writer
 
@@ -67,6 +67,11 @@ def environment_directory_accounts(directory):
     return directory_service.account_names(directory) if directory else []
 
 
+def environment_hidden(names):
+    """These names, and all that nobody of a directory service may have."""
+    return sorted({*names, *reserved_names.hidden_names()})
+
+
 def _today():
     # as nodes do: shadow(5) counts days of UTC
     return datetime.now(timezone.utc).date()
@@ -79,6 +84,7 @@ class FilterModule:
         """Name -> function."""
         return {
             "environment_conflicts": environment_conflicts,
+            "environment_hidden": environment_hidden,
             "environment_homes": environment_homes,
             "environment_with_members": environment_with_members,
             "environment_followed": environment_followed,

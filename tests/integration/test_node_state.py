@@ -423,7 +423,7 @@ class TestRefusals:
         ("task", "message"),
         [
             ("nobody", "etc/plain.conf: user nobody-has-this-name or group "),
-            ("file for a directory", "etc/plain.conf: File exists"),
+            ("file for a directory", "etc/plain.conf: Not a directory"),
             ("directory for a file", "etc: "),
             ("no base64", "etc/bad: its content is not base64"),
             # what a parser says of a secret is not quoted

@@ -104,5 +104,20 @@ def install(cluster: LabCluster, node: str, entries: str) -> None:
 
 def modify(cluster: LabCluster, node: str, change: str) -> None:
     """One change in LDIF, as the directory's administrator."""
+    _as_administrator(cluster, node, f"ldapmodify LOGIN <<'END'\n{change}\nEND")
+
+
+def add(cluster: LabCluster, node: str, entries: str) -> None:
+    """New entries in LDIF."""
+    _as_administrator(cluster, node, f"ldapadd LOGIN <<'END'\n{entries}\nEND")
+
+
+def delete(cluster: LabCluster, node: str, names: Sequence[str]) -> None:
+    """Remove users."""
+    listed = " ".join(f"uid={name},ou=people,{BASE}" for name in names)
+    _as_administrator(cluster, node, f"ldapdelete LOGIN {listed}")
+
+
+def _as_administrator(cluster: LabCluster, node: str, command: str) -> None:
     login = f"-x -H ldaps://{node} -D {ADMINISTRATOR} -w admin-password"
-    cluster.root(node, f"LDAPTLS_CACERT={AUTHORITY} ldapmodify {login} <<'END'\n{change}\nEND")
+    cluster.root(node, f"LDAPTLS_CACERT={AUTHORITY} {command.replace('LOGIN', login)}")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from deepopsctl.cluster import secrets
+from deepopsctl.environment.reserved_names import is_reserved
 from tests.lab import slapd
 from tests.lab.harness import PATIENCE_S, LabCluster, edit, wait_until
 
@@ -225,6 +226,39 @@ def test_an_id_that_is_in_both_is_refused_on_all_nodes(site: Site) -> None:
         assert not [node for node in NODES if site.know(node, "ada")]
     finally:
         site.people.write_text(PEOPLE)
+
+
+def test_keys_of_the_directory_open_no_account_of_the_nodes_own(site: Site) -> None:
+    """Of an administrator's name, below 1000 and above, or with such an id: also if they come after the deploy."""
+    public = site.key.with_suffix(".pub").read_text(encoding="utf-8").strip()
+    users = [("ops", 20020), ("boss", 20021), ("eve", 1900), ("frank", 20022)]
+    ldif = "".join(slapd.user(name, uid, public) for name, uid in users)
+    site.cluster.root(
+        "ctl1", "useradd -m -s /bin/bash -u 900 -G sudo ops; useradd -m -s /bin/bash -u 1900 -G sudo boss"
+    )
+    try:
+        slapd.add(site.cluster, "ctl1", ldif)
+        wait_until("the directory's new users are known", lambda: site.know("ctl1", "frank"))
+
+        assert {name: site.ssh(name, "id -un") for name in ("ops", "boss", "eve")} == dict.fromkeys(
+            ("ops", "boss", "eve"), (255, "")
+        )
+        assert site.ssh("frank", "id -un") == (0, "frank")
+        message = site.deploy(ok=False)["failures"][0]["message"]
+        assert "ctl1: the user boss is in the directory as well, with the id 20021" in message
+        assert "the user ops is in the directory as well, with the id 20020" in message
+        assert "the id 1900 of the user boss is that of eve in the directory" in message
+    finally:
+        slapd.delete(site.cluster, "ctl1", [name for name, _uid in users])
+        site.cluster.root("ctl1", "userdel -r ops; userdel -r boss; rm -rf /home/frank; sss_cache -E", ok=False)
+    site.deploy()
+
+
+def test_no_person_can_have_the_name_of_an_account_that_packages_made(site: Site) -> None:
+    for node in NODES:
+        lines = site.cluster.root(node, "cat /etc/passwd /etc/group").splitlines()
+        names = {name for name, _password, number, *_rest in (line.split(":") for line in lines) if int(number) < 1000}
+        assert sorted(name for name in names if not is_reserved(name)) == []
 
 
 def test_a_server_of_another_authority_is_not_asked_at_all(site: Site) -> None:

@@ -21,7 +21,8 @@ AUTHORITY = "/etc/sssd/deepopsctl-ca.pem"
 CONFIG, OURS = "/etc/sssd/sssd.conf", "deepopsctl"
 # where SSSD takes questions of the name service
 SOCKET = "/var/lib/sss/pipes/nss"
-KEYS_COMMAND = "/usr/bin/sss_ssh_authorizedkeys"
+# ours, and what an earlier deploy had sshd call
+KEYS_COMMANDS = ("/etc/ssh/deepopsctl/directory-keys", "/usr/bin/sss_ssh_authorizedkeys")
 ANSWER_S = 60
 CONNECT_S = 10
 # so many names go into one call
@@ -32,8 +33,6 @@ SETTLED_S = 30
 START_TLS = b"\x30\x1d\x02\x01\x01\x77\x18\x80\x161.3.6.1.4.1.1466.20037"
 # names that are safe in paths, arguments and in Slurm, which knows lower case only
 _NAME = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
-# of the system's own, names and ids may be anybody's: the node's files come first
-FIRST_ID = 1000
 
 Entry = Mapping[str, Any]
 
@@ -47,7 +46,7 @@ def before(directory: Entry) -> List[str]:
     if directory["ssh_keys"]:
         rows = [line.split(None, 1) for line in command.run(["sshd", "-T"], 15).output.splitlines()]
         commands = [row[1] for row in rows if len(row) == 2 and row[0] == "authorizedkeyscommand"]
-        other = [text for text in commands if text.split()[0] not in ("none", KEYS_COMMAND)]
+        other = [text for text in commands if text.split()[0] not in ("none", *KEYS_COMMANDS)]
         sentences += ["sshd asks {} for keys: write ssh_keys: false, or remove that".format(text) for text in other]
     return sentences
 
@@ -200,11 +199,10 @@ def _entries(database: str, keys: Sequence[str]) -> Iterator[List[str]]:
 
 
 def _local(path: str) -> Iterator[Tuple[str, int]]:
-    """Names and ids of a file of the node's, without those of the system."""
+    """Names and ids of a file of the node's. Of the system's own, SSSD answers for none: `filter_users`, `min_id`."""
     for line in _text(path).splitlines():
         fields = line.split(":")
-        # 65534 is nobody
-        if len(fields) > 2 and fields[2].isdecimal() and FIRST_ID <= int(fields[2]) != 65_534:
+        if len(fields) > 2 and fields[2].isdecimal():
             yield fields[0], int(fields[2])
 
 

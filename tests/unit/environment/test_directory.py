@@ -57,6 +57,9 @@ def test_reads_everything_that_a_directory_may_have() -> None:
     )  # fmt: skip
 
 
+NEVER_ASKED = "is the name of a group of the system or of a package: nodes never ask the directory for it"
+
+
 @pytest.mark.parametrize(
     ("keys", "fault"),
     [
@@ -68,6 +71,7 @@ def test_reads_everything_that_a_directory_may_have() -> None:
         ({"access_groups": ""}, "2: directory: needs access_groups or access_filter, and one of them only"),
         ({"access_filter": "(a=b)"}, "2: directory: needs access_groups or access_filter, and one of them only"),
         ({"access_groups": "", "access_filter": "a=b"}, "6: directory.access_filter: 'a=b' is no LDAP filter"),
+        ({"access_groups": "[docker]"}, f"6: directory.access_groups[0]: docker {NEVER_ASKED}"),
         ({"access_groups": "['a, b']"}, "6: directory.access_groups[0]: 'a, b' is no name of a directory's group"),
         ({"schema": "rfc"}, "7: directory.schema: 'rfc' is no schema"),
         ({"ids": "20000"}, "7: directory.ids: '20000' is no range of ids"),

@@ -73,13 +73,19 @@ def test_the_inventory_has_what_nodes_need_and_no_mail_address() -> None:
     ]  # fmt: skip
 
 
+RESERVED = "is the name of an account or group of the system, of Slurm or of a package"
+
+
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
         ("{name: bob, groups: [def-curie]}", "name: bob has no uid"),
         ("{name: bob, uid: 60003}", "groups: is missing"),
         ("{name: Bob, uid: 60003, groups: [def-curie]}", "name: 'Bob' is no login name"),
-        ("{name: root, uid: 60003, groups: [def-curie]}", "name: root is the system's own or Slurm's"),
+        ("{name: root, uid: 60003, groups: [def-curie]}", f"name: root {RESERVED}"),
+        ("{name: docker, uid: 60003, groups: [def-curie]}", f"name: docker {RESERVED}"),
+        ("{name: systemd-x, uid: 60003, groups: [def-curie]}", f"name: systemd-x {RESERVED}"),
+        ("{name: _ssh, uid: 60003, groups: [def-curie]}", f"name: _ssh {RESERVED}"),
         ("{name: bob, uid: 999, groups: [def-curie]}", "uid: 999 is not between 1000 and 99999"),
         (
             "{name: bob, uid: 61184, groups: [def-curie]}",
