@@ -28,7 +28,7 @@ def _pinned(text):
         for label in labels.split(","):
             name = label.partition("]:")[0].lstrip("[") if label.startswith("[") else label
             keys.setdefault(name, []).append(f"{key.type} {key.blob}")
-    return {name: list(dict.fromkeys(found)) for name, found in keys.items()}
+    return {name: list(dict.fromkeys(pinned)) for name, pinned in keys.items()}
 
 
 class FilterModule:

@@ -159,14 +159,14 @@ def with_addresses(hosts):
     """Hosts whose keys are known, each with its addresses: as declared, or as this node resolves its name."""
     result = []
     for host in hosts:
-        found = [host["address"]] if host.get("address") else []
-        if not found:
+        addresses = [host["address"]] if host.get("address") else []
+        if not addresses:
             try:
-                found = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host["name"], 22)})
+                addresses = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host["name"], 22)})
             except OSError:
                 continue
         if host["keys"]:
-            result.append(dict(host, addresses=found))
+            result.append(dict(host, addresses=addresses))
     return result
 
 

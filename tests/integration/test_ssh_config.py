@@ -41,7 +41,7 @@ Host *
     LocalForward {free} 127.0.0.1:22
     DynamicForward {dynamic}
     SendEnv SITE_* *TOKEN*
-    SetEnv SITE_FIXED=told
+    SetEnv SITE_FIXED=known
     RemoteCommand touch {directory}/remote-command
     GSSAPIDelegateCredentials yes
     AddKeysToAgent yes
@@ -199,7 +199,9 @@ def test_ansibles_connections_take_nothing_along(host: Host, ssh: dict[str, str]
 def test_ansible_by_hand_takes_nothing_along_either(host: Host) -> None:
     """Variables of SendEnv are the person's own then: no option of the inventory can take them back."""
     inventory = build_inventory(parse_spec(host.cluster.spec.read_text(encoding="utf-8"), "cluster.yml"))
-    text = str(inventory["all"]["vars"]["ansible_ssh_common_args"])  # type: ignore[index]
+    values = inventory["all"]
+    assert isinstance(values, dict)
+    text = str(values["vars"]["ansible_ssh_common_args"])
     arguments = shlex.split(text.replace("{{ inventory_dir }}/..", str(host.cluster.path)))
     target = Target("n1", "127.0.0.1", "root", host.port)
 

@@ -226,8 +226,8 @@ def _jobs_of(process: str, command_line: str) -> List[int]:
     if not _is_started_by_root(process):
         return []
     with open(command_line, "rb") as stream:
-        found = _STEP.findall(stream.read(64))
-    return [] if found and _has_roots_rights(process) else [int(number) for number in found]
+        numbers = _STEP.findall(stream.read(64))
+    return [] if numbers and _has_roots_rights(process) else [int(number) for number in numbers]
 
 
 def _is_started_by_root(process: str) -> bool:

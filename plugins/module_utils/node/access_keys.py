@@ -121,14 +121,14 @@ def merged(lines: Sequence[str], keys: Sequence[str]) -> List[str]:
     result = list(lines)
     for key in keys:
         same = [line for line in result if blob_of(line) == blob_of(key)]
-        ours = [line for line in same if _FROM.sub("", line).startswith(("ssh-", "ecdsa-", "sk-"))]
+        managed = [line for line in same if _FROM.sub("", line).startswith(("ssh-", "ecdsa-", "sk-"))]
         if not same:
             # an earlier key of the same controller, by the comment that `ssh setup` gives it
             result = [line for line in result if not _is_former(line, key)] + [key]
-        elif _FROM.match(key) and ours and ours != [key]:
-            at = result.index(ours[0])
-            result = [line for line in result[:at] if line not in ours] + [key] + [
-                line for line in result[at + 1 :] if line not in ours
+        elif _FROM.match(key) and managed and managed != [key]:
+            at = result.index(managed[0])
+            result = [line for line in result[:at] if line not in managed] + [key] + [
+                line for line in result[at + 1 :] if line not in managed
             ]  # fmt: skip
     return result
 
