@@ -59,7 +59,7 @@ _VENV = "module load python && { [ -d ~/env ] || virtualenv --no-download ~/env;
 _GROUP_ACCOUNT = (
     "account=$(sacctmgr -nP show association user=$(id -un) format=account | sed -n 's/_cpu$/-cpu/p' | head -n 1); "
     "if scontrol show config | grep -q '^JobSubmitPlugins.*lua' && [ \"$account\" ]; then "
-    "sbatch --test-only --account=\"$account\" --wrap=true; fi"
+    'sbatch --test-only --account="$account" --wrap=true; fi'
 )
 COMMANDS = (
     # to get in
