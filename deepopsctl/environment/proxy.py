@@ -11,6 +11,7 @@ from deepopsctl.text import node_sets
 from deepopsctl.text.problems import RefusedError
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _HOST = re.compile(rf"\.?{_LABEL}(?:\.{_LABEL})*")
 
 
@@ -64,7 +65,8 @@ def allowed(
             )
     for text in chain(hosts, *(services[service] for service in chosen)):
         name = str(text).strip().lower().removeprefix("*")
-        if not _HOST.fullmatch(name):
+        # the last part of a name is no number; resolvers read 127.1, 0x7f000001 and 2130706433 as addresses
+        if not _HOST.fullmatch(name) or _NUMBER.fullmatch(name.rpartition(".")[2]):
             raise RefusedError(
                 f"environment_proxy_hosts: {text} is not the name of a host",
                 "without scheme, port and path: pypi.org, or .example.com for all names below",

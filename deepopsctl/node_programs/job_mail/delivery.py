@@ -19,6 +19,7 @@ from ..job_report.asking import Run, UnansweredError
 from ..job_report.measures import measure
 from ..job_report.text import render
 from . import CONFIG, SENT, SPOOL, spool
+from .relay import Relay, UndeliverableError
 from .spool import Mail
 
 OK, INVALID = 0, 3
@@ -34,7 +35,7 @@ HOUR_S = 3_600.0
 _LINE = 900
 # a question may wait for a minute: after so many in a row a round asks no more
 _MOST_UNANSWERED = 3
-_ONE_HOUR = "{} mails to {} in an hour: the rest is dropped"
+_ONE_HOUR = "{} mails {} in an hour: the rest is dropped"
 
 
 class Delivery:
@@ -58,7 +59,7 @@ class Delivery:
         left, self._unanswered = spool.unfinished(self._directory), 0
         for path in spool.waiting(self._directory):
             mail = spool.read(path)
-            if mail is not None and self._keep(mail, now):
+            if mail is not None and self._keep(mail, spool.user_of(path), now):
                 left += 1
             else:
                 spool.drop(path)
@@ -73,21 +74,30 @@ class Delivery:
         except OSError as error:
             self._log("{}: {}".format(self._record, error.strerror))
 
-    def _keep(self, mail: Mail, now: float) -> bool:
-        """Whether a mail waits on."""
-        recent = self._sent[mail.address.lower()]
-        while recent and now - recent[0] > HOUR_S:
-            recent.popleft()
-        if len(recent) >= self._hourly:
-            self._log(_ONE_HOUR.format(self._hourly, mail.address))
-            return False
+    def _keep(self, mail: Mail, user: str, now: float) -> bool:
+        """Whether a mail waits on. Nobody gets more than some in an hour, and nobody causes more."""
+        counted = {mail.address.lower(): "to " + mail.address}
+        if user:
+            counted["user " + user] = "about jobs of user " + user
+        for key, whose in counted.items():
+            recent = self._sent[key]
+            while recent and now - recent[0] > HOUR_S:
+                recent.popleft()
+            if len(recent) >= self._hourly:
+                self._log(_ONE_HOUR.format(self._hourly, whose))
+                return False
         # after the limit: a question for each mail of a user with thousands of jobs would delay those of all others
         report = self._report(mail)
         if mail.ended and not report and now - mail.since < REPORT_WAIT_S:
             return True
-        problem = self._send(mail.address, message(mail, report, self._sender))
+        try:
+            problem = self._send(mail.address, message(mail, report, self._sender))
+        except UndeliverableError as error:
+            self._log("{}: {}: dropped".format(mail.address, error))
+            return False
         if not problem:
-            recent.append(now)
+            for key in counted:
+                self._sent[key].append(now)
             return False
         self._log("{}: {}".format(mail.address, problem))
         return now - mail.since < KEPT_S
@@ -146,8 +156,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Run it; returns the exit status."""
     del arguments
     try:
-        delivery = Delivery(SPOOL, settings.load(CONFIG), asking.run_command, by_sendmail, SENT)
-    except (settings.SettingsError, KeyError, ValueError) as error:
+        config = settings.load(CONFIG)
+        send = Relay(config["relay"], str(config["sender"])).send if config.get("relay") else by_sendmail
+        delivery = Delivery(SPOOL, config, asking.run_command, send, SENT)
+    except (settings.SettingsError, KeyError, ValueError, OSError) as error:
         sys.stderr.write("error: {}: {}\n".format(CONFIG, error))
         return INVALID
     while delivery.round(time.time()):

@@ -78,6 +78,11 @@ def put(directory: str, mail: Mail, user: str = "") -> None:
     atomic_file.write(os.path.join(directory, name), json.dumps(mail._asdict()), 0o600)
 
 
+def user_of(path: str) -> str:
+    """The number of the user whose job a mail is about; '' where it is not known."""
+    return os.path.basename(path)[: -len(".json")].rpartition("-")[2]
+
+
 def waiting(directory: str) -> List[str]:
     """Files with mails, the oldest first."""
     return sorted(os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".json"))

@@ -51,7 +51,24 @@ def test_no_name_is_in_the_list_twice_also_not_below_a_domain() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["https://pypi.org", "pypi.org:443", "a b", "a\nhttp_access allow all", "", ".", "#"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://pypi.org",
+        "pypi.org:443",
+        "a b",
+        "a\nhttp_access allow all",
+        "",
+        ".",
+        "#",
+        "127.1",
+        "10.0.0.1",
+        "2130706433",
+        "0x7f000001",
+        ".0x7f",
+        "017700000001",
+    ],
+)
 def test_what_is_no_name_of_a_host_is_refused(text: str) -> None:
     with pytest.raises(RefusedError, match="not the name of a host"):
         allowed([text], {}, [])

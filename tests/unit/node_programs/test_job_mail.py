@@ -167,6 +167,19 @@ def test_mails_above_the_limit_of_an_address_go_and_cost_no_question_to_the_acco
     assert len(accounting.asked) == 2 * len(server.mails)
 
 
+def test_nobody_causes_more_mails_than_the_limit_whatever_the_addresses(tmp_path: Path) -> None:
+    for number in range(5):
+        spool.put(str(tmp_path), mail(since=number)._replace(address=f"user{number}@example.com"), "60010")
+        spool.put(str(tmp_path), mail(since=number)._replace(address=f"other{number}@example.com"), f"6002{number}")
+    server = Server()
+
+    deliverer(tmp_path, Accounting(), server).round(now=100)
+
+    sent = [str(message["To"]) for message in server.mails]
+    assert sum(address.startswith("user") for address in sent) == CONFIG["hourly"]
+    assert sum(address.startswith("other") for address in sent) == 5
+
+
 @pytest.mark.parametrize(
     "address",
     [
