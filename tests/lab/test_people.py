@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,11 +190,16 @@ def test_what_dot_files_start_in_a_validation_ends_with_it(site: Site) -> None:
             site.cluster.root(node, "pkill -u ada -f 'sleep 3133'; rm -f ~ada/.bash_profile ~ada/profile-ran", ok=False)
 
 
+def is_held(cluster: LabCluster, job: str) -> bool:
+    shown = cluster.root("ctl1", f"squeue --noheader --jobs={job} --states=PENDING --format=%r")
+    return "AssocMaxJobsLimit" in shown
+
+
 def test_who_expires_keeps_the_job_and_loses_login_and_submission(site: Site) -> None:
     code, job = site.ssh("sbatch --parsable --wrap 'sleep infinity'")
     assert code == 0, job
     again = "--requeue --wrap 'sleep 5; scontrol requeue $SLURM_JOB_ID; sleep 600'"
-    requeued, array = (site.ssh(f"sbatch --parsable {w}")[1] for w in (again, "--array=1-9%1 --wrap 'sleep 5'"))
+    requeued, array = (site.ssh(f"sbatch --parsable {w}")[1] for w in (again, "--array=1-9%1 --wrap 'sleep 300'"))
     wait_until("the job runs", lambda: "R" in site.cluster.root("ctl1", f"squeue --noheader --jobs={job} --format=%t"))
     site.people("expire", "ada")
 
@@ -207,10 +213,8 @@ def test_who_expires_keeps_the_job_and_loses_login_and_submission(site: Site) ->
     assert "AssocMaxSubmitJobLimit" in refused
     assert site.cluster.root("ctl1", f"squeue --noheader --jobs={job} --format=%t") == "R"
     # what was submitted before does not start any more: the job that requeues itself, the rest of the array
-    reason = "squeue --noheader --jobs={} --states=PENDING --format=%r"
     for each in (requeued, array):
-        ask = reason.format(each)
-        wait_until(f"{each} is held", lambda ask=ask: "AssocMaxJobsLimit" in site.cluster.root("ctl1", ask))
+        wait_until(f"{each} is held", partial(is_held, site.cluster, each))
     site.cluster.root("ctl1", "systemctl start deepops-account-dates")
     listed = site.cluster.root("ctl1", "journalctl -u deepops-account-dates -n 5")
     assert "ada has expired and still has jobs:" in listed
