@@ -14,8 +14,8 @@ from typing import List, Optional, Sequence
 from .._shared.settings import SettingsError
 from . import members
 from .apart import ask_all
-from .rows import CONFIG, Row, load
-from .sources import Person, ask
+from .rows import CONFIG, Person, Row, load
+from .sources import ask
 from .table import render
 
 OK, INCOMPLETE, USAGE, INVALID = 0, 1, 2, 3

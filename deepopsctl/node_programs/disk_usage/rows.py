@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from .._shared import settings
 from .._shared.settings import SettingsError
@@ -45,6 +45,16 @@ class Config:
 
     file_systems: Tuple[FileSystem, ...]
     limit_s: float = LIMIT_S
+
+
+@dataclass(frozen=True)
+class Person:
+    """The user whose usage is queried; `is_self` if it is the caller."""
+
+    name: str
+    uid: int
+    groups: Sequence[int]
+    is_self: bool = True
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,15 @@ import shutil
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Callable, Dict, Iterator, List, Optional
 
 from .._shared import command, mount_table
 from . import members, texts
-from .rows import PROJECT, USER, WHOLE, Amount, FileSystem, Project, Row, Usage
+from .rows import PROJECT, USER, WHOLE, Amount, FileSystem, Person, Project, Row, Usage
 
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/opt/beegfs/sbin"
 # what a value of one of Ceph's is read by; tests have their own
 Xattr = Callable[[str, str], bytes]
-
-
-@dataclass(frozen=True)
-class Person:
-    """The user whose usage is queried; `is_self` if it is the caller."""
-
-    name: str
-    uid: int
-    groups: Sequence[int]
-    is_self: bool = True
 
 
 class UnansweredError(Exception):

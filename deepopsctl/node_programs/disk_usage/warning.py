@@ -9,8 +9,8 @@ from typing import Iterator, List, Optional, Sequence
 
 from .._shared.settings import SettingsError
 from .apart import ask_all
-from .rows import CONFIG, WHOLE, Amount, Row, load
-from .sources import Person, ask
+from .rows import CONFIG, WHOLE, Amount, Person, Row, load
+from .sources import ask
 from .table import count, size
 
 # percent of a quota, and how long a login may wait for file systems

@@ -96,9 +96,7 @@ def test_no_wheel_of_a_name_is_an_exit_status(capsys: pytest.CaptureFixture[str]
     assert "3 is no version such as 3.13" in capsys.readouterr().err
 
 
-def test_without_a_wheelhouse_it_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_wheelhouse_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("WHEELHOUSE", "PIP_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)
 

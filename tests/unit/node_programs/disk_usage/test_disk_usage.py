@@ -22,8 +22,8 @@ from deepopsctl.node_programs._shared import command
 from deepopsctl.node_programs._shared.settings import SettingsError
 from deepopsctl.node_programs.disk_usage import cli, sources, texts
 from deepopsctl.node_programs.disk_usage.apart import ask_all
-from deepopsctl.node_programs.disk_usage.rows import Amount, FileSystem, Project, Row, Usage, load
-from deepopsctl.node_programs.disk_usage.sources import Person, UnansweredError, ask
+from deepopsctl.node_programs.disk_usage.rows import Amount, FileSystem, Person, Project, Row, Usage, load
+from deepopsctl.node_programs.disk_usage.sources import UnansweredError, ask
 from deepopsctl.node_programs.disk_usage.table import count, render, size
 from tests.support.files import write_program
 
