@@ -169,7 +169,7 @@ def test_nothing_of_easybuilds_sources_runs_on_the_control_machine(tmp_path: Pat
 
 def test_the_nightly_count_keeps_the_directorys_groups_where_they_are_not_known(tmp_path: Path) -> None:
     (call,) = (call for call in role_calls("playbooks/operate/people-accounts.yml") if call["role"] == "user_spaces")
-    space = {"path": "/project", "by": "group", "mounted": "/project"}
+    space = {"path": "/project", "by": "group", "mounted": "/project", "counted": True}
     values = {
         "deepops_spaces_made": [space], "environment_people": {"people": [], "groups": []},
         "environment_directory": {"accounts": [{"account": "phys", "group": "physicists"}]},

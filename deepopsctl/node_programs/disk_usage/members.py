@@ -45,7 +45,9 @@ def totals(where: FileSystem, person: Person, owner: int = 0) -> List[Row]:
     rows: List[Row] = []
     with contextlib.ExitStack() as stack:
         directory = _open(where, owner, stack)
-        for name in () if directory is None else dict.fromkeys([person.name, *_names(person)]):
+        if directory is None:
+            return rows
+        for name in dict.fromkeys([person.name, *_names(person)]):
             result = _result(directory, name + ".json", owner)
             kind = next((kind for key, kind in (("user", USER), ("group", PROJECT)) if result.get(key) == name), "")
             if kind and (kind == PROJECT or name == person.name):

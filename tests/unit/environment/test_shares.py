@@ -39,7 +39,7 @@ def cluster(*groups: tuple[str, int], accounts: tuple[Account, ...] = ()) -> Clu
         ([("def-curie", 0), ("rrg-curie", 3)], []),
         ([("def-curie", 1), ("def-bohr", 1), ("rrg-curie", 20)], ["rrg-curie"]),
         ([("def-curie", 100), ("def-bohr", 100), ("rrg-curie", 600)], []),
-        # nobody is beside it
+        # there is no other
         ([("rrg-curie", 2000)], []),
     ],
 )
@@ -50,7 +50,7 @@ def test_a_group_with_more_than_nine_tenths_is_named(groups: list[tuple[str, int
     assert all("has 1" in problem.hint for problem in problems)
 
 
-def test_accounts_of_cluster_yml_count_against_those_beside_them() -> None:
+def test_accounts_of_cluster_yml_count_against_their_siblings() -> None:
     big, small = Account("big", share=Share(fairshare="95")), Account("small", share=Share(fairshare="5"))
     below = Account("below", parent="small", share=Share(fairshare="1000"))
     as_parent = Account("as-parent", share=Share(fairshare="parent"))

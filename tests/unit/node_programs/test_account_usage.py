@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,13 +61,9 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
     return answers
 
 
-def mine(directory: Path) -> dict[str, object]:
-    document: dict[str, object] = json.loads((directory / f"{ME}.json").read_text())
-    return document
-
-
-def account(directory: Path) -> dict[str, object]:
-    (entry,) = mine(directory)["accounts"]  # type: ignore[misc]
+def account(directory: Path) -> dict[str, Any]:
+    """The one account in my file."""
+    (entry,) = json.loads((directory / f"{ME}.json").read_text())["accounts"]
     return dict(entry)
 
 
@@ -87,7 +84,7 @@ def test_it_has_ones_own_use_and_that_of_the_group(slurm: Slurm, tmp_path: Path)
     assert entry["name"] == "def-curie"
     assert entry["share"] == 0.75
     assert entry["own"] == documents.numbers(Use(1, 80.0, 0.0)) | {"jobs": 2}
-    assert [each["name"] for each in entry["users"]] == sorted([ME, "nobody"])  # type: ignore[attr-defined]
+    assert [each["name"] for each in entry["users"]] == sorted([ME, "nobody"])
 
 
 @pytest.mark.parametrize("private", ["usage", "accounts,jobs"])
@@ -97,12 +94,12 @@ def test_where_slurm_hides_what_others_use_so_does_this(slurm: Slurm, tmp_path: 
 
     entry = account(tmp_path)
     assert (entry["total"], entry["users"]) == (None, [])
-    assert entry["own"]["rgu_hours"] == 80.0  # type: ignore[index]
+    assert entry["own"]["rgu_hours"] == 80.0
     assert "nobody" not in (tmp_path / f"{ME}.json").read_text()
 
     slurm.coordinators = f"root|\ndef-curie|{ME}\n"
     cli.write_all(WANTED, str(tmp_path), NOON)
-    assert [each["name"] for each in account(tmp_path)["users"]] == sorted([ME, "nobody"])  # type: ignore[attr-defined]
+    assert [each["name"] for each in account(tmp_path)["users"]] == sorted([ME, "nobody"])
 
 
 def test_days_that_are_over_are_asked_about_once(slurm: Slurm, tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.node_programs.disk_usage import members, sources
-from deepopsctl.node_programs.disk_usage.rows import FileSystem
-from deepopsctl.node_programs.disk_usage.sources import Person
+from deepopsctl.node_programs.disk_usage.rows import FileSystem, Person
 from deepopsctl.node_programs.disk_usage.table import description
 from deepopsctl.node_programs.scratch_purge.walk import Walk
 from deepopsctl.node_programs.space_usage import cli

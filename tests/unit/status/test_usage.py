@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.errors import DeepOpsError
-from deepopsctl.status.usage import AccountUse, Usage, Use, query_usage, read_jobs, read_shares
+from deepopsctl.node_programs.account_usage.accounting import Use, read_jobs, read_shares
+from deepopsctl.status.usage import AccountUse, Usage, query_usage
 from tests.support.runs import TEXT, cluster_dir
 
 HOUR = 3600
