@@ -179,7 +179,7 @@ def make_plan(
         tuple(_batches(compute, wanted.batch)),
         silent,
         tuple(refusals),
-        tuple(_notes(facts, first, installed, wanted.release, silent)),
+        (*_notes(facts, first, installed, wanted.release, silent), *_notes_of_plugins(plugins)),
         slurm.jobs_on(node.name for node in todo),
         plugins,
     )
@@ -219,6 +219,14 @@ def _losses(
             for capability in sorted(capabilities(node.modules) - there):
                 lost.setdefault(capability, []).append(name)
     return lost
+
+
+def _notes_of_plugins(plugins: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[str]:
+    if plugins and not any(plugins.values()):
+        yield (
+            "what the new packages can do (PMIx, NVML, PAM, Lua) was not compared: dpkg-deb is not on this machine; "
+            "run `--plan` on Debian or Ubuntu first"
+        )
 
 
 def _refusals_of_losses(losses: Mapping[str, Sequence[str]], wanted: Wanted) -> Iterator[tuple[str, str]]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from deepopsctl.slurm.conf import OWNED_KEYS
-from deepopsctl.slurm.other_files import CONFINED, split
+from deepopsctl.slurm.other_files import CONFINED, OWNED, split
 from deepopsctl.takeover.preflight import NodeFacts
 
 DBD, CGROUP = "slurm_dbd_config", "slurm_cgroup_config"
 FILES = {DBD: "slurmdbd.conf", CGROUP: "cgroup.conf"}
 SCRIPTED = "JobSubmitPlugins"
+# in the cluster directory: Ansible would treat braces of a script in settings.yml as a template
+SCRIPT = "job_submit.lua"
+SCRIPT_SETTING = f"{{{{ lookup('ansible.builtin.file', deepops_cluster_dir ~ '/{SCRIPT}') }}}}"
 # names of hosts, nodes and files: what they say is in cluster.yml, or follows from it
 _STRUCTURE = frozenset({
     "accountingstorageport", "backupaddr", "backupcontroller", "controladdr", "controlmachine", "downnodes",
@@ -26,11 +29,11 @@ def policy(primary: NodeFacts, accounting: NodeFacts) -> dict[str, object]:
     """Settings for what decides on jobs, and for the keys of slurmdbd.conf and cgroup.conf."""
     settings: dict[str, object] = {}
     for name, facts in ((DBD, accounting), (CGROUP, primary)):
-        kept, _ = split(name, facts.files.get(FILES[name], {}))
+        kept, _ = _split(name, facts)
         settings |= {name: kept} if kept else {}
     plugins = _plugins(primary)
     if "lua" in plugins and primary.job_submit:
-        settings["slurm_job_submit"] = primary.job_submit
+        settings["slurm_job_submit"] = SCRIPT_SETTING
     others = [plugin for plugin in plugins if plugin != "lua"]
     return settings | ({"slurm_config": {SCRIPTED: ",".join(others)}} if others else {})
 
@@ -50,16 +53,23 @@ def not_kept(primary: NodeFacts, accounting: NodeFacts, settings: Mapping[str, o
     if "lua" in _plugins(primary) and not primary.job_submit:
         yield f"slurm.conf: {SCRIPTED}=lua, whose job_submit.lua is not next to slurm.conf"
     for name, facts in ((DBD, accounting), (CGROUP, primary)):
-        for key, value in sorted(split(name, facts.files.get(FILES[name], {}))[1].items()):
+        for key, value in sorted(_split(name, facts)[1].items()):
             if not _same(name, key.lower(), value):
                 yield f"{FILES[name]}: {key}={value}"
+
+
+def _split(name: str, facts: NodeFacts) -> tuple[dict[str, str], dict[str, str]]:
+    """What is kept of a file, and what is not: Ansible would treat braces as a template."""
+    kept, rest = split(name, facts.files.get(FILES[name], {}))
+    marked = {key: value for key, value in kept.items() if any(mark in value for mark in ("{{", "{%", "{#"))}
+    return {key: value for key, value in kept.items() if key not in marked}, {**rest, **marked}
 
 
 def _same(name: str, key: str, value: str) -> bool:
     if name == CGROUP:
         return key in CONFINED and value.lower() in _YES
     # hosts, the database and the port are kept by settings of their own; a take-over refuses what can't be
-    return key not in ("plugindir", "storagepassscript")
+    return key in OWNED[name] and key not in ("plugindir", "storagepassscript")
 
 
 def _plugins(primary: NodeFacts) -> list[str]:

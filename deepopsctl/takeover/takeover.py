@@ -15,7 +15,7 @@ from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.slurm.conf import RESERVE_PERCENT, parse_version
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware, parse_slurmd_report, store_hardware
 from deepopsctl.takeover.plugins import plugstack
-from deepopsctl.takeover.policy import accounts_of, not_kept, policy
+from deepopsctl.takeover.policy import SCRIPT, accounts_of, not_kept, policy
 from deepopsctl.takeover.preflight import NodeFacts, database_server, find_problems, storage_parameters
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
@@ -43,6 +43,8 @@ class Takeover:
     secrets: Mapping[str, str] = field(repr=False)
     # `FILE: KEY=VALUE` of the running Slurm, which deploy changes
     not_kept: tuple[str, ...] = ()
+    # the text of job_submit.lua, for the cluster directory
+    script: str = ""
 
     def document(self, *, written: bool) -> dict[str, object]:
         """The JSON object; secrets are named, not shown."""
@@ -93,6 +95,7 @@ def plan_takeover(
         hardware=_hardware(cluster, primary, facts),
         facts=tuple(_facts(primary, accounting, facts, server)),
         warnings=(*_warnings(cluster, primary, facts), *plugin_warnings, *_account_warnings(accounts)),
+        script=primary.job_submit if "slurm_job_submit" in own else "",
         not_kept=() if lost else tuple(not_kept(primary, accounting, merged(site, own))),
     )
 
@@ -115,6 +118,10 @@ def _account_warnings(accounts: Mapping[str, object]) -> Iterator[str]:
 def apply(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:
     """Write it; returns the names of the files that changed."""
     changed = []
+    script = directory.path / SCRIPT
+    if takeover.script and script.exists() and script.read_text(encoding="utf-8") != takeover.script:
+        message = "is in the cluster directory already, and is not the controller's"
+        raise InputError.single(SCRIPT, message, "move it away, then run `takeover` again: nothing was written")
     text = directory.settings_text()
     settings = with_settings(text, takeover.settings, str(directory.settings))
     known = read(directory.secrets, directory.vault_password)
@@ -122,6 +129,9 @@ def apply(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:
         # secrets first: settings without their key would be half a takeover
         change(directory.secrets, directory.vault_password, takeover.secrets)
         changed.append(directory.secrets.name)
+    if takeover.script and not script.exists():
+        write_atomic(script, takeover.script)
+        changed.append(SCRIPT)
     if settings != text:
         write_atomic(directory.settings, settings)
         changed.append(directory.settings.name)

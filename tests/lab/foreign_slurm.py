@@ -48,7 +48,8 @@ PurgeJobAfter=12months
 """
 JOB_SUBMIT = """\
 function slurm_job_submit(job, partitions, uid)
-  if job.name == "forbidden" then return slurm.ERROR end
+  local names = {{"forbidden"}}
+  if job.name == names[1][1] then return slurm.ERROR end
   return slurm.SUCCESS
 end
 function slurm_job_modify(job, before, partitions, uid) return slurm.SUCCESS end

@@ -39,7 +39,8 @@ WANTED = Wanted("26.05", "2")
 
 
 def plan(facts: Mapping[str, NodeFacts] = ALL, wanted: Wanted = WANTED, slurm: SlurmState | None = None) -> Plan:
-    return make_plan(CLUSTER, wanted, facts, SERVED, slurm or SlurmState(controller_up=True))
+    # a plan knows what packages offer, where it can read them
+    return make_plan(CLUSTER, wanted, facts, SERVED, slurm or SlurmState(controller_up=True), lambda _: {"slurmd": []})
 
 
 def with_controller(**values: Any) -> dict[str, NodeFacts]:
@@ -211,3 +212,10 @@ def test_packages_that_apt_can_not_install_are_refused_on_controllers_and_on_too
 
     assert bool(made.refusals) is refused
     assert ("libjwt2" in str(made.refusals + made.notes)) is bool(why)
+
+
+def test_packages_that_this_machine_can_not_read_are_noted_and_refuse_nothing() -> None:
+    made = with_modules({})
+
+    assert made.refusals == ()
+    assert "was not compared" in made.notes[-1]

@@ -338,7 +338,12 @@ def test_the_script_that_decides_on_jobs_and_the_other_plugins_are_kept() -> Non
 
     taken = plan_takeover(cluster(), found)
 
-    assert taken.settings["slurm_job_submit"] == "return slurm.SUCCESS"
+    # braces of a script would be a template of Ansible's in settings.yml
+    assert (
+        taken.settings["slurm_job_submit"]
+        == "{{ lookup('ansible.builtin.file', deepops_cluster_dir ~ '/job_submit.lua') }}"
+    )
+    assert taken.script == "return slurm.SUCCESS"
     config = taken.settings["slurm_config"]
     assert isinstance(config, Mapping)
     assert config["JobSubmitPlugins"] == "all_partitions"
@@ -350,7 +355,7 @@ def test_policy_of_slurmdbd_and_cgroups_is_kept_and_the_rest_is_named() -> None:
     found = with_files(
         slurmdbd_conf={
             "PrivateData": "jobs,usage", "PurgeJobAfter": "12months", "TrackWCKey": "yes", "StorageLoc": "hand_acct",
-            "DbdHost": "ctl1", "PluginDir": "/opt/plugins",
+            "DbdHost": "ctl1", "PluginDir": "/opt/plugins", "LogFile": "/var/log/{{ x }}",
         },
         cgroup_conf={
             "AllowedRAMSpace": "95", "ConstrainDevices": "no", "ConstrainCores": "yes", "CgroupAutomount": "yes",
@@ -366,6 +371,7 @@ def test_policy_of_slurmdbd_and_cgroups_is_kept_and_the_rest_is_named() -> None:
     assert taken.settings["slurm_cgroup_config"] == {"AllowedRAMSpace": "95"}
     assert taken.not_kept == (
         "slurm.conf: PriorityWeightAge=7",
+        "slurmdbd.conf: LogFile=/var/log/{{ x }}",
         "slurmdbd.conf: PluginDir=/opt/plugins",
         "cgroup.conf: CgroupAutomount=yes",
         "cgroup.conf: ConstrainDevices=no",
@@ -377,3 +383,19 @@ def test_the_login_user_gets_an_association_only_where_the_site_says_so() -> Non
 
     assert plan_takeover(cluster(), FOUND).settings["slurm_users"] == []
     assert "slurm_users" not in plan_takeover(cluster(), FOUND, site=users).settings
+
+
+def test_the_script_goes_to_the_cluster_directory_and_never_over_another(tmp_path: Path) -> None:
+    assert (
+        run(["init", str(tmp_path / "hand"), "--controller", "ctl1=192.0.2.1", "--compute", "gpu[01-02]=192.0.2.[2-3]"])
+        == 0
+    )
+    directory = ClusterDir.open(tmp_path / "hand")
+    taken = plan_takeover(cluster(), with_files("local t = {{1}}\nreturn 0\n", "lua"))
+
+    assert "job_submit.lua" in apply(directory, taken)
+    assert (directory.path / "job_submit.lua").read_text() == "local t = {{1}}\nreturn 0\n"
+    assert apply(directory, taken) == ()
+    (directory.path / "job_submit.lua").write_text("mine")
+    with pytest.raises(InputError, match="is not the controller's"):
+        apply(directory, taken)
