@@ -7,6 +7,13 @@ import re
 # first match wins: the narrow ones stand before the wide ones
 _HINTS = (
     (
+        r"sudo-rs-with-a-password|sudo-rs asks for a password",
+        (
+            "Ansible can't give sudo-rs a password: install the classic sudo next to it (`sudo.ws`, Ubuntu's package "
+            "sudo), or let the user use sudo without one (NOPASSWD)"
+        ),
+    ),
+    (
         r"Slurm can't confine jobs",
         (
             "start the node with a writable cgroup tree, or take it out of cluster.yml; `slurm_confinement: none` in "
@@ -60,13 +67,6 @@ _HINTS = (
     (
         r"Incorrect (sudo|become) password|Sorry, try again|incorrect password attempt",
         "the sudo password was refused: try again with -K",
-    ),
-    (
-        r"sudo-rs-with-a-password|sudo-rs asks for a password",
-        (
-            "Ansible can't give sudo-rs a password: install the classic sudo next to it (`sudo.ws`, Ubuntu's package "
-            "sudo), or let the user use sudo without one (NOPASSWD)"
-        ),
     ),
     (
         r"Missing sudo password|password is required|interactive authentication is required",

@@ -33,8 +33,11 @@ APT = [
 NO_CACHE = ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
 # how long another package manager may work on a node that has just started
 LOCK_WAIT_S = 300
+# and how long it may work after ours, until packages are held again
+AGAIN_S = 60
 LOCKED = re.compile(
     r"Could not get lock|Unable to acquire the dpkg frontend lock|Unable to lock|is another process using it"
+    r"|lock was locked by "
 )
 INTERRUPTED = "dpkg was interrupted"
 # kernels come as new packages; nothing is removed by it
@@ -208,27 +211,23 @@ def guarded():
 
 
 def guard(names):
-    """Have apt hold these packages, and none that were guarded before and are not among them. Raises CommandError."""
+    """Have apt hold these packages, and none that were guarded before and are not among them. Raises PackageError."""
     before, now = guarded(), held()
     # before it happens, so that an interrupted run leaves no hold that nobody knows of
     node_record.write_atomically(GUARDED, "".join("%s\n" % name for name in sorted(names)).encode(), 0o644)
     for how, changed in (("unhold", sorted((before - set(names)) & now)), ("hold", sorted(set(names) - now))):
-        if changed:
-            mark(how, changed)
+        result = _mark_patiently(how, changed, time.monotonic() + LOCK_WAIT_S) if changed else None
+        if result and not result.ok:
+            raise PackageError("apt-mark %s: %s" % (how, _summary(result.message)), _hint(result.message))
 
 
-@contextlib.contextmanager
-def _released():
-    """What is guarded is not held while deepopsctl itself has apt work; other holds stay."""
-    names = sorted(guarded() & held())
-    if names:
-        mark("unhold", names)
-    try:
-        yield
-    finally:
-        there = sorted(installed(names))
-        if there:
-            mark("hold", there)
+def _mark_patiently(how, names, deadline):
+    """apt-mark needs dpkg's lock, which another package manager may hold; a failure is the result."""
+    while True:
+        result = _run(["apt-mark", how] + names)
+        if result.ok or time.monotonic() > deadline:
+            return result
+        time.sleep(1)
 
 
 def mark(how, names):
@@ -309,13 +308,29 @@ def _daemons_left_alone():
 
 
 def _apt(arguments, deadline):
-    """Run apt-get, and wait for other package managers until the deadline: apt itself waits for one of its locks."""
+    """Run apt-get, and wait for other package managers until the deadline: apt itself waits for one of its locks.
+
+    What is guarded is released for that, and holds of others are not.
+    """
+    own = sorted(guarded() & held()) if arguments[0] != "update" else []
+    released = _mark_patiently("unhold", own, deadline) if own else None
+    if released and not released.ok:
+        return released
+    try:
+        return _patiently(arguments, deadline)
+    finally:
+        there = sorted(installed(own))
+        if there:
+            # where this fails, the gate notices that they are no longer held
+            _mark_patiently("hold", there, time.monotonic() + AGAIN_S)
+
+
+def _patiently(arguments, deadline):
     while True:
-        with _released() if arguments[0] != "update" else contextlib.nullcontext():
-            if arguments[0] != "update":
-                _refuse_removals(arguments)
-            with _daemons_left_alone():
-                result = _run(APT + arguments)
+        if arguments[0] != "update":
+            _refuse_removals(arguments)
+        with _daemons_left_alone():
+            result = _run(APT + arguments)
         locked = not result.ok and LOCKED.search(result.message)
         if not locked or time.monotonic() > deadline:
             return result

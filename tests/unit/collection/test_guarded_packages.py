@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,27 @@ def test_deepopsctls_own_apt_releases_its_own_alone_and_holds_them_again(
     assert result.ok is (fails == "0")
     assert held(node, "held-during-apt") == {"site-driver"}
     assert held(node) == {"munge", "slurmd", "site-driver"}
+
+
+def test_another_package_manager_is_waited_for_before_they_are_released(node: Path) -> None:
+    packages.guard(["munge"])
+    # apt-mark fails twice, as dpkg is locked
+    (node / "locked").write_text("2")
+    apt_mark = node / "bin" / "apt-mark"
+    locked = (
+        f'#!/bin/sh\nleft=$(cat {node}/locked)\n[ "$left" = 0 ] || {{ echo $((left - 1)) >{node}/locked; '
+        'echo "dpkg: error: dpkg frontend lock was locked by unattended-upgr process with pid 7" >&2; exit 1; }\n'
+    )
+    apt_mark.write_text(locked + apt_mark.read_text())
+
+    refused = packages._apt(["install", "munge"], 0)
+    assert "another package manager works on this node" in packages._hint(refused.message)
+    assert held(node) == {"munge", "site-driver"}
+    assert packages._apt(["install", "munge"], time.monotonic() + 30).ok
+    assert held(node) == {"munge", "site-driver"}
+
+
+def test_the_gate_sees_the_holds_that_dpkg_has(node: Path) -> None:
+    packages.guard(["munge"])
+
+    assert packages.held() == {"munge", "site-driver"}
