@@ -99,6 +99,7 @@ done
 ! command -v restorecon >/dev/null || restorecon -R .ssh 2>/dev/null
 say "host $(uname -n)"
 say "home $(stat -c %a .)"
+command -v python3 >/dev/null || say "python missing"
 if [ "$(id -u)" = 0 ]; then
   say "sudo passwordless"
 elif ! command -v sudo >/dev/null; then

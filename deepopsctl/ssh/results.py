@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from deepopsctl.errors import ExitCode
+from deepopsctl.run.hints import hint_for
 from deepopsctl.ssh.client import Answer, Failure
 from deepopsctl.ssh.remote_scripts import Report
 from deepopsctl.text.node_sets import fold_in_order
@@ -101,6 +102,9 @@ def worked(facts: Facts, report: Report) -> NodeResult:
     parts += [text for word, text in _CHANGES.items() if word in changes]
     status, sudo, text, hint = _sudo(facts, report)
     parts += [text] if text else []
+    if report.last("python"):
+        parts.append("no python3 there")
+        hint = hint or hint_for("python3: not found")
     called = report.last("host").partition(".")[0]
     if called != facts.name and called in facts.others:
         parts.append(f"its hostname is {called}")
@@ -217,7 +221,8 @@ def _sudo(facts: Facts, report: Report) -> tuple[Status, Sudo, str, str]:
     word, _, reason = report.last("sudo").partition(" ")
     tried = report.last("sudo-password")
     if word == Sudo.NONE:
-        hint = f"let {facts.user} use sudo there (group sudo or wheel), or name another user in cluster.yml"
+        groups = f"let {facts.user} use sudo there (group sudo or wheel), or name another user in cluster.yml"
+        hint = hint_for(reason) or groups
         return Status.FAILED, Sudo.NONE, f"no sudo for {facts.user}: {reason}", hint
     if tried == "refused":
         hint = f"see whether {facts.user} may use sudo there, and with which password"

@@ -1,4 +1,4 @@
-"""What is rendered starts: slurmctld of each release on imports of many styles (tests/data/sites) and all golden files."""
+"""What is rendered starts: slurmctld of each release on imports of many styles and on all golden files."""
 
 from __future__ import annotations
 
@@ -53,6 +53,8 @@ StorageLoc=imports
 StorageUser=imports
 StoragePass=imports
 END
+    # as the role slurmdbd has it: by default it listens on IPv4 alone
+    ! grep -q EnableIPv6 $directory/slurm.conf || echo CommunicationParameters=EnableIPv6 >> $directory/slurmdbd.conf
     chmod 600 $directory/slurmdbd.conf
     chown -R slurm: $directory
     mariadb -e "DROP DATABASE IF EXISTS imports; CREATE DATABASE imports"
