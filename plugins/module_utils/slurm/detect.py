@@ -41,10 +41,10 @@ def _started_as(pid, name):
     path = word if os.path.isabs(word) and os.path.basename(word) == name else shutil.which(name) or ""
     try:
         # a user may call a process what he likes
-        found = os.stat(path)
+        facts = os.stat(path)
     except OSError:
         return ""
-    return path if found.st_uid == 0 and not found.st_mode & 0o022 else ""
+    return path if facts.st_uid == 0 and not facts.st_mode & 0o022 else ""
 
 
 def first_file(name):
