@@ -11,6 +11,12 @@ from deepopsctl.errors import ControlMachineError, InputError
 from deepopsctl.files import read_file, read_text, write_atomic
 from deepopsctl.model.cluster import Cluster
 
+MISSING_HINT = (
+    "bring back secrets.yml and .vault-password from where you keep the directory; the munge key of a cluster that "
+    "runs can be read again: docs/operate/worst-night.md; for a new cluster: `deepopsctl init DIR --force --from "
+    "DIR/cluster.yml`"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterDir:
@@ -121,10 +127,15 @@ class ClusterDir:
         write_atomic(self.hosts, text)
         return True
 
+    def require_secrets(self) -> None:
+        """Raise if the file of secrets is missing: without it, a run would fail on every node."""
+        if not self.secrets.is_file():
+            where = str(self.secrets.relative_to(self.path))
+            raise InputError.single(where, "is missing: the cluster's munge key and passwords are in it", MISSING_HINT)
+
     def refresh_secrets(self) -> tuple[str, ...]:
         """Add secrets that newer versions need to the vault; returns their names."""
-        if not self.secrets.is_file():
-            return ()
+        self.require_secrets()
         seen = self.runs / ".secrets"
         as_they_are = self._secrets_as_they_are()
         if seen.is_file() and seen.read_text("utf-8") == as_they_are:

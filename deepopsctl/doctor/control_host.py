@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 
 from deepopsctl.checks.check import Check
-from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.directory import MISSING_HINT, ClusterDir
 from deepopsctl.cluster.secrets import is_encrypted
 from deepopsctl.cluster.settings import why_closed
 from deepopsctl.doctor.check_builders import failed, passed, warned
@@ -21,6 +21,8 @@ PACKAGE_NAME = "deepopsctl"
 
 
 TARGET = "control"
+# the end of what is said of a file of secrets that is not there
+MISSING = "is missing"
 LEAST_MB, ENOUGH_MB = 100, 1000
 
 
@@ -77,7 +79,7 @@ def open_files(directory: ClusterDir) -> tuple[str, ...]:
 def vault(directory: ClusterDir, environment: Mapping[str, str]) -> str:
     """Why the vault password does not open the secrets; '' if it does."""
     if not directory.secrets.is_file():
-        return f"{directory.secrets.relative_to(directory.path)} is missing"
+        return f"{directory.secrets.relative_to(directory.path)} {MISSING}"
     return why_closed(directory, environment)
 
 
@@ -109,7 +111,7 @@ def _checks(seen: ControlFacts) -> Iterator[Check]:
     else:
         yield passed("control-files", TARGET, "only you may read them")
     if seen.vault:
-        yield failed("control-vault", TARGET, seen.vault)
+        yield failed("control-vault", TARGET, seen.vault, hint=MISSING_HINT if seen.vault.endswith(MISSING) else "")
     else:
         yield passed("control-vault", TARGET, "the password opens them")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deepopsctl.imports.detect import Form
 
-_CONF = "give the controller's /etc/slurm/slurm.conf, with gres.conf beside it, or what `scontrol write config` writes"
+_CONF = "give the controller's /etc/slurm/slurm.conf, with gres.conf next to it, or what `scontrol write config` writes"
 _LIST = f"{_CONF}; or a hostlist: `sinfo -hN -o %N | sort -u`"
 _ACCOUNTS = f"{_CONF}; accounts go into policy: of cluster.yml and people.yml"
 

@@ -65,6 +65,10 @@ _HINTS = (
         "are the node and the network up? A running program may still finish there; the next deploy does the rest",
     ),
     (
+        r"must have a tty to run sudo",
+        "remove `Defaults requiretty` from /etc/sudoers and /etc/sudoers.d on the node (visudo)",
+    ),
+    (
         r"Incorrect (sudo|become) password|Sorry, try again|incorrect password attempt",
         "the sudo password was refused: try again with -K",
     ),
@@ -105,8 +109,8 @@ _HINTS = (
         "the node can't reach its package mirror: see its DNS, proxy and package sources",
     ),
     (
-        r"module interpreter '.*' was not found|python3?: (command )?not found",
-        "install python3 on the node, or set ansible_python_interpreter",
+        r"module interpreter '.*' was not found|python3?(\.\d+)?'?: (command )?(not found|No such file)",
+        "install python3 on the node (apt-get install python3), or set ansible_python_interpreter",
     ),
     (
         r"Decryption failed|no vault secrets were found",

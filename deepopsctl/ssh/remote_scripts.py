@@ -176,6 +176,7 @@ esac
 [ ! -d .ssh ] || ! command -v restorecon >/dev/null || restorecon -R .ssh 2>/dev/null
 say "host $(uname -n)"
 say "home $(stat -c %a .)"
+command -v python3 >/dev/null || say "python missing"
 case $rights in root) say "sudo passwordless" ;; *) say "sudo $rights" ;; esac
 [ -z "$verdict" ] || say "sudo-password $verdict"
 """

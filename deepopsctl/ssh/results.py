@@ -111,6 +111,9 @@ def worked(facts: Facts, report: Report) -> NodeResult:
     adopted = report.last("adopted")
     if adopted:
         parts.append(f"{adopted} keys of ~/.ssh moved to root's file")
+    if report.last("python"):
+        parts.append("no python3 there")
+        hint = hint or hint_for("python3: not found")
     called = report.last("host").partition(".")[0]
     if called != facts.name and called in facts.others:
         parts.append(f"its hostname is {called}")

@@ -199,7 +199,7 @@ class JumpSession(Session):
 
     def _worked(self, report: Report) -> NodeResult:
         # sudo is not needed there, and its hostname does not matter
-        return results.worked(self.facts, report.without("sudo", "sudo-password", "host"))
+        return results.worked(self.facts, report.without("sudo", "sudo-password", "host", "python"))
 
 
 class Attempt(Protocol):

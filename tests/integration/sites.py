@@ -8,12 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pexpect
 
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.secrets import encrypt, new_secrets
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event
 from deepopsctl.run.outcome import RunOutcome
@@ -21,6 +23,7 @@ from deepopsctl.run.runner import run
 from tests.support.cluster import wait_until
 from tests.support.ports import free_port
 
+_PASSWORD = b"of a test"
 SPEC = """\
 schema: 1
 cluster: {name: site}
@@ -113,7 +116,16 @@ def make_site(parent: Path) -> Site:
     directory.settings.parent.mkdir(parents=True)
     directory.settings.write_text("ansible_connection: local\ncolour: site\n")
     directory.refresh_inventory(directory.cluster())
+    directory.vault_password.write_bytes(_PASSWORD)
+    directory.vault_password.chmod(0o600)
+    directory.secrets.write_text(_secrets())
     return Site(directory, content)
+
+
+@cache
+def _secrets() -> str:
+    """The vault of all sites: to load Ansible takes longer than a site."""
+    return encrypt(new_secrets(), _PASSWORD)
 
 
 def make_unreachable(site: Site, host: str) -> None:

@@ -53,6 +53,8 @@ StorageLoc=imports
 StorageUser=imports
 StoragePass=imports
 END
+    # as the role slurmdbd has it: by default it listens on IPv4 alone
+    ! grep -q EnableIPv6 $directory/slurm.conf || echo CommunicationParameters=EnableIPv6 >> $directory/slurmdbd.conf
     chmod 600 $directory/slurmdbd.conf
     chown -R slurm: $directory
     mariadb -e "DROP DATABASE IF EXISTS imports; CREATE DATABASE imports"

@@ -51,6 +51,7 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     content = content_dir(settings.content)
     check_names(components, content)
     directory = ClusterDir.open(settings.directory)
+    directory.require_secrets()
     cluster = directory.cluster()
     wanted = choose(components, cluster, content)
     limit = resolve_limit(options["limit"] or "", cluster)

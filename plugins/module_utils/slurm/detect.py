@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files, record as node_record
 
@@ -22,16 +23,28 @@ def daemons():
         if entry.isdigit():
             name = (node_files.read("/proc/%s/comm" % entry) or b"").decode(errors="replace").strip()
             if name in DAEMONS:
-                programs[name] = _program(entry)
+                programs[name] = _program(entry, name)
     return programs
 
 
-def _program(pid):
+def _program(pid, name):
     try:
         # a program whose package was upgraded under it reads `... (deleted)`
         return os.readlink("/proc/%s/exe" % pid).replace(" (deleted)", "")
     except OSError:
+        return _started_as(pid, name)
+
+
+def _started_as(pid, name):
+    """The program by its command line, as a container without SYS_PTRACE hides the link; '' where it is not root's."""
+    word = (node_files.read("/proc/%s/cmdline" % pid) or b"").split(b"\0")[0].decode(errors="replace")
+    path = word if os.path.isabs(word) and os.path.basename(word) == name else shutil.which(name) or ""
+    try:
+        # a user may call a process what he likes
+        facts = os.stat(path)
+    except OSError:
         return ""
+    return path if facts.st_uid == 0 and not facts.st_mode & 0o022 else ""
 
 
 def first_file(name):

@@ -9,6 +9,7 @@ import pytest
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import render_inventory
 from deepopsctl.errors import InputError
+from tests.support.problems import problems_of
 
 TEXT = "schema: 1\nnodes:\n  - {names: ctl1, roles: [controller]}\n  - {names: n1, roles: [compute]}\n"
 
@@ -41,3 +42,13 @@ def test_repairs_an_inventory_that_was_edited_by_hand(directory: ClusterDir) -> 
     directory.hosts.write_text("all:\n")
     assert directory.refresh_inventory(cluster)
     assert directory.hosts.read_text() == render_inventory(cluster)
+
+
+def test_a_missing_file_of_secrets_is_named_with_the_way_out(directory: ClusterDir) -> None:
+    directory.secrets.unlink(missing_ok=True)
+
+    (problem,) = problems_of(directory.refresh_secrets)
+
+    assert problem.where.endswith("secrets.yml")
+    assert "is missing" in problem.message
+    assert "worst-night" in problem.hint

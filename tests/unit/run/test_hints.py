@@ -27,6 +27,13 @@ REAL = [
     ("E: Could not get lock /var/lib/apt/lists/lock. It is held by process 287 (python3)", "another package tool"),
     ("Failed to replace '/small/x': [Errno 28] No space left on device: b'/small/.ansible_tmp55m9juu3x'", "free disk"),
     ("The module interpreter '/usr/bin/python9' was not found.: /bin/sh: 1: /usr/bin/python9: not found", "python3"),
+    ("/bin/sh: 1: /usr/bin/python3: not found", "apt-get install python3"),
+    ("bash: line 1: python3: command not found", "apt-get install python3"),
+    ("sudo: python3: command not found", "apt-get install python3"),
+    ("/usr/bin/env: 'python3': No such file or directory", "apt-get install python3"),
+    ("sudo: sorry, you must have a tty to run sudo", "Defaults requiretty"),
+    ("Module result deserialization failed: No start of json char found: sudo: sorry, you must have a tty to run sudo",
+     "Defaults requiretty"),
     ("Decryption failed (no vault secrets were found that could decrypt).", ".vault-password"),
     ("No package matching 'nosuchpackage' is available", "package sources"),
 ]  # fmt: skip

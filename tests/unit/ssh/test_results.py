@@ -34,6 +34,18 @@ def test_says_what_was_done() -> None:
 
 
 @pytest.mark.parametrize(
+    ("lines", "hint"),
+    [
+        (["sudo none sudo: sorry, you must have a tty to run sudo"], "Defaults requiretty"),
+        (["sudo none ubuntu is not in the sudoers file"], "sudo"),
+        (["python missing", "sudo passwordless"], "install python3"),
+    ],
+)
+def test_the_hint_is_that_of_the_fault(lines: list[str], hint: str) -> None:
+    assert hint in results.worked(FACTS, report(*lines)).hint
+
+
+@pytest.mark.parametrize(
     ("lines", "status", "words"),
     [
         (["sudo password"], Status.READY, "-K"),
