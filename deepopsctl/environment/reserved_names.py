@@ -30,7 +30,7 @@ _OTHERS = """
 postgres postfix postdrop exim dovecot dovenull bind named dnsmasq avahi openldap ldap nslcd redis memcache memcached
 nginx apache apache2 http tomcat haproxy keepalived rabbitmq mosquitto zabbix nagios icinga snmp telegraf influxdb
 etcd consul vault jenkins gitlab-runner nomad elasticsearch kibana logstash rstudio-server jupyterhub xdmod ganglia
-pcp puppet salt ansible hacluster
+pcp puppet salt ansible hacluster tinyproxy gdm lightdm sddm saned iodine
 """
 # Slurm's word for everybody
 _SLURM = "all"

@@ -189,8 +189,8 @@ def announce(noted, path, directories):
 
 
 def converge(module, noted):
-    """All spaces; returns (what there is now, conflicts, names that somebody else has)."""
-    made, conflicts, taken = {}, [], []
+    """All spaces; returns (what there is now, conflicts, what fails the call, hints for that)."""
+    made, conflicts, taken, hints = {}, [], [], {}
     for space in module.params["spaces"]:
         directories = wanted(space, module.params)
         if (space["mounted"] and not mount_table.is_mounted(space["path"])) or not os.path.isdir(space["path"]):
@@ -203,19 +203,21 @@ def converge(module, noted):
         try:
             of_space, not_made, others = ensure(noted, space["path"], directories)
         except node_errors.HintedError as error:
-            taken.append("%s: %s" % (error, error.hint))
+            taken.append(str(error))
+            hints[error.hint] = True
             continue
         made.update(of_space)
         conflicts += not_made
         taken += others
-    return made, conflicts, taken
+        hints.update({TAKEN: True} if others else {})
+    return made, conflicts, taken, hints
 
 
 def main():
     module = AnsibleModule(argument_spec={**node_record.STEP, **OPTIONS}, supports_check_mode=True)
     noted = node_changes.Noted(module.check_mode)
     with node_errors.fail_on_error(module.fail_json, "directories of users: %s"):
-        made, conflicts, taken = converge(module, noted)
+        made, conflicts, taken, hints = converge(module, noted)
     for sentence in conflicts[:MOST_NAMED]:
         module.warn(sentence)
     if len(conflicts) > MOST_NAMED:
@@ -228,7 +230,7 @@ def main():
     result = noted.result(conflicts=conflicts, taken=taken)
     if taken:
         message = "directories of users: %s" % node_identities.first_few(taken)
-        module.fail_json(msg=message, hint=TAKEN, **result)
+        module.fail_json(msg=message, hint="; ".join(hints), **result)
     module.exit_json(**result)
 
 
