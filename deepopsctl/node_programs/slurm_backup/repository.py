@@ -14,7 +14,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from .._shared import command
 from . import BackupError
@@ -25,6 +25,8 @@ _MESSAGE_LIMIT = 400
 # another host prunes, or verifies: a matter of minutes
 _LOCKED = "repository is already locked"
 LOCKED_S, PAUSE_S = 1800.0, 10.0
+# restic tries for a quarter of an hour where nothing answers
+OPEN_S = 120.0
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _NO_REPOSITORY = ("unable to open config file", "Is there a repository at the following location")
 
@@ -71,7 +73,7 @@ class Repository:
 
     def opens(self) -> bool:
         """Whether there is a repository yet; raises where its password or its address is wrong."""
-        answer = self._run(["cat", "config"])
+        answer = self._run(["cat", "config"], OPEN_S)
         if answer.ok or any(words in answer.message for words in _NO_REPOSITORY):
             return answer.ok
         raise BackupError(self._words(answer))
@@ -189,11 +191,11 @@ class Repository:
         """Compare the repository's structure with itself."""
         self._require(["check"])
 
-    def _run(self, arguments: Sequence[str], **instead: str) -> command.Result:
+    def _run(self, arguments: Sequence[str], limit_s: Optional[float] = None, **instead: str) -> command.Result:
         os.makedirs(CACHE, 0o700, exist_ok=True)
         deadline = time.monotonic() + LOCKED_S
         while True:
-            answer = command.run(["restic", *arguments], env={**self._environment, **instead})
+            answer = command.run(["restic", *arguments], limit_s, env={**self._environment, **instead})
             # restic's own --retry-lock came with 0.16
             if answer.ok or _LOCKED not in answer.message or time.monotonic() > deadline:
                 return answer
@@ -214,7 +216,8 @@ class Repository:
         for marks, text in _MEANINGS:
             if any(mark in answer.message for mark in marks):
                 of_ssh = [line.partition("subprocess ssh: ")[2] for line in lines if "subprocess ssh: " in line]
-                return "{} ({})".format(text.format(self.place), (of_ssh or [last])[-1][:_MESSAGE_LIMIT])
+                reason = (of_ssh or lines[-1:])[-1:]
+                return " ".join([text.format(self.place), *("({})".format(each[:_MESSAGE_LIMIT]) for each in reason)])
         return "restic: " + last
 
 
@@ -226,7 +229,10 @@ _MEANINGS = (
         "{} can't be reached: root of this host logs in there with a key of its own",
     ),
     (
-        ("dial tcp", "connection refused", "no such host", "i/o timeout", "network is unreachable", "Access Denied"),
+        (
+            "dial tcp", "connection refused", "no such host", "no answer within", "i/o timeout",
+            "network is unreachable", "Access Denied",
+        ),
         "{} can't be reached",
     ),
     (_NO_REPOSITORY, "there is no repository in {}: it is not mounted on this host, or is elsewhere"),
@@ -234,7 +240,7 @@ _MEANINGS = (
         (
             "ciphertext verification failed", "does not match", "invalid data returned", "unable to load index",
             "not found in repository", "not found in index", "unexpected EOF", "repository contains errors", "LoadBlob",
-            "invalid character", "is damaged",
+            "invalid character", "There were", "is damaged",
         ),
         "{} is damaged",
     ),
