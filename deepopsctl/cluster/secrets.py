@@ -43,6 +43,7 @@ def new_secrets() -> dict[str, str]:
         "monitoring_web_password": secrets.token_urlsafe(24),
         "grafana_admin_password": secrets.token_urlsafe(24),
         "backup_password": new_password(),
+        "backup_monitoring_password": new_password(),
     }
 
 

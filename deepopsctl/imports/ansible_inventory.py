@@ -21,7 +21,7 @@ from deepopsctl.cluster.builder import MAX_NODES
 from deepopsctl.cluster.import_report import Carryover
 from deepopsctl.text.node_sets import MAX_EXPRESSION, shorten
 from deepopsctl.text.problems import Problems, RefusedError
-from deepopsctl.text.source import is_beside, read_source
+from deepopsctl.text.source import is_alongside, read_source
 from deepopsctl.text.yaml_reader import why_broken
 
 _SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:[#;].*)?")
@@ -155,7 +155,7 @@ def read_variables(directory: Path, name: str, carryover: Carryover, problems: P
     """The variables of `name` (a group or host) in a group_vars or host_vars directory; later files win."""
     variables: dict[str, Setting] = {}
     for path in _files(directory, name):
-        if not is_beside(path, directory):
+        if not is_alongside(path, directory):
             carryover.leave(path.name, str(path), "it is a link out of the inventory", "copy the file itself there")
             continue
         text = read_source(path, str(path), Problems())

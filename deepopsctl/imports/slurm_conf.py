@@ -31,7 +31,7 @@ from deepopsctl.text import values
 from deepopsctl.text.header import is_written_here
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import Problems, RefusedError
-from deepopsctl.text.source import is_beside, read_source, significant_lines
+from deepopsctl.text.source import is_alongside, read_source, significant_lines
 
 _LINE_KEYS = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname")
 # the first comment of `scontrol write config`
@@ -298,7 +298,7 @@ class _Reader:
 
     def _is_to_be_read(self, path: Path) -> bool:
         """Whether a file next to slurm.conf is there; one that leads elsewhere is listed instead."""
-        if path.is_file() and not is_beside(path, path.with_name("slurm.conf")):
+        if path.is_file() and not is_alongside(path, path.with_name("slurm.conf")):
             self.carryover.leave(
                 path.name, str(path), "it is a link out of this directory", "copy the file itself there"
             )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deepopsctl.text.node_sets import shorten, wider
 from deepopsctl.text.problems import Problems, RefusedError
-from deepopsctl.text.source import is_beside, read_source
+from deepopsctl.text.source import is_alongside, read_source
 
 MAX_INCLUDES = 100
 
@@ -92,11 +92,11 @@ class _Reading:
         path = Path(name) if name.startswith("/") else self.directory / name
         # a copied slurm.conf names files of its original host
         alongside = self.directory / path.name
-        found = [_matching(path), _matching(alongside)]
-        files = next(filter(None, ([file for file in each if is_beside(file, self.named)] for each in found)), [])
+        places = [_matching(path), _matching(alongside)]
+        files = next(filter(None, ([file for file in each if is_alongside(file, self.named)] for each in places)), [])
         if not files:
             hint = f"copy it next to {where.rpartition(':')[0]}, or remove the line"
-            what = f"it is not below {self.directory}" if any(found) else "there is no such file"
+            what = f"it is not below {self.directory}" if any(places) else "there is no such file"
             self.problems.add(where, f"Include {shorten(name)}: {what}", hint)
         for file in files:
             self.included += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from deepopsctl.cluster.directory import ClusterDir
@@ -16,6 +16,23 @@ PROGRAM = "/usr/local/sbin/deepops-backup"
 STATE, ACCOUNTING, MONITORING = "state", "accounting", "monitoring"
 _OF_MONITORING = ("--config", "/etc/deepopsctl/backup-monitoring.json")
 _NOT_FOUND = 127
+_OLDER = "older sets may be whole: `deepopsctl backup list`, then `backup verify SNAPSHOT`, and `restore SNAPSHOT`"
+# by what stands in the program's words (slurm_backup/repository.py)
+_HINTS = {
+    "can't be reached: root": "give root there a key that the server accepts, and the server's host key: "
+    "docs/operate/backup.md#a-repository-over-sftp",
+    "can't be reached": "is its server up, and do the network and `slurm_backup_environment` let this node reach it?",
+    "there is no repository in": "mount it on this node, or correct `slurm_backup_repository` in settings.yml",
+    "does not open": "put the `backup_password` of the repository back into secrets.yml (`ansible-vault edit`); "
+    "`secrets rotate backup-password` changes both",
+    "is damaged": _OLDER,
+    "can't be used": _OLDER,
+    "the restored copy does not work": _OLDER,
+    "has no snapshot": "see `deepopsctl backup list`",
+    "has a state of slurmctld already": "`--only accounting`, or stop slurmctld and move that directory away first",
+    "is not empty": "`--only state` restores the queue alone",
+    "is half restored": "run `deepopsctl restore` with the options of the one that was cut off",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +60,15 @@ def run_backup(directory: ClusterDir) -> tuple[tuple[Answer, ...], DeepOpsError 
 
 
 def _on_each(directory: ClusterDir, action: str) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
+    return _ask_all(directory, [(node, which) for node, which, _parts in _sets(directory)], action)
+
+
+def _ask_all(
+    directory: ClusterDir, programs: Iterable[tuple[Node, tuple[str, ...]]], action: str
+) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
     answers: list[Answer] = []
     errors: list[DeepOpsError] = []
-    for node, which, _parts in _sets(directory):
+    for node, which in programs:
         try:
             answers.append(_ask(directory, node, *which, action))
         except DeepOpsError as error:
@@ -56,15 +79,28 @@ def _on_each(directory: ClusterDir, action: str) -> tuple[tuple[Answer, ...], De
     return tuple(answers), DeepOpsError("; ".join(texts), "; ".join(hints))
 
 
-def list_backups(directory: ClusterDir) -> tuple[Answer, ...]:
-    """The sets in the repository, of all nodes, the newest first."""
-    return (_ask(directory, saved_nodes(directory.cluster())[0], "list"),)
+def list_backups(directory: ClusterDir) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
+    """The sets of all nodes: in the repository of Slurm, and in that of monitoring; and why one can't be listed."""
+    cluster = directory.cluster()
+    programs: list[tuple[Node, tuple[str, ...]]] = [(saved_nodes(cluster)[0], ())]
+    if saves_monitoring(directory):
+        programs.append((cluster.with_role(Role.MONITORING)[0], _OF_MONITORING))
+    return _ask_all(directory, programs, "list")
 
 
 def snapshots(directory: ClusterDir) -> list[Mapping[str, object]]:
-    """The entries of `list_backups`: id, time, host, parts."""
-    entries = list_backups(directory)[0].result.get("snapshots")
-    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
+    """The entries of `list_backups`: id, time, host, parts, the newest first; raises where no repository answers."""
+    answers, error = list_backups(directory)
+    if error and not answers:
+        raise error
+    return snapshots_of(answers)
+
+
+def snapshots_of(answers: Iterable[Answer]) -> list[Mapping[str, object]]:
+    """The entries that nodes returned, the newest first."""
+    listed = [answer.result.get("snapshots") for answer in answers]
+    entries = [entry for each in listed if isinstance(each, list) for entry in each if isinstance(entry, Mapping)]
+    return sorted(entries, key=lambda entry: str(entry["time"]), reverse=True)
 
 
 def verify_backup(directory: ClusterDir, snapshot: str) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
@@ -79,6 +115,11 @@ def verify_backup(directory: ClusterDir, snapshot: str) -> tuple[tuple[Answer, .
         if isinstance(has, list) and parts & set(has):
             return (_ask(directory, node, *which, "verify", snapshot),), None
     raise DeepOpsError(f"the repository has no snapshot {snapshot}", "see `deepopsctl backup list`")
+
+
+def hint_for(reason: str) -> str:
+    """What to do about what the program complains of; '' where its words say it."""
+    return next((hint for mark, hint in _HINTS.items() if mark in reason), "")
 
 
 def _sets(directory: ClusterDir) -> list[tuple[Node, tuple[str, ...], frozenset[str]]]:
@@ -103,6 +144,7 @@ def _ask(directory: ClusterDir, node: Node, *words: str) -> Answer:
                 f"{node.name} makes no backups",
                 "set `slurm_backup_repository` in group_vars/all/settings.yml, then `deepopsctl deploy slurm`",
             )
-        raise DeepOpsError(f"{node.name}: {answer.reason.removeprefix('error: ')}", "see docs/operate/backup.md")
+        reason = answer.reason.removeprefix("error: ")
+        raise DeepOpsError(f"{node.name}: {reason}", hint_for(reason) or "see docs/operate/backup.md")
     result = json.loads(answer.output.splitlines()[-1])
     return Answer(node.name, result)

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +128,24 @@ class PackageRepository:
                     plugins[package.name.partition("_")[0]] = files_in(_contents(package))
                     package.unlink()
         return Offer(index, plugins)
+
+    def new_key(self, builds: Sequence[Build]) -> Callable[[], None]:
+        """What replaces the signing key, and signs all suites again; refused where the build of one is not here."""
+        served = {str(values.get("build")): suite for each in self.suites().values() for suite, values in each.items()}
+        there = {build.text("digest"): build for build in builds if build.is_whole}
+        missing = sorted(suite for digest, suite in served.items() if digest not in there)
+        if missing or not served:
+            what = f"this machine has no build of {', '.join(missing)}" if missing else "no packages are served"
+            raise DeepOpsError(
+                f"signing-key: {what}: nothing was changed", "`deepopsctl packages build` or `add` first"
+            )
+
+        def sign() -> None:
+            self.key.unlink(missing_ok=True)
+            for digest in served:
+                self.publish(there[digest])
+
+        return sign
 
     def _write_archive(self, build: Build, suite: str, archive: Path, home: Path, fingerprint: str) -> list[str]:
         """The packages of a build as a signed suite in one file; returns their names."""

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import components
-from deepopsctl.lifecycle.backup import ACCOUNTING, STATE, saved_nodes, saves_monitoring
+from deepopsctl.lifecycle.backup import ACCOUNTING, STATE, hint_for, saved_nodes, saves_monitoring
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, require_success
 from deepopsctl.run.command_line import RunRequest
@@ -104,7 +104,7 @@ class _Restore:
         variables = {"deepops_restore_snapshot": self.wanted.snapshot, "deepops_restore_parts": list(self.wanted.parts)}
         compute = self.cluster.compute if STATE in self.wanted.parts else ()
         outcome = self._run((*self._center, *compute), FETCH, **variables)
-        require_success(outcome, self._center, "nothing was restored", "see `deepopsctl backup list`")
+        require_success(outcome, self._center, "nothing was restored", _hint(outcome, "see `deepopsctl backup list`"))
         answers = {result.host: result.data["living"] for result in outcome.summary.results if "living" in result.data}
         self.living = {host: [*map(int, jobs)] for host, jobs in answers.items() if isinstance(jobs, list) and jobs}
         self.silent = [node.name for node in compute if node.name not in answers]
@@ -153,10 +153,18 @@ class _Restore:
         hint = "`deepopsctl restore` goes on from here; partitions are down until it has ended"
         try:
             require_success(outcome, self._center, "not all was restored", hint)
-        except StoppedError:
+        except StoppedError as stop:
             # nothing was, where the cluster is not lost
-            self._run(self._center, FORGET)
-            raise
+            forgotten = self._run(self._center, FORGET)
+            begun = [value["begun"] for value in _returned(forgotten, "restore")]
+            if not begun or any(begun):
+                raise
+            again = "then run it again, if something is lost; nothing is under way"
+            raise StoppedError(
+                f"{fold(node.name for node in self._center)} refused: nothing was restored",
+                _hint(outcome, f"do what the message says, {again}"),
+                stop.exit_code,
+            ) from stop
 
     def _reconcile(self) -> Mapping[str, object]:
         self.flow.operator.info("compare the queue with what was saved")
@@ -194,6 +202,11 @@ class _Restore:
 
     def _run(self, nodes: tuple[Node, ...], *playbooks: str, **extra: object) -> RunOutcome:
         return self.flow.run(self.cluster, playbooks, [node.name for node in nodes], **extra)
+
+
+def _hint(outcome: RunOutcome, otherwise: str) -> str:
+    """What to do about the first failure whose words are known."""
+    return next(filter(None, (hint_for(failure.message) for failure in outcome.summary.failures)), otherwise)
 
 
 def _returned(outcome: RunOutcome, key: str) -> Iterator[Mapping[str, object]]:

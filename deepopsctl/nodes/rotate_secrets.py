@@ -8,17 +8,19 @@ everywhere, one after that finishes the rotation: either command recovers from a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from deepopsctl.certificates.authority import new_authority
+from deepopsctl.certificates.validity import today
 from deepopsctl.cluster import secrets
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.settings import site_values
 from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.drain import encode_reason
-from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, dependent_nodes, require_success
+from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, dependent_nodes, require_success
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
@@ -26,7 +28,7 @@ from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 
 KEY, NEXT, PASSWORD = "munge_key", "munge_key_next", "slurm_dbd_password"
-MONITORING, WEB_PASSWORDS = "monitoring", ("monitoring_web_password", "grafana_admin_password")
+WEB_PASSWORDS = ("monitoring_web_password", "grafana_admin_password")
 _LEAVE_OUT = "a compute node that is off for long: --exclude NODE"
 REASON = "secrets rotate: it has the old munge key"
 
@@ -37,6 +39,34 @@ class Secret(StrEnum):
     MUNGE_KEY = "munge-key"
     DATABASE_PASSWORD = "database-password"  # noqa: S105 (its name)
     MONITORING_PASSWORDS = "monitoring-passwords"
+    BACKUP_PASSWORD = "backup-password"  # noqa: S105 (its name)
+    AUTHORITY = "authority"
+    SIGNING_KEY = "signing-key"
+    BIND_PASSWORD = "bind-password"  # noqa: S105 (its name)
+
+
+# what a deploy of each changes: the components that use them
+_COMPONENTS = {
+    "slurm": {Secret.MUNGE_KEY, Secret.DATABASE_PASSWORD, Secret.BACKUP_PASSWORD, Secret.SIGNING_KEY},
+    "monitoring": {Secret.MONITORING_PASSWORDS, Secret.AUTHORITY},
+    "environment": {Secret.BIND_PASSWORD},
+}
+# on all nodes, not only where the central services are
+_EVERYWHERE = {
+    Secret.MUNGE_KEY,
+    Secret.MONITORING_PASSWORDS,
+    Secret.AUTHORITY,
+    Secret.SIGNING_KEY,
+    Secret.BIND_PASSWORD,
+}
+# of the repositories of backups, which have both while it is changed
+BACKUP_PASSWORDS = ("backup_password", "backup_monitoring_password")
+BIND = "directory_bind_password"
+_NAMES = {
+    Secret.DATABASE_PASSWORD: "database password", Secret.MONITORING_PASSWORDS: "monitoring passwords",
+    Secret.BACKUP_PASSWORD: "backup passwords", Secret.AUTHORITY: "authority and certificates",
+    Secret.SIGNING_KEY: "signing key of the packages", Secret.BIND_PASSWORD: "bind password of the directory service",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +75,10 @@ class Rotation:
 
     secrets: frozenset[Secret]
     left_out: tuple[Node, ...] = ()
+    # the one that the directory service has already
+    bind_password: str = ""
+    # signs the packages of the cluster's repository with a new key
+    sign_again: Callable[[], None] | None = None
 
 
 def rotate(directory: ClusterDir, rotation: Rotation, base: RunRequest, operator: Operator) -> Report:
@@ -53,6 +87,8 @@ def rotate(directory: ClusterDir, rotation: Rotation, base: RunRequest, operator
     _require_center(cluster, rotation.left_out)
     if Secret.DATABASE_PASSWORD in rotation.secrets:
         _require_own_database(directory)
+    if Secret.BACKUP_PASSWORD in rotation.secrets and not site_values(directory).get("slurm_backup_repository"):
+        raise InputError.single("backup-password", "this cluster makes no backups", "see docs/operate/backup.md")
     report = Report("secrets rotate", tuple(node.name for node in cluster.nodes))
     rotation_run = _Rotate(Flow(directory, base, operator, report), cluster, rotation)
     try:
@@ -98,11 +134,12 @@ class _Rotate:
         self.resumed = NEXT in secrets.read(directory.secrets, directory.vault_password)
         with_key = self.resumed or Secret.MUNGE_KEY in self.rotation.secrets
         # what Prometheus scrapes follows from all nodes of a run
-        nodes = self._nodes if with_key or self._with_monitoring else dependent_nodes(self.cluster)
+        nodes = self._nodes if with_key or self.rotation.secrets & _EVERYWHERE else dependent_nodes(self.cluster)
         # neither another run nor a newer clone, whose vault has another key
         self._refuse_to_lose_jobs(self.flow.survey(self.cluster, slurm=bool(self.rotation.left_out)))
-        if self._with_monitoring and MONITORING not in self.flow.deployed:
-            raise StoppedError("monitoring is not deployed: nothing was changed", "it has no passwords before that")
+        for name in self._components:
+            if name not in self.flow.deployed:
+                raise StoppedError(f"{name} is not deployed: nothing was changed", "it has no such secret before that")
         self.flow.confirm(self._question(nodes, with_key=with_key), self.cluster)
         if not self.resumed and self._with_slurm:
             self._compare(nodes)
@@ -110,26 +147,54 @@ class _Rotate:
             self._drain_left_out()
             self._stage(nodes)
             self._swap(nodes)
+        if Secret.BACKUP_PASSWORD in self.rotation.secrets:
+            self._stage_backup()
         self._commit(with_key=with_key)
+        if self.rotation.sign_again:
+            self.flow.operator.info("sign the packages with a new key")
+            self.rotation.sign_again()
         self._end(nodes, with_key=with_key)
+        if Secret.BACKUP_PASSWORD in self.rotation.secrets:
+            self._drop_backup()
 
     @property
-    def _with_monitoring(self) -> bool:
-        return Secret.MONITORING_PASSWORDS in self.rotation.secrets
+    def _components(self) -> tuple[str, ...]:
+        return tuple(name for name, secrets_of in _COMPONENTS.items() if secrets_of & self.rotation.secrets)
 
     @property
     def _with_slurm(self) -> bool:
-        return bool(self.rotation.secrets - {Secret.MONITORING_PASSWORDS})
+        return SLURM in self._components
+
+    @property
+    def _savers(self) -> tuple[Node, ...]:
+        """The nodes that know a repository: the first of each has its password changed."""
+        nodes = (*self.cluster.controllers[:1], *self.cluster.with_role(Role.MONITORING)[:1])
+        return tuple({node.name: node for node in nodes}.values())
+
+    def _stage_backup(self) -> None:
+        """The repositories open with both passwords; the new ones are in the vault first, as a rerun needs them."""
+        directory = self.flow.directory
+        known = secrets.read(directory.secrets, directory.vault_password)
+        staged = {f"{name}_next": known.get(f"{name}_next") or secrets.new_password() for name in BACKUP_PASSWORDS}
+        secrets.change(directory.secrets, directory.vault_password, staged)
+        self.flow.operator.info("add the new password to the repository of backups, alongside the old one")
+        outcome = self._run(self._savers, "operate/rotate-backup-add")
+        require_success(outcome, self._savers, "the old password is in force", "then run it again")
+
+    def _drop_backup(self) -> None:
+        self.flow.operator.info("remove the old password from the repository of backups")
+        outcome = self._run(self._savers, "operate/rotate-backup-drop")
+        require_success(outcome, self._savers, "the old password opens the repository as well", "then run it again")
 
     @property
     def _nodes(self) -> tuple[Node, ...]:
         return tuple(node for node in self.cluster.nodes if node not in self.rotation.left_out)
 
     def _question(self, nodes: tuple[Node, ...], *, with_key: bool) -> str:
-        if not with_key and not self._with_slurm:
-            return f"change the passwords of {self.cluster.name}'s monitoring? Slurm and jobs are not touched"
         if not with_key:
-            return f"change the password of {self.cluster.name}'s accounting database? slurmdbd restarts"
+            what = " and ".join(_NAMES[each] for each in Secret if each in self.rotation.secrets)
+            rest = "slurmdbd restarts" if Secret.DATABASE_PASSWORD in self.rotation.secrets else "jobs are not touched"
+            return f"change the {what} of {self.cluster.name}? {rest}"
         again = "finish changing" if self.resumed else "change"
         return (
             f"{again} the munge key of {len(nodes)} nodes of {self.cluster.name}? slurmctld stops for some seconds; "
@@ -209,17 +274,23 @@ class _Rotate:
             values = {KEY: secrets.read(directory.secrets, directory.vault_password)[NEXT], NEXT: None}
         if Secret.DATABASE_PASSWORD in self.rotation.secrets:
             values[PASSWORD] = secrets.new_password()
-        if self._with_monitoring:
+        if Secret.MONITORING_PASSWORDS in self.rotation.secrets:
             values.update({name: secrets.new_password() for name in WEB_PASSWORDS})
+        if Secret.BACKUP_PASSWORD in self.rotation.secrets:
+            known = secrets.read(directory.secrets, directory.vault_password)
+            for name in BACKUP_PASSWORDS:
+                values.update({name: known[f"{name}_next"], f"{name}_next": None})
+        if Secret.AUTHORITY in self.rotation.secrets:
+            values["cluster_authority"] = new_authority(today())
+        if Secret.BIND_PASSWORD in self.rotation.secrets:
+            values[BIND] = self.rotation.bind_password
         secrets.change(directory.secrets, directory.vault_password, values)
 
     def _end(self, nodes: tuple[Node, ...], *, with_key: bool) -> None:
         self.flow.operator.info("deploy the new secrets, and verify that every node uses them")
-        slurm = ("slurm",) if with_key or self._with_slurm else ()
-        playbooks = (*(("operate/rotate-start",) if with_key else ()), *slurm)
-        playbooks += (MONITORING,) if self._with_monitoring else ()
-        outcome = self._run(nodes, *playbooks)
-        # no other has a password
+        components = self._components if self._with_slurm or not with_key else (SLURM, *self._components)
+        outcome = self._run(nodes, *(("operate/rotate-start",) if with_key else ()), *components)
+        # of the others no other node has one; of these a node without it is one that the next deploy finishes
         needed = nodes if with_key else [node for node in dependent_nodes(self.cluster) if node in nodes]
         require_success(outcome, needed, "secrets.yml has the new secrets already", "`deepopsctl deploy` finishes it")
         left_out = [node.name for node in self.rotation.left_out]
@@ -229,8 +300,7 @@ class _Rotate:
                 f"then `deepopsctl node resume {fold(left_out)}`"
             )
         new = [f"munge key on {len(nodes)} nodes"] if with_key else []
-        new += ["database password"] if Secret.DATABASE_PASSWORD in self.rotation.secrets else []
-        new += ["monitoring passwords"] if self._with_monitoring else []
+        new += [_NAMES[each] for each in Secret if each in self.rotation.secrets and each in _NAMES]
         self.flow.report.closing = (
             f"new {' and '.join(new)}; back up secrets.yml with the rest of the cluster directory"
         )

@@ -39,7 +39,7 @@ def read_source(path: Path, name: str, problems: Problems) -> str | None:
     return decode(data, name, problems)
 
 
-def is_beside(path: Path, named: Path) -> bool:
+def is_alongside(path: Path, named: Path) -> bool:
     """Whether a file that another one leads to is below the directory of that one, with the links of both followed.
 
     What comes from elsewhere may name any file of this machine, and its content would be imported or quoted.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
+import yaml
 
 from tests.roles.content import plays
 from tests.support.local_ansible import play
+from tests.support.paths import ROOT
 from tests.support.recorded_roles import Recorded, record
 
 REMOVAL = "Remove backups from hosts that no longer make any"
@@ -79,3 +85,23 @@ def test_what_is_left_is_removed_there_and_costs_no_other_host_a_task(
 
     assert done.status == 0, done.output
     assert sorted(result.host for result in done.results if result.task == "Show") == hosts
+
+
+def test_the_monitoring_host_does_not_get_the_password_of_slurms_backups() -> None:
+    role = ROOT / "roles/slurm_backup"
+    own = yaml.safe_load((role / "vars/main.yml").read_text(encoding="utf-8"))["__slurm_backup_monitoring_repository"]
+    environment = jinja2.Environment(autoescape=True)
+    environment.filters |= {"to_nice_json": json.dumps, "regex_replace": lambda text, old, new: re.sub(old, new, text)}
+    values: dict[str, object] = {
+        "slurm_backup_cluster": "hpc", "inventory_hostname": "mon1", "slurm_backup_repository": "/net/backup/",
+        "slurm_backup_password": "of slurm", "slurm_backup_monitoring_password": "of monitoring",
+        "slurm_backup_monitoring_repository": "", "slurm_backup_monitoring_keep": {}, "slurm_backup_environment": {},
+    }  # fmt: skip
+    values["__slurm_backup_monitoring_repository"] = environment.from_string(own).render(values)
+
+    template = (role / "templates/backup-monitoring.json.j2").read_text(encoding="utf-8")
+    text = html.unescape(environment.from_string(template).render(values))
+
+    assert json.loads(text)["password"] == "of monitoring"
+    assert json.loads(text)["repository"] == "/net/backup/monitoring"
+    assert "of slurm" not in text

@@ -49,19 +49,21 @@ def list_(settings: Settings, /, *, as_json: bool) -> int:
     """Show the backups in the repository, the newest first."""
     from deepopsctl.cli.output import info, show, table
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.lifecycle.backup import list_backups
+    from deepopsctl.lifecycle.backup import list_backups, snapshots_of
 
-    answers = list_backups(ClusterDir.open(settings.directory))
-    snapshots = answers[0].result["snapshots"]
+    answers, error = list_backups(ClusterDir.open(settings.directory))
     rows = [
-        [str(entry["id"]), str(entry["time"])[:19].replace("T", " "), str(entry["host"]), " + ".join(entry["parts"])]
-        for entry in (snapshots if isinstance(snapshots, list) else [])
+        [str(entry["id"]), str(entry["time"])[:19].replace("T", " "), str(entry["host"]), " + ".join(parts)]
+        for entry in snapshots_of(answers)
+        if isinstance(parts := entry["parts"], list)
     ]
     if not as_json:
         for line in table(["snapshot", "time", "node", "what"], rows):
             show(line)
-        if not rows:
+        if not rows and not error:
             info("no backup yet: `deepopsctl backup run` makes one")
+    if error:
+        raise error
     return _end("backup list", answers, as_json=as_json)
 
 

@@ -58,16 +58,6 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Person:
-    """The user whose usage is queried; `is_self` if it is the caller."""
-
-    name: str
-    uid: int
-    groups: Sequence[int]
-    is_self: bool = True
-
-
-@dataclass(frozen=True)
 class Amount:
     """Used, and the limits; None if there is none or it is unknown."""
 

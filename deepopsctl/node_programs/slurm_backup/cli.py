@@ -31,7 +31,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Run it; returns the exit status."""
     parser = argparse.ArgumentParser(prog="deepops-backup", description=__doc__.partition(": ")[2])
     parser.add_argument("--config", default=CONFIG, help="what to save, and where (default: %(default)s)")
-    parser.add_argument("what", choices=["run", "list", "verify"], help="verify changes nothing on this host")
+    parser.add_argument("what", choices=["run", "list", "verify", "open"], help="verify changes nothing on this host")
     parser.add_argument("snapshot", nargs="?", default="", help="for verify; without it, the newest")
     options = parser.parse_args(arguments)
     try:
@@ -111,7 +111,11 @@ def _verify(config: Config, snapshot: str) -> Dict[str, Any]:
     return rehearse(config, Repository(config), snapshot)
 
 
-_ACTIONS = {"run": run, "list": _list, "verify": _verify}
+def _open(config: Config, _snapshot: str) -> Dict[str, Any]:
+    return {"schema": 1, "there": Repository(config).opens()}
+
+
+_ACTIONS = {"open": _open, "run": run, "list": _list, "verify": _verify}
 
 
 def _directory(config: Config) -> str:

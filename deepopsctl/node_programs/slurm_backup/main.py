@@ -7,6 +7,7 @@ from typing import Any, Dict
 from .._shared import settings
 from .._shared.command import CommandError
 from . import CONFIG, MONITORING_CONFIG, BackupError, restore
+from .repository import Repository
 
 Request = Dict[str, Any]
 Result = Dict[str, Any]
@@ -59,8 +60,21 @@ def _forget(_request: Request) -> Result:
     return {"changed": restore.forget()}
 
 
+def _add_password(request: Request) -> Result:
+    return {"changed": Repository(settings.load(_config(request))).add_password(request["password"])}
+
+
+def _drop_passwords(request: Request) -> Result:
+    return {"changed": Repository(settings.load(_config(request))).drop_other_passwords()}
+
+
+def _config(request: Request) -> str:
+    return MONITORING_CONFIG if request["monitoring"] else CONFIG
+
+
 def _begun(_request: Request) -> Result:
-    return {"begun": restore.has_begun()}
+    begun = restore.has_begun()
+    return {"begun": begun, "deepops": {"restore": {"begun": begun}}}
 
 
 def _jobs(_request: Request) -> Result:
@@ -80,4 +94,6 @@ _PHASES = {
     "begun": _begun,
     "forget": _forget,
     "monitoring": _monitoring,
+    "add password": _add_password,
+    "drop passwords": _drop_passwords,
 }

@@ -10,10 +10,11 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from .._shared import command
 from . import BackupError
@@ -24,6 +25,8 @@ _MESSAGE_LIMIT = 400
 # another host prunes, or verifies: a matter of minutes
 _LOCKED = "repository is already locked"
 LOCKED_S, PAUSE_S = 1800.0, 10.0
+# restic tries for a quarter of an hour where nothing answers
+OPEN_S = 120.0
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _NO_REPOSITORY = ("unable to open config file", "Is there a repository at the following location")
 
@@ -57,6 +60,8 @@ class Repository:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._cluster = str(config["cluster"])
+        # for messages: an address may have a login
+        self.place = re.sub(r"//[^/@]*@", "//", str(config["repository"]))
         # the environment of a process is its owner's alone, an argument is everybody's
         self._environment = command.environment(
             RESTIC_REPOSITORY=str(config["repository"]),
@@ -66,15 +71,18 @@ class Repository:
             **{str(name): str(value) for name, value in config.get("environment", {}).items()},
         )
 
+    def opens(self) -> bool:
+        """Whether there is a repository yet; raises where its password or its address is wrong."""
+        answer = self._run(["cat", "config"], OPEN_S)
+        if answer.ok or any(words in answer.message for words in _NO_REPOSITORY):
+            return answer.ok
+        raise BackupError(self._words(answer))
+
     def prepare(self) -> None:
         """Create the repository where there is none, and remove locks of processes that have ended."""
-        answer = self._run(["cat", "config"])
-        if not answer.ok and any(words in answer.message for words in _NO_REPOSITORY):
-            # the host of slurmdbd may have made it in the same moment
-            if not self._run(["init"]).ok:
-                self._require(["cat", "config"])
-        elif not answer.ok:
-            raise BackupError(_words(answer))
+        # the host of slurmdbd may have made it in the same moment
+        if not self.opens() and not self._run(["init"]).ok:
+            self._require(["cat", "config"])
         self._run(["unlock"])
 
     def save(self, directory: str, host: str, parts: Sequence[str]) -> str:
@@ -121,7 +129,7 @@ class Repository:
                 result.update(block)
             process.stdout.close()
         if process.wait():
-            raise BackupError("{} can't be read back".format(path))
+            raise BackupError("{} is damaged: {} can't be read back".format(self.place, path))
         return result.hexdigest()
 
     def size_of(self, snapshot: str) -> int:
@@ -143,8 +151,8 @@ class Repository:
             path = str(entry["path"])
             is_inside = (path + "/").startswith(snapshot.root + "/") or (snapshot.root + "/").startswith(path + "/")
             if entry["type"] not in ("file", "dir") or path in seen or not is_inside or ".." in path.split("/"):
-                text = "snapshot {} has {}, which is no plain file or directory of a set: nothing of it is restored"
-                raise BackupError(text.format(snapshot.id, ascii(path)))
+                text = "it has {}, which is no plain file or directory of a set: nothing of it is restored"
+                raise BackupError(text.format(ascii(path)))
             seen.add(path)
 
     def forget(self, host: str, parts: Sequence[str], keep: Mapping[str, int], *, prune: bool) -> None:
@@ -158,15 +166,36 @@ class Repository:
             more = ["--prune"] if prune else []
             self._require(["forget", "--host", host, "--tag", tags, "--group-by", "host", *rules, *more])
 
+    def add_password(self, password: str) -> bool:
+        """Let a second password open it, alongside the one of now; whether there was anything to do."""
+        if self._run(["cat", "config"], RESTIC_PASSWORD=password).ok:
+            return False
+        self.prepare()
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="deepops-password-") as new:
+            new.write(password)
+            new.flush()
+            self._require(["key", "add", "--new-password-file", new.name])
+        if not self._run(["cat", "config"], RESTIC_PASSWORD=password).ok:
+            raise BackupError("{} does not open with the new password".format(self.place))
+        return True
+
+    def drop_other_passwords(self) -> bool:
+        """Let no password but the one of now open it; whether there were others."""
+        keys = json.loads(self._require(["key", "list", "--json"]))
+        others = [str(key["id"]) for key in keys if not key["current"]]
+        for key in others:
+            self._require(["key", "remove", key])
+        return bool(others)
+
     def check(self) -> None:
         """Compare the repository's structure with itself."""
         self._require(["check"])
 
-    def _run(self, arguments: Sequence[str]) -> command.Result:
+    def _run(self, arguments: Sequence[str], limit_s: Optional[float] = None, **instead: str) -> command.Result:
         os.makedirs(CACHE, 0o700, exist_ok=True)
         deadline = time.monotonic() + LOCKED_S
         while True:
-            answer = command.run(["restic", *arguments], env=self._environment)
+            answer = command.run(["restic", *arguments], limit_s, env={**self._environment, **instead})
             # restic's own --retry-lock came with 0.16
             if answer.ok or _LOCKED not in answer.message or time.monotonic() > deadline:
                 return answer
@@ -175,13 +204,44 @@ class Repository:
     def _require(self, arguments: Sequence[str]) -> str:
         answer = self._run(arguments)
         if not answer.ok:
-            raise BackupError(_words(answer))
+            raise BackupError(self._words(answer))
         return answer.output
 
+    def _words(self, answer: command.Result) -> str:
+        """What restic complains of, in our words where they say more: its last line says more than its first."""
+        if answer.status == command.MISSING:
+            return answer.message
+        lines = [line for line in answer.message.splitlines() if line.strip() and not line.startswith("{")]
+        last = (lines[-1] if lines else "exits {}".format(answer.status))[:_MESSAGE_LIMIT]
+        for marks, text in _MEANINGS:
+            if any(mark in answer.message for mark in marks):
+                of_ssh = [line.partition("subprocess ssh: ")[2] for line in lines if "subprocess ssh: " in line]
+                reason = (of_ssh or lines[-1:])[-1:]
+                return " ".join([text.format(self.place), *("({})".format(each[:_MESSAGE_LIMIT]) for each in reason)])
+        return "restic: " + last
 
-def _words(answer: command.Result) -> str:
-    """What restic complains of: its last line says more than its first."""
-    if answer.status == command.MISSING:
-        return answer.message
-    lines = [line for line in answer.message.splitlines() if line.strip() and not line.startswith("{")]
-    return "restic: " + (lines[-1] if lines else "exits {}".format(answer.status))[:_MESSAGE_LIMIT]
+
+# restic's words, by what they mean; `deepopsctl` has the hints (lifecycle/backup.py)
+_MEANINGS = (
+    (("wrong password or no key found",), "the password in secrets.yml does not open {}"),
+    (
+        ("unable to start the sftp session", "subprocess ssh"),
+        "{} can't be reached: root of this host logs in there with a key of its own",
+    ),
+    (
+        (
+            "dial tcp", "connection refused", "no such host", "no answer within", "i/o timeout",
+            "network is unreachable", "Access Denied",
+        ),
+        "{} can't be reached",
+    ),
+    (_NO_REPOSITORY, "there is no repository in {}: it is not mounted on this host, or is elsewhere"),
+    (
+        (
+            "ciphertext verification failed", "does not match", "invalid data returned", "unable to load index",
+            "not found in repository", "not found in index", "unexpected EOF", "repository contains errors", "LoadBlob",
+            "invalid character", "There were", "is damaged",
+        ),
+        "{} is damaged",
+    ),
+)  # fmt: skip

@@ -83,6 +83,16 @@ def fetch(config: Mapping[str, Any], asked: str, parts: Sequence[str]) -> Dict[s
 
 def fetch_one(repository: Repository, snapshot: Snapshot, directory: str) -> str:
     """Restore a snapshot below a directory, and compare it with its manifest; the directory of the set."""
+    try:
+        return _fetch_one(repository, snapshot, directory)
+    except BackupError as error:
+        # the same place: a rerun fetches it again
+        shutil.rmtree(os.path.join(directory, snapshot.id), ignore_errors=True)
+        text = "the set {} of {} can't be used: {}"
+        raise BackupError(text.format(snapshot.id, snapshot.time[:16].replace("T", " "), error)) from error
+
+
+def _fetch_one(repository: Repository, snapshot: Snapshot, directory: str) -> str:
     target = os.path.join(directory, snapshot.id)
     saved = target + snapshot.root
     if not os.path.isdir(saved):
@@ -95,7 +105,7 @@ def fetch_one(repository: Repository, snapshot: Snapshot, directory: str) -> str
     there = {path: digest for path, digest in hashes(saved) if path != MANIFEST}
     damaged = sorted(path for path in {*there, *manifest["files"]} if there.get(path) != manifest["files"].get(path))
     if damaged:
-        raise BackupError("snapshot {}: not what was saved: {}".format(snapshot.id, ", ".join(damaged[:5])))
+        raise BackupError("it is damaged, not what was saved: {}".format(", ".join(damaged[:5])))
     return saved
 
 

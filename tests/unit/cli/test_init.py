@@ -78,7 +78,13 @@ def test_secrets_are_random_and_encrypted() -> None:
     directory = init()
     assert directory.secrets.read_text().startswith("$ANSIBLE_VAULT;1.1;AES256\n")
     first = secrets(directory)
-    passwords = {"slurm_dbd_password", "monitoring_web_password", "grafana_admin_password", "backup_password"}
+    passwords = {
+        "slurm_dbd_password",
+        "monitoring_web_password",
+        "grafana_admin_password",
+        "backup_password",
+        "backup_monitoring_password",
+    }
     assert set(first) == {"munge_key", "cluster_authority", *passwords}
     assert len(first["munge_key"]) == 172
     assert run(["init", "other", *MACHINES]) == ExitCode.OK

@@ -521,3 +521,49 @@ def test_a_large_database_is_counted_for_longer_than_a_question_is_waited_for(
         collect.of_tables("COUNT(*)", "slurm_acct_db")
     monkeypatch.setattr(collect, "ROWS_OF", ())
     assert collect.count_rows("slurm_acct_db", "hpc")["acct_table"] == 7
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        ("Fatal: wrong password or no key found", "the password in secrets.yml does not open"),
+        ("subprocess ssh: Permission denied (publickey).\nFatal: unable to start the sftp session",
+         r"can't be reached: root of this host logs in there with a key of its own \(Permission denied"),
+        ("Fatal: unable to open config file: stat /r/config: none\nIs there a repository at the following location?",
+         "there is no repository in"),
+        ("Fatal: ciphertext verification failed", "is damaged"),
+        ("Fatal: Get http://x: dial tcp 192.0.2.1:8000: connect: connection refused", "can't be reached"),
+        ("Fatal: something else", "restic: Fatal: something else"),
+    ],
+)  # fmt: skip
+def test_what_restic_complains_of_is_said_in_our_words_without_a_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, words: str
+) -> None:
+    program = write_program(tmp_path / "bin" / "restic", f"cat >&2 <<'E'\n{printed}\nE\nexit 1")
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(repository, "CACHE", str(tmp_path / "cache"))
+    one = repository.Repository({"cluster": "hpc", "repository": "rest:https://me:hunter2@host/r", "password": "x"})
+
+    with pytest.raises(BackupError, match=words) as refused:
+        one.check()
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_new_password_is_added_before_others_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = tmp_path / "known"
+    known.write_text("old\n")
+    script = f"""grep -qx "$RESTIC_PASSWORD" {known} || {{ echo 'wrong password or no key found' >&2; exit 1; }}
+    case "$1 $2" in
+        "key add") cat "$4" >> {known}; echo >> {known} ;;
+        "key list") echo '[{{"current": false, "id": "aa"}}, {{"current": true, "id": "bb"}}]' ;;
+        "key remove") sed -i /old/d {known} ;;
+    esac"""
+    program = write_program(tmp_path / "bin" / "restic", script)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(repository, "CACHE", str(tmp_path / "cache"))
+    config = {"cluster": "hpc", "repository": "/r", "password": "old"}
+
+    assert repository.Repository(config).add_password("fresh")
+    assert not repository.Repository(config).add_password("fresh")
+    assert repository.Repository({**config, "password": "fresh"}).drop_other_passwords()
+    assert known.read_text() == "fresh\n"
