@@ -139,7 +139,7 @@ def test_nothing_of_easybuilds_sources_runs_on_the_control_machine(tmp_path: Pat
               "role_path": str(ROOT / "roles/site_software")}  # fmt: skip
 
     def rendered(text: object) -> str:
-        return jinja2.Template(str(text), autoescape=True).render(values)
+        return str(jinja2.Template(str(text), autoescape=True).render(values))
 
     argv = [rendered(word) for word in task["ansible.builtin.command"]["argv"]]
     environment = {name: rendered(text) for name, text in task["environment"].items()}
