@@ -43,7 +43,7 @@ StorageHost=localhost
 StorageLoc=hand_acct
 StorageUser=handmade
 StoragePass=by-hand-0815
-PrivateData=jobs
+PrivateData=events
 PurgeJobAfter=12months
 """
 JOB_SUBMIT = """\

@@ -68,7 +68,7 @@ def test_takeover_shows_what_it_preserves_and_changes_nothing_on_the_nodes(made:
     assert made.lab.root("gpu01", "! test -e /var/lib/deepopsctl; head -1 /etc/slurm/slurm.conf") == "# made manually"
     # policy stays, and what a deploy changes is named; the plan shows it with both values
     assert (made.lab.directory / "job_submit.lua").read_text() == foreign_slurm.JOB_SUBMIT
-    assert document["settings"]["slurm_dbd_config"] == {"PrivateData": "jobs", "PurgeJobAfter": "12months"}
+    assert document["settings"]["slurm_dbd_config"] == {"PrivateData": "events", "PurgeJobAfter": "12months"}
     assert "slurm.conf: ProctrackType=proctrack/linuxproc" in document["not_kept"]
     planned = json.loads(made.leaks.run("plan", "slurm", "--json").stdout)["changes"]
     keys = {change["name"]: change["detail"] for change in planned if change["kind"] == "key"}
@@ -139,7 +139,7 @@ def test_accounting_has_the_jobs_of_before_and_after(made: HandMade) -> None:
     assert lab.job_state(made.ended) == "COMPLETED"
     assert "StorageLoc=hand_acct" in lab.root("ctl1", "cat /etc/slurm/slurmdbd.conf")
     shown = lab.root("ctl1", "sacctmgr show config")
-    assert "PrivateData            = jobs" in shown
+    assert "PrivateData            = events" in shown
     assert "PurgeJobAfter          = 12 months" in shown
     refused = lab.user("ctl1", "sbatch --job-name=forbidden --chdir=/tmp --wrap true", ok=False)
     assert "Batch job submission failed" in refused
@@ -162,7 +162,7 @@ def test_undo_puts_the_old_configuration_back_under_the_running_job(made: HandMa
     assert_original_services(made)
     refused = lab.user("ctl1", "sbatch --job-name=forbidden --chdir=/tmp --wrap true", ok=False)
     assert "Batch job submission failed" in refused
-    assert "PrivateData            = jobs" in lab.root("ctl1", "sacctmgr show config")
+    assert "PrivateData            = events" in lab.root("ctl1", "sacctmgr show config")
     lab.deploy()
     assert lab.job_state(made.running) == "RUNNING"
 
