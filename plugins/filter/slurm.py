@@ -312,7 +312,7 @@ def _verification(host):
 
 def slurm_conf_servers(hosts, port):
     """What slurmd's --conf-server takes; the port only where it is not Slurm's own."""
-    bare = [f"[{host}]" if ":" in host and int(port) != 6817 else host for host in hosts]
+    bare = [f"[{host}]" if ":" in host else host for host in hosts]
     return [host if int(port) == 6817 else f"{host}:{port}" for host in bare]
 
 
