@@ -71,7 +71,7 @@ class _Server(BoundedServer, WSGIServer):
     def server_bind(self) -> None:
         """As the base, without its question to name servers for this host's full name."""
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[0], self.server_address[1]
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
