@@ -76,6 +76,46 @@ def test_nothing_else_gets_out(site: LabCluster) -> None:
     assert site.root(PROXY, "ss -Hltn 'sport = :3128'").split()[3] == f"{address}:3128"
 
 
+# an IPv4 address inside of an IPv6 address, and what is in no network of the internet
+FORMS = (
+    "64:ff9b::a00:1", "64:ff9b:1::a00:1", "2002:a00:1::", "2001:0:a00:1::1", "::ffff:10.0.0.1", "::10.0.0.1",
+    "::ffff:0:10.0.0.1", "fe80::5efe:a00:1", "fec0::1", "fd00::1", "100::1", "5f00::1", "::1", "ff02::1", "0.0.0.1",
+    "198.18.0.1", "192.0.0.170",
+)  # fmt: skip
+
+
+def test_no_form_of_an_internal_address_gets_out(site: LabCluster) -> None:
+    names = {f"form{number}.lab.example": address for number, address in enumerate(FORMS)}
+    for name, address in names.items():
+        site.root(PROXY, f"echo '{address} {name}' >> /etc/hosts")
+    edit(site.directory / SETTINGS, "inside.lab.example]", "inside.lab.example, .lab.example]")
+    site.deepopsctl("deploy", "environment")
+    wait_until("Squid has read the list", lambda: proxied(site, "CONNECT unknown.lab.example:443") == "503")
+
+    answers = {address: proxied(site, f"CONNECT {name}:443") for name, address in names.items()}
+
+    assert answers == dict.fromkeys(FORMS, "403")
+    literals = ("0x7f000001", "2130706433", "0177.0.0.1", "127.1", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]")
+    assert {proxied(site, f"CONNECT {literal}:443") for literal in literals} == {"403"}
+
+
+def test_a_user_that_connects_and_says_nothing_stops_the_proxy_for_nobody(site: LabCluster) -> None:
+    silent = (
+        "import resource, socket, time; resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096)); "
+        f'held = [socket.create_connection(("{PROXY}", 3128)) for _ in range(3000)]; print("held", flush=True); '
+        "time.sleep(600)"
+    )
+    try:
+        site.root(SERVER, f"systemd-run --quiet --uid=ubuntu --unit=silent python3 -c '{silent}'")
+        wait_until("they are connected", lambda: site.holds(SERVER, "journalctl -q -o cat -u silent | grep -x held"))
+
+        assert proxied(site, "CONNECT stranger.example:22") == "403"
+        open_ones = "ss -Htn state established 'sport = :3128' | wc -l"
+        wait_until("those that say nothing are closed", lambda: int(site.root(PROXY, open_ones)) < 20)
+    finally:
+        site.root(SERVER, "systemctl stop silent", ok=False)
+
+
 def test_the_log_has_the_user_and_the_host(site: LabCluster) -> None:
     proxied(site, "CONNECT stranger.example:443")
 

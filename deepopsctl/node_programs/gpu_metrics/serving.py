@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import socketserver
 import ssl
 import sys
 import threading
@@ -66,6 +67,12 @@ class _Server(BoundedServer, WSGIServer):
         if ":" in place[0]:
             self.address_family = socket.AF_INET6
         super().__init__(place, _Handler)
+
+    def server_bind(self) -> None:
+        """As the base, without its question to name servers for this host's full name."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Answer it."""
