@@ -44,10 +44,6 @@ def test_slurmd_is_reported_the_port_only_where_it_is_not_slurms_own() -> None:
     # slurmd takes what follows the first colon of a bare address for a port
     bare = filters.slurm_conf_servers(["ctl1", "192.0.2.1", "2001:db8::1"], 6817)
     assert bare == ["ctl1", "192.0.2.1", "[2001:db8::1]"]
-        "ctl1",
-        "192.0.2.1",
-        "[2001:db8::1]",
-    ]
     assert filters.slurm_conf_servers(["ctl1", "2001:db8::1"], "7000") == ["ctl1:7000", "[2001:db8::1]:7000"]
 
 
