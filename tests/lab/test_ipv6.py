@@ -48,7 +48,7 @@ def test_it_is_deployed_and_runs_jobs_without_ipv4(cluster: LabCluster) -> None:
         cluster.root(node, "ip -4 address flush dev eth0")
         cluster.root(
             node,
-            "systemctl restart munge; for unit in slurmdbd slurmctld slurmd; do systemctl try-restart $unit || true; done",
+            "for unit in munge slurmdbd slurmctld slurmd; do systemctl try-restart $unit || true; done",
         )
     ran = cluster.root(
         "ctl1", "for i in $(seq 60); do sinfo -h -t idle -o %D | grep -q 2 && break; sleep 1; done; srun -N2 hostname"
