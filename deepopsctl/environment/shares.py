@@ -21,7 +21,7 @@ def dominating(cluster: Cluster) -> Iterator[Problem]:
                 others = "all other accounts together" if len(accounts) > 2 else "the other account"
                 what = f"{name} has {shares} of {total} shares ({shares / total:.1%}), {others} {total - shares}"
                 hint = (
-                    "shares count against those of the accounts beside it, and an account that declares none has 1: "
+                    "shares count against those of the accounts next to it, and an account that declares none has 1: "
                     "give every account its part, such as 60 and 40 (docs/deploy/people.md)"
                 )
                 yield Problem(where, what, hint)
