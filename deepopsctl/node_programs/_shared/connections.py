@@ -119,7 +119,7 @@ class BoundedServer(socketserver.ThreadingMixIn):
     def get_request(self) -> Tuple[socket.socket, Any]:
         """The next connection; one that can't be accepted is left to the next try."""
         try:
-            return super().get_request()  # type: ignore[misc,no-any-return]
+            return super().get_request()  # type: ignore[misc,no-any-return]  # of the server it is mixed into
         except OSError as error:
             if error.errno in SHORTAGES:
                 crowd = self.connections.close_oldest() or "nobody"
@@ -147,7 +147,7 @@ class BoundedServer(socketserver.ThreadingMixIn):
     def shutdown_request(self, request: Any) -> None:
         """It is answered, or given up."""
         self.connections.remove(id(request))
-        super().shutdown_request(request)  # type: ignore[misc]
+        super().shutdown_request(request)  # type: ignore[misc]  # of the server it is mixed into
 
     def handle_error(self, _request: Any, client_address: Any) -> None:
         """One line, where the base has a traceback."""

@@ -73,7 +73,7 @@ class _Server:
 
 async def serve(listener: socket.socket, tls: ssl.SSLContext, members: str, store: Tuple[str, int]) -> None:
     """Serve until cancelled. `members`: path of the file with the nodes' names."""
-    asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER  # type: ignore[attr-defined]
+    asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER  # type: ignore[attr-defined]  # not in the stubs
     server = _Server(tls, members, store)
     listener.settimeout(0)
     connections = set()

@@ -33,8 +33,9 @@ def test_the_files_are_read_and_nothing_in_them_is_unknown(
 
     shown = capsys.readouterr()
     assert "slurm_login" in shown.out
-    # no misspelt setting, no account with all the shares
-    assert "warning" not in shown.err
+    # no misspelt setting, no account with all the shares; but where the deploying user's home has to be
+    assert shown.err.count("warning") == 1
+    assert "give ubuntu a home on the nodes' own disks" in shown.err
 
 
 def test_it_has_what_a_centre_offers(centre: ClusterDir) -> None:

@@ -81,7 +81,7 @@ def test_an_unknown_service_is_refused_with_those_that_there_are() -> None:
     assert refusal.value.hint == "there are comet, pypi"
 
 
-@pytest.mark.parametrize("text", ["login1", "LOGIN1", "192.0.2.11"])
+@pytest.mark.parametrize("text", ["login1", "LOGIN1"])
 def test_a_node_of_the_cluster_is_refused_for_the_proxy_never_reaches_it(text: str) -> None:
     with pytest.raises(RefusedError, match=r"is a node of this cluster") as refused:
         allowed(["pypi.org", text], {}, [], [*NODES, *ADDRESSES.values()])

@@ -72,7 +72,13 @@ def started(directory: Path, descriptors: int, nodes: int) -> Iterator[Proxy]:
         argv = [sys.executable, "-c", MAIN, "proxy", *options, f"--store={store}"]
         with (
             log.open("wb") as stderr,
-            subprocess.Popen(argv, cwd=ROOT, stderr=stderr, preexec_fn=as_systemd_does, pass_fds=(3,)) as process,  # noqa: PLW1509
+            subprocess.Popen(
+                argv,
+                cwd=ROOT,
+                stderr=stderr,
+                pass_fds=(3,),
+                preexec_fn=as_systemd_does,  # noqa: PLW1509 - there are no threads yet
+            ) as process,
         ):
             try:
                 yield Proxy(listener.getsockname()[1], process, log, directory / "both.pem")

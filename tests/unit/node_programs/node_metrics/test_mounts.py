@@ -57,13 +57,16 @@ def test_a_node_gets_what_it_mounts_itself() -> None:
     mounts = [
         {**MOUNT, "name": "home", "source": "nas:/home", "path": "/home", "required": True},
         {**MOUNT, "name": "data", "source": "nas:/data", "path": "/data", "nodes": "gpu02"},
-        # served from the very directory where it is expected: nothing to mount
+        # served from the very directory where it is expected: mounted on itself, without setuid programs
         {**MOUNT, "name": "own", "source": "gpu01:/srv/own", "path": "/srv/own", "server": "gpu01"},
     ]
     machine = MonitoredNode("gpu01", "hpc", frozenset({"slurm_compute"}), "192.0.2.11", mounts=mounts)
 
     assert COLLECTORS["mounts"](machine) == {
-        "mounts": [{"name": "home", "path": "/home", "required": True, "automount": False}]
+        "mounts": [
+            {"name": "home", "path": "/home", "required": True, "automount": False},
+            {"name": "own-served", "path": "/srv/own", "required": False, "automount": False},
+        ]
     }
 
 
