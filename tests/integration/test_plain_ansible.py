@@ -18,12 +18,11 @@ BIN = Path(sys.executable).parent
 OF_THE_PLACE = {"inventory_dir", "inventory_file"}
 
 
-def host_variables(*inventories: Path) -> dict[str, Any]:
+def host_variables(vault_password: Path, *inventories: Path) -> dict[str, Any]:
     sources = [word for path in inventories for word in ("-i", str(path))]
     line = [str(BIN / "ansible-inventory"), *sources, "--list"]
-    done = subprocess.run(
-        line, capture_output=True, text=True, check=True, cwd=ROOT, env={**os.environ, "LC_ALL": "C.UTF-8"}
-    )
+    environment = {**os.environ, "LC_ALL": "C.UTF-8", "ANSIBLE_VAULT_PASSWORD_FILE": str(vault_password)}
+    done = subprocess.run(line, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
     hostvars: dict[str, Any] = json.loads(done.stdout)["_meta"]["hostvars"]
     return {host: {k: v for k, v in values.items() if k not in OF_THE_PLACE} for host, values in hostvars.items()}
 
@@ -31,8 +30,8 @@ def host_variables(*inventories: Path) -> dict[str, Any]:
 def test_plain_ansible_and_a_run_see_the_same_variables(site: Site, tmp_path: Path) -> None:
     directory = site.directory
     write_inputs(RunRequest(directory, "slurm"), {}, ROOT, tmp_path / "private")
-    staged = host_variables(tmp_path / "private" / "inventory" / "hosts.yml", directory.hosts)
-    plain = host_variables(ROOT / "inventory" / "product" / "hosts.yml", directory.hosts)
+    staged = host_variables(directory.vault_password, tmp_path / "private" / "inventory" / "hosts.yml", directory.hosts)
+    plain = host_variables(directory.vault_password, ROOT / "inventory" / "product" / "hosts.yml", directory.hosts)
     assert plain == staged
     assert set(plain) == {"ctl1", "n1", "n2"}
     assert plain["n1"]["colour"] == "site"
