@@ -50,7 +50,7 @@ def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running
     runs = submit(cluster, "--nodelist=cn01 --wrap 'sleep 10000 & wait $! || true'")
     lost = submit(cluster, "--nodelist=cn02 --wrap 'sleep 10000'")
     waits = submit(cluster, f"--dependency=afterok:{runs} --wrap hostname")
-    began = submit(cluster, "--hold --no-requeue --nodelist=cn01 --wrap 'sleep 9999'")
+    began = submit(cluster, "--begin=now+1day --no-requeue --nodelist=cn01 --wrap 'sleep 9999'")
     wait_until("two jobs run", lambda: {state_of(cluster, runs), state_of(cluster, lost)} == {"RUNNING"})
     cluster.deepopsctl("backup", "run")
     verified = json.loads(cluster.deepopsctl("backup", "verify", "--json").stdout)["nodes"][0]
@@ -58,7 +58,7 @@ def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running
     history, keys = cluster.root("ctl1", HISTORY), cluster.root("ctl1", "sha256sum /etc/munge/munge.key; id slurm")
     pid = cluster.root("cn01", "pgrep -x -f 'sleep 10000'")
     # waited when the set was made, and runs when the controller is lost
-    cluster.root("ctl1", f"scontrol release {began}")
+    cluster.root("ctl1", f"scontrol update jobid={began} starttime=now")
     wait_until("it runs", lambda: cluster.holds("cn01", "pgrep -x -f 'sleep 9999'"))
 
     # the repository is a share that a person mounts on the new machine

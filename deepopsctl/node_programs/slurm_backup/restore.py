@@ -269,31 +269,32 @@ def _hold_started(ran: Mapping[int, object]) -> Dict[str, List[Dict[str, Any]]]:
     waiting = _waiting()
     known = {*waiting, *ran, *_queue()}
     held: Dict[str, List[Dict[str, Any]]] = {"began": [], "unsure": []}
-    for number, (user, is_array) in sorted(waiting.items()):
+    for number, (user, is_array, is_held) in sorted(waiting.items()):
         if number in ran:
             # it is held with those that were lost
             continue
         if number in seen:
             how = "began"
-        elif living.get("silent") or (is_array and seen - known):
+        elif not is_held and (living.get("silent") or (is_array and seen - known)):
             how = "unsure"
         else:
             continue
-        done = _scontrol("uhold", number)
-        if not done.ok:
+        # one that an administrator holds stays so
+        done = None if is_held else _scontrol("uhold", number)
+        if done and not done.ok:
             raise BackupError("job {}: {}".format(number, done.failure))
         held[how].append({"id": number, "user": user})
     return held
 
 
-def _waiting() -> Dict[int, Tuple[str, bool]]:
-    """Whose each waiting job is that nobody holds, and whether it is an array."""
+def _waiting() -> Dict[int, Tuple[str, bool, bool]]:
+    """Whose each waiting job is, whether it is an array, and whether somebody holds it."""
     words = ["squeue", "--noheader", "--all", "--states=PENDING", "--format=%F|%i|%Q|%u"]
     shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
     if not shown.ok:
         raise BackupError(shown.failure)
     rows = (line.split("|") for line in shown.output.splitlines() if line.count("|") == 3)
-    return {int(number): (user, "_" in job) for number, job, priority, user in rows if priority != "0"}
+    return {int(number): (user, "_" in job, priority == "0") for number, job, priority, user in rows}
 
 
 def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[str, Any]:
