@@ -15,7 +15,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+import time
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 DIRECTORY = "/etc/ssh/deepopsctl/access"
 # the first controller's own key for logins to the nodes
@@ -39,6 +40,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?")
 # more than this is no file of keys
 _MOST_BYTES = 1 << 20
 _LIMIT_S = 60
+_RELOAD_S = 10.0
+# the state of a socket in /proc/net/tcp
+_LISTENS = "0A"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -99,9 +103,12 @@ def in_force(user: str) -> bool:
 
 def accepted_places(user: str) -> List[str]:
     """Where sshd looks for this user's keys, as its configuration has it."""
-    done = _run(["sshd", "-T", "-C", f"user={user},host=localhost,addr=127.0.0.1"])
-    lines = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("authorizedkeysfile ")]
+    lines = [line.split()[1:] for line in _configuration(user) if line.startswith("authorizedkeysfile ")]
     return [place for line in lines for place in line]
+
+
+def _configuration(user: str) -> List[str]:
+    return _run(["sshd", "-T", "-C", f"user={user},host=localhost,addr=127.0.0.1"]).stdout.splitlines()
 
 
 def own_keys(account: pwd.struct_passwd) -> List[str]:
@@ -282,8 +289,30 @@ def _put_in_force(user: str, config: str) -> None:
     for unit in ("ssh.service", "sshd.service"):
         # one that is started for each connection reads its files by itself
         if _run(["systemctl", "is-active", "--quiet", unit]).returncode == 0:
+            before_it = listening_sockets(user)
             _require(["systemctl", "reload", unit], f"{unit} could not be reloaded")
+            _wait_for_new_sockets(user, before_it)
             break
+
+
+def listening_sockets(user: str, tables: Sequence[str] = ("/proc/net/tcp", "/proc/net/tcp6")) -> Set[str]:
+    """The kernel's numbers of the sockets that listen at sshd's ports."""
+    ports = {line.split()[1] for line in _configuration(user) if line.startswith("port ")}
+    rows = [line.split() for table in tables for line in (_read(table) or "").splitlines()[1:]]
+    return {row[9] for row in rows if row[3] == _LISTENS and str(int(row[1].rpartition(":")[2], 16)) in ports}
+
+
+def _wait_for_new_sockets(user: str, before: Set[str]) -> None:
+    """A reload makes sshd start itself again: until it listens again, it refuses logins.
+
+    The sockets stay the same where systemd has made them: then the wait ends by itself.
+    """
+    until = time.monotonic() + _RELOAD_S
+    while time.monotonic() < until:
+        sockets = listening_sockets(user)
+        if sockets and not sockets & before:
+            return
+        time.sleep(0.1)
 
 
 def _text_as(account: pwd.struct_passwd, path: str) -> str:

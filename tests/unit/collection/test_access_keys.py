@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
+import socket
 import subprocess
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -130,6 +132,7 @@ def node(tmp_path: Path, account: pwd.struct_passwd, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(access_keys, "own_keys", lambda _account: [f"{B} b"])
     monkeypatch.setattr(access_keys, "_make_directory", lambda _path: None)
     monkeypatch.setattr(access_keys, "in_force", lambda _user: True)
+    monkeypatch.setattr(access_keys, "_RELOAD_S", 0.0)
     return etc
 
 
@@ -145,6 +148,30 @@ def test_keys_move_once_a_login_has_shown_that_they_work(node: Path, monkeypatch
     assert ".ssh" not in (node / "30.conf").read_text()
     assert sshd.ran.index("ssh -F") < sshd.ran.index("systemctl reload")
     assert access_keys.ensure("ada", [f"{A} x"]) == ([], [])
+
+
+def test_a_reload_ends_when_sshd_listens_again(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = socket.create_server(("127.0.0.1", 0))
+    port, again = first.getsockname()[1], list[socket.socket]()
+
+    def listen_again() -> None:
+        again.append(socket.create_server(("127.0.0.1", port)))
+
+    class Reloading(Sshd):
+        def __call__(self, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+            done = super().__call__(argv)
+            if argv[:2] == ["systemctl", "reload"]:
+                first.close()
+                threading.Timer(0.3, listen_again).start()
+            return subprocess.CompletedProcess(done.args, done.returncode, f"{done.stdout}port {port}\n", done.stderr)
+
+    monkeypatch.setattr(access_keys, "_RELOAD_S", 30.0)
+    monkeypatch.setattr(access_keys, "_run", Reloading())
+
+    access_keys.ensure("ada", [f"{A} x"])
+
+    assert again
+    again[0].close()
 
 
 def test_where_that_login_fails_nothing_is_changed(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
