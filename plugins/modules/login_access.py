@@ -139,20 +139,20 @@ def ensure_trust(step, params, users):
     # before sshd believes anybody, and while it does
     write_block(step, EQUIVALENT, login_files.equivalent(login_hosts))
     write_block(step, KNOWN_HOSTS, login_files.known_hosts(login_hosts + compute_hosts))
-    changed = False
+    changed = []
     for path, text in (
         (TRUST, login_files.trust(addresses, users, params["admin_groups"])),
         (CLIENT, login_files.client(compute_hosts) if compute_hosts else ""),
     ):
         if text:
-            changed = write(step, path, text, [SSH_UNIT]) or changed
+            changed += [path] if write(step, path, text, [SSH_UNIT]) else []
         elif os.path.exists(path):
             if path == TRUST and not step.dry:
                 node_record.mark_pending("ssh.service.reload", path)
             node_resources.ensure_absent(step, path)
-            changed = True
+            changed.append(path)
     if changed or node_record.is_pending("ssh.service.reload"):
-        node_resources.ensure_units(step, [SSH_UNIT], [], [])
+        node_resources.ensure_units(step, [SSH_UNIT], changed, [])
 
 
 def with_addresses(hosts):
