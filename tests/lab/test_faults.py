@@ -211,7 +211,7 @@ def test_deploy_waits_for_the_package_managers_lock_and_reports_its_holder_and_a
         assert "space" in failures["gpu01"]["message"]
         assert "free disk space on this node" in failures["gpu01"]["hint"]
         assert re.search(
-            r"/var/lib/dpkg/lock-frontend. It is held by process \d+ \(unattended-upgr", failures["gpu02"]["message"]
+            r"dpkg frontend lock was locked by /tmp/unattended-upgr process with pid \d+", failures["gpu02"]["message"]
         )
         assert "wait" in failures["gpu02"]["hint"]
         cluster.root("gpu01", "umount /var/cache/apt/archives")
