@@ -15,7 +15,7 @@ from tests.lab.smoke_faults import CLUSTER, COMPUTE, Damage
 
 # checks that only exist when something is wrong
 ONLY_FAILURES = {"reachable", "suite-ran"}
-# the checks of a cluster without job directories and modules; test_job_directories.py and test_researchers.py have these
+# the checks of a cluster without job directories and modules: those have tests of their own
 REPORTED = set(CATALOGUE) - ONLY_FAILURES - {"job-directories", "mpi"}
 OUTPUTS = "~ubuntu/slurm-*.out"
 
