@@ -196,9 +196,7 @@ def ensure_own_key(user: str, name: str, comment: str) -> Tuple[str, str, bool]:
         if "PRIVATE KEY" in moved:
             _write(fresh, moved, 0o600)
         else:
-            _require(
-                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", fresh], "no key could be made"
-            )
+            _new_key(fresh, comment)
         line = _require(["ssh-keygen", "-y", "-P", "", "-f", fresh], f"{old} can't be read").strip()
         public = " ".join([*line.split()[:2], comment])
         _write(private + ".pub", public + "\n")

@@ -123,7 +123,15 @@ def _validate(path, temporary, command):
 
 def set_owner_and_mode(path, ids, mode):
     """Owner and mode without touching the content, of what no link of a user's leads to."""
-    handle = open_own(path, os.O_RDONLY | os.O_NONBLOCK)
+    _set_and_close(open_own(path, os.O_RDONLY | os.O_NONBLOCK), ids, mode)
+
+
+def make_directory(path, ids, mode):
+    """A directory with this owner and mode, made where it is missing; never by way of a link of a user's."""
+    _set_and_close(open_own(path, os.O_RDONLY | os.O_DIRECTORY, make=True), ids, mode)
+
+
+def _set_and_close(handle, ids, mode):
     try:
         if ids is not None:
             os.fchown(handle, ids[0], ids[1])

@@ -266,13 +266,7 @@ def make_directory(step, path, ids, mode):
         link = node_files.users_link(path)
         if link:
             step.fail("%s: %s is a link of a user's" % (path, link), "look where it leads, and remove it")
-        handle = node_files.open_own(path, os.O_RDONLY | os.O_DIRECTORY, make=True)
-        try:
-            if ids is not None:
-                os.fchown(handle, ids[0], ids[1])
-            os.fchmod(handle, mode)
-        finally:
-            os.close(handle)
+        node_files.make_directory(path, ids, mode)
     except OSError as error:
         step.fail("%s: %s" % (path, error.strerror), "see what is at that path, and its file system")
 
