@@ -29,7 +29,7 @@ def refused_limits(limits):
     problems = ["%s is no property of a slice" % key for key in wrong]
     values = [entry for entry in sorted(limits.items()) if entry[0] not in wrong and not _LIMIT.fullmatch(entry[1])]
     problems += ["%s: %s is no size, number, percentage or infinity" % entry for entry in values]
-    return ["slurm_login_limits: " + sentence for sentence in problems]
+    return ["login_access_limits: " + sentence for sentence in problems]
 
 
 def unrestricted(text):
