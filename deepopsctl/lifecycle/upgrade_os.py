@@ -29,7 +29,7 @@ from deepopsctl.lifecycle.os_plan import (
 from deepopsctl.lifecycle.pace import Pace
 from deepopsctl.lifecycle.rolling import Rolling, WorkResult
 from deepopsctl.model.cluster import Cluster, Node
-from deepopsctl.node_programs.slurm_upgrade.query import PATTERNS
+from deepopsctl.node_programs.operations.slurm_upgrade.query import PATTERNS
 from deepopsctl.nodes.drain import encode_reason
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, failed_nodes, state_of
 from deepopsctl.run.command_line import RunRequest

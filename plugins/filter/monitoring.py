@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import socket
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -78,8 +77,7 @@ def monitoring_scraper(authority, scraper, host, directory, key):
 
 def node_program_files(name, launcher, module="cli"):
     """A program of deepopsctl/node_programs and the command that starts it, as files of node_state."""
-    package = importlib.import_module(f"deepopsctl.node_programs.{name}")
-    return [asdict(file) for file in shipping.program(package, str(launcher), str(module))]
+    return [asdict(file) for file in shipping.program(str(name), str(launcher), str(module))]
 
 
 def host_port(address, port):
