@@ -11,6 +11,9 @@ SCENARIO ?= default
 OS ?= debian13
 # where codespell looks for words that are not used here
 WORDS := deepopsctl plugins roles playbooks group_vars inventory molecule scripts benchmarks docs README.md CONTRIBUTING.md SECURITY.md Makefile
+# their names have no ending by which linters would find them
+PYTHON_SCRIPTS = $$(grep -lE '^\#!.*python3$$' scripts/*)
+SHELL_SCRIPTS = $$(grep -lE '^\#!.*(/|env )(ba)?sh$$' .ci/run scripts/*)
 # a shell that forbids them has every program compiled at every start: a tenth of what the tests cost
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -76,10 +79,10 @@ molecule: tools venv ## One of Molecule's scenarios, whole: SCENARIO=default, mo
 	@PATH="$(CURDIR)/$(BIN):$$PATH" molecule test --scenario-name "$(SCENARIO)"
 
 lint: venv ## ruff, codespell, shellcheck, import-linter and ansible-lint
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	$(BIN)/ruff format --check . $(PYTHON_SCRIPTS)
+	$(BIN)/ruff check . $(PYTHON_SCRIPTS)
 	$(BIN)/codespell -D - -D .codespell-words.txt $(WORDS)
-	$(BIN)/shellcheck $$(grep -lE '^#!.*(/|env )(ba)?sh$$' .ci/run scripts/*)
+	$(BIN)/shellcheck $(SHELL_SCRIPTS)
 	$(BIN)/lint-imports
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline
 
