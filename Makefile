@@ -26,7 +26,7 @@ help: ## Show the targets
 tools: ## Install the Debian packages that the lab and the tests need (asks for sudo when not root)
 	@scripts/install-tools
 
-tools-test: ## Install what tests without a lab need: a few programs, and Prometheus and what comes with it, never started
+tools-test: ## Install what tests without a lab need: programs, Prometheus and what comes with it, sshd; no service is started
 	@scripts/install-tools-test
 
 # the packages of a lock file by their hashes, then this checkout, which needs no others

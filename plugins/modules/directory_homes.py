@@ -54,7 +54,7 @@ def is_known(person):
 def ensure_homes(module, noted, people):
     base, point = module.params["homes_in"], module.params["homes_mounted"]
     if point and not mount_table.is_mounted(point):
-        module.warn("%s is not mounted here: no home was made" % point)
+        module.warn(f"{point} is not mounted here: no home was made")
         return
     node_people.warn_of_others(base, people, module.warn)
     missing = [person for person in people if not os.path.lexists(os.path.join(base, person["name"]))]
@@ -74,7 +74,7 @@ def main():
     known = [person for person in module.params["people"] if is_known(person)]
     unknown = sorted({person["name"] for person in module.params["people"]} - {person["name"] for person in known})
     if unknown and not module.check_mode:
-        module.warn("not found here with the id of the directory: %s" % node_identities.first_few(unknown))
+        module.warn(f"not found here with the id of the directory: {node_identities.first_few(unknown)}")
     if module.params["homes_in"]:
         with node_errors.fail_on_error(module.fail_json, "homes: %s"):
             ensure_homes(module, noted, known)

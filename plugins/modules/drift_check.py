@@ -146,10 +146,10 @@ def main():
     differences = reasons(module.params)
     problem, out_of_service = slurm_readiness.out_of_service(module.params["registered"])
     differences += [problem] if problem else []
-    differences += ["%s: %s" % (name, node.sentence()) for name, node in out_of_service.items()]
+    differences += [f"{name}: {node.sentence()}" for name, node in out_of_service.items()]
     message, hint = node_platform.refusal(module.params["requires"]) if differences else ("", "")
     if message:
-        module.fail_json(msg="%s; nothing was changed" % message, hint=hint)
+        module.fail_json(msg=f"{message}; nothing was changed", hint=hint)
     facts = dict(
         node_platform.os_release(),
         **node_platform.cgroup_facts(),

@@ -69,7 +69,7 @@ class Grafana:
 
     def __init__(self, wanted):
         self.url = wanted["url"]
-        login = "%s:%s" % (wanted["user"], wanted["password"])
+        login = f"{wanted['user']}:{wanted['password']}"
         self.login = {"Authorization": "Basic " + base64.b64encode(login.encode()).decode()}
         handlers = [urllib.request.ProxyHandler({})]
         if self.url.startswith("https:"):
@@ -89,7 +89,7 @@ class Grafana:
         if not isinstance(health, dict):
             self.trouble = "what answers is no Grafana"
             return {}
-        self.trouble = "its database is %s" % health.get("database")
+        self.trouble = f"its database is {health.get('database')}"
         return health
 
     def knows_the_password(self):
@@ -125,7 +125,7 @@ def wait_until_healthy(grafana, unit, seconds):
         if time.monotonic() > deadline:
             raise node_errors.HintedError(
                 "%s is not well within %d s: %s" % (grafana.url, seconds, grafana.trouble),
-                node_services.journal_tail(unit) or "see `journalctl -u %s` on the node" % unit,
+                node_services.journal_tail(unit) or f"see `journalctl -u {unit}` on the node",
             )
         time.sleep(1)
 
@@ -134,11 +134,11 @@ def set_password(password):
     """By Grafana's own program."""
     result = node_command.run_merged(RESET, RESET_S, stdin=password + "\n")
     if result.status == node_command.MISSING:
-        raise node_errors.HintedError("cannot run grafana-cli: %s" % result.message, "is the package grafana whole?")
+        raise node_errors.HintedError(f"cannot run grafana-cli: {result.message}", "is the package grafana whole?")
     if not result.ok:
         output = result.message.replace(password, "...").splitlines()[-3:]
         raise node_errors.HintedError(
-            "grafana-cli can't set the administrator's password: %s" % " ".join(output),
+            f"grafana-cli can't set the administrator's password: {' '.join(output)}",
             "was the user `admin` renamed or removed in Grafana? its user with the id 1 has to be there",
         )
 
@@ -150,10 +150,10 @@ def converge(module, noted):
     version = wait_until_healthy(grafana, wanted["unit"], wanted["wait"])
     if not grafana.knows_the_password():
         set_password(wanted["password"])
-        noted.did("password", "Grafana's %s" % wanted["user"], "set")
+        noted.did("password", f"Grafana's {wanted['user']}", "set")
         if not grafana.knows_the_password():
             raise node_errors.HintedError(
-                "%s refuses its administrator's new password" % grafana.url,
+                f"{grafana.url} refuses its administrator's new password",
                 "is [auth.basic] off in its grafana.ini? after several attempts it locks a user for 5 minutes",
             )
     node_record.save(wanted["component"], wanted["step"], wanted["digest"], node_record.items())

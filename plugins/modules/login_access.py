@@ -95,8 +95,8 @@ def check_module(step):
         step.fail("pam_slurm_adopt.so is missing", "install libpam-slurm-adopt, or set slurm_adopt_enabled: false")
     if adopt and slurmd and adopt != slurmd:
         step.fail(
-            "libpam-slurm-adopt is of Slurm %s and slurmd of %s: users could not log in" % (adopt, slurmd),
-            "apt-get install libpam-slurm-adopt=%s" % versions["slurmd"],
+            f"libpam-slurm-adopt is of Slurm {adopt} and slurmd of {slurmd}: users could not log in",
+            f"apt-get install libpam-slurm-adopt={versions['slurmd']}",
         )
     step.record["packages"] = versions
 
@@ -111,7 +111,7 @@ def ensure_pam(step, params, users):
     text = text_of(SSHD)
     if text is None:
         if params["restricted"] and not step.dry:
-            step.fail("%s is missing: users without a job cannot be kept out" % SSHD, "install openssh-server")
+            step.fail(f"{SSHD} is missing: users without a job cannot be kept out", "install openssh-server")
         return
     wanted = login_files.unrestricted(text)
     if wanted == text and not params["restricted"]:
@@ -200,7 +200,7 @@ def ensure_limits(step, params, users):
 
 
 def write(step, path, text, units=()):
-    mode = "%04o" % (os.stat(path).st_mode & 0o7777) if path == SSHD else "0644"
+    mode = f"{os.stat(path).st_mode & 4095:04o}" if path == SSHD else "0644"
     validate = ["/usr/sbin/sshd", "-t", "-f", "%s"] if path == TRUST else []
     item = {"path": path, "content": text, "block": None, "secret_base64": None, "validate": validate, "mode": mode}
     return node_resources.ensure_file(step, dict(item, owner="root", group="root"), list(units))
@@ -247,8 +247,8 @@ def main():
     os.umask(0o022)
     step = node_resources.Step(module)
     refused = login_files.refused_limits(params["limits"])
-    refused += ["%s is no name of a user or group" % name for name in login_files.refused_names(users)]
-    refused += ["%s is no name of a user or group" % name for name in login_files.refused_names(params["admin_groups"])]
+    refused += [f"{name} is no name of a user or group" for name in login_files.refused_names(users)]
+    refused += [f"{name} is no name of a user or group" for name in login_files.refused_names(params["admin_groups"])]
     if refused:
         step.fail("; ".join(refused), "correct it in settings.yml; nothing was touched")
     with node_errors.fail_on_error(step.fail):

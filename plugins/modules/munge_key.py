@@ -98,7 +98,7 @@ def restart(module):
         failed = time.monotonic() > deadline
         time.sleep(0.2)
     words = slurm_readiness.last_line(output)
-    module.fail_json(msg="munge does not work with the new key: %s" % words, hint="see `journalctl -u munge` there")
+    module.fail_json(msg=f"munge does not work with the new key: {words}", hint="see `journalctl -u munge` there")
 
 
 def verify(module, credential, signer):

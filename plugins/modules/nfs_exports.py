@@ -105,7 +105,7 @@ def make_directories(step):
     for path in step.lines:
         link = node_files.users_link(path)
         if link:
-            message = "%s: %s is a link of a user's: what it leads to is not exported" % (path, link)
+            message = f"{path}: {link} is a link of a user's: what it leads to is not exported"
             raise node_errors.HintedError(message, "look where it leads, and remove it")
         if not os.path.isdir(path):
             step.noted.did("directory", path, "set", detail="root:root 0755")
@@ -124,7 +124,9 @@ def write_exports(step):
         step.still_exported = [] if step.wanted["keep"] else sorted(wide)
     if step.still_exported:
         words = (", ".join(step.still_exported), ", ".join(unconfirmed))
-        step.module.warn("%s stays exported as it was: %s may still have it mounted; deploy again with them" % words)
+        step.module.warn(
+            "{} stays exported as it was: {} may still have it mounted; deploy again with them".format(*words)
+        )
     content = storage_nfs_exports.text_of(step.lines).encode("utf-8") if step.lines else None
     if not step.dry and node_files.read(storage_nfs_exports.EXPORTS) != content:
         node_record.mark_pending(REREAD, storage_nfs_exports.EXPORTS)

@@ -53,7 +53,7 @@ def records_of(component, steps):
 def sentence(unit, why):
     """Why a unit is no good, with the last that it has logged."""
     words = node_services.own_journal_tail(unit, LINES) or node_services.journal_tail(unit, LINES)
-    return "%s %s%s" % (unit, why, ":\n%s" % words if words else "")
+    return "{} {}{}".format(unit, why, f":\n{words}" if words else "")
 
 
 def main():
@@ -81,7 +81,7 @@ def main():
     if problems:
         module.fail_json(
             msg="\n".join(sentence(name, why) for name, why in problems.items()),
-            hint="see `journalctl -u %s` on the node; the next deploy checks it again" % " -u ".join(problems),
+            hint=f"see `journalctl -u {' -u '.join(problems)}` on the node; the next deploy checks it again",
         )
     module.exit_json(changed=False, units=sorted(units))
 

@@ -160,7 +160,7 @@ def start_timers(step):
         step.noted.did("unit", name, "start")
         worked, output = (True, "") if step.dry else systemctl("enable", "--now", "--quiet", name)
         if not worked:
-            raise node_errors.HintedError("%s does not start: %s" % (name, output), "see `journalctl -u %s`" % name)
+            raise node_errors.HintedError(f"{name} does not start: {output}", f"see `journalctl -u {name}`")
 
 
 def converge(step):
@@ -274,9 +274,9 @@ def finish(step):
     missing = {name: why for name, why in step.failed.items() if name in required}
     for name, why in step.failed.items():
         if name not in missing:
-            step.module.warn("storage %s can't be mounted: %s" % (name, why))
+            step.module.warn(f"storage {name} can't be mounted: {why}")
     if missing:
-        words = "; ".join("storage %s can't be mounted: %s" % item for item in missing.items())
+        words = "; ".join("storage {} can't be mounted: {}".format(*item) for item in missing.items())
         hint = "is its server up, and does it let this node in? `journalctl` there says more"
         if set(missing.values()) == {LEFT_OUT}:
             hint = "deploy again when the packages of its client can be fetched"

@@ -341,7 +341,7 @@ def how_ended(code):
     if code > 0:
         return "ended with %d" % code
     names = {known.value: known.name for known in signal.Signals}
-    return "was ended by %s" % names.get(-code, "signal %d" % -code)
+    return "was ended by {}".format(names.get(-code, "signal %d" % -code))
 
 
 def resource_arguments():
@@ -545,15 +545,17 @@ def ensure_login_keys(step):
     try:
         outcome = node_access_keys.ensure(user, dry=step.dry)
     except node_access_keys.AccessError as error:
-        step.module.warn("keys of %s stay in its home, where a file server may write them: %s" % (user, error))
+        step.module.warn(f"keys of {user} stay in its home, where a file server may write them: {error}")
         return
     for path in outcome.changed:
-        step.did("wrote %s" % path, "file", path, "set", detail="keys by which %s logs in" % user)
+        step.did(f"wrote {path}", "file", path, "set", detail=f"keys by which {user} logs in")
     home = node_access_keys.networked_home(user)
     if outcome.adopted and home:
         names = ", ".join(node_access_keys.comment_of(key) or "a key without a comment" for key in outcome.adopted)
-        step.module.warn("keys of %s lay on a file server, in %s: remove the unknown ones of %s from %s/%s"
-                         % (user, home, names, node_access_keys.DIRECTORY, user))  # fmt: skip
+        step.module.warn(
+            f"keys of {user} lay on a file server, in {home}: remove the unknown ones of {names} from "
+            f"{node_access_keys.DIRECTORY}/{user}"
+        )
     facts = node_record.file_facts(node_access_keys.CONFIG)
     if facts is not None:
         step.record["files"][node_access_keys.CONFIG] = facts
@@ -606,7 +608,7 @@ def forget(step):
     """Remove the records of a component: deepopsctl does not manage its files any more."""
     component = step.wanted["component"]
     if node_record.steps(component):
-        step.did("forgot %s" % component, "record", component, "remove")
+        step.did(f"forgot {component}", "record", component, "remove")
     if not step.dry and node_packages.guarded():
         node_packages.guard([])
     for name in node_record.steps(component) if not step.dry else []:

@@ -62,9 +62,9 @@ def stale(specification, driver, listed):
     if not specification:
         return "there is none"
     if driver not in specification:
-        return "it is not of driver %s" % driver
+        return f"it is not of driver {driver}"
     unnamed = [uuid for uuid in _UUID.findall(listed) if uuid not in specification]
-    return "it does not name %s" % " ".join(unnamed) if unnamed else ""
+    return f"it does not name {' '.join(unnamed)}" if unnamed else ""
 
 
 def docker_lacks_runtime(settings):
@@ -85,7 +85,7 @@ def enable(module):
         return []
     if absent:
         module.fail_json(
-            msg="this version of the container toolkit has no %s" % absent[0],
+            msg=f"this version of the container toolkit has no {absent[0]}",
             hint="set nvidia_container_version to 1.18 or later, or leave it out",
         )
     off = [name for name in UNITS if not node_services.is_enabled(shown[name])]
@@ -112,7 +112,7 @@ def write_cdi_specification(module):
         left = why_stale()
         if left:
             words = (SPECIFICATION, left, REFRESH)
-            module.warn("%s was regenerated, and still: %s; `journalctl -u %s` says more" % words)
+            module.warn("{} was regenerated, and still: {}; `journalctl -u {}` says more".format(*words))
     return [node_changes.entry("file", SPECIFICATION, "write", detail=reason)]
 
 
@@ -124,7 +124,7 @@ def configure_docker_runtime(module):
     try:
         lacks = docker_lacks_runtime(node_files.text(DOCKER_SETTINGS))
     except ValueError as error:
-        message = "%s can't be read: %s" % (DOCKER_SETTINGS, error)
+        message = f"{DOCKER_SETTINGS} can't be read: {error}"
         module.fail_json(msg=message, hint="Docker would not start with it, either")
     if not lacks and not node_record.is_pending(REREAD):
         return []

@@ -120,7 +120,7 @@ def unload():
         # they are the host's
         return ""
     for name in nvidia_branch.KERNEL_MODULES:
-        if os.path.isdir("/sys/module/%s" % name):
+        if os.path.isdir(f"/sys/module/{name}"):
             result = command.run_merged(["rmmod", name])
             if not result.ok:
                 return " ".join(result.message.split())
@@ -131,14 +131,14 @@ def replace(module, wanted):
     """Install the packages of another branch; (changes, why the old modules are still there)."""
     # not all have its name: one that stayed held (libnvcuvid1) would make apt refuse the others
     old = nvidia_branch.family(node_packages.installed(["*"]), wanted["installed_version"])
-    detail = "%s -> branch %s" % (wanted["installed_version"], wanted["branch"])
+    detail = f"{wanted['installed_version']} -> branch {wanted['branch']}"
     if module.check_mode:
         names = nvidia_branch.of_the_driver(wanted["packages"])
         return [node_changes.entry("package", name, "exchange", detail=detail) for name in names], ""
     busy = slurm_node_jobs.why_busy(wanted["node"])
     if busy:
         module.fail_json(
-            msg="%s, and jobs would lose their GPUs" % busy,
+            msg=f"{busy}, and jobs would lose their GPUs",
             hint="drain the node, wait for its jobs, deploy again; or let deploy do it: nvidia_driver_drain",
         )
     node_packages.refresh([], wanted["lock_wait"])
@@ -147,7 +147,7 @@ def replace(module, wanted):
     transaction = nvidia_branch.transaction(old, wanted["packages"], offered)
     if transaction.missing:
         module.fail_json(
-            msg="the package sources have no %s of branch %s" % (", ".join(transaction.missing), wanted["branch"]),
+            msg=f"the package sources have no {', '.join(transaction.missing)} of branch {wanted['branch']}",
             hint="nothing was changed; see `apt-cache policy` there, or set another nvidia_driver_branch",
         )
     stop_daemons()
@@ -159,7 +159,7 @@ def replace(module, wanted):
         reinstall(old)
         raise
     changes = [
-        node_changes.entry("package", name, "exchange", detail="%s -> %s" % (old.get(name, "none"), version))
+        node_changes.entry("package", name, "exchange", detail=f"{old.get(name, 'none')} -> {version}")
         for name, version in sorted(transaction.versions.items())
     ]
     changes += [node_changes.entry("package", name, "remove", detail=old[name]) for name in transaction.removed]
@@ -184,7 +184,7 @@ def why_reboot(library):
     """Why the module that is installed can't come into use now; '' where it can, or is."""
     running = nvidia_facts.loaded()["version"]
     if running and library and running != library:
-        return "the kernel runs driver %s, and %s is installed" % (running, library)
+        return f"the kernel runs driver {running}, and {library} is installed"
     if not running and os.path.isdir("/sys/module/nouveau"):
         return "nouveau drives the GPU"
     return ""
@@ -196,7 +196,7 @@ def load(module):
     if not nvidia_facts.built_version():
         built = nvidia_facts.output_of(["dkms", "status"]).strip() or "dkms has built nothing"
         module.fail_json(
-            msg="there is no nvidia module for the running kernel %s (%s)" % (release, built),
+            msg=f"there is no nvidia module for the running kernel {release} ({built})",
             hint="`dkms autoinstall` there shows why; the compiler says it in /var/lib/dkms/nvidia*/*/build/make.log",
         )
     for name in ("nvidia", "nvidia-uvm"):
@@ -205,7 +205,7 @@ def load(module):
             words = result.message
             refused = "Key was rejected" in words or "Required key not available" in words
             hint = "Secure Boot does not know the key that signed it" if refused else "`dmesg | grep -i nvrm` says more"
-            module.fail_json(msg="modprobe %s: %s" % (name, words), hint=hint)
+            module.fail_json(msg=f"modprobe {name}: {words}", hint=hint)
     # started in vain, by their packages or with the node: there was no driver yet
     for unit, facts in node_services.show(list(nvidia_branch.OWN)).items():
         if facts.get("LoadState") != "not-found":
@@ -231,15 +231,15 @@ def describe(wanted, library, reboot):
         return wanted["notice"], "" if os.path.exists(nvidia_facts.CONTAINER) else wanted["notice"]
     running = nvidia_facts.loaded()["version"]
     if reboot:
-        return "reboot needed: %s" % reboot, ""
+        return f"reboot needed: {reboot}", ""
     if wanted["load"] and running:
         count = len(glob.glob("/proc/driver/nvidia/gpus/*"))
         state = "driver %s drives %d of %d GPUs" % (running, count, len(wanted["devices"]))
         return state, state if count < len(wanted["devices"]) else ""
     if library and not wanted["load"] and wanted["packages"]:
         reason = "no NVIDIA device on this node" if not wanted["devices"] else "its kernel module is the host's"
-        return "driver %s installed, not loaded: %s" % (library, reason), ""
-    return "nothing to drive" if not running else "driver %s runs" % running, ""
+        return f"driver {library} installed, not loaded: {reason}", ""
+    return "nothing to drive" if not running else f"driver {running} runs", ""
 
 
 def record(wanted):
@@ -247,7 +247,7 @@ def record(wanted):
     if not (wanted["devices"] or wanted["packages"]):
         return node_record.items()
     paths = ["/sys/module/nvidia/version", "/proc/sys/kernel/osrelease"]
-    paths += wanted["watch"] + ["/sys/bus/pci/devices/%s/device" % address for address in wanted["devices"]]
+    paths += wanted["watch"] + [f"/sys/bus/pci/devices/{address}/device" for address in wanted["devices"]]
     return node_record.items(node_packages.installed(driver_packages(wanted["packages"])), paths)
 
 

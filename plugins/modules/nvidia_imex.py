@@ -83,7 +83,7 @@ class Step(node_resources.Step):
     def demand_no_jobs(self, what):
         busy = slurm_node_jobs.why_busy(self.wanted["node"])
         if busy:
-            message = "%s on %s, and %s" % (what, self.wanted["node"], busy)
+            message = f"{what} on {self.wanted['node']}, and {busy}"
             hint = "drain the nodes of the domain, wait for their jobs, deploy again"
             self.blocked.append((message, hint))
             if not self.dry:
@@ -126,8 +126,8 @@ def start(step):
     properties = node_services.wait_until_active(UNIT, START_S)
     if not node_services.is_active(properties) and nvidia_facts.loaded()["version"]:
         raise node_errors.HintedError(
-            "%s does not run: %s" % (UNIT, node_services.journal_tail(UNIT)),
-            "is it of the driver's version, and are the nodes in %s those of this NVLink domain?" % FILE,
+            f"{UNIT} does not run: {node_services.journal_tail(UNIT)}",
+            f"is it of the driver's version, and are the nodes in {FILE} those of this NVLink domain?",
         )
 
 
@@ -137,11 +137,11 @@ def install(step):
     known = step.unit.get("LoadState") != "not-found"
     if not known and not step.dry:
         raise node_errors.HintedError(
-            "the NVLink domain %s needs nvidia-imex, which is not installed" % step.wanted["domain"],
+            f"the NVLink domain {step.wanted['domain']} needs nvidia-imex, which is not installed",
             "install it in the driver's version, as the driver was; or let deploy install both: nvidia_driver_source",
         )
     if node_files.read(FILE) != content and step.runs:
-        step.demand_no_jobs("the nodes of the NVLink domain %s change" % step.wanted["domain"])
+        step.demand_no_jobs(f"the nodes of the NVLink domain {step.wanted['domain']} change")
         stop(step)
         step.unit = dict(step.unit, ActiveState="inactive")
     step.own(step.wanted["hold"], [FILE])

@@ -127,8 +127,8 @@ def uninstall(step):
 def systemctl(step, *arguments):
     result = command.run_merged(["systemctl", *arguments])
     if not result.ok:
-        words = "systemctl %s: %s" % (" ".join(arguments), result.message)
-        step.fail(words, "see `journalctl -u %s` on the node" % UNIT)
+        words = f"systemctl {' '.join(arguments)}: {result.message}"
+        step.fail(words, f"see `journalctl -u {UNIT}` on the node")
 
 
 def query(step):
@@ -138,7 +138,7 @@ def query(step):
     except nvidia_mig.NvidiaSmiError as error:
         on_the_bus = nvidia_facts.devices()["gpus"] and not os.path.exists(nvidia_facts.CONTAINER)
         if step.cuts and on_the_bus and not step.dry:
-            step.fail("nvidia-smi can't say how the GPUs are cut: %s" % error, "`dmesg | grep -i nvrm` says more")
+            step.fail(f"nvidia-smi can't say how the GPUs are cut: {error}", "`dmesg | grep -i nvrm` says more")
         for gpu in step.layouts if on_the_bus else []:
             if gpu["slices"]:
                 note_change(step, gpu, "now: unknown until the driver runs")
@@ -156,8 +156,8 @@ def refuse_busy(step, todo):
     if not busy:
         return
     numbers = ", ".join(str(gpu["minor"]) for gpu in todo)
-    message = "the MIG slices of GPU %s on %s have to change, and %s" % (numbers, node, busy)
-    hint = "drain it (`deepopsctl node drain %s`), wait until it is empty, deploy again, then resume it" % node
+    message = f"the MIG slices of GPU {numbers} on {node} have to change, and {busy}"
+    hint = f"drain it (`deepopsctl node drain {node}`), wait until it is empty, deploy again, then resume it"
     if not step.dry:
         step.noted.changes = []
         step.fail(message, hint)
@@ -171,7 +171,7 @@ def partition(step, gpus):
         step.fail(nvidia_mig_check.sentences(problems))
     todo = nvidia_mig.unmet(step.layouts, gpus)
     for gpu in todo:
-        note_change(step, gpu, "now: %s" % nvidia_mig.current_text(gpus[gpu["minor"]]))
+        note_change(step, gpu, f"now: {nvidia_mig.current_text(gpus[gpu['minor']])}")
     if todo:
         refuse_busy(step, todo)
     # before the GPUs: one that can only be cut when the node starts will be
@@ -183,7 +183,7 @@ def partition(step, gpus):
     known = {problem[0] for problem in problems}
     for gpu in nvidia_mig.unmet(step.layouts, now):
         if gpu["minor"] not in known:
-            sentence = "is %s, not %s" % (
+            sentence = "is {}, not {}".format(
                 nvidia_mig.current_text(now[gpu["minor"]]),
                 nvidia_mig.slices_text(gpu["slices"]),
             )
@@ -232,7 +232,7 @@ def main():
             if gpus is not None:
                 gpus = partition(step, gpus)
         except nvidia_mig.NvidiaSmiError as error:
-            step.fail("nvidia-smi stopped answering: %s" % error, "`dmesg | grep -i nvrm` says more")
+            step.fail(f"nvidia-smi stopped answering: {error}", "`dmesg | grep -i nvrm` says more")
         if not step.cuts:
             uninstall(step)
         step.save_record(record(step, gpus))

@@ -90,7 +90,7 @@ def main():
             "conffiles": [] if module.check_mode else os_packages.left_behind(began),
         }
     changes = [
-        node_changes.entry("package", name, "upgrade" if before else "install", detail="%s -> %s" % (before, after))
+        node_changes.entry("package", name, "upgrade" if before else "install", detail=f"{before} -> {after}")
         for name, (before, after) in sorted(packages.items())
     ]
     changes += [node_changes.entry("unit", unit, "restart") for unit in restarted]

@@ -132,10 +132,10 @@ def directories_of(params):
     for name, library in sorted(params["libraries"].items()):
         wheel = node_wheels.wheel_for(library, os.uname().machine)
         if wheel is None:
-            message = "there is no wheel of %s for %s" % (library["package"], os.uname().machine)
+            message = f"there is no wheel of {library['package']} for {os.uname().machine}"
             raise node_errors.HintedError(message, params["hint"])
         if library.get("files"):
-            path = os.path.join(params["path"], "%s-%s" % (name, library["version"]))
+            path = os.path.join(params["path"], f"{name}-{library['version']}")
             directories.append(Selected(path, name, wheel["sha256"], library["files"]))
         else:
             together[name] = wheel["sha256"]
@@ -222,7 +222,7 @@ def main():
         try:
             missing = converge(step)
         except (ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise node_errors.HintedError("cannot unpack: %s" % error, "run the command again") from error
+            raise node_errors.HintedError(f"cannot unpack: {error}", "run the command again") from error
     changes = step.noted.changes
     module.exit_json(changed=bool(changes), changes=changes, missing=missing, machine=os.uname().machine)
 

@@ -208,7 +208,7 @@ def apply(sacctmgr, cluster, wanted, changes, present, owned):
         left = slurm_accounting_diff.difference(wanted, sacctmgr.state(cluster), owned)
     if left:
         rows = [slurm_accounting_diff.row(change, present) for change in left]
-        message = "Slurm has not applied: %s" % "; ".join(slurm_accounting_diff.sentence(row) for row in rows)
+        message = f"Slurm has not applied: {'; '.join(slurm_accounting_diff.sentence(row) for row in rows)}"
         raise AccountingError(message, "try it with sacctmgr on the controller")
 
 
@@ -218,7 +218,7 @@ def jobs_of(names):
         return []
     answer = node_command.run(["squeue", "--noheader", "--user=" + ",".join(names), "--format=%u %A %T"], 60)
     rows = [line.split() for line in answer.output.splitlines()]
-    texts = ["%s: job %s, %s" % tuple(row) for row in rows if len(row) == 3]
+    texts = ["{}: job {}, {}".format(*tuple(row)) for row in rows if len(row) == 3]
     if not texts:
         return []
     words = "users who may start no more jobs still have some; those that run continue (people expire --cancel): %s"
@@ -233,12 +233,12 @@ def cancel_jobs(names, dry):
         jobs = sorted(set(answer.output.split())) if answer.ok else []
         if not jobs:
             continue
-        detail = "%d jobs of %s" % (len(jobs), name)
+        detail = f"{len(jobs)} jobs of {name}"
         changes.append(node_changes.entry("jobs", name, "cancel", detail=detail))
         if not dry:
             done = node_command.run_merged(["scancel", "--user=" + name], 120)
             if not done.ok:
-                raise AccountingError("jobs of %s: %s" % (name, done.message), "scancel --user=%s" % name)
+                raise AccountingError(f"jobs of {name}: {done.message}", f"scancel --user={name}")
     return changes
 
 

@@ -286,7 +286,7 @@ def refusals(module, files, current, changes):
     problem = slurm_apply_config.syntax_error(files)
     if problem:
         hint = "correct slurm_config in inventory/group_vars/all/settings.yml, or the options in cluster.yml"
-        return [("slurm.conf is not valid: %s" % problem, hint)]
+        return [(f"slurm.conf is not valid: {problem}", hint)]
     obstacles = slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
     if obstacles:
         return [("; ".join(obstacles), slurm_spank.HINT)]
@@ -295,7 +295,7 @@ def refusals(module, files, current, changes):
         return [("; ".join(lacking), UNMET)]
     script = current.get(path_of(module.params, SCRIPT))
     if script and not script.encode().startswith(node_files.MANAGED):
-        return [("%s is not deepopsctl's" % path_of(module.params, SCRIPT), FOREIGN)]
+        return [(f"{path_of(module.params, SCRIPT)} is not deepopsctl's", FOREIGN)]
     if not current[conf_of(files)] or not module.params["primary"]:
         return []
     if module.params["move_state"]:
@@ -317,7 +317,7 @@ def lost_waiting(params, cases):
     lost = [case for case in cases if case.rescue is None or not params["hold_waiting"]]
     if not lost:
         return []
-    return [("waiting jobs would end, or wait for ever: %s" % slurm_waiting_jobs.sentence(lost), WAITING_HINT)]
+    return [(f"waiting jobs would end, or wait for ever: {slurm_waiting_jobs.sentence(lost)}", WAITING_HINT)]
 
 
 def hold(module, cases, files, current, changes):
@@ -326,9 +326,9 @@ def hold(module, cases, files, current, changes):
     left = [case for case in waiting_jobs(module.params, files, current, changes) if case.ends]
     if left:
         why = "; ".join([slurm_waiting_jobs.sentence(left), *problems])
-        message = "waiting jobs would end, and can't be held: %s; slurm.conf was not changed" % why
+        message = f"waiting jobs would end, and can't be held: {why}; slurm.conf was not changed"
         module.fail_json(msg=message, hint=WAITING_HINT)
-    return ["held until it is released: job %s" % slurm_waiting_jobs.sentence([case]) for case in cases]
+    return [f"held until it is released: job {slurm_waiting_jobs.sentence([case])}" for case in cases]
 
 
 def unmet(params, files, current, changes):
@@ -392,7 +392,7 @@ def adopt(module, files):
     problems = slurm_adoption.refusals(files[conf]) + list(filter(None, [slurm_apply_config.syntax_error(files)]))
     problems += slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
     if problems:
-        message = "jobs would be lost, nothing was changed: %s" % "; ".join(problems)
+        message = f"jobs would be lost, nothing was changed: {'; '.join(problems)}"
         module.fail_json(msg=message, hint=TAKE_OVER)
     if not module.check_mode:
         try:
@@ -417,7 +417,7 @@ def main():
     params = module.params
     missing = [name for name in ALWAYS if name not in params["files"]]
     if missing:
-        module.fail_json(msg="files has no %s" % ", ".join(missing))
+        module.fail_json(msg=f"files has no {', '.join(missing)}")
     files = desired_files(params)
     if params["adopt"]:
         adopt(module, files)
@@ -432,11 +432,11 @@ def main():
         cases = [] if blocked else waiting_jobs(params, files, current, differing)
     except slurm_output.UnreadableError as error:
         cases = []
-        blocked = [("waiting jobs may end, and Slurm does not say which: %s" % error, SILENT_HINT)]
+        blocked = [(f"waiting jobs may end, and Slurm does not say which: {error}", SILENT_HINT)]
     blocked += lost_waiting(params, cases)
     if blocked and not module.check_mode:
         message, hint = blocked[0]
-        module.fail_json(msg="%s; nothing was changed" % message, hint=hint)
+        module.fail_json(msg=f"{message}; nothing was changed", hint=hint)
     if params["verify"]:
         module.exit_json(changed=False, effect="none", keys=[], changes=[])
     effect, keys = required_effect(files, current, differing)

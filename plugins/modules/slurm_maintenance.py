@@ -72,7 +72,7 @@ def present():
     """Slurm's reservations by name."""
     worked, text = slurm_query.run("scontrol", "--oneliner", "show", "reservation")
     if not worked:
-        raise node_errors.HintedError("scontrol show reservation: %s" % slurm_query.sentence(text), "is slurmctld up?")
+        raise node_errors.HintedError(f"scontrol show reservation: {slurm_query.sentence(text)}", "is slurmctld up?")
     return slurm_output.records(text, "ReservationName")
 
 
@@ -82,7 +82,7 @@ def apply(commands):
     for argv, name, _action, _detail in commands:
         worked, text = slurm_query.run("scontrol", *argv)
         if not worked:
-            refused.append("maintenance %s: %s" % (name, slurm_query.sentence(text)))
+            refused.append(f"maintenance {name}: {slurm_query.sentence(text)}")
     if refused:
         raise node_errors.HintedError("; ".join(refused), "see `scontrol show reservation`")
 

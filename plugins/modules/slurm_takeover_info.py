@@ -116,7 +116,7 @@ def unit_paths(names):
     """Unit files of the daemons, as systemd found them."""
     paths = {}
     for name in names:
-        argv = ["systemctl", "show", "--property=FragmentPath", "--value", "%s.service" % name]
+        argv = ["systemctl", "show", "--property=FragmentPath", "--value", f"{name}.service"]
         paths[name] = node_command.run(argv).output.strip()
     return paths
 

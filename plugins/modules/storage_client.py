@@ -157,7 +157,7 @@ def present_of(step, client):
 def report_left_out(step):
     """The run goes on without these clients, and ends with a failure all the same."""
     labels = {client["name"]: label(client) for client in step.clients}
-    messages = ["%s is left out: %s" % (labels[name], error) for name, error in step.left_out.items()]
+    messages = [f"{labels[name]} is left out: {error}" for name, error in step.left_out.items()]
     if not messages:
         return {}
     step.module.warn("; ".join(messages))
@@ -166,7 +166,7 @@ def report_left_out(step):
 
 
 def label(client):
-    return "%s %s" % (client["name"], client["version"])
+    return f"{client['name']} {client['version']}"
 
 
 def choose_versions(step, client):
@@ -184,16 +184,18 @@ def choose_versions(step, client):
 
 def why_missing(step, client, name, versions):
     if versions:
-        words = "%s: the package sources have %s of another version" % (label(client), name)
-        return words, "they have %s: write that version in cluster.yml, or add it to the source" % " ".join(versions)
+        words = f"{label(client)}: the package sources have {name} of another version"
+        return words, "they have {}: write that version in cluster.yml, or add it to the source".format(
+            " ".join(versions)
+        )
     if name.endswith("-" + step.release):
         prefix = name[: -len(step.release)]
         releases = [other[len(prefix) :] for other in node_packages.known(prefix)]
         others = [release for release in releases if release[:1].isdigit()]
-        words = "%s: there is no %s for the running kernel" % (label(client), name)
-        made = "it was made for %s" % " ".join(others) if others else "it was made for no kernel"
-        return words, "%s: reboot the drained node into one of them, or make it for this one" % made
-    return "%s: no package source has %s" % (label(client), name), "see what the source of the entry in cluster.yml has"
+        words = f"{label(client)}: there is no {name} for the running kernel"
+        made = f"it was made for {' '.join(others)}" if others else "it was made for no kernel"
+        return words, f"{made}: reboot the drained node into one of them, or make it for this one"
+    return f"{label(client)}: no package source has {name}", "see what the source of the entry in cluster.yml has"
 
 
 def release(step, packages):
@@ -236,7 +238,7 @@ def hold_together(step):
 
 def warn_of_another(step, client, name):
     """A module that runs stays until the reboot, whatever was installed since."""
-    path = "/sys/module/%s/version" % name
+    path = f"/sys/module/{name}/version"
     if not os.path.exists(path):
         return
     with open(path) as stream:
@@ -253,7 +255,7 @@ def run_checks(step):
         for argv in commands:
             problem = error_of(argv)
             if problem:
-                step.module.warn("storage %s: `%s` fails: %s" % (name, " ".join(argv), problem))
+                step.module.warn(f"storage {name}: `{' '.join(argv)}` fails: {problem}")
 
 
 def error_of(argv):

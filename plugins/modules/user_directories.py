@@ -94,7 +94,7 @@ def open_space(path):
     """The space itself: root's, and no place where others could make or rename something."""
     link = node_files.users_link(path)
     if link:
-        raise node_errors.HintedError("%s is a user's link: nothing is made there" % link, "remove it")
+        raise node_errors.HintedError(f"{link} is a user's link: nothing is made there", "remove it")
     handle = os.open(os.path.realpath(path), OPEN)
     status = os.fstat(handle)
     if status.st_uid == 0 and not status.st_mode & 0o022:
@@ -145,7 +145,7 @@ def make(handle, name, uid, gid, mode):
                 with contextlib.suppress(OSError):
                     os.rmdir(name, dir_fd=handle)
                 raise PermissionError
-            raise node_errors.HintedError("%s was replaced while it was made" % name, "deploy again")
+            raise node_errors.HintedError(f"{name} was replaced while it was made", "deploy again")
         # the mode is last: a change of owner takes the setgid bit away
         os.fchown(inner, uid, gid)
         os.fchmod(inner, mode)
@@ -170,7 +170,7 @@ def ensure(noted, path, directories):
                     continue
                 announce(noted, path, [(name, uid, gid, mode)])
             elif owner != (uid, gid):
-                taken.append("%s %s" % (full, "is no directory" if owner is None else "belongs to %d:%d" % owner))
+                taken.append("{} {}".format(full, "is no directory" if owner is None else "belongs to %d:%d" % owner))
                 continue
             made[full] = [uid, gid]
     finally:
@@ -198,7 +198,7 @@ def converge(module, noted):
                 # storage is mounted before these are made
                 announce(noted, space["path"], directories)
             else:
-                conflicts.append("%s is not mounted: no directory was made there" % space["path"])
+                conflicts.append(f"{space['path']} is not mounted: no directory was made there")
             continue
         try:
             of_space, not_made, others = ensure(noted, space["path"], directories)
@@ -229,7 +229,7 @@ def main():
         node_record.save(module.params["component"], module.params["step"], digest, items)
     result = noted.result(conflicts=conflicts, taken=taken)
     if taken:
-        message = "directories of users: %s" % node_identities.first_few(taken)
+        message = f"directories of users: {node_identities.first_few(taken)}"
         module.fail_json(msg=message, hint="; ".join(hints), **result)
     module.exit_json(**result)
 

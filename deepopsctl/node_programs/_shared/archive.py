@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import sys
-from typing import List
 
 # An anonymous file in memory is gone with the process, however that ends; the processes that it starts find the
 # programs by the same path.
@@ -25,7 +24,7 @@ def loader(module: str, archive: str, arguments: str, call: str) -> str:
     return _LOADER.format(module=module, archive=archive, arguments=arguments, call=call)
 
 
-def argv(module: str, *arguments: str) -> List[str]:
+def argv(module: str, *arguments: str) -> list[str]:
     """The command that reads an archive, the first line of its input (see `own`), and calls `main` of a module."""
     text = loader(module, "sys.stdin.buffer.readline()", "sys.argv[1:]", "main()")
     return ["/usr/bin/python3", "-I", "-c", text, *arguments]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import List
 
 # systemd's own client waits a little longer than the unit may run
 GRACE_S = 15
@@ -33,9 +32,9 @@ _PROPERTIES = (
 _ESCAPED = "import os, sys; words = sys.argv[1:]; os.execvp(words[0], [*words[:-1], words[-1].replace('$', '$$')])"
 
 
-def login_shell(user: str, limit_s: float) -> List[str]:
+def login_shell(user: str, limit_s: float) -> list[str]:
     """The start of a command whose last word is the text for a login bash of the user's, in its home."""
-    properties = [*_PROPERTIES, "User=" + user, "WorkingDirectory=-~", "RuntimeMaxSec={:.0f}".format(limit_s)]
+    properties = [*_PROPERTIES, "User=" + user, "WorkingDirectory=-~", f"RuntimeMaxSec={limit_s:.0f}"]
     return [
         sys.executable,
         "-I",
@@ -46,7 +45,7 @@ def login_shell(user: str, limit_s: float) -> List[str]:
         "--collect",
         "--wait",
         "--pipe",
-        "--unit=deepopsctl-login-{}-{}".format(os.getpid(), os.urandom(4).hex()),
+        f"--unit=deepopsctl-login-{os.getpid()}-{os.urandom(4).hex()}",
         *("--property=" + each for each in properties),
         "--",
         "/bin/bash",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict
-
-Check = Dict[str, str]
+Check = dict[str, str]
 
 PASS, WARN, FAIL, SKIP = "pass", "warn", "fail", "skip"
 

@@ -8,8 +8,9 @@ import socketserver
 import sys
 import threading
 import time
+from collections.abc import Hashable
 from contextlib import suppress
-from typing import Any, Callable, Dict, Hashable, Optional, Tuple
+from typing import Any, Callable
 
 # what accept() may meet without an end of the listener: no descriptors or memory left, a client that left already
 SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
@@ -30,8 +31,8 @@ class Connections:
 
     def __init__(self, of_one: int, in_all: int) -> None:
         self.of_one, self.in_all = of_one, in_all
-        self._clients: Dict[str, Dict[Hashable, Close]] = {}
-        self._client_of: Dict[Hashable, str] = {}
+        self._clients: dict[str, dict[Hashable, Close]] = {}
+        self._client_of: dict[Hashable, str] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -83,10 +84,10 @@ class Connections:
 class Log:
     """Lines on stderr, each once a minute: what comes more often is counted."""
 
-    def __init__(self, write: Optional[Callable[[str], object]] = None) -> None:
+    def __init__(self, write: Callable[[str], object] | None = None) -> None:
         self._write = write or _to_stderr
         # when a line was written last, and how often it came since
-        self._lines: Dict[str, Tuple[float, int]] = {}
+        self._lines: dict[str, tuple[float, int]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, text: str) -> None:
@@ -105,7 +106,7 @@ class Log:
             self._lines[text] = (since, more + 1)
             return ""
         self._lines[text] = (now, 0)
-        return "{} (and {:,} times in the {:.0f} s before)".format(text, more, now - since) if since and more else text
+        return f"{text} (and {more:,} times in the {now - since:.0f} s before)" if since and more else text
 
 
 class BoundedServer(socketserver.ThreadingMixIn):
@@ -116,14 +117,14 @@ class BoundedServer(socketserver.ThreadingMixIn):
     connections: Connections
     log: Log
 
-    def get_request(self) -> Tuple[socket.socket, Any]:
+    def get_request(self) -> tuple[socket.socket, Any]:
         """The next connection; one that can't be accepted is left to the next try."""
         try:
             return super().get_request()  # type: ignore[misc,no-any-return]  # of the server it is mixed into
         except OSError as error:
             if error.errno in SHORTAGES:
                 crowd = self.connections.close_oldest() or "nobody"
-                self.log("{}: the oldest connection of {} was closed".format(error.strerror, crowd))
+                self.log(f"{error.strerror}: the oldest connection of {crowd} was closed")
             # the caller tries again at once
             time.sleep(PAUSE_S)
             raise
@@ -142,7 +143,7 @@ class BoundedServer(socketserver.ThreadingMixIn):
 
         crowd = self.connections.add(str(client_address[0]), key, end)
         if crowd:
-            self.log("{} has too many connections: its oldest was closed".format(crowd))
+            self.log(f"{crowd} has too many connections: its oldest was closed")
 
     def shutdown_request(self, request: Any) -> None:
         """It is answered, or given up."""
@@ -151,7 +152,7 @@ class BoundedServer(socketserver.ThreadingMixIn):
 
     def handle_error(self, _request: Any, client_address: Any) -> None:
         """One line, where the base has a traceback."""
-        self.log("{} was refused: {}".format(client_address[0], sys.exc_info()[1]))
+        self.log(f"{client_address[0]} was refused: {sys.exc_info()[1]}")
 
 
 def _to_stderr(text: str) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import List
 
 # the role slurm_database writes it for root, where the server is another host
 LOGIN = "/etc/deepopsctl/database.cnf"
 
 
-def client(program: str, *options: str) -> List[str]:
+def client(program: str, *options: str) -> list[str]:
     """The command line of a client; the login is in a file, and on no command line."""
     if not is_elsewhere():
         return [program, *options]

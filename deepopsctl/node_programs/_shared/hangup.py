@@ -7,7 +7,7 @@ import select
 import signal
 import threading
 from types import FrameType
-from typing import Callable, Optional
+from typing import Callable
 
 _STDOUT = 1
 
@@ -30,5 +30,5 @@ def watch(leave: Callable[[], None], stdout: int = _STDOUT) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _end(_number: int, _frame: Optional[FrameType]) -> None:
+def _end(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 TABLE = "/proc/self/mountinfo"
 AUTOFS = "autofs"
@@ -18,18 +19,18 @@ class Mounted(NamedTuple):
     type: str
     source: str
     root: str
-    options: Tuple[str, ...]
+    options: tuple[str, ...]
     number: int
     device: str
 
 
-def read(table: str = TABLE) -> List[Mounted]:
+def read(table: str = TABLE) -> list[Mounted]:
     """All mounts that this process sees."""
     with open(table, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
         return parse(stream.read())
 
 
-def parse(text: str) -> List[Mounted]:
+def parse(text: str) -> list[Mounted]:
     """All mounts, in the kernel's order: what was mounted over another one comes later."""
     mounts = []
     # the kernel escapes no other separator of lines, and a user chooses where something is mounted
@@ -44,13 +45,13 @@ def parse(text: str) -> List[Mounted]:
     return mounts
 
 
-def on_top(mounted: Sequence[Mounted], path: str) -> Optional[Mounted]:
+def on_top(mounted: Sequence[Mounted], path: str) -> Mounted | None:
     """What one sees at a path; a trigger of automount that nothing followed counts as nothing."""
     here = [entry for entry in mounted if entry.path == path]
     return here[-1] if here and here[-1].type != AUTOFS else None
 
 
-def around(mounted: Sequence[Mounted], path: str) -> Optional[Mounted]:
+def around(mounted: Sequence[Mounted], path: str) -> Mounted | None:
     """The mount that a path is on."""
     holders = [entry for entry in mounted if (path + "/").startswith(entry.path.rstrip("/") + "/")]
     # of several on one point the last one is on top

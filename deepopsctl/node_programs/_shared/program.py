@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import sys
 from importlib import import_module
-from typing import Any, Dict
+from typing import Any
 
 RESULT_MARK = "DEEPOPSCTL-RESULT "
-Request = Dict[str, Any]
-Result = Dict[str, Any]
+Request = dict[str, Any]
+Result = dict[str, Any]
 
 
 def main() -> None:
@@ -22,6 +22,6 @@ def main() -> None:
     request: Request = json.loads(sys.stdin.buffer.readline())
     # what the program prints is no result; the connection stays where `hangup` watches it
     connection, sys.stdout = sys.stdout, sys.stderr
-    result: Result = import_module("..{}.main".format(sys.argv[1]), __package__).main(request)
+    result: Result = import_module(f"..{sys.argv[1]}.main", __package__).main(request)
     connection.write(RESULT_MARK + json.dumps(result) + "\n")
     connection.flush()

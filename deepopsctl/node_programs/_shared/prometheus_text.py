@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Mapping, Tuple
 
 # node exporter reads all files *.prom there
 TEXTFILE_DIRECTORY = "/var/lib/prometheus/node-exporter"
@@ -14,7 +14,7 @@ GAUGE, COUNTER, SUMMARY = "gauge", "counter", "summary"
 _IN_HELP = str.maketrans({"\\": "\\\\", "\n": "\\n"})
 _IN_LABELS = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
-Labels = Tuple[Tuple[str, str], ...]
+Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Family:
     help: str
     metric_type: str = GAUGE
     label_limit: int = LABEL_LIMIT
-    samples: Dict[Tuple[str, Labels], float] = field(default_factory=dict)
+    samples: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
     def add(self, value: float, **labels: str) -> None:
         """Count something in; the same labels once more are added up."""
@@ -36,7 +36,7 @@ class Family:
         """Set a value; for the same labels the last one counts."""
         self.samples["", self._cleaned(labels)] = value
 
-    def sum_up(self, values: List[float], quantiles: Mapping[float, float], **labels: str) -> None:
+    def sum_up(self, values: list[float], quantiles: Mapping[float, float], **labels: str) -> None:
         """Set a summary: the number of values, their sum, and the quantiles."""
         for quantile, value in quantiles.items():
             self.set(value, **labels, quantile=f"{quantile:g}")
@@ -47,7 +47,7 @@ class Family:
         """Its lines; '' without samples."""
         if not self.samples:
             return ""
-        head = "# HELP {0} {1}\n# TYPE {0} {2}\n".format(self.name, self.help.translate(_IN_HELP), self.metric_type)
+        head = f"# HELP {self.name} {self.help.translate(_IN_HELP)}\n# TYPE {self.name} {self.metric_type}\n"
         lines = (_line(self.name + suffix, labels, value) for (suffix, labels), value in sorted(self.samples.items()))
         return head + "".join(lines)
 
@@ -60,7 +60,7 @@ class Families:
 
     def __init__(self, label_limit: int = LABEL_LIMIT) -> None:
         self._label_limit = label_limit
-        self._families: Dict[str, Family] = {}
+        self._families: dict[str, Family] = {}
 
     def family(self, name: str, text: str, metric_type: str = GAUGE) -> Family:
         """The metric of that name, created at first use."""
@@ -94,8 +94,8 @@ def _clean(text: str, limit: int) -> str:
 
 
 def _line(name: str, labels: Labels, value: float) -> str:
-    inside = ",".join('{}="{}"'.format(key, text.translate(_IN_LABELS)) for key, text in labels)
-    return "{}{} {}\n".format(name, "{" + inside + "}" if inside else "", _number(value))
+    inside = ",".join(f'{key}="{text.translate(_IN_LABELS)}"' for key, text in labels)
+    return f"{name}{('{' + inside + '}' if inside else '')} {_number(value)}\n"
 
 
 def _number(value: float) -> str:

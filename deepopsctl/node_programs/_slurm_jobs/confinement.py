@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from .._shared import checks
 from .._shared.checks import PASS, WARN, Check
@@ -29,7 +30,7 @@ def device(data: Mapping[str, Any]) -> str:
 
 def gpus(suite: str, name: str, node: str, with_one: Mapping[str, str], with_none: Mapping[str, str]) -> Check:
     """A job with one GPU can open that device file only, a job without GPUs none."""
-    expected = "1 of {} GPUs".format(len(with_one))
+    expected = f"1 of {len(with_one)} GPUs"
     reached = sorted(device for device, result in with_one.items() if result not in (DENIED, MODE))
     opened = sorted(device for device, result in with_none.items() if result not in (DENIED, MODE))
     closed = sorted(each for each in {**with_one, **with_none} if MODE in (with_one.get(each), with_none.get(each)))
@@ -37,11 +38,11 @@ def gpus(suite: str, name: str, node: str, with_one: Mapping[str, str], with_non
         text = "the job found no /dev/nvidia* at all"
         return checks.failed(suite, name, node, text, "no device files", "1 GPU")
     if len(reached) > 1:
-        text = "a job with one GPU could open {}".format(_results(reached, with_one))
-        return checks.failed(suite, name, node, text, "{} GPUs".format(len(reached)), expected)
+        text = f"a job with one GPU could open {_results(reached, with_one)}"
+        return checks.failed(suite, name, node, text, f"{len(reached)} GPUs", expected)
     if opened:
-        text = "a job that asked for no GPU could open {}".format(_results(opened, with_none))
-        return checks.failed(suite, name, node, text, "{} GPUs".format(len(opened)), "none")
+        text = f"a job that asked for no GPU could open {_results(opened, with_none)}"
+        return checks.failed(suite, name, node, text, f"{len(opened)} GPUs", "none")
     if closed:
         text = "not known: the file mode keeps the user from {} before the cgroup is asked (EACCES)".format(
             ", ".join("/dev/" + each for each in closed)
@@ -50,9 +51,9 @@ def gpus(suite: str, name: str, node: str, with_one: Mapping[str, str], with_non
     if not reached:
         return checks.failed(suite, name, node, "a job with one GPU could not open any", "0 GPUs", expected)
     result = with_one[reached[0]]
-    text = "" if result == "OK" else "no driver behind {}: opening it says {}".format(reached[0], result)
+    text = "" if result == "OK" else f"no driver behind {reached[0]}: opening it says {result}"
     return checks.check(suite, name, node, PASS, expected, expected, message=text)
 
 
-def _results(names: List[str], results: Mapping[str, str]) -> str:
-    return ", ".join("/dev/{} ({})".format(name, results[name]) for name in names)
+def _results(names: list[str], results: Mapping[str, str]) -> str:
+    return ", ".join(f"/dev/{name} ({results[name]})" for name in names)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from .._shared import slurm_output
 from .._shared.slurm_output import Record
@@ -17,9 +18,9 @@ class Placement(NamedTuple):
     """Nodes that one job can ask for together."""
 
     partition: str
-    nodes: List[str]
+    nodes: list[str]
 
-    def options(self, gpus: int = 0) -> List[str]:
+    def options(self, gpus: int = 0) -> list[str]:
         """srun's options for one small task on each of the nodes."""
         count = str(len(self.nodes))
         arguments = [
@@ -29,12 +30,12 @@ class Placement(NamedTuple):
             "--ntasks=" + count,
             "--ntasks-per-node=1",
             "--cpus-per-task=1",
-            "--mem={}M".format(PROBE_MEMORY_MB),
+            f"--mem={PROBE_MEMORY_MB}M",
         ]
-        return arguments + (["--gpus-per-node={}".format(gpus)] if gpus else [])
+        return arguments + ([f"--gpus-per-node={gpus}"] if gpus else [])
 
 
-def is_up(node: Optional[Record]) -> bool:
+def is_up(node: Record | None) -> bool:
     """True when Slurm would start jobs on the node, now or after others have ended."""
     if node is None:
         return False
@@ -44,7 +45,7 @@ def is_up(node: Optional[Record]) -> bool:
 
 def allocated(node: Record, tres: str) -> int:
     """How much of a TRES (`cpu`, `gres/gpu`) jobs hold on the node now."""
-    match = re.search(r"(?:^|,){}=(\d+)".format(re.escape(tres)), node.get("AllocTRES", ""))
+    match = re.search(rf"(?:^|,){re.escape(tres)}=(\d+)", node.get("AllocTRES", ""))
     return int(match.group(1)) if match else 0
 
 
@@ -56,7 +57,7 @@ def free_gpus(node: Record) -> int:
 def obstacle(node: Record, partitions: Mapping[str, Record]) -> str:
     """Why a small job would have to wait on this node; '' when it would start at once."""
     if not is_up(node):
-        return "the node is {}".format(node.get("State", "unknown").lower())
+        return f"the node is {node.get('State', 'unknown').lower()}"
     partition = choose(node, partitions)
     if not partition:
         return "no partition that is up has this node"
@@ -65,7 +66,7 @@ def obstacle(node: Record, partitions: Mapping[str, Record]) -> str:
     if used and partitions[partition].get("OverSubscribe", "") == "EXCLUSIVE":
         return "busy: another job has the whole node"
     if used >= total:
-        return "busy: other jobs have all {} CPUs".format(total)
+        return f"busy: other jobs have all {total} CPUs"
     if memory < PROBE_MEMORY_MB:
         return "busy: other jobs have all its memory"
     return ""
@@ -85,9 +86,9 @@ def room_for_two(node: Record) -> bool:
     return slurm_output.number(node, "CPUTot") - slurm_output.number(node, "CPUAlloc") >= 2 * threads
 
 
-def place(names: Iterable[str], nodes: Mapping[str, Record], partitions: Mapping[str, Record]) -> List[Placement]:
+def place(names: Iterable[str], nodes: Mapping[str, Record], partitions: Mapping[str, Record]) -> list[Placement]:
     """Jobs that together reach every named node: by partition, no larger than the partition allows."""
-    grouped: Dict[str, List[str]] = {}
+    grouped: dict[str, list[str]] = {}
     for name in names:
         grouped.setdefault(choose(nodes[name], partitions), []).append(name)
     placements = []

@@ -15,16 +15,16 @@ import stat
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 MARK = "DEEPOPS "
 MOST_CPUS = 8
 MEBIBYTE = 1024 * 1024
 
 
-def cpu_list(text: str) -> List[int]:
+def cpu_list(text: str) -> list[int]:
     """`0-2,5` as [0, 1, 2, 5]."""
-    cpus: List[int] = []
+    cpus: list[int] = []
     for part in text.strip().split(","):
         first, _dash, last = part.partition("-")
         if first:
@@ -32,7 +32,7 @@ def cpu_list(text: str) -> List[int]:
     return cpus
 
 
-def node_cpus() -> List[int]:
+def node_cpus() -> list[int]:
     """CPUs that the node's own init may use: what confinement is measured against."""
     with open("/proc/1/status") as stream:
         for line in stream:
@@ -41,7 +41,7 @@ def node_cpus() -> List[int]:
     return []
 
 
-def try_cpus() -> Dict[str, Any]:
+def try_cpus() -> dict[str, Any]:
     """Try to move to CPUs outside the allocation; EINVAL says that the kernel refused."""
     own = sorted(os.sched_getaffinity(0))
     tried = {}
@@ -55,7 +55,7 @@ def try_cpus() -> Dict[str, Any]:
     return {"own": own, "allocated": os.environ.get("SLURM_CPUS_ON_NODE", ""), "others": tried}
 
 
-def try_gpus(*more: str) -> Dict[str, str]:
+def try_gpus(*more: str) -> dict[str, str]:
     """Open every GPU device file: OK, ENXIO (visible, no driver behind it), EPERM (the cgroup), EACCES (file mode)."""
     tried = {}
     for path in sorted({*glob.glob("/dev/nvidia[0-9]*"), *more}):
@@ -67,7 +67,7 @@ def try_gpus(*more: str) -> Dict[str, str]:
     return tried
 
 
-def uuids() -> Optional[List[str]]:
+def uuids() -> list[str] | None:
     """The GPUs that NVIDIA's driver shows to this job; None where there is no driver to ask."""
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
@@ -106,7 +106,7 @@ def decode(credential: str) -> str:
     return status[0] if status else text.strip()
 
 
-def report(data: Dict[str, Any]) -> None:
+def report(data: dict[str, Any]) -> None:
     """One line for the submit host."""
     environment = os.environ
     data["node"] = environment.get("SLURMD_NODENAME", "")
@@ -130,12 +130,12 @@ def gpu(hold: str, *files: str) -> None:
         sys.stdin.read()
 
 
-def own_directory() -> Dict[str, Any]:
+def own_directory() -> dict[str, Any]:
     """$SLURM_TMPDIR as a job sees it, and whether something can be written there."""
     own = os.environ.get("SLURM_TMPDIR", "")
     try:
         status = os.stat(own)
-        return {"own": own, "mode": "{:o}".format(stat.S_IMODE(status.st_mode)), "owner": status.st_uid}
+        return {"own": own, "mode": f"{stat.S_IMODE(status.st_mode):o}", "owner": status.st_uid}
     except OSError as error:
         return {"own": own, "error": error.strerror}
 
@@ -147,7 +147,7 @@ def directories(token: str, other: str, base: str, *private: str) -> None:
     """
     status = own_directory()
     places = sorted({*private, status["own"]} - {""})
-    marks = {place: os.path.join(place, ".deepopsctl-{}".format(token)) for place in places}
+    marks = {place: os.path.join(place, f".deepopsctl-{token}") for place in places}
     if other:
         report(dict(status, seen=[place for place in places if os.path.exists(marks[place])]))
         sys.stdin.read()
@@ -159,7 +159,7 @@ def directories(token: str, other: str, base: str, *private: str) -> None:
             with open(marks[place], "x"):
                 pass
         except OSError as error:
-            status["error"] = "{}: {}".format(place, error.strerror)
+            status["error"] = f"{place}: {error.strerror}"
     report(status)
     sys.stdin.read()
     for mark in marks.values():
@@ -195,5 +195,5 @@ def memory(most: str) -> None:
 
 
 if __name__ == "__main__":
-    MODES: Dict[str, Any] = {"answer": answer, "gpu": gpu, "memory": memory, "directories": directories}
+    MODES: dict[str, Any] = {"answer": answer, "gpu": gpu, "memory": memory, "directories": directories}
     MODES[sys.argv[1]](*sys.argv[2:])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from .._shared.checks import FAIL, SKIP, one_line
 from . import probe
@@ -15,7 +16,7 @@ from .session import Outcome, Session
 # nodes tried alone after a joint job failed: enough to name the failing ones, few enough to end in time
 MOST_ALONE = 24
 WORKERS = 8
-Data = Dict[str, Any]
+Data = dict[str, Any]
 # read here, once: `inspect` finds no source in a packed module while another thread asks for the same
 _PROBE = inspect.getsource(probe)
 
@@ -30,19 +31,19 @@ class Trouble(NamedTuple):
 class Answers(NamedTuple):
     """Lines of the probe by node (one probe may print several), and the nodes without any."""
 
-    lines: Dict[str, List[Data]]
-    troubles: Dict[str, Trouble]
+    lines: dict[str, list[Data]]
+    troubles: dict[str, Trouble]
     stderr: str = ""
 
 
-def argv(mode: str, *arguments: str) -> List[str]:
+def argv(mode: str, *arguments: str) -> list[str]:
     """The command that runs a mode of the probe on a node."""
     return ["/usr/bin/python3", "-c", _PROBE, mode, *arguments]
 
 
-def parse(out: str) -> Dict[str, List[Data]]:
+def parse(out: str) -> dict[str, list[Data]]:
     """The probe's lines in a job's output, by node."""
-    lines_by_node: Dict[str, List[Data]] = {}
+    lines_by_node: dict[str, list[Data]] = {}
     for line in out.splitlines():
         start = line.find(probe.MARK)
         if start < 0:
@@ -79,7 +80,7 @@ def ask(
 ) -> Answers:
     """Probe all nodes; those in `alone` are in doubt: a silent one would take others of its job with it."""
     with ThreadPoolExecutor(WORKERS) as pool:
-        jobs = [("{}{}".format(what, number), place) for number, place in enumerate([*placements, *alone])]
+        jobs = [(f"{what}{number}", place) for number, place in enumerate([*placements, *alone])]
         first = list(pool.map(lambda job: _joint(session, job[0], job[1], extra, probe_argv), jobs))
         again = [
             Placement(place.partition, [node])
@@ -90,8 +91,8 @@ def ask(
         second = list(
             pool.map(lambda place: _joint(session, what + "-" + place.nodes[0], place, extra, probe_argv), again)
         )
-    lines: Dict[str, List[Data]] = {}
-    troubles: Dict[str, Trouble] = {}
+    lines: dict[str, list[Data]] = {}
+    troubles: dict[str, Trouble] = {}
     for answers in [*first, *second]:
         lines.update(answers.lines)
         troubles.update(answers.troubles)

@@ -7,7 +7,8 @@ import re
 import subprocess
 import threading
 import time
-from typing import IO, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import IO, NamedTuple
 
 from .._shared import command
 from . import slurm
@@ -67,16 +68,16 @@ class Outcome(NamedTuple):
     def why(self) -> str:
         """What went wrong, in words."""
         if self.state == "waiting":
-            return "the job did not start in time; Slurm's reason: {}".format(self.reason or "none given")
+            return f"the job did not start in time; Slurm's reason: {self.reason or 'none given'}"
         if self.state == "hung":
             return "the job started but did not end in time"
-        return self.err.strip() or "exit code {}".format(self.rc)
+        return self.err.strip() or f"exit code {self.rc}"
 
 
 class Running:
     """A started tool whose output is collected as it comes."""
 
-    def __init__(self, argv: Sequence[str], environment: Dict[str, str]) -> None:
+    def __init__(self, argv: Sequence[str], environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
             list(argv),
             stdin=subprocess.PIPE,
@@ -87,7 +88,7 @@ class Running:
             env=environment,
         )
         self._changed = threading.Condition()
-        self._lines: Dict[str, List[str]] = {"out": [], "err": []}
+        self._lines: dict[str, list[str]] = {"out": [], "err": []}
         self._readers = [
             threading.Thread(target=self._read, args=(stream, name), daemon=True)
             for name, stream in (("out", self._process.stdout), ("err", self._process.stderr))
@@ -140,7 +141,7 @@ class Running:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
 
-    def ended(self, timeout: float) -> Optional[int]:
+    def ended(self, timeout: float) -> int | None:
         """Its exit code, None when it still runs after `timeout` seconds."""
         try:
             code = self._process.wait(timeout)
@@ -177,14 +178,14 @@ class Session:
     ) -> None:
         self.token, self.user, self.suite = token, user, suite
         self.queue_timeout, self.run_timeout, self.reservation = queue_timeout, run_timeout, reservation
-        self.common = ["--comment=" + COMMENT.format(suite), "--time={}".format(minutes)]
-        self._ids: List[str] = []
+        self.common = ["--comment=" + COMMENT.format(suite), f"--time={minutes}"]
+        self._ids: list[str] = []
 
     def name(self, what: str) -> str:
         """The job's name, with the validation that made it."""
         return job_name(self.suite, self.token, what)
 
-    def environment(self, **extra: str) -> Dict[str, str]:
+    def environment(self, **extra: str) -> dict[str, str]:
         """What a tool that submits jobs runs in."""
         reserved = dict.fromkeys(RESERVATION, self.reservation) if self.reservation else {}
         return command.slurm_environment(**reserved, **extra)
@@ -241,7 +242,7 @@ class Session:
             self._ids.append(identifier)
         return answer._replace(output=identifier)
 
-    def submit(self, argv: Sequence[str]) -> Tuple[command.Result, List[str]]:
+    def submit(self, argv: Sequence[str]) -> tuple[command.Result, list[str]]:
         """Run what a user types to submit batch scripts; the numbers that it prints are the ids of their jobs."""
         answer = command.run(argv, 30, "", self.environment())
         # not those in the name of a cluster: 12;cluster2
@@ -249,7 +250,7 @@ class Session:
         self._ids += identifiers
         return answer, identifiers
 
-    def wait(self, identifiers: Sequence[str]) -> Dict[str, Tuple[str, str]]:
+    def wait(self, identifiers: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Wait until these batch jobs, with all tasks, have left the queue; (state, reason) of those that have not."""
         started = time.monotonic()
         while True:
@@ -266,7 +267,7 @@ class Session:
                 return left
             time.sleep(0.3)
 
-    def queued(self, name: str) -> Tuple[str, str]:
+    def queued(self, name: str) -> tuple[str, str]:
         """State and reason of the user's job of that name; empty when the queue has none."""
         answer = slurm.ask(["squeue", "--noheader", "--user=" + self.user, "--name=" + name, "--format=%T|%r"])
         state, _separator, reason = answer.output.strip().split("\n")[0].partition("|")
@@ -286,7 +287,7 @@ class Session:
         """Cancel jobs by id or by scancel's own options, quietly: they may be over."""
         slurm.ask(["scancel", "--user=" + self.user, *selection])
 
-    def close(self) -> List[str]:
+    def close(self) -> list[str]:
         """Cancel whatever is left of this validation; the names of what there was."""
         answer = slurm.ask(["squeue", "--noheader", "--user=" + self.user, "--format=%F|%j"])
         mine = self.name("")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Dict, NamedTuple, Sequence
+from typing import NamedTuple
 
 from .._shared import slurm_output
 from .._shared.checks import one_line
@@ -24,9 +25,9 @@ class SlurmSnapshot(NamedTuple):
     """Records by name, as of the start of the validation."""
 
     config: Record
-    nodes: Dict[str, Record]
-    partitions: Dict[str, Record]
-    answers: Dict[str, Result]
+    nodes: dict[str, Record]
+    partitions: dict[str, Record]
+    answers: dict[str, Result]
 
     def default_partition(self) -> str:
         """The default partition's name, '' when there is none."""
@@ -36,7 +37,7 @@ class SlurmSnapshot(NamedTuple):
         """How many GPUs Slurm schedules on a node."""
         return slurm_output.gpu_count(self.nodes.get(name, {}).get("Gres", ""))
 
-    def obstacles(self, names: Sequence[str]) -> Dict[str, str]:
+    def obstacles(self, names: Sequence[str]) -> dict[str, str]:
         """Nodes where a small job would have to wait, and why."""
         reasons = {name: placement.obstacle(self.nodes[name], self.partitions) for name in names if name in self.nodes}
         return {name: reason for name, reason in reasons.items() if reason}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import getpass
 import os
 import time
-from typing import Any, Callable, Dict
+from typing import Any, Callable
 
 from .session import Session
 
-Request = Dict[str, Any]
-Result = Dict[str, Any]
+Request = dict[str, Any]
+Result = dict[str, Any]
 
 
 def run(request: Request, trials: Callable[[Request], Result]) -> Result:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Collection, DefaultDict, Dict, Iterable, Tuple
 
 # billing units of one RGU, or of one core where there are no GPUs
 PER_UNIT = 1000
@@ -42,12 +42,12 @@ class Use:
         return self.core_hours / HOURS_PER_YEAR
 
 
-Used = Dict[str, Dict[str, Use]]
+Used = dict[str, dict[str, Use]]
 
 
 def read_jobs(lines: Iterable[str], of_gpus: Collection[str]) -> Used:
     """sacct's lines of JOBS by account and user; `of_gpus` are partitions with GPUs."""
-    used: DefaultDict[str, DefaultDict[str, Use]] = defaultdict(lambda: defaultdict(Use))
+    used: defaultdict[str, defaultdict[str, Use]] = defaultdict(lambda: defaultdict(Use))
     for line in lines:
         account, user, partition, seconds, tres = line.split("|")
         billing = _BILLING.search(tres)
@@ -60,17 +60,17 @@ def read_jobs(lines: Iterable[str], of_gpus: Collection[str]) -> Used:
     return {account: dict(users) for account, users in used.items()}
 
 
-def read_shares(lines: Iterable[str]) -> Dict[str, Tuple[str, float]]:
+def read_shares(lines: Iterable[str]) -> dict[str, tuple[str, float]]:
     """sacctmgr's lines of SHARES: the parent and the share of the cluster of each account."""
-    parents: Dict[str, str] = {}
-    raw: Dict[str, float] = {}
+    parents: dict[str, str] = {}
+    raw: dict[str, float] = {}
     for line in lines:
         account, parent, user, share = line.split("|")
         # `parent` as a share: users of this account count as the parent's
         if not user and account != "root":
             parents[account] = "" if parent == "root" else parent
             raw[account] = float(share) if share.isdecimal() else 0.0
-    siblings: DefaultDict[str, float] = defaultdict(float)
+    siblings: defaultdict[str, float] = defaultdict(float)
     for account, parent in parents.items():
         siblings[parent] += raw[account]
     shares = {"": 1.0}
@@ -84,9 +84,9 @@ def read_shares(lines: Iterable[str]) -> Dict[str, Tuple[str, float]]:
     return {account: (parents[account], share_of(account)) for account in sorted(parents)}
 
 
-def total_of(name: str, parents: Dict[str, str], used: Used) -> Dict[str, Use]:
+def total_of(name: str, parents: dict[str, str], used: Used) -> dict[str, Use]:
     """What each user has used in an account and all below it."""
-    total: DefaultDict[str, Use] = defaultdict(Use)
+    total: defaultdict[str, Use] = defaultdict(Use)
     for account, users in used.items():
         above = account
         while above and above != name:

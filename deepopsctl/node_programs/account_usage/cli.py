@@ -11,8 +11,9 @@ import pwd
 import re
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
 from .._shared import atomic_file, command, settings
 from . import CONFIG, DIRECTORY, accounting, documents
@@ -30,23 +31,23 @@ class UnansweredError(Exception):
     """Slurm's accounting does not answer; the message has the reason."""
 
 
-def main(arguments: Optional[List[str]] = None, config: str = CONFIG, directory: str = DIRECTORY) -> int:
+def main(arguments: list[str] | None = None, config: str = CONFIG, directory: str = DIRECTORY) -> int:
     """Run it; returns the exit status."""
     del arguments
     try:
         wanted = settings.load(config)
         count = write_all(wanted, directory, int(time.time()))
     except (settings.SettingsError, KeyError, ValueError) as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return INVALID
     except (UnansweredError, OSError) as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return FAILED
-    sys.stderr.write("the use of {} users was written\n".format(count))
+    sys.stderr.write(f"the use of {count} users was written\n")
     return OK
 
 
-def write_all(wanted: Dict[str, Any], directory: str, now: int) -> int:
+def write_all(wanted: dict[str, Any], directory: str, now: int) -> int:
     """The files of all users who are known here; returns how many."""
     cluster, of_gpus = str(wanted["cluster"]), [str(each) for each in wanted["gpu_partitions"]]
     os.makedirs(directory, 0o755, exist_ok=True)
@@ -76,7 +77,7 @@ def write_all(wanted: Dict[str, Any], directory: str, now: int) -> int:
     return len(written)
 
 
-def _ids(user: str) -> Optional[Tuple[int, int]]:
+def _ids(user: str) -> tuple[int, int] | None:
     """None for a name that is nobody's here, or no name of a file."""
     try:
         entry = pwd.getpwnam(user) if _NAME.fullmatch(user) else None
@@ -100,9 +101,9 @@ def _period(start: int, end: int, cluster: str, of_gpus: Sequence[str]) -> Used:
     """Jobs cut to a period; one counts as a job in that in which it started."""
     if start >= end:
         return {}
-    moments = ["--{}time={}".format(key, time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(value)))
+    moments = [f"--{key}time={time.strftime('%Y-%m-%dT%H:%M:%S', time.localtime(value))}"
                for key, value in (("start", start), ("end", end))]  # fmt: skip
-    fields = "--format={},Start".format(accounting.JOBS)
+    fields = f"--format={accounting.JOBS},Start"
     lines = ask(["sacct", "--allusers", "--allocations", "--truncate", "--clusters=" + cluster, fields, *moments])
     rows = [line.rpartition("|") for line in lines.splitlines() if line.count("|") == 5]
     began = [line for line, _, moment in rows if moment.isdecimal() and int(moment) > start]
@@ -123,7 +124,7 @@ def _sum(one: Used, other: Used) -> Used:
     return result
 
 
-def _load(path: str, start: int) -> Tuple[int, Used]:
+def _load(path: str, start: int) -> tuple[int, Used]:
     try:
         with open(path, encoding="utf-8") as stream:
             state = json.load(stream)

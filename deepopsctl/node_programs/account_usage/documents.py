@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Collection, Dict, Iterator, List, Mapping, Set
+from typing import Any
 
 from . import accounting
 from .accounting import Use, Used
@@ -38,15 +39,15 @@ def is_private(config: str) -> bool:
     return any(key.strip() == "PrivateData" and HIDING & set(value.strip().split(",")) for key, _, value in values)
 
 
-def coordinators(text: str) -> Dict[str, Set[str]]:
+def coordinators(text: str) -> dict[str, set[str]]:
     """`sacctmgr -nP show account withcoord format=account,coordinators`; those of an account see what is below it."""
     rows = (line.split("|") for line in text.splitlines())
     return {row[0]: set(filter(None, row[1].split(","))) for row in rows if len(row) == 2}
 
 
-def members(lines: List[str]) -> Dict[str, List[str]]:
+def members(lines: list[str]) -> dict[str, list[str]]:
     """The accounts of each user, from sacctmgr's lines of accounting.SHARES."""
-    accounts: Dict[str, List[str]] = {}
+    accounts: dict[str, list[str]] = {}
     for line in lines:
         account, _parent, user, _share = line.split("|")
         if user:
@@ -54,7 +55,7 @@ def members(lines: List[str]) -> Dict[str, List[str]]:
     return accounts
 
 
-def document(user: str, accounts: Collection[str], site: Site, used: Used) -> Dict[str, Any]:
+def document(user: str, accounts: Collection[str], site: Site, used: Used) -> dict[str, Any]:
     """One user's document."""
     parents = {name: parent for name, (parent, _share) in site.shares.items()}
     return {
@@ -81,7 +82,7 @@ def _above(account: str, parents: Mapping[str, str]) -> Iterator[str]:
         parent = parents.get(parent, "")
 
 
-def _account(name: str, user: str, site: Site, total: Mapping[str, Use]) -> Dict[str, Any]:
+def _account(name: str, user: str, site: Site, total: Mapping[str, Use]) -> dict[str, Any]:
     parents = {each: parent for each, (parent, _share) in site.shares.items()}
     sees_all = not site.private or any(
         user in site.coordinators.get(each, ()) for each in (name, *_above(name, parents))
@@ -97,7 +98,7 @@ def _account(name: str, user: str, site: Site, total: Mapping[str, Use]) -> Dict
     }
 
 
-def numbers(use: Use) -> Dict[str, Any]:
+def numbers(use: Use) -> dict[str, Any]:
     """A use as JSON has it."""
     return {
         "jobs": use.jobs,

@@ -7,7 +7,7 @@ import http.client
 import json
 import ssl
 import urllib.request
-from typing import Any, List
+from typing import Any
 
 from .decide import WATCHDOG, Alert
 from .settings import Settings
@@ -21,7 +21,7 @@ class AskError(Exception):
     """The alerts could not be read."""
 
 
-def ask(settings: Settings) -> List[Alert]:
+def ask(settings: Settings) -> list[Alert]:
     """All alerts of this cluster, including silenced and inhibited ones."""
     url = settings.url.rstrip("/") + "/api/v2/alerts"
     request = urllib.request.Request(url, headers=_login(settings))  # noqa: S310 - settings take http and https alone
@@ -31,20 +31,20 @@ def ask(settings: Settings) -> List[Alert]:
         with opener.open(request, timeout=PATIENCE_S) as answer:
             text = answer.read(LONGEST + 1)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise AskError("Alertmanager does not answer: {}".format(error)) from error
+        raise AskError(f"Alertmanager does not answer: {error}") from error
     if len(text) > LONGEST:
         raise AskError("Alertmanager's answer is too long")
     return read(text, settings.cluster)
 
 
-def read(text: bytes, cluster: str) -> List[Alert]:
+def read(text: bytes, cluster: str) -> list[Alert]:
     """The alerts in an answer; AskError where it is none, or lacks the alert that always fires."""
     try:
         alerts = [_alert(each) for each in json.loads(text) if each["labels"].get("cluster", cluster) == cluster]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise AskError("Alertmanager's answer can't be read: {!r}".format(error)) from error
+        raise AskError(f"Alertmanager's answer can't be read: {error!r}") from error
     if not any(alert.name == WATCHDOG for alert in alerts):
-        raise AskError("{} does not fire: alerts do not reach Alertmanager".format(WATCHDOG))
+        raise AskError(f"{WATCHDOG} does not fire: alerts do not reach Alertmanager")
     return alerts
 
 
@@ -63,11 +63,11 @@ def _alert(entry: Any) -> Alert:
 def _login(settings: Settings) -> Any:
     if not settings.user:
         return {}
-    word = "{}:{}".format(settings.user, settings.password).encode()
+    word = f"{settings.user}:{settings.password}".encode()
     return {"Authorization": "Basic " + base64.b64encode(word).decode()}
 
 
-def _tls(settings: Settings) -> List[Any]:
+def _tls(settings: Settings) -> list[Any]:
     if not settings.ca:
         return []
     return [urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=settings.ca))]

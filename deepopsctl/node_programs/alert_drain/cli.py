@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from typing import List, Optional
 
 from .._shared.settings import SettingsError
 from .rounds import Rounds, render
@@ -14,7 +13,7 @@ from .settings import CONFIG, load
 OK, FAILED, INVALID = 0, 1, 3
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     parser = argparse.ArgumentParser(prog="deepops-alertdrain", description=__doc__.replace("`", ""))
     parser.add_argument("--config", default=CONFIG, help="default: %(default)s")
@@ -23,7 +22,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         rounds = Rounds(load(options.config))
     except SettingsError as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return INVALID
     if options.once:
         worked = rounds.round()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Sequence, Tuple
 
 from .._shared import node_states
 
@@ -63,7 +63,7 @@ class Decision:
 class HealthyTimers:
     """Since when each drained node has been healthy (monotonic clock)."""
 
-    clear: Dict[str, float] = field(default_factory=dict)
+    clear: dict[str, float] = field(default_factory=dict)
 
     def reset(self) -> None:
         """Restart all timers, after a round without an answer."""
@@ -75,7 +75,7 @@ def decide(
 ) -> Decision:
     """One round. The caller has checked that the alerts are complete (the watchdog fires)."""
     drained_by_alert = sorted(name for name, node in nodes.items() if node.drained_by_alert)
-    due: Dict[str, Tuple[str, str]] = {}
+    due: dict[str, tuple[str, str]] = {}
     for alert in sorted(alerts, key=lambda each: (each.since, each.node, each.name)):
         known = nodes.get(alert.node)
         if alert.drains and alert.is_active and known and not known.drained:
@@ -99,12 +99,12 @@ def _against(node: Node, alerts: Sequence[Alert]) -> str:
     """Why a node that an alert drained stays drained; '' for no reason."""
     for alert in alerts:
         if alert.node == node.name and alert.drains:
-            return "{} has not ended".format(alert.name)
+            return f"{alert.name} has not ended"
         if alert.blinds and alert.node in (node.name, ""):
-            return "{} fires: its other alerts may be missing for lack of data".format(alert.name)
+            return f"{alert.name} fires: its other alerts may be missing for lack of data"
     return "" if node.is_healthy else "Slurm has it as down"
 
 
-def _resumes(against: Mapping[str, str], timers: HealthyTimers, limits: Limits, now: float) -> List[str]:
+def _resumes(against: Mapping[str, str], timers: HealthyTimers, limits: Limits, now: float) -> list[str]:
     timers.clear = {name: timers.clear.get(name, now) for name, why in against.items() if not why}
     return sorted(name for name, since in timers.clear.items() if now - since >= limits.resume_after_s)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping
 
 from .._shared import atomic_file
 from .._shared.prometheus_text import COUNTER, GAUGE, Families
@@ -37,7 +37,7 @@ class Rounds:
     drains: int = 0
     resumes: int = 0
     last: Decision = NOTHING
-    reported: Dict[str, str] = field(default_factory=dict)
+    reported: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         """Run until `stop` is set; then remove the metrics, as they would become stale."""
@@ -52,7 +52,7 @@ class Rounds:
         try:
             atomic_file.write(self.settings.textfile, render(self.values(up=up)))
         except OSError as error:
-            problem = "no metrics were written: {}".format(error)
+            problem = f"no metrics were written: {error}"
         self._log_change("metrics", problem)
 
     def round(self) -> bool:
@@ -71,13 +71,13 @@ class Rounds:
         self._log_change("trouble", "; ".join(refusals))
         self._log_change(
             "limit",
-            "not drained, for the limit of {} is reached: {}".format(self.settings.limit, " ".join(self.last.held_back))
+            f"not drained, for the limit of {self.settings.limit} is reached: {' '.join(self.last.held_back)}"
             if self.last.held_back
             else "",
         )
         return not refusals
 
-    def values(self, *, up: bool) -> Dict[str, int]:
+    def values(self, *, up: bool) -> dict[str, int]:
         """Values of the metrics; without an answer there are none about nodes."""
         values = {"up": int(up), "limit": self.settings.limit}
         if up:
@@ -85,7 +85,7 @@ class Rounds:
             values["held_back"] = len(self.last.held_back)
         return {**values, "drains_total": self.drains, "resumes_total": self.resumes}
 
-    def _do(self, decision: Decision) -> List[str]:
+    def _do(self, decision: Decision) -> list[str]:
         """What Slurm refused; a node of which it does keeps no others from their turn."""
         refusals = []
         for name, reason in decision.drains.items():
@@ -95,7 +95,7 @@ class Rounds:
                 refusals.append(str(error))
                 continue
             self.drains += 1
-            _log("drained {}: {}".format(name, reason))
+            _log(f"drained {name}: {reason}")
         for name in decision.resumes:
             try:
                 resumed = slurm.resume(name)
@@ -104,10 +104,10 @@ class Rounds:
                 continue
             if resumed:
                 self.resumes += 1
-                _log("resumed {}: its alert has ended".format(name))
+                _log(f"resumed {name}: its alert has ended")
             self.timers.clear.pop(name, None)
         for name, why in decision.waiting.items():
-            self._log_change(name, "{} stays drained: {}".format(name, why))
+            self._log_change(name, f"{name} stays drained: {why}")
         for name in set(self.reported) - set(decision.waiting) - {"trouble", "limit", "metrics"}:
             del self.reported[name]
         return refusals

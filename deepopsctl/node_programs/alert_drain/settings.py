@@ -31,11 +31,11 @@ def load(path: str) -> Settings:
     """Read it."""
     config = settings.load(path)
     if not set(config) <= {each.name for each in fields(Settings)}:
-        raise SettingsError("{} has unknown keys".format(path))
+        raise SettingsError(f"{path} has unknown keys")
     try:
         result = Settings(**config)
     except TypeError as error:
-        raise SettingsError("{}: {}".format(path, error)) from error
+        raise SettingsError(f"{path}: {error}") from error
     if not result.url.startswith(("http://", "https://")):
-        raise SettingsError("{}: url is no address of http or https".format(path))
+        raise SettingsError(f"{path}: url is no address of http or https")
     return result

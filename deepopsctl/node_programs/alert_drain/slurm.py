@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict
+from typing import Any
 
 from .._shared import command, slurm_output
 from .decide import Node
@@ -21,7 +21,7 @@ class SlurmError(Exception):
     """slurmctld does not answer, or refuses."""
 
 
-def nodes() -> Dict[str, Node]:
+def nodes() -> dict[str, Node]:
     """All nodes, by name."""
     return {entry["name"]: _node(entry) for entry in slurm_output.nodes(_scontrol("show", "node"))}
 
@@ -41,7 +41,7 @@ def resume(name: str) -> bool:
     return True
 
 
-def _node(entry: Dict[str, Any]) -> Node:
+def _node(entry: dict[str, Any]) -> Node:
     state = str(entry["state"])
     words = set(re.findall("[A-Z_]+", state))
     # `*`: slurmd does not answer
@@ -52,5 +52,5 @@ def _node(entry: Dict[str, Any]) -> Node:
 def _scontrol(*words: str) -> str:
     result = command.run_merged(["scontrol", "--oneliner", *words], PATIENCE_S)
     if not result.ok:
-        raise SlurmError("scontrol {}: {}".format(" ".join(words), " ".join(result.message.split())))
+        raise SlurmError(f"scontrol {' '.join(words)}: {' '.join(result.message.split())}")
     return result.output

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .._shared import checks
 from ..gpu_check.burn_evaluation import SUITE
 from .results import NAME
 
-Task = Dict[str, Any]
+Task = dict[str, Any]
 # seconds between two calls: each costs the submit host a start of Python
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 20.0
 # beyond the load itself: its start, its end, Slurm's epilogs
@@ -40,7 +41,7 @@ class Limits(NamedTuple):
         return not any(task["active"] for task in seen.values()) if seen else elapsed > self.queue_timeout
 
 
-def update(seen: Mapping[str, Task], now: Sequence[Task]) -> Dict[str, Task]:
+def update(seen: Mapping[str, Task], now: Sequence[Task]) -> dict[str, Task]:
     """The tasks by id, as the queue has them now."""
     current = {task["id"]: task for task in now}
     # what Slurm has forgotten has ended: its output says how
@@ -61,16 +62,16 @@ def progress(seen: Mapping[str, Task], sent: int, seconds: float) -> str:
     if running:
         step = max(seconds / 20, 10)
         used = min(max(task["used_s"] for task in running) // step * step, seconds)
-        nodes = "1 node" if len(running) == 1 else "{} nodes".format(len(running))
-        parts.append("{} under load, {:.0f} of {:.0f} s".format(nodes, used, seconds))
-    parts += ["{} waiting".format(waiting)] if waiting else []
-    parts += ["{} ended".format(ended)] if ended else []
+        nodes = "1 node" if len(running) == 1 else f"{len(running)} nodes"
+        parts.append(f"{nodes} under load, {used:.0f} of {seconds:.0f} s")
+    parts += [f"{waiting} waiting"] if waiting else []
+    parts += [f"{ended} ended"] if ended else []
     return "burn-in: " + "; ".join(parts)
 
 
-def by_node(seen: Mapping[str, Task]) -> Dict[str, List[Task]]:
+def by_node(seen: Mapping[str, Task]) -> dict[str, list[Task]]:
     """The tasks that reached a node, by node."""
-    tasks: Dict[str, List[Task]] = {}
+    tasks: dict[str, list[Task]] = {}
     for task in seen.values():
         if task["node"] and task["state"] not in WAITING:
             known = {key: task[key] for key in ("id", "state", "used_s")}
@@ -80,19 +81,19 @@ def by_node(seen: Mapping[str, Task]) -> Dict[str, List[Task]]:
 
 def left_alone(
     left: Mapping[str, str], sent: Sequence[str], jobs: Mapping[str, object], seen: Mapping[str, Task]
-) -> List[checks.Check]:
+) -> list[checks.Check]:
     """The checks of nodes without a job of the suite: those that were not idle, and those that then got none."""
     reasons = sorted({task["reason"] for task in seen.values() if not task["node"] and task["reason"] != "None"})
-    explanation = "; Slurm's reason: {}".format(", ".join(reasons)) if reasons else ""
-    text = "another job was quicker, or Slurm kept this one waiting{}".format(explanation)
+    explanation = f"; Slurm's reason: {', '.join(reasons)}" if reasons else ""
+    text = f"another job was quicker, or Slurm kept this one waiting{explanation}"
     every = {**left, **{name: text for name in sent if name not in jobs}}
     return [checks.skipped(SUITE, NAME, name, reason) for name, reason in every.items()]
 
 
 def lost(token: str) -> str:
     """What to know when the submit host stays away."""
-    name = "deepopsctl-burnin-{}".format(token)
+    name = f"deepopsctl-burnin-{token}"
     return (
-        "the submit host does not answer any more; the jobs go on (squeue --name={}-load) and leave their "
-        "results in the user's home on each node: {}-*.out"
-    ).format(name, name)
+        f"the submit host does not answer any more; the jobs go on (squeue --name={name}-load) and leave their "
+        f"results in the user's home on each node: {name}-*.out"
+    )

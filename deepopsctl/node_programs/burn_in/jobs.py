@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .._shared import archive, command
 from .._shared.checks import one_line
@@ -74,7 +75,7 @@ def resumed(sent: Plan, known: Sequence[Task]) -> Plan:
     return Plan([Batch("", 0, loaded_nodes), *sent.batches], left)
 
 
-def query_tasks(jobs: Session) -> "tuple[List[Task], str]":
+def query_tasks(jobs: Session) -> tuple[list[Task], str]:
     """All tasks that the queue knows, ended ones too as long as Slurm remembers them; and why it could not be asked."""
     argv = ["squeue", "--noheader", "--array", "--states=all", "--user=" + jobs.user, "--name=" + jobs.name("load")]
     answer = slurm.ask([*argv, "--format=" + _FORMAT])
@@ -83,7 +84,7 @@ def query_tasks(jobs: Session) -> "tuple[List[Task], str]":
     return tasks(answer.output), ""
 
 
-def tasks(out: str) -> List[Task]:
+def tasks(out: str) -> list[Task]:
     """Lines of squeue."""
     rows = [line.split("|") for line in out.splitlines()]
     return [Task(row[0], row[1], row[2], row[3], seconds(row[4])) for row in rows if len(row) == len(Task._fields)]
@@ -105,7 +106,7 @@ def cancel_pending(jobs: Session) -> None:
     jobs.cancel(["--state=PENDING", "--name=" + jobs.name("load")])
 
 
-def cancel(jobs: Session) -> List[Task]:
+def cancel(jobs: Session) -> list[Task]:
     """Cancel all of them, and wait until they have left the nodes; what is there after that."""
     until = time.monotonic() + _LEAVING_S
     while True:
@@ -121,6 +122,6 @@ def cancel(jobs: Session) -> List[Task]:
         time.sleep(0.5)
 
 
-def as_dicts(known_tasks: Sequence[Task]) -> List[Dict[str, Any]]:
+def as_dicts(known_tasks: Sequence[Task]) -> list[dict[str, Any]]:
     """For Ansible, each with whether it is still, or will be, on a node."""
     return [dict(task._asdict(), active=task.state in ACTIVE) for task in known_tasks]

@@ -6,25 +6,25 @@ import getpass
 import glob
 import os
 import time
-from typing import Any, Dict
+from typing import Any
 
 from .._slurm_jobs.session import Session
 from ..gpu_check.burnsensors import KernelLog
 from . import follow, jobs, results
 from .plan import LoadRequest
 
-Result = Dict[str, Any]
+Result = dict[str, Any]
 # between the end of the last call for the jobs and the reading of the log
 _MARGIN_S = 60.0
 
 
-def main(request: Dict[str, Any]) -> Result:
+def main(request: dict[str, Any]) -> Result:
     """One phase of a burn-in."""
     phases = {"load": load, "stop": stop, "read_log": read_log, "fetch": fetch}
     return phases[request["phase"]](request)
 
 
-def load(request: Dict[str, Any]) -> Result:
+def load(request: dict[str, Any]) -> Result:
     """Submit the jobs, or look after those of an earlier call; `again` asks for another call, after a pause.
 
     Jobs take whole nodes that are idle now, with a high nice value, and are never started twice. No job of anybody
@@ -60,13 +60,13 @@ def load(request: Dict[str, Any]) -> Result:
     }
 
 
-def _submitted(session: Session, tested: Any, wanted: LoadRequest) -> Dict[str, Any]:
+def _submitted(session: Session, tested: Any, wanted: LoadRequest) -> dict[str, Any]:
     done = jobs.submit(session, tested, wanted)
     sent = [name for batch in done.batches for name in batch.nodes]
     return {"began": time.time(), "sent": sent, "left": done.left, "seen": {}, "dropped": False}
 
 
-def _query(session: Session, limits: follow.Limits, state: Dict[str, Any]) -> bool:
+def _query(session: Session, limits: follow.Limits, state: dict[str, Any]) -> bool:
     """Ask the queue, and end what waits or runs too long; whether all is over."""
     elapsed = time.time() - state["began"]
     if limits.is_overdue(elapsed):
@@ -84,23 +84,23 @@ def _query(session: Session, limits: follow.Limits, state: Dict[str, Any]) -> bo
     return limits.is_over(elapsed, state["seen"])
 
 
-def stop(request: Dict[str, Any]) -> Result:
+def stop(request: dict[str, Any]) -> Result:
     """Cancel all jobs; `left` names those that do not go, or why that is not known."""
     session = jobs.session(request["token"], getpass.getuser())
     try:
         left = jobs.cancel(session)
     except SystemExit as problem:
         return {"left": str(problem)}
-    return {"left": "still there: " + ", ".join("%s (%s)" % (task.id, task.state) for task in left) if left else ""}
+    return {"left": "still there: " + ", ".join(f"{task.id} ({task.state})" for task in left) if left else ""}
 
 
-def read_log(request: Dict[str, Any]) -> Result:
+def read_log(request: dict[str, Any]) -> Result:
     """The kernel log of the time since the jobs were submitted, by root: users of most systems may not read it."""
     log = KernelLog(past_s=float(request["elapsed_s"]) + _MARGIN_S)
     return {"kernel_log": log.result()}
 
 
-def fetch(request: Dict[str, Any]) -> Result:
+def fetch(request: dict[str, Any]) -> Result:
     """Evaluate what jobs wrote on this node, and remove it; without jobs, all outputs of the burn-in are removed.
 
     On the node itself, as homes need not be shared.

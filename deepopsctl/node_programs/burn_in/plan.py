@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, NamedTuple, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from .._shared import slurm_output
 from .._shared.slurm_output import Record
@@ -36,14 +37,14 @@ class Batch(NamedTuple):
 
     partition: str
     gpus: int
-    nodes: List[str]
+    nodes: list[str]
 
 
 class Plan(NamedTuple):
     """Job arrays, and the reasons of nodes that are left alone."""
 
-    batches: List[Batch]
-    left: Dict[str, str]
+    batches: list[Batch]
+    left: dict[str, str]
 
 
 def plan(
@@ -54,8 +55,8 @@ def plan(
     most: int,
 ) -> Plan:
     """Idle nodes by partition and number of GPUs, in arrays of `most` tasks at most."""
-    left: Dict[str, str] = {}
-    groups: Dict[tuple[str, int], List[str]] = {}
+    left: dict[str, str] = {}
+    groups: dict[tuple[str, int], list[str]] = {}
     for name in tested:
         node = nodes.get(name)
         if node is None:
@@ -79,13 +80,13 @@ def obstacle(node: Record, where: str, request: LoadRequest, partitions: Mapping
     """Why a node is left alone; '' for one that is idle now and may be loaded."""
     word = node.get("State", "UNKNOWN")
     why = slurm_output.reason(node)
-    reason_text = " ({})".format(why) if why else ""
+    reason_text = f" ({why})" if why else ""
     if not placement.is_up(node):
-        return "the node is {}{}".format(word.lower(), reason_text)
+        return f"the node is {word.lower()}{reason_text}"
     if "RESERVED" in word and not request.reservation:
-        return "the node is reserved{}".format(reason_text)
+        return f"the node is reserved{reason_text}"
     if not word.startswith("IDLE") or "COMPLETING" in word or slurm_output.number(node, "CPUAlloc"):
-        return "busy: jobs run here ({})".format(word.lower())
+        return f"busy: jobs run here ({word.lower()})"
     return _partition_obstacle(node, where, request, partitions)
 
 
@@ -93,7 +94,7 @@ def _partition_obstacle(node: Record, where: str, request: LoadRequest, partitio
     if not where:
         return "no partition that is up has this node"
     if where not in node.get("Partitions", "").split(","):
-        return "the node is not in partition {}".format(where)
+        return f"the node is not in partition {where}"
     limit = slurm_output.minutes(partitions.get(where, {}).get("MaxTime", ""))
     if limit is not None and limit < request.minutes:
         text = "partition {} allows jobs of {}, this takes {}: choose another one (--partition) or a shorter time"
@@ -101,7 +102,7 @@ def _partition_obstacle(node: Record, where: str, request: LoadRequest, partitio
     return ""
 
 
-def others(batch: Batch, nodes: Mapping[str, Record]) -> List[str]:
+def others(batch: Batch, nodes: Mapping[str, Record]) -> list[str]:
     """Nodes of the partition that this array must not take."""
     wanted = set(batch.nodes)
     members = (name for name, node in nodes.items() if batch.partition in node.get("Partitions", "").split(","))
@@ -115,21 +116,21 @@ def most_tasks(config: Record) -> int:
     return max(1, int(size) if size.isdigit() else USUAL_ARRAY)
 
 
-def options(batch: Batch, request: LoadRequest, nodes: Mapping[str, Record], output: str) -> List[str]:
+def options(batch: Batch, request: LoadRequest, nodes: Mapping[str, Record], output: str) -> list[str]:
     """sbatch's options: whole nodes, behind everybody else in the queue, never started twice."""
     away = others(batch, nodes)
     return [
-        "--array=0-{}".format(len(batch.nodes) - 1),
+        f"--array=0-{len(batch.nodes) - 1}",
         "--partition=" + batch.partition,
         *(["--exclude=" + ",".join(away)] if away else []),
         *(["--qos=" + request.qos] if request.qos else []),
         "--nodes=1",
         "--exclusive",
         # a whole node alone gives its job no GPU (tried with Slurm 24.11)
-        *(["--gres=gpu:{}".format(batch.gpus)] if batch.gpus else []),
+        *([f"--gres=gpu:{batch.gpus}"] if batch.gpus else []),
         "--mem=0",
         "--no-requeue",
-        "--nice={}".format(NICE),
+        f"--nice={NICE}",
         "--comment=deepopsctl validate burnin: a sustained load, of less importance than any other job",
         "--chdir=/",
         "--output=" + output,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .._shared import checks
 from .._shared.checks import FAIL, SKIP, Check, one_line
@@ -41,7 +42,7 @@ def collect(path: str) -> str:
     return text
 
 
-def documents(node: str, outputs: Mapping[str, str]) -> List[Dict[str, Any]]:
+def documents(node: str, outputs: Mapping[str, str]) -> list[dict[str, Any]]:
     """What gpucheck measured in each job, under Slurm's name of the node."""
     parsed = [script.document(out) for out in outputs.values()]
     return [dict(entry["result"], node=node) for entry in parsed if entry is not None]
@@ -49,7 +50,7 @@ def documents(node: str, outputs: Mapping[str, str]) -> List[Dict[str, Any]]:
 
 def evaluate(
     node: str, asked_s: float, jobs: Sequence[Job], outputs: Mapping[str, str], log: Mapping[str, Any]
-) -> List[Check]:
+) -> list[Check]:
     """The checks of one node; `log` is what root read of the kernel log.
 
     Two jobs met on it where one came free early: the worse of them counts.
@@ -59,9 +60,9 @@ def evaluate(
     return ranked[0] if ranked else []
 
 
-def checks_of_job(node: str, asked_s: float, job: Job, out: str, log: Mapping[str, Any]) -> List[Check]:
+def checks_of_job(node: str, asked_s: float, job: Job, out: str, log: Mapping[str, Any]) -> list[Check]:
     """The checks of one job: gpucheck's own checks under Slurm's name of the node."""
-    output: Optional[Dict[str, Any]] = script.document(out)
+    output: dict[str, Any] | None = script.document(out)
     if output is None:
         unexplained = [without_result(node, asked_s, job, out)]
         return [*unexplained, kernel_log({"node": node, "ended": ""}, log)] if log.get("lines") else unexplained
@@ -82,10 +83,10 @@ def _renamed(check: Mapping[str, str], own: str, node: str) -> Check:
 def without_result(node: str, asked_s: float, job: Job, out: str) -> Check:
     """The check of a job without a result: it was cancelled, or the node failed."""
     state = job.state.split(" ")[0]
-    expected, used = "{:.0f}".format(asked_s), str(job.used_s)
+    expected, used = f"{asked_s:.0f}", str(job.used_s)
     if state in _CANCELLED:
-        text = "ended after {} of {:.0f} s: {} in Slurm".format(used, asked_s, state.lower())
+        text = f"ended after {used} of {asked_s:.0f} s: {state.lower()} in Slurm"
         return checks.check(SUITE, NAME, node, SKIP, used, expected, "s", text)
-    what = _WORDS.get(state) or "job {} left no result (Slurm: {})".format(job.id, state.lower() or "not seen")
+    what = _WORDS.get(state) or f"job {job.id} left no result (Slurm: {state.lower() or 'not seen'})"
     tail = one_line(out[-_TAIL:])
     return checks.check(SUITE, NAME, node, FAIL, used, expected, "s", what + (": " + tail if tail else ""))

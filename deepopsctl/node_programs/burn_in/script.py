@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from .._shared import archive
 
@@ -11,10 +12,10 @@ _BEGINNING = '{"schema": 1, "command": "gpucheck-burn"'
 _WIDTH = 120
 
 
-def arguments(seconds: float, memory_share: float, gpus: int) -> List[str]:
+def arguments(seconds: float, memory_share: float, gpus: int) -> list[str]:
     """gpucheck's arguments; on a node without GPUs it expects none."""
-    about_gpus = ["--expect={}".format(gpus)] if gpus else ["--without-gpus"]
-    return ["--json", "--burn={:g}".format(seconds), "--memory-share={:g}".format(memory_share), *about_gpus]
+    about_gpus = [f"--expect={gpus}"] if gpus else ["--without-gpus"]
+    return ["--json", f"--burn={seconds:g}", f"--memory-share={memory_share:g}", *about_gpus]
 
 
 def script(packed: str, arguments: Sequence[str]) -> str:
@@ -24,7 +25,7 @@ def script(packed: str, arguments: Sequence[str]) -> str:
     return "#!/usr/bin/python3" + archive.loader("gpu_check.cli", program, repr(list(arguments)), "sys.exit(main())")
 
 
-def document(out: str) -> Optional[Dict[str, Any]]:
+def document(out: str) -> dict[str, Any] | None:
     """gpucheck's result in a job's output (with its progress and a site's prolog); None without a result."""
     for line in reversed(out.splitlines()):
         start = line.find(_BEGINNING)

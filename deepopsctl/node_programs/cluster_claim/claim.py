@@ -12,7 +12,8 @@ import json
 import os
 import time
 import zlib
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from .._shared import atomic_file
 
@@ -25,13 +26,13 @@ LINEAGE, CLONES, VALUES = 500, 100, 20
 SHOWN = 8
 # who asks, with which cluster.yml: deepopsctl/run/claim.py makes it
 Claim = Mapping[str, Any]
-Document = Dict[str, Any]
+Document = dict[str, Any]
 
 
 class RefusedError(Exception):
     """This run must not go on; `reason` is `busy` or `outdated`."""
 
-    def __init__(self, reason: str, message: str, hint: str, holder: Optional[Document] = None) -> None:
+    def __init__(self, reason: str, message: str, hint: str, holder: Document | None = None) -> None:
         super().__init__(message)
         self.reason = reason
         self.hint = hint
@@ -68,15 +69,15 @@ def _exclusive_lock() -> Iterator[None]:
         os.close(handle)
 
 
-def unpack(text: str) -> Dict[str, str]:
+def unpack(text: str) -> dict[str, str]:
     """The parts that the control machine packed, with hashes of their values: `node gpu01`, `partition gpu`."""
-    parts: Dict[str, str] = json.loads(zlib.decompress(base64.b64decode(text))) if text else {}
+    parts: dict[str, str] = json.loads(zlib.decompress(base64.b64decode(text))) if text else {}
     return parts
 
 
-def inspect(claim: Claim, now: Optional[float] = None) -> Tuple[List[RefusedError], List[str]]:
+def inspect(claim: Claim, now: float | None = None) -> tuple[list[RefusedError], list[str]]:
     """(refusals, warnings) that a run with this claim would meet; nothing is changed."""
-    refusals: List[RefusedError] = []
+    refusals: list[RefusedError] = []
     warning = ""
     try:
         warning = _overdue(claim, time.time() if now is None else now)
@@ -89,7 +90,7 @@ def inspect(claim: Claim, now: Optional[float] = None) -> Tuple[List[RefusedErro
     return refusals, [warning] if warning else []
 
 
-def acquire(claim: Claim, now: Optional[float] = None) -> List[str]:
+def acquire(claim: Claim, now: float | None = None) -> list[str]:
     """Make the cluster this run's, and its cluster.yml the one that is applied; returns warnings."""
     now = time.time() if now is None else now
     with _exclusive_lock():
@@ -111,7 +112,7 @@ def note_clone(claim: Claim) -> None:
             _write("applied.json", _successor(claim, applied))
 
 
-def release(claim: Claim, components: Sequence[str], now: Optional[float] = None) -> List[str]:
+def release(claim: Claim, components: Sequence[str], now: float | None = None) -> list[str]:
     """Release the cluster, and record what was deployed; returns warnings."""
     now = time.time() if now is None else now
     with _exclusive_lock():
@@ -123,11 +124,11 @@ def release(claim: Claim, components: Sequence[str], now: Optional[float] = None
             os.unlink(os.path.join(_directory(), "lock.json"))
             return []
     if holder and holder.get("id") != claim["id"]:
-        return ["%s took the cluster over while this run was at work: run deploy again" % _holder_description(holder)]
+        return [f"{_holder_description(holder)} took the cluster over while this run was at work: run deploy again"]
     return []
 
 
-def components() -> List[str]:
+def components() -> list[str]:
     """What was deployed from any control machine, and what has left records on this node."""
     directory = os.path.join(STATE, "records")
     names = os.listdir(directory) if os.path.isdir(directory) else []
@@ -142,9 +143,10 @@ def _refuse_to_mix(claim: Claim) -> None:
     if upgrade and not claim["command"].startswith("deepopsctl upgrade"):
         raise RefusedError(
             "busy",
-            "an upgrade of Slurm from %s to %s is under way since %s"
-            % tuple(map(upgrade.get, ("from", "to", "since"))),
-            "`deepopsctl upgrade slurm --to %s` goes on from where it stopped" % upgrade.get("to"),
+            "an upgrade of Slurm from {} to {} is under way since {}".format(
+                *tuple(map(upgrade.get, ("from", "to", "since")))
+            ),
+            f"`deepopsctl upgrade slurm --to {upgrade.get('to')}` goes on from where it stopped",
         )
 
 
@@ -156,18 +158,15 @@ def _overdue(claim: Claim, now: float) -> str:
         return ""
     silent_s = max(now - float(holder.get("last") or 0), 0)
     if claim["break_lock"]:
-        return "the lock of %s was broken" % _holder_description(holder)
+        return f"the lock of {_holder_description(holder)} was broken"
     if silent_s > STALE_S:
-        return "the lock of %s was passed over: no sign of it for %s" % (
-            _holder_description(holder),
-            _duration(silent_s),
-        )
+        return f"the lock of {_holder_description(holder)} was passed over: no sign of it for {_duration(silent_s)}"
     raise RefusedError(
         "busy",
-        "another control machine works on this cluster: %s; its last sign was %s ago"
-        % (_holder_description(holder), _duration(silent_s)),
+        f"another control machine works on this cluster: {_holder_description(holder)}; its last sign was "
+        f"{_duration(silent_s)} ago",
         "wait until it has ended, or stop it there with Ctrl-C; if it has died, `deepopsctl deploy --break-lock`"
-        " goes on (so does every run after %s without a sign of it)" % _duration(STALE_S),
+        f" goes on (so does every run after {_duration(STALE_S)} without a sign of it)",
         holder,
     )
 
@@ -213,13 +212,12 @@ def _must_not_undo(tip: Document, parts: Mapping[str, str], former: Document, *,
     reset = [name for name in changed if parts[name] in former.get(name, [])]
     if not (is_older or lost or restored or reset):
         return
-    what = ["would %s %s" % (verb, _few(names)) for verb, names in
+    what = [f"would {verb} {_few(names)}" for verb, names in
             (("remove", lost), ("bring back", restored), ("undo changes of", reset)) if names]  # fmt: skip
     what = what or ["has the same nodes and partitions, with older values of other keys"]
     raise RefusedError(
         "outdated",
-        "cluster.yml here is %s the one that %s on %s applied from %s at %s: it %s"
-        % (
+        "cluster.yml here is {} the one that {} on {} applied from {} at {}: it {}".format(
             "older than" if is_older else "not a successor of",
             *(tip.get(key, "?") for key in ("user", "host", "directory", "since")),
             " and ".join(what),
@@ -231,8 +229,8 @@ def _must_not_undo(tip: Document, parts: Mapping[str, str], former: Document, *,
 
 def _holder_description(holder: Document) -> str:
     """`deepopsctl deploy, started by alice on admin1 (pid 4711, in /srv/hpc) at ...`."""
-    return "%s, started by %s on %s (pid %s, in %s) at %s" % tuple(
-        holder.get(key, "?") for key in ("command", "user", "host", "pid", "directory", "since")
+    return "{}, started by {} on {} (pid {}, in {}) at {}".format(
+        *tuple(holder.get(key, "?") for key in ("command", "user", "host", "pid", "directory", "since"))
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from . import claim
 from .claim import Claim, RefusedError
 
 
-def main(request: Dict[str, Any]) -> Dict[str, Any]:
+def main(request: dict[str, Any]) -> dict[str, Any]:
     """The answer to a `claim` of the control machine; `state` says what it is for.
 
     * `taken`: this run works on the cluster. Refused where another control machine is at work, or where this
@@ -32,12 +33,12 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
     except RefusedError as error:
         return {"deepops": {"claim": _answer("refused", error)}}
     except OSError as error:
-        words = "cannot write {}: {}".format(error.filename, error.strerror)
+        words = f"cannot write {error.filename}: {error.strerror}"
         return {"failed": True, "msg": words, "hint": "is its disk full?"}
     return {"deepops": {"claim": _answer(state, None, warnings)}}
 
 
-def _shown(wanted: Claim, state: str) -> Dict[str, Any]:
+def _shown(wanted: Claim, state: str) -> dict[str, Any]:
     """What would refuse this run, without taking the lock; a plan names what a deploy would be blocked by."""
     refusals, warnings = claim.inspect(wanted)
     answer = {"claim": _answer("shown", refusals[0] if refusals else None, warnings, claim.components())}
@@ -49,10 +50,10 @@ def _shown(wanted: Claim, state: str) -> Dict[str, Any]:
 
 def _answer(
     state: str,
-    refusal: Optional[RefusedError] = None,
+    refusal: RefusedError | None = None,
     warnings: Sequence[str] = (),
     components: Sequence[str] = (),
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     return {
         "state": state,
         "refused": refusal.reason if refusal else "",

@@ -12,15 +12,16 @@ import selectors
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable
 
 from .rows import USER, Amount, FileSystem, Row, Usage
 
-Ask = Callable[[FileSystem], List[Row]]
+Ask = Callable[[FileSystem], list[Row]]
 
 
-def ask_all(where: Sequence[FileSystem], ask: Ask, limit_s: float, who: str) -> List[Row]:
+def ask_all(where: Sequence[FileSystem], ask: Ask, limit_s: float, who: str) -> list[Row]:
     """The rows of all file systems in order; one without an answer has a row with the problem."""
     children = [_Child(each, ask) for each in where]
     deadline = time.monotonic() + limit_s
@@ -53,11 +54,11 @@ class _Child:
         self._has_ended = not chunk
         return self._has_ended
 
-    def finish(self, limit_s: float, who: str) -> List[Row]:
+    def finish(self, limit_s: float, who: str) -> list[Row]:
         os.close(self.pipe)
         if not self._has_ended:
             self._stop()
-            return [self._without("no answer in {:g} s".format(limit_s), who)]
+            return [self._without(f"no answer in {limit_s:g} s", who)]
         os.waitpid(self._pid, 0)
         try:
             return [_row(each) for each in json.loads(self._text.decode("utf-8"))]
@@ -92,6 +93,6 @@ def _answer(where: FileSystem, ask: Ask, writing: int) -> None:
         os._exit(status)
 
 
-def _row(fields: Dict[str, Any]) -> Row:
+def _row(fields: dict[str, Any]) -> Row:
     usage = fields.pop("usage")
     return Row(usage=Usage(Amount(**usage["space"]), Amount(**usage["files"]), usage["grace"]), **fields)

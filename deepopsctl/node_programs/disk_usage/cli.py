@@ -8,8 +8,8 @@ import os
 import pwd
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import List, Optional, Sequence
 
 from .._shared.settings import SettingsError
 from . import members
@@ -32,14 +32,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
         config = load(options.config)
         person = _person(options.user)
     except (SettingsError, KeyError) as error:
-        sys.stderr.write("error: {}\n".format(error.args[0]))
+        sys.stderr.write(f"error: {error.args[0]}\n")
         return INVALID
     limit = options.limit or config.limit_s
     rows = ask_all(config.file_systems, lambda each: ask(each, person), limit, person.name)
@@ -55,7 +55,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     return INCOMPLETE if any(row.problem for row in rows) else OK
 
 
-def _person(name: Optional[str]) -> Person:
+def _person(name: str | None) -> Person:
     account = pwd.getpwuid(os.getuid()) if name is None else pwd.getpwnam(name)
     groups = os.getgrouplist(account.pw_name, account.pw_gid)
     return Person(account.pw_name, account.pw_uid, groups, account.pw_uid == os.getuid())

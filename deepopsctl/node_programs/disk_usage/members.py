@@ -9,7 +9,8 @@ import os
 import pwd
 import stat
 import time
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from .rows import COUNTED, PROJECT, USER, Amount, FileSystem, Person, Row, Usage
 from .table import count, size
@@ -22,9 +23,9 @@ _LARGEST = 4 << 20
 _HEAD = ("User", "# of files", "Space")
 
 
-def read(where: FileSystem, person: Person, owner: int = 0) -> List[Row]:
+def read(where: FileSystem, person: Person, owner: int = 0) -> list[Row]:
     """A row for each user in each of the person's groups, for root of all; a result counts only where it is root's."""
-    rows: List[Row] = []
+    rows: list[Row] = []
     with contextlib.ExitStack() as stack:
         directory = _open(where, owner, stack)
         if directory is None:
@@ -40,9 +41,9 @@ def read(where: FileSystem, person: Person, owner: int = 0) -> List[Row]:
     return sorted(rows, key=lambda row: (row.path, -(row.usage.space.used or 0)))
 
 
-def totals(where: FileSystem, person: Person, owner: int = 0) -> List[Row]:
+def totals(where: FileSystem, person: Person, owner: int = 0) -> list[Row]:
     """What is in the person's own directory and in those of their groups, as far as the nightly count has them."""
-    rows: List[Row] = []
+    rows: list[Row] = []
     with contextlib.ExitStack() as stack:
         directory = _open(where, owner, stack)
         if directory is None:
@@ -58,7 +59,7 @@ def totals(where: FileSystem, person: Person, owner: int = 0) -> List[Row]:
     return rows
 
 
-def _open(where: FileSystem, owner: int, stack: contextlib.ExitStack) -> Optional[int]:
+def _open(where: FileSystem, owner: int, stack: contextlib.ExitStack) -> int | None:
     """The directory of results; None where there is none, or where it is not root's."""
     try:
         directory = os.open(os.path.join(where.path, RESULTS), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -69,7 +70,7 @@ def _open(where: FileSystem, owner: int, stack: contextlib.ExitStack) -> Optiona
     return directory if _is_roots(os.fstat(directory), owner) else None
 
 
-def _all_names(directory: int) -> List[str]:
+def _all_names(directory: int) -> list[str]:
     names = (name for name in os.listdir(directory) if not name.startswith("."))
     return sorted(name[: -len(".json")] for name in names if name.endswith(".json"))
 
@@ -84,7 +85,7 @@ def _names(person: Person) -> Iterator[str]:
             yield grp.getgrgid(gid).gr_name
 
 
-def _result(directory: int, name: str, owner: int) -> Dict[str, Any]:
+def _result(directory: int, name: str, owner: int) -> dict[str, Any]:
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     except OSError:
@@ -96,12 +97,12 @@ def _result(directory: int, name: str, owner: int) -> Dict[str, Any]:
         return dict(json.loads(stream.read()))
 
 
-def _row(where: FileSystem, path: str, entry: Dict[str, int], when: str) -> Row:
+def _row(where: FileSystem, path: str, entry: dict[str, int], when: str) -> Row:
     usage = Usage(Amount(int(entry["bytes"])), Amount(int(entry["files"])))
     return Row(where.name, path, MEMBER, _user(int(entry["uid"])), when, usage)
 
 
-def _when(result: Dict[str, Any]) -> str:
+def _when(result: dict[str, Any]) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(int(result["finished"])))
 
 
@@ -114,7 +115,7 @@ def _user(uid: int) -> str:
 
 def render(rows: Sequence[Row], *, everybody: bool) -> str:
     """A table for each group, with the time of the count."""
-    tables: Dict[Tuple[str, str], List[Row]] = {}
+    tables: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if not row.problem:
             tables.setdefault((row.path, row.source), []).append(row)
@@ -127,12 +128,12 @@ def _table(path: str, when: str, rows: Sequence[Row], *, everybody: bool) -> str
     shown = [row for row in rows if everybody or _is_much(row)]
     lines = [_HEAD, *((row.who, count(row.usage.files.used), size(row.usage.space.used)) for row in shown)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
-    text = ["", "{}, counted {}".format(path, when)]
+    text = ["", f"{path}, counted {when}"]
     text += [
         "  ".join([line[0].ljust(widths[0]), line[1].rjust(widths[1]), line[2].rjust(widths[2])]) for line in lines
     ]
     if len(shown) < len(rows):
-        text.append("{} with less than 100k files and 1 GiB: --all_users shows them".format(len(rows) - len(shown)))
+        text.append(f"{len(rows) - len(shown)} with less than 100k files and 1 GiB: --all_users shows them")
     return "\n".join(text) + "\n"
 
 

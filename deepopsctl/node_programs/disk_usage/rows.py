@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any
 
 from .._shared import settings
 from .._shared.settings import SettingsError
@@ -45,7 +46,7 @@ class FileSystem:
     path: str
     type: str
     quota: str = ""
-    projects: Tuple[Project, ...] = ()
+    projects: tuple[Project, ...] = ()
     mounted: bool = False
 
 
@@ -53,7 +54,7 @@ class FileSystem:
 class Config:
     """All of them, and how long each may take to answer, in seconds."""
 
-    file_systems: Tuple[FileSystem, ...]
+    file_systems: tuple[FileSystem, ...]
     limit_s: float = LIMIT_S
 
 
@@ -61,12 +62,12 @@ class Config:
 class Amount:
     """Used, and the limits; None if there is none or it is unknown."""
 
-    used: Optional[int] = None
-    soft: Optional[int] = None
-    hard: Optional[int] = None
+    used: int | None = None
+    soft: int | None = None
+    hard: int | None = None
 
     @property
-    def limit(self) -> Optional[int]:
+    def limit(self) -> int | None:
         """What a user has to stay below: the soft limit, if there is one."""
         return self.soft or self.hard
 
@@ -82,7 +83,7 @@ class Usage:
 
     space: Amount = field(default_factory=Amount)
     files: Amount = field(default_factory=Amount)
-    grace: Optional[int] = None
+    grace: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,17 +102,17 @@ class Row:
 def load(path: str) -> Config:
     """Read the file."""
     if not os.path.exists(path):
-        raise SettingsError("{} is not there: deploy writes it where storage is mounted".format(path))
+        raise SettingsError(f"{path} is not there: deploy writes it where storage is mounted")
     config = settings.load(path)
     try:
         return Config(
             tuple(_file_system(each) for each in config["filesystems"]), float(config.get("limit_s", LIMIT_S))
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise SettingsError("{}: {!r}".format(path, error)) from error
+        raise SettingsError(f"{path}: {error!r}") from error
 
 
-def _file_system(entry: Dict[str, Any]) -> FileSystem:
+def _file_system(entry: dict[str, Any]) -> FileSystem:
     projects = tuple(Project(**each) for each in entry.get("projects", ()))
     quota, mounted = entry.get("quota", ""), bool(entry.get("mounted", False))
     return FileSystem(entry["name"], entry["path"], entry["type"], quota, projects, mounted)

@@ -6,9 +6,10 @@ import contextlib
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import Callable
 
 from .._shared import command, mount_table
 from . import members, texts
@@ -23,7 +24,7 @@ class UnansweredError(Exception):
     """There is no answer; the message has the reason."""
 
 
-def ask(where: FileSystem, person: Person) -> List[Row]:
+def ask(where: FileSystem, person: Person) -> list[Row]:
     """The rows of one file system."""
     rows = []
     with contextlib.suppress(OSError):
@@ -57,7 +58,7 @@ def _row(where: FileSystem, path: str, kind: str, who: str, asked: Callable[[], 
     except UnansweredError as error:
         return Row(where.name, path, kind, who, problem=str(error))
     except texts.UnreadableError as error:
-        return Row(where.name, path, kind, who, problem="an answer that can't be read, {}".format(error))
+        return Row(where.name, path, kind, who, problem=f"an answer that can't be read, {error}")
     except OSError as error:
         return Row(where.name, path, kind, who, problem=str(error.strerror))
     return Row(where.name, path, kind, who, answer.source, answer.usage)
@@ -100,7 +101,7 @@ def _of_project(where: FileSystem, project: Project) -> Answer:
     return _statvfs_project(project.path, where.path)
 
 
-def _run(argv: List[str]) -> str:
+def _run(argv: list[str]) -> str:
     """What a tool prints where it succeeds."""
     result = _try(argv)
     if not result.ok:
@@ -108,7 +109,7 @@ def _run(argv: List[str]) -> str:
     return result.output
 
 
-def _try(argv: List[str]) -> command.Result:
+def _try(argv: list[str]) -> command.Result:
     # the process that asks has a time limit, and ends with the tool
     return command.run(argv, env={"PATH": _PATH, "LC_ALL": "C.UTF-8"})
 
@@ -122,16 +123,14 @@ def _quota(where: FileSystem, person: Person) -> Answer:
     result = _try([*argv, *([] if person.is_self else [person.name])])
     usage = texts.read_quota(result.output)
     if usage is None and where.quota == USER:
-        raise UnansweredError(
-            "no answer about quotas ({})".format(" ".join(result.message.split()) or "quota prints nothing")
-        )
+        raise UnansweredError(f"no answer about quotas ({' '.join(result.message.split()) or 'quota prints nothing'})")
     return Answer() if usage is None else Answer("quota", usage)
 
 
 def whole_mount(path: str, table: str = mount_table.TABLE) -> str:
     """Mount point of a directory's whole file system: `quota` does not know bind mounts."""
     device = os.stat(path).st_dev
-    number = "{}:{}".format(os.major(device), os.minor(device))
+    number = f"{os.major(device)}:{os.minor(device)}"
     whole = [each.path for each in mount_table.read(table) if each.device == number and each.root == "/"]
     return whole[0] if whole else path
 
@@ -141,7 +140,7 @@ def is_mounted(path: str, table: str = mount_table.TABLE) -> bool:
     return any(each.path == path and each.type != mount_table.AUTOFS for each in mount_table.read(table))
 
 
-def _lfs(whose: List[str], path: str) -> Usage:
+def _lfs(whose: list[str], path: str) -> Usage:
     return texts.read_lfs(_run(["lfs", "quota", "-q", *whose, path]), int(time.time()))
 
 
@@ -152,7 +151,7 @@ def _beegfs(where: FileSystem, person: Person) -> Answer:
         argv = ["beegfs", "quota", "list-usage", "--uids", who, "--raw", "--output", "ndjson"]
         return Answer("beegfs quota", texts.read_beegfs(_run(argv)))
     # not --mount: with that, 7.4.7 takes options of its own for names of users (github.com/ThinkParQ/beegfs/issues/97)
-    conf = "--cfgFile=/etc/beegfs/beegfs-client-{}.conf".format(where.name)
+    conf = f"--cfgFile=/etc/beegfs/beegfs-client-{where.name}.conf"
     argv = ["beegfs-ctl", "--getquota", "--csv", "--uid", person.name, conf]
     return Answer("beegfs-ctl", texts.read_beegfs_ctl(_run(argv)))
 
@@ -164,7 +163,7 @@ def _own_directory(path: str, name: str) -> str:
 
 def _ceph(path: str, xattr: Xattr) -> Answer:
     """CephFS has quotas on directories: usage and limits of the nearest parent directory with limits."""
-    attributes: Dict[str, int] = {}
+    attributes: dict[str, int] = {}
     for key in ("dir.rbytes", "dir.rfiles"):
         attributes[key] = _xattr(path, key, xattr) or 0
     for directory in _upwards(path):
@@ -190,7 +189,7 @@ def _upwards(path: str) -> Iterator[str]:
         path = os.path.dirname(path)
 
 
-def _xattr(path: str, key: str, xattr: Xattr) -> Optional[int]:
+def _xattr(path: str, key: str, xattr: Xattr) -> int | None:
     try:
         value = xattr(path, "ceph." + key)
     except OSError:

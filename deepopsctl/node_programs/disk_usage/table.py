@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Callable, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Callable
 
 from .rows import COUNTED, PROJECT, WHOLE, Amount, Row
 
@@ -11,17 +12,17 @@ _HEAD = ("Description", "Space", "# of files")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
-def size(number: Optional[int]) -> str:
+def size(number: int | None) -> str:
     """`12 GiB`, `1.5 TiB`; `-` for what has no limit."""
     if number is None:
         return "-"
     value, unit = float(number), 0
     while value >= 1024 and unit < len(_BINARY) - 1:
         value, unit = value / 1024, unit + 1
-    return "{} {}".format(_short(value), _BINARY[unit])
+    return f"{_short(value)} {_BINARY[unit]}"
 
 
-def count(number: Optional[int]) -> str:
+def count(number: int | None) -> str:
     """`512`, `120k`, `1.5M`."""
     if number is None:
         return "-"
@@ -32,15 +33,15 @@ def count(number: Optional[int]) -> str:
 
 
 def _short(value: float) -> str:
-    return "{:.0f}".format(value) if value >= 100 or value == int(value) else "{:.1f}".format(value)
+    return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
 
 
 def description(row: Row) -> str:
     """Description of the row."""
     if row.kind == WHOLE:
-        return "{} (all users)".format(row.path)
+        return f"{row.path} (all users)"
     when = ", " + row.source if row.source.startswith(COUNTED) else ""
-    return "{} ({}{}{})".format(row.path, "project " if row.kind == PROJECT else "", row.who, when)
+    return f"{row.path} ({'project ' if row.kind == PROJECT else ''}{row.who}{when})"
 
 
 def render(rows: Sequence[Row], now: int) -> str:
@@ -55,25 +56,25 @@ def _cells(row: Row) -> Sequence[str]:
     return (description(row), _amount(row.usage.space, size), _amount(row.usage.files, count))
 
 
-def _amount(amount: Amount, write: Callable[[Optional[int]], str]) -> str:
-    return "{}{}/{}".format(write(amount.used), "*" if amount.is_over else "", write(amount.limit))
+def _amount(amount: Amount, write: Callable[[int | None], str]) -> str:
+    return f"{write(amount.used)}{'*' if amount.is_over else ''}/{write(amount.limit)}"
 
 
-def _remarks(rows: Sequence[Row], now: int) -> List[str]:
+def _remarks(rows: Sequence[Row], now: int) -> list[str]:
     remarks = []
     for row in rows:
         if row.problem:
-            remarks.append("{}: not known: {}".format(description(row), row.problem))
+            remarks.append(f"{description(row)}: not known: {row.problem}")
         elif row.usage.space.is_over or row.usage.files.is_over:
-            remarks.append("* {}: over its limit{}".format(description(row), _grace(row.usage.grace, now)))
+            remarks.append(f"* {description(row)}: over its limit{_grace(row.usage.grace, now)}")
     if any(row.kind == WHOLE and not row.problem for row in rows):
         remarks.append("(all users): a file system without quotas, as df has it")
     return ["", *remarks] if remarks else []
 
 
-def _grace(end: Optional[int], now: int) -> str:
+def _grace(end: int | None, now: int) -> str:
     if end is None:
         return ""
     if end <= now:
         return ", nothing more can be written"
-    return "; nothing more can be written from {} on".format(time.strftime("%Y-%m-%d %H:%M", time.localtime(end)))
+    return f"; nothing more can be written from {time.strftime('%Y-%m-%d %H:%M', time.localtime(end))} on"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Callable
 
 from .rows import Amount, Usage
 
@@ -18,7 +19,7 @@ class UnreadableError(ValueError):
     """The output is not what the tool is known to print."""
 
 
-def read_quota(text: str) -> Optional[Usage]:
+def read_quota(text: str) -> Usage | None:
     """`quota --raw-grace --no-wrap` of one file system: kibibytes, and the end of a grace in seconds since 1970.
 
     None where it prints no line of numbers: it knows of no quota there.
@@ -39,14 +40,14 @@ def read_lfs(text: str, now: int) -> Usage:
     raise UnreadableError(_shown(text))
 
 
-def _lines_of_numbers(text: str) -> Iterator[List[str]]:
+def _lines_of_numbers(text: str) -> Iterator[list[str]]:
     for line in text.splitlines():
         words = line.split()
         if len(words) >= 9 and all(re.fullmatch(r"\d+\*?", word) for word in words[-8:]):
             yield words
 
 
-def _from_columns(words: List[str], grace: Callable[[str], Optional[int]]) -> Usage:
+def _from_columns(words: list[str], grace: Callable[[str], int | None]) -> Usage:
     """Eight columns: used, quota, limit, grace; for space in KiB, then for files."""
     numbers = [int(word.strip("[]*")) if word.strip("[]*").isdigit() else 0 for word in words]
     ends = [end for end in (grace(words[3]), grace(words[7])) if end]
@@ -57,7 +58,7 @@ def _from_columns(words: List[str], grace: Callable[[str], Optional[int]]) -> Us
     )
 
 
-def _lfs_grace(text: str, now: int) -> Optional[int]:
+def _lfs_grace(text: str, now: int) -> int | None:
     if text in ("-", "none", "0"):
         return None
     seconds = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -87,7 +88,7 @@ def read_beegfs(text: str) -> Usage:
     return Usage(_sum([space for space, _ in pools]), _sum([files for _, files in pools]))
 
 
-def _objects(text: str) -> Iterator[Dict[str, str]]:
+def _objects(text: str) -> Iterator[dict[str, str]]:
     for line in text.splitlines():
         if line.startswith("{"):
             try:
@@ -96,7 +97,7 @@ def _objects(text: str) -> Iterator[Dict[str, str]]:
                 raise UnreadableError(_shown(line)) from error
 
 
-def _beegfs_pool(entry: Dict[str, str]) -> Tuple[Amount, Amount]:
+def _beegfs_pool(entry: dict[str, str]) -> tuple[Amount, Amount]:
     return _beegfs_amount(entry.get("space", "?/?")), _beegfs_amount(entry.get("inode", "?/?"))
 
 
@@ -105,17 +106,17 @@ def _beegfs_amount(text: str) -> Amount:
     return Amount(int(used) if used.isdigit() else None, None, _beegfs_limit(limit))
 
 
-def _beegfs_limit(text: str) -> Optional[int]:
+def _beegfs_limit(text: str) -> int | None:
     if text in _UNLIMITED or not text.isdigit() or int(text) in (0, _NO_LIMIT):
         return None
     return int(text)
 
 
-def _sum(amounts: List[Amount]) -> Amount:
+def _sum(amounts: list[Amount]) -> Amount:
     used = [amount.used for amount in amounts if amount.used is not None]
     limits = [amount.hard for amount in amounts if amount.hard is not None]
     return Amount(sum(used) if used else None, None, sum(limits) if len(limits) == len(amounts) else None)
 
 
 def _shown(text: str) -> str:
-    return "no numbers in: {}".format(" ".join(text.split())[:200] or "nothing")
+    return f"no numbers in: {' '.join(text.split())[:200] or 'nothing'}"

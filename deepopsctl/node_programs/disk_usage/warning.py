@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from typing import Iterator, List, Optional, Sequence
+from collections.abc import Iterator, Sequence
 
 from .._shared.settings import SettingsError
 from .apart import ask_all
@@ -29,10 +29,10 @@ def main(config: str = CONFIG) -> int:
     return 0
 
 
-def lines(rows: Sequence[Row]) -> List[str]:
+def lines(rows: Sequence[Row]) -> list[str]:
     """A line for each amount above the threshold."""
     return [
-        "Quota of {}: {}".format(printable(row.path), amount)
+        f"Quota of {printable(row.path)}: {amount}"
         for row in rows
         if row.kind != WHOLE and not row.problem
         for amount in _amounts(row)
@@ -47,12 +47,12 @@ def printable(text: str) -> str:
 def _amounts(row: Row) -> Iterator[str]:
     space, files = row.usage.space, row.usage.files
     if percent := _percent(space):
-        yield "{} of {} used ({} %)".format(size(space.used), size(space.limit), percent)
+        yield f"{size(space.used)} of {size(space.limit)} used ({percent} %)"
     if percent := _percent(files):
-        yield "{} of {} files ({} %)".format(count(files.used), count(files.limit), percent)
+        yield f"{count(files.used)} of {count(files.limit)} files ({percent} %)"
 
 
-def _percent(amount: Amount) -> Optional[int]:
+def _percent(amount: Amount) -> int | None:
     if amount.used is None or not amount.limit:
         return None
     percent = 100 * amount.used // amount.limit

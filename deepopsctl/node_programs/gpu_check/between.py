@@ -7,7 +7,8 @@ connect to the host: all of the first node, as the nodes of one job are identica
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from .bounds import SHARES
 from .rates import HOST_LINKS, Finding, against_past, value_of
@@ -39,7 +40,7 @@ def figure(result: Result) -> Figure | None:
         # some ports may be for storage: at most one per GPU is counted
         fastest = max(port["gb_s"] for port in ports["rdma"])
         used = min(sum(port["gb_s"] == fastest for port in ports["rdma"]), max(1, len(result["gpus"])))
-        network = Figure(used * fastest, "{} RDMA {} of the node".format(used, "ports" if used > 1 else "port"), "rdma")
+        network = Figure(used * fastest, f"{used} RDMA {'ports' if used > 1 else 'port'} of the node", "rdma")
     elif ports.get("ethernet"):
         fastest = max(port["gb_s"] for port in ports["ethernet"])
         network = Figure(fastest, "its fastest Ethernet port, without RDMA", "tcp")
@@ -67,9 +68,9 @@ def between_nodes(result: Result, earlier: list[Result]) -> Iterator[dict[str, s
     past = against_past(value, _newest(all_reduce, earlier, str(result["when"])))
     findings = [finding for finding in (bound, past) if finding]
     status = worst(PASS, *(finding.status for finding in findings))
-    text = "; ".join(["{} ranks, bus bandwidth".format(all_reduce["ranks"]), *(finding.text for finding in findings)])
-    text = text if status == PASS else "{}: {}".format(all_reduce["nodes"], text)
-    yield check(NAME, all_reduce["nodes"], status, "{:.4g}".format(value), expected, "GB/s", text)
+    text = "; ".join([f"{all_reduce['ranks']} ranks, bus bandwidth", *(finding.text for finding in findings)])
+    text = text if status == PASS else f"{all_reduce['nodes']}: {text}"
+    yield check(NAME, all_reduce["nodes"], status, f"{value:.4g}", expected, "GB/s", text)
 
 
 def _against_figure(value: float, limit: Figure | None) -> tuple[str, Finding]:
@@ -77,8 +78,8 @@ def _against_figure(value: float, limit: Figure | None) -> tuple[str, Finding]:
         return "sums are right", Finding(PASS, "no bound: the node shows no network hardware")
     shares = SHARES[limit.shares]
     status = FAIL if value < shares.fail * limit.gb_s else WARN if value < shares.warn * limit.gb_s else PASS
-    text = "{:.0%} of the {:.4g} GB/s of {}".format(value / limit.gb_s, limit.gb_s, limit.what)
-    return "at least {:.4g}".format(shares.warn * limit.gb_s), Finding(status, text)
+    text = f"{value / limit.gb_s:.0%} of the {limit.gb_s:.4g} GB/s of {limit.what}"
+    return f"at least {shares.warn * limit.gb_s:.4g}", Finding(status, text)
 
 
 def _newest(all_reduce: dict[str, Any], earlier: list[Result], before: str) -> tuple[float, str] | None:

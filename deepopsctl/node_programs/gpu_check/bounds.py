@@ -11,7 +11,8 @@ GPU that throttles). Outliers are detected by comparison with the other GPUs of 
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 
 class Figures(NamedTuple):
@@ -86,7 +87,7 @@ FIGURES = (
 
 # What gpucheck gave on one healthy card of a product, by the check's name (driver 580.159.04, SXM, 700 W). They take
 # the place of the maker's figures.
-HEALTHY: Dict[str, Dict[str, float]] = {
+HEALTHY: dict[str, dict[str, float]] = {
     "NVIDIA H100 80GB HBM3": {
         "gpu-memory-copy": 2807, "gpu-memory-triad": 2894, "gpu-fp32": 63.9, "gpu-bf16": 656.8, "gpu-bf16-gemm": 862,
     },
@@ -153,20 +154,21 @@ def markdown() -> Iterable[str]:
     yield "|---|---|---|---|---|---|"
     for row in FIGURES:
         reached = "no bound" if row.bf16 and not row.mma else _shown(round(row.bf16 * row.mma, 1))
-        yield "| {} | {} | {} | {} | {} | {} |".format(
-            row.product, _shown(row.memory), _shown(row.fp32), _shown(row.bf16), reached, _shown(row.nvlink)
+        yield (
+            f"| {row.product} | {_shown(row.memory)} | {_shown(row.fp32)} | {_shown(row.bf16)} | {reached} | "
+            f"{_shown(row.nvlink)} |"
         )
     yield ""
     yield "| healthy | copy, GB/s | triad, GB/s | fp32, TFLOP/s | bf16 by mma.sync | bf16 by cuBLAS |"
     yield "|---|---|---|---|---|---|"
     for product, values in HEALTHY.items():
-        yield "| {} | {} |".format(product, " | ".join(map(_shown, values.values())))
+        yield f"| {product} | {' | '.join(map(_shown, values.values()))} |"
     yield ""
     yield "| share of | warning below | failure below |"
     yield "|---|---|---|"
     for name, shares in SHARES.items():
-        yield "| {} | {:.0%} | {:.0%} |".format(name, shares.warn, shares.fail)
+        yield f"| {name} | {shares.warn:.0%} | {shares.fail:.0%} |"
 
 
 def _shown(figure: float) -> str:
-    return "{:g}".format(figure) if figure else "–"
+    return f"{figure:g}" if figure else "–"

@@ -85,7 +85,7 @@ def _wait(
         if now > order.seconds + _OVERTIME_S:
             for worker in workers:
                 if worker.alive:
-                    worker.give_up("it did not end {:.0f} s after its time".format(_OVERTIME_S))
+                    worker.give_up(f"it did not end {_OVERTIME_S:.0f} s after its time")
         for worker in workers:
             worker.watch()
         if now - sampled >= _SAMPLE_S:
@@ -94,7 +94,7 @@ def _wait(
             heat = max(filter(None, (heat, seen)), default=None)
         if reported + max(order.seconds / _TELL_PARTS, _TELL_S) <= now < order.seconds:
             reported = now
-            report_progress("{:.0f} of {:.0f} s".format(now, order.seconds))
+            report_progress(f"{now:.0f} of {order.seconds:.0f} s")
         time.sleep(_LOOK_S)
     return order.stopped(), heat
 

@@ -5,8 +5,9 @@ Every check but `burn-completed` may fail before the end; none of them passes wh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from statistics import median
-from typing import Any, Iterator
+from typing import Any
 
 from .health import BRAKES, SOFT
 from .results import FAIL, PASS, SKIP, WARN, check, either, gpu_count, target_of, who
@@ -47,12 +48,12 @@ def _final(result: Result, checks: list[dict[str, str]]) -> list[dict[str, str]]
 
 def early(result: Result) -> str:
     """How far it came."""
-    return "ended after {:.0f} of {:.0f} s: {}".format(result["ran_s"], result["asked_s"], result["ended"])
+    return f"ended after {result['ran_s']:.0f} of {result['asked_s']:.0f} s: {result['ended']}"
 
 
 def _node(result: Result) -> Checks:
     node = result["node"]
-    ran, asked = "{:.0f}".format(result["ran_s"]), "{:.0f}".format(result["asked_s"])
+    ran, asked = f"{result['ran_s']:.0f}", f"{result['asked_s']:.0f}"
     yield check(
         "burn-completed",
         node,
@@ -71,12 +72,12 @@ def _node(result: Result) -> Checks:
 
 
 def _cpu(node: str, cpu: Any) -> dict[str, str]:
-    measured = "{} cores, {} rounds".format(cpu["cores"], cpu["rounds"])
+    measured = f"{cpu['cores']} cores, {cpu['rounds']} rounds"
     return _answers("burn-cpu", node, either(cpu, "faults", "ills"), cpu["rounds"], measured)
 
 
 def _memory(node: str, memory: Any) -> dict[str, str]:
-    measured = "{} MiB, {} MiB verified".format(memory["mib"], memory["verified_mib"])
+    measured = f"{memory['mib']} MiB, {memory['verified_mib']} MiB verified"
     return _answers("burn-memory", node, either(memory, "faults", "ills"), memory["verified_mib"], measured)
 
 
@@ -85,7 +86,7 @@ def _answers(name: str, node: str, faults: list[Any], done: int, measured: str) 
     expected = "right answers only"
     if faults:
         cores = ", ".join(str(fault["core"]) for fault in faults)
-        text = "{} core {}: {}".format(node, cores, faults[0]["message"])
+        text = f"{node} core {cores}: {faults[0]['message']}"
         wrong = any(fault["status"] == "wrong" for fault in faults)
         return check(name, node, FAIL, "wrong answers" if wrong else "no answer", expected, message=text)
     if not done:
@@ -99,7 +100,7 @@ def _cpu_rate(node: str, result: Result) -> dict[str, str]:
         return check(name, node, SKIP, message="no core finished a round")
     first, last = (median(rate[key] for rate in rates) for key in ("first", "last"))
     share, middle = last / first, median(rate["median"] for rate in rates)
-    measured, expected = "{:.0%}".format(share), "at least {:.0%} of the beginning".format(CPU_WARN)
+    measured, expected = f"{share:.0%}", f"at least {CPU_WARN:.0%} of the beginning"
     if result["asked_s"] < LEAST_S:
         return check(name, node, SKIP, measured, message=_too_short(result))
     slow_cores = [str(rate["core"]) for rate in rates if rate["median"] < ODD_CORE * middle]
@@ -109,19 +110,19 @@ def _cpu_rate(node: str, result: Result) -> dict[str, str]:
         )
         return check(name, node, WARN, measured, expected, message=text)
     if share < CPU_WARN:
-        text = "{}: the cores became slower under load: heat, or a power limit".format(node)
+        text = f"{node}: the cores became slower under load: heat, or a power limit"
         return check(name, node, WARN, measured, expected, message=text)
     return check(name, node, PASS, measured, expected)
 
 
 def _too_short(result: Result) -> str:
-    return "{:.0f} s are too short to say whether it slows down: {:.0f} s are needed".format(result["asked_s"], LEAST_S)
+    return f"{result['asked_s']:.0f} s are too short to say whether it slows down: {LEAST_S:.0f} s are needed"
 
 
 def _cpu_heat(node: str, result: Result) -> dict[str, str]:
     name, counted, heat = "burn-cpu-heat", result["counters"], result["cpu_temperature"]
     known = [value for value in (counted["throttled"], counted["thermal_interrupts"]) if value is not None]
-    measured = "{:.0f}".format(heat) if heat is not None else ""
+    measured = f"{heat:.0f}" if heat is not None else ""
     if any(known):
         text = "{}: the processors were throttled {} times for heat: fans, dust, the air at the inlet"
         return check(name, node, WARN, measured, "never throttled", "°C", text.format(node, max(known)))
@@ -141,12 +142,12 @@ _ERRORS = (
 
 def _hardware(node: str, counted: dict[str, int | None]) -> dict[str, str]:
     name, expected = "burn-hardware", "no new errors"
-    problems = [(status, "{} {}".format(counted[key], text)) for key, status, text in _ERRORS if counted[key]]
+    problems = [(status, f"{counted[key]} {text}") for key, status, text in _ERRORS if counted[key]]
     known = [key for key, _, _ in _ERRORS if counted[key] is not None]
     if problems:
         status = FAIL if any(status == FAIL for status, _ in problems) else WARN
         text = "; ".join(text for _, text in problems)
-        return check(name, node, status, "new errors", expected, message="{}: {}".format(node, text))
+        return check(name, node, status, "new errors", expected, message=f"{node}: {text}")
     if not known:
         return check(name, node, SKIP, message="no error counter (EDAC, machine checks, PCIe) can be read here")
     return check(name, node, PASS, "none in " + ", ".join(known), expected)
@@ -157,8 +158,8 @@ def _kernel_log(node: str, log: Any) -> dict[str, str]:
     if log.get("obstacle"):
         return check(name, node, SKIP, message=log["obstacle"])
     if log["lines"]:
-        text = "{}: {}".format(node, "; ".join(log["lines"]))
-        return check(name, node, FAIL, "{} lines".format(len(log["lines"])), "no hardware trouble", message=text)
+        text = f"{node}: {'; '.join(log['lines'])}"
+        return check(name, node, FAIL, f"{len(log['lines'])} lines", "no hardware trouble", message=text)
     return check(name, node, PASS, "quiet", "no hardware trouble")
 
 
@@ -172,7 +173,7 @@ def _gpus(result: Result, expected: int) -> Checks:
         yield check("burn-gpu", node, status, "no GPU", gpu_count(expected), message=result["problem"])
         return
     if expected and len(gpus) != expected:
-        text = "{} should have {}, and has {}".format(node, gpu_count(expected), len(gpus))
+        text = f"{node} should have {gpu_count(expected)}, and has {len(gpus)}"
         yield check("burn-gpu", node, FAIL, gpu_count(len(gpus)), gpu_count(expected), message=text)
     for gpu in gpus:
         yield from _gpu(result, gpu)
@@ -187,7 +188,7 @@ def _gpu(result: Result, gpu: Gpu) -> Checks:
             FAIL,
             "can't be opened",
             "right results",
-            message="{}: {}".format(who(node, gpu), gpu["error"]),
+            message=f"{who(node, gpu)}: {gpu['error']}",
         )
         return
     burn = gpu["burn"]
@@ -197,13 +198,13 @@ def _gpu(result: Result, gpu: Gpu) -> Checks:
     lost = burn["watched"].get("lost", "")
     if burn["status"] != "measured" or lost:
         words = {"wrong": "wrong results", "error": "no result", "measured": "lost"}[burn["status"]]
-        text = "{}: {}".format(who(node, gpu), "; ".join(filter(None, (burn["message"], lost))))
+        text = f"{who(node, gpu)}: {'; '.join(filter(None, (burn['message'], lost)))}"
         yield check("burn-gpu", where, FAIL, words, "right results", message=text)
     elif not burn["rates"]:
         yield check("burn-gpu", where, SKIP, message="nothing was measured: too short")
         return
     else:
-        yield check("burn-gpu", where, PASS, "{} MiB verified".format(burn["verified_mib"]), "right results")
+        yield check("burn-gpu", where, PASS, f"{burn['verified_mib']} MiB verified", "right results")
     yield _gpu_rate(result, gpu)
     yield _gpu_heat(node, gpu)
     yield _gpu_errors(node, gpu)
@@ -217,8 +218,8 @@ def _gpu_rate(result: Result, gpu: Gpu) -> dict[str, str]:
         return check(name, where, SKIP, message="nothing was measured")
     test = min(rates, key=lambda key: rates[key]["last"] / rates[key]["first"])
     share = rates[test]["last"] / rates[test]["first"]
-    measured = "{:.0%}".format(share)
-    expected = "at least {:.0%} of the beginning".format(GPU_WARN)
+    measured = f"{share:.0%}"
+    expected = f"at least {GPU_WARN:.0%} of the beginning"
     if result["asked_s"] < LEAST_S:
         return check(name, where, SKIP, measured, message=_too_short(result))
     if share < GPU_WARN:
@@ -227,7 +228,7 @@ def _gpu_rate(result: Result, gpu: Gpu) -> dict[str, str]:
         return check(name, where, status, measured, expected, message=text.format(who(node, gpu), test, **rates[test]))
     slow_tests = _behind(result["gpus"], gpu)
     if slow_tests:
-        return check(name, where, WARN, measured, expected, message="{}: {}".format(who(node, gpu), slow_tests))
+        return check(name, where, WARN, measured, expected, message=f"{who(node, gpu)}: {slow_tests}")
     shown = ", ".join("{} {median:.4g} (lowest {min:.4g})".format(key, **rates[key]) for key in rates)
     return check(name, where, PASS, measured, expected, message=shown)
 
@@ -252,15 +253,15 @@ def _gpu_heat(node: str, gpu: Gpu) -> dict[str, str]:
     name, where, watched = "burn-gpu-heat", target_of(node, gpu), gpu["burn"]["watched"]
     known = gpu.get("temperature") or {}
     limit, heat = known.get("gpu_max") or known.get("slowdown"), watched["temperature"]
-    measured, expected = "" if heat is None else str(heat), "" if limit is None else "below {}".format(limit)
-    held = ["{} ({:.0%} of the time)".format(reason, share) for reason, share in watched["slowdowns"].items()]
+    measured, expected = "" if heat is None else str(heat), "" if limit is None else f"below {limit}"
+    held = [f"{reason} ({share:.0%} of the time)" for reason, share in watched["slowdowns"].items()]
     if any(reason in BRAKES for reason in watched["slowdowns"]):
-        text = "{}: slowed down by the hardware: {}".format(who(node, gpu), ", ".join(held))
+        text = f"{who(node, gpu)}: slowed down by the hardware: {', '.join(held)}"
         return check(name, where, FAIL, measured, expected, "°C", text)
     if heat is not None and limit is not None and heat >= limit:
-        return check(name, where, FAIL, measured, expected, "°C", "{}: too hot".format(who(node, gpu)))
+        return check(name, where, FAIL, measured, expected, "°C", f"{who(node, gpu)}: too hot")
     if any(reason in SOFT for reason in watched["slowdowns"]):
-        text = "{}: held back: {}".format(who(node, gpu), ", ".join(held))
+        text = f"{who(node, gpu)}: held back: {', '.join(held)}"
         return check(name, where, WARN, measured, expected, "°C", text)
     if heat is None:
         return check(name, where, SKIP, message="the driver does not report its temperature")
@@ -270,14 +271,12 @@ def _gpu_heat(node: str, gpu: Gpu) -> dict[str, str]:
 def _gpu_errors(node: str, gpu: Gpu) -> dict[str, str]:
     name, where, grown = "burn-gpu-errors", target_of(node, gpu), gpu["burn"]["watched"]["errors"]
     counters = {key: value for key, value in grown.items() if value is not None}
-    measured = ", ".join("{} {}".format(value, key) for key, value in counters.items())
+    measured = ", ".join(f"{value} {key}" for key, value in counters.items())
     if grown.get("uncorrected") or grown.get("remapped"):
-        text = "{}: memory errors under load ({}): reset it, test again, then replace it".format(
-            who(node, gpu), measured
-        )
+        text = f"{who(node, gpu)}: memory errors under load ({measured}): reset it, test again, then replace it"
         return check(name, where, FAIL, measured, "no new errors", message=text)
     if grown.get("corrected"):
-        text = "{}: corrected memory errors under load ({})".format(who(node, gpu), measured)
+        text = f"{who(node, gpu)}: corrected memory errors under load ({measured})"
         return check(name, where, WARN, measured, "no new errors", message=text)
     if not counters:
         return check(name, where, SKIP, message="this GPU or driver does not report memory errors")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from types import FrameType
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 from .burn import Order, burn_node
 from .burn_evaluation import evaluate_burn
@@ -39,9 +40,9 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
     for entry in report["checks"]:
         measured = " ".join(filter(None, (entry["measured"], entry["unit"])))
         details = "; ".join(filter(None, (measured, entry["message"])))
-        yield "{:<4}  {:<16} {}  {}".format(entry["status"], entry["name"], entry["target"], details).rstrip()
+        yield f"{entry['status']:<4}  {entry['name']:<16} {entry['target']}  {details}".rstrip()
     yield ""
-    yield "{}: {}".format(status_of(report["checks"]), "ended early" if report["result"]["ended"] else "ran to its end")
+    yield f"{status_of(report['checks'])}: {'ended early' if report['result']['ended'] else 'ran to its end'}"
 
 
 class Stop:

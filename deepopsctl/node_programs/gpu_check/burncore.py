@@ -11,7 +11,8 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from .burncpu import one_round
 from .burnmemory import Memory, WrongMemoryError

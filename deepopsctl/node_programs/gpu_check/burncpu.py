@@ -65,7 +65,7 @@ def one_round(number: int, works: tuple[Work, ...] = WORKS) -> tuple[float, str]
     for work in works:
         result = work.run(number)
         if result != work.answer:
-            text = "{}, round {}: {} instead of {}".format(work.name, number, _short(result), _short(work.answer))
+            text = f"{work.name}, round {number}: {_short(result)} instead of {_short(work.answer)}"
             return time.process_time() - started, text
     return time.process_time() - started, ""
 

@@ -13,8 +13,9 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 from .cuda import Cuda, CudaError, Gpu, NoCudaError, Pointer
 from .device_tests import GIB, PATTERNS, Bench, Bf16, Fp32, NotPossibleError, WrongResultError
@@ -47,7 +48,7 @@ def load(order: dict[str, Any], wanted: Callable[[], bool], library: str = "") -
     try:
         gpu = Gpu(Cuda(library) if library else Cuda())
         if gpu.uuid() != order["uuid"]:
-            yield {"skip": "CUDA gives {} where NVML has {}".format(gpu.uuid(), order["uuid"])}
+            yield {"skip": f"CUDA gives {gpu.uuid()} where NVML has {order['uuid']}"}
             return
         if order.get("pci"):
             stay_near(order["pci"])
@@ -88,7 +89,7 @@ class Traffic:
         self._bench = bench
         self._size = min(_TRAFFIC_BYTES, free // 16) // 65536 * 65536
         if not self._size:
-            raise NotPossibleError("only {} MiB of its memory are free".format(free // 2**20))
+            raise NotPossibleError(f"only {free // 2**20} MiB of its memory are free")
         self._source = stack.enter_context(bench.gpu.buffer(self._size))
         self._sink = stack.enter_context(bench.gpu.buffer(self._size))
         bench.fill(self._source, self._size, *PATTERNS[-1])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import mmap
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 MIB = 2**20
 CHUNK = 4 * MIB
@@ -69,9 +70,8 @@ class Memory:
             wrong = list(_differences(actual, expected))
             again = "still wrong" if chunk[wrong[0]] != expected[wrong[0]] else "right"
             raise WrongMemoryError(
-                "{} of {} bytes are wrong, the first is 0x{:02x} instead of 0x{:02x} ({} when read again)".format(
-                    len(wrong), CHUNK, actual[wrong[0]], expected[wrong[0]], again
-                )
+                f"{len(wrong)} of {CHUNK} bytes are wrong, the first is 0x{actual[wrong[0]]:02x} instead "
+                f"of 0x{expected[wrong[0]]:02x} ({again} when read again)"
             )
         self.verified += CHUNK
 

@@ -77,7 +77,7 @@ class KernelLog:
                 os.lseek(self._handle, 0, os.SEEK_END)
         except OSError as error:
             self.close()
-            self.obstacle = "the kernel log can't be read by a user: {}".format(error.strerror)
+            self.obstacle = f"the kernel log can't be read by a user: {error.strerror}"
 
     def result(self) -> dict[str, Any]:
         """As in a result: `lines` that report hardware errors, or the `obstacle`."""

@@ -30,7 +30,7 @@ class Worker:
         self._stopped = False
         self._stderr: Any = TemporaryFile("w+")  # noqa: SIM115 (closed by close())
         self._started = self._heard = time.monotonic()
-        program = "from deepopsctl.node_programs.gpu_check.{} import main; main()".format(module)
+        program = f"from deepopsctl.node_programs.gpu_check.{module} import main; main()"
         self._pipe, its_end = os.pipe()
         self.process = subprocess.Popen(
             [sys.executable, "-c", program, json.dumps(order)],
@@ -80,13 +80,13 @@ class Worker:
         """Read; end it where it has hung."""
         self.read()
         if self.alive and time.monotonic() - self._heard > SILENCE_S[self.module]:
-            self.give_up("no sign of life for {:.0f} s".format(SILENCE_S[self.module]))
+            self.give_up(f"no sign of life for {SILENCE_S[self.module]:.0f} s")
 
     def give_up(self, why: str) -> None:
         """End it because it has hung."""
         self.kill()
         stuck = "; it can't be ended: reboot the node" if self.alive else ""
-        self._ill("the loading process hung: {}{}".format(why, stuck))
+        self._ill(f"the loading process hung: {why}{stuck}")
 
     def close(self) -> None:
         """After its end: its last lines, and what became of it where it gave no reason."""
@@ -95,7 +95,7 @@ class Worker:
         if not self.end and not self._stopped and code != 0:
             self._stderr.seek(0)
             last = (self._stderr.read().strip().splitlines() or ["no message"])[-1]
-            self._ill("the loading process died ({}): {}".format(code, last))
+            self._ill(f"the loading process died ({code}): {last}")
         self._stderr.close()
         os.close(self._pipe)
 
@@ -133,7 +133,7 @@ def trend(points: list[tuple[float, float]], seconds: float) -> dict[str, Any]:
     first = [value for at, value in points if at <= tenth] or values[:1]
     last = [value for at, value in points if at >= seconds - tenth] or values[-1:]
     summary = {"min": min(values), "median": median(values), "first": median(first), "last": median(last)}
-    return {name: float("{:.5g}".format(value)) for name, value in summary.items()}
+    return {name: float(f"{value:.5g}") for name, value in summary.items()}
 
 
 def thinned(points: list[tuple[float, float]], most: int = _MOST_POINTS) -> list[list[float]]:
@@ -142,5 +142,5 @@ def thinned(points: list[tuple[float, float]], most: int = _MOST_POINTS) -> list
     samples = []
     for number in range(parts):
         some = points[number * len(points) // parts : (number + 1) * len(points) // parts]
-        samples.append([round(some[0][0], 1), float("{:.5g}".format(median(value for _, value in some)))])
+        samples.append([round(some[0][0], 1), float(f"{median(value for _, value in some):.5g}")])
     return samples

@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _run(options)
     except UnreadableError as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return INVALID_INPUT
     except KeyboardInterrupt:
         sys.stderr.write("stopped: what had been measured is lost\n")
@@ -108,7 +108,7 @@ def _pack(path: Path) -> int:
     except ImportError:
         raise UnreadableError("this is the packed file: copy it") from None
     except OSError as error:
-        raise UnreadableError("{}: {}".format(path, error.strerror)) from None
+        raise UnreadableError(f"{path}: {error.strerror}") from None
     return OK
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import Any
 
 LIBRARY = "libcuda.so.1"
 _ATTRIBUTES = {"multiprocessors": 16, "threads_per_multiprocessor": 39, "major": 75, "minor": 76}
@@ -20,7 +21,7 @@ class CudaError(Exception):
     """The driver refused a call, or a kernel died."""
 
     def __init__(self, call: str, code: int, name: str, detail: str = "") -> None:
-        super().__init__("{}: {} ({}){}".format(call, name or "error", code, ": " + detail if detail else ""))
+        super().__init__(f"{call}: {name or 'error'} ({code}){': ' + detail if detail else ''}")
         self.code = code
 
 
@@ -35,7 +36,7 @@ class Cuda:
         try:
             self._library = ctypes.CDLL(path)
         except OSError as error:
-            raise NoCudaError("{} can't be loaded: no NVIDIA driver here? ({})".format(path, error)) from None
+            raise NoCudaError(f"{path} can't be loaded: no NVIDIA driver here? ({error})") from None
         self.call("cuInit", 0)
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -68,7 +69,7 @@ class Cuda:
         """The CUDA version that the driver serves."""
         number = ctypes.c_int()
         self.call("cuDriverGetVersion", ctypes.byref(number))
-        return "{}.{}".format(number.value // 1000, number.value % 1000 // 10)
+        return f"{number.value // 1000}.{number.value % 1000 // 10}"
 
 
 class Gpu:

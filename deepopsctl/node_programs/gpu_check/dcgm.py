@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from .._shared import command
 from .results import FAIL, PASS, SKIP, WARN, check, worst
@@ -46,7 +47,7 @@ def read(text: str) -> dict[str, Any]:
         findings = [finding for name, result in results for finding in _findings(name, result)]
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
         last = (text.strip().splitlines() or ["no output"])[-1]
-        return {"problem": "dcgmi diag: {}".format(last[:200])}
+        return {"problem": f"dcgmi diag: {last[:200]}"}
     ill = {finding["test"] for finding in findings}
     good = {name for name, result in results if str(result["status"]).lower() == "pass"} - ill
     version = (document.get("metadata") or {}).get("version") or root.get("version") or ""
@@ -77,7 +78,7 @@ def diagnosed(result: Any) -> list[dict[str, str]]:
     if not findings and not diagnostic["passed"]:
         return [check("gpu-dcgm", node, SKIP, message="DCGM skipped all of its tests")]
     status = worst(PASS, *(finding["status"] for finding in findings))
-    messages = ["{}, GPU {}: {}".format(one["test"], one["gpu"], one["what"]) for one in findings]
-    more = ["and {} more".format(len(messages) - _NAMED)] if len(messages) > _NAMED else []
-    message = "{}: {}".format(node, "; ".join(messages[:_NAMED] + more)) if messages else ""
+    messages = [f"{one['test']}, GPU {one['gpu']}: {one['what']}" for one in findings]
+    more = [f"and {len(messages) - _NAMED} more"] if len(messages) > _NAMED else []
+    message = f"{node}: {'; '.join(messages[:_NAMED] + more)}" if messages else ""
     return [check("gpu-dcgm", node, status, diagnostic["passed"], "all", "tests", message)]

@@ -31,9 +31,9 @@ class NotPossibleError(Exception):
 
 def kernels(name: str) -> bytes:
     """The PTX of one file in kernels/; also where the package is one zip file."""
-    text = pkgutil.get_data("deepopsctl.node_programs.gpu_check", "kernels/{}.ptx".format(name))
+    text = pkgutil.get_data("deepopsctl.node_programs.gpu_check", f"kernels/{name}.ptx")
     if text is None:
-        raise NotPossibleError("kernels/{}.ptx is missing from this copy of gpucheck".format(name))
+        raise NotPossibleError(f"kernels/{name}.ptx is missing from this copy of gpucheck")
     return text
 
 
@@ -68,9 +68,7 @@ class Bench:
         """WrongResultError where memory is not as the pattern has it."""
         wrong, first = self.wrong_words(at, size, seed, step)
         if wrong:
-            raise WrongResultError(
-                "{}: {} of {} words are wrong, the first at byte {}".format(what, wrong, size // 4, first * 4)
-            )
+            raise WrongResultError(f"{what}: {wrong} of {size // 4} words are wrong, the first at byte {first * 4}")
 
     def best(self, work: Callable[[], None]) -> float:
         """Seconds of the quickest of some rounds, after one that doesn't count."""
@@ -90,7 +88,7 @@ def memory_bandwidth(bench: Bench) -> dict[str, float]:
     # far beyond any cache, and no more than what is free
     size = min(2 * GIB, free // 4) // 65536 * 65536
     if size < _LEAST_BYTES:
-        raise NotPossibleError("only {} MiB of its memory are free".format(free // 2**20))
+        raise NotPossibleError(f"only {free // 2**20} MiB of its memory are free")
     quads = ctypes.c_ulonglong(size // 16)
     with bench.gpu.buffer(size) as a, bench.gpu.buffer(size) as b, bench.gpu.buffer(size) as c:
         bench.fill(b, size, *_ADDRESSED)
@@ -177,7 +175,7 @@ class Arithmetic(ABC):
         if has == expected:
             return
         wrong = sum(has[at : at + 4] != expected[at : at + 4] for at in range(0, len(expected), 4))
-        raise WrongResultError("{}: {} of {} results are wrong".format(self.name, wrong, len(expected) // 4))
+        raise WrongResultError(f"{self.name}: {wrong} of {len(expected) // 4} results are wrong")
 
 
 class Fp32(Arithmetic):
@@ -207,7 +205,7 @@ class Bf16(Arithmetic):
     def __init__(self, bench: Bench) -> None:
         major, minor = bench.gpu.capability
         if major < 8:
-            raise NotPossibleError("compute capability {}.{}: bf16 matrices came with 8.0".format(major, minor))
+            raise NotPossibleError(f"compute capability {major}.{minor}: bf16 matrices came with 8.0")
         warps = bench.few_blocks * BLOCK // 32
         super().__init__(bench, "mma", "mma_rate", [], bf16_tile(self._TILES).tobytes() * warps)
 

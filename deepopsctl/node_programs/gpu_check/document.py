@@ -34,15 +34,15 @@ def read_results(path: Path) -> list[Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UnreadableError("{}: {}".format(path, error.strerror)) from None
+        raise UnreadableError(f"{path}: {error.strerror}") from None
     except ValueError as error:
-        raise UnreadableError("{}: no JSON: {}".format(path, error)) from None
+        raise UnreadableError(f"{path}: no JSON: {error}") from None
     if (
         not isinstance(content, dict)
         or content.get("command") != COMMAND
         or not isinstance(content.get("results"), list)
     ):
-        raise UnreadableError("{}: no result of gpucheck --json".format(path))
+        raise UnreadableError(f"{path}: no result of gpucheck --json")
     for result in content["results"]:
         _demand_shape(path, result)
     return list(content["results"])
@@ -50,12 +50,12 @@ def read_results(path: Path) -> list[Any]:
 
 def _demand_shape(path: Path, result: Any) -> None:
     if not isinstance(result, dict):
-        raise UnreadableError("{}: a result is no object".format(path))
+        raise UnreadableError(f"{path}: a result is no object")
     if result.get("schema") != SCHEMA:
-        raise UnreadableError("{}: schema {}, this gpucheck reads {}".format(path, result.get("schema"), SCHEMA))
+        raise UnreadableError(f"{path}: schema {result.get('schema')}, this gpucheck reads {SCHEMA}")
     for key, expected_type in _SHAPE.items():
         if not isinstance(result.get(key), expected_type):
-            raise UnreadableError("{}: {} is missing or of the wrong type".format(path, key))
+            raise UnreadableError(f"{path}: {key} is missing or of the wrong type")
     for gpu in result["gpus"]:
         if not isinstance(gpu, dict) or not isinstance(gpu.get("index"), int):
-            raise UnreadableError("{}: a GPU without an index".format(path))
+            raise UnreadableError(f"{path}: a GPU without an index")

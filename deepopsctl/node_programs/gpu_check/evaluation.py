@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from .dcgm import diagnosed
 from .group import group
@@ -54,6 +55,6 @@ def _count(result: Result, number: int) -> dict[str, str]:
     """As many GPUs as there should be, and all of them open."""
     opened = sum(not gpu.get("error") for gpu in result["gpus"])
     status = PASS if opened == number else FAIL
-    text = "" if status == PASS else "{} should have {}, and has {}".format(result["node"], gpu_count(number), opened)
+    text = "" if status == PASS else f"{result['node']} should have {gpu_count(number)}, and has {opened}"
     unit = gpu_count(opened).split()[1]
     return check("gpu-count", result["node"], status, opened, number, unit, text)

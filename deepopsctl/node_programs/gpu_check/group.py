@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from statistics import median
-from typing import Any, Iterator
+from typing import Any
 
 from .between import NAME, between_nodes
 from .bounds import PEERS_SHARE, SHARES, figures_of
@@ -36,7 +37,7 @@ def _peers(result: Result) -> dict[str, str]:
     pairs = peers["pairs"]
     slowest, middle = min(pair["gb_s"] for pair in pairs), median(pair["gb_s"] for pair in pairs)
     figure = _fabric_figure(result)
-    measured = "{:.4g} to {:.4g}".format(slowest, max(pair["gb_s"] for pair in pairs))
+    measured = f"{slowest:.4g} to {max(pair['gb_s'] for pair in pairs):.4g}"
     if not figure:
         # the expected topology is unknown: the numbers are shown, not evaluated
         text = "no NVSwitch fabric: pairs differ by how the board is wired (nvidia-smi topo -m); median {:.4g}"
@@ -44,7 +45,7 @@ def _peers(result: Result) -> dict[str, str]:
     shares = SHARES["nvlink"]
     slow = [pair for pair in pairs if pair["gb_s"] < max(shares.warn * figure, PEERS_SHARE * middle)]
     status = FAIL if slowest < shares.fail * figure else WARN if slow else PASS
-    expected = "at least {:.4g}".format(shares.warn * figure)
+    expected = f"at least {shares.warn * figure:.4g}"
     return check(name, node, status, measured, expected, "GB/s", _outlier(result, pairs, slow) if slow else "")
 
 
@@ -54,11 +55,11 @@ def _outlier(result: Result, pairs: list[Pair], slow: list[Pair]) -> str:
     common = Counter(pair[end] for pair in slow for end in ("from", "to"))
     (index, times), *others = common.most_common(2)
     shown = ["{from} to {to}: {gb_s:.4g}".format(**pair) for pair in slow[:_SHOWN]]
-    more = " and {} more".format(len(slow) - _SHOWN) if len(slow) > _SHOWN else ""
+    more = f" and {len(slow) - _SHOWN} more" if len(slow) > _SHOWN else ""
     text = "slow pairs: " + "; ".join(shown) + more
     if times == len(slow) and len(pairs) > 2 and all(count < times for _, count in others):
-        return "{} is in all of them; {}".format(who(result["node"], named[index]), text)
-    return "{}: {}".format(result["node"], text)
+        return f"{who(result['node'], named[index])} is in all of them; {text}"
+    return f"{result['node']}: {text}"
 
 
 def _all_reduce(result: Result) -> dict[str, str]:
@@ -68,14 +69,12 @@ def _all_reduce(result: Result) -> dict[str, str]:
         return _without_value(name, node, all_reduce)
     value = max(point["gb_s"] for point in all_reduce["all_reduce"])
     figure = _fabric_figure(result)
-    text = "{} ranks, bus bandwidth".format(all_reduce["ranks"])
+    text = f"{all_reduce['ranks']} ranks, bus bandwidth"
     if not figure:
-        return check(name, node, PASS, "{:.4g}".format(value), "sums are right", "GB/s", text + "; no fabric, no bound")
+        return check(name, node, PASS, f"{value:.4g}", "sums are right", "GB/s", text + "; no fabric, no bound")
     shares = SHARES["nvlink"]
     status = FAIL if value < shares.fail * figure else WARN if value < shares.warn * figure else PASS
-    return check(
-        name, node, status, "{:.4g}".format(value), "at least {:.4g}".format(shares.warn * figure), "GB/s", text
-    )
+    return check(name, node, status, f"{value:.4g}", f"at least {shares.warn * figure:.4g}", "GB/s", text)
 
 
 def _between_nodes(result: Result, earlier: list[Result]) -> Iterator[dict[str, str]]:
@@ -90,7 +89,7 @@ def _without_value(name: str, node: str, outcome: dict[str, Any]) -> dict[str, s
     if outcome["status"] == "skip":
         return check(name, node, SKIP, message=outcome["message"])
     words = "wrong results" if outcome["status"] == "wrong" else "no result"
-    return check(name, node, FAIL, words, "right results", message="{}: {}".format(node, outcome["message"]))
+    return check(name, node, FAIL, words, "right results", message=f"{node}: {outcome['message']}")
 
 
 def _fabric_figure(result: Result) -> float:
@@ -107,8 +106,8 @@ def _library(result: Result) -> dict[str, str]:
     if not driver or not nvml:
         return check("gpu-driver", result["node"], SKIP, message="the driver does not report its version")
     good = driver in nvml
-    text = "" if good else "{}: NVML is {}, the driver {}: reboot after an update".format(result["node"], nvml, driver)
-    return check("gpu-driver", result["node"], PASS if good else WARN, driver, "as NVML {}".format(nvml), message=text)
+    text = "" if good else f"{result['node']}: NVML is {nvml}, the driver {driver}: reboot after an update"
+    return check("gpu-driver", result["node"], PASS if good else WARN, driver, f"as NVML {nvml}", message=text)
 
 
 def versions(results: list[Result]) -> Iterator[dict[str, str]]:
@@ -120,6 +119,6 @@ def versions(results: list[Result]) -> Iterator[dict[str, str]]:
         common, times = Counter(result["versions"].get(key) for result in with_driver).most_common(1)[0]
         for result in with_driver:
             has, node = result["versions"].get(key), result["node"]
-            text = "" if has == common else "{} has {} {}, {} nodes have {}".format(node, key, has, times, common)
+            text = "" if has == common else f"{node} has {key} {has}, {times} nodes have {common}"
             status = PASS if has == common else WARN
-            yield check("gpu-{}-agrees".format(key), node, status, has or "", common or "", message=text)
+            yield check(f"gpu-{key}-agrees", node, status, has or "", common or "", message=text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator
+from collections.abc import Iterator
+from typing import Any, Callable
 
 from .bounds import figures_of
 from .results import FAIL, PASS, SKIP, WARN, check, either, target_of, who
@@ -19,12 +20,12 @@ def health(node: str, gpu: Gpu) -> Iterator[dict[str, str]]:
     """Every check of one GPU that needs no measurement."""
     where = target_of(node, gpu)
     if gpu.get("error"):
-        yield check("gpu-opens", where, FAIL, "no", "yes", message="{}: {}".format(who(node, gpu), gpu["error"]))
+        yield check("gpu-opens", where, FAIL, "no", "yes", message=f"{who(node, gpu)}: {gpu['error']}")
         return
     yield check("gpu-opens", where, PASS, "yes", "yes")
     for name, evaluate in _EVALUATORS.items():
         status, measured, expected, unit, message = evaluate(gpu)
-        text = "{}: {}".format(who(node, gpu), message) if message and status in (WARN, FAIL) else message
+        text = f"{who(node, gpu)}: {message}" if message and status in (WARN, FAIL) else message
         yield check(name, where, status, measured, expected, unit, text)
 
 
@@ -40,7 +41,7 @@ def _ecc(gpu: Gpu) -> Outcome:
         return WARN, "off", "on", "", "ECC is off: memory errors go unseen; nvidia-smi -e 1, then reboot"
     if None in (ecc["uncorrected"], ecc["corrected"]):
         return _unknown("its ECC errors")
-    measured = "{} uncorrected, {} corrected".format(ecc["uncorrected"], ecc["corrected"])
+    measured = f"{ecc['uncorrected']} uncorrected, {ecc['corrected']} corrected"
     expected = "0 uncorrected"
     if ecc["uncorrected"]:
         return (
@@ -61,7 +62,7 @@ def _rows(gpu: Gpu) -> Outcome:
         if gpu.get("retirement_pending") is False:
             return PASS, "none wait", "none wait", "", ""
         return _unknown("about remapped rows")
-    measured = "{} remapped".format(rows["corrected"] + rows["uncorrected"])
+    measured = f"{rows['corrected'] + rows['uncorrected']} remapped"
     if rows["failed"]:
         return FAIL, measured + ", failed", "no failure", "", "a row could not be remapped: the card has to be replaced"
     if rows["pending"]:
@@ -77,7 +78,7 @@ def _pcie(gpu: Gpu) -> Outcome:
         return _unknown("its PCIe link")
     width = load.get("width") or pcie.get("width")
     generation = load.get("generation")
-    measured = "gen {} x{}".format(generation or "?", width)
+    measured = f"gen {generation or '?'} x{width}"
     expected = "gen {} x{}".format(*best)
     if width is not None and width < best[1]:
         return FAIL, measured, expected, "", "the link runs with too few lanes: reseat card, riser and cable"
@@ -87,7 +88,7 @@ def _pcie(gpu: Gpu) -> Outcome:
         return FAIL, measured, expected, "", "the link stays slow under load: reseat card and riser, look into the BIOS"
     if pcie.get("gpu_generation") and best[0] < pcie["gpu_generation"]:
         text = "the GPU can do generation {}: the slot, the riser or the BIOS holds it back"
-        return WARN, measured, "gen {}".format(pcie["gpu_generation"]), "", text.format(pcie["gpu_generation"])
+        return WARN, measured, f"gen {pcie['gpu_generation']}", "", text.format(pcie["gpu_generation"])
     return PASS, measured, expected, "", ""
 
 
@@ -96,7 +97,7 @@ def _clocks(gpu: Gpu) -> Outcome:
     if not load.get("samples") or load.get("sm") is None:
         return SKIP, "", "", "", "clocks say something under load only, and nothing was measured"
     measured, best = load["sm"], (gpu.get("clocks") or {}).get("max_sm")
-    expected = "" if best is None else "up to {}".format(best)
+    expected = "" if best is None else f"up to {best}"
     braked = [reason for reason in load["slowdowns"] if reason in BRAKES]
     soft = [reason for reason in load["slowdowns"] if reason in SOFT]
     if braked:
@@ -118,7 +119,7 @@ def _power(gpu: Gpu) -> Outcome:
             limit,
             default,
             "W",
-            "its power limit is below the factory's: nvidia-smi -pl {:.0f}".format(default),
+            f"its power limit is below the factory's: nvidia-smi -pl {default:.0f}",
         )
     return PASS, limit, default, "W", ""
 
@@ -131,7 +132,7 @@ def _temperature(gpu: Gpu) -> Outcome:
         return _unknown("its temperature")
     if limit is None:
         return SKIP, max(seen), "", "°C", "the driver does not report where it slows down"
-    expected = "below {}".format(limit)
+    expected = f"below {limit}"
     if max(seen) >= limit:
         return FAIL, max(seen), expected, "°C", "too hot, it slows down: fans, dust, the air at the inlet"
     if max(seen) > limit - _HOT_MARGIN:
@@ -177,7 +178,7 @@ def _nvlink(gpu: Gpu) -> Outcome:
         return WARN, measured, expected, "links up", text
     if not all(links):
         down = ", ".join(str(number) for number, up in enumerate(links) if not up)
-        return WARN, measured, expected, "links up", "down: link {}; right for some bridges, else a fault".format(down)
+        return WARN, measured, expected, "links up", f"down: link {down}; right for some bridges, else a fault"
     return PASS, measured, expected, "links up", ""
 
 
@@ -188,8 +189,8 @@ def _fabric(gpu: Gpu) -> Outcome:
     if state["state"] != "completed":
         return FAIL, state["state"], "completed", "", "no CUDA program can start: systemctl status nvidia-fabricmanager"
     if state["status"]:
-        text = "the fabric took the GPU with error {}: journalctl -u nvidia-fabricmanager".format(state["status"])
-        return FAIL, "error {}".format(state["status"]), "completed", "", text
+        text = f"the fabric took the GPU with error {state['status']}: journalctl -u nvidia-fabricmanager"
+        return FAIL, f"error {state['status']}", "completed", "", text
     faults = ", ".join(either(state, "faults", "ills"))
     if faults:
         return (
@@ -197,7 +198,7 @@ def _fabric(gpu: Gpu) -> Outcome:
             faults,
             "completed",
             "",
-            "the fabric has trouble ({}): journalctl -u nvidia-fabricmanager".format(faults),
+            f"the fabric has trouble ({faults}): journalctl -u nvidia-fabricmanager",
         )
     return PASS, "completed", "completed", "", ""
 

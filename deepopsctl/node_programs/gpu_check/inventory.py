@@ -16,7 +16,7 @@ def driver_facts(nvml: Nvml) -> dict[str, Any]:
     return {
         "driver": known(lambda: nvml.text("nvmlSystemGetDriverVersion")),
         "nvml": known(lambda: nvml.text("nvmlSystemGetNVMLVersion")),
-        "cuda": None if cuda is None else "{}.{}".format(cuda // 1000, cuda % 1000 // 10),
+        "cuda": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
     }
 
 
@@ -63,7 +63,7 @@ def pci_address(nvml: Nvml, handle: abi.Handle) -> str:
     """As Linux writes it: 0000:1b:00.0."""
     info = abi.PciInfo()
     nvml.call("nvmlDeviceGetPciInfo_v3", handle, ctypes.byref(info))
-    return "{:04x}:{:02x}:{:02x}.0".format(info.domain, info.bus, info.device)
+    return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
 
 
 def memory_mib(nvml: Nvml, handle: abi.Handle) -> int:

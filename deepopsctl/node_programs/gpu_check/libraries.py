@@ -30,7 +30,7 @@ def load(path: str) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
-        raise NotPossibleError("{} can't be loaded: {}".format(path, error)) from None
+        raise NotPossibleError(f"{path} can't be loaded: {error}") from None
 
 
 def matrix_rate(bench: Bench, path: str) -> dict[str, float]:
@@ -144,7 +144,7 @@ class _Ring:
         expected = _bits(float(self._world))
         for number, (bench, place) in enumerate(zip(self._benches, self._sums)):
             bench.gpu.use()
-            bench.demand("all-reduce, rank {}".format(number), place, _NCCL_SIZES[-1], expected)
+            bench.demand(f"all-reduce, rank {number}", place, _NCCL_SIZES[-1], expected)
 
     def _reduce(self, size: int) -> None:
         _call(self._library, "ncclGroupStart")
@@ -173,8 +173,8 @@ def _call(library: ctypes.CDLL, name: str, *arguments: Any) -> None:
     try:
         function = getattr(library, name)
     except AttributeError:
-        raise NotPossibleError("{} has no {}: is it the right library?".format(library._name, name)) from None
+        raise NotPossibleError(f"{library._name} has no {name}: is it the right library?") from None
     function.restype = ctypes.c_int
     code = function(*arguments)
     if code:
-        raise LibraryError("{}: error {}".format(name, code))
+        raise LibraryError(f"{name}: error {code}")

@@ -86,7 +86,7 @@ def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any], report_progre
             gpu["measured"] = skipped((*TESTS, "bf16_gemm"), reason)
             continue
         usable.append(gpu)
-        report_progress("measuring GPU {}: {}".format(gpu["index"], gpu["name"]))
+        report_progress(f"measuring GPU {gpu['index']}: {gpu['name']}")
         tests = [*TESTS, *(["bf16_gemm"] if order.cublas else [])]
         job = {"kind": "one", "uuid": gpu["uuid"], "pci": gpu["pci"], "tests": tests, "cublas": order.cublas}
         gpu["measured"], load = run_job(job, [gpu["uuid"]], order.timeout_s, nvml)
@@ -98,7 +98,7 @@ def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any], report_progre
                 skipped(("bf16_gemm",), "no cuBLAS: use --cublas PATH, or validate gpu --with-libraries")
             )
     if len(usable) > 1:
-        report_progress("measuring {} GPUs together".format(len(usable)))
+        report_progress(f"measuring {len(usable)} GPUs together")
     result["group"] = _group(order, usable)
 
 
@@ -128,11 +128,11 @@ def obstacle(gpu: dict[str, Any], order: Order, visible: str | None) -> str:
     if not gpu.get("uuid"):
         return "the driver doesn't report its UUID"
     if visible is not None and not is_visible(gpu, visible):
-        return "not in CUDA_VISIBLE_DEVICES={}".format(visible)
+        return f"not in CUDA_VISIBLE_DEVICES={visible}"
     if (gpu.get("mig") or {}).get("now"):
         return "cut into MIG slices: the bounds are for whole GPUs"
     if gpu.get("processes") and not order.busy_too:
-        return "{} processes compute on it: measuring would disturb them (--busy-too)".format(gpu["processes"])
+        return f"{gpu['processes']} processes compute on it: measuring would disturb them (--busy-too)"
     return ""
 
 
@@ -236,8 +236,8 @@ def outcome(
     if worker.returncode is None:
         text = "the measuring process hangs in the driver and can't be ended: reboot the node"
     elif worker.returncode == -9:
-        text = "no answer after {:.0f} s: the GPU hangs, see dmesg for NVRM: Xid".format(timeout_s)
+        text = f"no answer after {timeout_s:.0f} s: the GPU hangs, see dmesg for NVRM: Xid"
     else:
         last = (errors.strip().splitlines() or ["no message"])[-1]
-        text = "the measuring process died ({}): {}".format(worker.returncode, last)
+        text = f"the measuring process died ({worker.returncode}): {last}"
     return {name: {"status": "error", "message": text} for name in tests}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 _ROOT = Path("/")
 
@@ -19,7 +20,7 @@ def _rdma(root: Path) -> Iterator[dict[str, Any]]:
         if "ACTIVE" in _read(port / "state") and _read(port / "link_layer") in ("InfiniBand", "Ethernet"):
             rate = _number(_read(port / "rate").partition(" ")[0])
             if rate > 0:
-                yield {"name": "{}:{}".format(port.parent.parent.name, port.name), "gb_s": rate / 8}
+                yield {"name": f"{port.parent.parent.name}:{port.name}", "gb_s": rate / 8}
 
 
 def _ethernet(root: Path) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,8 @@ behind, would be shipped with every program, and saves about 100 lines here.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Callable, Iterator
+from collections.abc import Iterator
+from typing import Any, Callable
 
 from . import nvmlabi as abi
 
@@ -24,7 +25,7 @@ class NvmlError(Exception):
     """NVML refused a call; `code` is its nvmlReturn_t."""
 
     def __init__(self, call: str, code: int, text: str = "") -> None:
-        super().__init__(_WORDS.get(code) or "{}: {}".format(call, text or "error {}".format(code)))
+        super().__init__(_WORDS.get(code) or f"{call}: {text or f'error {code}'}")
         self.code = code
 
 
@@ -39,7 +40,7 @@ class Nvml:
         try:
             self._library = ctypes.CDLL(path)
         except OSError as error:
-            raise MissingError("{} can't be loaded: no NVIDIA driver here? ({})".format(path, error)) from None
+            raise MissingError(f"{path} can't be loaded: no NVIDIA driver here? ({error})") from None
         self.call("nvmlInit_v2")
 
     def close(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any, Callable, Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Callable, NamedTuple
 
 from .bounds import HEALTHY, PAST_SHARE, PEERS_SHARE, SHARES, Figures, figures_of, pcie_gb_s
 from .results import FAIL, PASS, SKIP, WARN, check, target_of, who, worst
@@ -113,8 +114,8 @@ def against_figure(metric: Metric, gpu: Gpu, value: float) -> tuple[Finding | No
         figure = metric.figure(figures, gpu)
     if not figure:
         return None, ""
-    expected = "at least {:.4g}".format(shares.warn * figure)
-    text = "{:.0%} of the {:.4g} {} {}".format(value / figure, figure, metric.unit, origin)
+    expected = f"at least {shares.warn * figure:.4g}"
+    text = f"{value / figure:.0%} of the {figure:.4g} {metric.unit} {origin}"
     status = FAIL if value < shares.fail * figure else WARN if value < shares.warn * figure else PASS
     return Finding(status, text), expected
 
@@ -125,11 +126,11 @@ def against_peers(value: float, values: list[float]) -> Finding | None:
     if others < 1:
         return None
     middle = _median_without(values, value)
-    count = "the other GPU" if others == 1 else "the median of the {} other GPUs".format(others)
+    count = "the other GPU" if others == 1 else f"the median of the {others} other GPUs"
     if value < PEERS_SHARE * middle:
         text = "{:.0%} below {} of this model ({:.4g}): an outlier"
         return Finding(WARN, text.format(1 - value / middle, count, middle))
-    return Finding(PASS, "as {} of this model".format(count))
+    return Finding(PASS, f"as {count} of this model")
 
 
 def _median_without(values: list[float], own: float) -> float:
@@ -145,7 +146,7 @@ def against_past(value: float, past: tuple[float, str] | None) -> Finding | None
         return None
     before, when = past
     change = value / before - 1 if before else 0.0
-    text = "{} {:.0%} since {}".format("down" if change < 0 else "up", abs(change), when[:10])
+    text = f"{'down' if change < 0 else 'up'} {abs(change):.0%} since {when[:10]}"
     return Finding(WARN if value < PAST_SHARE * before else PASS, text)
 
 
@@ -158,13 +159,13 @@ def _rate(
         return _without_value(metric.name, where, owner, (gpu.get("measured") or {}).get(metric.test))
     bound, expected = against_figure(metric, gpu, value)
     findings = [finding for finding in (bound, against_peers(value, values), against_past(value, past)) if finding]
-    shown = "{:.4g}".format(value)
+    shown = f"{value:.4g}"
     if not findings:
         text = "nothing to compare with: no bound for this model, no other GPU of it, no earlier result"
         return check(metric.name, where, SKIP, shown, "", metric.unit, text)
     status = worst(*(finding.status for finding in findings))
     remarks = "; ".join(finding.text for finding in findings if finding.status != PASS or status == PASS)
-    message = remarks if status == PASS else "{}: {}".format(owner, remarks)
+    message = remarks if status == PASS else f"{owner}: {remarks}"
     return check(metric.name, where, status, shown, expected, metric.unit, message)
 
 
@@ -175,14 +176,14 @@ def _without_value(name: str, where: str, owner: str, measured: Any) -> dict[str
     if measured["status"] == "skip":
         return check(name, where, SKIP, message=measured["message"])
     words = "wrong results" if measured["status"] == "wrong" else "no result"
-    return check(name, where, FAIL, words, "right results", message="{}: {}".format(owner, measured["message"]))
+    return check(name, where, FAIL, words, "right results", message=f"{owner}: {measured['message']}")
 
 
 def _model(node: str, gpu: Gpu) -> dict[str, str]:
     where, name = target_of(node, gpu), gpu.get("name") or "unknown"
     if figures_of(name):
         return check("gpu-model", where, PASS, name, "a known model")
-    text = "{}: no bounds for this model: only peers and earlier results are compared".format(who(node, gpu))
+    text = f"{who(node, gpu)}: no bounds for this model: only peers and earlier results are compared"
     return check("gpu-model", where, WARN, name, "a known model", message=text)
 
 
@@ -191,7 +192,7 @@ def _memory_test(node: str, gpu: Gpu) -> dict[str, str]:
     measured = (gpu.get("measured") or {}).get("memory_test")
     if not measured or measured["status"] != "measured":
         return _without_value("gpu-memory-test", where, who(node, gpu), measured)
-    shown = "{} patterns over {} MiB".format(measured["patterns"], measured["tested_mib"])
+    shown = f"{measured['patterns']} patterns over {measured['tested_mib']} MiB"
     return check("gpu-memory-test", where, PASS, shown, "no wrong word")
 
 

@@ -36,13 +36,13 @@ def either(part: Any, key: str, former: str) -> Any:
 
 def target_of(node: str, gpu: dict[str, Any]) -> str:
     """Where a GPU sits: `gpu01/3`."""
-    return "{}/{}".format(node, gpu["index"])
+    return f"{node}/{gpu['index']}"
 
 
 def who(node: str, gpu: dict[str, Any]) -> str:
     """A GPU so that a person finds it: node, index, and the serial number that is printed on it."""
-    card = "serial {}".format(gpu["serial"]) if gpu.get("serial") else gpu.get("uuid") or "serial unknown"
-    return "{} GPU {} ({}, {})".format(node, gpu["index"], gpu.get("name") or "unknown model", card)
+    card = f"serial {gpu['serial']}" if gpu.get("serial") else gpu.get("uuid") or "serial unknown"
+    return f"{node} GPU {gpu['index']} ({gpu.get('name') or 'unknown model'}, {card})"
 
 
 def gave_number(gpu: dict[str, Any]) -> bool:
@@ -57,7 +57,7 @@ def is_measured(results: list[Any]) -> bool:
 
 def gpu_count(number: int) -> str:
     """A number of GPUs, in words."""
-    return "{} GPUs".format(number) if number != 1 else "1 GPU"
+    return f"{number} GPUs" if number != 1 else "1 GPU"
 
 
 def status_of(checks: list[dict[str, str]]) -> str:

@@ -29,7 +29,7 @@ def simulated(root: Path = Path("/")) -> str:
     if (root / "sys/module/nvidia").exists() or _on_the_bus(root) or not all(map(stands_in, files)):
         return ""
     names = ", ".join("/" + path.relative_to(root).as_posix() for path in files)
-    return "simulated GPUs: {} without hardware on the PCI bus and without a driver: nothing to measure".format(names)
+    return f"simulated GPUs: {names} without hardware on the PCI bus and without a driver: nothing to measure"
 
 
 def stands_in(path: Path) -> bool:

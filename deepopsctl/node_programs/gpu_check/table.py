@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from .rates import METRICS, value_of
 from .results import FAIL, PASS, SKIP, WARN, is_measured, status_of
@@ -30,7 +31,7 @@ def lines(results: list[Result], checks: list[dict[str, str]], *, everything: bo
     yield ""
     status = status_of(checks)
     unmeasured = status == PASS and not is_measured(results)
-    yield "{}: {}".format(status, _UNMEASURED if unmeasured else _VERDICTS[status])
+    yield f"{status}: {_UNMEASURED if unmeasured else _VERDICTS[status]}"
 
 
 def _numbers(result: Result) -> Iterator[str]:
@@ -60,7 +61,7 @@ def _numbers(result: Result) -> Iterator[str]:
 
 
 def _shown(value: float | None) -> str:
-    return "-" if value is None else "{:.4g}".format(value)
+    return "-" if value is None else f"{value:.4g}"
 
 
 def _section(title: str, entries: list[str]) -> Iterator[str]:
@@ -71,13 +72,13 @@ def _section(title: str, entries: list[str]) -> Iterator[str]:
 
 
 def _entry_text(entry: dict[str, str]) -> str:
-    return "{}  {}  {}".format(entry["name"], entry["target"], entry["message"])
+    return f"{entry['name']}  {entry['target']}  {entry['message']}"
 
 
 def _checked(entry: dict[str, str]) -> str:
     measured = " ".join(filter(None, (entry["measured"], entry["unit"])))
-    expected = " ({})".format(entry["expected"]) if entry["expected"] else ""
-    return "{:<4}  {}  {}  {}{}".format(entry["status"], entry["name"], entry["target"], measured, expected)
+    expected = f" ({entry['expected']})" if entry["expected"] else ""
+    return f"{entry['status']:<4}  {entry['name']}  {entry['target']}  {measured}{expected}"
 
 
 def _folded(checks: list[dict[str, str]]) -> Iterator[str]:
@@ -88,5 +89,5 @@ def _folded(checks: list[dict[str, str]]) -> Iterator[str]:
             names, targets = groups.setdefault(entry["message"], ({}, {}))
             names[entry["name"]] = targets[entry["target"]] = None
     for message, (names, targets) in groups.items():
-        where = next(iter(targets)) if len(targets) == 1 else "{} targets".format(len(targets))
-        yield "{}  {}  {}".format(", ".join(names), where, message)
+        where = next(iter(targets)) if len(targets) == 1 else f"{len(targets)} targets"
+        yield f"{', '.join(names)}  {where}  {message}"

@@ -66,7 +66,7 @@ def on_one(cuda: Cuda, job: dict[str, Any]) -> dict[str, Any]:
         stay_near(job["pci"])
     gpu = Gpu(cuda)
     if gpu.uuid() != job["uuid"]:
-        text = "CUDA gives {} where NVML has {}".format(gpu.uuid(), job["uuid"])
+        text = f"CUDA gives {gpu.uuid()} where NVML has {job['uuid']}"
         return every(job, "skip", text)
     bench = Bench(gpu)
     tests: dict[str, Callable[[], dict[str, Any]]] = {
@@ -86,7 +86,7 @@ def on_one(cuda: Cuda, job: dict[str, Any]) -> dict[str, Any]:
 def across(cuda: Cuda, job: dict[str, Any]) -> dict[str, Any]:
     """The tests that need all GPUs of the job in one process."""
     if cuda.count() != job["gpus"]:
-        return every(job, "skip", "CUDA opens {} of {} GPUs".format(cuda.count(), job["gpus"]))
+        return every(job, "skip", f"CUDA opens {cuda.count()} of {job['gpus']} GPUs")
     tests: dict[str, Callable[[], dict[str, Any]]] = {
         "peers": lambda: {"pairs": peer_links(cuda)},
         "all_reduce": lambda: all_reduce(cuda, job["nccl"]),

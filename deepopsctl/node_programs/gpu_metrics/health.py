@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Dict, Mapping, Tuple
+from collections.abc import Mapping
+from typing import Any, Callable
 
 import pynvml
 from prometheus_client import CollectorRegistry, Gauge
@@ -38,7 +39,7 @@ def _recovery(handle: Any) -> float:
     return float(field.value.uiVal)
 
 
-_READ: Dict[str, Tuple[str, Callable[[Any], float]]] = {
+_READ: dict[str, tuple[str, Callable[[Any], float]]] = {
     "deepops_gpu_ecc_uncorrected": ("Uncorrected ECC errors since the driver was loaded.", _ecc),
     "deepops_gpu_row_remap_pending": ("1 where remapped rows wait for a reset of the GPU.", _pending),
     "deepops_gpu_recovery_action": (
@@ -52,7 +53,7 @@ _READ: Dict[str, Tuple[str, Callable[[Any], float]]] = {
 class Health:
     """The gauges, for each GPU by its index; what a GPU or its driver does not know has no sample."""
 
-    def __init__(self, labels: Mapping[int, Tuple[str, ...]], registry: CollectorRegistry) -> None:
+    def __init__(self, labels: Mapping[int, tuple[str, ...]], registry: CollectorRegistry) -> None:
         self._labels = labels
         self._gauges = {name: Gauge(name, text, LABELS, registry=registry) for name, (text, _) in _READ.items()}
         words = "The last XID since this program began; 0: none."

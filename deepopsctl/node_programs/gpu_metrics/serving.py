@@ -8,7 +8,8 @@ import ssl
 import sys
 import threading
 import time
-from typing import Any, List, Mapping, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import pynvml
@@ -24,10 +25,10 @@ _CHANGED_ROUNDS = 3
 _PATIENCE_S = 10.0
 _OF_ONE, _IN_ALL = 16, 64
 # paths of a certificate, its key, and the authority of those who are answered
-Tls = Tuple[str, str, str]
+Tls = tuple[str, str, str]
 
 
-def serve(address: str, port: int, interval: float, tls: Optional[Tls] = None) -> int:
+def serve(address: str, port: int, interval: float, tls: Tls | None = None) -> int:
     """Listens from the beginning: a node without a driver answers that it has none."""
     registry = CollectorRegistry()
     up = Gauge("deepops_gpu_driver_up", "1 where NVIDIA's driver answers and has GPUs.", registry=registry)
@@ -40,7 +41,7 @@ def serve(address: str, port: int, interval: float, tls: Optional[Tls] = None) -
     state = health.Health(labels, registry)
     state.watch()
     up.set(1)
-    _log("serving {} GPUs".format(len(whole)))
+    _log(f"serving {len(whole)} GPUs")
     first, rounds = _present(), 0
     while rounds < _CHANGED_ROUNDS:
         exporter.update()
@@ -61,7 +62,7 @@ class _Handler(WSGIRequestHandler):
 class _Server(BoundedServer, WSGIServer):
     """With `tls`, it is made for a connection that has sent something, in that connection's own thread."""
 
-    def __init__(self, place: Tuple[str, int], tls: Optional[ssl.SSLContext]) -> None:
+    def __init__(self, place: tuple[str, int], tls: ssl.SSLContext | None) -> None:
         self.connections, self.log = Connections(_OF_ONE, _IN_ALL), Log(_log)
         self._tls = tls
         if ":" in place[0]:
@@ -89,7 +90,7 @@ class _Server(BoundedServer, WSGIServer):
             super().finish_request(encrypted, client_address)
 
 
-def _listen(address: str, port: int, registry: CollectorRegistry, tls: Optional[Tls]) -> None:
+def _listen(address: str, port: int, registry: CollectorRegistry, tls: Tls | None) -> None:
     """With certificates, which are read once: a renewed one takes a restart."""
     context = None
     if tls:
@@ -112,7 +113,7 @@ def _wait_for_driver() -> None:
         if not reason:
             return
         if reason != reported:
-            _log("{}: no GPU is served until that changes".format(reason))
+            _log(f"{reason}: no GPU is served until that changes")
             reported = reason
         time.sleep(_LOOK_AGAIN_S)
 
@@ -124,12 +125,12 @@ def _missing() -> str:
     except pynvml.NVMLError_LibraryNotFound:
         return "there is no NVIDIA driver (libnvidia-ml.so.1)"
     except pynvml.NVMLError as error:
-        return "NVIDIA's driver does not answer ({})".format(error)
+        return f"NVIDIA's driver does not answer ({error})"
 
 
-def _present() -> List[Any]:
+def _present() -> list[Any]:
     """UUIDs of GPUs and of their instances; of what does not answer, NVML's number for why."""
-    devices: List[Any] = []
+    devices: list[Any] = []
     try:
         for index in range(pynvml.nvmlDeviceGetCount()):
             devices += _uuids(index)
@@ -138,7 +139,7 @@ def _present() -> List[Any]:
     return devices
 
 
-def _uuids(index: int) -> List[Any]:
+def _uuids(index: int) -> list[Any]:
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuids = [pynvml.nvmlDeviceGetUUID(handle)]

@@ -6,7 +6,7 @@ anyone who reaches the port.
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any
 
 from nvitop import Device, PhysicalDevice
 from nvitop_exporter.exporter import PrometheusExporter
@@ -18,7 +18,7 @@ _NOT_OURS = ("host_", "process_")
 class GpuExporter(PrometheusExporter):  # type: ignore[misc]  # nvitop has no types
     """GPUs, and the instances of those in MIG mode."""
 
-    def __init__(self, devices: List[Any], hostname: str, registry: CollectorRegistry) -> None:
+    def __init__(self, devices: list[Any], hostname: str, registry: CollectorRegistry) -> None:
         super().__init__(devices, hostname, registry=registry)
         for name, metric in list(vars(self).items()):
             if name.startswith(_NOT_OURS):
@@ -33,7 +33,7 @@ class GpuExporter(PrometheusExporter):  # type: ignore[misc]  # nvitop has no ty
             self.update_device(device)
 
 
-def devices() -> List[Any]:
+def devices() -> list[Any]:
     """All GPUs and instances; one that is lost is among them, without a name."""
-    physical: List[Any] = PhysicalDevice.from_indices(range(Device.count()))
+    physical: list[Any] = PhysicalDevice.from_indices(range(Device.count()))
     return physical + [instance for gpu in physical for instance in gpu.mig_devices()]

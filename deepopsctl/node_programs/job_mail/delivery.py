@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from email import policy
 from email.message import EmailMessage
 from email.utils import formataddr
-from typing import Callable, Deque, Dict, List, Optional
+from typing import Callable
 
 from .._shared import atomic_file, command, settings
 from ..job_report import asking
@@ -42,15 +42,15 @@ class Delivery:
     """One run: what waits is sent, or tried again later."""
 
     def __init__(
-        self, directory: str, config: Dict[str, object], run: Run, send: Callable[[str, bytes], str], record: str
+        self, directory: str, config: dict[str, object], run: Run, send: Callable[[str, bytes], str], record: str
     ) -> None:
         self._directory, self._record = directory, record
         address = str(config["sender"]) or "slurm@" + socket.getfqdn()
-        self._sender = formataddr(("Slurm on {}".format(config["cluster"]), address))
+        self._sender = formataddr((f"Slurm on {config['cluster']}", address))
         self._hourly = int(str(config["hourly"]))
         self._run = run
         self._send = send
-        self._sent: Dict[str, Deque[float]] = defaultdict(deque, _sent_before(record))
+        self._sent: dict[str, deque[float]] = defaultdict(deque, _sent_before(record))
         self._reported = ""
         self._unanswered = 0
 
@@ -72,7 +72,7 @@ class Delivery:
         try:
             atomic_file.write(self._record, json.dumps({key: list(times) for key, times in recent.items()}), 0o600)
         except OSError as error:
-            self._log("{}: {}".format(self._record, error.strerror))
+            self._log(f"{self._record}: {error.strerror}")
 
     def _keep(self, mail: Mail, user: str, now: float) -> bool:
         """Whether a mail waits on. Nobody gets more than some in an hour, and nobody causes more."""
@@ -93,13 +93,13 @@ class Delivery:
         try:
             problem = self._send(mail.address, message(mail, report, self._sender))
         except UndeliverableError as error:
-            self._log("{}: {}: dropped".format(mail.address, error))
+            self._log(f"{mail.address}: {error}: dropped")
             return False
         if not problem:
             for key in counted:
                 self._sent[key].append(now)
             return False
-        self._log("{}: {}".format(mail.address, problem))
+        self._log(f"{mail.address}: {problem}")
         return now - mail.since < KEPT_S
 
     def _report(self, mail: Mail) -> str:
@@ -123,7 +123,7 @@ class Delivery:
         self._reported = text
 
 
-def _sent_before(path: str) -> Dict[str, Deque[float]]:
+def _sent_before(path: str) -> dict[str, deque[float]]:
     try:
         with open(path, encoding="utf-8") as stream:
             return {str(address): deque(map(float, times)) for address, times in json.load(stream).items()}
@@ -140,19 +140,19 @@ def message(mail: Mail, report: str, sender: str) -> bytes:
     mime["Subject"] = mail.subject
     # no answer by a holiday notice
     mime["Auto-Submitted"] = "auto-generated"
-    mime.set_content("{}\n\n{}".format(mail.subject, report) if report else mail.subject + "\n")
+    mime.set_content(f"{mail.subject}\n\n{report}" if report else mail.subject + "\n")
     return mime.as_bytes()
 
 
 def by_sendmail(address: str, mime: bytes) -> str:
     """Hand a mail to the node's mail server; '' or why it was not taken."""
     if not os.access(SENDMAIL, os.X_OK):
-        return "no {} on this node".format(SENDMAIL)
+        return f"no {SENDMAIL} on this node"
     result = command.run([SENDMAIL, "-i", "--", address], SEND_LIMIT_S, mime.decode("utf-8", "surrogateescape"))
     return "" if result.ok else result.failure
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     del arguments
     try:
@@ -160,7 +160,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         send = Relay(config["relay"], str(config["sender"])).send if config.get("relay") else by_sendmail
         delivery = Delivery(SPOOL, config, asking.run_command, send, SENT)
     except (settings.SettingsError, KeyError, ValueError, OSError) as error:
-        sys.stderr.write("error: {}: {}\n".format(CONFIG, error))
+        sys.stderr.write(f"error: {CONFIG}: {error}\n")
         return INVALID
     while delivery.round(time.time()):
         time.sleep(PAUSE_S)

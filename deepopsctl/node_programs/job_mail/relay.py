@@ -7,7 +7,8 @@ import smtplib
 import socket
 import ssl
 import time
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 LIMIT_S = 30.0
 # a server that can't be reached is left alone for so long
@@ -43,7 +44,7 @@ class Relay:
                 if self._tls:
                     server.starttls(context=self._tls)
                 # a name without a domain is of this cluster
-                recipient = address if "@" in address else "{}@{}".format(address, self._domain)
+                recipient = address if "@" in address else f"{address}@{self._domain}"
                 server.sendmail(self._sender, [recipient], mime)
         except smtplib.SMTPRecipientsRefused as error:
             code, text = next(iter(error.recipients.values()))
@@ -51,7 +52,7 @@ class Relay:
                 raise UndeliverableError(_plain(text)) from error
             return _plain(text)
         except ssl.SSLCertVerificationError as error:
-            return self._pause("{}: {}".format(error.verify_message, _HINT))
+            return self._pause(f"{error.verify_message}: {_HINT}")
         except (OSError, smtplib.SMTPException) as error:
             return self._pause(str(error))
         return ""

@@ -7,7 +7,8 @@ import json
 import os
 import re
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .._shared import atomic_file, slurm_output
 
@@ -49,10 +50,10 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], domains: Seq
     address, subject = arguments[2], slurm_output.clean(arguments[1])
     match = _ADDRESS.fullmatch(address)
     if not match:
-        raise RefusedError("not an address: {}".format(slurm_output.clean(address, 80)))
+        raise RefusedError(f"not an address: {slurm_output.clean(address, 80)}")
     domain = (match[1] or "")[1:].lower()
     if domains and domain and not any(domain == each or domain.endswith("." + each) for each in domains):
-        raise RefusedError("{} is not a domain that mail goes to".format(domain))
+        raise RefusedError(f"{domain} is not a domain that mail goes to")
     in_subject = _JOB.search(subject)
     job = environment.get("SLURM_ARRAY_JOB_ID", "") or environment.get("SLURM_JOB_ID", "")
     # an array's mail names the array in the subject, a task's mail the task
@@ -69,12 +70,12 @@ def _event(subject: str) -> str:
 
 def put(directory: str, mail: Mail, user: str = "") -> None:
     """Keep a mail about a job of a user, by number. RefusedError where too many wait."""
-    there, end = os.listdir(directory), "-{}.json".format(user if user.isdigit() else "")
+    there, end = os.listdir(directory), f"-{user if user.isdigit() else ''}.json"
     if len(there) >= MOST:
-        raise RefusedError("{:,} mails wait: is the mail server up?".format(MOST))
+        raise RefusedError(f"{MOST:,} mails wait: is the mail server up?")
     if sum(name.endswith(end) for name in there) >= MOST_OF_ONE:
-        raise RefusedError("{:,} mails about jobs of this user wait".format(MOST_OF_ONE))
-    name = "{:.6f}-{}{}".format(mail.since, os.getpid(), end)
+        raise RefusedError(f"{MOST_OF_ONE:,} mails about jobs of this user wait")
+    name = f"{mail.since:.6f}-{os.getpid()}{end}"
     atomic_file.write(os.path.join(directory, name), json.dumps(mail._asdict()), 0o600)
 
 
@@ -83,7 +84,7 @@ def user_of(path: str) -> str:
     return os.path.basename(path)[: -len(".json")].rpartition("-")[2]
 
 
-def waiting(directory: str) -> List[str]:
+def waiting(directory: str) -> list[str]:
     """Files with mails, the oldest first."""
     return sorted(os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".json"))
 
@@ -102,11 +103,11 @@ def unfinished(directory: str) -> int:
     return young
 
 
-def read(path: str) -> Optional[Mail]:
+def read(path: str) -> Mail | None:
     """A mail that waits; None, and the file is gone, if it is damaged."""
     try:
         with open(path, encoding="utf-8") as stream:
-            fields: Dict[str, Any] = json.load(stream)
+            fields: dict[str, Any] = json.load(stream)
         return Mail(**fields)
     except (OSError, ValueError, TypeError):
         drop(path)

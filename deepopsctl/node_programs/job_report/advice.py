@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Iterator, List
+from collections.abc import Iterator
 
 from .measures import Report
 from .records import Job
@@ -15,7 +15,7 @@ LOW, HIGH, FULL = 0.5, 0.97, 0.8
 _MIB, _GIB = 1 << 20, 1 << 30
 
 
-def advise(report: Report) -> List[str]:
+def advise(report: Report) -> list[str]:
     """A sentence for each thing."""
     job = report.job
     if not job.began:
@@ -33,8 +33,9 @@ def _outcome(report: Report) -> Iterator[str]:
     if job.out_of_memory:
         yield more_memory(job)
     elif job.state.startswith("TIMEOUT") and job.time_limit:
-        yield "it did not end within {}: ask for more with --time, or save its state on the way".format(
-            format_time(job.time_limit)
+        yield (
+            f"it did not end within {format_time(job.time_limit)}: ask for more with --time, or save its "
+            "state on the way"
         )
 
 
@@ -42,11 +43,11 @@ def more_memory(job: Job) -> str:
     """What to do about a job, or a part of one, that was killed for its memory."""
     # of a job that completed, a part was killed
     parts = "" if job.state.startswith("OUT_OF_MEMORY") else ", ".join(job.steps_out_of_memory[:8])
-    what = "its step {}".format(parts) if parts else "it"
+    what = f"its step {parts}" if parts else "it"
     if not job.memory_asked:
-        return "{} was killed because it needed more memory than it had: ask for more with --mem".format(what)
+        return f"{what} was killed because it needed more memory than it had: ask for more with --mem"
     asked = job.memory_asked / max(1, job.node_count)
-    twice = "{}G".format(math.ceil(2 * asked / _GIB)) if asked >= _GIB else "{}M".format(math.ceil(2 * asked / _MIB))
+    twice = f"{math.ceil(2 * asked / _GIB)}G" if asked >= _GIB else f"{math.ceil(2 * asked / _MIB)}M"
     return "{} was killed because it needed more memory than {}{}: ask for more, for example --mem={}".format(
         what, format_size(asked), " a node" if job.node_count > 1 else "", twice
     )
@@ -58,9 +59,10 @@ def _cpu(report: Report) -> Iterator[str]:
         return
     enough = max(1, math.ceil(cpu.used * 1.1))
     if cpu.asked > 1 and cpu.share < LOW and enough < cpu.asked:
-        each = "" if job.node_count < 2 else " on {} nodes".format(job.node_count)
-        yield "asked for {} CPUs{}, used {}: {} would have been enough".format(
-            format_count(cpu.asked), each, format_count(cpu.used), enough
+        each = "" if job.node_count < 2 else f" on {job.node_count} nodes"
+        yield (
+            f"asked for {format_count(cpu.asked)} CPUs{each}, used {format_count(cpu.used)}: {enough} would "
+            "have been enough"
         )
         if 0.8 <= cpu.used <= 1.2:
             yield "one CPU was busy: a program that is not parallel, or tasks that were not started with srun"
@@ -86,27 +88,26 @@ def _memory(report: Report) -> Iterator[str]:
 
 def _gpus(report: Report) -> Iterator[str]:
     known = [each for each in report.gpus if each.most is not None]
-    idle = ["{}:{}".format(each.node, each.gpu) for each in known if (each.most or 0) < 0.01]
+    idle = [f"{each.node}:{each.gpu}" for each in known if (each.most or 0) < 0.01]
     if idle:
-        which = ", ".join(idle[:8]) + (" and {} more".format(len(idle) - 8) if len(idle) > 8 else "")
+        which = ", ".join(idle[:8]) + (f" and {len(idle) - 8} more" if len(idle) > 8 else "")
         # those without data may have been used
         total = max(report.job.gpus, len(known))
         rest = total - len(idle)
-        wanted = "ask for {}".format(rest) if rest else "it needs none"
+        wanted = f"ask for {rest}" if rest else "it needs none"
         yield "of {} GPUs, {} never used ({}): {}".format(
-            total, "1 was" if len(idle) == 1 else "{} were".format(len(idle)), which, wanted
+            total, "1 was" if len(idle) == 1 else f"{len(idle)} were", which, wanted
         )
     busy = [each.use or 0.0 for each in known if (each.most or 0) >= 0.01]
     if busy and sum(busy) / len(busy) < 0.3:
         share = format_share(sum(busy), len(busy))
-        yield "GPUs waited most of the time ({} busy): often data comes too slowly, or too little at a time".format(
-            share
-        )
+        yield f"GPUs waited most of the time ({share} busy): often data comes too slowly, or too little at a time"
 
 
 def _time(report: Report) -> Iterator[str]:
     time, job = report.time, report.job
     if time and time.share < LOW and job.state == "COMPLETED" and time.asked - time.used > 1800:
-        yield "asked for {}, took {}: with a shorter --time jobs often start sooner".format(
-            format_time(time.asked), format_time(time.used)
+        yield (
+            f"asked for {format_time(time.asked)}, took {format_time(time.used)}: with a shorter --time jobs "
+            "often start sooner"
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Callable, List, Sequence
+from typing import Callable
 
 from .._shared import command
 from . import records
@@ -18,7 +19,7 @@ class UnansweredError(Exception):
     """There is no answer; the message has the reason."""
 
 
-def jobs(wanted: str, run: Run) -> List[Job]:
+def jobs(wanted: str, run: Run) -> list[Job]:
     """The jobs of a number, `123`, `123_4` or `123+1`; those that run with what they use at the moment."""
     number = wanted.replace("+", "_").partition("_")[0]
     matching = [job for job in records.read(run(sacct(records.FIELDS, "--jobs=" + wanted))) if job.is_of(number)]
@@ -27,7 +28,7 @@ def jobs(wanted: str, run: Run) -> List[Job]:
     return [_with_live(job, run) if job.runs else job for job in matching]
 
 
-def sacct(fields: Sequence[str], *which: str) -> List[str]:
+def sacct(fields: Sequence[str], *which: str) -> list[str]:
     """A question to the accounting, for what `records` reads."""
     return ["sacct", "--parsable2", "--noheader", "--delimiter=" + records.DELIMITER, *which, _format(fields)]
 

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from dataclasses import asdict
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from .advice import advise
 from .asking import Run, UnansweredError, jobs, run_command
@@ -30,20 +30,20 @@ def _parser() -> argparse.ArgumentParser:
 def job_number(text: str) -> str:
     """A job's number as people type it, for argparse."""
     if not _WANTED.fullmatch(text):
-        raise argparse.ArgumentTypeError("{!r} is no job's number".format(text))
+        raise argparse.ArgumentTypeError(f"{text!r} is no job's number")
     return text
 
 
-def main(arguments: Optional[List[str]] = None, run: Run = run_command) -> int:
+def main(arguments: list[str] | None = None, run: Run = run_command) -> int:
     """Run it; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
         reports = [measure(job) for job in jobs(options.job, run)]
     except UnansweredError as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return UNKNOWN
     if not reports:
-        sys.stderr.write("error: job {}: Slurm knows none that you may see\n".format(options.job))
+        sys.stderr.write(f"error: job {options.job}: Slurm knows none that you may see\n")
         return UNKNOWN
     if options.json:
         sys.stdout.write(json.dumps({"schema": 1, "command": "job-report", "ok": True, "jobs": _all(reports)}) + "\n")
@@ -52,11 +52,11 @@ def main(arguments: Optional[List[str]] = None, run: Run = run_command) -> int:
     return OK
 
 
-def _all(reports: List[Report]) -> List[Dict[str, Any]]:
+def _all(reports: list[Report]) -> list[dict[str, Any]]:
     return [_document(report) for report in reports]
 
 
-def _document(report: Report) -> Dict[str, Any]:
+def _document(report: Report) -> dict[str, Any]:
     job, summary = report.job, report.job.summary
     facts = {
         key: getattr(job, key)
@@ -86,5 +86,5 @@ def _document(report: Report) -> Dict[str, Any]:
     }
 
 
-def _sides(value: Optional[Measure]) -> Optional[Dict[str, float]]:
+def _sides(value: Measure | None) -> dict[str, float] | None:
     return None if value is None else {"used": value.used, "asked": value.asked}

@@ -13,8 +13,8 @@ import signal
 import stat
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional
 
 from .._shared import command
 from .._shared.slurm_output import whole
@@ -48,7 +48,7 @@ def main() -> int:
     job = _ending(environment, _query_job(environment["SLURM_JOB_ID"]))
     text = describe(job, figures(_read(METRICS), job.number)) if job else ""
     if job and text and not append(job.output, text, job.user):
-        sys.stderr.write("job {}: its output can't be written to\n".format(job.number))
+        sys.stderr.write(f"job {job.number}: its output can't be written to\n")
     return 0
 
 
@@ -58,7 +58,7 @@ def _is_first(environment: Mapping[str, str]) -> bool:
     return match is not None and match[1] + (match[2] or "") == environment.get("SLURMD_NODENAME")
 
 
-def _ending(environment: Mapping[str, str], job_fields: Mapping[str, str]) -> Optional[Ending]:
+def _ending(environment: Mapping[str, str], job_fields: Mapping[str, str]) -> Ending | None:
     """None if the job has no output file: it was not a batch job."""
     output = os.path.join(environment.get("SLURM_JOB_WORK_DIR", "/"), job_fields.get("StdOut", ""))
     if not job_fields.get("StdOut") or job_fields.get("BatchFlag") != "1" or not output.startswith("/"):
@@ -80,15 +80,15 @@ def _seconds(environment: Mapping[str, str]) -> float:
     return max(0.0, time.time() - since)
 
 
-def _query_job(job: str) -> Dict[str, str]:
+def _query_job(job: str) -> dict[str, str]:
     # the epilog's environment has no output before 23.11, and then with its patterns not filled in
     # a path of the user's need not be UTF-8
     return read_job(command.run(["scontrol", "show", "job", job], ASK_S, undecodable="surrogateescape").output)
 
 
-def read_job(text: str) -> Dict[str, str]:
+def read_job(text: str) -> dict[str, str]:
     """What `scontrol show job` prints, as far as an epilog needs it."""
-    fields: Dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in text.split("\n"):
         words = [line.strip()] if line.strip().startswith("StdOut=") else line.split()
         # JobName comes first, so fields forged in it are overwritten
@@ -98,14 +98,14 @@ def read_job(text: str) -> Dict[str, str]:
     return fields
 
 
-def figures(text: str, job: str) -> Dict[str, float]:
+def figures(text: str, job: str) -> dict[str, float]:
     """The samples of one job in the text that node exporter gets, by their names."""
     return {match[1]: float(match[3]) for match in _SAMPLE.finditer(text) if match[2] == job}
 
 
 def describe(job: Ending, samples: Mapping[str, float]) -> str:
     """The text for the end of the output; '' without samples."""
-    lines: List[str] = []
+    lines: list[str] = []
     cpu, cpus = samples.get("deepops_job_cpu_seconds_total"), samples.get("deepops_job_cpus")
     if cpu is not None and job.seconds > 0:
         lines.append(
@@ -117,13 +117,13 @@ def describe(job: Ending, samples: Mapping[str, float]) -> str:
         lines.append(_line("Memory", memory, asked, format_size(memory), asked and format_size(asked)))
     if not lines:
         return ""
-    where = job.node if job.node_count < 2 else "{}, the first of {} nodes".format(job.node, job.node_count)
-    head = "---- job {} on {}: {}".format(job.number, where, format_time(job.seconds))
-    return "\n".join([head, *lines, "More, with GPUs and advice: job-report {}".format(job.number), ""])
+    where = job.node if job.node_count < 2 else f"{job.node}, the first of {job.node_count} nodes"
+    head = f"---- job {job.number} on {where}: {format_time(job.seconds)}"
+    return "\n".join([head, *lines, f"More, with GPUs and advice: job-report {job.number}", ""])
 
 
-def _line(name: str, used: float, asked: Optional[float], used_text: str, of: object) -> str:
-    return "{:<7} {}{}".format(name, used_text, " of {} ({})".format(of, format_share(used, asked)) if asked else "")
+def _line(name: str, used: float, asked: float | None, used_text: str, of: object) -> str:
+    return f"{name:<7} {used_text}{(f' of {of} ({format_share(used, asked)})' if asked else '')}"
 
 
 def append(path: str, text: str, user: str) -> bool:

@@ -6,7 +6,6 @@ import argparse
 import signal
 import sys
 import threading
-from typing import List, Optional
 
 from .._shared import settings
 from . import CONFIG, STATE
@@ -26,17 +25,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
         config = settings.load(options.config)
         query = querying(*(str(config[key]) for key in ("url", "user", "password")))
     except settings.SettingsError as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return INVALID
     except KeyError as error:
-        sys.stderr.write("error: {} has no {}\n".format(options.config, error))
+        sys.stderr.write(f"error: {options.config} has no {error}\n")
         return INVALID
     keeper = Keeper(options.state, run_command, query)
     if options.once:
@@ -57,8 +56,8 @@ def _round(keeper: Keeper, reported: str) -> str:
         written = keeper.round()
     except (OSError, UnansweredError, PrometheusError) as error:
         if str(error) != reported:
-            sys.stderr.write("{}\n".format(error))
+            sys.stderr.write(f"{error}\n")
         return str(error)
     if written or reported:
-        sys.stderr.write("{} summaries written\n".format(written))
+        sys.stderr.write(f"{written} summaries written\n")
     return ""

@@ -10,8 +10,9 @@ import json
 import os
 import time
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Callable, Iterator, List, Sequence, Tuple
+from typing import Callable
 
 from .._shared import atomic_file, slurm_output
 from . import records, summary
@@ -48,7 +49,7 @@ class Keeper:
     def __init__(self, state: str, run: Run, query: Query, now: Callable[[], float] = time.time) -> None:
         self._state, self._run, self._query, self._now = state, run, query, now
         # jobs without data, which get no comment
-        self._nothing: OrderedDict[Tuple[str, int], None] = OrderedDict()
+        self._nothing: OrderedDict[tuple[str, int], None] = OrderedDict()
 
     def round(self) -> int:
         """Summaries for what has ended since; returns how many were written."""
@@ -86,9 +87,9 @@ class Keeper:
             self._query("vector(1)", job.end)
             return Summary()
 
-    def _candidates(self, seconds: int) -> List[Ended]:
+    def _candidates(self, seconds: int) -> list[Ended]:
         """Jobs without a comment, in the order in which they ended; of a job that ran again its last run alone."""
-        window = ["--allusers", "--state=" + ENDED, "--starttime=now-{}".format(seconds), "--endtime=now"]
+        window = ["--allusers", "--state=" + ENDED, f"--starttime=now-{seconds}", "--endtime=now"]
         numbers = [row[0] for row in self._rows(window, _IDS) if slurm_output.whole(row[0])]
         jobs = []
         # a command line has an end
@@ -104,7 +105,7 @@ class Keeper:
         if (elapsed or 0) >= SHORTEST_S and (number, end) not in self._nothing:
             yield Ended(number, end, elapsed or 0)
 
-    def _rows(self, which: Sequence[str], fields: Sequence[str]) -> Iterator[List[str]]:
+    def _rows(self, which: Sequence[str], fields: Sequence[str]) -> Iterator[list[str]]:
         argv = ["sacct", "--allocations", "--parsable2", "--noheader", "--delimiter=" + records.DELIMITER]
         for line in self._run([*argv, *which, "--format=" + ",".join(fields)]).split("\n"):
             words = line.split(records.DELIMITER)

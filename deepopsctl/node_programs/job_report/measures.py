@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Optional, Sequence
 
 from .records import Job
 from .summary import GpuUse
@@ -27,13 +27,13 @@ class Report:
     """All that is known of one job."""
 
     job: Job
-    time: Optional[Measure] = None
-    cpu: Optional[Measure] = None
-    memory: Optional[Measure] = None
+    time: Measure | None = None
+    cpu: Measure | None = None
+    memory: Measure | None = None
     # the node that is nearest to its part of the memory, where the job has several
     fullest: str = ""
-    gpu: Optional[Measure] = None
-    gpu_memory: Optional[Measure] = None
+    gpu: Measure | None = None
+    gpu_memory: Measure | None = None
 
     @property
     def gpus(self) -> Sequence[GpuUse]:
@@ -57,11 +57,11 @@ def measure(job: Job) -> Report:
     )
 
 
-def _of(used: Optional[float], asked: Optional[float]) -> Optional[Measure]:
+def _of(used: float | None, asked: float | None) -> Measure | None:
     return Measure(used, asked) if used is not None and asked else None
 
 
-def _memory(job: Job) -> tuple[Optional[Measure], str]:
+def _memory(job: Job) -> tuple[Measure | None, str]:
     """The larger of Slurm's and monitoring's values: both sample, and miss peaks between samples."""
     # monitoring's 0 is a sample that is missing, like Slurm's
     known = [each for each in (job.summary.nodes if job.summary else ()) if each.memory]
@@ -73,11 +73,11 @@ def _memory(job: Job) -> tuple[Optional[Measure], str]:
     return _of(max(seen) if seen else None, job.memory_asked), fullest
 
 
-def _gpu(job: Job) -> Optional[Measure]:
+def _gpu(job: Job) -> Measure | None:
     used = [each.use for each in (job.summary.gpus if job.summary else ()) if each.use is not None]
     return Measure(sum(used), len(used)) if used else None
 
 
-def _gpu_memory(job: Job) -> Optional[Measure]:
+def _gpu_memory(job: Job) -> Measure | None:
     known = [each for each in (job.summary.gpus if job.summary else ()) if each.memory is not None and each.total]
     return _of(sum(each.memory or 0.0 for each in known), sum(each.total or 0.0 for each in known)) if known else None

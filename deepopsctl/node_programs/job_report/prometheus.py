@@ -9,14 +9,15 @@ import math
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable
 
 from .summary import GpuUse, NodeUse, Summary
 
 LIMIT_S = 20
 _MOST_BYTES = 8 << 20
 # What runs a query at a time and returns its series; tests have their own
-Query = Callable[[str, int], List[Dict[str, Any]]]
+Query = Callable[[str, int], list[dict[str, Any]]]
 
 # by the name that each gets in the answer; {job} is a matcher, {window} the job's time
 _NODES = {
@@ -37,15 +38,15 @@ class PrometheusError(Exception):
 
 def summarise(number: str, end: int, elapsed: int, query: Query) -> Summary:
     """What there is of a job that ended then; an empty summary where nothing was seen."""
-    parameters = {"job": '{jobid="' + number + '"}', "window": "{}s".format(elapsed), "seconds": elapsed}
+    parameters = {"job": '{jobid="' + number + '"}', "window": f"{elapsed}s", "seconds": elapsed}
     parts = (
-        'label_replace({}, "figure", "{}", "", "")'.format(text.format(**parameters), name)
+        f'label_replace({text.format(**parameters)}, "figure", "{name}", "", "")'
         for name, text in {**_NODES, **_GPUS}.items()
     )
     return _summary(_figures(query(" or ".join(parts), end)))
 
 
-def _figures(series: List[Dict[str, Any]]) -> Iterator[Tuple[str, Tuple[str, str], float]]:
+def _figures(series: list[dict[str, Any]]) -> Iterator[tuple[str, tuple[str, str], float]]:
     for each in series:
         labels: Mapping[str, str] = each.get("metric", {})
         value = float(each["value"][1])
@@ -53,9 +54,9 @@ def _figures(series: List[Dict[str, Any]]) -> Iterator[Tuple[str, Tuple[str, str
             yield labels.get("figure", ""), (labels.get("node", ""), labels.get("gpu", "")), value
 
 
-def _summary(figures: Iterator[Tuple[str, Tuple[str, str], float]]) -> Summary:
-    nodes: Dict[str, Dict[str, float]] = {}
-    gpus: Dict[Tuple[str, str], Dict[str, float]] = {}
+def _summary(figures: Iterator[tuple[str, tuple[str, str], float]]) -> Summary:
+    nodes: dict[str, dict[str, float]] = {}
+    gpus: dict[tuple[str, str], dict[str, float]] = {}
     for figure, key, value in figures:
         if figure in _NODES:
             nodes.setdefault(key[0], {})[figure] = value
@@ -72,9 +73,9 @@ def _summary(figures: Iterator[Tuple[str, Tuple[str, str], float]]) -> Summary:
 
 def querying(url: str, user: str, password: str) -> Query:
     """Questions to a Prometheus."""
-    login = base64.b64encode("{}:{}".format(user, password).encode()).decode()
+    login = base64.b64encode(f"{user}:{password}".encode()).decode()
 
-    def query(text: str, at: int) -> List[Dict[str, Any]]:
+    def query(text: str, at: int) -> list[dict[str, Any]]:
         body = urllib.parse.urlencode({"query": text, "time": at}).encode()
         # the address is deploy's
         asked = urllib.request.Request(url.rstrip("/") + "/api/v1/query", data=body)  # noqa: S310 - the URL is from the program's own settings
@@ -82,9 +83,9 @@ def querying(url: str, user: str, password: str) -> Query:
         try:
             with _opener().open(asked, timeout=LIMIT_S) as answer:
                 document = json.loads(answer.read(_MOST_BYTES))
-            result: List[Dict[str, Any]] = document["data"]["result"]
+            result: list[dict[str, Any]] = document["data"]["result"]
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-            raise PrometheusError("{}: {}".format(url, error)) from error
+            raise PrometheusError(f"{url}: {error}") from error
         return result
 
     return query

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Optional, Tuple
 
 from .._shared import slurm_output
 from . import summary
@@ -55,20 +55,20 @@ class Job:
     partition: str
     state: str
     exit_code: str
-    start: Optional[int]
-    end: Optional[int]
+    start: int | None
+    end: int | None
     elapsed: int
-    time_limit: Optional[int]
+    time_limit: int | None
     cpus: int
     node_count: int
     nodes: str
-    memory_asked: Optional[int]
+    memory_asked: int | None
     gpus: int
-    cpu_seconds: Optional[float]
-    memory_used: Optional[int]
+    cpu_seconds: float | None
+    memory_used: int | None
     # '0', 'batch': killed for memory, also where the script went on and the job counts as completed
-    steps_out_of_memory: Tuple[str, ...]
-    summary: Optional[Summary]
+    steps_out_of_memory: tuple[str, ...]
+    summary: Summary | None
 
     @property
     def runs(self) -> bool:
@@ -90,10 +90,10 @@ class Job:
         return _killed_for_memory(self.state, self.exit_code) or bool(self.steps_out_of_memory)
 
 
-def read(text: str) -> List[Job]:
+def read(text: str) -> list[Job]:
     """What `sacct --parsable2` prints of FIELDS, steps with their jobs."""
-    jobs: Dict[str, Dict[str, str]] = {}
-    steps: Dict[str, List[Dict[str, str]]] = {}
+    jobs: dict[str, dict[str, str]] = {}
+    steps: dict[str, list[dict[str, str]]] = {}
     for line in text.split("\n"):
         words = line.split(DELIMITER)
         match = _ID.fullmatch(words[0])
@@ -112,7 +112,7 @@ def _killed_for_memory(state: str, exit_code: str) -> bool:
     return state.startswith(_OUT_OF_MEMORY) or exit_code.partition(":")[2] == _KILLED_FOR_MEMORY
 
 
-def _job(row: Dict[str, str], steps: List[Dict[str, str]]) -> Job:
+def _job(row: dict[str, str], steps: list[dict[str, str]]) -> Job:
     tres = slurm_output.tres(row["AllocTRES"])
     # `extern` is a sleep, and sessions by SSH: what it used is not what the program did
     working = [step for step in steps if not step["JobID"].endswith(".extern")] or steps
@@ -149,9 +149,9 @@ def _job(row: Dict[str, str], steps: List[Dict[str, str]]) -> Job:
     )
 
 
-def read_names(text: str) -> Dict[str, str]:
+def read_names(text: str) -> dict[str, str]:
     """The names of the jobs of one question, from what sacct prints of NAME_FIELDS: no harm where one of them lies."""
-    names: Dict[str, str] = {}
+    names: dict[str, str] = {}
     for line in text.split("\n"):
         job, delimiter, name = line.partition(DELIMITER)
         if delimiter and _ID.fullmatch(job):
@@ -160,12 +160,12 @@ def read_names(text: str) -> Dict[str, str]:
     return names
 
 
-def _memory(tres: str) -> Optional[int]:
+def _memory(tres: str) -> int | None:
     """None also for `mem=0`: no process uses none, Slurm has no sample of it."""
     return slurm_output.size(slurm_output.tres(tres).get("mem", "")) or None
 
 
-def read_live(text: str) -> Dict[str, Tuple[float, Optional[int]]]:
+def read_live(text: str) -> dict[str, tuple[float, int | None]]:
     """CPU seconds and memory by step of a running job, from what `sstat --parsable2` prints of LIVE_FIELDS."""
     usage = {}
     for name, tres in _rows(text):
@@ -176,7 +176,7 @@ def read_live(text: str) -> Dict[str, Tuple[float, Optional[int]]]:
     return usage
 
 
-def _rows(text: str) -> Iterator[Tuple[str, str]]:
+def _rows(text: str) -> Iterator[tuple[str, str]]:
     for line in text.split("\n"):
         # sstat knows no other delimiter; nothing here is a user's to choose
         words = line.split("|")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 MARK = "deepopsctl"
 VERSION = 1
@@ -22,8 +22,8 @@ class NodeUse:
     """What a job used on one node."""
 
     node: str
-    cores: Optional[float]
-    memory: Optional[float]
+    cores: float | None
+    memory: float | None
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,18 @@ class GpuUse:
 
     node: str
     gpu: str
-    use: Optional[float]
-    most: Optional[float]
-    memory: Optional[float]
-    total: Optional[float]
+    use: float | None
+    most: float | None
+    memory: float | None
+    total: float | None
 
 
 @dataclass(frozen=True)
 class Summary:
     """What monitoring saw of a job; `more_*` were left out."""
 
-    nodes: Tuple[NodeUse, ...] = ()
-    gpus: Tuple[GpuUse, ...] = ()
+    nodes: tuple[NodeUse, ...] = ()
+    gpus: tuple[GpuUse, ...] = ()
     more_nodes: int = 0
     more_gpus: int = 0
 
@@ -59,7 +59,7 @@ def write(summary: Summary) -> str:
 
 def _text(summary: Summary, most_gpus: int) -> str:
     nodes = [[each.node, _round(each.cores, 2), _round(each.memory, 0)] for each in summary.nodes[:MOST_NODES]]
-    gpus: List[List[Any]] = [
+    gpus: list[list[Any]] = [
         [
             each.node,
             each.gpu,
@@ -81,15 +81,15 @@ def _text(summary: Summary, most_gpus: int) -> str:
     return json.dumps(fields, separators=(",", ":"))
 
 
-def _round(value: Optional[float], digits: int) -> Optional[float]:
+def _round(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits) if digits else int(value)
 
 
-def _whole(value: Optional[float]) -> Optional[int]:
+def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def read(comment: str) -> Optional[Summary]:
+def read(comment: str) -> Summary | None:
     """The summary; None if the comment is not a summary, or is damaged."""
     fields = _object(comment)
     if fields is None or fields.get(MARK) != VERSION:
@@ -109,7 +109,7 @@ def read(comment: str) -> Optional[Summary]:
         return None
 
 
-def _object(comment: str) -> Optional[Dict[str, Any]]:
+def _object(comment: str) -> dict[str, Any] | None:
     if len(comment) > LONGEST or not comment.startswith("{"):
         return None
     try:
@@ -126,7 +126,7 @@ def _name(value: object) -> str:
     return value
 
 
-def _amount(value: object) -> Optional[float]:
+def _amount(value: object) -> float | None:
     if value is None:
         return None
     # NaN and infinity are accepted by json only

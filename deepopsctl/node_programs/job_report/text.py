@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
 
 from .advice import SHORTEST_S, advise
 from .measures import Measure, Report
@@ -19,7 +19,7 @@ _UNKNOWN = "unknown"
 def render(report: Report) -> str:
     """One job."""
     job = report.job
-    lines = ["Job {}  {}".format(job.id, job.name), ""]
+    lines = [f"Job {job.id}  {job.name}", ""]
     lines += _facts(report)
     if not job.began:
         return "\n".join([*lines, "", "It has not run, so it has used nothing."]) + "\n"
@@ -30,24 +30,22 @@ def render(report: Report) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _facts(report: Report) -> List[str]:
+def _facts(report: Report) -> list[str]:
     job = report.job
-    owner = "{}, account {}, partition {}".format(job.user or "?", job.account or "?", job.partition or "?")
-    nodes = job.nodes if job.node_count < 2 else "{} ({} nodes)".format(job.nodes, job.node_count)
-    ended = "{} to {}".format(_when(job.start), "now" if job.runs else _when(job.end))
-    state = (
-        job.state if job.exit_code in ("", "0:0") or job.runs else "{}, exit status {}".format(job.state, job.exit_code)
-    )
+    owner = f"{job.user or '?'}, account {job.account or '?'}, partition {job.partition or '?'}"
+    nodes = job.nodes if job.node_count < 2 else f"{job.nodes} ({job.node_count} nodes)"
+    ended = f"{_when(job.start)} to {'now' if job.runs else _when(job.end)}"
+    state = job.state if job.exit_code in ("", "0:0") or job.runs else f"{job.state}, exit status {job.exit_code}"
     facts = [("Owner", owner), ("State", state)]
     facts += [("Ran", ended), ("Nodes", nodes)] if job.began else []
-    return ["{:<7} {}".format(key, value) for key, value in facts]
+    return [f"{key:<7} {value}" for key, value in facts]
 
 
-def _when(seconds: Optional[int]) -> str:
+def _when(seconds: int | None) -> str:
     return "?" if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def _table(report: Report) -> List[str]:
+def _table(report: Report) -> list[str]:
     job = report.job
     rows = [_row("Time", report.time, format_time) or ["Time", format_time(job.elapsed), "no limit", "", ""]]
     rows.append(_row("CPUs", report.cpu, format_count) or ["CPUs", _UNKNOWN, format_count(job.cpus), "", ""])
@@ -60,7 +58,7 @@ def _table(report: Report) -> List[str]:
     return _columns([["", "used", "asked", "", ""], *rows])
 
 
-def _row(name: str, measure: Optional[Measure], format_value: object) -> Optional[List[str]]:
+def _row(name: str, measure: Measure | None, format_value: object) -> list[str] | None:
     if measure is None or not callable(format_value):
         return None
     share = format_share(measure.used, measure.asked)
@@ -69,33 +67,33 @@ def _row(name: str, measure: Optional[Measure], format_value: object) -> Optiona
 
 def _bar(share: float) -> str:
     full = min(_BAR, max(0, round(share * _BAR)))
-    return "[{}{}]".format("#" * full, "." * (_BAR - full))
+    return f"[{'#' * full}{'.' * (_BAR - full)}]"
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> List[str]:
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     return ["  ".join([row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in (1, 2, 3)), row[4]]) for row in rows]
 
 
-def _gpus(gpus: Sequence[GpuUse], more: int) -> List[str]:
+def _gpus(gpus: Sequence[GpuUse], more: int) -> list[str]:
     rows = [["GPU", "busy", "at most", "memory", ""]]
     for each in gpus[:_MOST_GPUS]:
         memory = "?" if each.memory is None else format_size(each.memory)
-        of = "of {}".format(format_size(each.total)) if each.total else ""
-        rows.append(["{}:{}".format(each.node, each.gpu), _ratio(each.use), _ratio(each.most), memory, of])
+        of = f"of {format_size(each.total)}" if each.total else ""
+        rows.append([f"{each.node}:{each.gpu}", _ratio(each.use), _ratio(each.most), memory, of])
     left = more + max(0, len(gpus) - _MOST_GPUS)
-    return [*_columns(rows), *(["and {} more".format(left)] if left else [])]
+    return [*_columns(rows), *([f"and {left} more"] if left else [])]
 
 
-def _ratio(value: Optional[float]) -> str:
+def _ratio(value: float | None) -> str:
     return "?" if value is None else format_share(value, 1.0)
 
 
-def _remarks(report: Report) -> List[str]:
+def _remarks(report: Report) -> list[str]:
     job, remarks = report.job, []
     advice = advise(report)
     if job.elapsed < SHORTEST_S and not advice:
-        remarks.append("It ran for less than {}: too short for advice.".format(format_time(SHORTEST_S)))
+        remarks.append(f"It ran for less than {format_time(SHORTEST_S)}: too short for advice.")
     elif job.gpus and not report.gpus and job.runs:
         remarks.append("GPU use is available after its end.")
     elif job.gpus and not report.gpus:
@@ -103,7 +101,7 @@ def _remarks(report: Report) -> List[str]:
     if job.memory_used is None and report.memory is None and not job.runs:
         remarks.append("Its memory use is unknown: Slurm has no sample of it.")
     if report.fullest:
-        remarks.append("Most memory on one node: {}.".format(report.fullest))
+        remarks.append(f"Most memory on one node: {report.fullest}.")
     if advice:
-        remarks += ["Next time:", *("- {}".format(sentence) for sentence in advice)]
+        remarks += ["Next time:", *(f"- {sentence}" for sentence in advice)]
     return ["", *remarks] if remarks else []

@@ -10,31 +10,31 @@ def format_size(value: float) -> str:
     unit = 0
     while value >= 1023.5 and unit < len(_BINARY) - 1:
         value, unit = value / 1024, unit + 1
-    return "{} {}".format(_short(value), _BINARY[unit])
+    return f"{_short(value)} {_BINARY[unit]}"
 
 
 def format_count(value: float) -> str:
     """`0.03`, `2.1`, `32`."""
-    return "{:.2f}".format(value) if 0 < value < 0.1 else _short(value)
+    return f"{value:.2f}" if 0 < value < 0.1 else _short(value)
 
 
 def _short(value: float) -> str:
-    return "{:.0f}".format(value) if value >= 100 or value == int(value) else "{:.1f}".format(value)
+    return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
 
 
 def format_time(value: float) -> str:
     """`45s`, `12m 03s`, `2h 05m`, `3d 04h`."""
     rest = int(value)
     if rest < 60:
-        return "{}s".format(rest)
+        return f"{rest}s"
     if rest < 3600:
-        return "{}m {:02}s".format(rest // 60, rest % 60)
+        return f"{rest // 60}m {rest % 60:02}s"
     if rest < 86400:
-        return "{}h {:02}m".format(rest // 3600, rest % 3600 // 60)
-    return "{}d {:02}h".format(rest // 86400, rest % 86400 // 3600)
+        return f"{rest // 3600}h {rest % 3600 // 60:02}m"
+    return f"{rest // 86400}d {rest % 86400 // 3600:02}h"
 
 
 def format_share(used: float, asked: float) -> str:
     """`7 %`; a small share is `<1 %`, not 0 %."""
     share = 100 * used / asked
-    return "<1 %" if 0 < share < 0.5 else "{:.0f} %".format(share)
+    return "<1 %" if 0 < share < 0.5 else f"{share:.0f} %"

@@ -10,7 +10,8 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, Coroutine, List, Optional
+from collections.abc import Coroutine
+from typing import Any
 
 from .._shared import command
 from . import tidy, tls_proxy
@@ -41,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run one of them; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
@@ -50,7 +51,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         elif os.path.isdir(options.directory):
             _tidy(options)
     except (OSError, command.CommandError) as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return FAILED
     return OK
 

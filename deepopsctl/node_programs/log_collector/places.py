@@ -15,9 +15,9 @@ def address_of(name: str) -> str:
     unlikely, and their entries still have the node's name.
     """
     first, second, third = hashlib.sha256(name.encode()).digest()[:3]
-    return "127.{}.{}.{}".format(16 + first % 240, second, third)
+    return f"127.{16 + first % 240}.{second}.{third}"
 
 
 def files_of(name: str) -> str:
     """All files of a node, as a pattern for `journalctl --file`: the open one, and the closed `@...` files."""
-    return "{}/remote-{}[.@]*".format(DIRECTORY, address_of(name))
+    return f"{DIRECTORY}/remote-{address_of(name)}[.@]*"

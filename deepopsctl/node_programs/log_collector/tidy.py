@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, List, Sequence, Tuple
+from typing import Callable
 
 DAY_S = 86400.0
 # when the open files were closed last
@@ -49,7 +50,7 @@ class Bounds:
         return max(DAY_S, self.keep_s / 4)
 
 
-def tidy(directory: str, bounds: Bounds, now: float, run: Run) -> List[str]:
+def tidy(directory: str, bounds: Bounds, now: float, run: Run) -> list[str]:
     """Remove journals beyond the limits; returns the actions, one sentence each."""
     present = _present(directory, now)
     done = _warn(now, present)
@@ -69,17 +70,17 @@ def tidy(directory: str, bounds: Bounds, now: float, run: Run) -> List[str]:
     return done
 
 
-def too_much(journals: Sequence[Journal], most_bytes: int) -> Tuple[List[Journal], List[Journal]]:
+def too_much(journals: Sequence[Journal], most_bytes: int) -> tuple[list[Journal], list[Journal]]:
     """Files to remove, and files to close first, to stay below a size.
 
     The oldest file of the node with most data is removed first: a node that floods the log costs no other node's logs.
     """
     total = sum(each.size for each in journals)
-    left: Dict[str, List[Journal]] = {}
+    left: dict[str, list[Journal]] = {}
     for each in sorted(journals, key=lambda journal: (not journal.closed, journal.last), reverse=True):
         left.setdefault(each.node, []).append(each)
-    gone: List[Journal] = []
-    closing: List[Journal] = []
+    gone: list[Journal] = []
+    closing: list[Journal] = []
     while total > most_bytes and any(left.values()):
         files = left[max((node for node in left if left[node]), key=lambda node: _claim(left[node]))]
         victim = files.pop()
@@ -88,7 +89,7 @@ def too_much(journals: Sequence[Journal], most_bytes: int) -> Tuple[List[Journal
     return gone, closing
 
 
-def _claim(files: Sequence[Journal]) -> Tuple[int, bool]:
+def _claim(files: Sequence[Journal]) -> tuple[int, bool]:
     """Size of a node's files; of two equal nodes, the one with a closed file comes first."""
     return sum(each.size for each in files), files[-1].closed
 
@@ -105,7 +106,7 @@ def _present(directory: str, now: float) -> float:
     return present
 
 
-def _warn(now: float, present: float) -> List[str]:
+def _warn(now: float, present: float) -> list[str]:
     # once an hour
     if now - present < 2 * DAY_S or now % 3600 >= PACE_S / 3:
         return []
@@ -113,7 +114,7 @@ def _warn(now: float, present: float) -> List[str]:
     return [text.format((now - present) / DAY_S)]
 
 
-def _journals(directory: str) -> List[Journal]:
+def _journals(directory: str) -> list[Journal]:
     journals = []
     for entry in os.scandir(directory):
         name = entry.name
@@ -125,7 +126,7 @@ def _journals(directory: str) -> List[Journal]:
     return journals
 
 
-def _close(journals: Iterable[Journal], run: Run) -> List[str]:
+def _close(journals: Iterable[Journal], run: Run) -> list[str]:
     """Nodes that are just sending send it again to the new file."""
     run(["systemctl", "stop", STORE])
     try:
@@ -136,16 +137,16 @@ def _close(journals: Iterable[Journal], run: Run) -> List[str]:
 
 def _rename(journal: Journal) -> str:
     stem, _, ending = journal.path.rpartition(".")
-    path = "{}@{:016x}.{}".format(stem, int(journal.last * 1e6), ending)
+    path = f"{stem}@{int(journal.last * 1e6):016x}.{ending}"
     os.rename(journal.path, path)
-    return "closed {}".format(path)
+    return f"closed {path}"
 
 
-def _remove(journals: Sequence[Journal], why: str) -> List[str]:
+def _remove(journals: Sequence[Journal], why: str) -> list[str]:
     for each in journals:
         with contextlib.suppress(FileNotFoundError):
             os.remove(each.path)
-    return ["removed {}: {}".format(each.path, why) for each in journals]
+    return [f"removed {each.path}: {why}" for each in journals]
 
 
 def _room(directory: str) -> int:

@@ -15,7 +15,7 @@ import os
 import socket
 import ssl
 from functools import lru_cache
-from typing import Callable, FrozenSet, Tuple
+from typing import Callable
 
 from .._shared.connections import PASSING, PAUSE_S, SHORTAGES, Connections, Log
 from .places import address_of
@@ -46,7 +46,7 @@ def is_member(path: str, name: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _names(path: str, *_version: int) -> FrozenSet[str]:
+def _names(path: str, *_version: int) -> frozenset[str]:
     with open(path, encoding="utf-8") as stream:
         return frozenset(stream.read().split())
 
@@ -64,14 +64,14 @@ def context(certificate: str, key: str, authority: str) -> ssl.SSLContext:
 class _Server:
     """What all connections share."""
 
-    def __init__(self, tls: ssl.SSLContext, members: str, store: Tuple[str, int]) -> None:
+    def __init__(self, tls: ssl.SSLContext, members: str, store: tuple[str, int]) -> None:
         self.tls, self.members, self.store = tls, members, store
         self.waiting = Connections(WAITING_OF_ONE, WAITING)
         self.sending = Connections(SENDING_OF_ONE, SENDING)
         self.log = Log()
 
 
-async def serve(listener: socket.socket, tls: ssl.SSLContext, members: str, store: Tuple[str, int]) -> None:
+async def serve(listener: socket.socket, tls: ssl.SSLContext, members: str, store: tuple[str, int]) -> None:
     """Serve until cancelled. `members`: path of the file with the nodes' names."""
     asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER  # type: ignore[attr-defined]  # not in the stubs
     server = _Server(tls, members, store)
@@ -92,7 +92,7 @@ async def serve(listener: socket.socket, tls: ssl.SSLContext, members: str, stor
         task.add_done_callback(server.sending.remove)
         crowd = server.waiting.add(place, task, task.cancel)
         if crowd:
-            server.log("{} was refused: too many connections without a certificate".format(crowd))
+            server.log(f"{crowd} was refused: too many connections without a certificate")
 
 
 async def _make_room(server: _Server, error: OSError) -> None:
@@ -101,7 +101,7 @@ async def _make_room(server: _Server, error: OSError) -> None:
         raise error
     if error.errno in SHORTAGES:
         crowd = server.waiting.close_oldest() or "nobody"
-        server.log("{}: the oldest connection of {} was closed".format(error.strerror, crowd))
+        server.log(f"{error.strerror}: the oldest connection of {crowd} was closed")
     await asyncio.sleep(PAUSE_S)
 
 
@@ -109,19 +109,19 @@ async def _receive(connection: socket.socket, place: str, server: _Server) -> No
     try:
         reader, writer = await _encrypted(connection, server.tls)
     except _GONE as error:
-        server.log("{} was refused: {}".format(place, error or "no data"))
+        server.log(f"{place} was refused: {error or 'no data'}")
         return
     opened = [writer]
     try:
         name = _common_name(writer)
         if not is_member(server.members, name):
-            server.log("{} ({}) was refused: {}".format(name, place, NO_MEMBER))
+            server.log(f"{name} ({place}) was refused: {NO_MEMBER}")
             return
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 (this runs in one)
         server.waiting.remove(task)
         if server.sending.add(name, task, task.cancel):
-            server.log("{} ({}) has too many connections: its oldest was closed".format(name, place))
+            server.log(f"{name} ({place}) has too many connections: its oldest was closed")
         # from the node's own address: systemd-journal-remote writes a file for each
         onward = await asyncio.open_connection(*server.store, local_addr=(address_of(name), 0))
         opened.append(onward[1])
@@ -142,7 +142,7 @@ async def _receive(connection: socket.socket, place: str, server: _Server) -> No
 
 async def _encrypted(
     connection: socket.socket, tls: ssl.SSLContext
-) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """The connection after the handshake, which one that is silent does not even begin."""
     loop = asyncio.get_running_loop()
     try:

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 from datetime import datetime
-from typing import List, Optional
 
 from .._shared import atomic_file
 from .state import message
@@ -25,7 +24,7 @@ def hide_licence(shown: str = MOTD, packaged: str = PACKAGED) -> None:
                 stream.truncate(0)
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     parser = argparse.ArgumentParser(prog="deepops-login-message", description=__doc__.partition(": ")[2])
     parser.add_argument("--cluster", required=True, help="the cluster's name")

@@ -5,8 +5,9 @@ All of it goes to terminals, so it has printable characters only, whatever a use
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Callable, Iterator, List, NamedTuple, Sequence
+from typing import Callable, NamedTuple
 
 from .._shared import command, slurm_output
 
@@ -41,9 +42,9 @@ def message(cluster: str, now: datetime, ask: Run = run) -> str:
     if not answer.ok:
         return _text([printable(cluster) + ": Slurm does not answer"])
     rows = list(_partitions(answer.output))
-    lines = ["{}, {:%a %d %b %H:%M}".format(printable(cluster), now), *_table([HEADER, *rows[:MOST]])]
+    lines = [f"{printable(cluster)}, {now:%a %d %b %H:%M}", *_table([HEADER, *rows[:MOST]])]
     if len(rows) > MOST:
-        lines.append("and {} more partitions: `sinfo -s`".format(len(rows) - MOST))
+        lines.append(f"and {len(rows) - MOST} more partitions: `sinfo -s`")
     lines += [_announcement(each, now) for each in maintenances(ask(RESERVATIONS).output, now)]
     return _text(lines)
 
@@ -68,7 +69,7 @@ def _partitions(output: str) -> Iterator[Sequence[str]]:
             )
 
 
-def _table(rows: Sequence[Sequence[str]]) -> List[str]:
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
     return [
         "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
@@ -76,7 +77,7 @@ def _table(rows: Sequence[Sequence[str]]) -> List[str]:
     ]
 
 
-def maintenances(output: str, now: datetime) -> List[Maintenance]:
+def maintenances(output: str, now: datetime) -> list[Maintenance]:
     """Reservations for maintenance that are on or come soon, the next one first."""
     planned = []
     for line in output.splitlines():

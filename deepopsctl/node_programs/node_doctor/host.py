@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from typing import Any, Dict, List
+from typing import Any
 
 from .query import output, read
 
@@ -17,7 +17,7 @@ EFI = "/sys/firmware/efi"
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
-def identity() -> Dict[str, Any]:
+def identity() -> dict[str, Any]:
     """What identifies this host."""
     return {
         "hostname": os.uname().nodename,
@@ -32,7 +32,7 @@ def is_container() -> bool:
     return bool(read("/run/systemd/container")) or os.path.exists("/run/.containerenv") or os.path.exists("/.dockerenv")
 
 
-def size() -> Dict[str, int]:
+def size() -> dict[str, int]:
     """CPUs and memory (MiB): slurmd's own count where it is installed, else the kernel's."""
     fields = dict(re.findall(r"(\w+)=(\S+)", output(["slurmd", "-C"])))
     if fields.get("CPUs", "").isdigit() and fields.get("RealMemory", "").isdigit():
@@ -41,7 +41,7 @@ def size() -> Dict[str, int]:
     return {"cpus": os.sysconf("SC_NPROCESSORS_ONLN"), "memory_mb": int(total.group(1)) // 1024 if total else 0}
 
 
-def disks(paths: List[str]) -> List[Dict[str, Any]]:
+def disks(paths: list[str]) -> list[dict[str, Any]]:
     """Free space on the file systems of some directories, in MiB, without what is reserved for root."""
     file_systems = []
     for path in paths:
@@ -61,7 +61,7 @@ def disks(paths: List[str]) -> List[Dict[str, Any]]:
     return file_systems
 
 
-def gpus(devices: str = "/sys/bus/pci/devices") -> Dict[str, Any]:
+def gpus(devices: str = "/sys/bus/pci/devices") -> dict[str, Any]:
     """NVIDIA GPUs on the PCI bus, as device files, and as their driver sees them."""
     bus = []
     for directory in sorted(glob.glob(os.path.join(devices, "*"))):
@@ -80,7 +80,7 @@ def gpus(devices: str = "/sys/bus/pci/devices") -> Dict[str, Any]:
     }
 
 
-def boot_modules(root: str = "/") -> Dict[str, bool]:
+def boot_modules(root: str = "/") -> dict[str, bool]:
     """Kernel modules that a deploy has had loaded at every start, and whether each of them is."""
     modules = {}
     for path in sorted(glob.glob(os.path.join(root, BOOT_MODULES))):
@@ -104,7 +104,7 @@ def secure_boot() -> str:
     return "on" if len(value) == 5 and value[4] == 1 else "off"
 
 
-def local_users(path: str = "/etc/passwd") -> Dict[str, str]:
+def local_users(path: str = "/etc/passwd") -> dict[str, str]:
     """People's accounts, and Slurm's, in the local /etc/passwd: name and `uid:gid`."""
     users = {}
     for line in read(path).splitlines():
@@ -112,5 +112,5 @@ def local_users(path: str = "/etc/passwd") -> Dict[str, str]:
         if len(fields) < 4 or not (fields[2].isdigit() and fields[3].isdigit()):
             continue
         if 1000 <= int(fields[2]) < 60000 or fields[0] == "slurm":
-            users[fields[0]] = "%s:%s" % (fields[2], fields[3])
+            users[fields[0]] = f"{fields[2]}:{fields[3]}"
     return users

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import time
-from typing import Any, Dict, List
+from typing import Any
 
 from .._shared import access_keys, platform as node_platform, slurm_needs
 from . import host, network, packages, restarts, services, storage
 
 
-def main(request: Dict[str, Any]) -> Dict[str, Any]:
+def main(request: dict[str, Any]) -> dict[str, Any]:
     """The facts, with what the request says that they are to be compared with.
 
     `names` are all nodes, as NAME=ADDRESS words or a bare NAME; `ports` the TCP ports of a cluster's daemons, by
@@ -29,7 +29,7 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
     return {"deepops": {"doctor": dict(facts, ports=ports, settings=request["settings"])}}
 
 
-def login() -> Dict[str, str]:
+def login() -> dict[str, str]:
     """By whom the node is reached, its home where that is on a file server, and whether root's file has its keys."""
     user = os.environ.get("SUDO_USER") or "root"
     seen = os.geteuid() == 0 and user != "root"
@@ -38,8 +38,8 @@ def login() -> Dict[str, str]:
 
 
 def report(
-    expected: Dict[str, str], ports: List[int], outside: List[Dict[str, Any]], server: List[Any]
-) -> Dict[str, Any]:
+    expected: dict[str, str], ports: list[int], outside: list[dict[str, Any]], server: list[Any]
+) -> dict[str, Any]:
     """Everything, with the node's clock at the beginning and at the end."""
     begin = time.time()
     running = services.processes()

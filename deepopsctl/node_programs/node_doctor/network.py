@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.request
 from http.client import HTTPException
-from typing import Any, Dict, List, Tuple
+from typing import Any
 from urllib.error import HTTPError
 
 from .query import output, read
@@ -37,7 +37,7 @@ HOSTS_BLOCK = "deepopsctl"
 REPOSITORY_LIMIT_S = 8
 
 
-def addresses() -> List[Dict[str, Any]]:
+def addresses() -> list[dict[str, Any]]:
     """Every address by which other hosts can reach this one, with its network and MTU."""
     try:
         links = json.loads(output(["ip", "-json", "address", "show", "up"]) or "[]")
@@ -49,7 +49,7 @@ def addresses() -> List[Dict[str, Any]]:
             continue
         for entry in link.get("addr_info", []):
             if entry.get("scope") == "global" and not entry.get("temporary"):
-                network = ipaddress.ip_network("%s/%s" % (entry["local"], entry["prefixlen"]), strict=False)
+                network = ipaddress.ip_network(f"{entry['local']}/{entry['prefixlen']}", strict=False)
                 result.append(
                     {
                         "interface": link["ifname"],
@@ -61,7 +61,7 @@ def addresses() -> List[Dict[str, Any]]:
     return result
 
 
-def names(expected: Dict[str, str], seconds: float = 5) -> Dict[str, Any]:
+def names(expected: dict[str, str], seconds: float = 5) -> dict[str, Any]:
     """What differs from `expected` (address by name, '' where any will do): so the answer is short on a good node."""
     answers, silent = resolve_all(list(expected), seconds)
     otherwise = {
@@ -79,12 +79,12 @@ def names(expected: Dict[str, str], seconds: float = 5) -> Dict[str, Any]:
     }
 
 
-def resolve_all(wanted: List[str], seconds: float) -> Tuple[Dict[str, List[str]], List[str]]:
+def resolve_all(wanted: list[str], seconds: float) -> tuple[dict[str, list[str]], list[str]]:
     """Addresses by name, and the names that the resolver was too slow for."""
     todo: queue.Queue[str] = queue.Queue()
     for name in wanted:
         todo.put(name)
-    answers: Dict[str, List[str]] = {}
+    answers: dict[str, list[str]] = {}
 
     def work() -> None:
         while True:
@@ -107,7 +107,7 @@ def resolve_all(wanted: List[str], seconds: float) -> Tuple[Dict[str, List[str]]
     ]
 
 
-def resolve(name: str) -> List[str]:
+def resolve(name: str) -> list[str]:
     """The addresses of a name as programs get them; [] where it has none."""
     try:
         return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
@@ -115,13 +115,13 @@ def resolve(name: str) -> List[str]:
         return []
 
 
-def reverse(expected: Dict[str, str], hosts: str = "/etc/hosts") -> Dict[str, List[str]]:
+def reverse(expected: dict[str, str], hosts: str = "/etc/hosts") -> dict[str, list[str]]:
     """Names that /etc/hosts gives to the nodes' addresses, where the right one is not among them.
 
     Not by DNS: few sites have reverse zones for their nodes, and a thousand failed look-ups take minutes.
     """
     wanted = {address: name for name, address in expected.items() if address}
-    called: Dict[str, List[str]] = {}
+    called: dict[str, list[str]] = {}
     for line in read(hosts).splitlines():
         words = line.partition("#")[0].split()
         if len(words) > 1 and words[0] in wanted:
@@ -142,10 +142,10 @@ def connection_error(url: str) -> str:
     return ""
 
 
-def unreachable(wanted: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def unreachable(wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of each that can't be reached what it is for, its address, why, and whether a cluster does without it."""
     asked = [entry for entry in wanted if not any(os.path.exists(path) for path in entry.get("unless", []))]
-    answers: Dict[str, str] = {}
+    answers: dict[str, str] = {}
 
     def ask(url: str) -> None:
         answers[url] = connection_error(url)

@@ -6,7 +6,7 @@ import fcntl
 import os
 import re
 import struct
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from .query import output, read
 
@@ -16,7 +16,7 @@ RPM_LOCKS = ("/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock")
 FLOCK = "hhqqi4x"
 
 
-def state() -> Dict[str, Any]:
+def state() -> dict[str, Any]:
     """Manager, lock (None without a lock, or where only root can see it), packages in a broken state."""
     if os.path.isdir("/var/lib/dpkg"):
         return {
@@ -36,7 +36,7 @@ def state() -> Dict[str, Any]:
     }
 
 
-def first_lock(paths: Any) -> Optional[Dict[str, Any]]:
+def first_lock(paths: Any) -> dict[str, Any] | None:
     """The first of these files that a process has locked."""
     for path in paths:
         pid = holder(path)
@@ -56,13 +56,13 @@ def holder(path: str) -> int:
     return int(answer[4]) if answer[0] != fcntl.F_UNLCK else 0
 
 
-def audit() -> List[str]:
+def audit() -> list[str]:
     """Packages that dpkg calls half-installed, unpacked, half-configured ..."""
     # only such packages have an indented line of their own
     return re.findall(r"^ (\S+)\s", output(["dpkg", "--audit"], 30) + "\n", re.MULTILINE)
 
 
-def interrupted() -> List[str]:
+def interrupted() -> list[str]:
     """What dpkg had not written down yet when it was cut off."""
     directory = "/var/lib/dpkg/updates"
     try:
@@ -71,7 +71,7 @@ def interrupted() -> List[str]:
         return []
 
 
-def versions() -> Dict[str, str]:
+def versions() -> dict[str, str]:
     """The packages of Slurm's and munge's that are installed, with their versions."""
     names = ["munge", "slurm-client", "slurmctld", "slurmd", "slurmdbd", "slurm-smd*"]
     shown = output(["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\\n", *names])

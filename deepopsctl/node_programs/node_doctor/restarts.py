@@ -5,7 +5,8 @@ from __future__ import annotations
 import glob
 import os
 import re
-from typing import Any, Dict, Iterator, List
+from collections.abc import Iterator
+from typing import Any
 
 from .query import output, read
 
@@ -42,7 +43,7 @@ PLACES = (
 )  # fmt: skip
 
 
-def restarts() -> Dict[str, Any]:
+def restarts() -> dict[str, Any]:
     """Sentences: what restarts or replaces daemons under jobs, and by what."""
     return {"causes": [*_needrestart(), *_unattended(), *_written()], "unheld": _unheld()}
 
@@ -51,7 +52,7 @@ def _needrestart() -> Iterator[str]:
     if os.path.exists(NEEDRESTART):
         units = output(["perl", "-e", _ASK, *UNITS]).split()
         if units:
-            yield "needrestart restarts {} after a package's upgrade".format(", ".join(units))
+            yield f"needrestart restarts {', '.join(units)} after a package's upgrade"
 
 
 def _unattended() -> Iterator[str]:
@@ -63,14 +64,14 @@ def _unattended() -> Iterator[str]:
     patterns = settings.get("Unattended-Upgrade::Package-Blacklist", [])
     free = [name for name in EXCLUDED if not any(_matches(pattern, name) for pattern in patterns)]
     if free:
-        yield "unattended-upgrades may upgrade {}".format(", ".join(free))
+        yield f"unattended-upgrades may upgrade {', '.join(free)}"
     if settings.get("Unattended-Upgrade::Automatic-Reboot", ["false"])[-1].lower() in ("true", "yes", "1"):
         yield "unattended-upgrades reboots the node (Unattended-Upgrade::Automatic-Reboot)"
 
 
-def apt_settings(dump: str) -> Dict[str, List[str]]:
+def apt_settings(dump: str) -> dict[str, list[str]]:
     """`apt-config dump`: of each key its values; of a list those of its entries."""
-    settings: Dict[str, List[str]] = {}
+    settings: dict[str, list[str]] = {}
     for key, value in re.findall(r'^(\S+?)(?:::)? "(.*)";$', dump, re.MULTILINE):
         if value:
             settings.setdefault(key, []).append(value)
@@ -89,11 +90,11 @@ def _written() -> Iterator[str]:
         for line in read(path).splitlines() if os.path.isfile(path) else ():
             match = _RESTARTS.search(line.split("#")[0] if not line.startswith("//") else "")
             if match:
-                yield "{} has `{}`".format(path, match.group(0)[:100].strip())
+                yield f"{path} has `{match.group(0)[:100].strip()}`"
                 break
 
 
-def _unheld() -> List[str]:
+def _unheld() -> list[str]:
     """Packages of the cluster's daemons that apt would upgrade for anybody."""
     shown = output(
         ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Want} ${db:Status-Status}\\n", *PACKAGES]

@@ -7,7 +7,8 @@ import glob
 import os
 import re
 import socket
-from typing import Any, Dict, Iterable, List, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from .._shared import command, database as database_clients, spank
 from .query import output, read
@@ -23,7 +24,7 @@ PEOPLE = 1000
 LISTEN, STA_UNSYNC = "0A", 0x0040
 
 
-def processes(proc: str = "/proc") -> Dict[int, str]:
+def processes(proc: str = "/proc") -> dict[int, str]:
     """Names of all processes."""
     names = {}
     for path in glob.glob(os.path.join(proc, "[0-9]*", "comm")):
@@ -33,10 +34,10 @@ def processes(proc: str = "/proc") -> Dict[int, str]:
     return names
 
 
-def listeners(ports: Iterable[int], running: Dict[int, str]) -> List[Dict[str, Any]]:
+def listeners(ports: Iterable[int], running: dict[int, str]) -> list[dict[str, Any]]:
     """Who listens on these TCP ports; pid 0 where only root can see it."""
     wanted = set(ports)
-    sockets: Dict[str, int] = {}
+    sockets: dict[str, int] = {}
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in read(path).splitlines()[1:]:
             words = line.split()
@@ -51,7 +52,7 @@ def listeners(ports: Iterable[int], running: Dict[int, str]) -> List[Dict[str, A
     return [listening[key] for key in sorted(listening)]
 
 
-def owners_of(inodes: Any, running: Dict[int, str]) -> Dict[str, int]:
+def owners_of(inodes: Any, running: dict[int, str]) -> dict[str, int]:
     """The process of each of these sockets."""
     owners = {}
     for pid in running:
@@ -65,7 +66,7 @@ def owners_of(inodes: Any, running: Dict[int, str]) -> Dict[str, int]:
     return owners
 
 
-def time_service(running: Dict[int, str]) -> Dict[str, Any]:
+def time_service(running: dict[int, str]) -> dict[str, Any]:
     """Which daemons set the clock, and whether the kernel calls it synchronised."""
     names = {name for pid, name in running.items() if name in TIME and is_of_the_system(pid)}
     return {
@@ -96,7 +97,7 @@ def is_synchronised() -> bool:
     return not status & STA_UNSYNC
 
 
-def firewalls() -> List[str]:
+def firewalls() -> list[str]:
     """Firewalls of the distribution that are active."""
     states = output(["systemctl", "is-active", *list(FIREWALLS)]).split()
     active = [name for name, word in zip(FIREWALLS, states) if word == "active"]
@@ -106,7 +107,7 @@ def firewalls() -> List[str]:
     return active
 
 
-def database(running: Dict[int, str], server: Sequence[Any]) -> Dict[str, str]:
+def database(running: dict[int, str], server: Sequence[Any]) -> dict[str, str]:
     """Settings in force of the MariaDB here, or of a server elsewhere (host, port) with its `server` and `problem`.
 
     {} where none runs, or only root is let in.
@@ -116,18 +117,18 @@ def database(running: Dict[int, str], server: Sequence[Any]) -> Dict[str, str]:
     return _settings() if {"mariadbd", "mysqld"} & set(running.values()) else {}
 
 
-def _elsewhere(host: str, port: int) -> Dict[str, str]:
+def _elsewhere(host: str, port: int) -> dict[str, str]:
     try:
         socket.create_connection((host, port), 10).close()
     except OSError as error:
-        return {"problem": "{} port {}: {}".format(host, port, error.strerror or error)}
+        return {"problem": f"{host} port {port}: {error.strerror or error}"}
     # before a deploy there is no login, and without root none that can be read
     return _settings() if os.access(database_clients.LOGIN, os.R_OK) else {}
 
 
-def _settings() -> Dict[str, str]:
-    names = ", ".join("'%s'" % name for name in DATABASE)
-    statement = "SHOW GLOBAL VARIABLES WHERE Variable_name IN (%s);" % names
+def _settings() -> dict[str, str]:
+    names = ", ".join(f"'{name}'" for name in DATABASE)
+    statement = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names});"
     answer = command.run(database_clients.client("mariadb", "--batch", "--skip-column-names"), 10, statement)
     if not answer.ok:
         return {"problem": answer.failure} if database_clients.is_elsewhere() else {}
@@ -135,7 +136,7 @@ def _settings() -> Dict[str, str]:
     return {row[0]: row[1] for row in rows if len(row) == 2}
 
 
-def slurm(running: Dict[int, str]) -> Dict[str, Any]:
+def slurm(running: dict[int, str]) -> dict[str, Any]:
     """Slurm's daemons, its version, and whether deepopsctl has deployed here."""
     version = re.search(r"\d+\.\d+\S*", output(["slurmd", "-V"]) or output(["sinfo", "-V"]))
     return {

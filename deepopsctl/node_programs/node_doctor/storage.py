@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from .._shared import mount_table
 from .query import read
@@ -15,7 +16,7 @@ _WITHHELD = ("nosuid", "nodev")
 EXPORTED = "/var/lib/nfs/etab"
 
 
-def rights(table: str = mount_table.TABLE, exported: str = EXPORTED) -> List[Dict[str, Any]]:
+def rights(table: str = mount_table.TABLE, exported: str = EXPORTED) -> list[dict[str, Any]]:
     """Mounted or exported directories whose mount honours setuid programs or devices, by path.
 
     `served` are those that this node exports: it is root of the clients who may write there.
@@ -29,7 +30,7 @@ def rights(table: str = mount_table.TABLE, exported: str = EXPORTED) -> List[Dic
     ]
 
 
-def _shared(mounted: List[mount_table.Mounted], exported: str) -> Iterator[Tuple[str, mount_table.Mounted, bool]]:
+def _shared(mounted: list[mount_table.Mounted], exported: str) -> Iterator[tuple[str, mount_table.Mounted, bool]]:
     for entry in mounted:
         networked = mount_table.NETWORK.fullmatch(entry.type) or _OTHERS.fullmatch(entry.type)
         if networked and mount_table.on_top(mounted, entry.path) == entry:

@@ -8,7 +8,8 @@ import math
 import re
 import ssl
 import time
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from .._shared.prometheus_text import GAUGE
 from . import signingkeys
@@ -35,9 +36,9 @@ def _make(settings: Mapping[str, Any]) -> Collect:
 COLLECTOR = Collector(METRICS, _make)
 
 
-def read_expiry(paths: Iterable[str]) -> List[Sample]:
+def read_expiry(paths: Iterable[str]) -> list[Sample]:
     """All that are there; a path that is no pattern and not there can't be read."""
-    ends: Dict[str, float] = {}
+    ends: dict[str, float] = {}
     for path in _expand(paths):
         try:
             ends[path] = min(_ends(path))
@@ -50,7 +51,7 @@ def read_expiry(paths: Iterable[str]) -> List[Sample]:
     return expires + readable
 
 
-def _expand(paths: Iterable[str]) -> List[str]:
+def _expand(paths: Iterable[str]) -> list[str]:
     names = [name for path in paths for name in (sorted(glob.glob(path)) if glob.has_magic(path) else [path])]
     return list(dict.fromkeys(names))[:MOST_FILES]
 
@@ -86,7 +87,7 @@ def ends_at(der: bytes) -> float:
     return float(calendar.timegm(time.strptime(century + text, "%Y%m%d%H%M%SZ")))
 
 
-def _element(der: bytes) -> Tuple[int, bytes, bytes]:
+def _element(der: bytes) -> tuple[int, bytes, bytes]:
     """The first element of DER: its tag, its content, and what follows it."""
     length, start = der[1], 2
     if length & 0x80:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Optional, Tuple
 
 ROOT = "/sys/fs/cgroup"
 # slurmd's own slice may be another, and a build for several slurmd puts the node's name before
@@ -26,19 +26,19 @@ _NO_LIMIT = 1 << 60
 class Usage:
     """A job's usage and limits on this node; None for values that its cgroups lack. Seconds, bytes."""
 
-    cpu_seconds: Optional[float] = None
-    memory: Optional[int] = None
-    memory_limit: Optional[int] = None
-    cpus: Optional[int] = None
+    cpu_seconds: float | None = None
+    memory: int | None = None
+    memory_limit: int | None = None
+    cpus: int | None = None
 
 
-def find(root: str = ROOT) -> Dict[str, Usage]:
+def find(root: str = ROOT) -> dict[str, Usage]:
     """The jobs on this node, by number or by SLUID, and their use."""
     second = os.path.join(root, "cgroup.controllers")
     return dict(_second(root) if os.path.exists(second) else _first(root))
 
 
-def _second(root: str) -> Iterator[Tuple[str, Usage]]:
+def _second(root: str) -> Iterator[tuple[str, Usage]]:
     for name, directory in _jobs(root, _V2):
         usec = _table(directory, "cpu.stat").get("usage_usec")
         yield (
@@ -52,8 +52,8 @@ def _second(root: str) -> Iterator[Tuple[str, Usage]]:
         )
 
 
-def _first(root: str) -> Iterator[Tuple[str, Usage]]:
-    where: Dict[str, Dict[str, str]] = {}
+def _first(root: str) -> Iterator[tuple[str, Usage]]:
+    where: dict[str, dict[str, str]] = {}
     for controller in _CONTROLLERS:
         for name, directory in _jobs(os.path.join(root, controller), _V1):
             where.setdefault(name, {})[controller] = directory
@@ -71,7 +71,7 @@ def _first(root: str) -> Iterator[Tuple[str, Usage]]:
         )
 
 
-def _jobs(root: str, places: Tuple[str, ...]) -> Iterator[Tuple[str, str]]:
+def _jobs(root: str, places: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for place in places:
         for directory in glob.glob(os.path.join(glob.escape(root), place)):
             for entry in _entries(directory):
@@ -80,14 +80,14 @@ def _jobs(root: str, places: Tuple[str, ...]) -> Iterator[Tuple[str, str]]:
                     yield match[1] or match[2], os.path.join(directory, entry)
 
 
-def _entries(directory: str) -> List[str]:
+def _entries(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:
         return []
 
 
-def _read(directory: Optional[str], name: str) -> str:
+def _read(directory: str | None, name: str) -> str:
     # a job may end between two reads
     if directory is None:
         return ""
@@ -98,26 +98,26 @@ def _read(directory: Optional[str], name: str) -> str:
         return ""
 
 
-def _table(directory: Optional[str], name: str) -> Dict[str, int]:
+def _table(directory: str | None, name: str) -> dict[str, int]:
     pairs = (line.split() for line in _read(directory, name).splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
-def _used(table: Dict[str, int], own: str, shared: str) -> Optional[int]:
+def _used(table: dict[str, int], own: str, shared: str) -> int | None:
     """Memory of processes. The cgroup's usage includes page cache, which can be reclaimed."""
     return table[own] + table.get(shared, 0) if own in table else None
 
 
-def _number(text: str) -> Optional[int]:
+def _number(text: str) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _limit(text: str) -> Optional[int]:
+def _limit(text: str) -> int | None:
     number = _number(text)
     return None if number is None or number >= _NO_LIMIT else number
 
 
-def _cpus(text: str) -> Optional[int]:
+def _cpus(text: str) -> int | None:
     """How many CPUs `0-3,8` are."""
     count = 0
     for part in filter(None, text.split(",")):

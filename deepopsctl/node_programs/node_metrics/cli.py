@@ -6,7 +6,7 @@ import argparse
 import os
 import signal
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from .._shared import settings
 from .._shared.prometheus_text import TEXTFILE_DIRECTORY
@@ -17,7 +17,7 @@ from .samples import Collector
 INTERVAL_S = 15
 OK, FAILED, INVALID = 0, 1, 3
 # a new collector is a module with a `COLLECTOR`, and a line here
-COLLECTORS: Dict[str, Collector] = {
+COLLECTORS: dict[str, Collector] = {
     "jobs": jobs.COLLECTOR,
     "certificates": certificates.COLLECTOR,
     "mounts": mounts.COLLECTOR,
@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     options = _parser().parse_args(arguments)
     if options.action.startswith("job-"):
@@ -45,7 +45,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         config = _load(options.config)
     except settings.SettingsError as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return INVALID
     if options.action == "once":
         sys.stdout.write(once(COLLECTORS, config["collectors"]))
@@ -75,13 +75,13 @@ def _note(action: str, config: str) -> int:
         else:
             jobmap.end(os.environ.get("SLURM_JOB_ID", ""), jobmap.DIRECTORY, jobmap.DCGM_DIRECTORY)
     except (settings.SettingsError, OSError, ValueError, KeyError) as error:
-        sys.stderr.write("error: job map: {}\n".format(error))
+        sys.stderr.write(f"error: job map: {error}\n")
         return FAILED
     return OK
 
 
-def _load(path: str) -> Dict[str, Any]:
+def _load(path: str) -> dict[str, Any]:
     config = settings.load(path)
     if not isinstance(config.get("collectors"), dict):
-        raise settings.SettingsError("{}: has no `collectors`".format(path))
+        raise settings.SettingsError(f"{path}: has no `collectors`")
     return config

@@ -6,8 +6,9 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping
+from typing import Any
 
 from .._shared import atomic_file
 from .._shared.prometheus_text import GAUGE
@@ -77,7 +78,7 @@ class Daemon:
             except Exception as error:  # noqa: BLE001 - a collector's fault is its own
                 each.up = False
                 atomic_file.discard(each.path)
-                _log(each, "{}: {}".format(type(error).__name__, error))
+                _log(each, f"{type(error).__name__}: {error}")
             self._stop.wait(max(0.0, self._interval_s - (time.monotonic() - each.since)))
 
     def _collect(self, each: RunningCollector, collect: Collect) -> None:
@@ -88,13 +89,13 @@ class Daemon:
         each.seconds, each.up = time.monotonic() - each.since, True
         _log(each, "")
 
-    def _state(self) -> List[Sample]:
+    def _state(self) -> list[Sample]:
         samples = []
         for each in self._collectors:
             hangs = time.monotonic() - each.since > PATIENCE * self._interval_s
             if hangs:
                 atomic_file.discard(each.path)
-                _log(each, "has hung for {:.0f} s".format(time.monotonic() - each.since))
+                _log(each, f"has hung for {time.monotonic() - each.since:.0f} s")
             label = {"collector": each.name}
             samples.append(Sample("deepops_nodemetrics_up", float(each.up and not hangs), label))
             samples.append(Sample("deepops_nodemetrics_collect_seconds", each.seconds, label))
@@ -102,17 +103,17 @@ class Daemon:
 
 
 def _path(directory: str, name: str) -> str:
-    return os.path.join(directory, "nodemetrics-{}.prom".format(name))
+    return os.path.join(directory, f"nodemetrics-{name}.prom")
 
 
 def _log(each: RunningCollector, what: str) -> None:
     """Log a message when it has changed."""
     if what != each.last_message:
-        sys.stderr.write("{}: {}\n".format(each.name, what or "works again"))
+        sys.stderr.write(f"{each.name}: {what or 'works again'}\n")
         each.last_message = what
 
 
-def once(collectors: Mapping[str, Collector], settings: Dict[str, Any]) -> str:
+def once(collectors: Mapping[str, Collector], settings: dict[str, Any]) -> str:
     """The metrics of all collectors, once."""
     texts = [
         render(collectors[name].metrics, collectors[name].make(settings[name])())

@@ -11,8 +11,8 @@ import json
 import os
 import re
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from .._shared import atomic_file
 
@@ -45,7 +45,7 @@ class Job:
     partition: str = ""
     # its name from 26.05 on, which its control group has
     sluid: str = ""
-    gpus: Tuple[Gpu, ...] = field(default_factory=tuple)
+    gpus: tuple[Gpu, ...] = field(default_factory=tuple)
 
 
 def from_environment(environment: Mapping[str, str], devices: Sequence[str], driver: Mapping[str, Gpu]) -> Job:
@@ -56,7 +56,7 @@ def from_environment(environment: Mapping[str, str], devices: Sequence[str], dri
     """
     number = environment.get("SLURM_JOB_ID", "")
     if not _NUMBER.fullmatch(number):
-        raise ValueError("SLURM_JOB_ID is {!r}".format(number))
+        raise ValueError(f"SLURM_JOB_ID is {number!r}")
     places = [each for each in environment.get("SLURM_JOB_GPUS", "").split(",") if _DEVICE.fullmatch(each)]
     gpus = tuple(_gpu(devices[int(each)] if int(each) < len(devices) else each, driver) for each in places)
     user, account, partition, sluid = (
@@ -72,9 +72,9 @@ def _gpu(device: str, driver: Mapping[str, Gpu]) -> Gpu:
     return Gpu(known.index + dot + instance, "" if dot else known.uuid)
 
 
-def gpus_of_driver(directory: str = PROC) -> Dict[str, Gpu]:
+def gpus_of_driver(directory: str = PROC) -> dict[str, Gpu]:
     """Each GPU by the number of its device file. NVML, and with it exporters, count by the place on the bus."""
-    gpus: Dict[str, Gpu] = {}
+    gpus: dict[str, Gpu] = {}
     # the names are places on the bus, all of one length
     for index, name in enumerate(_entries(directory)):
         try:
@@ -104,7 +104,7 @@ def end(number: str, directory: str, dcgm: str) -> None:
         write_dcgm_files(directory, dcgm)
 
 
-def load(directory: str) -> Dict[str, Job]:
+def load(directory: str) -> dict[str, Job]:
     """The jobs by number; a file that can't be read is of no job."""
     jobs = {}
     for name in _entries(directory):
@@ -122,7 +122,7 @@ def _job(number: str, path: str) -> Job:
     return Job(number, gpus=gpus, **words)
 
 
-def sweep(alive: Iterable[str], directory: str, dcgm: str) -> List[str]:
+def sweep(alive: Iterable[str], directory: str, dcgm: str) -> list[str]:
     """Remove jobs without processes that are not about to start: their epilog never ran."""
     living, gone = set(alive), []
     for name in _entries(directory):
@@ -141,7 +141,7 @@ def sweep(alive: Iterable[str], directory: str, dcgm: str) -> List[str]:
 def write_dcgm_files(directory: str, dcgm: str) -> None:
     """Rewrite the files of the GPUs from those of the jobs, which also corrects missed updates."""
     with _alone(directory):
-        jobs: Dict[str, List[str]] = {}
+        jobs: dict[str, list[str]] = {}
         for job in load(directory).values():
             for gpu in job.gpus:
                 jobs.setdefault(gpu.index, []).append(job.number)
@@ -177,7 +177,7 @@ def _text(path: str) -> str:
         return ""
 
 
-def _entries(directory: str) -> List[str]:
+def _entries(directory: str) -> list[str]:
     try:
         return sorted(os.listdir(directory))
     except OSError:

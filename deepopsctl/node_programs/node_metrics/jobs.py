@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable
 
 from .._shared import command
 from .._shared.prometheus_text import COUNTER, GAUGE
@@ -34,15 +35,15 @@ Ask = Callable[[Sequence[str]], str]
 class Jobs:
     """State between two collections: peaks, and Slurm's answers."""
 
-    def __init__(self, settings: Mapping[str, Any], ask: Optional[Ask] = None) -> None:
+    def __init__(self, settings: Mapping[str, Any], ask: Ask | None = None) -> None:
         self._cgroup = str(settings.get("cgroup", cgroups.ROOT))
         self._map = str(settings.get("map", jobmap.DIRECTORY))
         self._dcgm = str(settings.get("dcgm", jobmap.DCGM_DIRECTORY))
         self._ask = ask or squeue
         self._asked_at = float("-inf")
-        self._answers: Dict[str, Job] = {}
-        self._peaks: Dict[str, int] = {}
-        self._last: Dict[str, cgroups.Usage] = {}
+        self._answers: dict[str, Job] = {}
+        self._peaks: dict[str, int] = {}
+        self._last: dict[str, cgroups.Usage] = {}
 
     def collect(self) -> Iterable[Sample]:
         """The samples of all jobs."""
@@ -83,7 +84,7 @@ class Jobs:
             for gpu in job.gpus:
                 yield Sample("deepops_job_gpu", 1, {**label, "gpu": gpu.index, "uuid": gpu.uuid})
 
-    def _complete(self, jobs: Dict[str, Job]) -> Dict[str, Job]:
+    def _complete(self, jobs: dict[str, Job]) -> dict[str, Job]:
         """Adds Slurm's data for jobs without an account in the map."""
         self._answers = {number: job for number, job in self._answers.items() if number in jobs}
         unknown = [number for number, job in jobs.items() if not job.account and number not in self._answers]
@@ -96,7 +97,7 @@ class Jobs:
         return {number: _joined(job, self._answers.get(number)) for number, job in jobs.items()}
 
 
-def _joined(job: Job, answer: Optional[Job]) -> Job:
+def _joined(job: Job, answer: Job | None) -> Job:
     if answer is None or job.account:
         return job
     return Job(job.number, answer.user, answer.account, answer.partition, job.sluid, job.gpus)
@@ -107,7 +108,7 @@ def squeue(numbers: Sequence[str]) -> str:
     # without AccountingStorageEnforce an account is whatever the user typed: no user can know this mark, though the
     # arguments of a process are everybody's to read
     mark = secrets.token_hex(16)
-    argv: List[str] = ["squeue", "--noheader", "--jobs=" + ",".join(numbers)]
+    argv: list[str] = ["squeue", "--noheader", "--jobs=" + ",".join(numbers)]
     environment = command.slurm_environment(SQUEUE_FORMAT=mark + "%A|%u|%P|%a")
     return lines(command.run(argv, SQUEUE_S, env=environment).output, mark)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, List, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable
 
 from .._shared.mount_table import AUTOFS, Mounted, read
 from .._shared.prometheus_text import GAUGE
@@ -13,7 +14,7 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def samples(wanted: Iterable[Mapping[str, Any]], mounts: Sequence[Mounted]) -> List[Sample]:
+def samples(wanted: Iterable[Mapping[str, Any]], mounts: Sequence[Mounted]) -> list[Sample]:
     """One for each; a mount at first use is there also before it is used."""
     real = {entry.path for entry in mounts if entry.type != AUTOFS}
     at_first_use = {entry.path for entry in mounts}

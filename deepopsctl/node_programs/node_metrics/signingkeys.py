@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Optional, Tuple
+from collections.abc import Iterator
 
 from .._shared import openpgp
 
@@ -15,8 +15,8 @@ _NEVER = float("inf")
 
 def ends(data: bytes) -> Iterator[float]:
     """The end of each key in a file, unix time; infinite for one without. ValueError where it is no key."""
-    primary: Optional[bytes] = None
-    newest: Tuple[int, float] = (0, _NEVER)
+    primary: bytes | None = None
+    newest: tuple[int, float] = (0, _NEVER)
     of_subkey = False
     for tag, body in openpgp.packets(data):
         if tag in (openpgp.PUBLIC_KEY, _SUBKEY):
@@ -32,7 +32,7 @@ def ends(data: bytes) -> Iterator[float]:
     yield newest[1]
 
 
-def _validity(signature: bytes, primary: bytes) -> Optional[Tuple[int, float]]:
+def _validity(signature: bytes, primary: bytes) -> tuple[int, float] | None:
     """Creation time of a key's self-signature, and the end of the key's validity; None for other signatures."""
     if signature[:1] != b"\x04" or signature[1] not in _OF_THE_KEY:
         return None
@@ -47,7 +47,7 @@ def _validity(signature: bytes, primary: bytes) -> Optional[Tuple[int, float]]:
     return int.from_bytes(subpackets.get(_MADE, b""), "big"), end
 
 
-def _subpackets(area: bytes) -> Dict[int, bytes]:
+def _subpackets(area: bytes) -> dict[int, bytes]:
     subpackets, position = {}, 0
     while position < len(area):
         start, length = _length(area, position)
@@ -56,7 +56,7 @@ def _subpackets(area: bytes) -> Dict[int, bytes]:
     return subpackets
 
 
-def _length(raw: bytes, position: int) -> Tuple[int, int]:
+def _length(raw: bytes, position: int) -> tuple[int, int]:
     """Where the content begins, and how long it is."""
     octet = raw[position]
     if octet < 192:

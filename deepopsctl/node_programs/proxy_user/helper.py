@@ -12,8 +12,9 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Dict, Optional, Sequence, TextIO
+from typing import TextIO
 
 THREADS = 32
 LIMIT_S = 2.0
@@ -23,7 +24,7 @@ _NAME = re.compile(rb"\d+\s*,\s*\d+\s*:\s*USERID\s*:\s*UNIX\s*:\s*([A-Za-z0-9._@
 UNKNOWN = "-"
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Answer until Squid closes the input."""
     parser = argparse.ArgumentParser(prog="deepops-proxy-user", description="Tell Squid the user of a connection.")
     parser.add_argument("--port", type=int, default=113, help="where nodes answer (default: %(default)s)")
@@ -37,7 +38,7 @@ class Nodes:
 
     def __init__(self, port: int, limit_s: float = LIMIT_S) -> None:
         self._port, self._limit_s = port, limit_s
-        self._silent: Dict[str, float] = {}
+        self._silent: dict[str, float] = {}
 
     def user(self, address: str, port: int, own_port: int) -> str:
         """The user of a connection from there; '-' where it is not known."""
@@ -45,7 +46,7 @@ class Nodes:
             return UNKNOWN
         try:
             with socket.create_connection((address, self._port), self._limit_s) as connection:
-                connection.sendall("{}, {}\r\n".format(port, own_port).encode())
+                connection.sendall(f"{port}, {own_port}\r\n".encode())
                 with connection.makefile("rb") as stream:
                     line = stream.readline(512)
         except OSError:
@@ -65,9 +66,9 @@ def serve(questions: TextIO, answers: TextIO, nodes: Nodes) -> None:
             user = nodes.user(words[0], int(words[1]), int(words[2]))
         except (IndexError, ValueError):
             user = UNKNOWN
-        known = " user={0} message={0}".format(user) if user != UNKNOWN else ""
+        known = f" user={user} message={user}" if user != UNKNOWN else ""
         with lock:
-            answers.write("{} OK{}\n".format(channel, known))
+            answers.write(f"{channel} OK{known}\n")
             answers.flush()
 
     with ThreadPoolExecutor(THREADS) as pool:

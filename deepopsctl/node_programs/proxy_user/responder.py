@@ -13,7 +13,7 @@ import re
 import socket
 import socketserver
 import sys
-from typing import Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
 
 from .._shared import settings
 from .._shared.connections import BoundedServer, Connections, Log
@@ -28,7 +28,7 @@ INVALID = 3
 _QUESTION = re.compile(rb"\s*(\d{1,5})\s*,\s*(\d{1,5})\s*\r?\n?")
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run it until it is stopped."""
     parser = argparse.ArgumentParser(prog="deepops-ident", description="Answer proxies whose connection they have.")
     parser.add_argument("--config", default=CONFIG, help="proxies and port (default: %(default)s)")
@@ -37,7 +37,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         config = settings.load(options.config)
         proxies, port = [ipaddress.ip_address(each) for each in config["proxies"]], int(config["port"])
     except (SettingsError, KeyError, ValueError) as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return INVALID
     with Server(port, frozenset(map(str, proxies))) as server:
         server.serve_forever()
@@ -49,7 +49,7 @@ class Server(BoundedServer, socketserver.TCPServer):
 
     allow_reuse_address = True
 
-    def __init__(self, port: int, proxies: "frozenset[str]", tables: Sequence[str] = TABLES) -> None:
+    def __init__(self, port: int, proxies: frozenset[str], tables: Sequence[str] = TABLES) -> None:
         self.proxies, self.tables = proxies, tables
         self.connections, self.log = Connections(OF_ONE, IN_ALL), Log()
         self.address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
@@ -61,7 +61,7 @@ class Server(BoundedServer, socketserver.TCPServer):
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         super().server_bind()
 
-    def verify_request(self, request: object, client_address: Tuple[str, int]) -> bool:  # noqa: ARG002 (of the base)
+    def verify_request(self, request: object, client_address: tuple[str, int]) -> bool:  # noqa: ARG002 (of the base)
         """Whether to answer."""
         return plain(client_address[0]) in self.proxies
 
@@ -82,11 +82,11 @@ class _Handler(socketserver.StreamRequestHandler):
             pass
 
 
-def answer(local: int, remote: int, uid: Optional[int]) -> str:
+def answer(local: int, remote: int, uid: int | None) -> str:
     """A line of RFC 1413."""
     if uid is None:
-        return "{}, {} : ERROR : NO-USER\r\n".format(local, remote)
-    return "{}, {} : USERID : UNIX : {}\r\n".format(local, remote, name_of(uid))
+        return f"{local}, {remote} : ERROR : NO-USER\r\n"
+    return f"{local}, {remote} : USERID : UNIX : {name_of(uid)}\r\n"
 
 
 def name_of(uid: int) -> str:
@@ -94,13 +94,13 @@ def name_of(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return "uid-{}".format(uid)
+        return f"uid-{uid}"
 
 
-def owner(own: str, local: int, peer: str, remote: int, tables: Sequence[str] = TABLES) -> Optional[int]:
+def owner(own: str, local: int, peer: str, remote: int, tables: Sequence[str] = TABLES) -> int | None:
     """The user id of the socket that is connected from an address and port here to the peer's; None for nobody's."""
     begins, ends = (
-        tuple("{}:{:04X}".format(notation, port) for notation in notations(address))
+        tuple(f"{notation}:{port:04X}" for notation in notations(address))
         for address, port in ((own, local), (peer, remote))
     )
     for table in tables:
@@ -111,14 +111,13 @@ def owner(own: str, local: int, peer: str, remote: int, tables: Sequence[str] = 
     return None
 
 
-def notations(address: str) -> List[str]:
+def notations(address: str) -> list[str]:
     """An address as the kernel's tables have it: words in the order of this machine; IPv4 also mapped."""
     plain_one = ipaddress.ip_address(address)
     both = [plain_one, ipaddress.ip_address("::ffff:" + address)] if plain_one.version == 4 else [plain_one]
     return [
         "".join(
-            "{:08X}".format(int.from_bytes(each.packed[at : at + 4], sys.byteorder))
-            for at in range(0, len(each.packed), 4)
+            f"{int.from_bytes(each.packed[at : at + 4], sys.byteorder):08X}" for at in range(0, len(each.packed), 4)
         )
         for each in both
     ]
@@ -130,7 +129,7 @@ def plain(address: str) -> str:
     return str(getattr(parsed, "ipv4_mapped", None) or parsed)
 
 
-def _rows(table: str) -> Iterator[List[str]]:
+def _rows(table: str) -> Iterator[list[str]]:
     if not os.path.exists(table):
         return
     with open(table, encoding="ascii") as stream:

@@ -43,4 +43,4 @@ def _seconds(nanoseconds: int) -> int:
 def in_days(seconds: int) -> str:
     """`60 days`, `7 hours`."""
     number, unit = (seconds // DAY, "day") if seconds >= DAY else (seconds // 3600, "hour")
-    return "{} {}{}".format(number, unit, "" if number == 1 else "s")
+    return f"{number} {unit}{'' if number == 1 else 's'}"

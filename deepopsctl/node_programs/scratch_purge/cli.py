@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from dataclasses import asdict
-from typing import List, Optional
 
 from .._shared.settings import SettingsError
 from .ageing import in_days
@@ -31,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
@@ -65,7 +64,7 @@ def _silent(_: Record) -> None:
 
 
 def _show(record: Record) -> None:
-    sys.stdout.write("{}  {}\n".format(time.strftime("%Y-%m-%d", time.localtime(record.used)), quoted(record.path)))
+    sys.stdout.write(f"{time.strftime('%Y-%m-%d', time.localtime(record.used))}  {quoted(record.path)}\n")
 
 
 def _show0(record: Record) -> None:
@@ -73,7 +72,7 @@ def _show0(record: Record) -> None:
 
 
 def _fail(message: str, status: int) -> int:
-    sys.stderr.write("error: {}\n".format(message))
+    sys.stderr.write(f"error: {message}\n")
     return status
 
 
@@ -94,16 +93,14 @@ def words(settings: Settings, summary: Summary) -> str:
     if summary.applied and not settings.deletes:
         lines.append("nothing deleted: mode is list")
     if summary.applied and settings.deletes:
-        lines.append("{} deleted ({:.1f} GiB)".format(summary.deleted, summary.deleted_bytes / (1 << 30)))
-        lines += ["{} kept: {}".format(count, why) for why, count in sorted(summary.kept.items())]
+        lines.append(f"{summary.deleted} deleted ({summary.deleted_bytes / (1 << 30):.1f} GiB)")
+        lines += [f"{count} kept: {why}" for why, count in sorted(summary.kept.items())]
     if summary.users_warned:
         lines.append(
-            "{} files of {} users will be deleted soon; {} mails".format(
-                summary.warned, summary.users_warned, summary.mails
-            )
+            f"{summary.warned} files of {summary.users_warned} users will be deleted soon; {summary.mails} mails"
         )
     for what in ("dated in the future", "special", "excluded", "not entered", "problems"):
         if seen.get(what):
-            lines.append("{} {}".format(seen[what], what))
+            lines.append(f"{seen[what]} {what}")
     lines += summary.notes + ["problem: " + text for text in summary.problems]
     return "".join(line + "\n" for line in lines)

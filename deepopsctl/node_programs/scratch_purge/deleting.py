@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Iterable, Iterator, Optional
 
 from .ageing import Ages, directory_last_used
 from .records import DIRECTORY, Record
@@ -35,7 +35,7 @@ def delete(open_path: OpenPath, records: Iterable[Record], ages: Ages) -> Iterat
             yield Outcome(record, str(error.strerror), is_trouble=True)
 
 
-def _delete(open_path: OpenPath, record: Record, ages: Ages) -> Optional[str]:
+def _delete(open_path: OpenPath, record: Record, ages: Ages) -> str | None:
     if not open_path.is_intact():
         return "moved out of its directory"
     name = record.parts[-1]

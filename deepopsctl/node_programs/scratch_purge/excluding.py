@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import List, Sequence
 
 
 class Excluded:
@@ -13,7 +13,7 @@ class Excluded:
     def __init__(self, patterns: Sequence[str]) -> None:
         self._names = [pattern for pattern in patterns if "/" not in pattern.strip("/")]
         self._names = [pattern.strip("/") for pattern in self._names]
-        self._paths: List[List[str]] = [
+        self._paths: list[list[str]] = [
             pattern.strip("/").split("/") for pattern in patterns if "/" in pattern.strip("/")
         ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Iterable
+from collections.abc import Iterable
 
 from .._shared.mount_table import Mounted
 from .settings import HOMES, SYSTEM_TREES

@@ -14,7 +14,6 @@ import re
 import secrets
 import stat
 import time
-from typing import Dict, List, Optional
 
 from .._shared import command
 from .ageing import in_days
@@ -59,7 +58,7 @@ class UserNotice:
         self.first_deletion = 0
         self.left_out = 0
         self.problem = ""
-        self.lines: List[str] = []
+        self.lines: list[str] = []
 
 
 class Notices:
@@ -68,11 +67,11 @@ class Notices:
     def __init__(self, open_path: OpenPath, settings: Settings, now: int) -> None:
         self._settings = settings
         self._now = now
-        self._users: Dict[int, UserNotice] = {}
+        self._users: dict[int, UserNotice] = {}
         self._budget = Budget(_LARGEST)
         self._waiting = 0
         # new names of files that were at the path of the lists
-        self.moved: List[str] = []
+        self.moved: list[str] = []
         self._handle = self._open(open_path.here.handle)
         self._old = set(os.listdir(self._handle))
         for name in [name for name in self._old if name.startswith(".")]:
@@ -89,7 +88,7 @@ class Notices:
                 # whatever root's umask is, users find their own list
                 os.fchmod(handle, 0o711)
                 return handle
-            aside = "{}.{}".format(NOTICES.decode(), secrets.token_hex(8))
+            aside = f"{NOTICES.decode()}.{secrets.token_hex(8)}"
             try:
                 os.rename(NOTICES, aside, src_dir_fd=root, dst_dir_fd=root)
             except FileNotFoundError:
@@ -99,7 +98,7 @@ class Notices:
                     raise
             else:
                 self.moved.append(aside)
-        raise NoticesError("{}: it is recreated by another process again and again".format(NOTICES.decode()))
+        raise NoticesError(f"{NOTICES.decode()}: it is recreated by another process again and again")
 
     def add(self, record: Record, deletion_time: int, day: str) -> None:
         """Add a file that will be deleted at a time (seconds since 1970), on a day."""
@@ -107,7 +106,7 @@ class Notices:
         user.files += 1
         user.size += record.size
         user.first_deletion = min(user.first_deletion or deletion_time, deletion_time)
-        line = "{} {}\n".format(day, shown(record.path))
+        line = f"{day} {shown(record.path)}\n"
         if not self._budget.allows(record.uid, len(line.encode("utf-8", "surrogateescape"))):
             user.left_out += 1
             return
@@ -144,11 +143,13 @@ class Notices:
 
     def _head(self) -> str:
         settings = self._settings
-        return "# {}: in {}, {} for {}; the day on which each goes. To keep one: touch it, or copy it away.\n".format(
-            _day(self._now), settings.root, settings.unused, in_days(settings.age - settings.warn)
+        return (
+            f"# {_day(self._now)}: in {settings.root}, {settings.unused} for "
+            f"{in_days(settings.age - settings.warn)}; the day on which each goes. To keep one: touch it, or "
+            "copy it away.\n"
         )
 
-    def finish(self) -> Dict[int, UserNotice]:
+    def finish(self) -> dict[int, UserNotice]:
         """Publish the lists; returns the notice of each user."""
         for user in self._users.values():
             if user.left_out:
@@ -172,12 +173,13 @@ class Notices:
     def _rest(self, user: UserNotice) -> str:
         settings = self._settings
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(self._now - (settings.age - settings.warn)))
-        times = "".join(" ! -newer{}t '{}'".format(each, since) for each in ("mc" if settings.ignore_reads else "amc"))
-        return "# and {} more, for which there is no room here: find {} -user {}{}\n".format(
-            user.left_out, shown(os.fsencode(settings.root)), user.name, times
+        times = "".join(f" ! -newer{each}t '{since}'" for each in ("mc" if settings.ignore_reads else "amc"))
+        return (
+            f"# and {user.left_out} more, for which there is no room here: find "
+            f"{shown(os.fsencode(settings.root))} -user {user.name}{times}\n"
         )
 
-    def sample(self, user: UserNotice) -> List[str]:
+    def sample(self, user: UserNotice) -> list[str]:
         """The first lines of a list."""
         try:
             handle = os.open(user.name, os.O_RDONLY | _SAFE, dir_fd=self._handle)
@@ -205,7 +207,7 @@ def _new(user: UserNotice) -> str:
     return "." + user.name + ".new"
 
 
-def _own_directory(root: int) -> Optional[int]:
+def _own_directory(root: int) -> int | None:
     """The open directory of the lists; None where it is not root's own: others could put links there."""
     try:
         handle = os.open(NOTICES, os.O_RDONLY | os.O_DIRECTORY | _SAFE, dir_fd=root)
@@ -218,7 +220,7 @@ def _own_directory(root: int) -> Optional[int]:
     return None
 
 
-def text(settings: Settings, user: UserNotice, sample: List[str], day: str) -> str:
+def text(settings: Settings, user: UserNotice, sample: list[str], day: str) -> str:
     """The mail to a user."""
     return (
         "To: {to}\nSubject: {files} of your files in {root} go from {day} on\nAuto-Submitted: auto-generated\n"
@@ -243,7 +245,7 @@ def text(settings: Settings, user: UserNotice, sample: List[str], day: str) -> s
 
 
 def _address(mail: str, name: str) -> str:
-    return name if mail == "local" else "{}@{}".format(name, mail)
+    return name if mail == "local" else f"{name}@{mail}"
 
 
 def can_be_mailed(mail: str, name: str) -> bool:

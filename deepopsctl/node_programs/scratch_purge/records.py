@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Dict, Iterator, Sequence, Tuple
+from typing import IO
 
 FILE, LINK, DIRECTORY = b"f", b"l", b"d"
 _FORMATS = {FILE: stat.S_IFREG, LINK: stat.S_IFLNK, DIRECTORY: stat.S_IFDIR}
@@ -28,7 +29,7 @@ class Record:
     names: int
 
     @property
-    def parts(self) -> Tuple[bytes, ...]:
+    def parts(self) -> tuple[bytes, ...]:
         """The names of the path."""
         return tuple(self.path.split(b"/"))
 
@@ -90,7 +91,7 @@ class Budget:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._spent: Dict[int, int] = {}
+        self._spent: dict[int, int] = {}
 
     def allows(self, uid: int, size: int) -> bool:
         """Whether so many more fit; the first that does not is the last."""
@@ -102,7 +103,7 @@ class Budget:
 def shown(path: bytes) -> str:
     """quoted(), and of a path of absurd length the beginning and the end."""
     if len(path) > _LONGEST:
-        return "{}[...]{}".format(quoted(path[: _LONGEST // 2]), quoted(path[-_LONGEST // 2 :]))
+        return f"{quoted(path[: _LONGEST // 2])}[...]{quoted(path[-_LONGEST // 2 :])}"
     return quoted(path)
 
 
@@ -115,14 +116,14 @@ def quoted(path: bytes) -> str:
     except UnicodeDecodeError:
         text = ""
     if text and text.isprintable() and "'" not in text:
-        return "'{}'".format(text)
-    return "$'{}'".format("".join(_escaped(byte) for byte in path))
+        return f"'{text}'"
+    return f"$'{''.join(_escaped(byte) for byte in path)}'"
 
 
 def _escaped(byte: int) -> str:
     if byte in b"\\'":
         return "\\" + chr(byte)
-    return chr(byte) if 0x20 <= byte < 0x7F else "\\{:03o}".format(byte)
+    return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
 
 
 def create(path: str, mode: int = 0o600) -> IO[bytes]:

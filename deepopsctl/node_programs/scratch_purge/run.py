@@ -8,8 +8,9 @@ import json
 import os
 import pwd
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import IO, Callable, Dict, Iterator, List, Optional
+from typing import IO, Callable
 
 from .._shared import command, mount_table
 from . import records
@@ -41,7 +42,7 @@ class Summary:
     root: str
     mode: str
     applied: bool
-    looked_at: Dict[str, int] = field(default_factory=dict)
+    looked_at: dict[str, int] = field(default_factory=dict)
     due: int = 0
     due_bytes: int = 0
     warned: int = 0
@@ -49,9 +50,9 @@ class Summary:
     mails: int = 0
     deleted: int = 0
     deleted_bytes: int = 0
-    kept: Dict[str, int] = field(default_factory=dict)
-    problems: List[str] = field(default_factory=list)
-    notes: List[str] = field(default_factory=list)
+    kept: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -62,7 +63,7 @@ class Summary:
 class Selection:
     """Which files are due, and which are announced to their owners: the same rule for listing and deleting."""
 
-    def __init__(self, settings: Settings, now: int, warned: Optional[Warned]) -> None:
+    def __init__(self, settings: Settings, now: int, warned: Warned | None) -> None:
         self._settings = settings
         self._now = now
         self._warned = warned
@@ -90,7 +91,7 @@ def exclusive_lock(settings: Settings) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(handle)
-        raise BusyError("another run of {} is under way".format(settings.name)) from error
+        raise BusyError(f"another run of {settings.name} is under way") from error
     try:
         yield
     finally:
@@ -121,7 +122,7 @@ class _Run:
         self._ages = Ages(ignore_reads=settings.ignore_reads)
         self._stack = contextlib.ExitStack()
         self._summary = Summary(settings.name, settings.root, settings.mode, applied)
-        self._seen: Optional[Seen] = None
+        self._seen: Seen | None = None
 
     def __enter__(self) -> _Run:
         with self._stack as stack:
@@ -146,12 +147,12 @@ class _Run:
         mounts = mount_table.read()
         mount = next((each for each in mounts if each.number == self._open_path.mount), None)
         if mount is None:
-            raise TreeError("{}: what is mounted there can't be seen".format(settings.root))
+            raise TreeError(f"{settings.root}: what is mounted there can't be seen")
         if settings.mounted and (mount.path != settings.root or mount.type == mount_table.AUTOFS):
-            raise TreeError("{} is not mounted".format(settings.root))
+            raise TreeError(f"{settings.root} is not mounted")
         held = what_it_holds(settings.root, mount, mounts, (each.pw_dir for each in pwd.getpwall()))
         if held:
-            raise TreeError("{} holds {}: it is no scratch and is never purged".format(settings.root, held))
+            raise TreeError(f"{settings.root} holds {held}: it is no scratch and is never purged")
         if not notes_reads(mount) and not settings.ignore_reads:
             raise TreeError(
                 "{} ({}{}) does not note when a file is read: files in use would be deleted. Mount it with relatime,"
@@ -204,7 +205,7 @@ class _Run:
             notices = Notices(self._open_path, self._settings, self._now)
         except (NoticesError, OSError) as error:
             # without notices nothing may be deleted
-            raise TreeError("no lists for users: {}".format(error)) from error
+            raise TreeError(f"no lists for users: {error}") from error
         self._stack.callback(notices.close)
         return notices
 
@@ -213,9 +214,9 @@ class _Run:
         for uid, user in users.items():
             if user.problem and self._warned:
                 self._warned.forget_new(uid)
-                self._summary.problems.append("no list for {}: {}".format(user.name, user.problem))
+                self._summary.problems.append(f"no list for {user.name}: {user.problem}")
         for name in notices.moved[:1]:
-            self._summary.notes.append("the path of the lists was taken: what was there is now {}".format(name))
+            self._summary.notes.append(f"the path of the lists was taken: what was there is now {name}")
         self._summary.users_warned = sum(1 for user in users.values() if not user.problem)
         if self._settings.mail:
             path = os.path.join(self._settings.state, "mailed.json")
@@ -226,7 +227,7 @@ class _Run:
             with open(path, "w", encoding="utf-8") as stream:
                 json.dump({uid: when for uid, when in mailed.items() if int(uid) in users}, stream)
 
-    def _mail(self, uid: int, user: UserNotice, mailed: Dict[str, int], notices: Notices) -> bool:
+    def _mail(self, uid: int, user: UserNotice, mailed: dict[str, int], notices: Notices) -> bool:
         """False where the MTA hangs: each further mail would take as long, and deletion waits for all of them."""
         # at most two mails per notice period: every file is announced at least half of it before its deletion
         if user.problem or not can_be_mailed(self._settings.mail, user.name):
@@ -235,7 +236,7 @@ class _Run:
             return True
         message = text(self._settings, user, notices.sample(user), _day(user.first_deletion))
         result = send(self._settings.sendmail, message)
-        problem = "no mail was sent: {}".format(result.failure)
+        problem = f"no mail was sent: {result.failure}"
         if result.ok:
             self._summary.mails += 1
             mailed[str(uid)] = self._now
@@ -262,7 +263,7 @@ class _Run:
                 not_deleted = self._summary.kept
                 not_deleted[outcome.why_kept] = not_deleted.get(outcome.why_kept, 0) + 1
                 if outcome.is_trouble and not_deleted[outcome.why_kept] == 1:
-                    self._summary.problems.append("{}: {}".format(records.shown(outcome.record.path), outcome.why_kept))
+                    self._summary.problems.append(f"{records.shown(outcome.record.path)}: {outcome.why_kept}")
 
     def _log(self) -> IO[str]:
         directory = self._settings.logs
@@ -270,7 +271,7 @@ class _Run:
         for name in sorted(os.listdir(directory))[:-_KEPT_LOGS]:
             os.unlink(os.path.join(directory, name))
         # line-buffered: a power cut loses no line
-        return open(os.path.join(directory, "{}.log".format(_day(self._now))), "a", buffering=1, encoding="utf-8")
+        return open(os.path.join(directory, f"{_day(self._now)}.log"), "a", buffering=1, encoding="utf-8")
 
     def summary(self) -> Summary:
         """The result."""
@@ -294,12 +295,13 @@ def _day(seconds: int) -> str:
 
 def _line(record: Record) -> str:
     when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    return "{} {} {} bytes, last used {}: {}\n".format(
-        when, user_name(record.uid), record.size, _day(record.used), records.shown(record.path)
+    return (
+        f"{when} {user_name(record.uid)} {record.size} bytes, last used {_day(record.used)}: "
+        f"{records.shown(record.path)}\n"
     )
 
 
-def _load(path: str) -> Dict[str, int]:
+def _load(path: str) -> dict[str, int]:
     try:
         with open(path, encoding="utf-8") as stream:
             mailed = json.load(stream)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Dict, Tuple
+from typing import Any
 
 from .._shared import settings as settings_file
 from .._shared.settings import SettingsError
@@ -38,7 +38,7 @@ class Settings:
     mode: str = "list"
     warn: int = 0
     mail: str = ""
-    exclude: Tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
     empty_folders: bool = False
     # age counts from the last change alone
     ignore_reads: bool = False
@@ -74,10 +74,10 @@ def load(path: str) -> Settings:
     try:
         return from_object(config)
     except SettingsError as error:
-        raise SettingsError("{}: {}".format(path, error)) from error
+        raise SettingsError(f"{path}: {error}") from error
 
 
-def from_object(config: Dict[str, Any]) -> Settings:
+def from_object(config: dict[str, Any]) -> Settings:
     """Settings from the object that a configuration is."""
     known = set(Settings.__dataclass_fields__)
     if unknown := sorted(set(config) - known - {"schema"}):
@@ -105,7 +105,7 @@ def _check(settings: Settings) -> None:
     if settings.mode not in MODES:
         raise SettingsError("mode is one of " + ", ".join(MODES))
     if problem := root_problem(settings.root):
-        raise SettingsError("root {}: {}".format(settings.root, problem))
+        raise SettingsError(f"root {settings.root}: {problem}")
 
 
 def root_problem(root: str) -> str:

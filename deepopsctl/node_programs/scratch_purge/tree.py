@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import stat
-from typing import List, Optional, Sequence, Tuple
+from collections.abc import Sequence
 
 from .records import shared_parts
 
@@ -36,14 +36,14 @@ def raise_open_file_limit() -> int:
 
 def mount_id(handle: int) -> int:
     """The mount that an open directory is on: a bind mount of the same file system has another one."""
-    with open("/proc/self/fdinfo/{}".format(handle), "rb") as stream:
+    with open(f"/proc/self/fdinfo/{handle}", "rb") as stream:
         for line in stream:
             if line.startswith(b"mnt_id:"):
                 return int(line.split()[1])
     raise TreeError("the kernel does not report the mount of a directory")
 
 
-def _open_directory(name: bytes, within: Optional[int]) -> int:
+def _open_directory(name: bytes, within: int | None) -> int:
     try:
         # reading must not change access times
         return os.open(name, _OPEN | os.O_NOATIME, dir_fd=within)
@@ -70,7 +70,7 @@ class OpenPath:
 
     def __init__(self, root: str, deepest: int) -> None:
         self._deepest = deepest
-        self._directories: List[OpenDirectory] = [OpenDirectory(b"", _open_root(root))]
+        self._directories: list[OpenDirectory] = [OpenDirectory(b"", _open_root(root))]
         self.device = self._directories[0].status.st_dev
         self.mount = mount_id(self._directories[0].handle)
 
@@ -92,14 +92,14 @@ class OpenPath:
         return len(self._directories) - 1
 
     @property
-    def names(self) -> Tuple[bytes, ...]:
+    def names(self) -> tuple[bytes, ...]:
         """From the root to here."""
         return tuple(directory.name for directory in self._directories[1:])
 
     def enter(self, name: bytes) -> OpenDirectory:
         """Go down one level; NotEnteredError if it must not be entered, OSError if it can't be opened."""
         if self.depth >= self._deepest:
-            raise NotEnteredError("more than {} levels deep".format(self._deepest))
+            raise NotEnteredError(f"more than {self._deepest} levels deep")
         # before anything is opened: to open what an automounter waits at would mount it
         seen = self.status_of(name)
         if not stat.S_ISDIR(seen.st_mode):
@@ -147,7 +147,7 @@ def _open_root(root: str) -> int:
         try:
             lower = _open_directory(name, handle)
         except OSError as error:
-            raise TreeError("{}: {}: {}".format(root, os.fsdecode(name), _root_words(error))) from error
+            raise TreeError(f"{root}: {os.fsdecode(name)}: {_root_words(error)}") from error
         finally:
             os.close(handle)
         handle = lower

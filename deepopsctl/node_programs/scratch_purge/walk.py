@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from typing import Iterator, List
+from collections.abc import Iterator
 
 from .ageing import DAY, Ages, directory_last_used
 from .excluding import Excluded
@@ -22,7 +22,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self.problems: List[str] = []
+        self.problems: list[str] = []
 
     def count(self, what: str) -> None:
         """One more."""
@@ -32,7 +32,7 @@ class Seen:
         """Record something that could not be checked."""
         self.count("problems")
         if len(self.problems) < _KEPT_PROBLEMS:
-            self.problems.append("{}: {}".format(shown(path) if path else "the root", why))
+            self.problems.append(f"{shown(path) if path else 'the root'}: {why}")
 
 
 class _Level:
@@ -63,7 +63,7 @@ class Walk:
         self._excluded = excluded
         self._ages = ages
         self._now = now
-        self._levels: List[_Level] = []
+        self._levels: list[_Level] = []
 
     def __iter__(self) -> Iterator[Record]:
         self._levels = [_Level(self._open_path.here.handle)]
@@ -118,7 +118,7 @@ class Walk:
             return
         except NotEnteredError as error:
             self.seen.count("not entered")
-            self.seen.problem(self._path(name), "not entered: {}".format(error))
+            self.seen.problem(self._path(name), f"not entered: {error}")
             return
         except OSError as error:
             self.seen.problem(self._path(name), str(error.strerror))

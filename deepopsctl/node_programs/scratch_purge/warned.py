@@ -7,7 +7,6 @@ there may be millions.
 from __future__ import annotations
 
 import sqlite3
-from typing import List, Optional, Tuple
 
 from .ageing import DAY
 
@@ -43,14 +42,14 @@ class Warned:
         if self.restarted:
             self._do("DELETE FROM warned")
 
-    def _do(self, statement: str, *values: int) -> List[Tuple[int]]:
+    def _do(self, statement: str, *values: int) -> list[tuple[int]]:
         try:
             return self._database.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             text = "{}: {}: is its disk full? If it is damaged, remove it: all notices start again"
             raise WarnedError(text.format(self._path, error)) from error
 
-    def _one(self, statement: str, *values: int) -> Optional[int]:
+    def _one(self, statement: str, *values: int) -> int | None:
         rows = self._do(statement, *values)
         return int(rows[0][0]) if rows else None
 

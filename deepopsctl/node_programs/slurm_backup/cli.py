@@ -10,7 +10,8 @@ import os
 import shutil
 import sys
 import time
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from .._shared import atomic_file, settings
 from .._shared.command import CommandError
@@ -27,7 +28,7 @@ _DAY = 86_400
 Config = Mapping[str, Any]
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     parser = argparse.ArgumentParser(prog="deepops-backup", description=__doc__.partition(": ")[2])
     parser.add_argument("--config", default=CONFIG, help="what to save, and where (default: %(default)s)")
@@ -39,22 +40,22 @@ def main(arguments: Optional[List[str]] = None) -> int:
         with _alone(_directory(config)):
             sys.stdout.write(json.dumps(_ACTIONS[options.what](config, options.snapshot)) + "\n")
     except SettingsError as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return INVALID
     except (BackupError, CommandError, OSError) as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return FAILED
     return OK
 
 
-def run(config: Config, _snapshot: str = "") -> Dict[str, Any]:
+def run(config: Config, _snapshot: str = "") -> dict[str, Any]:
     """Make a set, store it, read it back; how it ended is kept for `deepopsctl status` and Prometheus."""
     for path, what in UNDER_WAY.items():
         if os.path.exists(path):
-            raise BackupError("{} is under way: the next backup is made after its end".format(what))
+            raise BackupError(f"{what} is under way: the next backup is made after its end")
     started, path = time.time(), os.path.join(_directory(config), LAST)
     last = _last(path)
-    result: Dict[str, Any] = {"schema": 1, "started": int(started), "last_good": last.get("last_good", {})}
+    result: dict[str, Any] = {"schema": 1, "started": int(started), "last_good": last.get("last_good", {})}
     # a stop by a signal, or a fault of the program
     result["message"] = "it was cut off: see its journal"
     try:
@@ -70,7 +71,7 @@ def run(config: Config, _snapshot: str = "") -> Dict[str, Any]:
         _write_metrics(config, result)
 
 
-def _save(config: Config, *, prune: bool) -> Dict[str, Any]:
+def _save(config: Config, *, prune: bool) -> dict[str, Any]:
     repository = Repository(config)
     repository.prepare()
     place = os.path.join(_directory(config), "set")
@@ -100,18 +101,18 @@ def _read_back(repository: Repository, snapshot: str, manifest: Manifest, place:
     """A repository that returns something else than was written is no backup."""
     for path, digest in manifest["files"].items():
         if repository.hash_of(snapshot, os.path.join(place, path)) != digest:
-            raise BackupError("{} in snapshot {} is not what was saved".format(path, snapshot[:8]))
+            raise BackupError(f"{path} in snapshot {snapshot[:8]} is not what was saved")
 
 
-def _list(config: Config, _snapshot: str) -> Dict[str, Any]:
+def _list(config: Config, _snapshot: str) -> dict[str, Any]:
     return {"schema": 1, "snapshots": [snapshot.as_object() for snapshot in Repository(config).snapshots()]}
 
 
-def _verify(config: Config, snapshot: str) -> Dict[str, Any]:
+def _verify(config: Config, snapshot: str) -> dict[str, Any]:
     return rehearse(config, Repository(config), snapshot)
 
 
-def _open(config: Config, _snapshot: str) -> Dict[str, Any]:
+def _open(config: Config, _snapshot: str) -> dict[str, Any]:
     return {"schema": 1, "there": Repository(config).opens()}
 
 
@@ -131,7 +132,7 @@ def _alone(directory: str) -> Iterator[None]:
         yield
 
 
-def _last(path: str) -> Dict[str, Any]:
+def _last(path: str) -> dict[str, Any]:
     try:
         return settings.load(path)
     except SettingsError:
@@ -150,5 +151,5 @@ def _write_metrics(config: Config, result: Mapping[str, Any]) -> None:
         ("size_bytes", "Size of the last good backup before compression.", good.get("bytes", 0)),
     ):
         metrics.family("deepops_backup_" + name, text).set(value, **labels)
-    path = os.path.join(TEXTFILE_DIRECTORY, "deepops-{}.prom".format(os.path.basename(_directory(config))))
+    path = os.path.join(TEXTFILE_DIRECTORY, f"deepops-{os.path.basename(_directory(config))}.prom")
     atomic_file.write(path, metrics.text())

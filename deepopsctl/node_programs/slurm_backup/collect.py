@@ -15,7 +15,8 @@ import shutil
 import stat
 import subprocess
 import time
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from .._shared import command, database as database_clients
 from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring
@@ -32,7 +33,7 @@ _ANSWER_S = 60
 DATABASE_S = 6 * 3600
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-Manifest = Dict[str, Any]
+Manifest = dict[str, Any]
 
 
 def collect(config: Mapping[str, Any], target: str) -> Manifest:
@@ -67,7 +68,7 @@ def release() -> str:
 def copy_state(source: str, target: str) -> bool:
     """Copy the state while slurmctld may write it; whether nothing changed between the first file and the last."""
     if not os.path.isfile(os.path.join(source, "clustername")):
-        raise BackupError("{} has no state of slurmctld: is it StateSaveLocation?".format(source))
+        raise BackupError(f"{source} has no state of slurmctld: is it StateSaveLocation?")
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(PAUSE_S)
@@ -79,7 +80,7 @@ def copy_state(source: str, target: str) -> bool:
     return False
 
 
-def _stamps(directory: str) -> Iterator[Tuple[str, Tuple[int, int]]]:
+def _stamps(directory: str) -> Iterator[tuple[str, tuple[int, int]]]:
     """Inode and time of each file that makes up the state."""
     for path, _directories, names in os.walk(directory):
         for name in names:
@@ -127,7 +128,7 @@ def _copy_files(target: str) -> None:
             _copy_file(path, there)
 
 
-def _ids_of(directory: str) -> Dict[str, object]:
+def _ids_of(directory: str) -> dict[str, object]:
     facts = os.stat(directory)
     try:
         name = pwd.getpwuid(facts.st_uid).pw_name
@@ -149,7 +150,7 @@ def _jobs() -> Manifest:
     return {"jobs": listed, "next_job_id": int(following[1]) if following else None}
 
 
-def dump(database: str, cluster: str, target: str) -> Dict[str, object]:
+def dump(database: str, cluster: str, target: str) -> dict[str, object]:
     """Dump while slurmdbd works: one transaction sees one moment. Returns its name and how many rows there were."""
     _require_space(database, os.path.dirname(target))
     before = count_rows(database, cluster)
@@ -163,7 +164,7 @@ def dump(database: str, cluster: str, target: str) -> Dict[str, object]:
                 words, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.PIPE, check=False, timeout=DATABASE_S
             )
         except subprocess.TimeoutExpired as error:
-            raise BackupError("mariadb-dump did not end within {} hours".format(DATABASE_S // 3600)) from error
+            raise BackupError(f"mariadb-dump did not end within {DATABASE_S // 3600} hours") from error
     if ended.returncode:
         reason = ended.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
         raise BackupError("mariadb-dump: " + reason[-1])
@@ -175,20 +176,20 @@ def _require_space(database: str, directory: str) -> None:
     size = int(of_tables("COALESCE(SUM(data_length), 0)", database))
     free = shutil.disk_usage(directory).free
     if size > free:
-        raise BackupError("{}: {} MiB are free, the database has {} MiB".format(directory, free >> 20, size >> 20))
+        raise BackupError(f"{directory}: {free >> 20} MiB are free, the database has {size >> 20} MiB")
 
 
 def of_tables(what: str, database: str) -> str:
     """A figure about all tables of a database; its name is one that deploy has checked."""
     where = "FROM information_schema.tables WHERE table_schema"
-    return sql("SELECT {} {} = '{}';".format(what, where, database)).strip()
+    return sql(f"SELECT {what} {where} = '{database}';").strip()
 
 
-def count_rows(database: str, cluster: str, *options: str) -> Dict[str, int]:
+def count_rows(database: str, cluster: str, *options: str) -> dict[str, int]:
     """Rows of the tables that a restore is compared by."""
     tables = [name.format(cluster.lower()) for name in ROWS_OF]
     queries = " UNION ALL ".join(
-        "SELECT '{0}', COUNT(*) FROM `{1}`.`{0}`".format(table, database)  # noqa: S608 (names that deploy has checked)
+        f"SELECT '{table}', COUNT(*) FROM `{database}`.`{table}`"  # noqa: S608 (names that deploy has checked)
         for table in tables
     )
     rows = [line.split("\t") for line in sql(queries + ";", *options, limit_s=DATABASE_S).splitlines()]
@@ -208,15 +209,15 @@ def _opened(path: str, _flags: int) -> int:
     return os.open(path, _READ)
 
 
-def hashes(directory: str) -> Iterator[Tuple[str, str]]:
+def hashes(directory: str) -> Iterator[tuple[str, str]]:
     """(path in the set, SHA-256) of each file, sorted; a BackupError where there is a link or a special file."""
-    paths: List[str] = []
+    paths: list[str] = []
     for path, directories, names in os.walk(directory):
         paths += [os.path.join(path, name) for name in names]
         for entry in (os.path.join(path, name) for name in (*directories, *names)):
             mode = os.lstat(entry).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                raise BackupError("{} is no plain file or directory".format(entry))
+                raise BackupError(f"{entry} is no plain file or directory")
     for path in sorted(paths):
         result = hashlib.sha256()
         with open(path, "rb", opener=_opened) as stream:

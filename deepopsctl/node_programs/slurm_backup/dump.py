@@ -10,7 +10,7 @@ import re
 import secrets
 import subprocess
 import tempfile
-from typing import Iterator, List
+from collections.abc import Iterator
 
 from .._shared import database as database_clients
 from . import BackupError
@@ -46,24 +46,22 @@ def _require_tables_alone(path: str) -> None:
             if not _LINE.match(line):
                 shown = ascii(line[:_SHOWN].decode("utf-8", "replace").strip())
                 raise BackupError(
-                    "line {} of the dump is none of a table's, so nothing of it is restored: {}".format(number, shown)
+                    f"line {number} of the dump is none of a table's, so nothing of it is restored: {shown}"
                 )
 
 
 @contextlib.contextmanager
-def _as_writer(database: str) -> Iterator[List[str]]:
+def _as_writer(database: str) -> Iterator[list[str]]:
     """The client's command line as a user for this database alone; where others run the server, Slurm's own is one."""
     if database_clients.is_elsewhere():
         yield database_clients.client("mariadb")
         return
-    password, user = secrets.token_hex(16), "'{}'@'localhost'".format(_WRITER)
-    sql("CREATE OR REPLACE USER {} IDENTIFIED BY '{}'; GRANT {} ON `{}`.* TO {};".format(
-        user, password, _RIGHTS, database, user
-    ))  # fmt: skip
+    password, user = secrets.token_hex(16), f"'{_WRITER}'@'localhost'"
+    sql(f"CREATE OR REPLACE USER {user} IDENTIFIED BY '{password}'; GRANT {_RIGHTS} ON `{database}`.* TO {user};")
     try:
         with tempfile.NamedTemporaryFile("w", encoding="ascii", prefix="deepops-login-") as login:
-            login.write("[client]\nuser={}\npassword={}\n".format(_WRITER, password))
+            login.write(f"[client]\nuser={_WRITER}\npassword={password}\n")
             login.flush()
             yield ["env", "HOME=/nonexistent", "mariadb", "--defaults-extra-file=" + login.name]
     finally:
-        sql("DROP USER IF EXISTS {};".format(user))
+        sql(f"DROP USER IF EXISTS {user};")

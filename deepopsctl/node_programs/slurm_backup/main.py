@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 from .._shared import settings
 from .._shared.command import CommandError
 from . import CONFIG, MONITORING_CONFIG, BackupError, restore
 from .repository import Repository
 
-Request = Dict[str, Any]
-Result = Dict[str, Any]
+Request = dict[str, Any]
+Result = dict[str, Any]
 
 
 def main(request: Request) -> Result:

@@ -15,7 +15,8 @@ import shutil
 import sqlite3
 import stat
 import time
-from typing import Any, Dict, Iterator, List
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote
 
 from .._shared import command
@@ -35,7 +36,7 @@ _UNFINISHED = ".tmp-for-creation"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ANSWER_S, _STOP_S, _EXAMINE_S = 60, 600, 3600
 
-Result = Dict[str, Any]
+Result = dict[str, Any]
 
 
 def collect(target: str) -> Result:
@@ -56,7 +57,7 @@ def data_directory() -> str:
     return str(stated[-1])
 
 
-def copy_blocks(source: str, target: str) -> List[str]:
+def copy_blocks(source: str, target: str) -> list[str]:
     """Link or copy all blocks; again where Prometheus has merged some meanwhile."""
     owner = os.stat(source).st_uid
     for _attempt in range(ATTEMPTS):
@@ -91,10 +92,10 @@ def _link_file(source: str, target: str, owner: int) -> None:
     with open(os.open(source, _READ), "rb") as stream:
         facts = os.fstat(stream.fileno())
         if not stat.S_ISREG(facts.st_mode) or facts.st_uid != owner:
-            raise BackupError("{} is no file of Prometheus".format(source))
+            raise BackupError(f"{source} is no file of Prometheus")
         with contextlib.suppress(OSError):
             # with a directory, however needless, Python follows the link in /proc
-            os.link("/proc/self/fd/{}".format(stream.fileno()), target, src_dir_fd=stream.fileno())
+            os.link(f"/proc/self/fd/{stream.fileno()}", target, src_dir_fd=stream.fileno())
             return
         with open(target, "xb") as copy:
             shutil.copyfileobj(stream, copy, 1 << 20)
@@ -103,19 +104,19 @@ def _link_file(source: str, target: str, owner: int) -> None:
 def copy_database(source: str, target: str) -> None:
     """Copy an SQLite database while Grafana writes it."""
     if not stat.S_ISREG(os.lstat(source).st_mode):
-        raise BackupError("{} is no file".format(source))
+        raise BackupError(f"{source} is no file")
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         with _database(source) as live, contextlib.closing(sqlite3.connect(target)) as copy:
             live.backup(copy)
     except sqlite3.Error as error:
-        raise BackupError("{}: {}".format(source, error)) from error
+        raise BackupError(f"{source}: {error}") from error
     require_whole(target)
 
 
 @contextlib.contextmanager
 def _database(path: str) -> Iterator[sqlite3.Connection]:
-    with contextlib.closing(sqlite3.connect("file:{}?mode=ro".format(quote(path)), uri=True, timeout=_ANSWER_S)) as one:
+    with contextlib.closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=_ANSWER_S)) as one:
         yield one
 
 
@@ -127,7 +128,7 @@ def require_whole(path: str) -> None:
     except sqlite3.Error as error:
         result = str(error)
     if result != "ok":
-        raise BackupError("{}: {}".format(os.path.basename(path), result))
+        raise BackupError(f"{os.path.basename(path)}: {result}")
 
 
 def examine(directory: str) -> Result:
@@ -139,7 +140,7 @@ def examine(directory: str) -> Result:
     there = {line.split()[0] for line in listed.splitlines() if line.split()}
     missing = sorted(set(saved["blocks"]) - there)
     if missing:
-        raise BackupError("promtool can't read {}".format(", ".join(missing[:3])))
+        raise BackupError(f"promtool can't read {', '.join(missing[:3])}")
     if saved["grafana"]:
         require_whole(os.path.join(directory, DATABASE))
     return {"blocks": len(saved["blocks"]), "samples": samples(blocks), "grafana": saved["grafana"]}
@@ -174,11 +175,11 @@ def put_back(directory: str) -> Result:
     return {"blocks": len(new), "grafana": with_grafana}
 
 
-def _require_space(blocks: List[str], data: str) -> None:
+def _require_space(blocks: list[str], data: str) -> None:
     files = (os.path.join(path, name) for block in blocks for path, _, names in os.walk(block) for name in names)
     size, free = sum(map(os.path.getsize, files)), shutil.disk_usage(data).free
     if size > free:
-        raise BackupError("{}: {} MiB are free, the set has {} MiB".format(data, free >> 20, size >> 20))
+        raise BackupError(f"{data}: {free >> 20} MiB are free, the set has {size >> 20} MiB")
 
 
 def _put_block(source: str, target: str) -> None:
@@ -205,7 +206,7 @@ def _put_database(source: str) -> None:
     os.chown(unfinished, owner.st_uid, owner.st_gid)
     os.chmod(unfinished, 0o640)
     with contextlib.suppress(FileNotFoundError):
-        os.link(GRAFANA_DATABASE, "{}.before-restore-{}".format(GRAFANA_DATABASE, int(time.time())))
+        os.link(GRAFANA_DATABASE, f"{GRAFANA_DATABASE}.before-restore-{int(time.time())}")
     for suffix in ("-wal", "-shm", "-journal"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(GRAFANA_DATABASE + suffix)
@@ -216,7 +217,7 @@ def _put_database(source: str) -> None:
 
 
 @contextlib.contextmanager
-def _stopped(units: List[str]) -> Iterator[None]:
+def _stopped(units: list[str]) -> Iterator[None]:
     """Services that run are off meanwhile; they are started again whatever happens."""
     units = [unit for unit in units if command.run(["systemctl", "is-active", unit], _ANSWER_S).ok]
     try:

@@ -20,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Dict, Iterable, List, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from .._shared import command, database as database_clients
 from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring
@@ -46,7 +47,7 @@ _NO_PROGRAM = (
     "SuspendProgram", "ResumeFailProgram", "SlurmctldPrimaryOnProg", "SlurmctldPrimaryOffProg", "UnkillableStepProgram",
 )  # fmt: skip
 
-Result = Dict[str, Any]
+Result = dict[str, Any]
 
 
 def rehearse(config: Mapping[str, Any], repository: Repository, asked: str) -> Result:
@@ -77,7 +78,7 @@ def _in_namespaces(config: Mapping[str, Any], place: str, sets: Mapping[str, str
     ended = command.run([*words, sys.executable, "-IB", "-c", _start_code()], limit_s, stdin=json.dumps(plan))
     lines = ended.output.splitlines()
     if not ended.ok or not lines:
-        raise BackupError("the restored copy does not work: {}".format(ended.errors.strip()[-600:] or ended.failure))
+        raise BackupError(f"the restored copy does not work: {ended.errors.strip()[-600:] or ended.failure}")
     result: Result = json.loads(lines[-1])
     return result
 
@@ -85,18 +86,16 @@ def _in_namespaces(config: Mapping[str, Any], place: str, sets: Mapping[str, str
 def _start_code() -> str:
     """This module's `inside` again, in the namespaces."""
     library = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    return "import sys; sys.path.insert(0, {!r}); from {} import inside; inside()".format(library, __name__)
+    return f"import sys; sys.path.insert(0, {library!r}); from {__name__} import inside; inside()"
 
 
-def _addresses() -> List[str]:
+def _addresses() -> list[str]:
     """All addresses of this host: names in slurm.conf lead to them."""
     shown = command.run(["ip", "-json", "address"], _ANSWER_S)
     entries = json.loads(shown.output) if shown.ok else []
     infos = [info for entry in entries for info in entry.get("addr_info", []) if entry.get("ifname") != "lo"]
     return [
-        "{}/{}".format(info["local"], 32 if info["family"] == "inet" else 128)
-        for info in infos
-        if info.get("scope") == "global"
+        f"{info['local']}/{32 if info['family'] == 'inet' else 128}" for info in infos if info.get("scope") == "global"
     ]
 
 
@@ -122,7 +121,7 @@ def inside() -> None:
     sys.stdout.write(json.dumps(result) + "\n")
 
 
-def _accounting(place: str, set_directory: str, database: str, cluster: str) -> Dict[str, int]:
+def _accounting(place: str, set_directory: str, database: str, cluster: str) -> dict[str, int]:
     """MariaDB with the dump, and slurmdbd on it."""
     manifest = read_manifest(set_directory)
     data, sockets = os.path.join(place, "mysql"), os.path.join(place, "sockets")
@@ -150,8 +149,8 @@ def _accounting(place: str, set_directory: str, database: str, cluster: str) -> 
     _until(lambda: command.run(["mariadb", "-e", "SELECT 1"], _ANSWER_S).ok, "mariadbd", place)
     password = secrets.token_hex(16)
     sql(
-        "CREATE DATABASE `{0}`; CREATE OR REPLACE USER 'slurm'@'localhost' IDENTIFIED BY '{1}';"
-        "GRANT ALL ON `{0}`.* TO 'slurm'@'localhost';".format(database, password)
+        f"CREATE DATABASE `{database}`; CREATE OR REPLACE USER 'slurm'@'localhost' IDENTIFIED BY '{password}';"
+        f"GRANT ALL ON `{database}`.* TO 'slurm'@'localhost';"
     )
     import_dump(os.path.join(set_directory, DUMP), database)
     rows = count_rows(database, cluster)
@@ -201,7 +200,7 @@ def _state(place: str, set_directory: str, state_directory: str, *, with_account
     if missing and not manifest["state_complete"]:
         missing = missing[len(manifest["jobs"]) // 20 + 1 :]
     if missing:
-        raise BackupError("slurmctld has {} of the {} jobs".format(len(there), len(manifest["jobs"])))
+        raise BackupError(f"slurmctld has {len(there)} of the {len(manifest['jobs'])} jobs")
     return len(there)
 
 
@@ -218,10 +217,10 @@ def _write_slurm_conf(path: str, set_directory: str, place: str) -> None:
     if saved:
         lines = [line for line in lines if not _OF_NODES.match(line.lstrip())]
     with open(path, "w", encoding="utf-8") as stream:
-        stream.writelines([*lines, *saved, *("{}={}\n".format(key, value) for key, value in own.items())])
+        stream.writelines([*lines, *saved, *(f"{key}={value}\n" for key, value in own.items())])
 
 
-def nodes_of(lines: Iterable[str]) -> List[str]:
+def nodes_of(lines: Iterable[str]) -> list[str]:
     """The lines about nodes and partitions, each whole: Slurm goes on with the next line after a `\\`."""
     joined = "".join(lines).replace("\\\n", " ").splitlines()
     return [line.strip() + "\n" for line in joined if _OF_NODES.match(line.lstrip())]
@@ -236,7 +235,7 @@ def _write_slurmdbd_conf(path: str, storage: Mapping[str, str]) -> None:
     changed = {key.lower() for key in (*_STORAGE, *_LOCAL, "SlurmUser")}
     kept = [line for line in lines if line.split("=")[0].strip().lower() not in changed]
     with open(path, "w", encoding="utf-8") as stream:
-        stream.writelines([*kept, *("{}={}\n".format(key, value) for key, value in storage.items())])
+        stream.writelines([*kept, *(f"{key}={value}\n" for key, value in storage.items())])
     os.chmod(path, 0o600)
     shutil.chown(path, _slurm_user())
 
@@ -266,11 +265,11 @@ def _slurm_user() -> str:
     return "slurm"
 
 
-def _without_rights() -> List[str]:
+def _without_rights() -> list[str]:
     """What runs a program as Slurm's user, who can't become another."""
     user = pwd.getpwnam(_slurm_user())
     return [
-        "setpriv", "--reuid={}".format(user.pw_uid), "--regid={}".format(user.pw_gid), "--clear-groups",
+        "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups",
         "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all",
     ]  # fmt: skip
 
@@ -324,5 +323,5 @@ def _until(works: Any, name: str, place: str) -> None:
                 for kind in ("{}.out", "run/{}.log")
                 for line in _lines(os.path.join(place, kind.format(name)))
             ]
-            raise BackupError("{} of the copy does not answer: {}".format(name, "; ".join(lines[-3:])))
+            raise BackupError(f"{name} of the copy does not answer: {'; '.join(lines[-3:])}")
         time.sleep(_PAUSE_S)

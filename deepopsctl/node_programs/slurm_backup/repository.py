@@ -12,9 +12,10 @@ import re
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any
 
 from .._shared import command
 from . import BackupError
@@ -38,7 +39,7 @@ class Snapshot:
     id: str
     time: str
     host: str
-    parts: List[str]
+    parts: list[str]
     root: str
 
     @property
@@ -46,11 +47,11 @@ class Snapshot:
         """The time in seconds: hosts may have different time zones, and winter's hours repeat summer's."""
         match = _TIME.fullmatch(self.time)
         if match is None:
-            raise BackupError("snapshot {} has no time: {}".format(self.id, self.time))
+            raise BackupError(f"snapshot {self.id} has no time: {self.time}")
         zone = "+00:00" if match[3] == "Z" else match[3]
         return datetime.fromisoformat(match[1] + zone).timestamp() + float(match[2] or 0)
 
-    def as_object(self) -> Dict[str, object]:
+    def as_object(self) -> dict[str, object]:
         """For a result in JSON."""
         return {"id": self.id, "time": self.time, "host": self.host, "parts": self.parts}
 
@@ -98,7 +99,7 @@ class Repository:
                 return str(message["snapshot_id"])
         raise BackupError("restic saved no snapshot")
 
-    def snapshots(self) -> List[Snapshot]:
+    def snapshots(self) -> list[Snapshot]:
         """This cluster's, the newest first."""
         output = self._require(["snapshots", "--json", "--tag", ",".join([TAG, "cluster=" + self._cluster])])
         entries = json.loads(output or "[]") or []
@@ -129,7 +130,7 @@ class Repository:
                 result.update(block)
             process.stdout.close()
         if process.wait():
-            raise BackupError("{} is damaged: {} can't be read back".format(self.place, path))
+            raise BackupError(f"{self.place} is damaged: {path} can't be read back")
         return result.hexdigest()
 
     def size_of(self, snapshot: str) -> int:
@@ -176,7 +177,7 @@ class Repository:
             new.flush()
             self._require(["key", "add", "--new-password-file", new.name])
         if not self._run(["cat", "config"], RESTIC_PASSWORD=password).ok:
-            raise BackupError("{} does not open with the new password".format(self.place))
+            raise BackupError(f"{self.place} does not open with the new password")
         return True
 
     def drop_other_passwords(self) -> bool:
@@ -191,7 +192,7 @@ class Repository:
         """Compare the repository's structure with itself."""
         self._require(["check"])
 
-    def _run(self, arguments: Sequence[str], limit_s: Optional[float] = None, **instead: str) -> command.Result:
+    def _run(self, arguments: Sequence[str], limit_s: float | None = None, **instead: str) -> command.Result:
         os.makedirs(CACHE, 0o700, exist_ok=True)
         deadline = time.monotonic() + LOCKED_S
         while True:
@@ -212,12 +213,12 @@ class Repository:
         if answer.status == command.MISSING:
             return answer.message
         lines = [line for line in answer.message.splitlines() if line.strip() and not line.startswith("{")]
-        last = (lines[-1] if lines else "exits {}".format(answer.status))[:_MESSAGE_LIMIT]
+        last = (lines[-1] if lines else f"exits {answer.status}")[:_MESSAGE_LIMIT]
         for marks, text in _MEANINGS:
             if any(mark in answer.message for mark in marks):
                 of_ssh = [line.partition("subprocess ssh: ")[2] for line in lines if "subprocess ssh: " in line]
                 reason = (of_ssh or lines[-1:])[-1:]
-                return " ".join([text.format(self.place), *("({})".format(each[:_MESSAGE_LIMIT]) for each in reason)])
+                return " ".join([text.format(self.place), *(f"({each[:_MESSAGE_LIMIT]})" for each in reason)])
         return "restic: " + last
 
 

@@ -10,7 +10,8 @@ import re
 import shutil
 import stat
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .._shared import atomic_file, command, hostlist, settings
 from . import ACCOUNTING, CURRENT, DUMP, MANIFEST, MONITORING, RESTORED, STATE, BackupError, monitoring
@@ -29,13 +30,13 @@ _PAUSE_S = 2.0
 _STEP = re.compile(rb"^slurmstepd: \[([0-9]+)\.")
 
 
-def choose(snapshots: Sequence[Snapshot], asked: str, parts: Sequence[str]) -> Dict[str, Snapshot]:
+def choose(snapshots: Sequence[Snapshot], asked: str, parts: Sequence[str]) -> dict[str, Snapshot]:
     """The snapshot for each part: the one asked for, else the newest.
 
     Where the parts are of two hosts, the database is the first that was saved after the state: it knows all jobs that
     the state has.
     """
-    chosen: Dict[str, Snapshot] = {}
+    chosen: dict[str, Snapshot] = {}
     for part in parts:
         having = [snapshot for snapshot in snapshots if part in snapshot.parts]
         named = [snapshot for snapshot in having if snapshot.id == asked[:8]] if asked else []
@@ -44,14 +45,14 @@ def choose(snapshots: Sequence[Snapshot], asked: str, parts: Sequence[str]) -> D
             later = [snapshot for snapshot in having if snapshot.instant >= state.instant]
             having = [state] if ACCOUNTING in state.parts else later[-1:] or having
         if not (named or having):
-            raise BackupError("the repository has no snapshot with {} of this cluster".format(part))
+            raise BackupError(f"the repository has no snapshot with {part} of this cluster")
         chosen[part] = (named or having)[0]
     if asked and all(snapshot.id != asked[:8] for snapshot in chosen.values()):
-        raise BackupError("the repository has no snapshot {} with what is missing here".format(asked))
+        raise BackupError(f"the repository has no snapshot {asked} with what is missing here")
     return chosen
 
 
-def fetch(config: Mapping[str, Any], asked: str, parts: Sequence[str]) -> Dict[str, Any]:
+def fetch(config: Mapping[str, Any], asked: str, parts: Sequence[str]) -> dict[str, Any]:
     """Restore sets into a private directory and compare each file with its manifest; what they hold."""
     current = _current()
     is_asked = not asked or any(entry["snapshot"] == asked[:8] for entry in current.values())
@@ -105,7 +106,7 @@ def _fetch_one(repository: Repository, snapshot: Snapshot, directory: str) -> st
     there = {path: digest for path, digest in hashes(saved) if path != MANIFEST}
     damaged = sorted(path for path in {*there, *manifest["files"]} if there.get(path) != manifest["files"].get(path))
     if damaged:
-        raise BackupError("it is damaged, not what was saved: {}".format(", ".join(damaged[:5])))
+        raise BackupError(f"it is damaged, not what was saved: {', '.join(damaged[:5])}")
     return saved
 
 
@@ -117,11 +118,11 @@ def put_accounting(database: str) -> bool:
     if of_tables("COUNT(*)", database) != "0":
         if not _is_done(ACCOUNTING, entry, "begun"):
             raise BackupError(
-                "the database {} is not empty: nothing was changed. "
-                "If the accounting is not lost, restore with --only state".format(database)
+                f"the database {database} is not empty: nothing was changed. "
+                "If the accounting is not lost, restore with --only state"
             )
         # an import that was cut off
-        sql("DROP DATABASE `{0}`; CREATE DATABASE `{0}`;".format(database), limit_s=DATABASE_S)
+        sql(f"DROP DATABASE `{database}`; CREATE DATABASE `{database}`;", limit_s=DATABASE_S)
     _mark(ACCOUNTING, entry, "begun")
     import_dump(os.path.join(entry["set"], DUMP), database)
     _mark(ACCOUNTING, entry)
@@ -134,13 +135,12 @@ def is_missing(directory: str, mount: str = "") -> bool:
     if _is_done(STATE, entry):
         return False
     if mount and not os.path.ismount(mount):
-        raise BackupError(
-            "nothing is mounted on {}: nothing was changed. `deepopsctl deploy storage` mounts it".format(mount)
-        )
+        raise BackupError(f"nothing is mounted on {mount}: nothing was changed. `deepopsctl deploy storage` mounts it")
     if os.path.exists(os.path.join(directory, "clustername")) and not _is_done(STATE, entry, "begun"):
         raise BackupError(
-            "{} has a state of slurmctld already: nothing was changed. If only the accounting is lost, restore with "
-            "--only accounting. If the state is, too, stop slurmctld and move the directory away".format(directory)
+            f"{directory} has a state of slurmctld already: nothing was changed. If only the accounting "
+            "is lost, restore with "
+            "--only accounting. If the state is, too, stop slurmctld and move the directory away"
         )
     return True
 
@@ -185,7 +185,7 @@ def install_state(source: str, directory: str, uid: int, gid: int) -> None:
             os.chown(target, uid, gid, follow_symlinks=False)
 
 
-def put_monitoring(config: Mapping[str, Any], asked: str) -> Dict[str, Any]:
+def put_monitoring(config: Mapping[str, Any], asked: str) -> dict[str, Any]:
     """Fetch what monitoring had, and put it back; what there was to do."""
     repository, directory = Repository(config), RESTORED + "-" + MONITORING
     snapshot = choose(repository.snapshots(), asked, [MONITORING])[MONITORING]
@@ -218,9 +218,9 @@ def has_begun() -> bool:
     return os.path.isdir(RESTORED) and any(name.endswith(".begun") for name in os.listdir(RESTORED))
 
 
-def jobs_here(processes: str = "/proc") -> List[int]:
+def jobs_here(processes: str = "/proc") -> list[int]:
     """The jobs that have a step on this node: slurmctld's own look for lost jobs comes minutes later."""
-    jobs: Set[int] = set()
+    jobs: set[int] = set()
     for name in filter(str.isdigit, os.listdir(processes)):
         with contextlib.suppress(OSError):
             process = os.path.join(processes, name)
@@ -231,7 +231,7 @@ def jobs_here(processes: str = "/proc") -> List[int]:
     return sorted(jobs)
 
 
-def _jobs_of(process: str, command_line: str) -> List[int]:
+def _jobs_of(process: str, command_line: str) -> list[int]:
     """The job whose step it is, if any. The files of a program that has root's rights (sudo) are root's as well."""
     if not _is_started_by_root(process):
         return []
@@ -258,7 +258,7 @@ def _living() -> str:
     return os.path.join(RESTORED, "living.json")
 
 
-def _hold_started(ran: Mapping[int, object]) -> Dict[str, List[Dict[str, Any]]]:
+def _hold_started(ran: Mapping[int, object]) -> dict[str, list[dict[str, Any]]]:
     """Hold what waited when the set was made and has started since, or may have: it would start from the beginning.
 
     A task of an array that has started has another number than the set: where a job runs that the set does not have,
@@ -268,7 +268,7 @@ def _hold_started(ran: Mapping[int, object]) -> Dict[str, List[Dict[str, Any]]]:
     seen = {int(number) for jobs in living.get("jobs", {}).values() for number in jobs}
     waiting = _waiting()
     known = {*waiting, *ran, *_queue()}
-    held: Dict[str, List[Dict[str, Any]]] = {"began": [], "unsure": []}
+    held: dict[str, list[dict[str, Any]]] = {"began": [], "unsure": []}
     for number, (user, is_array, is_held) in sorted(waiting.items()):
         if number in ran:
             # it is held with those that were lost
@@ -282,12 +282,12 @@ def _hold_started(ran: Mapping[int, object]) -> Dict[str, List[Dict[str, Any]]]:
         # one that an administrator holds stays so
         done = None if is_held else _scontrol("uhold", number)
         if done and not done.ok:
-            raise BackupError("job {}: {}".format(number, done.failure))
+            raise BackupError(f"job {number}: {done.failure}")
         held[how].append({"id": number, "user": user})
     return held
 
 
-def _waiting() -> Dict[int, Tuple[str, bool, bool]]:
+def _waiting() -> dict[int, tuple[str, bool, bool]]:
     """Whose each waiting job is, whether it is an array, and whether somebody holds it."""
     words = ["squeue", "--noheader", "--all", "--states=PENDING", "--format=%F|%i|%Q|%u"]
     shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
@@ -297,7 +297,7 @@ def _waiting() -> Dict[int, Tuple[str, bool, bool]]:
     return {int(number): (user, "_" in job, priority == "0") for number, job, priority, user in rows}
 
 
-def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[str, Any]:
+def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Compare the queue with the nodes once they have registered, while no partition starts jobs.
 
     A job that ran when the set was made and is on none of its nodes (`jobs_on`, of those that answered) was lost: it
@@ -326,7 +326,7 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> Dict[st
         if done.ok:
             held.append({"id": number, "user": ran[number]["user"]})
         elif state == "PENDING":
-            raise BackupError("job {}: {}".format(number, done.failure))
+            raise BackupError(f"job {number}: {done.failure}")
         else:
             refused.add(number)
     queue = _queue()
@@ -348,7 +348,7 @@ def _scontrol(action: str, number: int) -> command.Result:
     return command.run(["scontrol", action, str(number)], _ANSWER_S, env=command.slurm_environment())
 
 
-def _wait_for_nodes(timeout_s: float) -> List[str]:
+def _wait_for_nodes(timeout_s: float) -> list[str]:
     """Wait until all nodes have registered; those that have not."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -362,7 +362,7 @@ def _wait_for_nodes(timeout_s: float) -> List[str]:
         time.sleep(_PAUSE_S)
 
 
-def _queue() -> Dict[int, Tuple[str, List[str]]]:
+def _queue() -> dict[int, tuple[str, list[str]]]:
     """State and nodes of each job."""
     words = ["squeue", "--noheader", "--all", "--array", "--format=%A|%T|%N"]
     shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
@@ -379,7 +379,7 @@ def read_manifest(directory: str) -> Manifest:
             manifest: Manifest = json.load(stream)
         _check(manifest)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BackupError("the snapshot has no readable manifest: {}".format(error)) from error
+        raise BackupError(f"the snapshot has no readable manifest: {error}") from error
     return manifest
 
 
@@ -396,8 +396,8 @@ def _check(manifest: Manifest) -> None:
         rows.update({str(name): int(count) for name, count in rows.items()})
 
 
-def _summary(manifest: Manifest) -> Dict[str, Any]:
-    jobs: Optional[List[Dict[str, Any]]] = manifest.get("jobs")
+def _summary(manifest: Manifest) -> dict[str, Any]:
+    jobs: list[dict[str, Any]] | None = manifest.get("jobs")
     running = [job["id"] for job in jobs or [] if job["state"] in _STARTED]
     return {
         "cluster": manifest["cluster"], "host": manifest["host"], "finished": manifest["finished"],
@@ -407,7 +407,7 @@ def _summary(manifest: Manifest) -> Dict[str, Any]:
     }  # fmt: skip
 
 
-def _current() -> Dict[str, Dict[str, str]]:
+def _current() -> dict[str, dict[str, str]]:
     try:
         return settings.load(CURRENT)
     except settings.SettingsError:
@@ -416,11 +416,11 @@ def _current() -> Dict[str, Dict[str, str]]:
 
 def _is_done(part: str, entry: Mapping[str, str], how: str = "done") -> bool:
     try:
-        with open(os.path.join(RESTORED, "{}.{}".format(part, how)), encoding="utf-8") as stream:
+        with open(os.path.join(RESTORED, f"{part}.{how}"), encoding="utf-8") as stream:
             return stream.read() == entry["snapshot"]
     except OSError:
         return False
 
 
 def _mark(part: str, entry: Mapping[str, str], how: str = "done") -> None:
-    atomic_file.write_synced(os.path.join(RESTORED, "{}.{}".format(part, how)), entry["snapshot"])
+    atomic_file.write_synced(os.path.join(RESTORED, f"{part}.{how}"), entry["snapshot"])

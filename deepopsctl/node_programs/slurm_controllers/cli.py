@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import Any, List, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any
 
 from .._shared import settings
 from . import guard, heartbeat
@@ -19,13 +20,13 @@ def in_control(config: Mapping[str, Any]) -> str:
     """The controller that has shown within SlurmctldTimeout that it is in control; '' for none."""
     with heartbeat.as_slurm():
         beat = heartbeat.read(config["directory"])
-    hosts: List[str] = config["hosts"]
+    hosts: list[str] = config["hosts"]
     if beat is None or beat.number >= len(hosts) or time.time() - beat.stamp > heartbeat.timeout_s():
         return ""
     return hosts[beat.number]
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     parser = argparse.ArgumentParser(prog="deepops-slurm-controller", description=__doc__.partition(": ")[2])
     parser.add_argument("--config", default=CONFIG, help="the controllers (default: %(default)s)")
@@ -37,7 +38,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         config = settings.load(options.config)
     except settings.SettingsError as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return INVALID
     if options.command == "active":
         host = in_control(config)
@@ -46,7 +47,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     if options.command == "mounted":
         if mounted_type(config["mount"]):
             return OK
-        sys.stderr.write("error: nothing is mounted on {}: slurmctld would find no jobs\n".format(config["mount"]))
+        sys.stderr.write(f"error: nothing is mounted on {config['mount']}: slurmctld would find no jobs\n")
         return NO
     guard.guard(config["directory"], config["hosts"].index(config["host"]), _log)
     return OK

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from typing import Callable, Dict, NamedTuple, Optional
+from typing import Callable, NamedTuple
 
 from .._shared import command
 from . import heartbeat
@@ -39,12 +39,12 @@ class Watch:
         self._index = index
         # the longest that this process may be silent: it has read slurm.conf at some time of its life
         self._limit_s = 0.0
-        self._process: Optional[Process] = None
-        self._beat: Optional[Heartbeat] = None
+        self._process: Process | None = None
+        self._beat: Heartbeat | None = None
         # when this process last showed that it is in control
-        self._claimed: Optional[float] = None
+        self._claimed: float | None = None
 
-    def reason_to_end(self, process: Optional[Process], beat: Optional[Heartbeat], timeout_s: float, now: float) -> str:
+    def reason_to_end(self, process: Process | None, beat: Heartbeat | None, timeout_s: float, now: float) -> str:
         """Why this controller's slurmctld must not go on; '' where it may.
 
         `process` is None while none runs, `beat` is None while the file can't be read; `timeout_s` is SlurmctldTimeout.
@@ -59,9 +59,9 @@ class Watch:
         if process is None or self._claimed is None or self._beat is None:
             return ""
         if self._beat.number != self._index:
-            return "controller {} has taken over".format(self._beat.number + 1)
+            return f"controller {self._beat.number + 1} has taken over"
         silent_s = now - self._claimed
-        return "it has shown no sign of life for {:.0f} s".format(silent_s) if silent_s > self._limit_s else ""
+        return f"it has shown no sign of life for {silent_s:.0f} s" if silent_s > self._limit_s else ""
 
 
 class Reader:
@@ -69,7 +69,7 @@ class Reader:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
-        self.beat: Optional[Heartbeat] = None
+        self.beat: Heartbeat | None = None
 
     def start(self) -> None:
         """Read from now on."""
@@ -81,15 +81,15 @@ class Reader:
             time.sleep(INTERVAL_S)
 
 
-def running() -> Optional[Process]:
+def running() -> Process | None:
     """The slurmctld that systemd has as active; None for one that stops, or none."""
     shown = command.run(["systemctl", "show", "--property=ActiveState,MainPID", UNIT], 10)
-    facts: Dict[str, str] = dict(line.split("=", 1) for line in shown.output.splitlines() if "=" in line)
+    facts: dict[str, str] = dict(line.split("=", 1) for line in shown.output.splitlines() if "=" in line)
     pid = int(facts.get("MainPID") or 0)
     if facts.get("ActiveState") != "active" or not pid:
         return None
     try:
-        with open("/proc/{}/stat".format(pid), encoding="ascii", errors="replace") as stream:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stream:
             # the name in parentheses may have blanks
             return Process(pid, stream.read().rpartition(")")[2].split()[19])
     except (OSError, IndexError):
@@ -113,6 +113,6 @@ def guard(directory: str, index: int, log: Callable[[str], None]) -> None:
         reason = watch.reason_to_end(process, reader.beat, timeout_s, now())
         # what systemd says now: it may be stopping, or be another one
         if reason and process and process == running():
-            log("slurmctld (process {}) is killed: {}".format(process.pid, reason))
+            log(f"slurmctld (process {process.pid}) is killed: {reason}")
             os.kill(process.pid, signal.SIGKILL)
             process, asked = None, now()

@@ -8,7 +8,8 @@ import pwd
 import re
 import struct
 import time
-from typing import Iterator, NamedTuple, Optional
+from collections.abc import Iterator
+from typing import NamedTuple
 
 FILE = "heartbeat"
 SLURM = "slurm"
@@ -29,7 +30,7 @@ class Heartbeat(NamedTuple):
     number: int
 
 
-def read(directory: str) -> Optional[Heartbeat]:
+def read(directory: str) -> Heartbeat | None:
     """The last heartbeat; None where there is none, or where it can't be read."""
     for attempt in range(_TRIES):
         if attempt:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 from . import shared
 
 
-def main(request: Dict[str, Any]) -> Dict[str, Any]:
+def main(request: dict[str, Any]) -> dict[str, Any]:
     """One of the calls; `word` is what `write` has left for the others."""
     if request["check_mode"]:
         return {}
@@ -18,7 +18,7 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
             shared.read(request)
     except shared.NotSharedError as error:
         shared.remove(request)
-        return {"failed": True, "msg": "{}; nothing was changed".format(error), "hint": error.hint}
+        return {"failed": True, "msg": f"{error}; nothing was changed", "hint": error.hint}
     if request["phase"] == "remove":
         shared.remove(request)
     return {}

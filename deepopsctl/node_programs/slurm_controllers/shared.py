@@ -7,7 +7,7 @@ import os
 import pwd
 import secrets
 import stat
-from typing import Any, Dict
+from typing import Any
 
 from .._shared.mount_table import NETWORK
 from .heartbeat import SLURM, as_slurm, as_user
@@ -24,18 +24,18 @@ class NotSharedError(Exception):
         self.hint = hint
 
 
-def check_mount(request: Dict[str, Any]) -> None:
+def check_mount(request: dict[str, Any]) -> None:
     """The path is mounted, from a server or as something that cluster.yml says is shared."""
     path = request["mount"]
     fstype = mounted_type(path)
     if not fstype:
         raise NotSharedError(
-            "nothing is mounted on {}: slurmctld would find no jobs there, and end those that run".format(path),
+            f"nothing is mounted on {path}: slurmctld would find no jobs there, and end those that run",
             "`deepopsctl deploy storage` mounts it",
         )
     if request["network"] and not NETWORK.fullmatch(fstype):
         raise NotSharedError(
-            "{} is mounted on {}, which is this controller's alone".format(fstype, path),
+            f"{fstype} is mounted on {path}, which is this controller's alone",
             "`deepopsctl deploy storage` mounts what cluster.yml says",
         )
     status = os.stat(path)
@@ -44,12 +44,12 @@ def check_mount(request: Dict[str, Any]) -> None:
             "others than root and {} may write in {} (it is {}); whoever makes {} first would have the state".format(
                 SLURM, path, _owner_and_mode(status), request["directory"]
             ),
-            "on its file server: chown root (or {}) and chmod 755, or name another entry in slurm_state".format(SLURM),
+            f"on its file server: chown root (or {SLURM}) and chmod 755, or name another entry in slurm_state",
         )
 
 
 def _owner_and_mode(status: os.stat_result) -> str:
-    return "of user id {}, mode {:04o}".format(status.st_uid, stat.S_IMODE(status.st_mode))
+    return f"of user id {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o}"
 
 
 def has_slurm() -> bool:
@@ -61,7 +61,7 @@ def has_slurm() -> bool:
     return True
 
 
-def write(request: Dict[str, Any]) -> str:
+def write(request: dict[str, Any]) -> str:
     """Leave a word for the others, and return it; '' where only Slurm's user may write, who is not there yet."""
     check_mount(request)
     word = secrets.token_hex(16)
@@ -77,13 +77,13 @@ def write(request: Dict[str, Any]) -> str:
             _put(_path(request["directory"], request["host"]), word)
         except OSError as error:
             raise NotSharedError(
-                "the user {} can't write in {}: {}".format(SLURM, request["directory"], error.strerror),
+                f"the user {SLURM} can't write in {request['directory']}: {error.strerror}",
                 "let it have that directory on the file server; its ids are the same on all controllers",
             ) from error
     return word
 
 
-def read(request: Dict[str, Any]) -> None:
+def read(request: dict[str, Any]) -> None:
     """Read what the other controllers have written."""
     unseen = [host for host, word in sorted(request["words"].items()) if word and not _is_seen(request, host, word)]
     if unseen:
@@ -95,7 +95,7 @@ def read(request: Dict[str, Any]) -> None:
         )
 
 
-def _is_seen(request: Dict[str, Any], host: str, word: str) -> bool:
+def _is_seen(request: dict[str, Any], host: str, word: str) -> bool:
     """Slurm's user may be there on this controller and not on the new one, or the other way round."""
     with contextlib.suppress(OSError):
         owner = os.stat(request["directory"])
@@ -105,7 +105,7 @@ def _is_seen(request: Dict[str, Any], host: str, word: str) -> bool:
     return _get(request["mount"], host) == word
 
 
-def remove(request: Dict[str, Any]) -> None:
+def remove(request: dict[str, Any]) -> None:
     """Remove the word again."""
     for directory in (request["directory"], request["mount"]):
         with contextlib.suppress(OSError), as_slurm() if has_slurm() else contextlib.nullcontext():
@@ -142,7 +142,7 @@ def _give_to_slurm(path: str, name: str, within: int, user: pwd.struct_passwd) -
         return
     if not stat.S_ISDIR(status.st_mode):
         raise NotSharedError(
-            "{} is {}".format(path, "a link" if stat.S_ISLNK(status.st_mode) else "not a directory"),
+            f"{path} is {'a link' if stat.S_ISLNK(status.st_mode) else 'not a directory'}",
             "look who made it; remove it, then deploy again",
         )
     if status.st_uid == 0:
@@ -150,8 +150,8 @@ def _give_to_slurm(path: str, name: str, within: int, user: pwd.struct_passwd) -
         try:
             if os.listdir(handle):
                 raise NotSharedError(
-                    "{} has files, and belongs to root".format(path),
-                    "if that is Slurm's state: chown -R {} it; else move it away, then deploy again".format(SLURM),
+                    f"{path} has files, and belongs to root",
+                    f"if that is Slurm's state: chown -R {SLURM} it; else move it away, then deploy again",
                 )
             if os.fstat(handle).st_uid == 0:
                 os.fchown(handle, user.pw_uid, user.pw_gid)
@@ -160,8 +160,8 @@ def _give_to_slurm(path: str, name: str, within: int, user: pwd.struct_passwd) -
             os.close(handle)
     elif status.st_uid != user.pw_uid or status.st_mode & 0o022:
         raise NotSharedError(
-            "{} is {}: others than {} may write there".format(path, _owner_and_mode(status), SLURM),
-            "look who made it; move it away, or chown {} and chmod 700 it, then deploy again".format(SLURM),
+            f"{path} is {_owner_and_mode(status)}: others than {SLURM} may write there",
+            f"look who made it; move it away, or chown {SLURM} and chmod 700 it, then deploy again",
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import Dict, List, Sequence, Tuple
+from collections.abc import Sequence
 
 from .._shared import command
 
@@ -29,7 +29,7 @@ def ask(query: Sequence[str], limit_s: float) -> str:
     return unmarked(result.output, mark)
 
 
-def marked(query: Sequence[str]) -> Tuple[List[str], Dict[str, str], str]:
+def marked(query: Sequence[str]) -> tuple[list[str], dict[str, str], str]:
     """The arguments, environment and mark of a question for records.
 
     Without AccountingStorageEnforce an account is whatever a user typed, separators too: with a mark behind them that
@@ -44,7 +44,7 @@ def marked(query: Sequence[str]) -> Tuple[List[str], Dict[str, str], str]:
     return argv[:place] + argv[place + 2 :], {"SQUEUE_FORMAT2": argv[place + 1]}, mark
 
 
-def _environment() -> Dict[str, str]:
+def _environment() -> dict[str, str]:
     """None of a site's SQUEUE_FORMAT or SINFO_ALL; times as seconds since 1970, and arrays with all their tasks."""
     return {
         "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
@@ -61,11 +61,11 @@ def layout(fields: Sequence[str]) -> str:
 
 def unmarked(text: str, mark: str) -> str:
     """The text with those separators alone that have the mark behind them, and without it."""
-    foreign = re.sub("[{}{}](?!{})".format(FIELD, RECORD, mark), "?", text) if mark else text
+    foreign = re.sub(f"[{FIELD}{RECORD}](?!{mark})", "?", text) if mark else text
     return foreign.replace(mark, "") if mark else text
 
 
-def rows(text: str, fields: int) -> Tuple[List[List[str]], int]:
+def rows(text: str, fields: int) -> tuple[list[list[str]], int]:
     """The records, and how many there were that can't be read: a text in them must have had a separator in it."""
     records = [each.lstrip("\n").split(FIELD) for each in text.split(RECORD)]
     if records[-1] == [""]:

@@ -6,7 +6,6 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import List, Optional
 
 from .._shared import settings
 from . import CONFIG, control
@@ -29,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
@@ -39,15 +38,15 @@ def main(arguments: Optional[List[str]] = None) -> int:
         slurm = SlurmReader(endpoint, controllers=control.load())
         path, interval_s = Path(config["path"]), float(config["interval_s"])
     except settings.SettingsError as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return INVALID
     except (ValueError, KeyError, TypeError) as error:
-        sys.stderr.write("error: {}: {!r}\n".format(options.config, error))
+        sys.stderr.write(f"error: {options.config}: {error!r}\n")
         return INVALID
     if options.action == "once":
         snapshot = slurm.read_snapshot(time.time())
         sys.stdout.write(snapshot.text)
-        sys.stderr.write("".join("error: {}\n".format(problem) for problem in snapshot.problems))
+        sys.stderr.write("".join(f"error: {problem}\n" for problem in snapshot.problems))
         return OK if snapshot.up else FAILED
     Daemon(slurm, path, interval_s).run()
     return OK

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Mapping
+from collections.abc import Mapping
+from typing import Any, Callable
 
 from .._shared import settings
 from .._shared.prometheus_text import Families
@@ -12,7 +13,7 @@ from ..slurm_controllers.cli import CONFIG, in_control
 COMMAND = ("scontrol", "ping")
 
 
-def load(path: str = CONFIG) -> Dict[str, Any]:
+def load(path: str = CONFIG) -> dict[str, Any]:
     """The controllers of a cluster that has several; {} for one. Raises SettingsError for a damaged file."""
     return settings.load(path) if os.path.exists(path) else {}
 

@@ -8,9 +8,9 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Iterator, Optional
 
 from .._shared import atomic_file
 from .snapshot import SlurmReader, Snapshot
@@ -76,7 +76,7 @@ def _undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
 
 
-def _stop(number: int, frame: Optional[FrameType]) -> None:
+def _stop(number: int, frame: FrameType | None) -> None:
     """Stop at once, also during a query."""
     del number, frame
     raise SystemExit(0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import List, Mapping, Tuple
 
 from .._shared.slurm_output import gpus_of_tres, number as count_in, present, size, tres, whole
 from .asking import layout, rows
@@ -30,7 +30,7 @@ class Job:
 
     id: str
     state: str
-    partitions: Tuple[str, ...]
+    partitions: tuple[str, ...]
     account: str
     user: str
     nodes: int
@@ -70,13 +70,13 @@ class Job:
         return self.placed and self.state != PENDING
 
 
-def parse(text: str) -> Tuple[List[Job], int]:
+def parse(text: str) -> tuple[list[Job], int]:
     """The jobs, and how many records of them can't be read."""
     records, unreadable = rows(text, len(FIELDS))
     return [_job(record) for record in records], unreadable
 
 
-def _job(record: List[str]) -> Job:
+def _job(record: list[str]) -> Job:
     number, state, partition, account, user, nodes, names, resources, eligible, start, reason = record
     allocated = tres(resources)
     return Job(

@@ -7,7 +7,8 @@ upgrade of Slurm. `deepops_slurm_*` has bytes.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Callable
 
 from .._shared.prometheus_text import Families
 from .jobs import PENDING, RUNNING, Job

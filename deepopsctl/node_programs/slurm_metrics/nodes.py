@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, List, Mapping, Tuple
 
 from .._shared.slurm_output import gpus, size, whole
 from .asking import layout, rows
@@ -22,8 +22,8 @@ class Node:
     """One node. Memory in bytes; `free_memory` None if the node has not reported it."""
 
     name: str
-    partitions: Tuple[str, ...]
-    states: FrozenSet[str]
+    partitions: tuple[str, ...]
+    states: frozenset[str]
     cpus: int
     cpus_allocated: int
     memory: int
@@ -46,11 +46,11 @@ class Node:
         return "drain" in self.states and not self.is_busy
 
 
-def parse(text: str) -> Tuple[List[Node], int]:
+def parse(text: str) -> tuple[list[Node], int]:
     """The nodes by name, and how many records can't be read."""
     records, unreadable = rows(text, len(FIELDS))
-    lines: Dict[str, List[str]] = {}
-    partitions: Dict[str, List[str]] = {}
+    lines: dict[str, list[str]] = {}
+    partitions: dict[str, list[str]] = {}
     for record in records:
         lines[record[0]] = record
         # a node in no partition has an empty one
@@ -58,7 +58,7 @@ def parse(text: str) -> Tuple[List[Node], int]:
     return [_node(lines[name], tuple(sorted(partitions[name]))) for name in sorted(lines)], unreadable
 
 
-def _node(record: List[str], partitions: Tuple[str, ...]) -> Node:
+def _node(record: list[str], partitions: tuple[str, ...]) -> Node:
     name, _, state, cpus, memory, allocated, free, gres, used, by, since, reason = record
     counts = [whole(each) or 0 for each in cpus.split("/")]
     return Node(

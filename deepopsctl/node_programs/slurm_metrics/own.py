@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Dict, Iterable, List, Sequence, Set, Tuple
+from collections.abc import Iterable, Sequence
 
 from .._shared.prometheus_text import Families
 from .jobs import PENDING, Job
@@ -14,7 +14,7 @@ from .waits import QUANTILES, Waits, quantile_of
 WHO_LIMIT = 1000
 OTHERS = "(others)"
 
-Who = Tuple[str, str, str]
+Who = tuple[str, str, str]
 
 
 def add_nodes(families: Families, nodes: Sequence[Node]) -> None:
@@ -68,7 +68,7 @@ def add_queue(families: Families, partitions: Iterable[str], jobs: Sequence[Job]
         "deepops_slurm_queue_oldest_seconds",
         "How long the longest-waiting job that may start by now has been eligible; 0 where none waits.",
     )
-    waits: Dict[str, float] = dict.fromkeys(partitions, 0.0)
+    waits: dict[str, float] = dict.fromkeys(partitions, 0.0)
     for job in jobs:
         if job.state == PENDING and not job.is_held and 0 < job.eligible <= now:
             for name in job.partitions:
@@ -91,10 +91,10 @@ def _who(job: Job) -> Who:
     return job.partition, job.account, job.user
 
 
-def _named(jobs: Sequence[Job]) -> Set[Who]:
+def _named(jobs: Sequence[Job]) -> set[Who]:
     """Those with most jobs, so that a site with many users costs no more than one with `WHO_LIMIT`."""
     counted: Counter[Who] = Counter()
     for job in jobs:
         counted[_who(job)] += job.count
-    ordered: List[Who] = sorted(counted, key=lambda who: (-counted[who], who))
+    ordered: list[Who] = sorted(counted, key=lambda who: (-counted[who], who))
     return set(ordered[:WHO_LIMIT])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import http.client
 import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable
 
 from .._shared import slurm_output
 from .._shared.prometheus_text import Families
@@ -44,9 +45,9 @@ class SlurmReader:
 
     def __init__(
         self,
-        endpoint: Optional[Tuple[str, int]],
+        endpoint: tuple[str, int] | None,
         asked: Ask = ask,
-        controllers: Optional[Mapping[str, Any]] = None,
+        controllers: Mapping[str, Any] | None = None,
     ) -> None:
         self._controllers = controllers
         self._endpoint = endpoint

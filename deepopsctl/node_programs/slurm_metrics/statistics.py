@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Mapping
+from collections.abc import Mapping
 
 COMMAND = ("sdiag",)
 
@@ -77,9 +77,9 @@ _LATENCY = re.compile(r"Latency for [0-9]+ calls to gettimeofday\(\): ([0-9]+)")
 _REMARK = re.compile(r" \((?:microseconds|bf_node_space_size|max_sched_time|bf_max_time)\)")
 
 
-def parse(text: str) -> Dict[str, float]:
+def parse(text: str) -> dict[str, float]:
     """{name: value}; lines that are not in the table are left out."""
-    figures: Dict[str, float] = {}
+    figures: dict[str, float] = {}
     section = _NAMES[""]
     for raw in text.splitlines():
         line = _REMARK.sub("", raw.strip())
@@ -95,7 +95,7 @@ def parse(text: str) -> Dict[str, float]:
     return figures
 
 
-def _value(line: str, section: Mapping[str, str]) -> Dict[str, float]:
+def _value(line: str, section: Mapping[str, str]) -> dict[str, float]:
     for opening in ("sdiag output at", "Data since"):
         if line.startswith(opening):
             return _figure(section.get(opening.lower(), ""), line[len(opening) :])
@@ -103,7 +103,7 @@ def _value(line: str, section: Mapping[str, str]) -> Dict[str, float]:
     return _figure(section.get(label.strip().lower(), ""), value) if colon else {}
 
 
-def _figure(name: str, text: str) -> Dict[str, float]:
+def _figure(name: str, text: str) -> dict[str, float]:
     """A number, or the Unix time in the brackets after a date; nothing of `N/A`."""
     stamp = re.search(r"\(([0-9]+)\)\s*$", text)
     word = stamp[1] if stamp else text.strip()

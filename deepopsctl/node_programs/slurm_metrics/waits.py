@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Dict, Iterable, List, Mapping, Tuple
+from collections.abc import Iterable, Mapping
 
 from .jobs import Job
 
@@ -17,7 +17,7 @@ class Waits:
     """Filled round after round; a start is counted once, however often it is seen."""
 
     def __init__(self) -> None:
-        self._starts: OrderedDict[Tuple[str, int], Tuple[str, int]] = OrderedDict()
+        self._starts: OrderedDict[tuple[str, int], tuple[str, int]] = OrderedDict()
 
     def see(self, jobs: Iterable[Job], now: float) -> None:
         """Take in what started in the last hour, forget what is older."""
@@ -30,15 +30,15 @@ class Waits:
         while len(self._starts) > KEPT:
             self._starts.popitem(last=False)
 
-    def by_partition(self) -> Mapping[str, List[float]]:
+    def by_partition(self) -> Mapping[str, list[float]]:
         """The waits in seconds, in order; nothing of partitions where nothing started."""
-        seconds_by_partition: Dict[str, List[float]] = {}
+        seconds_by_partition: dict[str, list[float]] = {}
         for partition, wait in self._starts.values():
             seconds_by_partition.setdefault(partition, []).append(float(wait))
         return {name: sorted(waits) for name, waits in seconds_by_partition.items()}
 
 
-def quantile_of(ordered: List[float], quantile: float) -> float:
+def quantile_of(ordered: list[float], quantile: float) -> float:
     """The shortest wait that at least that part of all did not exceed: one that some job really had."""
     # not by rounding: 0.9 of 10 is the ninth
     rank = -(-len(ordered) * int(quantile * 100) // 100)

@@ -8,7 +8,8 @@ import pwd
 import re
 import shutil
 import time
-from typing import Any, Dict, List, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from .._shared import atomic_file, command
 from ..slurm_backup import ACCOUNTING, CONVERTING, STATE
@@ -35,14 +36,14 @@ def save(request: Mapping[str, Any]) -> bool:
     new = sorted(name for name, version in installed().items() if version == request["version"])
     if new:
         if not os.path.isfile(MANIFEST):
-            raise UpgradeError("{} is installed already, and nothing was saved before".format(", ".join(new[:3])))
+            raise UpgradeError(f"{', '.join(new[:3])} is installed already, and nothing was saved before")
         return False
     shutil.rmtree(SAVED, ignore_errors=True)
     os.makedirs(SAVED, 0o700)
-    manifest: Dict[str, Any] = {"slurm": release(), "parts": request["parts"], "at": int(time.time())}
+    manifest: dict[str, Any] = {"slurm": release(), "parts": request["parts"], "at": int(time.time())}
     if STATE in request["parts"]:
         if not copy_state(request["state_directory"], _STATE):
-            raise UpgradeError("{} changes: slurmctld is not stopped".format(request["state_directory"]))
+            raise UpgradeError(f"{request['state_directory']} changes: slurmctld is not stopped")
         shutil.copy2(CONFIGURATION, _CONFIGURATION)
     if ACCOUNTING in request["parts"]:
         manifest["database"] = dump(request["database"], request["cluster"], _DUMP)
@@ -76,10 +77,10 @@ def put_back(request: Mapping[str, Any]) -> bool:
     """What a new daemon may have changed is again as it was; nothing where none was started."""
     if not os.path.isfile(MANIFEST):
         return False
-    done: List[str] = []
+    done: list[str] = []
     if os.path.exists(_mark(ACCOUNTING)):
         database = request["database"]
-        sql("DROP DATABASE IF EXISTS `{0}`; CREATE DATABASE `{0}`;".format(database), limit_s=DATABASE_S)
+        sql(f"DROP DATABASE IF EXISTS `{database}`; CREATE DATABASE `{database}`;", limit_s=DATABASE_S)
         import_dump(_DUMP, database)
         done.append(ACCOUNTING)
     if os.path.exists(_mark(STATE)):
@@ -105,7 +106,7 @@ def _put_state(directory: str) -> None:
     except KeyError:
         name = ""
     if name != "slurm":
-        raise UpgradeError("{} belongs to {}, not to slurm".format(directory, name or owner.st_uid))
+        raise UpgradeError(f"{directory} belongs to {name or owner.st_uid}, not to slurm")
     shutil.rmtree(FAILED, ignore_errors=True)
     try:
         shutil.copytree(directory, FAILED, symlinks=True)
@@ -124,11 +125,11 @@ def raise_timeouts(least: Mapping[str, int]) -> bool:
     with open(CONFIGURATION, encoding="utf-8") as stream:
         before = text = stream.read()
     for key, seconds in least.items():
-        match = re.search(r"^{}=(\d+)\s*$".format(key), text, re.MULTILINE | re.IGNORECASE)
+        match = re.search(rf"^{key}=(\d+)\s*$", text, re.MULTILINE | re.IGNORECASE)
         if match is None:
             text = "{}\n{}={}\n".format(text.rstrip("\n"), key, seconds)
         elif int(match[1]) < seconds and int(match[1]) > 0:
-            text = text[: match.start()] + "{}={}\n".format(key, seconds) + text[match.end() :].lstrip("\n")
+            text = text[: match.start()] + f"{key}={seconds}\n" + text[match.end() :].lstrip("\n")
     if text == before:
         return False
     facts = os.stat(CONFIGURATION)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Dict, List, Sequence, Tuple
+from collections.abc import Sequence
 
 from .._shared import command, slurm_output
 from . import UpgradeError
@@ -22,22 +22,22 @@ def accounting(version: str) -> str:
     It says that it has started once its tables are converted, also where there was nothing to convert.
     """
     deadline = time.monotonic() + _CALL_S
-    started = "slurmdbd version {} started".format(version)
+    started = f"slurmdbd version {version} started"
     while True:
         state = _unit("slurmdbd.service")
         lines = _journal("slurmdbd.service", state.get("InvocationID", ""))
         if any(started in line for line in lines):
             return ""
         if state.get("ActiveState") in ("failed", "inactive"):
-            raise UpgradeError("slurmdbd does not run: {}".format(_last_error(lines)))
+            raise UpgradeError(f"slurmdbd does not run: {_last_error(lines)}")
         if time.monotonic() > deadline:
             since = int(state.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
             minutes = max(time.monotonic() - since, 0) / 60
-            return "slurmdbd converts its tables since {:.0f} min: {}".format(minutes, _last(lines))
+            return f"slurmdbd converts its tables since {minutes:.0f} min: {_last(lines)}"
         time.sleep(PAUSE_S)
 
 
-def queue() -> Tuple[int, int]:
+def queue() -> tuple[int, int]:
     """How many records slurmctld keeps for slurmdbd, and how many it can; zero where it does not say."""
     own = command.slurm_environment()
     figures = (
@@ -55,7 +55,7 @@ def queue() -> Tuple[int, int]:
 def discarded(since: float) -> int:
     """How many records slurmctld has given up since then, as it had no room for more."""
     words = ["journalctl", "--quiet", "--no-pager", "--output", "cat", "--unit", "slurmctld.service"]
-    shown = command.run([*words, "--since", "@{:d}".format(int(since))], _ANSWER_S)
+    shown = command.run([*words, "--since", f"@{int(since):d}"], _ANSWER_S)
     return sum(bool(_DISCARDED.search(line)) for line in shown.output.splitlines())
 
 
@@ -70,7 +70,7 @@ def controller(version: str, timeout_s: float) -> None:
         state = _unit("slurmctld.service")
         if state.get("ActiveState") in ("failed", "inactive") or time.monotonic() > deadline:
             lines = _journal("slurmctld.service", state.get("InvocationID", ""))
-            raise UpgradeError("slurmctld does not run: {}".format(_last_error(lines)))
+            raise UpgradeError(f"slurmctld does not run: {_last_error(lines)}")
         time.sleep(PAUSE_S)
 
 
@@ -79,17 +79,17 @@ def runs(unit: str) -> bool:
     return _unit(unit).get("ActiveState") == "active"
 
 
-def _ping() -> Dict[str, bool]:
+def _ping() -> dict[str, bool]:
     return slurm_output.pinged(command.run(["scontrol", "ping"], _ANSWER_S, env=command.slurm_environment()).output)
 
 
-def _unit(name: str) -> Dict[str, str]:
+def _unit(name: str) -> dict[str, str]:
     wanted = "ActiveState,SubState,InvocationID,ActiveEnterTimestampMonotonic"
     shown = command.run(["systemctl", "show", "--property", wanted, "--", name], _ANSWER_S).output
     return dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
 
 
-def _journal(unit: str, invocation: str) -> List[str]:
+def _journal(unit: str, invocation: str) -> list[str]:
     """What a daemon has said since its start."""
     which = ["_SYSTEMD_INVOCATION_ID=" + invocation] if invocation else ["--unit", unit, "--lines", "20"]
     words = ["journalctl", "--quiet", "--no-pager", "--output", "cat", *which]

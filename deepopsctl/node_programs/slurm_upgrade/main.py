@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict
+from typing import Any
 
 from ..slurm_backup import ACCOUNTING, BackupError
 from . import UpgradeError, copies, daemons, nodes, query, record, transaction
 
-Request = Dict[str, Any]
-Result = Dict[str, Any]
+Request = dict[str, Any]
+Result = dict[str, Any]
 _LOST = "the first controller does not answer any more"
 
 
@@ -86,7 +86,7 @@ def _queue(request: Request) -> Result:
     size, limit = daemons.queue()
     until = float(request.get("until") or time.time() + request["timeout"])
     if size and time.time() < until:
-        progress = "slurmctld hands over {} records".format(size)
+        progress = f"slurmctld hands over {size} records"
         return {"again": {"after_s": daemons.PAUSE_S, "input": {"until": until}, "progress": progress, "lost": _LOST}}
     discarded = daemons.discarded(request["since"])
     return {"deepops": {"queue": {"left": size, "limit": limit, "discarded": discarded}}}

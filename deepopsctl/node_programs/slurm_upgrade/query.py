@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import shutil
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from .._shared import command, platform, spank
 from ..slurm_backup import BackupError
@@ -30,12 +30,12 @@ _SECRET = re.compile("pass", re.IGNORECASE)
 _SETTING = re.compile(r"^\s*([A-Za-z]\w*)\s*=\s*([^#\n]*?)\s*(?:#.*)?$", re.MULTILINE)
 
 
-def query(*, controller: bool, database: str) -> Dict[str, Any]:
+def query(*, controller: bool, database: str) -> dict[str, Any]:
     """All of it; `database` is '' where slurmdbd does not run."""
     release = platform.os_release()
     version = release["distribution_version" if release["distribution"] == "Ubuntu" else "distribution_major_version"]
-    result: Dict[str, Any] = {
-        "platform": "{} {}".format(release["distribution"], version),
+    result: dict[str, Any] = {
+        "platform": f"{release['distribution']} {version}",
         "installed": installed(),
         "unfinished": any(status in _UNFINISHED for _, _, status in _packages()),
         "free_mb": shutil.disk_usage("/var/cache").free >> 20,
@@ -50,23 +50,23 @@ def query(*, controller: bool, database: str) -> Dict[str, Any]:
     return result
 
 
-def installed() -> Dict[str, str]:
+def installed() -> dict[str, str]:
     """{name: version} of Slurm's packages that are installed and configured."""
     return {name: version for name, version, status in _packages() if status == "installed"}
 
 
-def modules() -> List[str]:
+def modules() -> list[str]:
     """The names of Slurm's own plugins, and of its modules for PAM: `mpi_pmix_v5.so`, `pam_slurm_adopt.so`."""
     return sorted({os.path.basename(path) for pattern in MODULES for path in glob.glob(pattern)})
 
 
-def _packages() -> List[Tuple[str, str, str]]:
+def _packages() -> list[tuple[str, str, str]]:
     query = ["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\n"]
     rows = [line.split() for line in command.run([*query, *PATTERNS], _ANSWER_S).output.splitlines()]
     return [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
 
 
-def configured() -> Dict[str, str]:
+def configured() -> dict[str, str]:
     """The settings of slurm.conf, without lines of nodes and partitions, and without passwords."""
     try:
         with open(CONFIGURATION, encoding="utf-8", errors="replace") as stream:
@@ -76,7 +76,7 @@ def configured() -> Dict[str, str]:
     return {key: value for key, value in _SETTING.findall(text) if not _SECRET.search(key)}
 
 
-def _database(name: str) -> Dict[str, Any]:
+def _database(name: str) -> dict[str, Any]:
     try:
         server = sql("SELECT VERSION();").strip()
         isolation = sql("SHOW GLOBAL VARIABLES LIKE 'innodb_snapshot_isolation';").split()

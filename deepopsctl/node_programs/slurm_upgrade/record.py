@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import Any, Dict, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from .._shared import atomic_file, settings
 from . import DIRECTORY, RECORD
 
-Record = Dict[str, Any]
+Record = dict[str, Any]
 
 
 def read() -> Record:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from typing import Dict, List, Mapping, Sequence, Tuple
+from collections.abc import Mapping, Sequence
 
 from .._shared import command
 from . import PACKAGES, REPOSITORIES, UpgradeError
@@ -39,7 +39,7 @@ def prepare(packages: Mapping[str, str], *, keep: bool) -> None:
     """
     if not packages:
         return
-    names = ["{}={}".format(name, version) for name, version in sorted(packages.items())]
+    names = [f"{name}={version}" for name, version in sorted(packages.items())]
     simulated = _apt("--simulate", "install", *names)
     removed = removed_in(simulated)
     if removed:
@@ -66,16 +66,16 @@ def obstacle(packages: Mapping[str, str], index: str) -> str:
         os.chmod(scratch, 0o755)  # noqa: S103 (nothing secret is in it, and the directories below are root's)
         options = _apart(scratch, index)
         alone = ["-o", "Dir::Etc::sourcelist=" + os.path.join(scratch, "parts", _NEW), "-o", "Dir::Etc::sourceparts=-"]
-        names = ["{}={}".format(name, version) for name, version in sorted(packages.items())]
+        names = [f"{name}={version}" for name, version in sorted(packages.items())]
         try:
             _apt(*options, *alone, "-o", "APT::Get::List-Cleanup=0", "update")
             removed = removed_in(_apt(*options, "--simulate", "install", *names))
         except UpgradeError as error:
             return str(error).replace(scratch, "(new)")
-        return "apt would remove {}".format(" ".join(sorted(removed))) if removed else ""
+        return f"apt would remove {' '.join(sorted(removed))}" if removed else ""
 
 
-def _apart(scratch: str, index: str) -> List[str]:
+def _apart(scratch: str, index: str) -> list[str]:
     """Options with which apt sees the repository besides what the node has."""
     etc, lists = "/etc/apt", "/var/lib/apt/lists"
     for name in ("repository", "parts", "preferences", "lists/partial"):
@@ -86,7 +86,7 @@ def _apart(scratch: str, index: str) -> List[str]:
     where = os.path.join(scratch, "repository")
     texts = {
         os.path.join(where, "Packages"): index,
-        os.path.join(scratch, "parts", _NEW): "deb [trusted=yes] file:{} ./\n".format(where),
+        os.path.join(scratch, "parts", _NEW): f"deb [trusted=yes] file:{where} ./\n",
         os.path.join(scratch, "preferences", "new"): 'Package: *\nPin: origin ""\nPin-Priority: 1001\n',
     }
     for path, text in texts.items():
@@ -96,7 +96,7 @@ def _apart(scratch: str, index: str) -> List[str]:
         "Dir::Etc::sourceparts": "parts", "Dir::Etc::preferencesparts": "preferences", "Dir::State::lists": "lists",
         "Dir::Cache::pkgcache": "", "Dir::Cache::srcpkgcache": "",
     }  # fmt: skip
-    pairs = ["{}={}".format(key, os.path.join(scratch, name) if name else "") for key, name in values.items()]
+    pairs = [f"{key}={os.path.join(scratch, name) if name else ''}" for key, name in values.items()]
     return [word for pair in pairs for word in ("-o", pair)]
 
 
@@ -116,17 +116,17 @@ def withdraw() -> bool:
     return bool(there)
 
 
-def removed_in(simulated: str) -> List[str]:
+def removed_in(simulated: str) -> list[str]:
     """The packages that apt would remove, but for libraries of the old release."""
     return [name for name in _REMOVED.findall(simulated) if not _LIBRARY.fullmatch(name)]
 
 
-def replaced_in(simulated: str) -> Dict[str, str]:
+def replaced_in(simulated: str) -> dict[str, str]:
     """{name: version now} of the packages that apt would replace."""
     return dict(_REPLACED.findall(simulated))
 
 
-def kept() -> Dict[str, Tuple[str, str]]:
+def kept() -> dict[str, tuple[str, str]]:
     """{name: (file, version)} of the packages that were there before."""
     result = {}
     for file in sorted(os.listdir(PACKAGES)) if os.path.isdir(PACKAGES) else []:
@@ -155,7 +155,7 @@ def _keep(versions: Mapping[str, str]) -> None:
         if file:
             shutil.copy(file, scratch)
         else:
-            words.append("{}={}".format(name, versions[name]))
+            words.append(f"{name}={versions[name]}")
     _download(words, scratch)
     # of an upgrade whose end this host has missed: there would be two versions to go back to
     for name in there.keys() & set(missing):
@@ -167,7 +167,7 @@ def _keep(versions: Mapping[str, str]) -> None:
 
 def _unpacked(name: str, version: str) -> str:
     """The file of a package in a repository that a deploy has unpacked here: of them apt knows the new one alone."""
-    file = "{}_{}_*.deb".format(name, version.partition(":")[2] or version)
+    file = f"{name}_{version.partition(':')[2] or version}_*.deb"
     return next(iter(glob.glob(os.path.join(REPOSITORIES, "*", "pool", "**", file), recursive=True)), "")
 
 
@@ -182,7 +182,7 @@ def _download(words: Sequence[str], directory: str) -> None:
     )
     if not done.ok:
         raise UpgradeError(
-            "what is installed now can't be fetched again, so there would be no way back: {}".format(_words(done))
+            f"what is installed now can't be fetched again, so there would be no way back: {_words(done)}"
         )
 
 
@@ -190,7 +190,7 @@ def _apt(*arguments: str) -> str:
     done = command.run_merged([*_APT, *arguments], _FETCH_S, env=command.environment(**_ENVIRONMENT))
     if not done.ok:
         verb = next(word for word in arguments if word in ("install", "update"))
-        raise UpgradeError("apt-get {}: {}".format(verb, _words(done)))
+        raise UpgradeError(f"apt-get {verb}: {_words(done)}")
     return done.output
 
 

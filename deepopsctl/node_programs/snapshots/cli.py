@@ -14,8 +14,9 @@ import re
 import stat
 import subprocess
 import sys
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
+from typing import Any, Callable
 
 from .._shared import settings
 from .._shared.settings import SettingsError
@@ -30,7 +31,7 @@ _NAME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}_[0-9]{4}")
 # of every subvolume of btrfs
 _ROOT_INODE = 256
 # what two snapshots of one hour, day or week have in common
-_PERIODS: Dict[str, Callable[[datetime], Tuple[int, ...]]] = {
+_PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
     "hourly": lambda at: (at.year, at.month, at.day, at.hour),
     "daily": lambda at: (at.year, at.month, at.day),
     "weekly": lambda at: tuple(at.isocalendar())[:2],
@@ -41,7 +42,7 @@ class SnapshotError(Exception):
     """No snapshot can be taken; the message has the reason."""
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     parser = argparse.ArgumentParser(prog="deepops-snapshots", description=__doc__.partition("\n")[0].replace("`", ""))
     parser.add_argument("--config", default=CONFIG, help="what is kept of which file systems (default: %(default)s)")
@@ -49,7 +50,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         file_systems = settings.load(options.config)["file_systems"]
     except (SettingsError, KeyError) as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return INVALID
     # users enter the directory
     os.umask(0o022)
@@ -58,12 +59,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
         try:
             turn(each, datetime.now())
         except (SnapshotError, OSError) as error:
-            sys.stderr.write("error: {}: {}\n".format(each["path"], error))
+            sys.stderr.write(f"error: {each['path']}: {error}\n")
             status = PROBLEMS
     return status
 
 
-def turn(file_system: Dict[str, Any], now: datetime) -> None:
+def turn(file_system: dict[str, Any], now: datetime) -> None:
     """One more snapshot, and those that are kept."""
     path = file_system["path"]
     dataset = dataset_at(path)
@@ -75,7 +76,7 @@ def turn(file_system: Dict[str, Any], now: datetime) -> None:
         taken.take(name)
     names = sorted(each for each in taken.names() if _is_managed(each))
     stays = kept(names, file_system)
-    problems: List[str] = []
+    problems: list[str] = []
     for each in names:
         if each not in stays:
             _delete(taken, each, problems)
@@ -88,7 +89,7 @@ def turn(file_system: Dict[str, Any], now: datetime) -> None:
         raise SnapshotError("; ".join(problems))
 
 
-def _delete(taken: Union[Btrfs, Zfs], name: str, problems: List[str]) -> bool:
+def _delete(taken: Btrfs | Zfs, name: str, problems: list[str]) -> bool:
     """Whether it went: one that is held (zfs hold) or has a clone keeps no others from being deleted."""
     try:
         taken.delete(name)
@@ -106,12 +107,12 @@ def _is_managed(name: str) -> bool:
         return False
 
 
-def kept(names: Iterable[str], wanted: Dict[str, Any]) -> Set[str]:
+def kept(names: Iterable[str], wanted: dict[str, Any]) -> set[str]:
     """The newest snapshot of each of the last hours, days and weeks that are wanted, and the newest of all."""
     newest_first = sorted(names, reverse=True)
     stays = set(newest_first[:1])
     for period, key in _PERIODS.items():
-        newest: Dict[Tuple[int, ...], str] = {}
+        newest: dict[tuple[int, ...], str] = {}
         for name in newest_first:
             newest.setdefault(key(datetime.strptime(name, _FORMAT)), name)
         stays.update(list(newest.values())[: wanted[period]])
@@ -133,7 +134,7 @@ class Btrfs:
         for each in (self.path, self.directory):
             check_owner(each)
 
-    def names(self) -> List[str]:
+    def names(self) -> list[str]:
         """The snapshots that are there."""
         return os.listdir(self.directory)
 
@@ -161,20 +162,20 @@ class Zfs:
         with contextlib.suppress(FileExistsError):
             os.symlink(self.LINK, link)
         if not os.path.islink(link) or os.readlink(link) != self.LINK:
-            raise SnapshotError("{} is something else than a link to {}".format(link, self.LINK))
+            raise SnapshotError(f"{link} is something else than a link to {self.LINK}")
 
-    def names(self) -> List[str]:
+    def names(self) -> list[str]:
         """The snapshots that are there."""
         shown = run("zfs", "list", "-H", "-t", "snapshot", "-d", "1", "-o", "name", self.dataset)
         return [line.partition("@")[2] for line in shown.splitlines()]
 
     def take(self, name: str) -> None:
         """One more snapshot."""
-        run("zfs", "snapshot", "{}@{}".format(self.dataset, name))
+        run("zfs", "snapshot", f"{self.dataset}@{name}")
 
     def delete(self, name: str) -> None:
         """Remove a snapshot: never the dataset, whose name has no @."""
-        run("zfs", "destroy", "{}@{}".format(self.dataset, name))
+        run("zfs", "destroy", f"{self.dataset}@{name}")
 
 
 def dataset_at(path: str, mounts: str = MOUNTS) -> str:
@@ -194,7 +195,7 @@ def check_owner(path: str) -> None:
     """Refuse a directory that others than root can change."""
     facts = os.lstat(path)
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
-        raise SnapshotError("{} can be changed by others than root: nothing is done there".format(path))
+        raise SnapshotError(f"{path} can be changed by others than root: nothing is done there")
 
 
 def run(*argv: str) -> str:
@@ -202,7 +203,7 @@ def run(*argv: str) -> str:
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIME_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise SnapshotError("{} takes longer than {} s".format(" ".join(argv), TIME_S)) from error
+        raise SnapshotError(f"{' '.join(argv)} takes longer than {TIME_S} s") from error
     if done.returncode:
         raise SnapshotError(done.stderr.decode(errors="replace").strip())
     return done.stdout.decode(errors="replace")

@@ -9,7 +9,8 @@ import glob
 import os
 import re
 import shutil
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from .._shared import atomic_file, spank
 from .._shared.command import CommandError, require, run
@@ -36,8 +37,8 @@ PAGES = re.compile(
 )
 TIME_S = 120.0
 
-Request = Dict[str, Any]
-Result = Dict[str, Any]
+Request = dict[str, Any]
+Result = dict[str, Any]
 
 
 class BuildError(Exception):
@@ -77,7 +78,7 @@ def replace_programs(request: Request) -> bool:
         # a deploy that was cut off between the two
         _systemctl("restart", *running)
     # of daemons that this node does not run, too
-    others = [name for name in _DAEMONS if "={}/".format(prefix).encode() in _read(unit_path(name))]
+    others = [name for name in _DAEMONS if f"={prefix}/".encode() in _read(unit_path(name))]
     changed = set_aside_units({**request, "daemons": others})
     for path in built_programs(prefix):
         changed = True
@@ -116,7 +117,7 @@ def undo(request: Request) -> bool:
         refuse_other_release(prefix)
         changed = restore_programs(prefix)
     names = [name for name in request["daemons"] if not prefix or os.path.isfile(unit_path(name) + SUFFIX)]
-    units = ["{}.service".format(name) for name in names]
+    units = [f"{name}.service" for name in names]
     running = [name for name in units if run(["systemctl", "--quiet", "is-active", name], TIME_S).ok]
     # one that was cut off has stopped them, or has not started all of them again
     running = sorted({*running, *_read(UNDOING).decode().split()})
@@ -126,8 +127,8 @@ def undo(request: Request) -> bool:
     changed = restore_files(CONFIG) or bool(prefix and units) or changed
     for name in request["daemons"]:
         for path in (
-            os.path.join(UNITS, "{}.service.d".format(name), "deepopsctl.conf"),
-            "/etc/default/{}".format(name),
+            os.path.join(UNITS, f"{name}.service.d", "deepopsctl.conf"),
+            f"/etc/default/{name}",
         ):
             if _is_managed(path):
                 os.unlink(path)
@@ -149,7 +150,7 @@ def refuse_other_release(prefix: str) -> None:
     versions = [require([path, "--version"], TIME_S).split()[-1] for path in programs if os.path.exists(path)]
     releases = {version.rpartition(".")[0] for version in versions}
     if len(releases) > 1:
-        raise BuildError("Slurm is {} by now: {} can't read its state".format(versions[1], versions[0]))
+        raise BuildError(f"Slurm is {versions[1]} by now: {versions[0]} can't read its state")
 
 
 def restore_files(directory: str) -> bool:
@@ -168,12 +169,10 @@ def verify(request: Request) -> bool:
     """Raise a BuildError where what was built is still in use."""
     prefix = request["prefix"]
     if built_programs(prefix):
-        raise BuildError("Slurm's programs in {} were not replaced yet: deploy first".format(prefix))
+        raise BuildError(f"Slurm's programs in {prefix} were not replaced yet: deploy first")
     users = sorted({name for name, program in processes() if within(program, prefix)} | set(library_users(prefix)))
     if users:
-        raise BuildError(
-            "{} started from {} and still run: wait for the jobs of before to end".format(", ".join(users), prefix)
-        )
+        raise BuildError(f"{', '.join(users)} started from {prefix} and still run: wait for the jobs of before to end")
     return False
 
 
@@ -212,22 +211,22 @@ def remains(prefix: str) -> Iterator[str]:
         yield LINKER
 
 
-def loaded_plugins() -> Set[str]:
+def loaded_plugins() -> set[str]:
     """Files that plugstack.conf names."""
     return {plugin["path"] for plugin in spank.plugins()}
 
 
-def built_programs(prefix: str) -> List[str]:
+def built_programs(prefix: str) -> list[str]:
     """Files of Slurm's programs below the prefix."""
     paths = [os.path.join(prefix, directory, name) for directory in ("bin", "sbin") for name in sorted(PROGRAMS)]
     return [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
 
 
-def processes() -> Iterator["tuple[str, str]"]:
+def processes() -> Iterator[tuple[str, str]]:
     """(name, path of the program) of all that runs."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
-            program = os.readlink("/proc/{}/exe".format(entry))
+            program = os.readlink(f"/proc/{entry}/exe")
         except OSError:
             continue
         yield os.path.basename(program).split(" ")[0], program
@@ -235,11 +234,11 @@ def processes() -> Iterator["tuple[str, str]"]:
 
 def library_users(prefix: str) -> Iterator[str]:
     """Names of programs that have Slurm's libraries or plugins of the prefix open, which are to go."""
-    opened = re.compile(r" ({}/lib[^/]*/(?:libslurm|slurm/).*)$".format(re.escape(prefix)), re.MULTILINE)
+    opened = re.compile(rf" ({re.escape(prefix)}/lib[^/]*/(?:libslurm|slurm/).*)$", re.MULTILINE)
     kept = loaded_plugins()
     for entry in filter(str.isdigit, os.listdir("/proc")):
-        if set(opened.findall(_read("/proc/{}/maps".format(entry)).decode(errors="replace"))) - kept:
-            yield _read("/proc/{}/comm".format(entry)).decode(errors="replace").strip()
+        if set(opened.findall(_read(f"/proc/{entry}/maps").decode(errors="replace"))) - kept:
+            yield _read(f"/proc/{entry}/comm").decode(errors="replace").strip()
 
 
 def within(program: str, prefix: str) -> bool:
@@ -254,7 +253,7 @@ def kept_in(prefix: str) -> str:
 
 def unit_path(daemon: str) -> str:
     """The unit file that comes before a package's."""
-    return os.path.join(UNITS, "{}.service".format(daemon))
+    return os.path.join(UNITS, f"{daemon}.service")
 
 
 def _is_managed(path: str) -> bool:
@@ -269,7 +268,7 @@ def _read(path: str) -> bytes:
         return b""
 
 
-def _move_units(targets: Mapping[str, str]) -> List[str]:
+def _move_units(targets: Mapping[str, str]) -> list[str]:
     """Rename unit files; names of those that start at boot, whose links named the file of before."""
     names = sorted({os.path.basename(path).replace(SUFFIX, "") for path in targets})
     enabled = [name for name in names if run(["systemctl", "--quiet", "is-enabled", name], TIME_S).ok]

@@ -13,7 +13,7 @@ import os
 import pwd
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from .._shared import settings
 from .._shared.settings import SettingsError
@@ -30,10 +30,10 @@ OK, PROBLEMS, INVALID = 0, 1, 3
 MOST_USERS = 1000
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-Usage = Dict[str, Any]
+Usage = dict[str, Any]
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="deepops-space-usage", description=__doc__.partition("\n")[0].replace("`", "")
@@ -43,7 +43,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         spaces = settings.load(options.config)["spaces"]
     except (SettingsError, KeyError) as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return INVALID
     deepest, status = raise_open_file_limit(), OK
     for space in spaces:
@@ -54,7 +54,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
                 usage = scan(os.path.join(space["path"], name), deepest)
                 write(space["path"], name, gid, usage, "group" if name in space.get("groups", {}) else "user")
             except (TreeError, OSError) as error:
-                sys.stderr.write("error: {}/{}: {}\n".format(space["path"], name, error))
+                sys.stderr.write(f"error: {space['path']}/{name}: {error}\n")
                 status = PROBLEMS
     return status
 
@@ -71,7 +71,7 @@ def own_group(user: str) -> int:
 
 def scan(root: str, deepest: int) -> Usage:
     """Files and bytes of each user below a directory; a file with several names counts once."""
-    users: Dict[int, List[float]] = {}
+    users: dict[int, list[float]] = {}
     with OpenPath(root, deepest) as path:
         walk = Walk(path, Excluded(()), Ages(ignore_reads=True), int(time.time()))
         for record in walk:
@@ -98,7 +98,7 @@ def write(space: str, name: str, gid: int, usage: Usage, whose: str = "group") -
     try:
         status = os.fstat(results)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            raise TreeError("{} there is not root's: remove it".format(RESULTS))
+            raise TreeError(f"{RESULTS} there is not root's: remove it")
         # whatever the umask
         os.fchmod(results, 0o755)
         _replace(results, name + ".json", gid, json.dumps({**usage, whose: name}) + "\n")

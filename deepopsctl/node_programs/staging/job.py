@@ -6,7 +6,8 @@ import argparse
 import os
 import subprocess
 import sys
-from typing import Callable, List, Mapping, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Callable
 
 # given to the command on each node: it has to do its own part only
 HERE = "--this-node"
@@ -20,8 +21,8 @@ class StagingError(Exception):
 def main(
     parser: argparse.ArgumentParser,
     stage: Callable[[argparse.Namespace, Mapping[str, str]], None],
-    arguments: Optional[List[str]],
-    variables: Optional[Mapping[str, str]],
+    arguments: list[str] | None,
+    variables: Mapping[str, str] | None,
 ) -> int:
     """Read the options and stage, on each node of the job; returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
@@ -53,7 +54,7 @@ def refuse_same_names(names: Sequence[str]) -> None:
     """Refuse what would replace one another in one directory."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise StagingError("several are called {}: name the directory that they are in".format(", ".join(twice)))
+        raise StagingError(f"several are called {', '.join(twice)}: name the directory that they are in")
 
 
 def has_other_nodes(variables: Mapping[str, str]) -> bool:
@@ -78,21 +79,21 @@ def on_each_node(program: str, arguments: Sequence[str], variables: Mapping[str,
     return run(argv, own)
 
 
-def run(argv: Sequence[str], variables: Optional[Mapping[str, str]] = None) -> int:
+def run(argv: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
     """Run a tool whose output is the user's; returns its exit status."""
     try:
         return subprocess.run(list(argv), env=None if variables is None else dict(variables), check=False).returncode
     except OSError as error:
-        raise StagingError("{}: {}".format(argv[0], error.strerror)) from error
+        raise StagingError(f"{argv[0]}: {error.strerror}") from error
 
 
 def _report(program: str, error: str) -> int:
     """Print why it failed, with the node: the output of all nodes is in one file."""
-    sys.stderr.write("{}: {}: {}\n".format(program, os.uname().nodename, error))
+    sys.stderr.write(f"{program}: {os.uname().nodename}: {error}\n")
     return 1
 
 
 def _sentence(error: OSError) -> str:
     """An error of a file as a sentence."""
-    names: List[str] = [str(error.filename)] if error.filename else []
+    names: list[str] = [str(error.filename)] if error.filename else []
     return ": ".join([*names, str(error.strerror)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import glob
 import os
-from typing import List, Mapping, Optional, Sequence
+from collections.abc import Mapping, Sequence
 
 from . import job
 from .job import StagingError
@@ -15,7 +15,7 @@ TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz", ".tar.zst", ".t
 ZIP = (".zip",)
 
 
-def main(arguments: Optional[List[str]] = None, variables: Optional[Mapping[str, str]] = None) -> int:
+def main(arguments: list[str] | None = None, variables: Mapping[str, str] | None = None) -> int:
     """Run it; returns the exit status."""
     return job.main(_parser(), _stage_all, arguments, variables)
 
@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Unpack archives and copy other files into the job's own directory, on each of its nodes.",
-        epilog="Archives: {} {}".format(" ".join(TAR), " ".join(ZIP)),
+        epilog=f"Archives: {' '.join(TAR)} {' '.join(ZIP)}",
     )
     parser.add_argument("source", nargs="+", metavar="FILE", help="archive, file or directory")
     parser.add_argument("--to", metavar="DIRECTORY", help="where to (default: $SLURM_TMPDIR)")
@@ -45,7 +45,7 @@ def _stage(source: str, target: str, *, copy: bool) -> None:
     os.stat(source)
     status = job.run(command_for(source, target, copy=copy))
     if status:
-        raise StagingError("{}: not complete (exit status {})".format(source, status))
+        raise StagingError(f"{source}: not complete (exit status {status})")
 
 
 def command_for(source: str, target: str, *, copy: bool) -> Sequence[str]:

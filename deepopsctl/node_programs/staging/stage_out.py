@@ -9,8 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable
 
 from . import job
 from .job import StagingError
@@ -21,7 +22,7 @@ PROGRAM = "stage-out"
 _UNFINISHED = ".stage-out-{}-{}-{}"
 
 
-def main(arguments: Optional[List[str]] = None, variables: Optional[Mapping[str, str]] = None) -> int:
+def main(arguments: list[str] | None = None, variables: Mapping[str, str] | None = None) -> int:
     """Run it; returns the exit status."""
     return job.main(_parser(), _stage_all, arguments, variables)
 
@@ -42,7 +43,7 @@ def _stage_all(options: argparse.Namespace, variables: Mapping[str, str]) -> Non
     else:
         for directory, name in results:
             _place(target, name, variables, partial(_copy, os.path.join(directory, name)))
-    sys.stdout.write("results are in {}\n".format(target))
+    sys.stdout.write(f"results are in {target}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,11 +61,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _archive(name: str) -> str:
     if not name.endswith(TAR) or "/" in name:
-        raise argparse.ArgumentTypeError("name a file that ends with one of {}".format(" ".join(TAR)))
+        raise argparse.ArgumentTypeError(f"name a file that ends with one of {' '.join(TAR)}")
     return name
 
 
-def _target(to: Optional[str], variables: Mapping[str, str]) -> str:
+def _target(to: str | None, variables: Mapping[str, str]) -> str:
     if to:
         return to
     if not variables.get("SCRATCH"):
@@ -72,7 +73,7 @@ def _target(to: Optional[str], variables: Mapping[str, str]) -> str:
     return os.path.join(variables["SCRATCH"], variables.get("SLURM_JOB_ID", ""))
 
 
-def _split(path: str) -> Tuple[str, str]:
+def _split(path: str) -> tuple[str, str]:
     os.stat(path)
     directory, name = os.path.split(os.path.abspath(path))
     return directory, name
@@ -126,17 +127,17 @@ def _refuse_lone_links(paths: Sequence[str]) -> None:
     for path in paths:
         there = os.path.realpath(path)
         if os.path.islink(path) and not any(there == each or there.startswith(each + "/") for each in packed):
-            raise StagingError("{}: a link, and what it leads to is gone after the job: name that".format(path))
+            raise StagingError(f"{path}: a link, and what it leads to is gone after the job: name that")
 
 
-def _pack(results: Sequence[Tuple[str, str]], new: str) -> None:
+def _pack(results: Sequence[tuple[str, str]], new: str) -> None:
     files = [word for directory, name in results for word in ("--directory=" + directory, "./" + name)]
     _check(new, job.run(["tar", "--create", "--auto-compress", "--file=" + new, *files]))
 
 
 def _check(path: str, status: int) -> None:
     if status:
-        raise StagingError("{}: not copied (exit status {})".format(path, status))
+        raise StagingError(f"{path}: not copied (exit status {status})")
 
 
 def _remove(path: str) -> None:

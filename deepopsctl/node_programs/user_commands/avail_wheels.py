@@ -13,7 +13,8 @@ import platform
 import re
 import shutil
 import sys
-from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from .._shared import command
 
@@ -32,7 +33,7 @@ _RELEASE = re.compile(
 )
 _BEFORE = {"a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "rc": -1, "pre": -1, "preview": -1}
 
-Version = Tuple[Tuple[int, ...], Tuple[int, int], int, int]
+Version = tuple[tuple[int, ...], tuple[int, int], int, int]
 
 
 class Wheel(NamedTuple):
@@ -78,7 +79,7 @@ class Wanted(NamedTuple):
     """A name, which may be a pattern, and clauses of versions."""
 
     name: str
-    clauses: Sequence[Tuple[str, str]] = ()
+    clauses: Sequence[tuple[str, str]] = ()
 
     def matches(self, wheel: Wheel) -> bool:
         """Whether the wheel is one of those."""
@@ -87,7 +88,7 @@ class Wanted(NamedTuple):
         )
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     options = parser().parse_args(arguments)
     columns = options.column or list(DEFAULT_COLUMNS)
@@ -98,7 +99,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         wanted = [parse(text) for text in [*options.names, *options.more, *requirements(options.requirement)]]
     except (OSError, ValueError) as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return INVALID
     if options.version:
         wanted = [Wanted(each.name, (*each.clauses, ("==", options.version))) for each in wanted or [Wanted("*")]]
@@ -143,11 +144,11 @@ def python(text: str) -> Python:
     """The version of an option."""
     match = re.fullmatch(r"([0-9]+)\.([0-9]+)(?:\.[0-9]+)?", text)
     if not match:
-        raise argparse.ArgumentTypeError("{} is no version such as 3.13".format(text))
+        raise argparse.ArgumentTypeError(f"{text} is no version such as 3.13")
     return Python(int(match[1]), int(match[2]))
 
 
-def wheelhouses(environment: Mapping[str, str], site: str = SITE) -> List[str]:
+def wheelhouses(environment: Mapping[str, str], site: str = SITE) -> list[str]:
     """Directories of wheels: of $WHEELHOUSE, which the module python sets, $PIP_FIND_LINKS of the user, or the site's.
 
     The last is what that module has pip read: nobody has to load it to look.
@@ -177,12 +178,12 @@ def parse(text: str) -> Wanted:
     """`torch`, `torch*`, `numpy>=2,<3`."""
     match = _REQUIREMENT.match(text)
     if not match:
-        raise ValueError("not the name of a package: {}".format(text))
+        raise ValueError(f"not the name of a package: {text}")
     rest = (match[2] or "").strip()
     matches = [_CLAUSE.fullmatch(each.strip()) for each in rest.split(",")] if rest else []
     clauses = [(each[1], each[2]) for each in matches if each]
     if len(clauses) != len(matches):
-        raise ValueError("not a version as pip has it: {}".format(text))
+        raise ValueError(f"not a version as pip has it: {text}")
     return Wanted(normal(match[1]), tuple(clauses))
 
 
@@ -197,21 +198,21 @@ def read(directories: Iterable[str]) -> Iterator[Wheel]:
                     yield _wheel(match.groupdict())
 
 
-def _entries(directory: str) -> "List[os.DirEntry[str]]":
+def _entries(directory: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             return list(entries)
     except OSError as error:
         # such as software that only some may use; the rest is listed
-        sys.stderr.write("{}: {}\n".format(directory, error.strerror))
+        sys.stderr.write(f"{directory}: {error.strerror}\n")
         return []
 
 
-def _is_directory(entry: "os.DirEntry[str]") -> bool:
+def _is_directory(entry: os.DirEntry[str]) -> bool:
     return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
 
 
-def _wheel(parts: Dict[str, Optional[str]]) -> Wheel:
+def _wheel(parts: dict[str, str | None]) -> Wheel:
     version, _, local = str(parts["version"]).partition("+")
     tags = str(parts["platform"])
     match = re.search(r"linux[0-9_]*_([a-z]\w*)$", tags)
@@ -229,7 +230,7 @@ def _fits_here(wheel: Wheel, options: argparse.Namespace) -> bool:
     )
 
 
-_LOADED: List[Python] = []
+_LOADED: list[Python] = []
 
 
 def loaded() -> Python:
@@ -242,16 +243,16 @@ def loaded() -> Python:
     return _LOADED[0]
 
 
-def latest(wheels: Iterable[Wheel]) -> List[Wheel]:
+def latest(wheels: Iterable[Wheel]) -> list[Wheel]:
     """Of each package, what it has in its latest version."""
-    newest: Dict[str, Version] = {}
+    newest: dict[str, Version] = {}
     wheels = list(wheels)
     for wheel in wheels:
         newest[wheel.key] = max(newest.get(wheel.key, ((), (0, 0), 0, 0)), order(wheel.version))
     return [wheel for wheel in wheels if order(wheel.version) == newest[wheel.key]]
 
 
-def ordered(wheels: Iterable[Wheel]) -> List[Wheel]:
+def ordered(wheels: Iterable[Wheel]) -> list[Wheel]:
     """By name, the latest version first."""
     newest_first = sorted(wheels, key=lambda wheel: order(wheel.version), reverse=True)
     return sorted(newest_first, key=lambda wheel: (wheel.key,))

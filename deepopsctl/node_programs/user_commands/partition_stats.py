@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
+from collections import Counter, Counter as Counted
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Counter as Counted, Dict, Iterator, List, Optional, Sequence
 
 from .._shared import slurm_output
 from ..job_report import asking
@@ -33,7 +33,7 @@ class Partition:
     jobs: Counted[str] = field(default_factory=Counter)
 
 
-def main(arguments: Optional[List[str]] = None, run: Run = asking.run_command) -> int:
+def main(arguments: list[str] | None = None, run: Run = asking.run_command) -> int:
     """Run it; returns the exit status."""
     parser = argparse.ArgumentParser(prog="partition-stats", description=__doc__.partition(": ")[2])
     parser.add_argument("partition", nargs="*", metavar="PARTITION", help="only these")
@@ -41,7 +41,7 @@ def main(arguments: Optional[List[str]] = None, run: Run = asking.run_command) -
     try:
         partitions = count(run(NODES), run(JOBS))
     except UnansweredError as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return UNKNOWN
     names = [name for name in partitions if not options.partition or name.rstrip("*") in options.partition]
     if not names:
@@ -52,9 +52,9 @@ def main(arguments: Optional[List[str]] = None, run: Run = asking.run_command) -
     return OK
 
 
-def count(nodes: str, jobs: str) -> Dict[str, Partition]:
+def count(nodes: str, jobs: str) -> dict[str, Partition]:
     """Partitions by name, in sinfo's order, the default one with `*`; from what NODES and JOBS print."""
-    partitions: Dict[str, Partition] = {}
+    partitions: dict[str, Partition] = {}
     for line in nodes.splitlines():
         name, limit, _, state, gres, used = _cut(line)
         partition = partitions.setdefault(name, Partition(limit))
@@ -75,7 +75,7 @@ def count(nodes: str, jobs: str) -> Dict[str, Partition]:
     return partitions
 
 
-def _cut(line: str) -> List[str]:
+def _cut(line: str) -> list[str]:
     cells, place = [], 0
     for width in _WIDTHS.values():
         cells.append(slurm_output.present(line[place : place + width].strip()))
@@ -83,9 +83,9 @@ def _cut(line: str) -> List[str]:
     return cells
 
 
-def _row(name: str, partition: Partition) -> List[str]:
+def _row(name: str, partition: Partition) -> list[str]:
     gpus = ", ".join(
-        "{}{}/{}".format(gpu_type + " " if gpu_type else "", max(partition.free_gpus[gpu_type], 0), total)
+        f"{gpu_type + ' ' if gpu_type else ''}{max(partition.free_gpus[gpu_type], 0)}/{total}"
         for gpu_type, total in sorted(partition.gpus.items())
     )
     jobs = partition.jobs

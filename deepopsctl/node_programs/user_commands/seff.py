@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Iterator, List, Optional
+from collections.abc import Iterator
 
 from .._shared import slurm_output
 from ..job_report import advice, asking, records
@@ -24,7 +24,7 @@ _UNKNOWN = "unknown"
 _UNITS = ("KB", "MB", "GB", "TB")
 
 
-def main(arguments: Optional[List[str]] = None, run: Run = asking.run_command) -> int:
+def main(arguments: list[str] | None = None, run: Run = asking.run_command) -> int:
     """Run it; returns the exit status."""
     parser = argparse.ArgumentParser(prog="seff", description="CPU and memory efficiency of a job.")
     parser.add_argument("job", metavar="JOBID", type=job_number, help="123, or 123_4 of a job array")
@@ -33,7 +33,7 @@ def main(arguments: Optional[List[str]] = None, run: Run = asking.run_command) -
         reports = [measure(job) for job in asking.jobs(options.job, run)]
         owner = run(asking.sacct(_OWNER_FIELDS, "--allocations", "--jobs=" + options.job)) if reports else ""
     except UnansweredError as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write(f"error: {error}\n")
         return UNKNOWN
     if not reports:
         sys.stderr.write("Job not found.\n")
@@ -46,37 +46,37 @@ def main(arguments: Optional[List[str]] = None, run: Run = asking.run_command) -
 
 def _lines(report: Report, cluster: str, group: str) -> Iterator[str]:
     job = report.job
-    yield "Job ID: {}".format(job.number)
+    yield f"Job ID: {job.number}"
     if job.id != job.number:
-        yield "Array Job ID: {}".format(job.id)
-    yield "Cluster: {}".format(cluster)
-    yield "User/Group: {}/{}".format(job.user, group)
-    yield "State: {} (exit code {})".format(job.state, job.exit_code.partition(":")[0] or "0")
+        yield f"Array Job ID: {job.id}"
+    yield f"Cluster: {cluster}"
+    yield f"User/Group: {job.user}/{group}"
+    yield f"State: {job.state} (exit code {job.exit_code.partition(':')[0] or '0'})"
     if not job.began:
-        yield "Efficiency not available for jobs in the {} state.".format(job.state)
+        yield f"Efficiency not available for jobs in the {job.state} state."
         return
     if job.node_count > 1:
-        yield "Nodes: {}".format(job.node_count)
-        yield "Cores per node: {}".format(job.cpus // job.node_count)
+        yield f"Nodes: {job.node_count}"
+        yield f"Cores per node: {job.cpus // job.node_count}"
     else:
-        yield "Cores: {}".format(job.cpus)
+        yield f"Cores: {job.cpus}"
     walltime = job.elapsed * job.cpus
     used = job.cpu_seconds
-    yield "CPU Utilized: {}".format(_UNKNOWN if used is None else slurm_output.duration(int(used)))
-    efficiency = _UNKNOWN if used is None or not walltime else "{:.2f}%".format(100 * used / walltime)
-    yield "CPU Efficiency: {} of {} core-walltime".format(efficiency, slurm_output.duration(walltime))
-    yield "Job Wall-clock time: {}".format(slurm_output.duration(job.elapsed))
+    yield f"CPU Utilized: {_UNKNOWN if used is None else slurm_output.duration(int(used))}"
+    efficiency = _UNKNOWN if used is None or not walltime else f"{100 * used / walltime:.2f}%"
+    yield f"CPU Efficiency: {efficiency} of {slurm_output.duration(walltime)} core-walltime"
+    yield f"Job Wall-clock time: {slurm_output.duration(job.elapsed)}"
     memory = report.memory.used if report.memory else job.memory_used
-    yield "Memory Utilized: {}".format(_UNKNOWN if memory is None else size(memory))
+    yield f"Memory Utilized: {_UNKNOWN if memory is None else size(memory)}"
     if job.memory_asked:
-        efficiency = _UNKNOWN if memory is None else "{:.2f}%".format(100 * memory / job.memory_asked)
-        yield "Memory Efficiency: {} of {}".format(efficiency, size(job.memory_asked))
+        efficiency = _UNKNOWN if memory is None else f"{100 * memory / job.memory_asked:.2f}%"
+        yield f"Memory Efficiency: {efficiency} of {size(job.memory_asked)}"
     if job.out_of_memory:
-        yield "WARNING: {}.".format(advice.more_memory(job))
+        yield f"WARNING: {advice.more_memory(job)}."
     if job.runs:
         yield "WARNING: Efficiency statistics may be misleading for RUNNING jobs."
     if os.path.exists(JOB_REPORT):
-        yield "More, with GPUs and advice: job-report {}".format(job.id)
+        yield f"More, with GPUs and advice: job-report {job.id}"
 
 
 def size(value: float) -> str:
@@ -84,4 +84,4 @@ def size(value: float) -> str:
     value, unit = value / 1024, 0
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
-    return "{:.2f} {}".format(value, _UNITS[unit])
+    return f"{value:.2f} {_UNITS[unit]}"

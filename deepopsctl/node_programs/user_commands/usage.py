@@ -8,7 +8,8 @@ import os
 import pwd
 import sys
 import time
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from .._shared.slurm_output import clean
 from ..account_usage import DIRECTORY
@@ -17,7 +18,7 @@ OK, NOTHING = 0, 1
 _HEADER = ("account", "jobs", "RGU-hours", "RGU-years", "share", "target", "of target", "core-years")
 
 
-def main(arguments: Optional[List[str]] = None, directory: str = DIRECTORY) -> int:
+def main(arguments: list[str] | None = None, directory: str = DIRECTORY) -> int:
     """Run it; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="usage",
@@ -34,17 +35,13 @@ def main(arguments: Optional[List[str]] = None, directory: str = DIRECTORY) -> i
             document = json.load(stream)
     except (OSError, ValueError):
         sys.stderr.write(
-            "error: nothing was counted for {} yet: it is counted every hour, for users with a Slurm account\n".format(
-                name
-            )
+            f"error: nothing was counted for {name} yet: it is counted every hour, for users with a Slurm account\n"
         )
         return NOTHING
     known = [each["name"] for each in document["accounts"]]
     strange = [each for each in options.accounts if each not in known]
     if strange:
-        sys.stderr.write(
-            "error: {} is not an account of yours: {}\n".format(clean(strange[0]), ", ".join(known) or "none")
-        )
+        sys.stderr.write(f"error: {clean(strange[0])} is not an account of yours: {', '.join(known) or 'none'}\n")
         return NOTHING
     if options.accounts:
         document["accounts"] = [each for each in document["accounts"] if each["name"] in options.accounts]
@@ -54,7 +51,7 @@ def main(arguments: Optional[List[str]] = None, directory: str = DIRECTORY) -> i
     return OK
 
 
-def render(document: Dict[str, Any], *, users: bool) -> Iterator[str]:
+def render(document: dict[str, Any], *, users: bool) -> Iterator[str]:
     """The table."""
     start, end = (time.localtime(document[key]) for key in ("start", "end"))
     yield "{}, {} to {}".format(
@@ -72,16 +69,16 @@ def render(document: Dict[str, Any], *, users: bool) -> Iterator[str]:
         ).rstrip()
 
 
-def _rows(account: Dict[str, Any], user: str, *, users: bool) -> Iterator[Sequence[str]]:
+def _rows(account: dict[str, Any], user: str, *, users: bool) -> Iterator[Sequence[str]]:
     total, target = account["total"], account["target_rgu_years"]
-    share = "{:.1%}".format(account["share"])
+    share = f"{account['share']:.1%}"
     if total is None:
         # what others use is hidden here (PrivateData): so is their sum
-        yield [account["name"], "", "", "", share, "{:.4f}".format(target), "", ""]
+        yield [account["name"], "", "", "", share, f"{target:.4f}", "", ""]
     else:
-        part = "{:.0%}".format(total["rgu_years"] / target) if target else ""
+        part = f"{total['rgu_years'] / target:.0%}" if target else ""
         jobs, hours, years, cores = _used(total)
-        yield [account["name"], jobs, hours, years, share, "{:.4f}".format(target), part, cores]
+        yield [account["name"], jobs, hours, years, share, f"{target:.4f}", part, cores]
     jobs, hours, years, cores = _used(account["own"])
     yield ["  " + user + " (you)", jobs, hours, years, "", "", "", cores]
     for each in account["users"] if users else ():
@@ -90,10 +87,10 @@ def _rows(account: Dict[str, Any], user: str, *, users: bool) -> Iterator[Sequen
             yield ["  " + clean(each["name"]), jobs, hours, years, "", "", "", cores]
 
 
-def _used(use: Dict[str, Any]) -> Sequence[str]:
+def _used(use: dict[str, Any]) -> Sequence[str]:
     return (
-        "{:,}".format(use["jobs"]),
-        "{:,.2f}".format(use["rgu_hours"]),
-        "{:.4f}".format(use["rgu_years"]),
-        "{:.4f}".format(use["core_years"]),
+        f"{use['jobs']:,}",
+        f"{use['rgu_hours']:,.2f}",
+        f"{use['rgu_years']:.4f}",
+        f"{use['core_years']:.4f}",
     )

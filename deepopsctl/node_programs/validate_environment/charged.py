@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import pwd
-from typing import Any, Dict, List, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .._shared import hangup, identities
 from .._shared.checks import FAIL, PASS, Check, one_line
@@ -20,7 +21,7 @@ RUN_S = 60.0
 Entry = Mapping[str, Any]
 
 
-def run(request: Mapping[str, Any]) -> List[Check]:
+def run(request: Mapping[str, Any]) -> list[Check]:
     """The accounts of everybody, then a job of the first person who may submit one."""
     cluster, people = request["cluster"], request["people"]
     today = identities.today()
@@ -56,9 +57,9 @@ def accounts(cluster: str, people: Sequence[Entry], today: str) -> Check:
         missing = [account for account, user in keys if (account, user) not in limits]
         opened = [account for account, user in keys if closed and limits.get((account, user), "0") != "0"]
         if missing:
-            differences.append("{} has no account {}".format(person["name"], missing[0]))
+            differences.append(f"{person['name']} has no account {missing[0]}")
         if opened:
-            differences.append("{} has expired and may still charge {}".format(person["name"], opened[0]))
+            differences.append(f"{person['name']} has expired and may still charge {opened[0]}")
     return summary(ACCOUNTS, cluster, len(people), differences)
 
 
@@ -79,7 +80,7 @@ def job(cluster: str, people: Mapping[str, Sequence[Entry]], today: str, queue_s
     try:
         entry = pwd.getpwnam(able[0]["name"])
     except KeyError:
-        return skip(JOB, cluster, "there is no user {} on this node".format(able[0]["name"]))
+        return skip(JOB, cluster, f"there is no user {able[0]['name']} on this node")
     groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
     _become(entry, groups)
     session = Session(SUITE, os.urandom(3).hex(), entry.pw_name, queue_s, RUN_S, reservation=reservation)
@@ -93,22 +94,20 @@ def job(cluster: str, people: Mapping[str, Sequence[Entry]], today: str, queue_s
     finally:
         finish()
     if outcome.busy:
-        return skip(JOB, cluster, "{}: {}".format(entry.pw_name, outcome.why))
+        return skip(JOB, cluster, f"{entry.pw_name}: {outcome.why}")
     if not outcome.ended or outcome.rc:
-        return check(
-            JOB, cluster, FAIL, "no job", "a job", message="{}: {}".format(entry.pw_name, one_line(outcome.why))
-        )
+        return check(JOB, cluster, FAIL, "no job", "a job", message=f"{entry.pw_name}: {one_line(outcome.why)}")
     return _evaluate(cluster, entry.pw_name, entry.pw_uid, groups, outcome.out)
 
 
 def _evaluate(cluster: str, name: str, uid: int, groups: Sequence[int], output: str) -> Check:
     # a site's TaskProlog may print as well, before the task
     lines = ["", "", *output.splitlines()][-2:]
-    there: Dict[str, object] = {"uid": lines[0].strip(), "groups": sorted(lines[1].split())}
-    here: Dict[str, object] = {"uid": str(uid), "groups": sorted(str(gid) for gid in groups)}
+    there: dict[str, object] = {"uid": lines[0].strip(), "groups": sorted(lines[1].split())}
+    here: dict[str, object] = {"uid": str(uid), "groups": sorted(str(gid) for gid in groups)}
     if there == here:
         return check(JOB, cluster, PASS, name, name)
-    message = "{} has other ids in a job ({}) than here ({})".format(name, there, here)
+    message = f"{name} has other ids in a job ({there}) than here ({here})"
     return check(JOB, cluster, FAIL, "other ids", "the same", message=message)
 
 

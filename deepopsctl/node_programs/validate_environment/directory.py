@@ -10,7 +10,8 @@ import re
 import socket
 import ssl
 import time
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from .._shared import command, identities
 from .._shared.checks import FAIL, PASS, WARN, Check, one_line
@@ -37,17 +38,17 @@ _NAME = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
 Entry = Mapping[str, Any]
 
 
-def before(directory: Entry) -> List[str]:
+def before(directory: Entry) -> list[str]:
     """Sentences for what is configured on this node and would be lost."""
     sentences = []
     text = _text(CONFIG)
     if text and OURS not in text.partition("\n")[0]:
-        sentences.append("{} is there already and not deepopsctl's: move it away".format(CONFIG))
+        sentences.append(f"{CONFIG} is there already and not deepopsctl's: move it away")
     if directory["ssh_keys"]:
         rows = [line.split(None, 1) for line in command.run(["sshd", "-T"], 15).output.splitlines()]
         commands = [row[1] for row in rows if len(row) == 2 and row[0] == "authorizedkeyscommand"]
         other = [text for text in commands if text.split()[0] not in ("none", *KEYS_COMMANDS)]
-        sentences += ["sshd asks {} for keys: write ssh_keys: false, or remove that".format(text) for text in other]
+        sentences += [f"sshd asks {text} for keys: write ssh_keys: false, or remove that" for text in other]
     return sentences
 
 
@@ -64,7 +65,7 @@ def wait(groups: Sequence[str]) -> bool:
     return True
 
 
-def conflicts(people: Entry) -> List[str]:
+def conflicts(people: Entry) -> list[str]:
     """Sentences for names and ids that both the directory and people.yml, or this node's own files, have."""
     users = {str(each["name"]): int(each["uid"]) for each in people.get("people", ())}
     groups = {**users, **{str(each["name"]): int(each["gid"]) for each in people.get("groups", ())}}
@@ -78,12 +79,12 @@ def _both(noun: str, database: str, known: Mapping[str, int]) -> Iterator[str]:
     asked = [*known, *(str(number) for number in names)]
     for name, number in sorted({(row[0], int(row[2])) for row in _entries(database, asked)}):
         if name in known:
-            yield "the {} {} is in the directory as well, with the id {}".format(noun, name, number)
+            yield f"the {noun} {name} is in the directory as well, with the id {number}"
         elif number in names:
-            yield "the id {} of the {} {} is that of {} in the directory".format(number, noun, names[number], name)
+            yield f"the id {number} of the {noun} {names[number]} is that of {name} in the directory"
 
 
-def members(groups: Sequence[str]) -> Dict[str, Any]:
+def members(groups: Sequence[str]) -> dict[str, Any]:
     """The members of groups, as fresh as they can be had, and those of them who are users of the directory."""
     if not wait(groups) and not os.path.exists(SOCKET):
         return {"groups": [], "people": []}
@@ -94,7 +95,7 @@ def members(groups: Sequence[str]) -> Dict[str, Any]:
     listed = {name: [each for each in row[3].split(",") if each] for name, row in rows.items() if len(row) > 3}
     everybody = sorted({each for names in listed.values() for each in names})
     plain = [name for name in everybody if _NAME.fullmatch(name)]
-    people: List[Dict[str, Any]] = [
+    people: list[dict[str, Any]] = [
         {"name": row[0], "uid": int(row[2]), "gid": int(row[3])}
         for row in sorted(_entries("passwd", plain))
         if len(row) > 3
@@ -110,11 +111,11 @@ def members(groups: Sequence[str]) -> Dict[str, Any]:
     }
 
 
-def with_members(people: Entry, directory: Entry) -> Dict[str, Any]:
+def with_members(people: Entry, directory: Entry) -> dict[str, Any]:
     """people.yml's people and groups, with the members of the directory's groups and the accounts that follow these."""
     answer = members(directory["groups"])
     names = {group["name"]: group["members"] for group in answer["groups"]}
-    mine: Dict[str, List[str]] = {person["name"]: [] for person in answer["people"]}
+    mine: dict[str, list[str]] = {person["name"]: [] for person in answer["people"]}
     for entry in directory["accounts"]:
         for name in names.get(entry["group"], ()):
             mine.get(name, []).append(entry["account"])
@@ -124,7 +125,7 @@ def with_members(people: Entry, directory: Entry) -> Dict[str, Any]:
     }
 
 
-def _unanswered(groups: Sequence[str], listed: Mapping[str, Sequence[str]], resolved: Set[str]) -> Iterator[str]:
+def _unanswered(groups: Sequence[str], listed: Mapping[str, Sequence[str]], resolved: set[str]) -> Iterator[str]:
     """Warnings about groups that nobody follows for now, and members who could not be taken."""
     skipped = sorted({name for names in listed.values() for name in names} - resolved)
     missing = [name for name in groups if name not in listed]
@@ -135,10 +136,10 @@ def _unanswered(groups: Sequence[str], listed: Mapping[str, Sequence[str]], reso
         ("members who are no users of it, or have names that Slurm can't have", skipped),
     ):
         if names:
-            yield "directory service: {}: {}".format(sentence, identities.first_few(names))
+            yield f"directory service: {sentence}: {identities.first_few(names)}"
 
 
-def run(node: str, directory: Entry, people: Entry) -> List[Check]:
+def run(node: str, directory: Entry, people: Entry) -> list[Check]:
     """Whether the directory answers with TLS, a lookup works, and nobody is in both."""
     wait(directory["groups"])
     return [_servers(node, directory["servers"]), _lookup(node, directory["groups"]), _ids(node, people)]
@@ -146,7 +147,7 @@ def run(node: str, directory: Entry, people: Entry) -> List[Check]:
 
 def _servers(node: str, servers: Sequence[str]) -> Check:
     faults = {server: why_no_tls(server, AUTHORITY) for server in servers}
-    failed = ["{}: {}".format(server, why) for server, why in faults.items() if why]
+    failed = [f"{server}: {why}" for server, why in faults.items() if why]
     status = PASS if not failed else FAIL if len(failed) == len(servers) else WARN
     good = len(servers) - len(failed)
     return check(TLS, node, status, good, len(servers), "servers", one_line("; ".join(failed)))
@@ -188,7 +189,7 @@ def _agreed(answer: bytes) -> bool:
     return b"\x78" in answer and b"\x0a\x01\x00" in answer
 
 
-def _entries(database: str, keys: Sequence[str]) -> Iterator[List[str]]:
+def _entries(database: str, keys: Sequence[str]) -> Iterator[list[str]]:
     """The fields of what the directory has of these names and ids."""
     for start in range(0, len(keys), BATCH):
         answer = command.run(["getent", "-s", "sss", database, "--", *keys[start : start + BATCH]], ANSWER_S)
@@ -198,7 +199,7 @@ def _entries(database: str, keys: Sequence[str]) -> Iterator[List[str]]:
                 yield fields
 
 
-def _local(path: str) -> Iterator[Tuple[str, int]]:
+def _local(path: str) -> Iterator[tuple[str, int]]:
     """Names and ids of a file of the node's. Of the system's own, SSSD answers for none: `filter_users`, `min_id`."""
     for line in _text(path).splitlines():
         fields = line.split(":")

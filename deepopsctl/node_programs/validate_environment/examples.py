@@ -9,8 +9,9 @@ import json
 import os
 import re
 import time
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Collection, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Callable, NamedTuple
 
 from .._shared import slurm_output
 from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
@@ -46,7 +47,7 @@ print("DEEPOPS-FILES " + json.dumps(texts))
 
 Texts = Mapping[str, str]
 # texts of files by name and ids of jobs; what was measured, and whether it is as expected
-Evaluate = Callable[[Texts, Sequence[str]], Tuple[str, bool]]
+Evaluate = Callable[[Texts, Sequence[str]], tuple[str, bool]]
 
 
 class Example(NamedTuple):
@@ -62,14 +63,14 @@ class Example(NamedTuple):
     gpus: int = 0
     is_job: bool = True
 
-    def argv(self, directory: str, options: Sequence[str]) -> List[str]:
+    def argv(self, directory: str, options: Sequence[str]) -> list[str]:
         """What is typed, with more options of sbatch."""
         path = os.path.join(directory, self.script)
         if not self.is_job:
             return ["bash", path, *options]
         return ["sbatch", "--parsable", *options, *self.options, path, *self.arguments]
 
-    def tried(self, directory: str, options: Sequence[str]) -> List[str]:
+    def tried(self, directory: str, options: Sequence[str]) -> list[str]:
         """What asks Slurm whether it takes the script as it is printed, without a job."""
         script = self.script if self.is_job else "chain-first.sh"
         return ["sbatch", "--test-only", *options, os.path.join(directory, script)]
@@ -85,12 +86,12 @@ class Submitted(NamedTuple):
 
     example: Example
     node: str
-    jobs: List[str]
+    jobs: list[str]
 
 
 def run(
     cluster: str, directory: str, tested: Collection[str], session: Session, snapshot: SlurmSnapshot
-) -> List[Check]:
+) -> list[Check]:
     """All examples of a directory on these nodes; jobs that are left are cancelled at the end, also after a failure."""
     examples = [each for each in EXAMPLES if not each.gpus or any(map(snapshot.gpus, snapshot.nodes))]
     if not snapshot.answered:
@@ -104,7 +105,7 @@ def run(
         session.close()
 
 
-def _places(tested: Collection[str], snapshot: SlurmSnapshot) -> Dict[str, Placement]:
+def _places(tested: Collection[str], snapshot: SlurmSnapshot) -> dict[str, Placement]:
     """Nodes with room, those with most free cores first, and one with a free GPU."""
     nodes, partitions = snapshot.nodes, snapshot.partitions
     free = [name for name in tested if name in nodes and not placement.obstacle(nodes[name], partitions)]
@@ -122,13 +123,13 @@ class _Jobs:
     """The jobs of one run, in a directory of the user's home that only they use."""
 
     def __init__(
-        self, cluster: str, examples: str, session: Session, snapshot: SlurmSnapshot, places: Dict[str, Placement]
+        self, cluster: str, examples: str, session: Session, snapshot: SlurmSnapshot, places: dict[str, Placement]
     ) -> None:
         self._cluster, self._examples, self._session = cluster, examples, session
         self._snapshot, self._places = snapshot, places
         self._directory = os.path.join(os.path.expanduser("~"), session.name("examples"))
 
-    def run(self, examples: Sequence[Example]) -> List[Check]:
+    def run(self, examples: Sequence[Example]) -> list[Check]:
         """Submit, wait, fetch, evaluate."""
         with ThreadPoolExecutor(MOST_NODES + 1) as pool:
             faults = dict(zip(self._places, pool.map(self._make_directory, self._places)))
@@ -155,13 +156,13 @@ class _Jobs:
         outcome = self._session.srun("directory-" + node, self._places[node].options(), argv)
         return "" if outcome.ended and outcome.rc == 0 else one_line(outcome.why)
 
-    def _fetch(self, node: str) -> Dict[str, str]:
+    def _fetch(self, node: str) -> dict[str, str]:
         argv = ["/usr/bin/python3", "-c", _FETCH, self._directory]
         outcome = self._session.srun("files-" + node, self._places[node].options(), argv)
         lines = [line[len(MARK) :] for line in outcome.out.splitlines() if line.startswith(MARK)]
         return dict(json.loads(lines[0])) if lines else {}
 
-    def _submit(self, examples: Sequence[Example], nodes: Sequence[str]) -> Tuple[List[Submitted], List[Check]]:
+    def _submit(self, examples: Sequence[Example], nodes: Sequence[str]) -> tuple[list[Submitted], list[Check]]:
         submitted, checks = [], []
         for number, example in enumerate(examples):
             usable = [node for node in nodes if not example.gpus or self._snapshot.gpus(node)]
@@ -192,11 +193,11 @@ class _Jobs:
         )
         return "" if answer.ok else one_line(answer.message)
 
-    def _wait(self, jobs: Sequence[str]) -> Dict[str, Tuple[str, str]]:
+    def _wait(self, jobs: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Until all have left the queue; (state, reason) of those that have not in time, which are cancelled."""
         began = moved = time.monotonic()
-        left: Dict[str, Tuple[str, str]] = {}
-        since: Dict[str, float] = {}
+        left: dict[str, tuple[str, str]] = {}
+        since: dict[str, float] = {}
         while jobs:
             answer = slurm.ask(["squeue", "--noheader", "--jobs=" + ",".join(jobs), "--format=%F|%T|%r"])
             rows = [line.split("|") for line in answer.output.splitlines() if line.count("|") == 2]
@@ -220,13 +221,13 @@ class _Jobs:
             time.sleep(POLL_S)
         return left
 
-    def _evaluate(self, submitted: Submitted, texts: Texts, left: Mapping[str, Tuple[str, str]]) -> Check:
+    def _evaluate(self, submitted: Submitted, texts: Texts, left: Mapping[str, tuple[str, str]]) -> Check:
         example, node, jobs = submitted
         waiting = [left[job] for job in jobs if job in left]
         if waiting:
             state, reason = waiting[0]
             status = SKIP if state == "PENDING" and is_busy(reason) else FAIL
-            text = "{} did not end in time; Slurm's reason: {}".format(example.script, reason)
+            text = f"{example.script} did not end in time; Slurm's reason: {reason}"
             return check(example.name, node, status, state.lower(), example.expected, message=text)
         measured, good = example.evaluate(texts, jobs)
         if good:
@@ -234,7 +235,7 @@ class _Jobs:
         return self._failed(example, _why(texts, jobs), measured or "nothing", node)
 
     def _failed(self, example: Example, message: str, measured: str = "not submitted", node: str = "") -> Check:
-        text = "{}: {}".format(example.script, message)
+        text = f"{example.script}: {message}"
         return check(example.name, node or self._cluster, FAIL, measured, example.expected, message=text)
 
 
@@ -243,48 +244,48 @@ def _why(texts: Texts, jobs: Sequence[str]) -> str:
     parts = []
     for job in jobs:
         shown = slurm_output.record(slurm.ask(["scontrol", "-o", "show", "job", job]).output.split("\n")[0])
-        parts.append("job {} {}".format(job, shown.get("JobState", "is not known")))
-        parts += [texts[name][-200:] for name in sorted(texts) if re.search(r"-{}[._]".format(job), name)]
+        parts.append(f"job {job} {shown.get('JobState', 'is not known')}")
+        parts += [texts[name][-200:] for name in sorted(texts) if re.search(rf"-{job}[._]", name)]
     return one_line("; ".join(parts))
 
 
 def _output(texts: Texts, name: str, job: str) -> str:
-    return texts.get("{}-{}.out".format(name, job), "")
+    return texts.get(f"{name}-{job}.out", "")
 
 
-def _serial(texts: Texts, jobs: Sequence[str]) -> Tuple[str, bool]:
+def _serial(texts: Texts, jobs: Sequence[str]) -> tuple[str, bool]:
     measured = _value(_output(texts, "serial", jobs[0]), r"sum: (\d+)")
     return measured, measured == SUM
 
 
-def _multi_core(texts: Texts, jobs: Sequence[str]) -> Tuple[str, bool]:
+def _multi_core(texts: Texts, jobs: Sequence[str]) -> tuple[str, bool]:
     text = _output(texts, "multi-core", jobs[0])
     cores = _value(text, r"cores: (\d+)")
-    parts = _value(text, r"sum of (\d+) parts: {}$".format(SUM))
+    parts = _value(text, rf"sum of (\d+) parts: {SUM}$")
     # a core may have two threads
-    return "{} cores, {} parts".format(cores or "no", parts or "no"), int(cores or 0) >= CORES and parts == str(CORES)
+    return f"{cores or 'no'} cores, {parts or 'no'} parts", int(cores or 0) >= CORES and parts == str(CORES)
 
 
-def _gpu(texts: Texts, jobs: Sequence[str]) -> Tuple[str, bool]:
+def _gpu(texts: Texts, jobs: Sequence[str]) -> tuple[str, bool]:
     gpus = [each for each in _value(_output(texts, "gpu", jobs[0]), r"GPUs: (\S+)").split(",") if each]
-    return "{} GPU".format(len(gpus)), len(gpus) == 1
+    return f"{len(gpus)} GPU", len(gpus) == 1
 
 
-def _array(texts: Texts, jobs: Sequence[str]) -> Tuple[str, bool]:
-    outputs = [_output(texts, "array", "{}_{}".format(jobs[0], task)) for task in range(1, TASKS + 1)]
-    ran = [str(task) for task, text in enumerate(outputs, 1) if "task {}: rate 0.".format(task) in text]
+def _array(texts: Texts, jobs: Sequence[str]) -> tuple[str, bool]:
+    outputs = [_output(texts, "array", f"{jobs[0]}_{task}") for task in range(1, TASKS + 1)]
+    ran = [str(task) for task, text in enumerate(outputs, 1) if f"task {task}: rate 0." in text]
     return "tasks " + ", ".join(ran), len(ran) == TASKS
 
 
-def _chain(texts: Texts, jobs: Sequence[str]) -> Tuple[str, bool]:
+def _chain(texts: Texts, jobs: Sequence[str]) -> tuple[str, bool]:
     if len(jobs) != 2:
-        return "{} jobs".format(len(jobs)), False
+        return f"{len(jobs)} jobs", False
     written = _value(_output(texts, "chain-first", jobs[0]), r"written: (\d+) lines")
     read = _value(_output(texts, "chain-second", jobs[1]), r"read: (\d+) lines")
-    return "{} lines written, {} read".format(written or "no", read or "no"), written == read == str(LINES)
+    return f"{written or 'no'} lines written, {read or 'no'} read", written == read == str(LINES)
 
 
-def _checkpoint(texts: Texts, jobs: Sequence[str]) -> Tuple[str, bool]:
+def _checkpoint(texts: Texts, jobs: Sequence[str]) -> tuple[str, bool]:
     text = _output(texts, "checkpoint", jobs[0])
     starts = re.findall(r"^start (\d+) from step (\d+)$", text, re.MULTILINE)
     saved = re.findall(r"^saved step (\d+)$", text, re.MULTILINE)
@@ -293,21 +294,21 @@ def _checkpoint(texts: Texts, jobs: Sequence[str]) -> Tuple[str, bool]:
         str(number) for number in range(1, len(starts) + 1)
     ]
     done = saved[-1:] == [str(STEPS)] and "ended with status 0" in text
-    return "{} starts, step {}".format(len(starts), (saved or ["0"])[-1]), continued and done and len(starts) > 1
+    return f"{len(starts)} starts, step {(saved or ['0'])[-1]}", continued and done and len(starts) > 1
 
 
-def _staging(texts: Texts, _jobs: Sequence[str]) -> Tuple[str, bool]:
+def _staging(texts: Texts, _jobs: Sequence[str]) -> tuple[str, bool]:
     lines = _value(texts.get("staging-result.txt", ""), r"lines: (\d+)")
-    return "{} lines".format(lines or "no"), lines == str(LINES)
+    return f"{lines or 'no'} lines", lines == str(LINES)
 
 
-def _farming(texts: Texts, jobs: Sequence[str]) -> Tuple[str, bool]:
+def _farming(texts: Texts, jobs: Sequence[str]) -> tuple[str, bool]:
     cases = [line.split("\t") for line in texts.get("farming.log", "").splitlines()[1:]]
     # Seq Host Starttime JobRuntime Send Receive Exitval Signal Command
     good = [case for case in cases if len(case) > 7 and case[6:8] == ["0", "0"]]
     results = set(re.findall(r"^case (\d+): (\d+)$", _output(texts, "farming", jobs[0]), re.MULTILINE))
     expected = {(str(case), str(case * case)) for case in range(1, CASES + 1)}
-    return "{} cases".format(len(good)), len(good) == len(cases) == CASES and results == expected
+    return f"{len(good)} cases", len(good) == len(cases) == CASES and results == expected
 
 
 def _value(text: str, pattern: str) -> str:
@@ -318,14 +319,14 @@ def _value(text: str, pattern: str) -> str:
 # the longest first; the order spreads those with two cores over two nodes
 EXAMPLES = (
     Example(
-        "environment-checkpoint", "checkpoint.sh", "2 starts or more, step {}".format(STEPS), _checkpoint,
+        "environment-checkpoint", "checkpoint.sh", f"2 starts or more, step {STEPS}", _checkpoint,
         options=SIGNAL, arguments=(str(STEPS),),
     ),
-    Example("environment-multi-core", "multi-core.sh", "{0} cores, {0} parts".format(CORES), _multi_core, cores=CORES),
+    Example("environment-multi-core", "multi-core.sh", f"{CORES} cores, {CORES} parts", _multi_core, cores=CORES),
     Example("environment-serial", "serial.sh", SUM, _serial),
-    Example("environment-farming", "farming.sh", "{} cases".format(CASES), _farming, cores=CORES),
-    Example("environment-staging", "staging.sh", "{} lines".format(LINES), _staging),
-    Example("environment-array", "array.sh", "tasks 1, 2, 3", _array, options=("--array=1-{}".format(TASKS),)),
-    Example("environment-chain", "chain.sh", "{0} lines written, {0} read".format(LINES), _chain, is_job=False),
+    Example("environment-farming", "farming.sh", f"{CASES} cases", _farming, cores=CORES),
+    Example("environment-staging", "staging.sh", f"{LINES} lines", _staging),
+    Example("environment-array", "array.sh", "tasks 1, 2, 3", _array, options=(f"--array=1-{TASKS}",)),
+    Example("environment-chain", "chain.sh", f"{LINES} lines written, {LINES} read", _chain, is_job=False),
     Example("environment-gpu", "gpu.sh", "1 GPU", _gpu, cores=CORES, gpus=1),
 )  # fmt: skip

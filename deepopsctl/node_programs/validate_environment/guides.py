@@ -8,7 +8,8 @@ work as the guide writes it.
 from __future__ import annotations
 
 import re
-from typing import Any, Collection, Iterator, List, Mapping, NamedTuple, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .._shared import as_user, command
 from .._shared.checks import FAIL, PASS, SKIP, Check
@@ -305,7 +306,7 @@ COMMANDS = (
 )
 
 
-def run(node: str, start: Sequence[str], features: Collection[str]) -> List[Check]:
+def run(node: str, start: Sequence[str], features: Collection[str]) -> list[Check]:
     """One check: all commands that this cluster has what they need for; `start` is a login shell that takes a text."""
     commands = runnable(features)
     text = _FRAME + "".join(
@@ -314,7 +315,7 @@ def run(node: str, start: Sequence[str], features: Collection[str]) -> List[Chec
     answer = command.run([*start, text], LIMIT_S + as_user.GRACE_S)
     ended = dict(_results(answer.output))
     failures = [
-        "{}: {}".format(each.typed, ended.get(number, answer.failure))
+        f"{each.typed}: {ended.get(number, answer.failure)}"
         for number, each in enumerate(commands)
         if ended.get(number, "none") != ""
     ]
@@ -323,11 +324,11 @@ def run(node: str, start: Sequence[str], features: Collection[str]) -> List[Chec
     return [check(GUIDES, node, status, good, len(commands), "commands", "; ".join(failures))]
 
 
-def run_job(cluster: str, session: Session) -> List[Check]:
+def run_job(cluster: str, session: Session) -> list[Check]:
     """One check: a command in a job that runs, next to its step, as guides attach to one; and its end by scancel."""
     expected = "attached, cancelled"
     # the step has all that the job has: without --overlap the next one would wait
-    step = ["bash", "-c", "echo {} $SLURM_JOB_ID; exec sleep 600".format(_MARK)]
+    step = ["bash", "-c", f"echo {_MARK} $SLURM_JOB_ID; exec sleep 600"]
     running = session.start("attach", ["--ntasks=1"], step)
     if not running.wait_for(_MARK, 1, session.queue_timeout + session.run_timeout):
         outcome = session.finish("attach", running)
@@ -354,12 +355,12 @@ def run_job(cluster: str, session: Session) -> List[Check]:
     return [check(ATTACH, cluster, FAIL, measured, expected, message=message)]
 
 
-def runnable(features: Collection[str]) -> List[Command]:
+def runnable(features: Collection[str]) -> list[Command]:
     """Those that the suite runs on nodes of such a cluster."""
     return [each for each in COMMANDS if each.run and all(need in features for need in each.needs)]
 
 
-def features_of(request: Mapping[str, Any], listed: Sequence[str] = ()) -> List[str]:
+def features_of(request: Mapping[str, Any], listed: Sequence[str] = ()) -> list[str]:
     """What the cluster has of what commands need; `listed` are its modules."""
     software, system = request.get("modules", ()), request.get("module_system", "")
     has = {
@@ -381,10 +382,10 @@ def _results(output: str) -> Iterator[Any]:
         # a person's own profile may print anything
         match = re.fullmatch(_MARK + r" ([0-9]{1,4}) ([0-9]{1,3}) ?(.*)", line)
         if match:
-            yield int(match[1]), "" if match[2] == "0" else "exits {}: {}".format(match[2], match[3].strip())
+            yield int(match[1]), "" if match[2] == "0" else f"exits {match[2]}: {match[3].strip()}"
 
 
-def login_shell(person: str) -> List[str]:
+def login_shell(person: str) -> list[str]:
     """A login shell that takes a text: a person's, or nobody's in an environment of its own."""
     if person:
         return as_user.login_shell(person, LIMIT_S)

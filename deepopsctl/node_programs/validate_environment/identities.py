@@ -5,7 +5,8 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from .._shared import identities
 from .._shared.checks import FAIL, PASS, Check
@@ -16,7 +17,7 @@ USERS, GROUPS = "environment-ids", "environment-groups"
 Entry = Mapping[str, Any]
 
 
-def run(node: str, people: Mapping[str, Sequence[Entry]]) -> List[Check]:
+def run(node: str, people: Mapping[str, Sequence[Entry]]) -> list[Check]:
     """One check for the ids of all people, one for their groups."""
     group_ids = {group["name"]: int(group["gid"]) for group in people["groups"]}
     declared = people["people"]
@@ -31,7 +32,7 @@ def summary(name: str, node: str, count: int, differences: Sequence[str]) -> Che
     if not differences:
         return check(name, node, PASS, count, count, "people")
     shown = identities.first_few(differences)
-    return check(name, node, FAIL, "{} differences".format(len(differences)), "none", message=shown)
+    return check(name, node, FAIL, f"{len(differences)} differences", "none", message=shown)
 
 
 def _id_differences(person: Entry) -> Iterator[str]:
@@ -39,24 +40,24 @@ def _id_differences(person: Entry) -> Iterator[str]:
     try:
         actual = pwd.getpwnam(name).pw_uid
     except KeyError:
-        yield "there is no user {}".format(name)
+        yield f"there is no user {name}"
         return
     if actual != uid:
-        yield "{} has the id {}, people.yml says {}".format(name, actual, uid)
+        yield f"{name} has the id {actual}, people.yml says {uid}"
     owner = pwd.getpwuid(actual).pw_name
     if owner != name:
-        yield "the id {} of {} is also that of {}".format(actual, name, owner)
+        yield f"the id {actual} of {name} is also that of {owner}"
 
 
-def _group_differences(people: Sequence[Entry], group_ids: Dict[str, int]) -> Iterator[str]:
+def _group_differences(people: Sequence[Entry], group_ids: dict[str, int]) -> Iterator[str]:
     for name, gid in group_ids.items():
         try:
             actual = grp.getgrnam(name).gr_gid
         except KeyError:
-            yield "there is no group {}".format(name)
+            yield f"there is no group {name}"
             continue
         if actual != gid:
-            yield "the group {} has the id {}, people.yml says {}".format(name, actual, gid)
+            yield f"the group {name} has the id {actual}, people.yml says {gid}"
     for person in people:
         try:
             entry = pwd.getpwnam(person["name"])
@@ -65,4 +66,4 @@ def _group_differences(people: Sequence[Entry], group_ids: Dict[str, int]) -> It
         members = set(os.getgrouplist(entry.pw_name, entry.pw_gid))
         missing = [name for name in person["groups"] if group_ids[name] not in members]
         if missing:
-            yield "{} is not in {}".format(person["name"], ", ".join(missing))
+            yield f"{person['name']} is not in {', '.join(missing)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence
+from collections.abc import Sequence
 
 from .._shared import identities
 from .._shared.checks import FAIL, PASS, Check
@@ -11,9 +11,9 @@ from .checks import check
 INSTALLED = "environment-installed"
 
 
-def run(node: str, differences: Sequence[str]) -> List[Check]:
+def run(node: str, differences: Sequence[str]) -> list[Check]:
     """One check, from what the records of the last good deploy say compared with the node (node_info)."""
     if not differences:
         return [check(INSTALLED, node, PASS, "as deployed", "as deployed")]
-    measured = "{} differences".format(len(differences))
+    measured = f"{len(differences)} differences"
     return [check(INSTALLED, node, FAIL, measured, "as deployed", message=identities.first_few(differences))]

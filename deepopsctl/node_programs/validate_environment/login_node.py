@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, List, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from .._shared import command
 from .._shared.checks import FAIL, PASS, Check
@@ -19,7 +20,7 @@ FIRST_S = 30
 _REFUSED = ("passwordauthentication no", "kbdinteractiveauthentication no")
 
 
-def run(node: str, wanted: Mapping[str, Any]) -> List[Check]:
+def run(node: str, wanted: Mapping[str, Any]) -> list[Check]:
     """A check for each of the two that the site has."""
     checks = [_passwords(node)] if wanted["keys_only"] else []
     return checks + ([_message(node)] if wanted["message"] else [])
@@ -28,7 +29,7 @@ def run(node: str, wanted: Mapping[str, Any]) -> List[Check]:
 def _passwords(node: str) -> Check:
     lines = command.run(["sshd", "-T"], 15).output.splitlines()
     missing = [line for line in _REFUSED if line not in lines]
-    text = "sshd has not: {}; another file of /etc/ssh/sshd_config.d comes first".format(", ".join(missing))
+    text = f"sshd has not: {', '.join(missing)}; another file of /etc/ssh/sshd_config.d comes first"
     return check(PASSWORDS, node, FAIL if missing else PASS, "accepted" if missing else "refused", "refused",
                  message=text if missing else "")  # fmt: skip
 
@@ -40,5 +41,5 @@ def _message(node: str) -> Check:
     try:
         age = time.time() - os.stat(MOTD).st_mtime
     except OSError as error:
-        return check(MESSAGE, node, FAIL, "none", "recent", message="{}: {}".format(MOTD, error.strerror))
+        return check(MESSAGE, node, FAIL, "none", "recent", message=f"{MOTD}: {error.strerror}")
     return check(MESSAGE, node, PASS if age < OLDEST_S else FAIL, round(age), OLDEST_S, "s")

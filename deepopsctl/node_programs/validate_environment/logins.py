@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from .._shared import command, identities
 from .._shared.checks import FAIL, Check
@@ -19,7 +20,7 @@ SHADOW, EXPIRY_FIELD = "/etc/shadow", 7
 Entry = Mapping[str, Any]
 
 
-def run(node: str, people: Sequence[Entry]) -> List[Check]:
+def run(node: str, people: Sequence[Entry]) -> list[Check]:
     """One check each for the keys, the expiry and the homes of all people."""
     return [
         _keys(node, people),
@@ -33,7 +34,7 @@ def _keys(node: str, people: Sequence[Entry]) -> Check:
     wanted = KEYS_DIRECTORY + "/%u"
     output = command.run(["sshd", "-T"], 15).output
     if wanted not in output.split():
-        return check(KEYS, node, FAIL, "not read", wanted, message="sshd reads no keys from {}".format(KEYS_DIRECTORY))
+        return check(KEYS, node, FAIL, "not read", wanted, message=f"sshd reads no keys from {KEYS_DIRECTORY}")
     return summary(KEYS, node, len(with_keys), list(_key_differences(with_keys)))
 
 
@@ -44,13 +45,13 @@ def _key_differences(people: Sequence[Entry]) -> Iterator[str]:
             with open(path, encoding="utf-8") as stream:
                 lines = [line for line in stream.read().splitlines() if line and not line.startswith("#")]
         except (OSError, ValueError):
-            yield "{} can't be read".format(path)
+            yield f"{path} can't be read"
             continue
         if lines != list(person["keys"]):
-            yield "{} has other keys than people.yml".format(path)
+            yield f"{path} has other keys than people.yml"
 
 
-def _expiry_days() -> Dict[str, str]:
+def _expiry_days() -> dict[str, str]:
     with open(SHADOW, encoding="utf-8", errors="replace") as stream:
         rows = [line.split(":") for line in stream]
     return {row[0]: row[EXPIRY_FIELD] for row in rows if len(row) > EXPIRY_FIELD}
@@ -62,7 +63,7 @@ def _expiry_differences(people: Sequence[Entry], days: Mapping[str, str]) -> Ite
         wanted = identities.expiry(day)
         # somebody of a directory service has no line here
         if days.get(person["name"], wanted) != wanted:
-            yield "{} expires on another day than {}".format(person["name"], day or "never")
+            yield f"{person['name']} expires on another day than {day or 'never'}"
 
 
 def _home_differences(people: Sequence[Entry]) -> Iterator[str]:
@@ -74,7 +75,7 @@ def _home_differences(people: Sequence[Entry]) -> Iterator[str]:
         try:
             status = os.stat(entry.pw_dir)
         except OSError as error:
-            yield "{}: {}".format(entry.pw_dir, error.strerror)
+            yield f"{entry.pw_dir}: {error.strerror}"
             continue
         if status.st_uid != entry.pw_uid or not stat.S_ISDIR(status.st_mode):
-            yield "{} is not a directory of {}".format(entry.pw_dir, entry.pw_name)
+            yield f"{entry.pw_dir} is not a directory of {entry.pw_name}"

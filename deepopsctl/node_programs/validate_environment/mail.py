@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import List
 
 from .._shared.checks import FAIL, PASS, Check
 from .checks import check, skip
@@ -18,7 +17,7 @@ SPOOLS = ("/var/spool/deepops-job-mail", "/var/spool/dma")
 MOST_S = 1_200
 
 
-def run(node: str) -> List[Check]:
+def run(node: str) -> list[Check]:
     """One check on a node that sends mail about jobs, none elsewhere."""
     if not os.path.isdir(SPOOLS[0]):
         return []
@@ -27,11 +26,11 @@ def run(node: str) -> List[Check]:
     now = time.time()
     ages = [now - age for spool in SPOOLS for age in _times(spool)]
     late = [age for age in ages if age > MOST_S]
-    message = "{} mails wait, the oldest for {:.0f} minutes".format(len(late), max(late) / 60) if late else ""
+    message = f"{len(late)} mails wait, the oldest for {max(late) / 60:.0f} minutes" if late else ""
     return [check(MAIL, node, FAIL if late else PASS, len(late), 0, "late mails", message)]
 
 
-def _times(spool: str) -> List[float]:
+def _times(spool: str) -> list[float]:
     """When each waiting mail came."""
     times = []
     with contextlib.suppress(FileNotFoundError):

@@ -6,7 +6,7 @@ connecting user.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable
 
 from .._shared import identities as ids
 from .._slurm_jobs import suite as suite_of_jobs
@@ -32,8 +32,8 @@ from . import (
 )
 from .checks import NOTHING, SUITE, skip
 
-Request = Dict[str, Any]
-Result = Dict[str, Any]
+Request = dict[str, Any]
+Result = dict[str, Any]
 
 
 def main(request: Request) -> Result:
@@ -96,7 +96,7 @@ def conflicts(request: Request) -> Result:
     return {"conflicts": [*ids.conflicts(people["people"], people["groups"]), *both]}
 
 
-QUESTIONS: Dict[str, Callable[[Request], Result]] = {
+QUESTIONS: dict[str, Callable[[Request], Result]] = {
     "conflicts": conflicts,
     "before_directory": lambda request: {"conflicts": directory.before(request["directory"])},
     "members": lambda request: directory.members(request["groups"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Dict, List, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from .._shared import command
 from .._shared.checks import FAIL, PASS, Check
@@ -28,22 +28,22 @@ _ZSH: Mapping[str, Sequence[str]] = {"zsh": ("zsh", "-c")}
 _STAGES = {11: "`module load` in the script", 12: "the loaded command", 13: "`module load` in a step (srun bash -c)"}
 
 
-def shells() -> Dict[str, Sequence[str]]:
+def shells() -> dict[str, Sequence[str]]:
     """The shells of this node that `module` has to work in, each as nobody, in an environment of its own."""
     commands = {**_BASH, **(_ZSH if shutil.which("zsh") else {})}
     return {name: ("runuser", "-u", "nobody", "--", *BARE, *argv) for name, argv in commands.items()}
 
 
-def versions(directory: str) -> List[str]:
+def versions(directory: str) -> list[str]:
     """Each `NAME/VERSION` that has a file below a directory of module files."""
-    names: List[str] = []
+    names: list[str] = []
     for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
         files = os.listdir(os.path.join(directory, name)) if os.path.isdir(os.path.join(directory, name)) else ()
-        names += ["{}/{}".format(name, file) for file in sorted(files) if not file.startswith(".")]
+        names += [f"{name}/{file}" for file in sorted(files) if not file.startswith(".")]
     return [version[: -len(".lua")] if version.endswith(".lua") else version for version in names]
 
 
-def listed(login: Sequence[str]) -> List[str]:
+def listed(login: Sequence[str]) -> list[str]:
     """What `module avail` lists in a login shell: each `NAME/VERSION`, and each name."""
     lines = command.run([*login, "module -t avail 2>&1"], LIMIT_S).output.splitlines()
     versions = [line.split("(")[0] for line in lines]
@@ -52,7 +52,7 @@ def listed(login: Sequence[str]) -> List[str]:
 
 def run(
     node: str, software: Sequence[str], started: Mapping[str, Sequence[str]], declared: Sequence[str] = ()
-) -> List[Check]:
+) -> list[Check]:
     """One check for the modules that are there, one for all shells; `started` runs a text each.
 
     Of `software` there has to be any version; each `NAME/VERSION` of `declared` has to load.
@@ -61,11 +61,11 @@ def run(
     there = listed(login)
     missing = [name for name in [*software, *declared] if name not in there]
     loads = ((name, command.run([*login, _LOAD.format(name)], LIMIT_S)) for name in declared if name in there)
-    wrong = ["{}: {}".format(name, result.failure) for name, result in loads if not result.ok]
+    wrong = [f"{name}: {result.failure}" for name, result in loads if not result.ok]
     message = "; ".join([*(["not listed: " + ", ".join(missing)] if missing else []), *wrong])
     trial = loading(software)
     failures = [
-        "{}: {}".format(name, result.failure)
+        f"{name}: {result.failure}"
         for name, result in ((name, command.run([*argv, trial], LIMIT_S)) for name, argv in started.items())
         if not result.ok
     ]
@@ -81,10 +81,10 @@ def loading(software: Sequence[str]) -> str:
     return "module load python && python --version" if "python" in software else "module -t avail"
 
 
-def run_job(cluster: str, session: Session, software: Sequence[str]) -> List[Check]:
+def run_job(cluster: str, session: Session, software: Sequence[str]) -> list[Check]:
     """One check: a batch job that gets nothing from who submits it, and its step."""
     load, _and, use = loading(software).partition(" && ")
-    step = 'srun --ntasks=1 bash -c "{}"'.format(loading(software))
+    step = f'srun --ntasks=1 bash -c "{loading(software)}"'
     # as in the guides of sites whose users say NONE: without it the step would have no PATH
     step = "unset SLURM_EXPORT_ENV; " + step
     lines = ["#!/bin/bash", load + " || exit 11", (use or "true") + " || exit 12", step + " || exit 13"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-from typing import Dict
 
 from .._shared import command
 
@@ -26,14 +25,14 @@ def has_key(name: str) -> bool:
     return any(holds_key(os.path.join(account.pw_dir, _filled(place, words))) for place in places)
 
 
-def _sshd(name: str) -> Dict[str, str]:
+def _sshd(name: str) -> dict[str, str]:
     """sshd's settings for a connection of this user."""
-    connection = "user={},host=localhost,addr=127.0.0.1".format(name)
+    connection = f"user={name},host=localhost,addr=127.0.0.1"
     output = command.run(["sshd", "-T", "-C", connection], 15).output
     return {key: value for key, _, value in (line.partition(" ") for line in output.splitlines())}
 
 
-def _filled(place: str, words: Dict[str, str]) -> str:
+def _filled(place: str, words: dict[str, str]) -> str:
     for word, value in words.items():
         place = place.replace(word, value)
     return place

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, List, Mapping, NamedTuple, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .._shared import command
 from .._shared.checks import FAIL, PASS, Check
@@ -40,7 +41,7 @@ class Answer(NamedTuple):
     text: str
 
 
-def run(node: str, proxy: Mapping[str, Any]) -> List[Check]:
+def run(node: str, proxy: Mapping[str, Any]) -> list[Check]:
     """One check for a host that is allowed, one for one that is not."""
     start = ("runuser", "-u", USER, "--", "env", "-i", "HOME=/nonexistent", "PATH=/usr/bin:/bin")
     return [allowed(node, proxy["host"], ask(start, proxy["host"])), refused(node, ask(start, STRANGER))]
@@ -61,17 +62,17 @@ def allowed(node: str, host: str, answer: Answer) -> Check:
     if answer.status == 200:
         return check(ALLOWED, node, PASS, "reached", "reached")
     texts = {0: "no answer of the proxy: " + answer.text[-200:], 403: "the proxy refuses it"}
-    text = texts.get(answer.status, "the proxy itself does not reach it (HTTP {})".format(answer.status))
-    return check(ALLOWED, node, FAIL, "not reached", "reached", message="{}: {}".format(host, text))
+    text = texts.get(answer.status, f"the proxy itself does not reach it (HTTP {answer.status})")
+    return check(ALLOWED, node, FAIL, "not reached", "reached", message=f"{host}: {text}")
 
 
 def refused(node: str, answer: Answer) -> Check:
     """The host is refused, in words, with the name of the user whose connection it is."""
-    expected = "refused, user {}".format(USER)
+    expected = f"refused, user {USER}"
     if answer.status != 403:
-        text = "the proxy answered {} for {}: {}".format(answer.status, STRANGER, answer.text[-200:])
+        text = f"the proxy answered {answer.status} for {STRANGER}: {answer.text[-200:]}"
         return check(REFUSED, node, FAIL, "not refused", expected, message=text)
-    if "User: {}.".format(USER) not in answer.text:
+    if f"User: {USER}." not in answer.text:
         text = "the proxy does not know whose connection it is: is deepops-ident.service running, and its port open?"
         return check(REFUSED, node, FAIL, "refused, no user", expected, message=text)
     return check(REFUSED, node, PASS, expected, expected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict, List, Sequence, Tuple
+from collections.abc import Collection, Sequence
 
 from .._shared import command
 from .._shared.checks import FAIL, PASS, Check, one_line
@@ -31,14 +31,14 @@ module load EasyBuild && eb --version && eb hello-1.0.eb --prefix="$home/eb" --s
 module use "$home/eb/modules/all" && module load hello && "$EBROOTHELLO/hello"
 """
 # check -> what is typed, and what the output has to end with ('' for anything)
-TRIALS: Dict[str, Tuple[str, str]] = {
+TRIALS: dict[str, tuple[str, str]] = {
     EASYBUILD: (_BUILD, "built"),
     SPACK: ("module load Spack && spack --version", ""),
     EESSI: ("ls /cvmfs/software.eessi.io/versions", ""),
 }
 
 
-def run(node: str, start: Sequence[str], switched_on: Collection[str]) -> List[Check]:
+def run(node: str, start: Sequence[str], switched_on: Collection[str]) -> list[Check]:
     """One check for each that is switched on; `start` is a login shell that takes a text."""
     return [_trial(node, start, name, *TRIALS[name]) for name in TRIALS if name in switched_on]
 

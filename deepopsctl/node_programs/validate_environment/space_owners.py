@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from typing import Any, Iterator, List, Mapping, Sequence, Tuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from .._shared import identities
 from .._shared.checks import Check
@@ -17,10 +18,10 @@ MOST = 200
 
 Entry = Mapping[str, Any]
 # a directory, and the ids that it has to have; a user's may have any group
-Wanted = Tuple[str, int, int]
+Wanted = tuple[str, int, int]
 
 
-def run(node: str, people: Mapping[str, Sequence[Entry]], spaces: Sequence[Entry]) -> List[Check]:
+def run(node: str, people: Mapping[str, Sequence[Entry]], spaces: Sequence[Entry]) -> list[Check]:
     """One check, about the people whose accounts are open and their groups; none where the node has no spaces."""
     today = identities.today()
     active = [each for each in people["people"] if not identities.is_over(each, "expires", today)]
@@ -31,11 +32,11 @@ def run(node: str, people: Mapping[str, Sequence[Entry]], spaces: Sequence[Entry
     return [summary(OWNERS, node, len(chosen), faults)]
 
 
-def sample(node: str, people: Sequence[Entry]) -> List[Entry]:
+def sample(node: str, people: Sequence[Entry]) -> list[Entry]:
     """All, or `MOST` of them, others on each node."""
     if len(people) <= MOST:
         return list(people)
-    return sorted(people, key=lambda person: zlib.crc32("{} {}".format(node, person["name"]).encode()))[:MOST]
+    return sorted(people, key=lambda person: zlib.crc32(f"{node} {person['name']}".encode()))[:MOST]
 
 
 def wanted(people: Sequence[Entry], groups: Sequence[Entry], spaces: Sequence[Entry]) -> Iterator[Wanted]:
@@ -57,15 +58,15 @@ def _faults(directory: Wanted) -> Iterator[str]:
     try:
         status = os.lstat(path)
     except OSError as error:
-        yield "{}: {}".format(path, error.strerror)
+        yield f"{path}: {error.strerror}"
         return
     if not stat.S_ISDIR(status.st_mode):
-        yield "{} is not a directory".format(path)
+        yield f"{path} is not a directory"
     elif uid >= 0 and status.st_uid != uid:
-        yield "{} belongs to {}, not to {}".format(path, status.st_uid, uid)
+        yield f"{path} belongs to {status.st_uid}, not to {uid}"
     elif gid >= 0 and status.st_gid != gid:
-        yield "{} has the group {}, not {}".format(path, status.st_gid, gid)
+        yield f"{path} has the group {status.st_gid}, not {gid}"
     elif status.st_mode & stat.S_IWOTH:
-        yield "{} may be written by everybody".format(path)
+        yield f"{path} may be written by everybody"
     elif not status.st_mode & (stat.S_IRWXU if uid >= 0 else stat.S_IRWXG):
-        yield "{} is closed to those whose it is (mode {:o})".format(path, stat.S_IMODE(status.st_mode))
+        yield f"{path} is closed to those whose it is (mode {stat.S_IMODE(status.st_mode):o})"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pwd
 import shlex
-from typing import Any, Iterator, List, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from .._shared import as_user, command, identities
 from .._shared.checks import FAIL, PASS, Check, one_line
@@ -25,7 +26,7 @@ printf '%s %s %s %s %s\\n' {mark} {variable} "$written" "$linked" "$value"
 Entry = Mapping[str, Any]
 
 
-def run(node: str, people: Sequence[Entry], spaces: Sequence[Entry]) -> List[Check]:
+def run(node: str, people: Sequence[Entry], spaces: Sequence[Entry]) -> list[Check]:
     """One check, as the first person whose account is open; none where the node has no spaces."""
     person = first_active(people)
     if not spaces or person is None:
@@ -34,11 +35,11 @@ def run(node: str, people: Sequence[Entry], spaces: Sequence[Entry]) -> List[Che
     try:
         pwd.getpwnam(name)
     except KeyError:
-        return [skip(SPACES, node, "there is no user {} on this node".format(name))]
+        return [skip(SPACES, node, f"there is no user {name} on this node")]
     argv = [*as_user.login_shell(name, LIMIT_S), script(person, spaces)]
     result = command.run(argv, LIMIT_S + as_user.GRACE_S)
     if not result.ok:
-        return [check(SPACES, node, FAIL, "no answer", "{} spaces".format(len(spaces)), message=result.failure)]
+        return [check(SPACES, node, FAIL, "no answer", f"{len(spaces)} spaces", message=result.failure)]
     return [evaluate(node, person, spaces, result.output)]
 
 
@@ -58,7 +59,7 @@ def script(person: Entry, spaces: Sequence[Entry]) -> str:
 def _link(person: Entry, space: Entry) -> str:
     if not space["link"] or space["by"] == "user":
         return str(space["link"])
-    return "{}/{}".format(space["link"], person["groups"][0])
+    return f"{space['link']}/{person['groups'][0]}"
 
 
 def evaluate(node: str, person: Entry, spaces: Sequence[Entry], output: str) -> Check:
@@ -71,19 +72,19 @@ def evaluate(node: str, person: Entry, spaces: Sequence[Entry], output: str) -> 
             answers[variable] = words
     faults = [fault for each in spaces for fault in _faults(person, each, answers.get(each["variable"]))]
     wrong = {fault.partition(":")[0] for fault in faults}
-    measured = "{} of {} spaces".format(len(spaces) - len(wrong), len(spaces))
-    message = one_line("as {}: {}".format(person["name"], "; ".join(faults))) if faults else ""
-    return check(SPACES, node, FAIL if faults else PASS, measured, "{} spaces".format(len(spaces)), message=message)
+    measured = f"{len(spaces) - len(wrong)} of {len(spaces)} spaces"
+    message = one_line(f"as {person['name']}: {'; '.join(faults)}") if faults else ""
+    return check(SPACES, node, FAIL if faults else PASS, measured, f"{len(spaces)} spaces", message=message)
 
 
 def _faults(person: Entry, space: Entry, answer: Any) -> Iterator[str]:
     variable = "$" + space["variable"]
     if answer is None or not answer[2]:
         name = person["name"] if space["by"] == "user" else person["groups"][0]
-        yield "{}: not set: {}/{} is missing, or somebody else's".format(variable, space["path"], name)
+        yield f"{variable}: not set: {space['path']}/{name} is missing, or somebody else's"
         return
     written, linked, value = answer
     if written != "yes":
-        yield "{}: {} can't be written to".format(variable, value)
+        yield f"{variable}: {value} can't be written to"
     if linked == "no":
-        yield "{}: ~/{} does not lead there".format(variable, _link(person, space))
+        yield f"{variable}: ~/{_link(person, space)} does not lead there"

@@ -7,7 +7,7 @@ import os
 import random
 import time
 import zipfile
-from typing import Dict, Iterator, List, Mapping
+from collections.abc import Iterator, Mapping
 
 from .._shared import identities
 from .._shared.checks import FAIL, PASS, Check
@@ -19,14 +19,14 @@ LIMIT_S = 60
 _PIECE = 1 << 20
 
 
-def run(host: str, directory: str, hashes: Mapping[str, str], limit_s: float = LIMIT_S) -> List[Check]:
+def run(host: str, directory: str, hashes: Mapping[str, str], limit_s: float = LIMIT_S) -> list[Check]:
     """One check about all wheels of the directory; `hashes` are those of wheels.sha256, by file name."""
     try:
         there = sorted(name for name in os.listdir(directory) if name.endswith(".whl"))
     except OSError as error:
-        text = "{}: {}".format(directory, error.strerror)
+        text = f"{directory}: {error.strerror}"
         return [check(WHEELS, host, FAIL, "no wheelhouse", len(hashes), "wheels", text)]
-    faults: Dict[str, str] = {name: "is missing" for name in hashes if name not in there}
+    faults: dict[str, str] = {name: "is missing" for name in hashes if name not in there}
     for name in there:
         fault = _torn(os.path.join(directory, name))
         if fault:
@@ -41,9 +41,9 @@ def run(host: str, directory: str, hashes: Mapping[str, str], limit_s: float = L
         if _digest(os.path.join(directory, name)) != hashes[name]:
             faults[name] = "has another content than when it was added"
     total = len(set(there) | set(hashes))
-    sentences = ["{} {}".format(name, fault) for name, fault in sorted(faults.items())]
+    sentences = [f"{name} {fault}" for name, fault in sorted(faults.items())]
     texts = [identities.first_few(sentences)] if faults else []
-    texts += ["{} of {} hashes compared".format(compared, len(left))] if compared < len(left) else []
+    texts += [f"{compared} of {len(left)} hashes compared"] if compared < len(left) else []
     status = FAIL if faults else PASS
     return [check(WHEELS, host, status, total - len(faults), total, "wheels", "; ".join(texts))]
 
@@ -54,7 +54,7 @@ def _torn(path: str) -> str:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        return "is not whole: {}".format(error)
+        return f"is not whole: {error}"
     return "" if any(name.endswith(".dist-info/METADATA") for name in names) else "has no METADATA"
 
 

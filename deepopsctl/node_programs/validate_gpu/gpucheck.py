@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from .._shared import archive
 
 _BEGINNING = '{\n "schema":'
 
 
-def argv(arguments: Sequence[str]) -> List[str]:
+def argv(arguments: Sequence[str]) -> list[str]:
     """The command that reads the archive from its input and runs gpucheck; a GPU that fails is no failed job."""
     return archive.argv("gpu_check.cli", *arguments)
 
 
-def result(out: str) -> Optional[Dict[str, Any]]:
+def result(out: str) -> dict[str, Any] | None:
     """The node's result in what the job printed (a site's prolog may print as well); None where there is none."""
     start = out.find(_BEGINNING)
     if start < 0:

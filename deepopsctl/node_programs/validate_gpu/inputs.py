@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from .._shared import checks, slurm_output
 from .._shared.slurm_output import Record
@@ -45,7 +46,7 @@ class Inputs(NamedTuple):
     reservation: str = ""
 
     @property
-    def libraries(self) -> Dict[str, str]:
+    def libraries(self) -> dict[str, str]:
         """gpucheck's options for the libraries that are there."""
         return {name: path for name, path in (("cublas", self.cublas), ("nccl", self.nccl)) if path}
 
@@ -60,7 +61,7 @@ class Inputs(NamedTuple):
         return wanted if most is None else max(1, min(wanted, most))
 
 
-def declared(entries: Mapping[str, Mapping[str, Any]]) -> Dict[str, Declared]:
+def declared(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Declared]:
     """By node, from the module's parameter."""
     return {
         name: Declared(int(entry["cards"]), _texts(entry.get("files")), bool(entry.get("sliced")))
@@ -68,7 +69,7 @@ def declared(entries: Mapping[str, Mapping[str, Any]]) -> Dict[str, Declared]:
     }
 
 
-def _texts(listed: Any) -> List[str]:
+def _texts(listed: Any) -> list[str]:
     return [str(entry) for entry in listed or ()]
 
 
@@ -77,4 +78,4 @@ def library(directory: str, libraries: Mapping[str, Any], name: str) -> str:
     if name not in libraries:
         return ""
     entry = libraries[name]
-    return os.path.join(directory, "{}-{}".format(name, entry["version"]), os.path.basename(entry["files"][0]))
+    return os.path.join(directory, f"{name}-{entry['version']}", os.path.basename(entry["files"][0]))

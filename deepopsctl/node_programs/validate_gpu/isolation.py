@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from .._shared.checks import FAIL, PASS, WARN, Check
 from .._shared.slurm_output import Record
@@ -21,8 +22,8 @@ class JobAnswers(NamedTuple):
     """Answers of the jobs on one node: without a GPU, and those with one, which held it at the same time."""
 
     without: Data
-    ones: List[Data]
-    trouble: Optional[Trouble] = None
+    ones: list[Data]
+    trouble: Trouble | None = None
 
 
 def ask(session: Session, place: Placement, count: int, files: Sequence[str]) -> JobAnswers:
@@ -32,7 +33,7 @@ def ask(session: Session, place: Placement, count: int, files: Sequence[str]) ->
     without = probe_jobs.parse(outcome.out).get(node)
     if not without:
         return JobAnswers({}, [], probe_jobs.trouble(outcome))
-    names = ["one{}-{}".format(number, node) for number in range(count)]
+    names = [f"one{number}-{node}" for number in range(count)]
     holding = {
         name: session.start(name, place.options(gpus=1), probe_jobs.argv("gpu", "hold", *files)) for name in names
     }
@@ -53,7 +54,7 @@ def room(node: Record) -> int:
     return max(min(placement.free_gpus(node), cores), 0)
 
 
-def evaluate(node: str, answers: JobAnswers, wanted: int, *, confined: bool, sliced: bool) -> List[Check]:
+def evaluate(node: str, answers: JobAnswers, wanted: int, *, confined: bool, sliced: bool) -> list[Check]:
     """The three checks of one node."""
     if answers.trouble:
         what = answers.trouble
@@ -67,20 +68,20 @@ def evaluate(node: str, answers: JobAnswers, wanted: int, *, confined: bool, sli
 
 def assignment(node: str, ones: Sequence[Data], wanted: int) -> Check:
     """Each job sees one GPU, and no two see the same."""
-    name, expected = NAMES[0], "{} different GPUs".format(wanted) if wanted > 1 else "1 GPU"
+    name, expected = NAMES[0], f"{wanted} different GPUs" if wanted > 1 else "1 GPU"
     visible_devices = [str(data.get("env", {}).get("CUDA_VISIBLE_DEVICES", "")) for data in ones]
     if not all(visible_devices):
         return failed(name, node, "CUDA_VISIBLE_DEVICES is not set in a job with a GPU", "not set", expected)
     got = [confinement.device(data) for data in ones]
     measured = "GPU " + ", ".join(sorted(got))
     if any("," in text for text in got + visible_devices):
-        text = "a job with --gpus-per-node=1 got CUDA_VISIBLE_DEVICES={}".format(" and ".join(visible_devices))
+        text = f"a job with --gpus-per-node=1 got CUDA_VISIBLE_DEVICES={' and '.join(visible_devices)}"
         return failed(name, node, text, measured, expected)
     twice = sorted({text for text in got if got.count(text) > 1})
     if twice:
-        text = "jobs at the same time got the same GPU: {}".format(", ".join(twice))
+        text = f"jobs at the same time got the same GPU: {', '.join(twice)}"
         return failed(name, node, text, measured, expected)
-    message = "{} jobs at once".format(len(ones)) if len(ones) > 1 else ""
+    message = f"{len(ones)} jobs at once" if len(ones) > 1 else ""
     return check(name, node, PASS, measured, expected, message=message)
 
 
@@ -97,27 +98,27 @@ def visible(node: str, answers: JobAnswers, *, confined: bool, sliced: bool) -> 
     name, expected = NAMES[2], "1 GPU each, none without"
     if not confined or sliced:
         return skipped(name, node, SLICED if confined else confinement.NOT_CONFIGURED)
-    seen: Dict[str, List[str]] = {}
+    seen: dict[str, list[str]] = {}
     for number, data in enumerate([answers.without, *answers.ones]):
         if data.get("uuids") is None:
             # without a GPU of its own a job may be shown no driver at all
             if number:
                 return skipped(name, node, NO_DRIVER)
             continue
-        seen["job {}".format(number) if number else "the job without GPUs"] = list(data["uuids"])
+        seen[f"job {number}" if number else "the job without GPUs"] = list(data["uuids"])
     measured = ", ".join(str(len(uuids)) for uuids in seen.values()) + " GPUs"
     for who, uuids in seen.items():
         most = 1 if who.startswith("job") else 0
         if len(uuids) != most:
-            text = "{} sees {} GPUs by NVML: {}".format(who, len(uuids), ", ".join(uuids) or "none")
+            text = f"{who} sees {len(uuids)} GPUs by NVML: {', '.join(uuids) or 'none'}"
             return failed(name, node, text, measured, expected)
     listed = [uuid for uuids in seen.values() for uuid in uuids]
     twice = sorted({uuid for uuid in listed if listed.count(uuid) > 1})
     if twice:
-        return failed(name, node, "two jobs see the same GPU: {}".format(", ".join(twice)), measured, expected)
-    return check(name, node, PASS, expected, expected, message="{} UUIDs, each in one job".format(len(listed)))
+        return failed(name, node, f"two jobs see the same GPU: {', '.join(twice)}", measured, expected)
+    return check(name, node, PASS, expected, expected, message=f"{len(listed)} UUIDs, each in one job")
 
 
-def not_tried(node: str, reason: str) -> List[Check]:
+def not_tried(node: str, reason: str) -> list[Check]:
     """The checks of a node where no job could run."""
     return [skipped(name, node, reason) for name in NAMES]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import getpass
 import os
-from typing import Any, Dict
+from typing import Any
 
 from .._shared import archive, hangup
 from .._slurm_jobs import suite as suite_of_jobs
 from . import inputs, suite
 
 
-def main(request: Dict[str, Any]) -> Dict[str, Any]:
+def main(request: dict[str, Any]) -> dict[str, Any]:
     """Run the suite."""
     return suite_of_jobs.run(request, trials)
 
 
-def trials(request: Dict[str, Any]) -> Dict[str, Any]:
+def trials(request: dict[str, Any]) -> dict[str, Any]:
     """First as many jobs with one GPU as a node has GPUs, then one job with all of them, on every node.
 
     Nothing is copied to the nodes. What has no free GPU now is skipped; no job of anybody else is touched. `declared`

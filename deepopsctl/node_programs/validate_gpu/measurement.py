@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .._shared import slurm_output
 from .._shared.checks import FAIL, PASS, Check, one_line
@@ -21,7 +22,7 @@ WANTED_MB, LEAST_MB = 8192, 1024
 class Measured(NamedTuple):
     """The node's result (none where the job gave none), and whether the job did what it was for."""
 
-    result: Optional[Dict[str, Any]]
+    result: dict[str, Any] | None
     check: Check
 
 
@@ -29,24 +30,24 @@ def obstacle(node: Record) -> str:
     """Why a job with all GPUs would have to wait; '' when it would start at once."""
     total, free = slurm_output.gpu_count(node.get("Gres", "")), placement.free_gpus(node)
     if free < total:
-        return "busy: other jobs have {} of its {} GPUs".format(total - free, total)
+        return f"busy: other jobs have {total - free} of its {total} GPUs"
     if _memory(node) < LEAST_MB:
-        return "busy: jobs have left {} MiB of its memory, measuring takes {}".format(_memory(node), LEAST_MB)
+        return f"busy: jobs have left {_memory(node)} MiB of its memory, measuring takes {LEAST_MB}"
     return ""
 
 
-def options(place: Placement, nodes: Sequence[Record]) -> List[str]:
+def options(place: Placement, nodes: Sequence[Record]) -> list[str]:
     """All GPUs, and all CPUs that are free on each: host memory is measured from the CPUs next to each GPU."""
     count = len(place.nodes)
     return [
         "--partition=" + place.partition,
         "--nodelist=" + ",".join(place.nodes),
-        "--nodes={}".format(count),
-        "--ntasks={}".format(count),
+        f"--nodes={count}",
+        f"--ntasks={count}",
         "--ntasks-per-node=1",
-        "--cpus-per-task={}".format(min(_cpus(node) for node in nodes)),
-        "--mem={}M".format(min(WANTED_MB, *(_memory(node) for node in nodes))),
-        "--gres=gpu:{}".format(slurm_output.gpu_count(nodes[0].get("Gres", ""))),
+        f"--cpus-per-task={min(_cpus(node) for node in nodes)}",
+        f"--mem={min(WANTED_MB, *(_memory(node) for node in nodes))}M",
+        f"--gres=gpu:{slurm_output.gpu_count(nodes[0].get('Gres', ''))}",
     ]
 
 
@@ -56,8 +57,8 @@ def measure(session: Session, inputs: Inputs, place: Placement, node: Record) ->
     reason = obstacle(node)
     if reason:
         return Measured(None, skipped(NAME, name, reason))
-    arguments = ["--json", "--timeout={:g}".format(inputs.gpu_timeout)]
-    arguments += ["--{}={}".format(name, path) for name, path in inputs.libraries.items()]
+    arguments = ["--json", f"--timeout={inputs.gpu_timeout:g}"]
+    arguments += [f"--{name}={path}" for name, path in inputs.libraries.items()]
     running = session.start("all-" + name, options(place, [node]), gpucheck.argv(arguments))
     running.send(inputs.archive + "\n")
     outcome = session.finish("all-" + name, running)
@@ -78,7 +79,7 @@ def lost(name: str, error: Exception) -> Measured:
 
 
 def _description(gpus: int) -> str:
-    return "one job with all {} GPUs of the node".format(gpus) if gpus > 1 else "one job with the node's GPU"
+    return f"one job with all {gpus} GPUs of the node" if gpus > 1 else "one job with the node's GPU"
 
 
 def _cpus(node: Record) -> int:

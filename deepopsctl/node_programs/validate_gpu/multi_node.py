@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .._shared import slurm_output
 from .._shared.checks import SKIP
@@ -22,9 +23,9 @@ _NAME = "across"
 _LOADING_S = 60
 
 
-def choose(measured: Mapping[str, str], nodes: Mapping[str, Record]) -> Optional[Placement]:
+def choose(measured: Mapping[str, str], nodes: Mapping[str, Record]) -> Placement | None:
     """The largest set of measured nodes (name -> partition) with equally many GPUs; None where no two have."""
-    sets: Dict[Any, List[str]] = {}
+    sets: dict[Any, list[str]] = {}
     for name, partition in measured.items():
         sets.setdefault((partition, slurm_output.gpu_count(nodes[name].get("Gres", ""))), []).append(name)
     best = max(sets.items(), key=lambda entry: len(entry[1]), default=None)
@@ -34,7 +35,7 @@ def choose(measured: Mapping[str, str], nodes: Mapping[str, Record]) -> Optional
     return Placement(partition, names)
 
 
-def measure(session: Session, inputs: Inputs, together: Placement, nodes: Mapping[str, Record]) -> Dict[str, Any]:
+def measure(session: Session, inputs: Inputs, together: Placement, nodes: Mapping[str, Record]) -> dict[str, Any]:
     """What the job gave: as gpucheck's measurements are, and which nodes took part."""
     wanted = measurement.options(together, [nodes[name] for name in together.nodes])
     running = session.start(_NAME, wanted, gpucheck.argv(arguments(inputs, together)))
@@ -48,7 +49,7 @@ def measure(session: Session, inputs: Inputs, together: Placement, nodes: Mappin
     if bad or (first and len(answers) == len(together.nodes)):
         return {**result, **(bad or first or {})}
     what = probe_jobs.trouble(outcome)
-    text = what.message if outcome.rc else "{} of {} nodes answered".format(len(answers), len(together.nodes))
+    text = what.message if outcome.rc else f"{len(answers)} of {len(together.nodes)} nodes answered"
     return {**result, "status": "skip" if what.status == SKIP else "error", "message": text}
 
 
@@ -59,12 +60,12 @@ def _introduce(session: Session, running: Running) -> None:
     running.send(line.partition(ID_MARK)[2].strip() + "\n")
 
 
-def arguments(inputs: Inputs, together: Placement) -> List[str]:
+def arguments(inputs: Inputs, together: Placement) -> list[str]:
     """gpucheck's own."""
-    return ["--across={}".format(len(together.nodes)), "--nccl=" + inputs.nccl]
+    return [f"--across={len(together.nodes)}", "--nccl=" + inputs.nccl]
 
 
-def parse(out: str) -> List[Dict[str, Any]]:
+def parse(out: str) -> list[dict[str, Any]]:
     """The nodes' results in what the job printed."""
     results = []
     for line in out.splitlines():

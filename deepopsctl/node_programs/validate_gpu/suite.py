@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from .._shared import slurm_output
 from .._shared.checks import Check
@@ -26,8 +27,8 @@ _SUBMITTING_S = 1.0
 class SuiteResult(NamedTuple):
     """Checks, and gpucheck's result of every node that gave one."""
 
-    checks: List[Check]
-    results: List[Dict[str, Any]]
+    checks: list[Check]
+    results: list[dict[str, Any]]
 
 
 class StoppedError(Exception):
@@ -94,7 +95,7 @@ def run(inputs: Inputs, jobs: Jobs) -> SuiteResult:
     return SuiteResult([*(check for part in results_by_node for check in part.checks), *last], results)
 
 
-def _multi_node(inputs: Inputs, cluster: SlurmSnapshot, jobs: Jobs, results: List[Dict[str, Any]]) -> List[Check]:
+def _multi_node(inputs: Inputs, cluster: SlurmSnapshot, jobs: Jobs, results: list[dict[str, Any]]) -> list[Check]:
     """All-reduce between nodes goes into the first one's result; or why there is none."""
     if len(inputs.tested) < 2:
         return []
@@ -121,14 +122,14 @@ def _node(name: str, inputs: Inputs, cluster: SlurmSnapshot, jobs: Jobs) -> Suit
         text = "Slurm does not know this node: `deepopsctl deploy` makes it known"
         return SuiteResult([failed(measurement.NAME, name, text, "no job", "a result")], [])
     if not cluster.gpus(name):
-        text = "Slurm schedules no GPU here, cluster.yml declares {}".format(inputs.declared[name].cards)
+        text = f"Slurm schedules no GPU here, cluster.yml declares {inputs.declared[name].cards}"
         return SuiteResult([failed(measurement.NAME, name, text, "no GPU", "a result")], [])
     reason = cluster.obstacles([name]).get(name)
     if not reason and not isolation.room(node):
-        reason = "busy: no {} is free".format("whole core" if placement.free_gpus(node) > 0 else "GPU")
+        reason = f"busy: no {'whole core' if placement.free_gpus(node) > 0 else 'GPU'} is free"
     if reason:
         why = slurm_output.reason(node)
-        text = "{}{}: no job was sent".format(reason, " ({})".format(why) if why else "")
+        text = f"{reason}{(f' ({why})' if why else '')}: no job was sent"
         return SuiteResult([*isolation.not_tried(name, text), skipped(measurement.NAME, name, text)], [])
     try:
         return _run_trials(name, inputs, cluster, jobs)

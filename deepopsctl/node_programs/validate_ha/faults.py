@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Dict
-
 from .._shared import command
 
 # so that the answer still comes
@@ -14,7 +12,7 @@ _SLURMCTLD, _SLURMDBD = "slurmctld.service", "slurmdbd.service"
 _DROP_IN = "/run/systemd/system/$unit.d/zz-deepops-validate-ha.conf"
 
 # {seconds} is how long it lasts
-SCRIPTS: Dict[str, str] = {
+SCRIPTS: dict[str, str] = {
     # a machine without power: nothing starts it again
     "killed": """
 for unit in {killed}; do mkdir -p "{directory}"; printf '[Service]\\nRestart=no\\n' >"{drop_in}"; done
@@ -42,13 +40,13 @@ ip rule del pref 1; ip -6 rule del pref 1 || :
 
 def script(fault: str, seconds: int, *, with_slurmdbd: bool) -> str:
     """The shell text of a fault."""
-    killed = "{} {}".format(_SLURMCTLD, _SLURMDBD) if with_slurmdbd else _SLURMCTLD
+    killed = f"{_SLURMCTLD} {_SLURMDBD}" if with_slurmdbd else _SLURMCTLD
     words = {"unit": _SLURMCTLD, "killed": killed, "drop_in": _DROP_IN, "directory": _DROP_IN.rpartition("/")[0]}
     return SCRIPTS[fault].format(seconds=seconds, **words)
 
 
 def start(fault: str, seconds: int, *, with_slurmdbd: bool) -> command.Result:
     """Have systemd run it: it goes on without the connection, which it may cut."""
-    options = ["--unit=" + UNIT, "--collect", "--on-active={}".format(DELAY_S), "--timer-property=AccuracySec=100ms"]
+    options = ["--unit=" + UNIT, "--collect", f"--on-active={DELAY_S}", "--timer-property=AccuracySec=100ms"]
     text = script(fault, seconds, with_slurmdbd=with_slurmdbd)
     return command.run(["systemd-run", *options, "/bin/sh", "-c", text], 30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Dict, Iterable, Optional, Sequence
+from collections.abc import Iterable, Sequence
 
 from .._shared import command
 
@@ -22,12 +22,12 @@ def _as_user(argv: Sequence[str], limit_s: float) -> command.Result:
 
 def submit(name: str, wrapped: str, *options: str) -> str:
     """The id of a new job; '' where Slurm did not take it in time."""
-    base = ["sbatch", "--parsable", "--output=/dev/null", "--ntasks=1", "--mem=16M", "--time={}".format(MINUTES)]
+    base = ["sbatch", "--parsable", "--output=/dev/null", "--ntasks=1", "--mem=16M", f"--time={MINUTES}"]
     result = _as_user([*base, "--job-name=" + name, *options, "--chdir=/", "--wrap=" + wrapped], SUBMIT_LIMIT_S)
     return result.output.strip().partition(";")[0] if result.ok else ""
 
 
-def states(ids: Sequence[str]) -> Optional[Dict[str, str]]:
+def states(ids: Sequence[str]) -> dict[str, str] | None:
     """The states of those jobs that slurmctld knows; None where it does not answer."""
     argv = ["squeue", "--noheader", "--all", "--states=all", "--jobs=" + ",".join(ids), "--format=%A %T"]
     result = _as_user(argv, SUBMIT_LIMIT_S)

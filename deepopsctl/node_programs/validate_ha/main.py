@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Any, Callable, Dict, List, Set
+from typing import Any, Callable
 
 from .._shared import checks, settings
 from .._shared.checks import Check
@@ -22,9 +22,9 @@ RUNS, WAITS, KILLED, CUT_OFF = "runs", "waits", "killed", "cut-off"
 TITLES = {KILLED: "ha-killed", "frozen": "ha-frozen", CUT_OFF: "ha-cut-off"}
 
 
-def main(request: Dict[str, Any]) -> Dict[str, Any]:
+def main(request: dict[str, Any]) -> dict[str, Any]:
     """Run one phase; `checks` are its results."""
-    phases: Dict[str, Callable[[Dict[str, Any]], Dict[str, Any]]] = {
+    phases: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
         "begin": begin,
         "fault": fault,
         "measure": measure,
@@ -35,7 +35,7 @@ def main(request: Dict[str, Any]) -> Dict[str, Any]:
     return {**result, "deepops": {"checks": results}}
 
 
-def begin(request: Dict[str, Any]) -> Dict[str, Any]:
+def begin(request: dict[str, Any]) -> dict[str, Any]:
     """Start a job that runs and one that waits; `jobs` are their ids, none where the suite can't be run."""
     try:
         config = settings.load(CONFIG)
@@ -44,16 +44,16 @@ def begin(request: Dict[str, Any]) -> Dict[str, Any]:
     first = config["hosts"][0]
     host = in_control(config)
     if host != first:
-        message = "{} is in control, not {}: start slurmctld there first".format(host or "no controller", first)
+        message = f"{host or 'no controller'} is in control, not {first}: start slurmctld there first"
         return {"jobs": [], "checks": [checks.failed(SUITE, "ha-controllers", "cluster", message, host, first)]}
     runs = jobs.submit(_name(request, RUNS), "sleep 100000")
     starts = bool(runs) and jobs.wait_until_runs(runs, START_LIMIT_S)
     waits = jobs.submit(_name(request, WAITS), "hostname", "--dependency=afterok:" + runs) if starts else ""
     if not waits:
         end(request)
-        started_late = "no job starts within {:.0f} s".format(START_LIMIT_S)
+        started_late = f"no job starts within {START_LIMIT_S:.0f} s"
         why = started_late if runs and not starts else "no job can be submitted"
-        message = "{}: nothing could be seen to go on".format(why)
+        message = f"{why}: nothing could be seen to go on"
         return {"jobs": [], "checks": [checks.skipped(SUITE, "ha-controllers", "cluster", message)]}
     _wait_until_saved(config["directory"])
     good = checks.check(SUITE, "ha-controllers", "cluster", checks.PASS, host, first)
@@ -73,7 +73,7 @@ def _saved(directory: str) -> int:
     return 0
 
 
-def fault(request: Dict[str, Any]) -> Dict[str, Any]:
+def fault(request: dict[str, Any]) -> dict[str, Any]:
     """Let it happen here, in two seconds."""
     started = faults.start(request["fault"], int(request["seconds"]), with_slurmdbd=jobs.second_slurmdbd())
     if not started.ok:
@@ -81,7 +81,7 @@ def fault(request: Dict[str, Any]) -> Dict[str, Any]:
     return {}
 
 
-def measure(request: Dict[str, Any]) -> Dict[str, Any]:
+def measure(request: dict[str, Any]) -> dict[str, Any]:
     """Submit until Slurm takes it, then wait until the first controller is back; `jobs` has the new one, too."""
     config, ids = settings.load(CONFIG), list(request["jobs"])
     limit_s = 1.5 * heartbeat.timeout_s() + SLACK_S
@@ -98,31 +98,27 @@ def measure(request: Dict[str, Any]) -> Dict[str, Any]:
     took = time.monotonic() - started
     name = TITLES[request["fault"]]
     if not job:
-        message = "no job could be submitted for {:.0f} s".format(took)
+        message = f"no job could be submitted for {took:.0f} s"
         if request["fault"] == CUT_OFF:
             message += _kept_storage(config, stamps)
-        results = [checks.failed(SUITE, name, "cluster", message, "{:.0f}".format(took), "{:.0f}".format(limit_s), "s")]
+        results = [checks.failed(SUITE, name, "cluster", message, f"{took:.0f}", f"{limit_s:.0f}", "s")]
     else:
         ids.append(job)
         during = in_control(config)
-        message = "{} in control".format(during) if during else ""
-        results = [
-            checks.check(
-                SUITE, name, "cluster", checks.PASS, "{:.0f}".format(took), "{:.0f}".format(limit_s), "s", message
-            )
-        ]
+        message = f"{during} in control" if during else ""
+        results = [checks.check(SUITE, name, "cluster", checks.PASS, f"{took:.0f}", f"{limit_s:.0f}", "s", message)]
     if request["fault"] == KILLED and jobs.second_slurmdbd():
         results.append(_accounting(started, int(request["seconds"])))
     return {"jobs": ids, "checks": [*results, *_after(config, ids, request, started + int(request["seconds"]))]}
 
 
-def _heartbeats_of_the_first(directory: str) -> Set[int]:
+def _heartbeats_of_the_first(directory: str) -> set[int]:
     with heartbeat.as_slurm():
         last = heartbeat.read(directory)
     return {last.stamp} if last and last.number == 0 else set()
 
 
-def _kept_storage(config: Dict[str, Any], stamps: Set[int]) -> str:
+def _kept_storage(config: dict[str, Any], stamps: set[int]) -> str:
     """The usual cause, where it can be seen: the first controller, cut off, still writes heartbeats."""
     # one of before the fault, and one that was on its way
     if len(stamps) < 3:
@@ -139,13 +135,13 @@ def _accounting(started: float, seconds: int) -> Check:
     limit_s, name = seconds - SLACK_S / 2, TITLES[KILLED] + "-accounting"
     while time.monotonic() - started < limit_s:
         if jobs.accounting_answers():
-            took = "{:.0f}".format(time.monotonic() - started)
-            return checks.check(SUITE, name, "cluster", checks.PASS, took, "{:.0f}".format(limit_s), "s")
+            took = f"{time.monotonic() - started:.0f}"
+            return checks.check(SUITE, name, "cluster", checks.PASS, took, f"{limit_s:.0f}", "s")
         time.sleep(0.5)
-    return checks.failed(SUITE, name, "cluster", "no slurmdbd answers", "", "{:.0f}".format(limit_s), "s")
+    return checks.failed(SUITE, name, "cluster", "no slurmdbd answers", "", f"{limit_s:.0f}", "s")
 
 
-def _after(config: Dict[str, Any], ids: List[str], request: Dict[str, Any], ends: float) -> List[Check]:
+def _after(config: dict[str, Any], ids: list[str], request: dict[str, Any], ends: float) -> list[Check]:
     """Once the fault has ended, and the first controller is in control again, everything is there."""
     name = TITLES[request["fault"]] + "-after"
     until = ends + 3 * heartbeat.timeout_s() + SLACK_S
@@ -156,21 +152,21 @@ def _after(config: Dict[str, Any], ids: List[str], request: Dict[str, Any], ends
             break
         time.sleep(1)
     else:
-        message = "{} is not in control again".format(first)
+        message = f"{first} is not in control again"
         return [checks.failed(SUITE, name, "cluster", message, in_control(config) or "none", first)]
     expected = {ids[0]: "RUNNING", **dict.fromkeys(ids[1:], "PENDING")}
-    wrong = ["{} is {}, not {}".format(job, (known or {}).get(job, "lost"), state)
+    wrong = [f"{job} is {(known or {}).get(job, 'lost')}, not {state}"
              for job, state in expected.items() if (known or {}).get(job) != state]  # fmt: skip
     if wrong:
         return [checks.failed(SUITE, name, "cluster", "; ".join(wrong), len(wrong), 0, "jobs")]
     return [checks.check(SUITE, name, "cluster", checks.PASS, len(ids), len(ids), "jobs")]
 
 
-def end(request: Dict[str, Any]) -> Dict[str, Any]:
+def end(request: dict[str, Any]) -> dict[str, Any]:
     """Cancel what was submitted."""
     jobs.cancel(_name(request, what) for what in (RUNS, WAITS, *TITLES))
     return {}
 
 
-def _name(request: Dict[str, Any], what: str) -> str:
-    return "deepopsctl-ha-{}-{}".format(request["token"], what)
+def _name(request: dict[str, Any], what: str) -> str:
+    return f"deepopsctl-ha-{request['token']}-{what}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
 from . import web
@@ -31,12 +32,12 @@ class Route(NamedTuple):
     @property
     def matcher(self) -> str:
         """As Alertmanager writes it."""
-        return '{}="{}"'.format(self.label, self.value)
+        return f'{self.label}="{self.value}"'
 
 
 def evaluate(
     prometheus: Prometheus, alertmanager: Service, route: Route, monitor: str, cluster: str, token: str
-) -> List[Check]:
+) -> list[Check]:
     """All that is tried of alerts."""
     try:
         status = alertmanager.get("/api/v2/status")
@@ -50,7 +51,7 @@ def evaluate(
         ]
     version = status.get("versionInfo", {}).get("version", "")
     return [
-        check(ANSWERS, monitor, PASS, "an answer", "an answer", message="version {}".format(version)),
+        check(ANSWERS, monitor, PASS, "an answer", "an answer", message=f"version {version}"),
         _known(prometheus, alertmanager, monitor),
         _arrives(alertmanager, route, status["config"]["original"], cluster, token),
         _forwarded(prometheus, alertmanager, cluster),
@@ -65,7 +66,7 @@ def _known(prometheus: Prometheus, alertmanager: Service, monitor: str) -> Check
         return check(KNOWN, monitor, FAIL, "no answer", wanted, message=str(why))
     if any(wanted in url for url in known_urls):
         return check(KNOWN, monitor, PASS, wanted, wanted)
-    text = "Prometheus sends alerts to {}".format(names(known_urls) if known_urls else "nobody")
+    text = f"Prometheus sends alerts to {names(known_urls) if known_urls else 'nobody'}"
     return check(KNOWN, monitor, FAIL, names(known_urls) or "nobody", wanted, message=text)
 
 
@@ -73,9 +74,7 @@ def _arrives(alertmanager: Service, route: Route, config: str, cluster: str, tok
     # without an address in any receiver nobody is notified
     if route.matcher not in config and "_configs:" in config:
         # it would go to the default receiver
-        text = "its configuration has no route for {}: nothing was sent, so that nobody is notified".format(
-            route.matcher
-        )
+        text = f"its configuration has no route for {route.matcher}: nothing was sent, so that nobody is notified"
         return check(ARRIVES, cluster, FAIL, "no route", "arrived", message=text)
     labels = {"alertname": NAME, route.label: route.value, "cluster": cluster, "validation": token}
     try:
@@ -85,9 +84,9 @@ def _arrives(alertmanager: Service, route: Route, config: str, cluster: str, tok
 
 
 def _sent(alertmanager: Service, route: Route, labels: Mapping[str, str], cluster: str) -> Check:
-    def mine() -> List[Dict[str, Any]]:
-        received: List[Dict[str, Any]] = alertmanager.get(
-            "/api/v2/alerts", filter='validation="{}"'.format(labels["validation"])
+    def mine() -> list[dict[str, Any]]:
+        received: list[dict[str, Any]] = alertmanager.get(
+            "/api/v2/alerts", filter=f'validation="{labels["validation"]}"'
         )
         return received
 
@@ -104,12 +103,12 @@ def _sent(alertmanager: Service, route: Route, labels: Mapping[str, str], cluste
     if not received:
         return check(ARRIVES, cluster, FAIL, "nothing", "arrived", message="what was sent to Alertmanager is not there")
     if receivers != [route.receiver]:
-        text = "the trial went to {} instead of {}, and was ended at once".format(names(receivers), route.receiver)
+        text = f"the trial went to {names(receivers)} instead of {route.receiver}, and was ended at once"
         return check(ARRIVES, cluster, FAIL, names(receivers), route.receiver, message=text)
     if left:
         return check(ARRIVES, cluster, FAIL, "still there", "ended", message="the trial was ended, and is still there")
-    text = "and ended; it went to {}, which notifies nobody".format(route.receiver)
-    return check(ARRIVES, cluster, PASS, "{:.1f}".format(took), "{:g}".format(_SHOWN_S), "s", text)
+    text = f"and ended; it went to {route.receiver}, which notifies nobody"
+    return check(ARRIVES, cluster, PASS, f"{took:.1f}", f"{_SHOWN_S:g}", "s", text)
 
 
 def _post(alertmanager: Service, labels: Mapping[str, str], seconds: float) -> None:
@@ -123,9 +122,9 @@ def _post(alertmanager: Service, labels: Mapping[str, str], seconds: float) -> N
 
 def _forwarded(prometheus: Prometheus, alertmanager: Service, cluster: str) -> Check:
     """What fires in Prometheus is known to Alertmanager; one that has just started is sent it again after a minute."""
-    query = 'ALERTS{{alertstate="firing"}} offset {:g}s and ALERTS{{alertstate="firing"}}'.format(_SENT_S)
+    query = f'ALERTS{{alertstate="firing"}} offset {_SENT_S:g}s and ALERTS{{alertstate="firing"}}'
 
-    def compare() -> Tuple[int, List[Mapping[str, str]]]:
+    def compare() -> tuple[int, list[Mapping[str, str]]]:
         firing = prometheus.query(query)
         there = [alert["labels"] for alert in alertmanager.get("/api/v2/alerts")]
         return len(firing), [labels for labels, _value in firing if not any(_same(labels, other) for other in there)]

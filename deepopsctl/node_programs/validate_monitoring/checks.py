@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from functools import partial
-from typing import Callable, Iterable, TypeVar
+from typing import Callable, TypeVar
 
 from .._shared import checks
 
@@ -25,7 +26,7 @@ def names(items: Iterable[object], most: int = 8) -> str:
     """Some of many names, in order."""
     listed = sorted(str(name) for name in items)
     more = len(listed) - most
-    return ", ".join(listed[:most]) + (" and {} more".format(more) if more > 0 else "")
+    return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def poll_until(seconds: float, query: Callable[[], T], done: Callable[[T], bool], pause: float = 1.0) -> T:

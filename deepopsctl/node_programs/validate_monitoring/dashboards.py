@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, NamedTuple, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from .._shared.checks import FAIL, PASS, WARN, Check, one_line
 from .checks import check, names, poll_until
@@ -20,11 +21,11 @@ class Query(NamedTuple):
     job: bool = False
 
 
-def evaluate(prometheus: Prometheus, wanted: Sequence[Query], patience: float) -> List[Check]:
+def evaluate(prometheus: Prometheus, wanted: Sequence[Query], patience: float) -> list[Check]:
     """A check for each dashboard: every query of its panels gives series; recording rules follow the first scrapes."""
-    empty: Dict[Query, str] = dict.fromkeys(wanted, "")
+    empty: dict[Query, str] = dict.fromkeys(wanted, "")
 
-    def query_empty() -> Dict[Query, str]:
+    def query_empty() -> dict[Query, str]:
         # those that gave something are not asked again
         for query, error in [(query, _query_error(prometheus, query)) for query in list(empty)]:
             if error is None:
@@ -43,12 +44,12 @@ def _one(dashboard: str, wanted: Sequence[Query], empty: Mapping[Query, str]) ->
     without = {query: error for query, error in empty.items() if query.dashboard == dashboard}
     if not without:
         return check(QUERIES, dashboard, PASS, count, count, "queries")
-    panels = {query.panel + (" ({})".format(error) if error else "") for query, error in without.items()}
+    panels = {query.panel + (f" ({error})" if error else "") for query, error in without.items()}
     status = FAIL if any(without.values()) or len(without) == count else WARN
     return check(QUERIES, dashboard, status, count - len(without), count, "queries", "no series for " + names(panels))
 
 
-def _query_error(prometheus: Prometheus, query: Query) -> "str | None":
+def _query_error(prometheus: Prometheus, query: Query) -> str | None:
     """None where the query gives series, else Prometheus's error ('' for an empty result)."""
     try:
         return None if prometheus.query(query.text) else ""
@@ -56,7 +57,7 @@ def _query_error(prometheus: Prometheus, query: Query) -> "str | None":
         return one_line(str(why), 120)
 
 
-def grafana(service: Service, monitor: str) -> List[Check]:
+def grafana(service: Service, monitor: str) -> list[Check]:
     """It answers, its database is well, and its password is the cluster's."""
     try:
         health = service.get("/api/health")
@@ -65,6 +66,6 @@ def grafana(service: Service, monitor: str) -> List[Check]:
             service.get("/api/search", limit="1")
     except NoAnswer as why:
         return [check(GRAFANA, monitor, FAIL, "no answer", "ok", message=str(why))]
-    text = "" if database == "ok" else "its database is {}".format(database)
-    version = "version {}".format(health["version"]) if health.get("version") else ""
+    text = "" if database == "ok" else f"its database is {database}"
+    version = f"version {health['version']}" if health.get("version") else ""
     return [check(GRAFANA, monitor, FAIL if text else PASS, database, "ok", message=text or version)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import getpass
 import time
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
 from .._slurm_jobs import placement, slurm
@@ -38,7 +39,7 @@ class Trial(NamedTuple):
     measured: bool = True
 
 
-def hold(trial: Trial, snapshot: SlurmSnapshot) -> Tuple[List[Held], List[Check]]:
+def hold(trial: Trial, snapshot: SlurmSnapshot) -> tuple[list[Held], list[Check]]:
     """Start a job on every node that has room; a skipped check for each of the others."""
     known = [name for name in trial.compute if name in snapshot.nodes]
     checks = [skip(JOB, name, "Slurm does not know this node") for name in trial.compute if name not in known]
@@ -48,13 +49,13 @@ def hold(trial: Trial, snapshot: SlurmSnapshot) -> Tuple[List[Held], List[Check]
     places = placement.place(ready, snapshot.nodes, snapshot.partitions)
     jobs = [
         # ends with its input: nothing is left where whoever started this is gone
-        Held("job{}".format(number), place.nodes, trial.session.start("job{}".format(number), place.options(), ["cat"]))
+        Held(f"job{number}", place.nodes, trial.session.start(f"job{number}", place.options(), ["cat"]))
         for number, place in enumerate(places)
     ]
     return jobs, checks
 
 
-def identified(trial: Trial, held: Held) -> Tuple[str, str, str]:
+def identified(trial: Trial, held: Held) -> tuple[str, str, str]:
     """The job's id and account, once it runs; or why it does not."""
     name = trial.session.name(held.what)
     end = time.monotonic() + trial.session.queue_timeout
@@ -67,14 +68,14 @@ def identified(trial: Trial, held: Held) -> Tuple[str, str, str]:
             return number, account, ""
         code = held.running.ended(0)
         if code is not None:
-            return "", "", one_line(held.running.text("err")) or "exit code {}".format(code)
+            return "", "", one_line(held.running.text("err")) or f"exit code {code}"
         if time.monotonic() > end:
-            text = "the job did not start in time; Slurm's reason: {}".format(reason or "none given")
+            text = f"the job did not start in time; Slurm's reason: {reason or 'none given'}"
             return "", "", text if answer.ok else one_line(answer.message)
         time.sleep(POLL_INTERVAL_S / 6)
 
 
-def in_prometheus(trial: Trial, held: Held) -> List[Check]:
+def in_prometheus(trial: Trial, held: Held) -> list[Check]:
     """The job in Prometheus, with its user and account, from each of its nodes."""
     number, account, why = identified(trial, held)
     if not number:
@@ -83,7 +84,7 @@ def in_prometheus(trial: Trial, held: Held) -> List[Check]:
     wanted, user = set(held.nodes), getpass.getuser()
     started = time.monotonic()
 
-    def query_job() -> Dict[str, Mapping[str, str]]:
+    def query_job() -> dict[str, Mapping[str, str]]:
         return {labels.get("node", ""): labels for labels, _value in trial.prometheus.query(_job_query(trial, number))}
 
     labels_by_node = poll_until(trial.patience, query_job, lambda seen: wanted <= set(seen))
@@ -95,46 +96,46 @@ def in_prometheus(trial: Trial, held: Held) -> List[Check]:
 
 
 def _job_query(trial: Trial, number: str) -> str:
-    whose = 'deepops_job_info{{jobid="{}"}}'.format(number)
+    whose = f'deepops_job_info{{jobid="{number}"}}'
     return whose + " and on (node, jobid) deepops_job_cpus" if trial.measured else whose
 
 
 def _one(
-    trial: Trial, node: str, labels: "Mapping[str, str] | None", number: str, wanted: Mapping[str, str], took: float
+    trial: Trial, node: str, labels: Mapping[str, str] | None, number: str, wanted: Mapping[str, str], took: float
 ) -> Check:
     if labels is None:
-        text = "job {} ran there for {:.0f} s and is not in the metrics".format(number, took)
+        text = f"job {number} ran there for {took:.0f} s and is not in the metrics"
         return check(JOB, node, FAIL, "not seen", "seen", message=text)
     wrong = [
-        "{} {} instead of {}".format(key, labels.get(key) or "none", value)
+        f"{key} {labels.get(key) or 'none'} instead of {value}"
         for key, value in wanted.items()
         if labels.get(key) != value
     ]
     well = "with its user and account"
     well += "" if trial.measured else "; what it uses nobody knows: jobs have no control groups here"
-    text = "job {} has {}".format(number, " and ".join(wrong)) if wrong else well
-    return check(JOB, node, FAIL if wrong else PASS, "{:.0f}".format(took), "{:g}".format(trial.patience), "s", text)
+    text = f"job {number} has {' and '.join(wrong)}" if wrong else well
+    return check(JOB, node, FAIL if wrong else PASS, f"{took:.0f}", f"{trial.patience:g}", "s", text)
 
 
-def compare_with_slurm(trial: Trial) -> List[Check]:
+def compare_with_slurm(trial: Trial) -> list[Check]:
     """Nodes and running jobs, in Prometheus and in Slurm."""
     up = trial.prometheus.query("deepops_slurm_up")
     if not any(value == 1 for _labels, value in up):
-        text = "deepops-slurmmetrics {}".format("reports that Slurm does not answer" if up else "hands out nothing")
+        text = f"deepops-slurmmetrics {'reports that Slurm does not answer' if up else 'hands out nothing'}"
         return [check(SLURM, trial.cluster, FAIL, "down" if up else "nothing", "up", message=text),
                 skip(NODES, trial.cluster, text), skip(COUNT, trial.cluster, text)]  # fmt: skip
     return [check(SLURM, trial.cluster, PASS, "up", "up"), _nodes(trial), _count(trial)]
 
 
 def _nodes(trial: Trial) -> Check:
-    def read_nodes() -> Tuple[Set[str], Set[str]]:
+    def read_nodes() -> tuple[set[str], set[str]]:
         answer = slurm.ask(["sinfo", "--noheader", "--Node", "--all", "--format=%N"])
         in_prometheus = trial.prometheus.by("node", "count by (node) (deepops_slurm_node_state)")
         return set(answer.output.split()), set(in_prometheus)
 
     in_slurm, in_prometheus = poll_until(trial.patience, read_nodes, lambda both: both[0] == both[1], POLL_INTERVAL_S)
-    wrong = ["not in the metrics: {}".format(names(in_slurm - in_prometheus))] if in_slurm - in_prometheus else []
-    wrong += ["in the metrics only: {}".format(names(in_prometheus - in_slurm))] if in_prometheus - in_slurm else []
+    wrong = [f"not in the metrics: {names(in_slurm - in_prometheus)}"] if in_slurm - in_prometheus else []
+    wrong += [f"in the metrics only: {names(in_prometheus - in_slurm)}"] if in_prometheus - in_slurm else []
     return check(
         NODES, trial.cluster, FAIL if wrong else PASS, len(in_prometheus), len(in_slurm), "nodes", "; ".join(wrong)
     )
@@ -142,7 +143,7 @@ def _nodes(trial: Trial) -> Check:
 
 def _count(trial: Trial) -> Check:
     """Jobs come and go: Prometheus must show a number that Slurm has reported in the meantime."""
-    slurm_counts: List[int] = []
+    slurm_counts: list[int] = []
 
     def query_count() -> int:
         answer = slurm.ask(["squeue", "--noheader", "--all", "--array", "--states=RUNNING", "--format=%i"])
@@ -162,10 +163,6 @@ def fits(in_prometheus: int, slurm_counts: Sequence[int]) -> bool:
 def counted(cluster: str, in_prometheus: int, slurm_counts: Sequence[int]) -> Check:
     """The check of Prometheus's number of jobs against all numbers that Slurm reported."""
     least, most = min(slurm_counts), max(slurm_counts)
-    expected = str(least) if least == most else "{} to {}".format(least, most)
-    text = (
-        ""
-        if fits(in_prometheus, slurm_counts)
-        else "squeue reported {}, and Prometheus {}".format(expected, in_prometheus)
-    )
+    expected = str(least) if least == most else f"{least} to {most}"
+    text = "" if fits(in_prometheus, slurm_counts) else f"squeue reported {expected}, and Prometheus {in_prometheus}"
     return check(COUNT, cluster, FAIL if text else PASS, in_prometheus, expected, "running jobs", text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, List, Sequence
+from collections.abc import Sequence
 
 from .._shared import command
 from .._shared.checks import FAIL, PASS, Check, one_line
@@ -16,13 +16,13 @@ _SINCE = "-1h"
 JOURNAL_S = 15
 
 
-def evaluate(directory: str, line: str, nodes: Sequence[str], seconds: float) -> List[Check]:
+def evaluate(directory: str, line: str, nodes: Sequence[str], seconds: float) -> list[Check]:
     """A check for each node: its line is there."""
     started = time.monotonic()
-    seen: Dict[str, float] = {}
+    seen: dict[str, float] = {}
     error = ""
 
-    def read_journal() -> Dict[str, float]:
+    def read_journal() -> dict[str, float]:
         nonlocal error
         words = ["journalctl", "--directory=" + directory, "--quiet", "--since=" + _SINCE, "--output=cat", "-t", TAG]
         answer = command.run(words, JOURNAL_S)
@@ -35,15 +35,15 @@ def evaluate(directory: str, line: str, nodes: Sequence[str], seconds: float) ->
     return [_one(node, seen, seconds, error) for node in nodes]
 
 
-def arrived(text: str, line: str, nodes: Sequence[str]) -> List[str]:
+def arrived(text: str, line: str, nodes: Sequence[str]) -> list[str]:
     """The nodes whose line of this validation is in what journalctl prints."""
     there = {entry.strip() for entry in text.splitlines()}
-    return [node for node in nodes if "{} {}".format(line, node) in there]
+    return [node for node in nodes if f"{line} {node}" in there]
 
 
-def _one(node: str, seen: Dict[str, float], seconds: float, error: str) -> Check:
-    expected = "within {:g}".format(seconds)
+def _one(node: str, seen: dict[str, float], seconds: float, error: str) -> Check:
+    expected = f"within {seconds:g}"
     if node in seen:
-        return check(LOG, node, PASS, "{:.0f}".format(seen[node]), expected, "s")
-    text = "a line that the node logged has not come within {:g} s".format(seconds) + (": " + error if error else "")
+        return check(LOG, node, PASS, f"{seen[node]:.0f}", expected, "s")
+    text = f"a line that the node logged has not come within {seconds:g} s" + (": " + error if error else "")
     return check(LOG, node, FAIL, "nothing", expected, message=text)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict
+from typing import Any
 
 from .._shared import hangup
 from .._slurm_jobs import suite as suite_of_jobs
 from . import alerting, checks, dashboards, logs, suite, targets, web
 
-Request = Dict[str, Any]
-Result = Dict[str, Any]
+Request = dict[str, Any]
+Result = dict[str, Any]
 # how long the jobs may be held: longer than anything of the suite takes (seconds; Slurm's limit is in minutes)
 HELD_S, HELD_MINUTES = 540, 9
 MOST_NAMED = 10
@@ -73,15 +73,15 @@ def verify_scraped(request: Request) -> Result:
     except web.NoAnswer as why:
         return {
             "failed": True,
-            "msg": "Prometheus at {} does not answer: {}".format(plan["prometheus"], why),
+            "msg": f"Prometheus at {plan['prometheus']} does not answer: {why}",
             "hint": "see `journalctl -u prometheus` on this node",
         }
     if problems:
         more = len(problems) - MOST_NAMED
-        shown = problems[:MOST_NAMED] + (["and {} more".format(more)] if more > 0 else [])
+        shown = problems[:MOST_NAMED] + ([f"and {more} more"] if more > 0 else [])
         return {
             "failed": True,
-            "msg": "Prometheus cannot scrape: {}".format("; ".join(shown)),
+            "msg": f"Prometheus cannot scrape: {'; '.join(shown)}",
             "hint": "see the exporter's unit on the node, and a firewall between it and this node",
         }
     return {"targets": len(wanted)}

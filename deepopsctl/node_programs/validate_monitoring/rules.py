@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from .._shared.checks import FAIL, PASS, Check, one_line
 from .checks import check, poll_until
@@ -13,7 +14,7 @@ RULES = "rules-healthy"
 _MOMENT_S = 30.0
 
 
-def evaluate(prometheus: Prometheus, cluster: str, wanted: Mapping[str, int]) -> List[Check]:
+def evaluate(prometheus: Prometheus, cluster: str, wanted: Mapping[str, int]) -> list[Check]:
     """A check for each file that is expected, by its number of rules; and one for the site's own rules."""
     first = max((float(group["interval"]) for group in prometheus.rules()), default=0.0)
     rules_by_file = poll_until(first + _MOMENT_S, lambda: _by_file(prometheus), _evaluated)
@@ -24,25 +25,25 @@ def evaluate(prometheus: Prometheus, cluster: str, wanted: Mapping[str, int]) ->
     return checks
 
 
-def _by_file(prometheus: Prometheus) -> Dict[str, List[Dict[str, Any]]]:
-    rules_by_file: Dict[str, List[Dict[str, Any]]] = {}
+def _by_file(prometheus: Prometheus) -> dict[str, list[dict[str, Any]]]:
+    rules_by_file: dict[str, list[dict[str, Any]]] = {}
     for group in prometheus.rules():
         rules_by_file.setdefault(group["file"].rpartition("/")[2], []).extend(group["rules"])
     return rules_by_file
 
 
-def _evaluated(rules_by_file: Mapping[str, List[Dict[str, Any]]]) -> bool:
+def _evaluated(rules_by_file: Mapping[str, list[dict[str, Any]]]) -> bool:
     return all(rule.get("health") != "unknown" for rules in rules_by_file.values() for rule in rules)
 
 
-def _one(target: str, wanted: int, rules: List[Dict[str, Any]]) -> Check:
-    broken = ["{}: {}".format(rule["name"], one_line(rule.get("lastError", "") or "not evaluated yet"))
+def _one(target: str, wanted: int, rules: list[dict[str, Any]]) -> Check:
+    broken = [f"{rule['name']}: {one_line(rule.get('lastError', '') or 'not evaluated yet')}"
               for rule in rules if rule.get("health") != "ok"]  # fmt: skip
     well = len(rules) - len(broken)
     if not rules:
         text = "Prometheus has loaded no rule of this file"
     elif len(rules) != wanted:
-        text = "Prometheus has loaded {} rules of this file".format(len(rules))
+        text = f"Prometheus has loaded {len(rules)} rules of this file"
     else:
         text = "; ".join(broken[:3])
     return check(RULES, target, FAIL if text else PASS, well, wanted, "rules", text)

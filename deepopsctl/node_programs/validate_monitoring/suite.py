@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Callable, NamedTuple
 
 from .._shared.checks import FAIL, PASS, Check, one_line
 from .._slurm_jobs.session import Session
@@ -47,10 +48,10 @@ class Services(NamedTuple):
 
     prometheus: Service
     alertmanager: Service
-    grafana: Optional[Service] = None
+    grafana: Service | None = None
 
 
-def run(inputs: Inputs, services: Services, session: Session) -> List[Check]:
+def run(inputs: Inputs, services: Services, session: Session) -> list[Check]:
     """All checks; the session's jobs are gone at the end, also after a failure."""
     prometheus = Prometheus(services.prometheus)
     closed = [entry for name, url in _INSIDE.items() for entry in _closed(name, getattr(services, name), url)]
@@ -61,7 +62,7 @@ def run(inputs: Inputs, services: Services, session: Session) -> List[Check]:
         lost = [check(ANSWERS, inputs.monitor, FAIL, "no answer", "an answer", message=str(why))]
         lost += [skip(name, inputs.cluster, "Prometheus does not answer") for name in NEEDS_PROMETHEUS]
         return lost + closed + grafana
-    answers = check(ANSWERS, inputs.monitor, PASS, "an answer", "an answer", message="version {}".format(version))
+    answers = check(ANSWERS, inputs.monitor, PASS, "an answer", "an answer", message=f"version {version}")
     parts = (
         (targets.UP, lambda: _scraped(inputs, prometheus)),
         (rules.RULES, lambda: rules.evaluate(prometheus, inputs.cluster, inputs.rules)),
@@ -76,7 +77,7 @@ def run(inputs: Inputs, services: Services, session: Session) -> List[Check]:
     return [answers, *closed, *(entry for part in results for entry in part), *grafana]
 
 
-def _safely(name: str, target: str, part: Callable[[], List[Check]]) -> List[Check]:
+def _safely(name: str, target: str, part: Callable[[], list[Check]]) -> list[Check]:
     """One part's trouble is no other's."""
     try:
         return part()
@@ -86,7 +87,7 @@ def _safely(name: str, target: str, part: Callable[[], List[Check]]) -> List[Che
         return [check(name, target, FAIL, "an error", "", message=one_line(repr(error)))]
 
 
-def _closed(name: str, service: Optional[Service], url: str) -> List[Check]:
+def _closed(name: str, service: Service | None, url: str) -> list[Check]:
     """The service refuses requests without the password."""
     if service is None:
         return []
@@ -96,11 +97,11 @@ def _closed(name: str, service: Optional[Service], url: str) -> List[Check]:
         # another check reports that it does not answer
         return []
     shut = code in (401, 403)
-    text = "" if shut else "{} answers without a password".format(service.url)
-    return [check(CLOSED, name, PASS if shut else FAIL, "HTTP {}".format(code), "HTTP 401", message=text)]
+    text = "" if shut else f"{service.url} answers without a password"
+    return [check(CLOSED, name, PASS if shut else FAIL, f"HTTP {code}", "HTTP 401", message=text)]
 
 
-def _scraped(inputs: Inputs, prometheus: Prometheus) -> List[Check]:
+def _scraped(inputs: Inputs, prometheus: Prometheus) -> list[Check]:
     checks = targets.evaluate(prometheus, inputs.cluster, inputs.wanted, inputs.selected)
     up = {entry["target"] for entry in checks if entry["name"] == targets.UP and entry["status"] != FAIL}
     nodes = [node for node in inputs.selected if place(node, "node") in up]
@@ -112,11 +113,11 @@ def _scraped(inputs: Inputs, prometheus: Prometheus) -> List[Check]:
     ]
 
 
-def _alerts(inputs: Inputs, services: Services, prometheus: Prometheus, token: str) -> List[Check]:
+def _alerts(inputs: Inputs, services: Services, prometheus: Prometheus, token: str) -> list[Check]:
     return alerting.evaluate(prometheus, services.alertmanager, inputs.route, inputs.monitor, inputs.cluster, token)
 
 
-def _jobs(inputs: Inputs, prometheus: Prometheus, session: Session) -> List[Check]:
+def _jobs(inputs: Inputs, prometheus: Prometheus, session: Session) -> list[Check]:
     """A job on every node; while they run, Slurm's figures and the dashboards' are compared and asked for."""
     snapshot = read_snapshot()
     measured = snapshot.config.get("ProctrackType") == "proctrack/cgroup"

@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 from .._shared.checks import one_line
 
@@ -40,7 +40,7 @@ class Service(NamedTuple):
     # the certificates that may vouch for it; the host's own where this is ''
     ca: str = ""
 
-    def without_password(self) -> "Service":
+    def without_password(self) -> Service:
         """The same, for somebody without the password."""
         return self._replace(user="", password="")
 
@@ -62,20 +62,20 @@ class Service(NamedTuple):
             return why.code
         return 200
 
-    def _json(self, path: str, data: Optional[bytes], timeout: float, parameters: Dict[str, str]) -> Any:
+    def _json(self, path: str, data: bytes | None, timeout: float, parameters: dict[str, str]) -> Any:
         text = self._read(path, data, timeout, parameters)
         try:
             return json.loads(text) if text.strip() else None
         except ValueError:
-            raise NoAnswer("{} answers with something else than JSON".format(self.url)) from None
+            raise NoAnswer(f"{self.url} answers with something else than JSON") from None
 
-    def _read(self, path: str, data: Optional[bytes], timeout: float, parameters: Dict[str, str]) -> str:
+    def _read(self, path: str, data: bytes | None, timeout: float, parameters: dict[str, str]) -> str:
         address = self.url + path + ("?" + urllib.parse.urlencode(parameters) if parameters else "")
         request = urllib.request.Request(address, data)  # noqa: S310 (http or https: from the inventory)
         if data is not None:
             request.add_header("Content-Type", "application/json")
         if self.user:
-            word = base64.b64encode("{}:{}".format(self.user, self.password).encode()).decode()
+            word = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
             request.add_header("Authorization", "Basic " + word)
         try:
             with self._opener().open(request, timeout=timeout) as answer:
@@ -84,15 +84,15 @@ class Service(NamedTuple):
         except urllib.error.HTTPError as error:
             raise NoAnswer(_refused(self.url, error), error.code) from None
         except urllib.error.URLError as error:
-            raise NoAnswer("{} does not answer: {}".format(self.url, error.reason)) from None
+            raise NoAnswer(f"{self.url} does not answer: {error.reason}") from None
         except (OSError, http.client.HTTPException) as error:
             # one that stops within its answer, or is no web server
             why = getattr(error, "strerror", None) or one_line(str(error))
-            raise NoAnswer("{} does not answer: {}".format(self.url, why)) from None
+            raise NoAnswer(f"{self.url} does not answer: {why}") from None
 
     def _opener(self) -> urllib.request.OpenerDirector:
         # a site's proxy is not asked for what is on this node
-        handlers: List[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
         if self.url.startswith("https:"):
             handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=self.ca or None)))
         return urllib.request.build_opener(*handlers)
@@ -100,14 +100,14 @@ class Service(NamedTuple):
 
 def _refused(url: str, error: urllib.error.HTTPError) -> str:
     if error.code in (401, 403):
-        return "{} refuses the password (HTTP {})".format(url, error.code)
+        return f"{url} refuses the password (HTTP {error.code})"
     message = one_line(error.read(2000).decode("utf-8", "replace"))
     with contextlib.suppress(ValueError, AttributeError):
         message = str(json.loads(message).get("error", message))
-    return "{} answers with HTTP {}: {}".format(url, error.code, message)
+    return f"{url} answers with HTTP {error.code}: {message}"
 
 
-Sample = Tuple[Dict[str, str], float]
+Sample = tuple[dict[str, str], float]
 
 
 class Prometheus(NamedTuple):
@@ -115,7 +115,7 @@ class Prometheus(NamedTuple):
 
     service: Service
 
-    def query(self, text: str) -> List[Sample]:
+    def query(self, text: str) -> list[Sample]:
         """The samples of an instant query: labels and value; of a range its last values."""
         data = self.service.get("/api/v1/query", query=text)["data"]
         if data["resultType"] == "scalar":
@@ -124,27 +124,27 @@ class Prometheus(NamedTuple):
             return [(entry["metric"], float(entry["values"][-1][1])) for entry in data["result"]]
         return [(entry["metric"], float(entry["value"][1])) for entry in data["result"]]
 
-    def by(self, label: str, text: str) -> Dict[str, float]:
+    def by(self, label: str, text: str) -> dict[str, float]:
         """The values of a query by one of its labels."""
         return {labels.get(label, ""): value for labels, value in self.query(text)}
 
-    def targets(self) -> List[Dict[str, Any]]:
+    def targets(self) -> list[dict[str, Any]]:
         """What it scrapes."""
-        targets: List[Dict[str, Any]] = self.service.get("/api/v1/targets", state="active")["data"]["activeTargets"]
+        targets: list[dict[str, Any]] = self.service.get("/api/v1/targets", state="active")["data"]["activeTargets"]
         return targets
 
-    def rules(self) -> List[Dict[str, Any]]:
+    def rules(self) -> list[dict[str, Any]]:
         """Groups of rules, with how each went."""
-        groups: List[Dict[str, Any]] = self.service.get("/api/v1/rules")["data"]["groups"]
+        groups: list[dict[str, Any]] = self.service.get("/api/v1/rules")["data"]["groups"]
         return groups
 
-    def alertmanagers(self) -> List[str]:
+    def alertmanagers(self) -> list[str]:
         """Where it sends alerts to."""
         active = self.service.get("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
         return [str(entry["url"]) for entry in active]
 
 
-def unix(text: str) -> Optional[float]:
+def unix(text: str) -> float | None:
     """`2026-11-22T09:30:00.123456789Z` as seconds since 1970; None for never, which is the year 1."""
     match = _MOMENT.match(text)
     if not match or text.startswith("0001-"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Callable, List, Mapping, NamedTuple, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Callable, NamedTuple
 
 from .._shared.checks import FAIL, PASS, Check, one_line
 from .._shared.command import Result
@@ -32,7 +33,7 @@ def is_on(config: Record) -> bool:
     return config.get("AccountingStorageType", "") not in OFF
 
 
-def run(context: Context, jobs: Sequence[Job]) -> List[Check]:
+def run(context: Context, jobs: Sequence[Job]) -> list[Check]:
     """What the database says about the user and about the jobs that just ran."""
     inputs, snapshot = context.inputs, context.snapshot
     checks = user_checks(context)
@@ -47,7 +48,7 @@ def run(context: Context, jobs: Sequence[Job]) -> List[Check]:
     return checks + evaluate(inputs.cluster, jobs, answer, inputs.user, known)
 
 
-def user_checks(context: Context) -> List[Check]:
+def user_checks(context: Context) -> list[Check]:
     """Whether the user has an account."""
     inputs, config = context.inputs, context.snapshot.config
     if not is_on(config):
@@ -95,18 +96,18 @@ def association(cluster: str, user: str, answer: Result) -> Check:
         )
     accounts = sorted({line.split("|")[0] for line in answer.output.splitlines() if line.split("|")[0]})
     if not accounts:
-        text = "{} belongs to no account: sacctmgr add user {} account=NAME".format(user, user)
+        text = f"{user} belongs to no account: sacctmgr add user {user} account=NAME"
         return failed("accounting-association", cluster, text, "none", "an account for " + user)
     return check("accounting-association", cluster, PASS, ", ".join(accounts), "an account for " + user)
 
 
-def parse(out: str) -> List[Row]:
+def parse(out: str) -> list[Row]:
     """Lines of `sacct --parsable2 --noheader --allocations`."""
     rows = [line.split("|") for line in out.splitlines()]
     return [Row(*row) for row in rows if len(row) == len(Row._fields)]
 
 
-def matching(job: Job, rows: Sequence[Row]) -> List[Row]:
+def matching(job: Job, rows: Sequence[Row]) -> list[Row]:
     """The rows of one job, every task of an array."""
     return [row for row in rows if row.id == job.id or row.id.startswith(job.id + "_")]
 
@@ -139,7 +140,7 @@ def fetch(jobs: Sequence[Job], run: Callable[..., Result] = slurm.ask, patience:
         time.sleep(0.5)
 
 
-def evaluate(cluster: str, jobs: Sequence[Job], answer: Result, user: str, accounts: Sequence[str]) -> List[Check]:
+def evaluate(cluster: str, jobs: Sequence[Job], answer: Result, user: str, accounts: Sequence[str]) -> list[Check]:
     """One check for the jobs, one for the array's tasks."""
     if not answer.ok:
         names = ("accounting-jobs", "accounting-array")
@@ -147,7 +148,7 @@ def evaluate(cluster: str, jobs: Sequence[Job], answer: Result, user: str, accou
     rows = parse(answer.output)
     plain = [job for job in jobs if not job.tasks]
     wrong = [text for job in plain for text in problems(job, rows, user, accounts)]
-    expected = "{} of {}".format(_count(len(plain), "job"), user)
+    expected = f"{_count(len(plain), 'job')} of {user}"
     recorded = sum(1 for job in plain if matching(job, rows))
     checks = [_check("accounting-jobs", cluster, wrong, _count(recorded, "job"), expected)]
     arrays = [job for job in jobs if job.tasks]
@@ -159,27 +160,26 @@ def evaluate(cluster: str, jobs: Sequence[Job], answer: Result, user: str, accou
     return checks
 
 
-def problems(job: Job, rows: Sequence[Row], user: str, accounts: Sequence[str]) -> List[str]:
+def problems(job: Job, rows: Sequence[Row], user: str, accounts: Sequence[str]) -> list[str]:
     """What the database has wrong about one job, in words."""
     own = matching(job, rows)
     if len(own) < max(job.tasks, 1):
-        return ["{} (job {}): {} of {} records".format(job.what, job.id, len(own), max(job.tasks, 1))]
+        return [f"{job.what} (job {job.id}): {len(own)} of {max(job.tasks, 1)} records"]
     problems = []
     for row in own:
         tests: Mapping[str, bool] = {
-            "user {} instead of {}".format(row.user, user): row.user != user,
-            "account {} instead of one of {}".format(row.account, ", ".join(accounts)): bool(accounts)
+            f"user {row.user} instead of {user}": row.user != user,
+            f"account {row.account} instead of one of {', '.join(accounts)}": bool(accounts)
             and row.account not in accounts,
-            "state {} instead of {}".format(row.state, " or ".join(job.states)): row.state.split(" ")[0]
-            not in job.states,
-            "exit code {}".format(row.exit_code): job.states == ("COMPLETED",) and row.exit_code != "0:0",
+            f"state {row.state} instead of {' or '.join(job.states)}": row.state.split(" ")[0] not in job.states,
+            f"exit code {row.exit_code}": job.states == ("COMPLETED",) and row.exit_code != "0:0",
         }
-        problems += ["{} (job {}): {}".format(job.what, row.id, text) for text, is_wrong in tests.items() if is_wrong]
+        problems += [f"{job.what} (job {row.id}): {text}" for text, is_wrong in tests.items() if is_wrong]
     return problems
 
 
 def _count(number: int, word: str) -> str:
-    return "{} {}{}".format(number, word, "" if number == 1 else "s")
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _check(name: str, cluster: str, wrong: Sequence[str], measured: str, expected: str) -> Check:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from .._shared import slurm_output
 from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
@@ -27,7 +28,7 @@ class Files(NamedTuple):
 
     node: str
     partition: str
-    paths: List[str]
+    paths: list[str]
 
 
 def path(session: Session, what: str) -> str:
@@ -35,7 +36,7 @@ def path(session: Session, what: str) -> str:
     return os.path.join(os.path.expanduser("~"), session.name(what) + ".out")
 
 
-def options(place: Record, output: str) -> List[str]:
+def options(place: Record, output: str) -> list[str]:
     """sbatch's options for a small job on one node."""
     return [
         "--partition=" + place["partition"],
@@ -46,13 +47,13 @@ def options(place: Record, output: str) -> List[str]:
     ]
 
 
-def lines(out: str) -> List[Dict[str, str]]:
+def lines(out: str) -> list[dict[str, str]]:
     """The jobs' lines in what was fetched."""
     rows = [line.split(MARK, 1)[1].split() for line in out.splitlines() if MARK in line]
     return [dict(word.split("=", 1) for word in row if "=" in word) for row in rows]
 
 
-def fetch(session: Session, what: str, files: Files) -> Tuple[str, str]:
+def fetch(session: Session, what: str, files: Files) -> tuple[str, str]:
     """Read files on the node that wrote them, and remove them there; (text, error)."""
     place = [
         "--partition=" + files.partition,
@@ -69,10 +70,10 @@ def fetch(session: Session, what: str, files: Files) -> Tuple[str, str]:
     return outcome.out, one_line(messages[0] if messages else outcome.why)
 
 
-def output_check(node: str, job: Job, output_lines: Sequence[Dict[str, str]], error: str) -> Check:
+def output_check(node: str, job: Job, output_lines: Sequence[dict[str, str]], error: str) -> Check:
     """The batch job's own line arrived, written by the user."""
     own = [line for line in output_lines if line.get("job") == job.id and line.get("task") == "none"]
-    expected = "output of job {}".format(job.id)
+    expected = f"output of job {job.id}"
     if not own:
         text = "the batch job ended, but its output is not on the node" + (": " + error if error else "")
         return failed("batch-output", node, text, "nothing", expected)
@@ -82,12 +83,12 @@ def output_check(node: str, job: Job, output_lines: Sequence[Dict[str, str]], er
             node,
             "the job ran as another user",
             "uid " + own[0].get("user", "?"),
-            "uid {}".format(os.getuid()),
+            f"uid {os.getuid()}",
         )
     return check("batch-output", node, PASS, expected, expected)
 
 
-def array_check(node: str, job: Job, output_lines: Sequence[Dict[str, str]], error: str) -> Check:
+def array_check(node: str, job: Job, output_lines: Sequence[dict[str, str]], error: str) -> Check:
     """Every task of the array ran, each with an index of its own."""
     tasks = sorted(line.get("task", "") for line in output_lines if line.get("job") == job.id)
     expected = ", ".join(str(number) for number in range(1, TASKS + 1))
@@ -96,18 +97,18 @@ def array_check(node: str, job: Job, output_lines: Sequence[Dict[str, str]], err
     return check("job-array", node, status, "tasks " + (", ".join(tasks) or "none"), "tasks " + expected, message=text)
 
 
-def _left(name: str, node: str, left: Tuple[str, str], allowed: float) -> Check:
+def _left(name: str, node: str, left: tuple[str, str], allowed: float) -> Check:
     state, reason = left
     status = SKIP if state == "PENDING" and is_busy(reason) else FAIL
     # a prolog that checks GPUs may take its time, and nothing is wrong then
-    within = "in time" if state == "PENDING" else "within {:.0f} s (validate_smoke_run_timeout)".format(allowed)
+    within = "in time" if state == "PENDING" else f"within {allowed:.0f} s (validate_smoke_run_timeout)"
     return check(
         name,
         node,
         status,
         state.lower(),
         "completed",
-        message="the job did not end {}; Slurm's reason: {}".format(within, reason),
+        message=f"the job did not end {within}; Slurm's reason: {reason}",
     )
 
 
@@ -129,7 +130,7 @@ def run_on(session: Session, node: str, partition: str) -> Part:
     script = SCRIPT.format(mark=MARK)
     answers = {
         "batch-output": session.sbatch("batch", options(place, single), script),
-        "job-array": session.sbatch("array", ["--array=1-{}".format(TASKS), *options(place, many + ".%a")], script),
+        "job-array": session.sbatch("array", [f"--array=1-{TASKS}", *options(place, many + ".%a")], script),
     }
     checks = [
         failed(name, node, "sbatch: " + one_line(answer.message), "refused", "submitted")
@@ -144,7 +145,7 @@ def run_on(session: Session, node: str, partition: str) -> Part:
     if not submitted:
         return checks, []
     left = session.wait([job.id for job in submitted.values()])
-    paths = [single] + [many + ".{}".format(number) for number in range(1, TASKS + 1)]
+    paths = [single] + [many + f".{number}" for number in range(1, TASKS + 1)]
     text, error = fetch(session, "fetch", Files(node, partition, paths))
     evaluators = {"batch-output": output_check, "job-array": array_check}
     for name, job in submitted.items():

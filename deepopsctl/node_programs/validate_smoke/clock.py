@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, NamedTuple, Optional
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from .._shared.checks import FAIL, PASS, WARN, Check
 from .context import Inputs, check, skipped
@@ -26,10 +27,10 @@ class Offset(NamedTuple):
 
     def text(self) -> str:
         """`+0.012 ± 0.004`."""
-        return "{:+.3f} ± {:.3f}".format((self.low + self.high) / 2, (self.high - self.low) / 2)
+        return f"{(self.low + self.high) / 2:+.3f} ± {(self.high - self.low) / 2:.3f}"
 
 
-def run(inputs: Inputs) -> List[Check]:
+def run(inputs: Inputs) -> list[Check]:
     """The lead of every reporting node's clock over the submit host's."""
     reference = offset(inputs.report(inputs.submit).get("clock") or {})
     checks = []
@@ -37,12 +38,12 @@ def run(inputs: Inputs) -> List[Check]:
         own = offset(report.get("clock") or {})
         lead = between(own, reference) if own and reference else None
         if name != inputs.submit:
-            missing = "" if reference else "no reading of {}'s clock: is it outside --limit?".format(inputs.submit)
+            missing = "" if reference else f"no reading of {inputs.submit}'s clock: is it outside --limit?"
             checks.append(evaluate(name, lead, inputs.submit, missing))
     return checks
 
 
-def offset(reading: Mapping[str, Any]) -> Optional[Offset]:
+def offset(reading: Mapping[str, Any]) -> Offset | None:
     """A node's lead over the control machine: it read `remote` between this one's `before` and `after`."""
     try:
         before, remote, after = (float(reading[key]) for key in ("before", "remote", "after"))
@@ -56,14 +57,14 @@ def between(node: Offset, submit: Offset) -> Offset:
     return Offset(node.low - submit.high, node.high - submit.low)
 
 
-def evaluate(node: str, lead: Optional[Offset], submit: str, reason: str = "") -> Check:
+def evaluate(node: str, lead: Offset | None, submit: str, reason: str = "") -> Check:
     """Warn or fail only where even the kindest reading of the measurement is too far off."""
-    expected = "within {:g}".format(WARN_S)
+    expected = f"within {WARN_S:g}"
     if lead is None:
         return skipped("clock", node, reason or "no reading of the node's clock")
     status = FAIL if lead.least > FAIL_S else WARN if lead.least > WARN_S else PASS
     text = ""
     if status != PASS:
         word = "ahead of" if lead.low > 0 else "behind"
-        text = "the clock is at least {:.1f} s {} {}'s".format(lead.least, word, submit)
+        text = f"the clock is at least {lead.least:.1f} s {word} {submit}'s"
     return check("clock", node, status, lead.text(), expected, "s", text)

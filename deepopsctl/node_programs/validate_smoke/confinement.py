@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, List, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .._shared import hostlist
 from .._shared.checks import FAIL, PASS, WARN, Check
@@ -28,7 +29,7 @@ def configured(config: Record, cluster: str) -> Check:
     keys = ("ConstrainCores", "ConstrainDevices", "ConstrainRAMSpace")
     off = [key for key in keys if config.get(key, "yes").lower() in ("no", "false")]
     if off:
-        text = "cgroup.conf leaves jobs unconfined: {}=no".format("=no, ".join(off))
+        text = f"cgroup.conf leaves jobs unconfined: {'=no, '.join(off)}=no"
         return check("confinement", cluster, FAIL, "without " + ", ".join(off), expected, message=text)
     return check("confinement", cluster, PASS, plugins, expected)
 
@@ -37,11 +38,11 @@ def cores(node: str, tried: Mapping[str, Any]) -> Check:
     """A job with one core is on that core, and the kernel refuses to move it elsewhere."""
     own, others = list(tried.get("own", [])), dict(tried.get("others", {}))
     allocated = int(tried.get("allocated") or 1)
-    expected = "{} CPU".format(allocated) if allocated == 1 else "{} CPUs".format(allocated)
+    expected = f"{allocated} CPU" if allocated == 1 else f"{allocated} CPUs"
     escaped = sorted(cpu for cpu, result in others.items() if result == "OK")
     if escaped:
-        text = "a job with {} moved to CPU {} outside its allocation".format(expected, ", ".join(escaped))
-        return failed("cpu-confinement", node, text, "{} reachable".format(len(own) + len(escaped)), expected)
+        text = f"a job with {expected} moved to CPU {', '.join(escaped)} outside its allocation"
+        return failed("cpu-confinement", node, text, f"{len(own) + len(escaped)} reachable", expected)
     if len(own) > allocated:
         return failed("cpu-confinement", node, "the job sees more CPUs than it was given", len(own), expected)
     if not others:
@@ -52,19 +53,19 @@ def cores(node: str, tried: Mapping[str, Any]) -> Check:
         "cpu-confinement",
         node,
         PASS,
-        "{} of {} others tried, all refused".format(len(others), len(others)),
+        f"{len(others)} of {len(others)} others tried, all refused",
         expected,
     )
 
 
 def memory(node: str, lines: Sequence[Mapping[str, Any]], stderr: str) -> Check:
     """A job that takes more than its --mem is stopped, or held below it."""
-    expected = "stopped near {}".format(LIMIT_MB)
+    expected = f"stopped near {LIMIT_MB}"
     held = max(int(line.get("held", 0)) for line in lines)
     resident = max(int(line.get("resident", 0)) for line in lines)
     survived = any(line.get("end") for line in lines)
     if survived and resident > LIMIT_MB * 1.5:
-        text = "a job with --mem={}M held {} MiB and was not stopped".format(LIMIT_MB, resident)
+        text = f"a job with --mem={LIMIT_MB}M held {resident} MiB and was not stopped"
         return failed("memory-confinement", node, text, resident, expected)
     if survived:
         return check(
@@ -106,7 +107,7 @@ def _expand(names: str) -> Sequence[str]:
         return [names]
 
 
-def run_memory(context: Context, names: Sequence[str]) -> List[Check]:
+def run_memory(context: Context, names: Sequence[str]) -> list[Check]:
     """Jobs that take more memory than they asked for, on every node that answered."""
     if not confinement.uses_cgroups(context.snapshot.config):
         return [skipped("memory-confinement", name, confinement.NOT_CONFIGURED) for name in names]

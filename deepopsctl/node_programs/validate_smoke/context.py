@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple
 
 from .._shared import checks, slurm_output
 from .._shared.checks import Check
@@ -16,7 +17,7 @@ check = partial(checks.check, SUITE)
 failed = partial(checks.failed, SUITE)
 skipped = partial(checks.skipped, SUITE)
 
-Expand = Callable[[str], List[str]]
+Expand = Callable[[str], list[str]]
 Reports = Mapping[str, Mapping[str, Any]]
 
 
@@ -39,16 +40,16 @@ class Partition(NamedTuple):
     """One partition of cluster.yml; `minutes` None for no limit."""
 
     name: str
-    nodes: List[str]
+    nodes: list[str]
     default: bool
-    minutes: Optional[int]
+    minutes: int | None
 
 
 def nodes(
     slurm_nodes: Iterable[Mapping[str, Any]], hardware: Iterable[Mapping[str, Any]], expand: Expand
-) -> Dict[str, Node]:
+) -> dict[str, Node]:
     """Every compute node of cluster.yml, in its order, with what hardware.yml knows about it."""
-    result: Dict[str, Node] = {}
+    result: dict[str, Node] = {}
     stored = {name: entry for entry in hardware for name in expand(str(entry["names"]))}
     for entry in slurm_nodes:
         gpus = entry.get("gpus") or {}
@@ -67,7 +68,7 @@ def nodes(
     return result
 
 
-def partitions(slurm_partitions: Iterable[Mapping[str, Any]], known: Iterable[str], expand: Expand) -> List[Partition]:
+def partitions(slurm_partitions: Iterable[Mapping[str, Any]], known: Iterable[str], expand: Expand) -> list[Partition]:
     """The partitions of cluster.yml; a node that was never deployed is not in slurm.conf, so not expected here."""
     deployed = set(known)
     result = []
@@ -91,8 +92,8 @@ class Inputs(NamedTuple):
     user: str
     tested: Sequence[str]
     reports: Reports
-    wanted: Dict[str, Node]
-    partitions: List[Partition]
+    wanted: dict[str, Node]
+    partitions: list[Partition]
     directories: Mapping[str, Any] = {}
     mpi: bool = False
 
@@ -119,4 +120,4 @@ class Context(NamedTuple):
 
 
 # what a part of the suite gives: its checks, and the jobs that ran to their end
-Part = Tuple[List[Check], List[Job]]
+Part = tuple[list[Check], list[Job]]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, List, Mapping, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from .._shared.checks import PASS, Check
 from .._slurm_jobs import placement, probe, probe_jobs
@@ -51,7 +52,7 @@ def _answers(place: Placement, outcome: Any) -> Answers:
     return Answers(lines, {node: probe_jobs.trouble(outcome) for node in place.nodes if node not in lines})
 
 
-def run(context: Context, names: Sequence[str]) -> List[Check]:
+def run(context: Context, names: Sequence[str]) -> list[Check]:
     """The check of every named node, where cluster.yml gives jobs private directories."""
     session, wanted = context.session, context.inputs.directories
     nodes, partitions = context.snapshot.nodes, context.snapshot.partitions
@@ -84,14 +85,14 @@ def evaluate(node: str, pair: Pair, wanted: Mapping[str, Any]) -> Check:
         return skipped(CHECK, node, "the second job ended before it could check what the first left")
     seen = second[0].get("seen", [])
     if seen:
-        text = "a job of the same user sees what another has in {}".format(", ".join(seen))
+        text = f"a job of the same user sees what another has in {', '.join(seen)}"
         return failed(CHECK, node, text, "shared", EXPECTED)
     left = second[1].get("left", "")
     if left:
-        return failed(CHECK, node, "{} is still there after its job's end".format(left), left, EXPECTED)
+        return failed(CHECK, node, f"{left} is still there after its job's end", left, EXPECTED)
     also = [path for path in wanted["private"] if path != first[0].get("own")]
-    text = "{} as well".format(" and ".join(also)) if also else "only $SLURM_TMPDIR: /tmp is the whole node's"
-    return check(CHECK, node, PASS, "own {}".format(first[0].get("own")), EXPECTED, message=text)
+    text = f"{' and '.join(also)} as well" if also else "only $SLURM_TMPDIR: /tmp is the whole node's"
+    return check(CHECK, node, PASS, f"own {first[0].get('own')}", EXPECTED, message=text)
 
 
 def problem(line: Data) -> str:
@@ -100,7 +101,7 @@ def problem(line: Data) -> str:
     if not own:
         return "SLURM_TMPDIR is not set in a job"
     if line.get("error"):
-        return "{}: {}".format(own, line["error"])
+        return f"{own}: {line['error']}"
     if line.get("owner") != line.get("user"):
-        return "{} belongs to uid {}".format(own, line.get("owner"))
-    return "" if line.get("mode") == "700" else "{} has mode {}".format(own, line.get("mode"))
+        return f"{own} belongs to uid {line.get('owner')}"
+    return "" if line.get("mode") == "700" else f"{own} has mode {line.get('mode')}"

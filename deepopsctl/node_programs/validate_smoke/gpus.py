@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import NamedTuple
 
 from .._shared.checks import PASS, Check
 from .._shared.slurm_output import Record
@@ -21,7 +22,7 @@ class Pair(NamedTuple):
     second: Answers
 
 
-def run(context: Context, names: Sequence[str], answers: Answers) -> List[Check]:
+def run(context: Context, names: Sequence[str], answers: Answers) -> list[Check]:
     """Two jobs with a GPU at once on every GPU node: different devices, and no way to the others."""
     snapshot = context.snapshot
     with_gpus = [name for name in names if snapshot.gpus(name)]
@@ -87,7 +88,7 @@ def run_all(
 
 def places(
     names: Sequence[str], nodes: Mapping[str, Record], partitions: Mapping[str, Record]
-) -> List[Tuple[Placement, Placement]]:
+) -> list[tuple[Placement, Placement]]:
     """For each job: the nodes with two free GPUs and those with one."""
     pairs = []
     for place in placement.place(names, nodes, partitions):
@@ -108,11 +109,11 @@ def assignment(node: str, first: Data, second: Data, total: int) -> Check:
             "gpu-assignment", node, "CUDA_VISIBLE_DEVICES is not set in a job with a GPU", "not set", expected
         )
     if any(len(text.split(",")) != 1 for text in got + visible):
-        text = "a job with --gpus-per-node=1 got CUDA_VISIBLE_DEVICES={}".format(" and ".join(visible))
+        text = f"a job with --gpus-per-node=1 got CUDA_VISIBLE_DEVICES={' and '.join(visible)}"
         return failed("gpu-assignment", node, text, measured, expected)
     if second and got[0] == got[1]:
         return failed("gpu-assignment", node, "two jobs at the same time got the same GPU", measured, expected)
-    text = "CUDA_VISIBLE_DEVICES={}".format(" and ".join(visible))
+    text = f"CUDA_VISIBLE_DEVICES={' and '.join(visible)}"
     if not second and total > 1:
         text += "; only one GPU was free: no second job to compare with"
     return check("gpu-assignment", node, PASS, measured, expected, message=text)
@@ -137,8 +138,8 @@ def merge(pairs: Sequence[Pair]) -> Pair:
 
 def _joined(answers: Sequence[Answers]) -> Answers:
     """Later answers count: a node that answered alone is in no trouble any more."""
-    lines: Dict[str, List[Data]] = {}
-    troubles: Dict[str, probe_jobs.Trouble] = {}
+    lines: dict[str, list[Data]] = {}
+    troubles: dict[str, probe_jobs.Trouble] = {}
     for entry in answers:
         lines.update(entry.lines)
         troubles.update(entry.troubles)

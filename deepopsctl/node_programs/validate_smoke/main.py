@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import getpass
-from typing import Any, Dict, List
+from typing import Any
 
 from .._slurm_jobs import slurm, suite as suite_of_jobs
 from .._slurm_jobs.snapshot import read_snapshot
 from . import context, node_report, suite
 from .context import SUITE, Context, Inputs
 
-Result = Dict[str, Any]
+Result = dict[str, Any]
 
 
-def main(request: Dict[str, Any]) -> Result:
+def main(request: dict[str, Any]) -> Result:
     """One phase of the suite."""
     return report(request) if request["phase"] == "report" else suite_of_jobs.run(request, trials)
 
 
-def report(request: Dict[str, Any]) -> Result:
+def report(request: dict[str, Any]) -> Result:
     """A node's services and munge, and what other nodes are compared with.
 
     `units` must be active here; `compute` says whether slurmd runs here.
@@ -27,7 +27,7 @@ def report(request: Dict[str, Any]) -> Result:
     return {"deepops": {"checks": checks}, "report": facts}
 
 
-def trials(request: Dict[str, Any]) -> Result:
+def trials(request: dict[str, Any]) -> Result:
     """Run the suite: every trial is a job with a recognisable name, a short limit and a place in the queue.
 
     Nodes that other jobs fill are skipped, with the reason, after `queue_timeout` seconds at most. `nodes`,
@@ -51,7 +51,7 @@ def trials(request: Dict[str, Any]) -> Result:
     return {"checks": suite.run(Context(inputs, read_snapshot(), session))}
 
 
-def expand(names: str) -> List[str]:
+def expand(names: str) -> list[str]:
     """Slurm's own reading of a node set; a plain name needs none."""
     if not set(names) & set("[],"):
         return [names]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import List, Optional, Sequence, Tuple
+from collections.abc import Sequence
 
 from .._shared import slurm_output
 from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
@@ -17,7 +17,7 @@ from .context import Context, check, skipped
 
 CHECK = "mpi"
 TASKS = 2
-EXPECTED = "one program of {} processes".format(TASKS)
+EXPECTED = f"one program of {TASKS} processes"
 # written by the component environment; without it there is no module to load
 MODULES = "/etc/profile.d/deepopsctl-modules.sh"
 MEMORY_MB = 500
@@ -43,7 +43,7 @@ mpi.MPI_Finalize()
 _STEP = 'module load openmpi && exec /usr/bin/python3 -c "$0"'
 
 
-def run(context: Context, names: Sequence[str]) -> List[Check]:
+def run(context: Context, names: Sequence[str]) -> list[Check]:
     """One check, where the cluster has the module openmpi."""
     cluster = context.inputs.cluster
     if not context.inputs.mpi:
@@ -71,11 +71,11 @@ def missing(plugins: str, version: str) -> str:
         return "this Slurm was built without PMIx: users start MPI programs with mpirun, inside their jobs"
     release = _RELEASE.match(version)
     if release and (int(release[1]), int(release[2])) < FIRST_RELEASE:
-        return "the PMIx plugin of Slurm {} finds no library: users start MPI programs with mpirun".format(version)
+        return f"the PMIx plugin of Slurm {version} finds no library: users start MPI programs with mpirun"
     return ""
 
 
-def _place(context: Context, names: Sequence[str]) -> Tuple[Optional[Placement], List[str]]:
+def _place(context: Context, names: Sequence[str]) -> tuple[Placement | None, list[str]]:
     nodes, partitions = context.snapshot.nodes, context.snapshot.partitions
     free = [
         name
@@ -98,8 +98,8 @@ def _memory_left(node: slurm_output.Record) -> int:
     return slurm_output.number(node, "RealMemory") - slurm_output.number(node, "AllocMem")
 
 
-def _with_memory(options: Sequence[str]) -> List[str]:
-    return [*options, "--mem={}M".format(MEMORY_MB)]
+def _with_memory(options: Sequence[str]) -> list[str]:
+    return [*options, f"--mem={MEMORY_MB}M"]
 
 
 def evaluate(cluster: str, where: Placement, output: str, default: str) -> Check:
@@ -109,6 +109,6 @@ def evaluate(cluster: str, where: Placement, output: str, default: str) -> Check
     if answers == [[str(TASKS)] * 2] * TASKS:
         return check(CHECK, cluster, PASS, EXPECTED, EXPECTED, message="on " + nodes)
     alone = len(answers) == TASKS and all(size == "1" for size, _sum in answers)
-    measured = "{} programs of one process".format(TASKS) if alone else "{} answers".format(len(answers))
-    text = "srun -n {} on {}, MpiDefault={}".format(TASKS, nodes, default or "none")
+    measured = f"{TASKS} programs of one process" if alone else f"{len(answers)} answers"
+    text = f"srun -n {TASKS} on {nodes}, MpiDefault={default or 'none'}"
     return check(CHECK, cluster, FAIL, measured, EXPECTED, message=text)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from .._shared import command
 from .._shared.checks import PASS, Check, one_line
@@ -12,9 +13,9 @@ from .context import check, failed, skipped
 GOOD = "Success"
 
 
-def encode() -> Dict[str, str]:
+def encode() -> dict[str, str]:
     """A credential of this user for this user only: nobody else, not even Slurm, can use it."""
-    answer = command.run(["munge", "--no-input", "--restrict-uid={}".format(os.getuid())], 10)
+    answer = command.run(["munge", "--no-input", f"--restrict-uid={os.getuid()}"], 10)
     return {
         "credential": answer.output.strip() if answer.ok else "",
         "error": "" if answer.ok else one_line(answer.message),
@@ -34,15 +35,15 @@ def across(node: str, made: Mapping[str, Any], here: str, there: str, submit: st
     """Check both directions: `here` is the node's credential decoded on the submit host, `there` the reverse."""
     expected = "decodes both ways"
     if not made.get("credential"):
-        text = "{} could not make a credential: {}".format(node, made.get("error") or "munge gave no reason")
+        text = f"{node} could not make a credential: {made.get('error') or 'munge gave no reason'}"
         return failed("munge-across", node, text, "no credential", expected)
     if not here.startswith(GOOD):
-        text = "a credential of {} does not decode on {}: {}".format(node, submit, here)
+        text = f"a credential of {node} does not decode on {submit}: {here}"
         return failed("munge-across", node, text, here, expected)
     if there and not there.startswith(GOOD):
-        text = "a credential of {} does not decode on {}: {}".format(submit, node, there)
+        text = f"a credential of {submit} does not decode on {node}: {there}"
         return failed("munge-across", node, text, there, expected)
-    measured = expected if there else "decodes on {}".format(submit)
+    measured = expected if there else f"decodes on {submit}"
     return check("munge-across", node, PASS, measured, expected if there else measured)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any
 
 from .._shared.checks import FAIL, PASS, SKIP, Check
 from .._slurm_jobs import confinement as slurm_confinement, placement, probe_jobs
@@ -14,14 +15,14 @@ from .context import Context, Inputs, Job, check, skipped
 WORKERS = 8
 
 
-def run(context: Context) -> Tuple[List[Check], Answers]:
+def run(context: Context) -> tuple[list[Check], Answers]:
     """The checks of every tested node, and the nodes' answers."""
     inputs = context.inputs
     with ThreadPoolExecutor(WORKERS) as pool:
         decoded = dict(zip(inputs.tested, pool.map(lambda name: _decode(inputs.report(name)), inputs.tested)))
     answers = _ask(context, _unusable_nodes(inputs, decoded))
     confined = slurm_confinement.uses_cgroups(context.snapshot.config)
-    checks: List[Check] = []
+    checks: list[Check] = []
     for name in inputs.tested:
         data = answers.lines.get(name, [{}])[0]
         checks.append(_answer(name, data, answers.troubles.get(name)))
@@ -30,9 +31,9 @@ def run(context: Context) -> Tuple[List[Check], Answers]:
     return checks, answers
 
 
-def _unusable_nodes(inputs: Inputs, decoded: Mapping[str, str]) -> Dict[str, Trouble]:
+def _unusable_nodes(inputs: Inputs, decoded: Mapping[str, str]) -> dict[str, Trouble]:
     """Nodes that can't run a job, whatever Slurm reports: one sent there would hang until they are fixed."""
-    troubles: Dict[str, Trouble] = {}
+    troubles: dict[str, Trouble] = {}
     for name in inputs.tested:
         report = inputs.report(name)
         if report.get("slurmd_active") is False:
@@ -52,13 +53,13 @@ def _ask(context: Context, gone: Mapping[str, Trouble]) -> Answers:
     alone = [place for name in silent for place in placement.place([name], snapshot.nodes, snapshot.partitions)]
     argv = probe_jobs.argv("answer", munge.encode()["credential"])
     answers = probe_jobs.ask(context.session, "answer", places, argv, alone=alone)
-    troubles: Dict[str, Trouble] = {name: Trouble(SKIP, reason) for name, reason in obstacles.items()}
+    troubles: dict[str, Trouble] = {name: Trouble(SKIP, reason) for name, reason in obstacles.items()}
     troubles.update(answers.troubles)
     troubles.update(gone)
     return answers._replace(troubles=troubles)
 
 
-def _answer(name: str, data: Mapping[str, Any], trouble: Optional[Trouble]) -> Check:
+def _answer(name: str, data: Mapping[str, Any], trouble: Trouble | None) -> Check:
     if trouble or not data:
         what = trouble or Trouble(FAIL, "the job left no answer")
         measured = "no answer" if what.status == FAIL else ""
@@ -85,7 +86,7 @@ def _munge(inputs: Inputs, name: str, here: str, there: str) -> Check:
     return munge.not_tried(name) if made is None else munge.across(name, made, here, there, inputs.submit)
 
 
-def jobs_of(answers: Answers) -> List[Job]:
+def jobs_of(answers: Answers) -> list[Job]:
     """The jobs that nodes answered in, where every node of them did."""
     ids = sorted({str(lines[0].get("job", "")) for lines in answers.lines.values()})
     return [Job(identifier, "node-answers") for identifier in ids if identifier and not answers.troubles]

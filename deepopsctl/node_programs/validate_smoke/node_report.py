@@ -5,7 +5,8 @@ from __future__ import annotations
 import glob
 import re
 import shutil
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from .._shared import command
 from .._shared.checks import FAIL, PASS, Check, one_line
@@ -13,7 +14,7 @@ from . import munge
 from .context import check, failed, skipped
 
 
-def services(node: str, units: Sequence[str]) -> Tuple[List[Check], Dict[str, str]]:
+def services(node: str, units: Sequence[str]) -> tuple[list[Check], dict[str, str]]:
     """The units that this node's roles need are active; and the state of each."""
     if not units:
         return [], {}
@@ -34,7 +35,7 @@ def services(node: str, units: Sequence[str]) -> Tuple[List[Check], Dict[str, st
     ], states
 
 
-def munge_local(node: str) -> Tuple[Check, Dict[str, str]]:
+def munge_local(node: str) -> tuple[Check, dict[str, str]]:
     """A credential made here decodes here; and one for other nodes to decode."""
     made = munge.encode()
     if not made["credential"]:
@@ -63,7 +64,7 @@ def slurm_version() -> str:
     return ""
 
 
-def hardware() -> Dict[str, Any]:
+def hardware() -> dict[str, Any]:
     """CPUs, memory (MiB) as slurmd finds them now, and the GPU device files."""
     text = command.run(["slurmd", "-C"], 10).output
     fields = dict(re.findall(r"(\w+)=(\S+)", text))
@@ -75,11 +76,11 @@ def hardware() -> Dict[str, Any]:
     }
 
 
-def report(node: str, units: Sequence[str], *, compute: bool) -> Tuple[List[Check], Dict[str, Any]]:
+def report(node: str, units: Sequence[str], *, compute: bool) -> tuple[list[Check], dict[str, Any]]:
     """The node's checks, and facts that are compared with those of other nodes."""
     checks, states = services(node, units)
     local, credential = munge_local(node)
-    facts: Dict[str, Any] = {"munge": credential}
+    facts: dict[str, Any] = {"munge": credential}
     if compute:
         facts.update(hardware(), slurm_version=slurm_version())
         if "slurmd" in states:

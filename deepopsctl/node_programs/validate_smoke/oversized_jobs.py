@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import List, Mapping, NamedTuple, Optional, Sequence
+from typing import NamedTuple
 
 from .._shared import slurm_output
 from .._shared.checks import PASS, WARN, Check, one_line
@@ -32,12 +33,12 @@ class Request(NamedTuple):
     """One impossible request; `reason` says why it can't be made, where it can't."""
 
     what: str
-    options: List[str]
+    options: list[str]
     asked: str
     reason: str = ""
 
 
-def run(context: Context) -> List[Check]:
+def run(context: Context) -> list[Check]:
     """Impossible requests to the default partition, all at once."""
     snapshot, session = context.snapshot, context.session
     name = snapshot.default_partition()
@@ -61,7 +62,7 @@ def run(context: Context) -> List[Check]:
         return list(pool.map(attempt, impossible))
 
 
-def requests(partition: Record, nodes: Sequence[Record]) -> List[Request]:
+def requests(partition: Record, nodes: Sequence[Record]) -> list[Request]:
     """Impossible requests for a partition with these nodes."""
 
     def most(key: str) -> int:
@@ -71,14 +72,10 @@ def requests(partition: Record, nodes: Sequence[Record]) -> List[Request]:
     gpus = max((slurm_output.gpu_count(node.get("Gres", "")) for node in nodes), default=0)
     one = ["--nodes=1", "--ntasks=1"]
     return [
-        Request("nodes", ["--nodes={}".format(count)], "{} nodes of {}".format(count, count - 1)),
-        Request(
-            "cpus", [*one, "--cpus-per-task={}".format(cpus + 1)], "{} CPUs on a node of {}".format(cpus + 1, cpus)
-        ),
-        Request(
-            "memory", [*one, "--mem={}M".format(memory + 1024)], "{} MiB on a node of {}".format(memory + 1024, memory)
-        ),
-        Request("gpus", [*one, "--gres=gpu:{}".format(gpus + 1)], "{} GPUs on a node of {}".format(gpus + 1, gpus)),
+        Request("nodes", [f"--nodes={count}"], f"{count} nodes of {count - 1}"),
+        Request("cpus", [*one, f"--cpus-per-task={cpus + 1}"], f"{cpus + 1} CPUs on a node of {cpus}"),
+        Request("memory", [*one, f"--mem={memory + 1024}M"], f"{memory + 1024} MiB on a node of {memory}"),
+        Request("gpus", [*one, f"--gres=gpu:{gpus + 1}"], f"{gpus + 1} GPUs on a node of {gpus}"),
         _longer(partition),
     ]
 
@@ -87,20 +84,20 @@ def _longer(partition: Record) -> Request:
     """An hour more than the partition allows."""
     limit = slurm_output.minutes(partition.get("MaxTime", ""))
     if limit is None:
-        return Request("time", [], "", "partition {} has no time limit".format(partition.get("PartitionName", "")))
+        return Request("time", [], "", f"partition {partition.get('PartitionName', '')} has no time limit")
     longer = slurm_output.clock(limit + 60)
-    return Request("time", ["--time=" + longer], "{} with a limit of {}".format(longer, slurm_output.clock(limit)))
+    return Request("time", ["--time=" + longer], f"{longer} with a limit of {slurm_output.clock(limit)}")
 
 
 def evaluate(
-    request: Request, partition: str, answer: Optional[Result], config: Mapping[str, str], pending: str = ""
+    request: Request, partition: str, answer: Result | None, config: Mapping[str, str], pending: str = ""
 ) -> Check:
     """Refused with Slurm's message, or not; `pending` is Slurm's reason for keeping a job that it accepted."""
     name = "over-ask-" + request.what
     if answer is None:
         return skipped(name, partition, request.reason)
     text = one_line(answer.message.replace("sbatch: error:", " "))
-    asked = "asked for {}".format(request.asked)
+    asked = f"asked for {request.asked}"
     if answer.ok:
         if pending.startswith(FOR_EVER) and config.get("EnforcePartLimits", "NO") == "NO":
             text = "{}: accepted, and left pending for ever ({}): set EnforcePartLimits=ALL to refuse it"
@@ -108,11 +105,11 @@ def evaluate(
         return failed(
             name,
             partition,
-            "Slurm accepted a job that can never run ({})".format(asked),
+            f"Slurm accepted a job that can never run ({asked})",
             "accepted",
             "refused",
         )
     if any(refusal in text.lower() for refusal in REFUSALS):
-        return check(name, partition, PASS, "refused", "refused", message="{}: {}".format(asked, text))
+        return check(name, partition, PASS, "refused", "refused", message=f"{asked}: {text}")
     # not this request's fault: the user may submit nothing here
-    return skipped(name, partition, "refused for another reason ({}): {}".format(asked, text))
+    return skipped(name, partition, f"refused for another reason ({asked}): {text}")

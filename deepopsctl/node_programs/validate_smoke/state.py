@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any
 
 from .._shared import slurm_output
 from .._shared.checks import FAIL, PASS, WARN, Check, one_line
@@ -19,7 +20,7 @@ MEMORY_SLACK = 0.02
 LEAST_SHARE = 0.75
 
 
-def run(inputs: Inputs, snapshot: SlurmSnapshot, *, reserved: bool) -> List[Check]:
+def run(inputs: Inputs, snapshot: SlurmSnapshot, *, reserved: bool) -> list[Check]:
     """State and counts of nodes and partitions, and the nodes' versions; `reserved` where jobs run in a reservation."""
     if not snapshot.answered:
         reason = "slurmctld does not answer"
@@ -33,7 +34,7 @@ def run(inputs: Inputs, snapshot: SlurmSnapshot, *, reserved: bool) -> List[Chec
     ]
 
 
-def controller_checks(cluster: str, snapshot: SlurmSnapshot) -> List[Check]:
+def controller_checks(cluster: str, snapshot: SlurmSnapshot) -> list[Check]:
     """slurmctld and slurmdbd answer."""
     checks = [
         check(
@@ -42,7 +43,7 @@ def controller_checks(cluster: str, snapshot: SlurmSnapshot) -> List[Check]:
             PASS if word == "UP" else FAIL,
             word.lower(),
             "up",
-            message="" if word == "UP" else "slurmctld ({}) does not answer".format(role),
+            message="" if word == "UP" else f"slurmctld ({role}) does not answer",
         )
         for role, host, word in re.findall(r"Slurmctld\(([^)]*)\) at (\S+) is (\w+)", snapshot.answers["ping"].output)
     ]
@@ -52,7 +53,7 @@ def controller_checks(cluster: str, snapshot: SlurmSnapshot) -> List[Check]:
     return [*checks]
 
 
-def versions(inputs: Inputs, snapshot: SlurmSnapshot) -> List[Check]:
+def versions(inputs: Inputs, snapshot: SlurmSnapshot) -> list[Check]:
     """Every compute node runs the Slurm version of its controller."""
     want = snapshot.config.get("SLURM_VERSION", "")
     checks = []
@@ -64,7 +65,7 @@ def versions(inputs: Inputs, snapshot: SlurmSnapshot) -> List[Check]:
     return checks
 
 
-def node_state(name: str, node: Optional[Record], *, reserved: bool) -> Check:
+def node_state(name: str, node: Record | None, *, reserved: bool) -> Check:
     """Registered, answering, not drained; a failure carries Slurm's own reason."""
     expected = "idle, mixed or allocated"
     if node is None:
@@ -72,7 +73,7 @@ def node_state(name: str, node: Optional[Record], *, reserved: bool) -> Check:
     state = node.get("State", "UNKNOWN")
     reason = slurm_output.reason(node)
     if state.endswith("*") or any(flag in state for flag in OUT):
-        text = "Slurm's reason: {}".format(reason) if reason else "Slurm gives no reason"
+        text = f"Slurm's reason: {reason}" if reason else "Slurm gives no reason"
         if state.endswith("*"):
             text += "; slurmd does not answer"
         return failed("node-state", name, text, state.lower(), expected)
@@ -106,7 +107,7 @@ def node_memory(want: Node, node: Record, report: Mapping[str, Any]) -> Check:
     name, has = want.name, slurm_output.number(node, "RealMemory")
     if not want.memory_mb:
         return skipped("node-memory", name, "hardware.yml does not know this node")
-    expected = "{}{}".format("" if want.exact_memory else "at most ", want.memory_mb)
+    expected = f"{'' if want.exact_memory else 'at most '}{want.memory_mb}"
     status, message = PASS, ""
     real = int(report.get("memory_mb") or 0)
     if want.exact_memory and has != want.memory_mb:
@@ -114,7 +115,7 @@ def node_memory(want: Node, node: Record, report: Mapping[str, Any]) -> Check:
     elif has > want.memory_mb:
         status, message = FAIL, "Slurm promises jobs more memory than hardware.yml has"
     elif real and has > real * (1 + MEMORY_SLACK):
-        status, message = FAIL, "the node has {} MiB today, less than Slurm promises jobs".format(real)
+        status, message = FAIL, f"the node has {real} MiB today, less than Slurm promises jobs"
     elif has < want.memory_mb * LEAST_SHARE:
         status, message = WARN, "much of the node's memory is not given to jobs"
     return check("node-memory", name, status, has, expected, "MiB", message)
@@ -124,7 +125,7 @@ def node_gpus(want: Node, node: Record, report: Mapping[str, Any]) -> Check:
     """GPUs that Slurm schedules, their type, and the device files the node has."""
     measured, expected = _gpus_text(node.get("Gres", "")), _gpus_text(want.gres)
     if not want.gres and want.gpus:
-        expected = "{}:{}".format(want.gpu_type or "gpu", want.gpus)
+        expected = f"{want.gpu_type or 'gpu'}:{want.gpus}"
     if sorted(measured.split("+")) != sorted(expected.split("+")):
         return failed(
             "node-gpus", want.name, "Slurm schedules other GPUs than cluster.yml declares", measured, expected
@@ -134,17 +135,17 @@ def node_gpus(want: Node, node: Record, report: Mapping[str, Any]) -> Check:
     sliced = "g." in want.gpu_type
     if want.gpus and devices is not None and int(devices) < want.gpus and not sliced:
         text = "the node has fewer GPU device files (/dev/nvidia*) than GPUs declared"
-        return failed("node-gpus", want.name, text, "{} device files".format(devices), expected)
+        return failed("node-gpus", want.name, text, f"{devices} device files", expected)
     return check("node-gpus", want.name, PASS, measured, expected)
 
 
 def _gpus_text(gres: str) -> str:
-    return "+".join("{}:{}".format(name or "gpu", count) for name, count in slurm_output.gpus(gres).items()) or "none"
+    return "+".join(f"{name or 'gpu'}:{count}" for name, count in slurm_output.gpus(gres).items()) or "none"
 
 
 def node_checks(
     wanted: Mapping[str, Node], nodes: Mapping[str, Record], reports: Reports, *, reserved: bool
-) -> List[Check]:
+) -> list[Check]:
     """State and counts of every node."""
     checks = []
     for name, want in wanted.items():
@@ -159,7 +160,7 @@ def node_checks(
     return checks
 
 
-def partition_checks(wanted: List[Partition], has: Mapping[str, Record], nodes: Mapping[str, Record]) -> List[Check]:
+def partition_checks(wanted: list[Partition], has: Mapping[str, Record], nodes: Mapping[str, Record]) -> list[Check]:
     """Every partition of cluster.yml: there, up, with its nodes, default flag and time limit."""
     checks = [_partition(want, has.get(want.name), _members(want.name, nodes)) for want in wanted]
     unknown = sorted(set(has) - {want.name for want in wanted})
@@ -177,39 +178,39 @@ def partition_checks(wanted: List[Partition], has: Mapping[str, Record], nodes: 
     return checks
 
 
-def _members(partition: str, nodes: Mapping[str, Record]) -> List[str]:
+def _members(partition: str, nodes: Mapping[str, Record]) -> list[str]:
     return [name for name, node in nodes.items() if partition in node.get("Partitions", "").split(",")]
 
 
-def _partition(want: Partition, has: Optional[Record], members: List[str]) -> Check:
+def _partition(want: Partition, has: Record | None, members: list[str]) -> Check:
     if has is None:
         return failed("partition", want.name, "Slurm has no such partition", "missing", "up")
-    wrong: Dict[str, str] = {}
+    wrong: dict[str, str] = {}
     if has.get("State") != "UP":
-        wrong["state"] = "state {}, not UP".format(has.get("State"))
+        wrong["state"] = f"state {has.get('State')}, not UP"
     missing = [name for name in want.nodes if name not in members]
     extra = [name for name in members if name not in want.nodes]
     if missing:
-        wrong["missing"] = "lacks {}".format(_some(missing))
+        wrong["missing"] = f"lacks {_some(missing)}"
     if extra:
-        wrong["extra"] = "has {} in addition".format(_some(extra))
+        wrong["extra"] = f"has {_some(extra)} in addition"
     if (has.get("Default") == "YES") != want.default:
         wrong["default"] = "is default" if not want.default else "is not default"
     if slurm_output.minutes(has.get("MaxTime", "")) != want.minutes:
         limit = slurm_output.clock(want.minutes) if want.minutes is not None else "UNLIMITED"
-        wrong["time"] = "time limit {}, not {}".format(has.get("MaxTime"), limit)
-    expected = "{} nodes, up".format(len(want.nodes))
+        wrong["time"] = f"time limit {has.get('MaxTime')}, not {limit}"
+    expected = f"{len(want.nodes)} nodes, up"
     status = FAIL if wrong else PASS
     return check(
         "partition",
         want.name,
         status,
-        "{} nodes, {}".format(len(members), has.get("State", "").lower()),
+        f"{len(members)} nodes, {has.get('State', '').lower()}",
         expected,
         message="; ".join(wrong.values()),
     )
 
 
-def _some(names: List[str], most: int = 5) -> str:
+def _some(names: list[str], most: int = 5) -> str:
     rest = len(names) - most
-    return ", ".join(names[:most]) + (" and {} more".format(rest) if rest > 0 else "")
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import List, Tuple
 
 from .._shared.checks import SKIP, Check
 from . import (
@@ -36,11 +35,11 @@ NEEDS_A_NODE = (
 )
 
 
-def _skipped_checks(inputs: Inputs) -> Tuple[str, ...]:
+def _skipped_checks(inputs: Inputs) -> tuple[str, ...]:
     return NEEDS_A_NODE + ((directories.CHECK,) if inputs.directories else ()) + ((mpi.CHECK,) if inputs.mpi else ())
 
 
-def run(context: Context) -> List[Check]:
+def run(context: Context) -> list[Check]:
     """All checks; the session's jobs are cancelled at the end, also after a failure."""
     inputs, snapshot, session = context
     checks = without_jobs(context)
@@ -53,7 +52,7 @@ def run(context: Context) -> List[Check]:
         session.close()
 
 
-def without_jobs(context: Context) -> List[Check]:
+def without_jobs(context: Context) -> list[Check]:
     """Checks that need no job."""
     inputs, snapshot, session = context
     return [
@@ -65,7 +64,7 @@ def without_jobs(context: Context) -> List[Check]:
     ]
 
 
-def _with_jobs(context: Context) -> List[Check]:
+def _with_jobs(context: Context) -> list[Check]:
     inputs = context.inputs
     with ThreadPoolExecutor(4) as pool:
         refused = pool.submit(oversized_jobs.run, context)

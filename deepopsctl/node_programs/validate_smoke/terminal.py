@@ -11,7 +11,8 @@ import struct
 import subprocess
 import termios
 import time
-from typing import Dict, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 
 class TerminalOutput(NamedTuple):
@@ -35,7 +36,7 @@ def _read(master: int, timeout: float) -> str:
 
 
 def type_into(
-    argv: Sequence[str], typed: str, answer: str, environment: Dict[str, str], timeout: float
+    argv: Sequence[str], typed: str, answer: str, environment: dict[str, str], timeout: float
 ) -> TerminalOutput:
     """Start argv on a new terminal, type a line at the prompt (again if it got lost), until `answer` appears."""
     master, slave = pty.openpty()
@@ -66,7 +67,7 @@ def type_into(
         os.close(master)
 
 
-def _finish(process: "subprocess.Popen[bytes]", master: int, text: str, *, prompted: bool) -> TerminalOutput:
+def _finish(process: subprocess.Popen[bytes], master: int, text: str, *, prompted: bool) -> TerminalOutput:
     until = time.monotonic() + 5
     if process.poll() is None:
         os.write(master, b"exit\n")

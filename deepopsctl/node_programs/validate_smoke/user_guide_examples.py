@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .._shared import slurm_output
 from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
@@ -36,8 +37,8 @@ class Place(NamedTuple):
     """Where the examples run: a partition, its GPU nodes that answered, and options in addition to the printed ones."""
 
     partition: Record
-    nodes: List[Record]
-    option: List[str]
+    nodes: list[Record]
+    option: list[str]
 
     @property
     def name(self) -> str:
@@ -64,7 +65,7 @@ def run(context: Context, names: Sequence[str]) -> Part:
 
 def place(
     partitions: Mapping[str, Record], nodes: Mapping[str, Record], usable: Sequence[str], wanted: str = ""
-) -> Optional[Place]:
+) -> Place | None:
     """The partition to use: the printed one, else the default, else the one with most usable GPU nodes."""
     candidates = []
     for name, partition in partitions.items():
@@ -82,7 +83,7 @@ def place(
     return max(candidates, key=lambda entry: entry[:3])[3] if candidates else None
 
 
-def scaled(where: Place) -> Tuple[Mapping[str, str], str]:
+def scaled(where: Place) -> tuple[Mapping[str, str], str]:
     """The script's values as printed, or what the cluster has where that is less; and what differs, in words."""
     best = max(
         where.nodes, key=lambda node: (slurm_output.number(node, "CPUTot"), slurm_output.number(node, "RealMemory"))
@@ -95,9 +96,7 @@ def scaled(where: Place) -> Tuple[Mapping[str, str], str]:
         values["memory"] = best["RealMemory"] + "M"
     if limit is not None and limit < (slurm_output.minutes(PRINTED["time"]) or 0):
         values["time"] = slurm_output.clock(limit)
-    changed = [
-        "--{}={} for {}".format(key, values[key], PRINTED[key]) for key in PRINTED if values[key] != PRINTED[key]
-    ]
+    changed = [f"--{key}={values[key]} for {PRINTED[key]}" for key in PRINTED if values[key] != PRINTED[key]]
     names = {"--cpus=": "--cpus-per-task=", "--memory=": "--mem="}
     text = ", ".join(changed)
     for short, option in names.items():
@@ -132,9 +131,7 @@ def interactive(session: Session, where: Place) -> Check:
     waits = job_state == "PENDING"
     text = "Slurm's reason: " + reason if waits else one_line(talk.text) or "nothing appeared on the terminal"
     status = SKIP if waits and is_busy(reason) else FAIL
-    return check(
-        "guide-interactive", where.name, status, "no shell", "a shell on a node", message="{}: {}".format(shown, text)
-    )
+    return check("guide-interactive", where.name, status, "no shell", "a shell on a node", message=f"{shown}: {text}")
 
 
 def evaluate_shell(partition: str, shown: str, text: str) -> Check:
@@ -159,11 +156,11 @@ def two_nodes(session: Session, where: Place, reports: Mapping[str, Mapping[str,
     shown = " ".join([*argv, "nvidia-smi" if real else "COMMAND that opens the devices: the nodes have no nvidia-smi"])
     outcome = session.typed("two-nodes", [*argv, *(["nvidia-smi"] if real else probe_jobs.argv("gpu", ""))])
     if not outcome.ended or outcome.rc != 0:
-        status, text = SKIP if outcome.busy else FAIL, "{}: {}".format(shown, one_line(outcome.why))
+        status, text = SKIP if outcome.busy else FAIL, f"{shown}: {one_line(outcome.why)}"
         return check(what, where.name, status, "no output", expected, message=text)
     answered = outcome.out.count("NVIDIA-SMI") if real else _with_gpu(outcome.out)
     status = PASS if answered == 2 else FAIL
-    return check(what, where.name, status, "{} nodes with a GPU".format(answered), expected, message=shown)
+    return check(what, where.name, status, f"{answered} nodes with a GPU", expected, message=shown)
 
 
 def _with_gpu(out: str) -> int:
@@ -171,7 +168,7 @@ def _with_gpu(out: str) -> int:
     return sum(1 for lines in answers.values() if lines[0].get("env", {}).get("CUDA_VISIBLE_DEVICES"))
 
 
-def batch_script(session: Session, where: Place) -> Tuple[Check, List[Job]]:
+def batch_script(session: Session, where: Place) -> tuple[Check, list[Job]]:
     """The guide's batch script with --gres, --cpus-per-task, --mem and --time."""
     what, (values, text) = "guide-batch", scaled(where)
     if not any(has_room(node, values) for node in where.nodes):
@@ -180,7 +177,7 @@ def batch_script(session: Session, where: Place) -> Tuple[Check, List[Job]]:
     option = where.option[2:] if where.option[:1] == ["-p"] else where.option
     answer = session.sbatch("", option, SCRIPT.format(mark=MARK, **values))
     if not answer.ok:
-        message = "sbatch ({}): {}".format(text, one_line(answer.message))
+        message = f"sbatch ({text}): {one_line(answer.message)}"
         return failed(what, where.name, message, "refused", "submitted"), []
     job = Job(answer.output, what)
     left = session.wait([job.id])
@@ -198,7 +195,7 @@ def batch_script(session: Session, where: Place) -> Tuple[Check, List[Job]]:
 
 def evaluate_script(partition: str, values: Mapping[str, str], text: str, out: str, error: str) -> Check:
     """The script's line says that it had its CPUs and a GPU."""
-    expected = "{} CPUs, 1 GPU".format(values["cpus"])
+    expected = f"{values['cpus']} CPUs, 1 GPU"
     lines = [line.split(MARK, 1)[1] for line in out.splitlines() if MARK in line]
     if not lines:
         return failed(
@@ -210,11 +207,11 @@ def evaluate_script(partition: str, values: Mapping[str, str], text: str, out: s
         )
     row = dict(word.split("=", 1) for word in lines[0].split() if "=" in word)
     gpus = [index for index in row.get("gpus", "").split(",") if index]
-    measured = "{} CPUs, {} GPU".format(row.get("cpus", "?"), len(gpus))
+    measured = f"{row.get('cpus', '?')} CPUs, {len(gpus)} GPU"
     status = PASS if measured == expected else FAIL
     return check("guide-batch", partition, status, measured, expected, message=text)
 
 
-def no_gpus(target: str, reason: str) -> List[Check]:
+def no_gpus(target: str, reason: str) -> list[Check]:
     """The three examples where the cluster has no GPU that could be used."""
     return [skipped(name, target, reason) for name in ("guide-interactive", "guide-two-nodes", "guide-batch")]

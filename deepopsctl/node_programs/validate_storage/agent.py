@@ -11,7 +11,8 @@ import os
 import signal
 import socket
 import sys
-from typing import Any, Dict, Iterable, List, Optional
+from collections.abc import Iterable
+from typing import Any
 
 from . import children, operations
 
@@ -30,8 +31,8 @@ class Agent:
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self._directories: List[str] = []
-        self._held: Dict[str, children.Child] = {}
+        self._directories: list[str] = []
+        self._held: dict[str, children.Child] = {}
 
     def serve(self, source: Iterable[bytes]) -> None:
         """Do what comes in, line by line, until it ends; then, or when the job is ended, leave nothing behind."""
@@ -54,7 +55,7 @@ class Agent:
         if wanted is None or self.node in wanted:
             self.send(dict(self.execute(order), n=order["n"]))
 
-    def execute(self, order: Dict[str, Any]) -> Dict[str, Any]:
+    def execute(self, order: dict[str, Any]) -> dict[str, Any]:
         """What came of an order."""
         act, limit = order["act"], float(order["limit"])
         # texts may name this node and the one whose files it reads
@@ -82,7 +83,7 @@ class Agent:
         if self._directories:
             children.attempt(lambda: operations.remove(self._directories), _LEAVING_S)
 
-    def send(self, answer: Dict[str, Any]) -> None:
+    def send(self, answer: dict[str, Any]) -> None:
         """One line for whoever gave the order."""
         text = MARK + json.dumps(dict(answer, node=self.node)) + "\n"
         try:
@@ -92,14 +93,14 @@ class Agent:
             raise JobEnded from error
 
 
-def _fill_names(parameters: Dict[str, Any], names: Dict[str, str]) -> Dict[str, Any]:
+def _fill_names(parameters: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     return {
         key: value.format(**names) if isinstance(value, str) and "{" in value else value
         for key, value in parameters.items()
     }
 
 
-def _end_job(_number: int, _frame: Optional[object]) -> None:
+def _end_job(_number: int, _frame: object | None) -> None:
     raise JobEnded
 
 

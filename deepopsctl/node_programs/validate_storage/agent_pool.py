@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .._shared import archive, checks, command
 from .._slurm_jobs import probe_jobs
@@ -13,7 +14,7 @@ from .._slurm_jobs.probe_jobs import MOST_ALONE, Trouble
 from .._slurm_jobs.session import Outcome, Running, Session
 from .agent import HELLO, MARK
 
-Result = Dict[str, Any]
+Result = dict[str, Any]
 # fio and Python side by side
 MEMORY = "--mem=256M"
 POLL_INTERVAL_S = 0.05
@@ -22,7 +23,7 @@ STARTING_S = 30.0
 _ENDING_S = 25.0
 
 
-def agent_argv(*arguments: str) -> List[str]:
+def agent_argv(*arguments: str) -> list[str]:
     """The command that reads this program from its input and runs the agent: no file is left on a node."""
     return archive.argv("validate_storage.agent", *arguments)
 
@@ -33,8 +34,8 @@ class Order(NamedTuple):
     act: str
     to: Sequence[str]
     limit: float
-    parameters: Dict[str, Any]
-    each: Dict[str, Dict[str, str]] = {}  # noqa: RUF012 (a NamedTuple's default, never changed)
+    parameters: dict[str, Any]
+    each: dict[str, dict[str, str]] = {}  # noqa: RUF012 (a NamedTuple's default, never changed)
 
     def line(self, number: int) -> str:
         """As the agents read it."""
@@ -47,7 +48,7 @@ class AgentJob:
 
     def __init__(self, nodes: Sequence[str], running: Running, program: str, what: str = "") -> None:
         self.nodes, self.running, self.what = list(nodes), running, what
-        self.answers: Dict[Tuple[Any, str], Result] = {}
+        self.answers: dict[tuple[Any, str], Result] = {}
         self._read = 0
         running.send(program + "\n", more=True)
 
@@ -69,9 +70,9 @@ class AgentJob:
         return not waiting or self.running.ended(0) is not None
 
 
-def _options(place: Placement, minutes: Mapping[str, int]) -> List[str]:
+def _options(place: Placement, minutes: Mapping[str, int]) -> list[str]:
     """srun's for one agent on each node."""
-    return [*place.options(), MEMORY, "--time={}".format(minutes[place.partition])]
+    return [*place.options(), MEMORY, f"--time={minutes[place.partition]}"]
 
 
 class AgentPool:
@@ -80,11 +81,11 @@ class AgentPool:
     def __init__(self, session: Session, program: str, starting_s: float = STARTING_S) -> None:
         """`program` is this suite as archive.own() has it."""
         self._session, self._program, self._starting_s = session, program, starting_s
-        self._jobs: List[AgentJob] = []
+        self._jobs: list[AgentJob] = []
         self._number = 0
 
     @property
-    def nodes(self) -> List[str]:
+    def nodes(self) -> list[str]:
         """Who takes part."""
         return [node for job in self._jobs for node in job.nodes]
 
@@ -95,12 +96,12 @@ class AgentPool:
         if (HELLO, name) in job.answers:
             self._jobs.append(job)
 
-    def start(self, places: Sequence[Placement], minutes: Mapping[str, int]) -> Dict[str, Trouble]:
+    def start(self, places: Sequence[Placement], minutes: Mapping[str, int]) -> dict[str, Trouble]:
         """Start the jobs, each for as many minutes as its partition has; nodes whose agent never spoke, and why.
 
         A joint job that failed is tried node by node.
         """
-        failed = self._start([("agents{}".format(number), place) for number, place in enumerate(places)], minutes)
+        failed = self._start([(f"agents{number}", place) for number, place in enumerate(places)], minutes)
         again = [name for place in places if len(place.nodes) > 1 for name in place.nodes if name in failed]
         parts = {name: place.partition for place in places for name in place.nodes}
         alone = [("agent-" + name, Placement(parts[name], [name])) for name in again[:MOST_ALONE]]
@@ -109,8 +110,8 @@ class AgentPool:
         return {name: what for name, what in failed.items() if what}
 
     def _start(
-        self, placements: Sequence[Tuple[str, Placement]], minutes: Mapping[str, int]
-    ) -> Dict[str, Optional[Trouble]]:
+        self, placements: Sequence[tuple[str, Placement]], minutes: Mapping[str, int]
+    ) -> dict[str, Trouble | None]:
         jobs = [
             AgentJob(
                 place.nodes, self._session.start(what, _options(place, minutes), agent_argv()), self._program, what
@@ -119,7 +120,7 @@ class AgentPool:
         ]
         patience = self._session.queue_timeout + self._starting_s
         self._wait(jobs, HELLO, [node for job in jobs for node in job.nodes], patience)
-        troubles: Dict[str, Optional[Trouble]] = {}
+        troubles: dict[str, Trouble | None] = {}
         for job in jobs:
             job.read_answers()
             silent = [node for node in job.nodes if (HELLO, node) not in job.answers]
@@ -140,7 +141,7 @@ class AgentPool:
         state = "ended" if code is not None else "waiting" if state == "PENDING" else "hung"
         return Outcome(state, -1 if code is None else code, "", job.running.text("err"), reason)
 
-    def ask(self, *orders: Order) -> List[Dict[str, Result]]:
+    def ask(self, *orders: Order) -> list[dict[str, Result]]:
         """Give orders, all at the same time; what each node answered, order by order."""
         first = self._number + 1
         lines = [order.line(first + place) for place, order in enumerate(orders)]

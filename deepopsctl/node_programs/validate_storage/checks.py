@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Mapping
+from typing import Any
 
 from .._shared import checks
 from .._shared.checks import one_line
@@ -18,11 +19,11 @@ skip = partial(checks.skipped, SUITE)
 
 def place(node: str, entry: str) -> str:
     """An entry of `storage` as one node has it."""
-    return "{}/{}".format(node, entry)
+    return f"{node}/{entry}"
 
 
 def trouble(result: Mapping[str, Any]) -> str:
     """Why an operation gave no result; '' where it gave one."""
     if "hung" in result:
-        return "no answer within {:g} s: the file system hangs".format(float(result["hung"]))
+        return f"no answer within {float(result['hung']):g} s: the file system hangs"
     return one_line(str(result["error"])) if "error" in result else ""

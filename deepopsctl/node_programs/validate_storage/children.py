@@ -9,17 +9,17 @@ import os
 import select
 import signal
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable
 
 # how long a stopped process may take to go, before it is left behind
 _GOING_S = 1.0
-Result = Dict[str, Any]
+Result = dict[str, Any]
 
 
 class Child:
     """A started process, and its answer; with `stay` it goes on after its answer, until it is ended."""
 
-    def __init__(self, do: Callable[[], Result], stay: Optional[Callable[[], None]] = None) -> None:
+    def __init__(self, do: Callable[[], Result], stay: Callable[[], None] | None = None) -> None:
         reading, writing = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -72,7 +72,7 @@ def attempt(do: Callable[[], Result], limit: float) -> Result:
         child.end()
 
 
-def _live(do: Callable[[], Result], stay: Optional[Callable[[], None]], writing: int, reading: int) -> None:
+def _live(do: Callable[[], Result], stay: Callable[[], None] | None, writing: int, reading: int) -> None:
     """The child's whole life; it never returns into the parent's code."""
     code = 1
     try:
@@ -83,7 +83,7 @@ def _live(do: Callable[[], Result], stay: Optional[Callable[[], None]], writing:
             answer = do()
         except OSError as error:
             name = errno.errorcode.get(error.errno or 0, "")
-            where = " ({})".format(error.filename) if error.filename else ""
+            where = f" ({error.filename})" if error.filename else ""
             answer = {"error": (error.strerror or str(error)) + where, "errno": name}
         except Exception as error:  # noqa: BLE001 (reported, not lost with the process)
             answer = {"error": repr(error), "errno": ""}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .mounts import ANY_TYPE
 
@@ -19,7 +20,7 @@ class Expected(NamedTuple):
     path: str
     source: str
     fstype: str
-    options: Tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     shared: bool = False
     squash: str = ""
     user_writable: str = ""
@@ -60,18 +61,18 @@ class Seen(NamedTuple):
 
     name_bound: float = 0.0
     data_bound: float = 0.0
-    options: Tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     served_here: bool = False
 
 
-def expected(entries: Sequence[Mapping[str, Any]]) -> List[Expected]:
+def expected(entries: Sequence[Mapping[str, Any]]) -> list[Expected]:
     """From a module's parameter."""
     return [Expected(**{**entry, "options": tuple(entry.get("options") or ())}) for entry in entries]
 
 
-def by_node(wanted: Sequence[Mapping[str, Any]]) -> Dict[str, List[Expected]]:
+def by_node(wanted: Sequence[Mapping[str, Any]]) -> dict[str, list[Expected]]:
     """Entries with their `nodes`, turned round."""
-    entries: Dict[str, List[Expected]] = {}
+    entries: dict[str, list[Expected]] = {}
     for entry in wanted:
         (one,) = expected([{key: value for key, value in entry.items() if key != "nodes"}])
         for node in entry["nodes"]:
@@ -79,7 +80,7 @@ def by_node(wanted: Sequence[Mapping[str, Any]]) -> Dict[str, List[Expected]]:
     return entries
 
 
-def seen(reports: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Dict[str, Dict[str, Seen]]:
+def seen(reports: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Seen]]:
     """What the nodes' own checks returned, by node and entry."""
     return {
         node: {name: Seen(**{**entry, "options": tuple(entry["options"])}) for name, entry in entries.items()}

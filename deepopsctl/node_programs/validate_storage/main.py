@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict
+from typing import Any
 
 from .._shared import archive, hangup
 from .._slurm_jobs import suite as suite_of_jobs
@@ -11,15 +11,15 @@ from . import inputs, node_checks, suite
 from .agent_pool import STARTING_S, AgentPool
 from .checks import NOTHING, SUITE, skip
 
-Result = Dict[str, Any]
+Result = dict[str, Any]
 
 
-def main(request: Dict[str, Any]) -> Result:
+def main(request: dict[str, Any]) -> Result:
     """One phase of the suite."""
     return mounts(request) if request["phase"] == "mounts" else suite_of_jobs.run(request, trials)
 
 
-def mounts(request: Dict[str, Any]) -> Result:
+def mounts(request: dict[str, Any]) -> Result:
     """Compare a node's mounts with `entries`, and try what root may do on a server that squashes root.
 
     Every touch of a file system is made by a process of its own with a time limit. `user` is the ordinary user where
@@ -42,7 +42,7 @@ def mounts(request: Dict[str, Any]) -> Result:
     }
 
 
-def trials(request: Dict[str, Any]) -> Result:
+def trials(request: dict[str, Any]) -> Result:
     """Try the storage from all nodes at once: they write, read each other's files, replace and lock them, and measure.
 
     One job holds an agent on every compute node; this node takes part where it has the mount. Jobs are cancelled

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import List, Mapping, NamedTuple, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from .._shared.mount_table import Mounted
 
@@ -49,18 +50,16 @@ def below(mounted: Sequence[Mounted], path: str) -> str:
     return max((holder for holder in holders if holder != path), key=len, default="/")
 
 
-def wrong_mount(mount: Mounted, fstype: str, source: str) -> Optional[Difference]:
+def wrong_mount(mount: Mounted, fstype: str, source: str) -> Difference | None:
     """The right type from the right place? The kernel's table has no directory's own name: see `same_directory`."""
     if fstype not in ANY_TYPE and mount.type not in _KERNELS.get(fstype, (fstype,)):
-        return Difference(
-            mount.type, fstype, "it is a file system of type {}, from {}".format(mount.type, mount.source)
-        )
+        return Difference(mount.type, fstype, f"it is a file system of type {mount.type}, from {mount.source}")
     if fstype != "none" and mount.type not in NO_SOURCE and not _same(mount.source, source):
-        return Difference(mount.source, source, "it comes from {}".format(mount.source))
+        return Difference(mount.source, source, f"it comes from {mount.source}")
     return None
 
 
-def missing_options(mount: Mounted, asked: Sequence[str]) -> List[Difference]:
+def missing_options(mount: Mounted, asked: Sequence[str]) -> list[Difference]:
     """Asked options that the kernel shows otherwise; those that it never shows are not compared."""
     shown = {key: value for key, _equals, value in (option.partition("=") for option in mount.options)}
     type_name = "nfs" if mount.type in _KERNELS["nfs"] else mount.type
@@ -71,22 +70,22 @@ def missing_options(mount: Mounted, asked: Sequence[str]) -> List[Difference]:
     return wrong
 
 
-def _option_difference(option: str, shown: Mapping[str, str], type_name: str) -> Optional[Difference]:
+def _option_difference(option: str, shown: Mapping[str, str], type_name: str) -> Difference | None:
     key, equals, value = option.partition("=")
     key = _SAME_KEY.get(key, key)
     if not equals:
         other = _OPPOSITE.get(key, "")
         if other in shown:
-            return Difference(other, option, "{} was asked for, {} is in force".format(option, other))
+            return Difference(other, option, f"{option} was asked for, {other} is in force")
         comparable = key in _FLAGS or key in _BY_TYPE.get(type_name, ())
         return (
-            Difference("not " + key, key, "{} was asked for and is not in force".format(key))
+            Difference("not " + key, key, f"{key} was asked for and is not in force")
             if (comparable and key not in shown)
             else None
         )
     if key not in shown:
         certain = key in _SHOWN_VALUES.get(type_name, ()) and not (key == "nconnect" and value == "1")
-        text = "{} was asked for and is not in force".format(option)
+        text = f"{option} was asked for and is not in force"
         if key == "nconnect":
             text += ": the client shares an earlier connection to that server"
         return Difference("none", option, text) if certain else None
@@ -95,11 +94,11 @@ def _option_difference(option: str, shown: Mapping[str, str], type_name: str) ->
     # of a part of the memory the kernel shows how much that was
     if key == "size" and value.endswith("%"):
         return None
-    now = "{}={}".format(key, shown[key])
-    return Difference(now, option, "{} was asked for, {} is in force".format(option, now))
+    now = f"{key}={shown[key]}"
+    return Difference(now, option, f"{option} was asked for, {now} is in force")
 
 
-def name_bound(mount: Optional[Mounted]) -> float:
+def name_bound(mount: Mounted | None) -> float:
     """How long another node may go on not seeing a new name, by the promise of this mount (seconds)."""
     if mount is None or mount.type not in _KERNELS["nfs"]:
         return 0.0
@@ -109,7 +108,7 @@ def name_bound(mount: Optional[Mounted]) -> float:
     return float(shown["acdirmax"]) if shown.get("acdirmax", "").isdigit() else ACDIRMAX
 
 
-def data_bound(mount: Optional[Mounted]) -> float:
+def data_bound(mount: Mounted | None) -> float:
     """The same for a file that is opened again after its writer closed it: nothing, but with NFS's `nocto`."""
     if mount is None or "nocto" not in mount.options:
         return 0.0
@@ -122,13 +121,13 @@ def same_directory(source: str, path: str) -> bool:
     return os.path.samefile(source, path)
 
 
-def _expanded_options(asked: Sequence[str]) -> List[str]:
+def _expanded_options(asked: Sequence[str]) -> list[str]:
     """Without what only mount(8) and systemd read, and `actimeo` as the four that it stands for."""
-    options: List[str] = []
+    options: list[str] = []
     for option in asked:
         key, _equals, value = option.partition("=")
         if key == "actimeo":
-            options += ["{}={}".format(name, value) for name in ("acregmin", "acregmax", "acdirmin", "acdirmax")]
+            options += [f"{name}={value}" for name in ("acregmin", "acregmax", "acdirmin", "acdirmax")]
         elif not key.startswith(("x-", "_", "comment", "no-fail", "nofail", "defaults")):
             options.append(option)
     return options

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import pwd
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, NamedTuple
 
 from .._shared import mount_table
 from .._shared.checks import FAIL, PASS, WARN, Check
@@ -26,8 +27,8 @@ Result = children.Result
 class NodeReport(NamedTuple):
     """Checks, and by entry what trials may go on with."""
 
-    checks: List[Check]
-    seen: Dict[str, Seen]
+    checks: list[Check]
+    seen: dict[str, Seen]
 
 
 class Node:
@@ -53,8 +54,8 @@ class Node:
 
     def run_checks(self, entries: Sequence[Expected]) -> NodeReport:
         """All entries of this node, none of which stops the others."""
-        checks: List[Check] = []
-        seen: Dict[str, Seen] = {}
+        checks: list[Check] = []
+        seen: dict[str, Seen] = {}
         for entry in entries:
             mount_check = _EntryChecks(self, entry)
             usable = mount_check.run()
@@ -63,7 +64,7 @@ class Node:
             checks += mount_check.checks
         return NodeReport(checks, seen)
 
-    def mounted(self) -> List[Mounted]:
+    def mounted(self) -> list[Mounted]:
         """The kernel's table as it is now; reading it waits for no server."""
         return mount_table.read(self._table)
 
@@ -80,14 +81,14 @@ class _EntryChecks:
     def __init__(self, node: Node, entry: Expected) -> None:
         self.node, self.entry = node, entry
         self.target = place(node.name, entry.name)
-        self.checks: List[Check] = []
+        self.checks: list[Check] = []
 
     def add_check(
         self, name: str, status: str, measured: object = "", expected: object = "", message: str = ""
     ) -> None:
         self.checks.append(check(name, self.target, status, measured, expected, message=message))
 
-    def run(self) -> Optional[Seen]:
+    def run(self) -> Seen | None:
         """The entry's checks; None where trials can't run, or would fill another file system."""
         entry = self.entry
         if entry.only_quota:
@@ -109,12 +110,12 @@ class _EntryChecks:
         options = mount.options if mount else ()
         return Seen(mounts.name_bound(mount), mounts.data_bound(mount), options, entry.served_here)
 
-    def _is_mounted(self, table: Sequence[Mounted], mount: Optional[Mounted]) -> bool:
+    def _is_mounted(self, table: Sequence[Mounted], mount: Mounted | None) -> bool:
         entry = self.entry
-        expected = "{} from {}".format(entry.type_text, entry.source) if entry.fstype != "tmpfs" else "tmpfs"
+        expected = f"{entry.type_text} from {entry.source}" if entry.fstype != "tmpfs" else "tmpfs"
         if mount is None:
-            text = "nothing is mounted at {}: what is written there goes to {}".format(
-                entry.path, mounts.below(table, entry.path)
+            text = (
+                f"nothing is mounted at {entry.path}: what is written there goes to {mounts.below(table, entry.path)}"
             )
             self.add_check(MOUNTED, FAIL, "not mounted", expected, text)
             return False
@@ -122,16 +123,16 @@ class _EntryChecks:
         if wrong is None and entry.fstype == "none":
             same = self.node.attempt(lambda: {"same": mounts.same_directory(entry.source, entry.path)})
             if not same.get("same"):
-                text = trouble(same) or "another directory is mounted at {}".format(entry.path)
+                text = trouble(same) or f"another directory is mounted at {entry.path}"
                 wrong = mounts.Difference(mount.root, entry.source, text)
         if wrong:
             self.add_check(MOUNTED, FAIL, wrong.measured, wrong.expected, wrong.message)
         else:
-            self.add_check(MOUNTED, PASS, "{} from {}".format(mount.type, mount.source), expected)
+            self.add_check(MOUNTED, PASS, f"{mount.type} from {mount.source}", expected)
         # a different mount is reported, and tested all the same
         return True
 
-    def _options(self, mount: Optional[Mounted]) -> None:
+    def _options(self, mount: Mounted | None) -> None:
         if mount is None or not self.entry.options:
             return
         wrong = mounts.missing_options(mount, self.entry.options)
@@ -176,13 +177,13 @@ class _EntryChecks:
             if directory:
                 node.as_user(lambda: operations.remove([directory]))
 
-    def _make(self) -> "tuple[str, str, str]":
+    def _make(self) -> tuple[str, str, str]:
         """A directory of the user's with a file in it; '' with the reason where there is none."""
         entry, node = self.entry, self.node
         base = node.as_user(lambda: operations.base(entry.path, entry.user_writable))
         if not base.get("directory"):
             return "", FAIL, trouble(base) or "an ordinary user can write to none of " + ", ".join(base["tried"])
-        directory = "{}/{}{}-{}".format(base["directory"].rstrip("/"), operations.PREFIX, node.token, node.name)
+        directory = f"{base['directory'].rstrip('/')}/{operations.PREFIX}{node.token}-{node.name}"
 
         def fill() -> Result:
             operations.make(directory)
@@ -209,7 +210,7 @@ class _EntryChecks:
             return
         # deepopsctl manages the server where cluster.yml sets squash
         status = FAIL if self.entry.squash else WARN
-        self.add_check(SQUASH, status, "root", "nobody", "root of this node could {}".format(" and ".join(powers)))
+        self.add_check(SQUASH, status, "root", "nobody", f"root of this node could {' and '.join(powers)}")
 
 
 def _write_as_root(directory: str) -> Result:

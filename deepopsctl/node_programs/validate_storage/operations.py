@@ -17,7 +17,7 @@ import shutil
 import signal
 import stat
 import time
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable
 
 from .._shared import command
 
@@ -29,12 +29,12 @@ _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 MIB = 1024 * 1024
 # fio's own start and end, in addition to the time it measures
 _FIO_EXTRA_S = 30
-Result = Dict[str, Any]
+Result = dict[str, Any]
 
 
 def content(label: str, version: int, size: int = PAGE) -> bytes:
     """A file's text: the same line all through, so that a torn one is noticed."""
-    line = "{} {}\n".format(label, version).encode()
+    line = f"{label} {version}\n".encode()
     return (line * (size // len(line) + 1))[:size]
 
 
@@ -163,7 +163,7 @@ def _lock(path: str, lock_type: str, how: int) -> str:
     return FREE
 
 
-def remove(directories: List[str]) -> Result:
+def remove(directories: list[str]) -> Result:
     """Remove trials' directories; nothing else, and through no link."""
     left = []
     for directory in directories:
@@ -209,12 +209,12 @@ def read_rate(path: str, size_mib: int, seconds: float) -> Result:
 
 def metadata_rate(directory: str, most: int, seconds: float) -> Result:
     """Files a second: created, read (stat), renamed and removed, one after the other."""
-    mine = os.path.join(directory, "files-{}".format(os.getpid()))
+    mine = os.path.join(directory, f"files-{os.getpid()}")
     os.mkdir(mine, 0o700)
     started, count = time.monotonic(), 0
     try:
         while count < most and time.monotonic() - started < seconds:
-            path = os.path.join(mine, "f{}".format(count))
+            path = os.path.join(mine, f"f{count}")
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             os.stat(path)
             os.rename(path, path + ".r")
@@ -243,13 +243,13 @@ def _measured(how: str, path: str, size_mib: int, seconds: float) -> Result:
 
 
 def _fio(fio: str, how: str, path: str, size_mib: int, seconds: float, *, direct: bool) -> Result:
-    argv = [fio, "--name=deepopsctl", "--filename=" + path, "--rw=" + how, "--bs=1M", "--size={}M".format(size_mib)]
-    argv += ["--ioengine=psync", "--direct={}".format(int(direct)), "--runtime={:g}".format(seconds), "--thread"]
+    argv = [fio, "--name=deepopsctl", "--filename=" + path, "--rw=" + how, "--bs=1M", f"--size={size_mib}M"]
+    argv += ["--ioengine=psync", f"--direct={int(direct)}", f"--runtime={seconds:g}", "--thread"]
     argv += ["--end_fsync=1"] if how == "write" else ["--readonly"]
     result = command.run([*argv, "--output-format=json"], seconds + _FIO_EXTRA_S)
     rate = _fio_rate(result.output, how) if result.ok else 0.0
     if not rate:
-        raise OSError(None, "fio ended with {}: {}".format(result.status, result.message[-300:]))
+        raise OSError(None, f"fio ended with {result.status}: {result.message[-300:]}")
     return {"rate": round(rate, 1), "by": "fio", "direct": direct}
 
 
@@ -279,9 +279,9 @@ def _own(how: str, path: str, size_mib: int, seconds: float, *, direct: bool) ->
     return {"rate": round(done / MIB / max(elapsed, 1e-6), 1), "by": "own loop", "direct": direct}
 
 
-def _transfer(handle: int, how: str, block: mmap.mmap, size_mib: int, seconds: float) -> Tuple[int, float]:
+def _transfer(handle: int, how: str, block: mmap.mmap, size_mib: int, seconds: float) -> tuple[int, float]:
     started, done = time.monotonic(), 0
-    moves: Dict[str, Callable[[int, List[mmap.mmap]], int]] = {"write": os.writev, "read": os.readv}
+    moves: dict[str, Callable[[int, list[mmap.mmap]], int]] = {"write": os.writev, "read": os.readv}
     while done < size_mib * MIB and time.monotonic() - started < seconds:
         moved = moves[how](handle, [block])
         if not moved:
@@ -292,7 +292,7 @@ def _transfer(handle: int, how: str, block: mmap.mmap, size_mib: int, seconds: f
     return done, time.monotonic() - started
 
 
-OPERATIONS: Dict[str, Callable[..., Result]] = {
+OPERATIONS: dict[str, Callable[..., Result]] = {
     "base": base, "refused": refused, "make": make, "write": write, "read": read, "absent": absent,
     "appears": appears, "replace": replace, "follow": follow, "hold": hold, "probe": probe, "remove": remove,
     "answers": answers, "room": room, "write_rate": write_rate, "read_rate": read_rate, "metadata_rate": metadata_rate,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from .._shared.checks import FAIL, PASS, WARN
 from . import checks
@@ -48,7 +49,7 @@ def rates(context: TrialContext, nodes: Sequence[str]) -> None:
     # one by one first: the file that is read is there then
     for rate_type in RATE_TYPES:
         parameters = _parameters(context, rate_type)
-        single: Dict[str, Dict[str, Any]] = {}
+        single: dict[str, dict[str, Any]] = {}
         for node in list(nodes) if 1 < len(nodes) <= context.bounds.alone else []:
             single.update(context.do(rate_type.act, [node], _limit(context), each=before, **parameters))
         for node in _outliers(single):
@@ -63,7 +64,7 @@ def rates(context: TrialContext, nodes: Sequence[str]) -> None:
         _sum(context, rate_type, {node: result for node, result in joint.items() if "rate" in result})
 
 
-def _parameters(context: TrialContext, rate_type: RateType) -> Dict[str, Any]:
+def _parameters(context: TrialContext, rate_type: RateType) -> dict[str, Any]:
     bounds = context.bounds
     if rate_type is FILES:
         return {"directory": context.directory, "most": bounds.files, "seconds": bounds.seconds}
@@ -85,19 +86,19 @@ def _obstacle(context: TrialContext, nodes: Sequence[str]) -> str:
     need = _ROOM_TIMES * context.bounds.size_mib * together
     room = context.do("room", list(nodes), directory=context.directory)
     least = min([int(result.get("free", 0)) // _MIB for result in room.values()] or [0])
-    return "" if least >= need else "only {} MiB are free for this user, {} are wanted".format(least, need)
+    return "" if least >= need else f"only {least} MiB are free for this user, {need} are wanted"
 
 
 def _with_room(
-    context: TrialContext, rate_type: RateType, results: Mapping[str, Dict[str, Any]]
-) -> Dict[str, Dict[str, Any]]:
+    context: TrialContext, rate_type: RateType, results: Mapping[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
     """Those that did not come to the end of the user's quota: that is no fault, and no rate."""
     full = [node for node, result in results.items() if any(text in str(result.get("error", "")) for text in _FULL)]
     context.skip(rate_type.name, full, "the user may not write as much there: see validate_storage_size_mb")
     return {node: result for node, result in results.items() if node not in full}
 
 
-def _outliers(results: Mapping[str, Mapping[str, Any]]) -> List[str]:
+def _outliers(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Nodes that are well below the others."""
     rates_of = {node: float(result["rate"]) for node, result in results.items() if "rate" in result}
     others = {node: [rate for name, rate in rates_of.items() if name != node] for node in rates_of}
@@ -123,11 +124,9 @@ def _compare(
             text = "{} {} at {:.0f}% of what {} ({})".format(
                 node, rate_type.word, 100 * rate / usual, "the others do" if len(others) > 1 else "the other does", how
             )
-        expected = "at least {:.4g}".format(OUTLIER * usual) if others else ""
+        expected = f"at least {OUTLIER * usual:.4g}" if others else ""
         context.checks.append(
-            checks.check(
-                rate_type.name, context.target(node), status, "{:.4g}".format(rate), expected, rate_type.unit, text
-            )
+            checks.check(rate_type.name, context.target(node), status, f"{rate:.4g}", expected, rate_type.unit, text)
         )
 
 
@@ -137,7 +136,7 @@ def _sum(context: TrialContext, rate_type: RateType, joint: Mapping[str, Mapping
         return
     total = sum(float(result["rate"]) for result in joint.values())
     how = sorted({str(result["by"]) for result in joint.values()})
-    text = "{} nodes at the same time, {}".format(len(joint), " and ".join(how))
+    text = f"{len(joint)} nodes at the same time, {' and '.join(how)}"
     context.checks.append(
-        checks.check(rate_type.together, context.entry.name, PASS, "{:.4g}".format(total), "", rate_type.unit, text)
+        checks.check(rate_type.together, context.entry.name, PASS, f"{total:.4g}", "", rate_type.unit, text)
     )

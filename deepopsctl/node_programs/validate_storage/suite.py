@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, List, Mapping, NamedTuple, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from .._shared import slurm_output
 from .._shared.checks import FAIL, SKIP, Check, one_line
@@ -33,15 +34,15 @@ class Inputs(NamedTuple):
     bounds: Bounds = Bounds()
 
     @property
-    def entries(self) -> List[Expected]:
+    def entries(self) -> list[Expected]:
         """Every entry that a node here has."""
-        entries_by_name: Dict[str, Expected] = {}
+        entries_by_name: dict[str, Expected] = {}
         for listed in self.wanted.values():
             for entry in listed:
                 entries_by_name.setdefault(entry.name, entry)
         return list(entries_by_name.values())
 
-    def usable_on(self, entry: Expected, among: Sequence[str]) -> List[str]:
+    def usable_on(self, entry: Expected, among: Sequence[str]) -> list[str]:
         """The nodes among these that have the entry in usable order."""
         return [node for node in among if entry.name in self.seen.get(node, {})]
 
@@ -50,14 +51,14 @@ class Inputs(NamedTuple):
         rounds = 2 * len(rate_trials.RATE_TYPES) * (self.bounds.alone + 1)
         return 60 + len(self.entries) * (_ENTRY_S + rounds * self.bounds.seconds)
 
-    def minutes(self, snapshot: SlurmSnapshot) -> Dict[str, int]:
+    def minutes(self, snapshot: SlurmSnapshot) -> dict[str, int]:
         """The time limit of a job, by partition: never more than that allows."""
         wanted = -(-int(self.seconds()) // 60)
         most = {name: slurm_output.minutes(entry.get("MaxTime", "")) for name, entry in snapshot.partitions.items()}
         return {name: wanted if limit is None else max(1, min(wanted, limit)) for name, limit in most.items()}
 
 
-def run(inputs: Inputs, session: Session, pool: AgentPool) -> List[Check]:
+def run(inputs: Inputs, session: Session, pool: AgentPool) -> list[Check]:
     """All trials; whatever happens, no job and no file is left."""
     mine = [name for name in inputs.compute if inputs.wanted.get(name)]
     try:
@@ -73,7 +74,7 @@ def run(inputs: Inputs, session: Session, pool: AgentPool) -> List[Check]:
         session.close()
 
 
-def _start_agents(inputs: Inputs, pool: AgentPool, names: Sequence[str]) -> List[Check]:
+def _start_agents(inputs: Inputs, pool: AgentPool, names: Sequence[str]) -> list[Check]:
     """Start agents on all nodes that have room; a check for each entry of those that take no part."""
     snapshot = read_snapshot()
     if not snapshot.answered:
@@ -96,7 +97,7 @@ def _start_agents(inputs: Inputs, pool: AgentPool, names: Sequence[str]) -> List
     ]
 
 
-def _entry(inputs: Inputs, entry: Expected, pool: AgentPool, token: str) -> List[Check]:
+def _entry(inputs: Inputs, entry: Expected, pool: AgentPool, token: str) -> list[Check]:
     """One entry, from the first file to the last."""
     nodes = inputs.usable_on(entry, pool.nodes)
     out = [
@@ -164,5 +165,5 @@ def _remove_directory(context: TrialContext) -> None:
     ).items():
         if result.get("left") or "error" in result:
             context.add_check(
-                "storage-clean", node, FAIL, "left", "removed", "{} could not be removed".format(context.directory)
+                "storage-clean", node, FAIL, "left", "removed", f"{context.directory} could not be removed"
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .._shared.checks import FAIL, PASS, WARN, Check
 from . import checks, operations
@@ -43,7 +44,7 @@ class TrialContext:
         bounds: Bounds,
     ) -> None:
         self.entry, self.nodes, self.seen, self.bounds = entry, list(nodes), seen, bounds
-        self.checks: List[Check] = []
+        self.checks: list[Check] = []
         self.directory = ""
         self.name = operations.PREFIX + token
         self._pool = pool
@@ -67,7 +68,7 @@ class TrialContext:
         each = parameters.pop("each", {})
         return Order(act, list(to), limit or self.bounds.answer_s, parameters, each)
 
-    def ask(self, *orders: Order) -> List[Dict[str, Result]]:
+    def ask(self, *orders: Order) -> list[dict[str, Result]]:
         """Give orders; nodes that hang take no further part."""
         answers = self._pool.ask(*[order for order in orders if order.to])
         filled = iter(answers)
@@ -79,12 +80,12 @@ class TrialContext:
                     self.add_check("storage-answers", node, FAIL, "no answer", "an answer", checks.trouble(result))
         return results_by_order
 
-    def do(self, act: str, to: Sequence[str], limit: float = 0, **parameters: Any) -> Dict[str, Result]:
+    def do(self, act: str, to: Sequence[str], limit: float = 0, **parameters: Any) -> dict[str, Result]:
         """One order; the answers of those that did not hang."""
         (results,) = self.ask(self.order(act, to, limit, **parameters))
         return {node: result for node, result in results.items() if node in self.nodes}
 
-    def good(self, name: str, results: Mapping[str, Result], expected: str) -> Dict[str, Result]:
+    def good(self, name: str, results: Mapping[str, Result], expected: str) -> dict[str, Result]:
         """The results that are none of an error; errors are reported as failures of this check."""
         for node, result in results.items():
             if "error" in result:
@@ -93,7 +94,7 @@ class TrialContext:
 
     def path(self, name: str) -> str:
         """A file of the trial."""
-        return "{}/{}".format(self.directory, name)
+        return f"{self.directory}/{name}"
 
 
 def read_only(context: TrialContext) -> None:
@@ -108,18 +109,18 @@ def read_only(context: TrialContext) -> None:
             context.add_check(WRITE, node, FAIL, was, "EROFS", "it should be read-only")
 
 
-def write(context: TrialContext) -> List[str]:
+def write(context: TrialContext) -> list[str]:
     """Every node writes a file as an ordinary user; those that could, in the trial's directory."""
     bases = context.do("base", context.nodes, path=context.entry.path, wanted=context.entry.user_writable)
     answers = context.good(WRITE, bases, "a directory to write to")
     for node, result in answers.items():
         if not result["directory"]:
-            text = "an ordinary user can write to none of {}".format(", ".join(result["tried"]))
+            text = f"an ordinary user can write to none of {', '.join(result['tried'])}"
             context.add_check(WRITE, node, FAIL, "no directory", "a directory to write to", text)
     able = [node for node in context.nodes if answers.get(node, {}).get("directory")]
     if not able:
         return []
-    context.directory = "{}/{}".format(answers[able[0]]["directory"].rstrip("/"), context.name)
+    context.directory = f"{answers[able[0]]['directory'].rstrip('/')}/{context.name}"
     context.do("mine", able, directories=[context.directory])
     makers = able[:1] if context.entry.shared else able
     made = context.good(WRITE, context.do("make", makers, directory=context.directory), "a new directory")
@@ -131,7 +132,7 @@ def write(context: TrialContext) -> List[str]:
         # before anybody makes them: a client may remember that a name was not there
         context.do("absent", ready, path=context.path("late"))
     wrote = _write_all(context, ready, 1)
-    done = context.good(WRITE, wrote, "a file of {} KiB".format(_SIZE // 1024))
+    done = context.good(WRITE, wrote, f"a file of {_SIZE // 1024} KiB")
     expected = {node: operations.digest(operations.content(node, 1, _SIZE)) for node in done}
     for node, result in done.items():
         same = result["digest"] == expected[node]
@@ -140,7 +141,7 @@ def write(context: TrialContext) -> List[str]:
     return [node for node in ready if node in done]
 
 
-def _write_all(context: TrialContext, nodes: Sequence[str], version: int) -> Dict[str, Dict[str, Any]]:
+def _write_all(context: TrialContext, nodes: Sequence[str], version: int) -> dict[str, dict[str, Any]]:
     return context.do("write", nodes, path=context.path("{node}.data"), label="{node}", version=version, size=_SIZE)
 
 
@@ -159,16 +160,14 @@ def visible(context: TrialContext, nodes: Sequence[str]) -> None:
         ]
         bound = context.seen[node].data_bound
         if not wrong:
-            context.add_check(
-                VISIBLE, node, PASS, "at once", "at once", "read what {} had written and closed".format(peer)
-            )
+            context.add_check(VISIBLE, node, PASS, "at once", "at once", f"read what {peer} had written and closed")
         elif bound and wrong == ["its second version"]:
-            text = "{} was not seen at once; its options allow {:g} s".format(wrong[0], bound)
+            text = f"{wrong[0]} was not seen at once; its options allow {bound:g} s"
             context.add_check(VISIBLE, node, WARN, "later", "at once", text)
         else:
             error = trouble(second[node]) or trouble(first[node])
             text = "{} of {} was not what was read here{}".format(
-                " and ".join(wrong), peer, " ({})".format(error) if error else ""
+                " and ".join(wrong), peer, f" ({error})" if error else ""
             )
             context.add_check(VISIBLE, node, FAIL, "other data", "at once", text)
 
@@ -178,7 +177,7 @@ def renames(context: TrialContext, nodes: Sequence[str]) -> None:
     writer, readers, path = nodes[0], list(nodes[1:]), context.path("replaced")
     start = context.do("write", [writer], path=path, label="version", version=0)
     if "digest" not in start.get(writer, {}):
-        context.skip(RENAME, readers, "{} could not write the file: {}".format(writer, trouble(start.get(writer, {}))))
+        context.skip(RENAME, readers, f"{writer} could not write the file: {trouble(start.get(writer, {}))}")
         return
     limit = _RENAMING_S + context.bounds.answer_s
     wrote, followed = context.ask(
@@ -196,13 +195,13 @@ def renames(context: TrialContext, nodes: Sequence[str]) -> None:
 
 def _check_rename(context: TrialContext, node: str, writer: str, count: int, result: Mapping[str, Any]) -> None:
     stale_allowed = context.entry.type == "nfs"
-    wrong = ["{} times there was no such name".format(result["missing"])] if result["missing"] else []
-    wrong += ["{} times it was not whole".format(result["torn"])] if result["torn"] else []
+    wrong = [f"{result['missing']} times there was no such name"] if result["missing"] else []
+    wrong += [f"{result['torn']} times it was not whole"] if result["torn"] else []
     stale_text = "{} times the opened one was gone (ESTALE){}".format(
         result["stale"], ", as NFS allows" if stale_allowed else ""
     )
     wrong += [stale_text] if result["stale"] and not stale_allowed else []
-    text = "{} renames by {}, {} reads".format(count, writer, result["reads"])
+    text = f"{count} renames by {writer}, {result['reads']} reads"
     notes = [stale_text] if result["stale"] and stale_allowed else []
     message = ": ".join([text, "; ".join([*wrong, *notes])]) if wrong or notes else text
     context.add_check(RENAME, node, FAIL if wrong else PASS, "not atomic" if wrong else "atomic", "atomic", message)
@@ -218,7 +217,7 @@ def _lock(context: TrialContext, nodes: Sequence[str], lock_type: str, name: str
     holder, others, path = nodes[0], list(nodes[1:]), context.path("locked")
     local = sorted({*context.seen[holder].options, *context.entry.options} & set(_OWN_LOCKS[lock_type]))
     if local:
-        context.skip(name, others, "locks are each node's own, by its option {}".format(local[0]))
+        context.skip(name, others, f"locks are each node's own, by its option {local[0]}")
         return
     servers = [node for node in nodes if context.seen[node].served_here] if lock_type == "flock" else []
     if servers:
@@ -232,7 +231,7 @@ def _lock(context: TrialContext, nodes: Sequence[str], lock_type: str, name: str
     if held.get("lock") != operations.FREE:
         why = trouble(held) or "this file system has no such locks"
         status = WARN if context.entry.type in _BY_CONFIGURATION and held.get("lock") == operations.NONE else FAIL
-        context.add_check(name, holder, status, "no lock", "a lock", "{} could not lock a file: {}".format(holder, why))
+        context.add_check(name, holder, status, "no lock", "a lock", f"{holder} could not lock a file: {why}")
         context.do("release", [holder], key=lock_type)
         return
     during = context.do("probe", others, path=path, lock_type=lock_type)
@@ -249,19 +248,17 @@ def _check_lock(
     if error:
         context.add_check(name, node, FAIL, "an error", "excluded", error)
     elif during["lock"] == operations.FREE:
-        text = "it got the lock that {} was holding".format(holder)
+        text = f"it got the lock that {holder} was holding"
         context.add_check(
             name, node, WARN if context.entry.type in _BY_CONFIGURATION else FAIL, "not excluded", "excluded", text
         )
     elif operations.NONE in (during["lock"], after["lock"]):
-        context.add_check(name, node, FAIL, "no lock", "excluded", "this node has no locks here, {} has".format(holder))
+        context.add_check(name, node, FAIL, "no lock", "excluded", f"this node has no locks here, {holder} has")
     elif after["lock"] != operations.FREE:
-        text = "it did not get the lock after {} had released it".format(holder)
+        text = f"it did not get the lock after {holder} had released it"
         context.add_check(name, node, FAIL, "still held", "excluded", text)
     else:
-        context.add_check(
-            name, node, PASS, "excluded", "excluded", "not while {} held it, at once afterwards".format(holder)
-        )
+        context.add_check(name, node, PASS, "excluded", "excluded", f"not while {holder} held it, at once afterwards")
 
 
 def make_late(context: TrialContext, nodes: Sequence[str]) -> None:
@@ -275,16 +272,12 @@ def late(context: TrialContext, nodes: Sequence[str], since: float) -> None:
     bound = max([context.seen[node].name_bound for node in others] or [0.0])
     left = max(0.0, bound - since)
     results = context.do("appears", others, left + context.bounds.answer_s, path=context.path("late"), seconds=left)
-    for node, result in context.good(NAMES, results, "within {:g} s".format(bound)).items():
+    for node, result in context.good(NAMES, results, f"within {bound:g} s").items():
         own, after = context.seen[node].name_bound, result["after"]
-        expected = "at once" if not own else "within {:g} s".format(own)
+        expected = "at once" if not own else f"within {own:g} s"
         if after is None:
-            text = "a new name that {} made is not seen here".format(nodes[0])
+            text = f"a new name that {nodes[0]} made is not seen here"
             context.add_check(NAMES, node, FAIL, "never", expected, text)
         else:
-            when = (
-                "at the first check, {:.0f} s later".format(since)
-                if after < 1
-                else "after {:.0f} s".format(since + after)
-            )
+            when = f"at the first check, {since:.0f} s later" if after < 1 else f"after {since + after:.0f} s"
             context.add_check(NAMES, node, PASS, "seen", expected, "a name that was not there before: seen " + when)

@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Callable, NamedTuple
 
 DIRECTORY = "/etc/ssh/deepopsctl/access"
 # the first controller's own key for logins to the nodes
@@ -53,8 +54,8 @@ class AccessError(Exception):
 class Outcome(NamedTuple):
     """What was changed, or would be; `adopted` are the keys taken over from the user's home."""
 
-    changed: List[str]
-    adopted: List[str]
+    changed: list[str]
+    adopted: list[str]
 
 
 def ensure(user: str, keys: Sequence[str] = (), *, dry: bool = False) -> Outcome:
@@ -101,20 +102,20 @@ def in_force(user: str) -> bool:
     return f"{DIRECTORY}/%u" in places and all(place.startswith("/etc/ssh/") for place in places)
 
 
-def accepted_places(user: str) -> List[str]:
+def accepted_places(user: str) -> list[str]:
     """Where sshd looks for this user's keys, as its configuration has it."""
     lines = [line.split()[1:] for line in _configuration(user) if line.startswith("authorizedkeysfile ")]
     return [place for line in lines for place in line]
 
 
-def _configuration(user: str) -> List[str]:
+def _configuration(user: str) -> list[str]:
     return _run(["sshd", "-T", "-C", f"user={user},host=localhost,addr=127.0.0.1"]).stdout.splitlines()
 
 
-def own_keys(account: pwd.struct_passwd) -> List[str]:
+def own_keys(account: pwd.struct_passwd) -> list[str]:
     """Keys that sshd accepts for an account today, read in its name: its home may be closed to root, and hostile."""
     words = {"%u": account.pw_name, "%h": account.pw_dir, "%U": str(account.pw_uid), "%%": "%"}
-    lines: List[str] = []
+    lines: list[str] = []
     for place in accepted_places(account.pw_name) or _PLACES.split():
         filled = re.sub("%[uhU%]", lambda match: words[match[0]], place)
         path = os.path.join(account.pw_dir, filled)
@@ -123,7 +124,7 @@ def own_keys(account: pwd.struct_passwd) -> List[str]:
     return list(dict.fromkeys(lines))
 
 
-def merged(lines: Sequence[str], keys: Sequence[str]) -> List[str]:
+def merged(lines: Sequence[str], keys: Sequence[str]) -> list[str]:
     """The lines with these keys: one that is there stays as it is, unless only its addresses (from=) are others."""
     result = list(lines)
     for key in keys:
@@ -151,7 +152,7 @@ def comment_of(line: str) -> str:
     return line.partition(blob_of(line))[2].strip() if blob_of(line) else ""
 
 
-def file_system_of(path: str, table: str = "/proc/self/mountinfo") -> Tuple[str, str]:
+def file_system_of(path: str, table: str = "/proc/self/mountinfo") -> tuple[str, str]:
     """(mount point, type) of what a path is on; the type is '' where the kernel does not say."""
     real, best = os.path.realpath(path), ("", "")
     for line in (_read(table) or "").split("\n"):
@@ -177,7 +178,7 @@ def networked_home(user: str) -> str:
     return f"{home} ({kind} at {point})" if NETWORKED.fullmatch(kind) else ""
 
 
-def ensure_own_key(user: str, name: str, comment: str) -> Tuple[str, str, bool]:
+def ensure_own_key(user: str, name: str, comment: str) -> tuple[str, str, bool]:
     """(private key, public line, whether it is new) of a controller's key in root's directory.
 
     One that lies in the user's home is moved; a new one is made where others could read that home.
@@ -232,7 +233,7 @@ def _account(user: str) -> pwd.struct_passwd:
         raise AccessError(f"there is no user {user}") from None
 
 
-def _users() -> List[str]:
+def _users() -> list[str]:
     """Everybody who has such a file: earlier users of the cluster stay as they are."""
     with contextlib.suppress(OSError):
         return [name for name in sorted(os.listdir(DIRECTORY)) if _NAME.fullmatch(name) and not name.endswith(PROBE)]
@@ -293,14 +294,14 @@ def _put_in_force(user: str, config: str) -> None:
             break
 
 
-def listening_sockets(user: str, tables: Sequence[str] = ("/proc/net/tcp", "/proc/net/tcp6")) -> Set[str]:
+def listening_sockets(user: str, tables: Sequence[str] = ("/proc/net/tcp", "/proc/net/tcp6")) -> set[str]:
     """The kernel's numbers of the sockets that listen at sshd's ports."""
     ports = {line.split()[1] for line in _configuration(user) if line.startswith("port ")}
     rows = [line.split() for table in tables for line in (_read(table) or "").splitlines()[1:]]
     return {row[9] for row in rows if row[3] == _LISTENS and str(int(row[1].rpartition(":")[2], 16)) in ports}
 
 
-def _wait_for_new_sockets(user: str, before: Set[str]) -> None:
+def _wait_for_new_sockets(user: str, before: set[str]) -> None:
     """A reload makes sshd start itself again: until it listens again, it refuses logins.
 
     The sockets stay the same where systemd has made them: then the wait ends by itself.
@@ -348,12 +349,12 @@ def _as(account: pwd.struct_passwd, work: Callable[[], str]) -> str:
     return answer.decode("utf-8", "replace")
 
 
-def _lines(path: str) -> Optional[List[str]]:
+def _lines(path: str) -> list[str] | None:
     text = _read(path)
     return None if text is None else text.splitlines()
 
 
-def _read(path: str) -> Optional[str]:
+def _read(path: str) -> str | None:
     try:
         with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
             return stream.read()
@@ -388,8 +389,9 @@ def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": _SYSTEM_PATH, "LC_ALL": "C.UTF-8"}
     try:
         return subprocess.run(
-            [_which(argv[0]), *argv[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            encoding="utf-8", errors="replace", check=False, timeout=_LIMIT_S, env=environment,
+            [_which(argv[0]), *argv[1:]], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors=(
+                "replace"
+            ), check=False, timeout=_LIMIT_S, env=environment,
         )  # fmt: skip
     except FileNotFoundError:
         return subprocess.CompletedProcess(list(argv), 127, "", f"{argv[0]} is not installed")

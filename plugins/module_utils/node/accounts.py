@@ -49,4 +49,4 @@ def _gid(name):
 def _run(step, argv):
     result = node_command.run_merged(argv, ANSWER_S)
     if not result.ok:
-        step.fail("%s: %s" % (argv[0], result.message), "is the id taken? See /etc/passwd")
+        step.fail(f"{argv[0]}: {result.message}", "is the id taken? See /etc/passwd")

@@ -49,7 +49,7 @@ def fetch_key(url, fingerprint, hint):
         name, data = url, _download(url, hint)
     if not is_the_key(data, fingerprint):
         raise SourceError(
-            "%s is not the key with the fingerprint %s" % (name, fingerprint),
+            f"{name} is not the key with the fingerprint {fingerprint}",
             "something between the node and the repository changes downloads; nothing was written",
         )
     return data
@@ -60,7 +60,7 @@ def _download(url, hint):
     try:
         return open_url(url, timeout=30).read()
     except Exception as error:
-        raise SourceError("cannot fetch %s: %s" % (url, error), hint) from error
+        raise SourceError(f"cannot fetch {url}: {error}", hint) from error
 
 
 def ensure_key(noted, path, url, fingerprint, hint):
@@ -73,7 +73,7 @@ def ensure_key(noted, path, url, fingerprint, hint):
     data = current if known else fetch_key(url, fingerprint, hint)
     if not noted.dry:
         node_files.write(path, data, ids, MODE, [])
-    noted.did("file", path, "write", detail="fingerprint %s" % fingerprint, new=current is None)
+    noted.did("file", path, "write", detail=f"fingerprint {fingerprint}", new=current is None)
     return True
 
 
@@ -132,7 +132,7 @@ def _stanzas(text):
         fields, name = {}, ""
         for line in block.splitlines():
             if line[:1].isspace():
-                fields[name] = ("%s %s" % (fields.get(name, ""), line.strip())).strip()
+                fields[name] = f"{fields.get(name, '')} {line.strip()}".strip()
             elif not line.startswith("#"):
                 name, _separator, value = line.partition(":")
                 name = name.strip().lower()
@@ -147,10 +147,10 @@ def _stanzas(text):
 
 def stanza(uri, suite, components, keyring):
     """A source as apt reads it."""
-    lines = ["Types: deb", "URIs: %s" % uri, "Suites: %s" % suite]
-    lines += ["Components: %s" % components] if components else []
-    lines += ["Signed-By: %s" % keyring] if keyring else []
-    return "".join("%s\n" % line for line in lines)
+    lines = ["Types: deb", f"URIs: {uri}", f"Suites: {suite}"]
+    lines += [f"Components: {components}"] if components else []
+    lines += [f"Signed-By: {keyring}"] if keyring else []
+    return "".join(f"{line}\n" for line in lines)
 
 
 def refresh(path, lock_wait, before):
@@ -160,7 +160,7 @@ def refresh(path, lock_wait, before):
     that can't be used, apt would refuse all other work as well.
     """
     options = [
-        "Dir::Etc::sourcelist=%s" % path,
+        f"Dir::Etc::sourcelist={path}",
         "Dir::Etc::sourceparts=-",
         "APT::Get::List-Cleanup=0",
         # a signature that is wrong would be but a warning where there are lists of before
@@ -192,6 +192,6 @@ def remove_superseded(noted, directory, uri, own, etc="/etc/apt"):
 
 def has_lists(path):
     """Whether apt has the package lists of a source file; a file that is not there needs none."""
-    only = ["-o", "Dir::Etc::sourcelist=%s" % path, "-o", "Dir::Etc::sourceparts=-"]
+    only = ["-o", f"Dir::Etc::sourcelist={path}", "-o", "Dir::Etc::sourceparts=-"]
     asked = ["apt-get", "indextargets", "--format", "$(FILENAME)"] + only + ["Created-By: Packages"]
     return any(os.path.exists(name) for name in node_packages.output(asked).split())

@@ -6,22 +6,22 @@ import contextlib
 import errno
 import os
 import tempfile
-from typing import Optional, Tuple, Union
+from typing import Union
 
 PathName = Union[str, "os.PathLike[str]"]
 
 
-def write(path: PathName, content: Union[str, bytes], mode: int = 0o644) -> None:
+def write(path: PathName, content: str | bytes, mode: int = 0o644) -> None:
     """Not synced: for a file that is written again every few seconds, or may be lost with the power."""
     put_in_place(_create(path, content, mode, None, sync=False), path)
 
 
-def write_synced(path: PathName, content: Union[str, bytes], mode: int = 0o644) -> None:
+def write_synced(path: PathName, content: str | bytes, mode: int = 0o644) -> None:
     """A power cut leaves the old content or the new one as well."""
     put_in_place(prepare(path, content, None, mode), path)
 
 
-def prepare(path: PathName, content: Union[str, bytes], ids: Optional[Tuple[int, int]], mode: int) -> str:
+def prepare(path: PathName, content: str | bytes, ids: tuple[int, int] | None, mode: int) -> str:
     """Write the complete new file next to the old one and sync it; returns its name. An OSError names `path`."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     return _create(path, content, mode, ids, sync=True)
@@ -48,9 +48,7 @@ def discard(path: PathName) -> None:
         os.unlink(path)
 
 
-def _create(
-    path: PathName, content: Union[str, bytes], mode: int, ids: Optional[Tuple[int, int]], *, sync: bool
-) -> str:
+def _create(path: PathName, content: str | bytes, mode: int, ids: tuple[int, int] | None, *, sync: bool) -> str:
     # a hidden name without the old one's ending: directories are read for *.prom, *.conf and the like
     handle, temporary = tempfile.mkstemp(prefix=".deepopsctl-", dir=os.path.dirname(path))
     try:

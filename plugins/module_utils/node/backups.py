@@ -20,7 +20,7 @@ def save(step, wanted):
         facts = os.stat(path)
         mode = stat.S_IMODE(facts.st_mode) & (0o600 if wanted["secret"] else 0o777)
         node_files.write(path + SUFFIX, content, (facts.st_uid, facts.st_gid), mode, [])
-    step.did("saved %s%s" % (path, SUFFIX), "file", path, "write", detail="kept as *%s" % SUFFIX)
+    step.did(f"saved {path}{SUFFIX}", "file", path, "write", detail=f"kept as *{SUFFIX}")
 
 
 def remove(step, wanted):
@@ -29,7 +29,7 @@ def remove(step, wanted):
     if not wanted["remove"]:
         return
     if not os.path.islink(path) and unmanaged(path) is not None and node_files.remove(step.noted, path):
-        step.actions.append("removed %s" % path)
+        step.actions.append(f"removed {path}")
     # also where an earlier call was cut off before it made the link
     if link and not step.dry and not os.path.lexists(path) and os.path.exists(path + SUFFIX):
         os.symlink(link, path)

@@ -48,11 +48,11 @@ def refused(blocked):
     """What a module returns in check mode of what it would refuse: (message, hint) each."""
     return {
         "deepops": {"blocked": [{"message": message, "hint": hint} for message, hint in blocked]},
-        "deepops_warnings": ["this would be refused: %s" % message for message, _hint in blocked],
+        "deepops_warnings": [f"this would be refused: {message}" for message, _hint in blocked],
     }
 
 
 def unified(before, after):
     """The difference of two texts, without the two lines that would name them."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)
-    return "".join("%s\n" % line for line in list(lines)[2:])
+    return "".join(f"{line}\n" for line in list(lines)[2:])

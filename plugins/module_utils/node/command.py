@@ -8,7 +8,8 @@ import selectors
 import signal
 import subprocess
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 # statuses of commands that did not end by themselves, as a shell has them
 TIMED_OUT, TOO_LONG, MISSING = 124, 125, 127
@@ -43,8 +44,8 @@ class Result(NamedTuple):
     @property
     def failure(self) -> str:
         """Why it failed, in one line: `scontrol: Connection refused`."""
-        text = " ".join(self.message.split())[:MESSAGE_LIMIT] or "exits {}".format(self.status)
-        return text if self.status == MISSING else "{}: {}".format(self.program, text)
+        text = " ".join(self.message.split())[:MESSAGE_LIMIT] or f"exits {self.status}"
+        return text if self.status == MISSING else f"{self.program}: {text}"
 
 
 class CommandError(Exception):
@@ -59,13 +60,13 @@ class _StoppedError(Exception):
         self.status = status
 
 
-def environment(**extra: str) -> Dict[str, str]:
+def environment(**extra: str) -> dict[str, str]:
     """This process's environment with messages in English, and the system's programs in the path."""
     path = os.environ.get("PATH", "")
     return {**os.environ, "LC_ALL": "C.UTF-8", "PATH": path + ":" + PATH if path else PATH, **extra}
 
 
-def slurm_environment(**extra: str) -> Dict[str, str]:
+def slurm_environment(**extra: str) -> dict[str, str]:
     """The same without variables that steer Slurm's tools."""
     variables = environment().items()
     kept = {key: value for key, value in variables if key in _SLURM_KEPT or not key.startswith(_SLURM_PREFIXES)}
@@ -74,9 +75,9 @@ def slurm_environment(**extra: str) -> Dict[str, str]:
 
 def run(
     argv: Sequence[str],
-    limit_s: Optional[float] = None,
+    limit_s: float | None = None,
     stdin: str = "",
-    env: Optional[Mapping[str, str]] = None,
+    env: Mapping[str, str] | None = None,
     undecodable: str = "replace",
 ) -> Result:
     """Run a command for at most `limit_s` seconds; never raises for what it does.
@@ -87,14 +88,14 @@ def run(
 
 
 def run_merged(
-    argv: Sequence[str], limit_s: Optional[float] = None, stdin: str = "", env: Optional[Mapping[str, str]] = None
+    argv: Sequence[str], limit_s: float | None = None, stdin: str = "", env: Mapping[str, str] | None = None
 ) -> Result:
     """The same with its error text among its output, in the order in which it was printed."""
     return _run(argv, limit_s, stdin, env, "replace", subprocess.STDOUT)
 
 
 def require(
-    argv: Sequence[str], limit_s: Optional[float] = None, stdin: str = "", env: Optional[Mapping[str, str]] = None
+    argv: Sequence[str], limit_s: float | None = None, stdin: str = "", env: Mapping[str, str] | None = None
 ) -> str:
     """Output of a command that must succeed. Raises CommandError."""
     result = run_merged(argv, limit_s, stdin, env)
@@ -105,9 +106,9 @@ def require(
 
 def _run(
     argv: Sequence[str],
-    limit_s: Optional[float],
+    limit_s: float | None,
     stdin: str,
-    env: Optional[Mapping[str, str]],
+    env: Mapping[str, str] | None,
     undecodable: str,
     stderr: int,
 ) -> Result:
@@ -125,7 +126,7 @@ def _run(
     except FileNotFoundError:
         return Result(argv[0], MISSING, "", argv[0] + " is not installed", time.monotonic() - started)
     except OSError as error:
-        return Result(argv[0], MISSING, "", "{}: {}".format(argv[0], error.strerror), time.monotonic() - started)
+        return Result(argv[0], MISSING, "", f"{argv[0]}: {error.strerror}", time.monotonic() - started)
     finally:
         if stdin:
             os.close(source)
@@ -147,11 +148,11 @@ def _as_file(text: str) -> int:
     return handle
 
 
-def _read(process: subprocess.Popen[bytes], limit_s: Optional[float]) -> Tuple[bytes, bytes]:
+def _read(process: subprocess.Popen[bytes], limit_s: float | None) -> tuple[bytes, bytes]:
     deadline = None if limit_s is None else time.monotonic() + limit_s
-    too_late = "no answer within {:g} s".format(limit_s or 0)
+    too_late = f"no answer within {limit_s or 0:g} s"
     # without a pipe of its own for errors, these are among the output
-    chunks: Dict[Any, List[bytes]] = {process.stdout: [], process.stderr: []}
+    chunks: dict[Any, list[bytes]] = {process.stdout: [], process.stderr: []}
     size = 0
     with selectors.DefaultSelector() as waiting:
         for stream in chunks:
@@ -168,7 +169,7 @@ def _read(process: subprocess.Popen[bytes], limit_s: Optional[float]) -> Tuple[b
                 size += len(chunk)
                 chunks[key.fileobj].append(chunk)
             if size > OUTPUT_LIMIT:
-                raise _StoppedError(TOO_LONG, "printed more than {} MiB".format(OUTPUT_LIMIT >> 20))
+                raise _StoppedError(TOO_LONG, f"printed more than {OUTPUT_LIMIT >> 20} MiB")
     try:
         process.wait(None if deadline is None else max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired as error:

@@ -31,20 +31,20 @@ def _differences(items, now):
     packages = now["packages"]
     for name, version in items["packages"].items():
         if packages.get(name) != version:
-            differences.append("package %s is %s, was %s" % (name, packages.get(name, "missing"), version))
+            differences.append(f"package {name} is {packages.get(name, 'missing')}, was {version}")
     for path, facts in items["files"].items():
         sentence = file_difference(path, facts, node_record.file_facts(path))
         differences += [sentence] if sentence else []
     for path, facts in items["directories"].items():
         if node_record.directory_facts(path) != facts:
-            differences.append("%s has another owner or mode, or is gone" % path)
+            differences.append(f"{path} has another owner or mode, or is gone")
     for path, ids in items.get("made", {}).items():
         # a user's own, whose mode may change
         if (node_record.directory_facts(path) or [])[:2] != ids:
-            differences.append("%s is gone, or belongs to somebody else" % path)
+            differences.append(f"{path} is gone, or belongs to somebody else")
     wanted = items.get("held")
     free = sorted(set(wanted) - now["held"]) if wanted else []
-    differences += ["package %s is held no more" % name for name in free]
+    differences += [f"package {name} is held no more" for name in free]
     differences += node_people.differences(items.get("people"))
     return differences + unit_differences(items["units"], now["units"], items.get("ports", {}))
 
@@ -54,8 +54,8 @@ def file_difference(path, then, now):
     if now == then:
         return ""
     if now is None:
-        return "%s was removed" % path
-    return "%s was changed" % path if then is None or now[0] != then[0] else "%s has another owner or mode" % path
+        return f"{path} was removed"
+    return f"{path} was changed" if then is None or now[0] != then[0] else f"{path} has another owner or mode"
 
 
 def unit_differences(units, shown, ports):
@@ -65,19 +65,19 @@ def unit_differences(units, shown, ports):
         properties = shown.get(name, {})
         active = properties.get("ActiveState") == "active"
         if running and not active and not node_services.is_blocked(properties):
-            differences.append("%s is %s" % (name, properties.get("ActiveState", "unknown")))
+            differences.append(f"{name} is {properties.get('ActiveState', 'unknown')}")
         elif running and node_services.is_restarting(properties):
-            differences.append("%s does not stay up: systemd restarts it" % name)
+            differences.append(f"{name} does not stay up: systemd restarts it")
         elif running and active and name in ports and not node_services.is_listening(ports[name]):
             differences.append("%s runs but does not listen on port %d" % (name, ports[name]))
         elif running and not node_services.is_enabled(properties):
-            differences.append("%s is not enabled" % name)
+            differences.append(f"{name} is not enabled")
         elif not running and properties.get("ActiveState") == "active":
-            differences.append("%s runs" % name)
+            differences.append(f"{name} runs")
         if node_record.is_pending(name):
-            differences.append("%s still has to restart" % name)
-        if node_record.is_pending("%s.reload" % name):
-            differences.append("%s still has to reload its files" % name)
+            differences.append(f"{name} still has to restart")
+        if node_record.is_pending(f"{name}.reload"):
+            differences.append(f"{name} still has to reload its files")
     return differences
 
 
@@ -135,6 +135,6 @@ def reasons(component, digest, steps):
     stale = [step for step, record in records.items() if not record or record["digest"] != digest]
     stale += node_record.unfinished(component, steps)
     if stale:
-        return ["the desired state changed, or the last deploy did not finish: %s" % ", ".join(stale)]
+        return [f"the desired state changed, or the last deploy did not finish: {', '.join(stale)}"]
     now = present(list(records.values()))
     return [sentence for record in records.values() for sentence in _differences(record["items"], now)]

@@ -77,7 +77,7 @@ def ensure(noted, path, content, mode=0o644, secret=False):
     elif "content" in differences:
         noted.wrote(path, read(path), content)
     elif differences:
-        noted.did("file", path, "mode", detail="root:root %04o" % mode)
+        noted.did("file", path, "mode", detail=f"root:root {mode:04o}")
     if differences and not noted.dry:
         write(path, content, ids, mode, [])
     return differences
@@ -107,18 +107,18 @@ def write(path, content, ids, mode, validate):
 
 def error_text(error):
     """(message, hint) of an OSError met while something was written."""
-    where = "%s: " % error.filename if error.filename else ""
+    where = f"{error.filename}: " if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "%s%s" % (where, error.strerror), "make room there (`df -h` and `df -i` show where), then deploy again"
+        return f"{where}{error.strerror}", "make room there (`df -h` and `df -i` show where), then deploy again"
     if error.errno == errno.EROFS:
-        return "%s%s" % (where, error.strerror), "the kernel log (`dmesg`) says why it is read-only; then deploy again"
-    return "%s%s" % (where, error.strerror or error), "see the space and the mount options of that file system"
+        return f"{where}{error.strerror}", "the kernel log (`dmesg`) says why it is read-only; then deploy again"
+    return f"{where}{error.strerror or error}", "see the space and the mount options of that file system"
 
 
 def _validate(path, temporary, command):
     result = node_command.run_merged([word.replace("%s", temporary) for word in command])
     if not result.ok:
-        raise FileRefusedError("%s: the new content is not valid: %s" % (path, result.message[-600:]))
+        raise FileRefusedError(f"{path}: the new content is not valid: {result.message[-600:]}")
 
 
 def set_owner_and_mode(path, ids, mode):
@@ -198,7 +198,7 @@ def with_block(current, block, marker):
         lines.pop()
     # first, so that our lines win over a 127.0.1.1 that an installer left for the node's own name
     first, last = _block_in(lines, marker) or (0, 0)
-    lines[first:last] = ["# BEGIN %s" % marker] + block.splitlines() + ["# END %s" % marker]
+    lines[first:last] = [f"# BEGIN {marker}"] + block.splitlines() + [f"# END {marker}"]
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
 
 
@@ -211,7 +211,7 @@ def without_block(current, marker):
 
 def _block_in(lines, marker):
     """Where the first whole block begins, and what comes after it; None without one."""
-    begin, end = "# BEGIN %s" % marker, "# END %s" % marker
+    begin, end = f"# BEGIN {marker}", f"# END {marker}"
     if begin not in lines or end not in lines[lines.index(begin) :]:
         return None
     first = lines.index(begin)

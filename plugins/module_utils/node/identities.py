@@ -7,7 +7,8 @@ import datetime
 import grp
 import os
 import pwd
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Callable, Optional
 
 Entry = Mapping[str, Any]
 # of a list of sentences, so many are shown
@@ -19,7 +20,7 @@ _Answer = Callable[[Any], Optional[Any]]
 def first_few(sentences: Sequence[str]) -> str:
     """The first of them in one text, and how many there are more."""
     more = len(sentences) - MOST_NAMED
-    return "; ".join([*sentences[:MOST_NAMED], *(["and {} more".format(more)] if more > 0 else [])])
+    return "; ".join([*sentences[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def expiry(day: str) -> str:
@@ -37,7 +38,7 @@ def is_over(entry: Entry, key: str, day: str) -> bool:
     return bool(entry.get(key)) and str(entry[key]) <= day
 
 
-def conflicts(people: Sequence[Entry], groups: Sequence[Entry]) -> List[str]:
+def conflicts(people: Sequence[Entry], groups: Sequence[Entry]) -> list[str]:
     """Sentences for names and ids of people.yml that are somebody else's here."""
     users = [(str(person["name"]), int(person["uid"])) for person in people]
     # everybody has a group of the same name and id
@@ -46,46 +47,46 @@ def conflicts(people: Sequence[Entry], groups: Sequence[Entry]) -> List[str]:
     local_groups = {entry.gr_name: entry.gr_gid for entry in grp.getgrall()}
     connecting = (os.environ.get("SUDO_USER", ""), "root")
     return [
-        *("{} is the user that deepopsctl connects as".format(name) for name, _uid in users if name in connecting),
+        *(f"{name} is the user that deepopsctl connects as" for name, _uid in users if name in connecting),
         *_differences("user", users, local_users, uid_of, _user_with),
         *_differences("group", all_groups, local_groups, gid_of, _group_with),
     ]
 
 
 def _differences(
-    noun: str, wanted: Sequence[Tuple[str, int]], local: Dict[str, int], id_of: _Answer, name_of: _Answer
+    noun: str, wanted: Sequence[tuple[str, int]], local: dict[str, int], id_of: _Answer, name_of: _Answer
 ) -> Iterator[str]:
     owners = {number: name for name, number in local.items()}
     for name, number in wanted:
         actual = local[name] if name in local else id_of(name)
         if actual not in (None, number):
-            yield "the {} {} has the id {} here, {} in people.yml".format(noun, name, actual, number)
+            yield f"the {noun} {name} has the id {actual} here, {number} in people.yml"
         owner = owners[number] if number in owners else name_of(number)
         if owner not in (None, name):
-            yield "the id {} of the {} {} is that of {} here".format(number, noun, name, owner)
+            yield f"the id {number} of the {noun} {name} is that of {owner} here"
 
 
-def uid_of(name: str) -> Optional[int]:
+def uid_of(name: str) -> int | None:
     """A user's id; None for nobody."""
     with contextlib.suppress(KeyError):
         return pwd.getpwnam(name).pw_uid
     return None
 
 
-def gid_of(name: str) -> Optional[int]:
+def gid_of(name: str) -> int | None:
     """A group's id; None for none."""
     with contextlib.suppress(KeyError):
         return grp.getgrnam(name).gr_gid
     return None
 
 
-def _user_with(number: int) -> Optional[str]:
+def _user_with(number: int) -> str | None:
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(number).pw_name
     return None
 
 
-def _group_with(number: int) -> Optional[str]:
+def _group_with(number: int) -> str | None:
     with contextlib.suppress(KeyError):
         return grp.getgrgid(number).gr_name
     return None

@@ -34,7 +34,7 @@ def running():
 
 def has_module(name, release, root=MODULES):
     """Whether a module's file is there for a kernel; whether that can load it is seen when it does."""
-    file = re.compile(r"%s\.ko(\.(gz|xz|zst))?" % re.sub("[-_]", "[-_]", name))
+    file = re.compile(rf"{re.sub('[-_]', '[-_]', name)}\.ko(\.(gz|xz|zst))?")
     return any(
         file.fullmatch(entry)
         for _directory, _subdirectories, files in os.walk(os.path.join(root, release))
@@ -49,7 +49,7 @@ def has_headers(release, root=MODULES):
 
 def headers_package(release):
     """The package that has the headers of a kernel."""
-    return "linux-headers-%s" % release
+    return f"linux-headers-{release}"
 
 
 def packages_in(names):
@@ -69,7 +69,7 @@ def check_headers(what, release):
         return
     others = [other for other in node_packages.known("linux-headers-") if re.search(r"-\d", other)]
     raise KernelError(
-        "%s: its module can't be compiled, there is no %s for the running kernel" % (what, name),
+        f"{what}: its module can't be compiled, there is no {name} for the running kernel",
         "reboot the drained node into a kernel that the package sources have headers of (%s), then deploy again"
         % (" ".join(others[-4:]) or "none: run `apt-get update` on the node, and check its sources"),
     )
@@ -81,14 +81,14 @@ def check_module(what, name, release):
         return
     built = node_packages.output(["dkms", "status"]).strip() if os.path.exists("/usr/sbin/dkms") else ""
     raise KernelError(
-        "%s: there is no module %s for the running kernel %s%s" % (what, name, release, built and " (%s)" % built),
+        f"{what}: there is no module {name} for the running kernel {release}{built and f' ({built})'}",
         "`dkms autoinstall` on the node shows why, or reboot the drained node into the kernel that it was made for",
     )
 
 
 def load_file(name):
     """The file by which systemd loads a module at every start."""
-    return os.path.join(LOAD_AT_START, "deepopsctl-%s.conf" % name)
+    return os.path.join(LOAD_AT_START, f"deepopsctl-{name}.conf")
 
 
 def state_file(name):
@@ -101,14 +101,14 @@ def ensure_module(step, wanted):
     name, path = wanted["name"], load_file(wanted["name"])
     if not wanted["loaded"]:
         if node_files.remove(step.noted, path):
-            step.actions.append("removed %s" % path)
+            step.actions.append(f"removed {path}")
         step.record["files"][path] = None
         return
     if node_files.ensure(step.noted, path, (node_files.HEADER + name + "\n").encode()):
-        step.actions.append("wrote %s" % path)
+        step.actions.append(f"wrote {path}")
     may_load = not wanted["requires"] or os.path.exists(state_file(wanted["requires"]))
     if may_load and not os.path.exists(state_file(name)):
-        step.did("loaded %s" % name, "module", name, "load")
+        step.did(f"loaded {name}", "module", name, "load")
         if not step.dry:
             load(wanted)
     for recorded in (path, state_file(name)):
@@ -126,15 +126,13 @@ def load(wanted):
         hint = hint or last % (name, built.strip()[-200:] or "none")
     output = result.message
     if not result.ok and not has_module(name, running()):
-        output = "there is no such module for the running kernel %s" % running()
+        output = f"there is no such module for the running kernel {running()}"
         hint = hint or "`dkms status` on the node, or reboot the drained node into the kernel that has it"
     if not result.ok:
-        raise node_errors.HintedError("modprobe %s: %s" % (name, output), hint or "`dmesg` on the node says more")
+        raise node_errors.HintedError(f"modprobe {name}: {output}", hint or "`dmesg` on the node says more")
     if wanted["device"] and not os.path.exists(wanted["device"]):
         hint = "is udev running there? `modprobe -r %s && modprobe %s` on the drained node"
-        raise node_errors.HintedError(
-            "%s is loaded, and there is no %s" % (name, wanted["device"]), hint % (name, name)
-        )
+        raise node_errors.HintedError(f"{name} is loaded, and there is no {wanted['device']}", hint % (name, name))
 
 
 def rebuild(name, release):
@@ -142,6 +140,6 @@ def rebuild(name, release):
     for words in node_packages.output(["dkms", "status", name]).splitlines():
         # `gdrdrv/2.6, 6.12.1, x86_64: installed`; older ones say `gdrdrv, 2.6, ...`
         version = words.replace("/", ",").split(",")[1].split(":")[0].strip()
-        argv = ["dkms", "install", "--force", "%s/%s" % (name, version), "-k", release]
+        argv = ["dkms", "install", "--force", f"{name}/{version}", "-k", release]
         return node_command.run_merged(argv, BUILD_S).message
     return "DKMS does not know it"

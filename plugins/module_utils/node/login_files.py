@@ -9,8 +9,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import fil
 ACCOUNT, SESSION = "deepopsctl", "deepopsctl session"
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.@+ \\-]*[A-Za-z0-9_.@+-])?\$?")
 # only whole blocks: a line of somebody else's is never lost to a marker that stands alone
-_OUR_ACCOUNT = re.compile(r"^# BEGIN %s\n(?:.*\n)*?# END %s(?:\n|\Z)" % (ACCOUNT, ACCOUNT), re.MULTILINE)
-_OUR_SESSION = re.compile(r"^# BEGIN %s: (.*)\n(?:.*\n)*?# END %s$" % (SESSION, SESSION), re.MULTILINE)
+_OUR_ACCOUNT = re.compile(rf"^# BEGIN {ACCOUNT}\n(?:.*\n)*?# END {ACCOUNT}(?:\n|\Z)", re.MULTILINE)
+_OUR_SESSION = re.compile(rf"^# BEGIN {SESSION}: (.*)\n(?:.*\n)*?# END {SESSION}$", re.MULTILINE)
 _COMMON_SESSION = re.compile(r"[ \t]*(?:@include|session[ \t]+(?:include|substack))[ \t]+common-session[ \t]*(?:#.*)?")
 _SYSTEMD = re.compile(r"^(?!\s*#).*\bpam_systemd\.so", re.MULTILINE)
 _LIMIT = re.compile(r"(?:infinity|[0-9]+(?:\.[0-9]+)?[KMGT%]?)")
@@ -26,9 +26,9 @@ def refused_names(names):
 def refused_limits(limits):
     """Sentences for limits that systemd would not read."""
     wrong = [key for key in sorted(limits) if not re.fullmatch("[A-Z][A-Za-z]+", key)]
-    problems = ["%s is no property of a slice" % key for key in wrong]
+    problems = [f"{key} is no property of a slice" for key in wrong]
     values = [entry for entry in sorted(limits.items()) if entry[0] not in wrong and not _LIMIT.fullmatch(entry[1])]
-    problems += ["%s: %s is no size, number, percentage or infinity" % entry for entry in values]
+    problems += ["{}: {} is no size, number, percentage or infinity".format(*entry) for entry in values]
     return ["slurm_login_limits: " + sentence for sentence in problems]
 
 
@@ -51,7 +51,7 @@ def job_environment(job_directory):
     if not job_directory:
         return ""
     own = job_directory if job_directory == "/tmp" else job_directory + "/${SLURM_JOB_ID}"
-    return "%sSLURM_TMPDIR DEFAULT=%s\nTMPDIR DEFAULT=%s\n" % (node_files.HEADER, own, own)
+    return f"{node_files.HEADER}SLURM_TMPDIR DEFAULT={own}\nTMPDIR DEFAULT={own}\n"
 
 
 def trust(addresses, users, groups):
@@ -60,26 +60,27 @@ def trust(addresses, users, groups):
         return ""
     not_users, not_groups = (",".join(["*", *("!" + name for name in names)]) for names in (users, groups))
     return (
-        "%s# no file of a user's decides which hosts are trusted\nIgnoreUserKnownHosts yes\n"
-        "Match Address %s User %s Group %s\n    HostbasedAuthentication yes\n    IgnoreRhosts yes\n"
-        % (node_files.HEADER, ",".join(addresses), not_users, not_groups)
+        "{}# no file of a user's decides which hosts are trusted\nIgnoreUserKnownHosts yes\n"
+        "Match Address {} User {} Group {}\n    HostbasedAuthentication yes\n    IgnoreRhosts yes\n".format(
+            node_files.HEADER, ",".join(addresses), not_users, not_groups
+        )
     )
 
 
 def equivalent(hosts):
     """shosts.equiv: the hosts that sshd believes, by address and by name."""
-    return "".join("%s\n" % label for host in hosts for label in labels(host))
+    return "".join(f"{label}\n" for host in hosts for label in labels(host))
 
 
 def known_hosts(hosts):
     """Lines of ssh_known_hosts."""
-    return "".join("%s %s\n" % (",".join(labels(host)), key) for host in hosts for key in host["keys"])
+    return "".join(f"{','.join(labels(host))} {key}\n" for host in hosts for key in host["keys"])
 
 
 def client(hosts):
     """ssh's settings on a login node: the host's key speaks for its users, to compute nodes alone."""
     names = " ".join(label for host in hosts for label in labels(host))
-    return "%sEnableSSHKeysign yes\nHost %s\n    HostbasedAuthentication yes\n" % (node_files.HEADER, names)
+    return f"{node_files.HEADER}EnableSSHKeysign yes\nHost {names}\n    HostbasedAuthentication yes\n"
 
 
 def labels(host):
@@ -93,9 +94,9 @@ def session_problem(text, noninteractive):
     if noninteractive is None:
         return "/etc/pam.d/common-session-noninteractive is missing: install libpam-runtime"
     if _SYSTEMD.search(noninteractive):
-        return "/etc/pam.d/common-session-noninteractive names pam_systemd: %s" % hint
+        return f"/etc/pam.d/common-session-noninteractive names pam_systemd: {hint}"
     if _SYSTEMD.search(unrestricted(text)):
-        return "/etc/pam.d/sshd names pam_systemd itself: %s; common-session has it" % hint
+        return f"/etc/pam.d/sshd names pam_systemd itself: {hint}; common-session has it"
     return ""
 
 
@@ -111,9 +112,9 @@ def _account(users, groups, node_name):
 
 
 def _session(line, users, groups, environment):
-    variables = ["session optional pam_env.so conffile=%s user_readenv=0" % environment] if environment else []
+    variables = [f"session optional pam_env.so conffile={environment} user_readenv=0"] if environment else []
     return [
-        "# BEGIN %s: %s" % (SESSION, line.strip()),
+        f"# BEGIN {SESSION}: {line.strip()}",
         "# pam_systemd would move a user's session out of its job: only the first of the two is without it.",
         *_administrators("session", users, groups, 2 + len(variables)),
         *variables,
@@ -136,10 +137,10 @@ def _administrators(management_group, users, groups, skipped):
 
 def _words(names):
     joined = ":".join(names)
-    return "[%s]" % joined if " " in joined else joined
+    return f"[{joined}]" if " " in joined else joined
 
 
 def limits(settings):
     """The drop-in for users' slices."""
-    body = "".join("%s=%s\n" % entry for entry in sorted(settings.items()))
-    return "%s[Slice]\n%s" % (node_files.HEADER, body)
+    body = "".join("{}={}\n".format(*entry) for entry in sorted(settings.items()))
+    return f"{node_files.HEADER}[Slice]\n{body}"

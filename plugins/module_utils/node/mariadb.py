@@ -46,7 +46,7 @@ def require(statement, password=""):
     result = sql(statement)
     if not result.ok:
         words = result.message.replace(password, "***") if password else result.message
-        raise node_errors.HintedError("MariaDB refused: %s" % words, HINT)
+        raise node_errors.HintedError(f"MariaDB refused: {words}", HINT)
 
 
 def check_names(users, databases=()):
@@ -57,12 +57,12 @@ def check_names(users, databases=()):
     ):
         for name in names:
             if not re.fullmatch(pattern, name):
-                raise node_errors.HintedError("%r is no plain name of a %s" % (name, what))
+                raise node_errors.HintedError(f"{name!r} is no plain name of a {what}")
 
 
 def login_works(user, password, database):
     """Whether the user's own login would reach its database."""
-    with option_file('[client]\nuser="%s"\npassword="%s"\n' % (user, password)) as option:
+    with option_file(f'[client]\nuser="{user}"\npassword="{password}"\n') as option:
         grants = sql("SHOW GRANTS;", option)
     return grants.ok and has_all_rights(grants.output, database)
 
@@ -74,7 +74,7 @@ def option_file(text):
     try:
         with os.fdopen(handle, "w") as stream:
             stream.write(text)
-        yield "--defaults-extra-file=%s" % path
+        yield f"--defaults-extra-file={path}"
     finally:
         os.unlink(path)
 
@@ -102,28 +102,26 @@ def verify_elsewhere(step, wanted):
     with option_file(wanted["login"]) as option:
         grants = sql("SHOW GRANTS;", option)
         if not grants.ok:
-            message = "%s refuses %s: %s" % (where, wanted["user"], grants.message)
+            message = f"{where} refuses {wanted['user']}: {grants.message}"
             raise node_errors.HintedError(message, grant_hint(wanted, seen_as(grants.message) or address))
         if not has_all_rights(grants.output, database):
-            message = "%s does not give %s all rights on %s" % (where, wanted["user"], database)
+            message = f"{where} does not give {wanted['user']} all rights on {database}"
             raise node_errors.HintedError(message, grant_hint(wanted, seen_as(grants.output) or address))
-        if sql("SHOW GLOBAL VARIABLES LIKE '%s';" % ISOLATION, option).output.split() == [ISOLATION, "ON"]:
-            step.module.warn("%s has %s=ON, with which slurmdbd can stop: set it OFF there" % (where, ISOLATION))
-        if sql("SHOW DATABASES LIKE '%s';" % database, option).output.strip():
+        if sql(f"SHOW GLOBAL VARIABLES LIKE '{ISOLATION}';", option).output.split() == [ISOLATION, "ON"]:
+            step.module.warn(f"{where} has {ISOLATION}=ON, with which slurmdbd can stop: set it OFF there")
+        if sql(f"SHOW DATABASES LIKE '{database}';", option).output.strip():
             return
-        step.did(
-            "created the database %s" % database, "database", database, "create", detail="on %s" % wanted["server"]
-        )
-        made = None if step.dry else sql("CREATE DATABASE IF NOT EXISTS `%s`;" % database, option)
+        step.did(f"created the database {database}", "database", database, "create", detail=f"on {wanted['server']}")
+        made = None if step.dry else sql(f"CREATE DATABASE IF NOT EXISTS `{database}`;", option)
     if made and not made.ok:
-        raise node_errors.HintedError("%s refuses: %s" % (where, made.message), HINT_ELSEWHERE)
+        raise node_errors.HintedError(f"{where} refuses: {made.message}", HINT_ELSEWHERE)
 
 
 def check_login(wanted):
     """Raises HintedError for what would end a statement, or a line of a configuration."""
     check_names([wanted["user"]], [wanted["name"]])
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9.:_-]*", wanted["server"]):
-        raise node_errors.HintedError("%r is no name or address of a database server" % wanted["server"])
+        raise node_errors.HintedError(f"{wanted['server']!r} is no name or address of a database server")
     check_password(wanted, "[\\s#\"'\\\\]")
 
 
@@ -131,7 +129,7 @@ def check_password(wanted, refused):
     """Raises HintedError for one that slurmdbd would read differently, or that has what is `refused` here."""
     if not wanted["password"] or re.search(refused, wanted["password"]):
         raise node_errors.HintedError(
-            "slurmdbd.conf can't hold the password of the database user %s" % wanted["user"],
+            f"slurmdbd.conf can't hold the password of the database user {wanted['user']}",
             "it must not be empty, nor have spaces, quotes, # or backslashes: give the user another one",
         )
 
@@ -142,7 +140,7 @@ def own_address(wanted, where):
         with socket.create_connection((wanted["server"], wanted["server_port"]), CONNECT_S) as connection:
             return connection.getsockname()[0]
     except OSError as error:
-        message = "%s does not answer: %s" % (where, error.strerror or error)
+        message = f"{where} does not answer: {error.strerror or error}"
         raise node_errors.HintedError(message, HINT_ELSEWHERE) from error
 
 
@@ -156,11 +154,11 @@ def grant_hint(wanted, host):
     """What its administrators have to run."""
     names = {"d": wanted["name"], "u": wanted["user"], "h": host}
     return (
-        "on the database server: CREATE DATABASE IF NOT EXISTS `%(d)s`; "
-        "CREATE USER IF NOT EXISTS '%(u)s'@'%(h)s' IDENTIFIED BY 'PASSWORD'; "
-        "ALTER USER '%(u)s'@'%(h)s' IDENTIFIED BY 'PASSWORD'; "
-        "GRANT ALL PRIVILEGES ON `%(d)s`.* TO '%(u)s'@'%(h)s'; "
-        "where PASSWORD is slurm_dbd_password of secrets.yml" % names
+        "on the database server: CREATE DATABASE IF NOT EXISTS `{d}`; "
+        "CREATE USER IF NOT EXISTS '{u}'@'{h}' IDENTIFIED BY 'PASSWORD'; "
+        "ALTER USER '{u}'@'{h}' IDENTIFIED BY 'PASSWORD'; "
+        "GRANT ALL PRIVILEGES ON `{d}`.* TO '{u}'@'{h}'; "
+        "where PASSWORD is slurm_dbd_password of secrets.yml".format(**names)
     )
 
 
@@ -170,7 +168,7 @@ def ensure_database(step, wanted):
     check_names([user], [database])
     # quotes within have served in this host's own server
     check_password(wanted, '[\\s#\\\\]|^"')
-    shown = sql("SHOW DATABASES LIKE '%s';" % database) if is_installed() else None
+    shown = sql(f"SHOW DATABASES LIKE '{database}';") if is_installed() else None
     if shown and shown.ok:
         present = bool(shown.output.strip())
         works = present and login_works(user, password, database)
@@ -179,21 +177,21 @@ def ensure_database(step, wanted):
         present, works = os.path.isdir(os.path.join(DATA, database)), True
     else:
         why = shown.message if shown else "not installed"
-        raise node_errors.HintedError("MariaDB does not answer: %s" % why, HINT)
+        raise node_errors.HintedError(f"MariaDB does not answer: {why}", HINT)
     if present and works:
         return
     if not step.dry:
         quoted = password.replace("'", "''")
         require(
-            "CREATE DATABASE IF NOT EXISTS `%(d)s`;"
-            "CREATE USER IF NOT EXISTS '%(u)s'@'localhost';"
-            "ALTER USER '%(u)s'@'localhost' IDENTIFIED BY '%(p)s';"
-            "GRANT ALL PRIVILEGES ON `%(d)s`.* TO '%(u)s'@'localhost';" % {"d": database, "u": user, "p": quoted},
+            f"CREATE DATABASE IF NOT EXISTS `{database}`;"
+            f"CREATE USER IF NOT EXISTS '{user}'@'localhost';"
+            f"ALTER USER '{user}'@'localhost' IDENTIFIED BY '{quoted}';"
+            f"GRANT ALL PRIVILEGES ON `{database}`.* TO '{user}'@'localhost';",
             quoted,
         )
     if not present:
-        step.did("created the database %s" % database, "database", database, "create")
-    step.did("set the login of %s" % user, "login", user, "set", detail="of database %s" % database)
+        step.did(f"created the database {database}", "database", database, "create")
+    step.did(f"set the login of {user}", "login", user, "set", detail=f"of database {database}")
 
 
 def ensure_logins(step):
@@ -202,17 +200,17 @@ def ensure_logins(step):
     wanted, owned = step.wanted["database_logins"], step.owned["logins"]
     check_names(wanted)
     for user in [name for name in wanted if has_login(step, name) is False]:
-        step.did("created the login %s" % user, "login", user, "set", detail="of MariaDB, without rights")
+        step.did(f"created the login {user}", "login", user, "set", detail="of MariaDB, without rights")
         if not step.dry:
             owned += [] if user in owned else [user]
             step.save_owned()
-            require("CREATE USER '%s'@'localhost' IDENTIFIED VIA unix_socket;" % user)
+            require(f"CREATE USER '{user}'@'localhost' IDENTIFIED VIA unix_socket;")
     for user in [name for name in owned if name not in wanted]:
         present = has_login(step, user)
         if present:
-            step.did("removed the login %s" % user, "login", user, "remove", detail="of MariaDB, without rights")
+            step.did(f"removed the login {user}", "login", user, "remove", detail="of MariaDB, without rights")
         if present and not step.dry:
-            require("DROP USER '%s'@'localhost';" % user)
+            require(f"DROP USER '{user}'@'localhost';")
         # where it does not answer, the next deploy tries again
         if not step.dry and (present is not None or not is_installed()):
             owned.remove(user)
@@ -221,7 +219,7 @@ def ensure_logins(step):
 
 def has_login(step, user):
     """Whether MariaDB has the user; None where it does not answer, or is not there."""
-    query = "SELECT 1 FROM mysql.user WHERE user = '%s' AND host = 'localhost';" % user  # noqa: S608 (a plain name)
+    query = f"SELECT 1 FROM mysql.user WHERE user = '{user}' AND host = 'localhost';"  # noqa: S608 (a plain name)
     shown = sql(query) if is_installed() else None
     if shown and shown.ok:
         return bool(shown.output.strip())

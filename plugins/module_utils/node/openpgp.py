@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import Iterator, List, Tuple
+from collections.abc import Iterator
 
 PUBLIC_KEY = 6
 BEGIN, END = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
@@ -31,7 +31,7 @@ def dearmored(data: bytes) -> bytes:
         raise ValueError("its armour is broken") from error
 
 
-def packets(data: bytes) -> Iterator[Tuple[int, bytes]]:
+def packets(data: bytes) -> Iterator[tuple[int, bytes]]:
     """(tag, body) of each packet. ValueError where it is no key."""
     raw, position = dearmored(data), 0
     while position < len(raw):
@@ -55,12 +55,12 @@ def fingerprint(key: bytes) -> str:
     return digest.hexdigest().upper()
 
 
-def fingerprints(data: bytes) -> List[str]:
+def fingerprints(data: bytes) -> list[str]:
     """Fingerprints of all primary keys. ValueError where it is no key."""
     return [fingerprint(body) for tag, body in packets(data) if tag == PUBLIC_KEY]
 
 
-def _header(raw: bytes, position: int) -> Tuple[int, int, int]:
+def _header(raw: bytes, position: int) -> tuple[int, int, int]:
     """(tag, start of the body, its length) of the packet there."""
     first = raw[position]
     if not first & 0x80:

@@ -32,7 +32,7 @@ _SYSTEM = re.compile(r"/(init\.scope|system\.slice/([^/\n]+))", re.MULTILINE)
 def pins(leave, own):
     """apt's preferences: these packages (names or patterns) stay as they are, then the site's own."""
     # the first entry that matches a version counts
-    entry = "Package: %s\nPin: release *\nPin-Priority: -1\n" % " ".join(leave) if leave else ""
+    entry = f"Package: {' '.join(leave)}\nPin: release *\nPin-Priority: -1\n" if leave else ""
     return entry + ("\n" if entry and own else "") + own
 
 
@@ -40,7 +40,7 @@ def options(leave):
     """What makes apt leave these packages alone."""
     text = pins(leave, node_files.text(SITE_PREFERENCES))
     node_record.write_atomically(PREFERENCES, text.encode(), 0o644)
-    return ["-o", "Dir::Etc::preferences=%s" % PREFERENCES]
+    return ["-o", f"Dir::Etc::preferences={PREFERENCES}"]
 
 
 def upgrades_in(simulated):
@@ -133,14 +133,14 @@ def why_reboot():
     running = os.uname().release
     later = kernel_since(boot_time(), running)
     if later:
-        return "kernel %s is installed, %s runs" % (later, running)
+        return f"kernel {later} is installed, {running} runs"
     if os.path.exists(REQUIRED):
         names = node_files.text(REQUIRED + ".pkgs").split()
         return "requested by %s" % (", ".join(sorted(set(names))[:3]) or "a package")
     users = replaced_libraries()
     if users:
         unit = min(users)
-        return "%s%s uses a library that was replaced: %s" % (
+        return "{}{} uses a library that was replaced: {}".format(
             unit,
             " and %d more" % (len(users) - 1) if len(users) > 1 else "",
             os.path.basename(users[unit]),
@@ -161,7 +161,7 @@ def left_behind(since, root="/etc"):
 
 def restart_pending():
     """Restart daemons whose program was replaced; their units."""
-    units = ["%s.service" % name for name in node_packages.DAEMONS]
+    units = [f"{name}.service" for name in node_packages.DAEMONS]
     waiting_units = [unit for unit in units if node_record.is_pending(unit)]
     for unit in waiting_units:
         node_command.require(["systemctl", "restart", unit])

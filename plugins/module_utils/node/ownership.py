@@ -12,7 +12,7 @@ TYPES = ("packages", "files", "blocks", "units", "directories", "logins", "peopl
 
 
 def _path(component, step):
-    return os.path.join(node_record.STATE, "owned", "%s.%s.json" % (component, step))
+    return os.path.join(node_record.STATE, "owned", f"{component}.{step}.json")
 
 
 def load(component, step):

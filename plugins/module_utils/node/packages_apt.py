@@ -214,11 +214,11 @@ def guard(names):
     """Have apt hold these packages, and none that were guarded before and are not among them. Raises PackageError."""
     before, now = guarded(), held()
     # before it happens, so that an interrupted run leaves no hold that nobody knows of
-    node_record.write_atomically(GUARDED, "".join("%s\n" % name for name in sorted(names)).encode(), 0o644)
+    node_record.write_atomically(GUARDED, "".join(f"{name}\n" for name in sorted(names)).encode(), 0o644)
     for how, changed in (("unhold", sorted((before - set(names)) & now)), ("hold", sorted(set(names) - now))):
         result = _mark_patiently(how, changed, time.monotonic() + LOCK_WAIT_S) if changed else None
         if result and not result.ok:
-            raise PackageError("apt-mark %s: %s" % (how, _summary(result.message)), _hint(result.message))
+            raise PackageError(f"apt-mark {how}: {_summary(result.message)}", _hint(result.message))
 
 
 def _mark_patiently(how, names, deadline):
@@ -274,8 +274,8 @@ def _refuse_removals(arguments):
     ]
     if lost:
         raise PackageError(
-            "apt would remove %s, which can cancel all jobs" % " ".join(lost),
-            "see `apt-get --simulate %s` on the node: another package conflicts with them" % " ".join(arguments),
+            f"apt would remove {' '.join(lost)}, which can cancel all jobs",
+            f"see `apt-get --simulate {' '.join(arguments)}` on the node: another package conflicts with them",
         )
 
 

@@ -64,7 +64,7 @@ class Tables:
         self.before = {name: self.text(name) for name in FILES}
 
     def text(self, name):
-        return "".join("%s\n" % ":".join(fields) for fields in self.lines[name])
+        return "".join(f"{':'.join(fields)}\n" for fields in self.lines[name])
 
     def add(self, name, *fields):
         row = list(fields)
@@ -98,11 +98,8 @@ def add_files(wanted):
     wanted["directories"] = [{"path": path, "owner": "root", "group": "root", "mode": "0755"}
                              for path in (os.path.dirname(KEYS), KEYS)] + wanted["directories"]  # fmt: skip
     wanted["files"] = [
-        *(
-            _file(os.path.join(KEYS, person["name"]), "".join("%s\n" % key for key in person["keys"]))
-            for person in keys
-        ),
-        _file(SSHD, "AuthorizedKeysFile %s %s/%%u\n" % (" ".join(people["authorized_keys_files"]), KEYS)),
+        *(_file(os.path.join(KEYS, person["name"]), "".join(f"{key}\n" for key in person["keys"])) for person in keys),
+        _file(SSHD, f"AuthorizedKeysFile {' '.join(people['authorized_keys_files'])} {KEYS}/%u\n"),
         *wanted["files"],
     ]
     wanted["units"] = [
@@ -145,7 +142,7 @@ def ensure_people(step, people):
         ensure_homes(step, people, tables)
     left = left_behind(people, owned)
     if left and people["name_left"]:
-        step.module.warn("no longer in people.yml, account expired, files left as they are: %s" % ", ".join(left))
+        step.module.warn(f"no longer in people.yml, account expired, files left as they are: {', '.join(left)}")
     step.record["people"] = facts([group["name"] for group in people["groups"]], owned["people"], tables)
 
 
@@ -157,18 +154,18 @@ def left_behind(people, owned):
 def check_sshd(step, kept):
     """Refuse to hide a place of keys that this node's sshd reads and the setting does not have."""
     if not _INCLUDE.search(node_files.read(SSHD_CONFIG) or b""):
-        step.fail("%s does not include sshd_config.d/*.conf" % SSHD_CONFIG, "add that line of the distribution's again")
+        step.fail(f"{SSHD_CONFIG} does not include sshd_config.d/*.conf", "add that line of the distribution's again")
     wrong = [place for place in kept if not _PLACE.fullmatch(place)]
     if wrong:
-        step.fail("people_authorized_keys_files: %r is no path" % wrong[0], "write it like .ssh/authorized_keys")
+        step.fail(f"people_authorized_keys_files: {wrong[0]!r} is no path", "write it like .ssh/authorized_keys")
     output = node_command.run(["sshd", "-T"]).output
     lines = [line.split()[1:] for line in output.splitlines() if line.startswith("authorizedkeysfile ")]
     places = [place for line in lines for place in line if place not in ("none", KEYS + "/%u")]
     lost = [place for place in places if place not in kept]
     if lost:
         step.fail(
-            "sshd reads keys from %s here, which it would no longer do" % ", ".join(lost),
-            "add it to people_authorized_keys_files: [%s]" % ", ".join([*kept, *lost]),
+            f"sshd reads keys from {', '.join(lost)} here, which it would no longer do",
+            f"add it to people_authorized_keys_files: [{', '.join([*kept, *lost])}]",
         )
 
 
@@ -182,7 +179,7 @@ def expiry_conflicts(tables, people, owned):
         if shadow[EXPIRY] != node_identities.expiry(person.get("expires", "")):
             day = (node_identities.EPOCH + datetime.timedelta(days=int(shadow[EXPIRY]))).isoformat()
             sentences.append(
-                "%s expires on %s here, %s in people.yml" % (person["name"], day, person.get("expires") or "never")
+                f"{person['name']} expires on {day} here, {person.get('expires') or 'never'} in people.yml"
             )
     return sentences
 
@@ -193,7 +190,13 @@ def change(tables, people, owned, did):
         if group["name"] not in tables.index["group"] and node_identities.gid_of(group["name"]) is None:
             tables.add("group", group["name"], "x", str(group["gid"]), "")
             tables.add("gshadow", group["name"], "!", "", "")
-            did("created the group %s" % group["name"], "group", group["name"], "add", detail="id %s" % group["gid"])
+            did(
+                f"created the group {group['name']}",
+                "group",
+                group["name"],
+                "add",
+                detail=f"id {group['gid']}",
+            )
     for person in people["people"]:
         if person["name"] in tables.index["passwd"]:
             _update(tables, person, owned, did)
@@ -221,7 +224,7 @@ def _create(tables, person, home, did):
     for table in ("subuid", "subgid") if int(uid) >= FIRST_UID else ():
         if name not in tables.index[table]:
             tables.add(table, name, str(start), str(SUB_COUNT))
-    did("created the user %s" % name, "account", name, "add", detail="id %s" % uid)
+    did(f"created the user {name}", "account", name, "add", detail=f"id {uid}")
 
 
 def _update(tables, person, owned, did):
@@ -230,7 +233,7 @@ def _update(tables, person, owned, did):
         gecos, shell = person.get("full_name", ""), person.get("shell") or "/bin/bash"
         if [fields[GECOS], fields[SHELL]] != [gecos, shell]:
             fields[GECOS], fields[SHELL] = gecos, shell
-            did("set name and shell of %s" % name, "account", name, "modify", detail="%s, %s" % (gecos, shell))
+            did(f"set name and shell of {name}", "account", name, "modify", detail=f"{gecos}, {shell}")
     _set_expiry(tables, name, node_identities.expiry(person.get("expires", "")), did)
 
 
@@ -243,11 +246,11 @@ def _set_expiry(tables, name, days, did):
         text = "closed"
     else:
         text = (
-            "expires %s" % (node_identities.EPOCH + datetime.timedelta(days=int(days))).isoformat()
+            f"expires {(node_identities.EPOCH + datetime.timedelta(days=int(days))).isoformat()}"
             if days
             else "expires never"
         )
-    did("%s %s" % (name, text), "account", name, "modify", detail=text)
+    did(f"{name} {text}", "account", name, "modify", detail=text)
 
 
 def _set_members(tables, people, owned, did):
@@ -270,8 +273,8 @@ def _set_members(tables, people, owned, did):
             fields[-1] = ",".join(wanted)
             if table == "group":
                 gone, new = sorted(set(now) - set(wanted)), sorted(set(wanted) - set(now))
-                detail = ", ".join(["+%s" % each for each in new] + ["-%s" % each for each in gone])
-                did("set the members of %s: %s" % (name, detail), "group", name, "modify", detail=detail)
+                detail = ", ".join([f"+{each}" for each in new] + [f"-{each}" for each in gone])
+                did(f"set the members of {name}: {detail}", "group", name, "modify", detail=detail)
 
 
 def facts(groups, names, tables=None):
@@ -301,12 +304,12 @@ def differences(recorded):
         return []
     now = facts(list(recorded["groups"]), list(recorded["people"]))
     sentences = [
-        "the group %s was changed" % name for name, gid in recorded["groups"].items() if now["groups"][name] != gid
+        f"the group {name} was changed" for name, gid in recorded["groups"].items() if now["groups"][name] != gid
     ]
     changed = [name for name, text in recorded["people"].items() if now["people"][name] != text]
     if len(changed) > node_identities.MOST_NAMED:
-        return [*sentences, "the accounts of %d people were changed" % len(changed)]
-    return [*sentences, *("the account %s was changed" % name for name in changed)]
+        return [*sentences, f"the accounts of {len(changed)} people were changed"]
+    return [*sentences, *(f"the account {name} was changed" for name in changed)]
 
 
 @contextlib.contextmanager
@@ -332,7 +335,7 @@ def ensure_homes(step, people, tables):
     """Make the homes that are not there; one that is there stays as it is."""
     base, point = people["homes_in"], people["homes_mounted"]
     if point and not mount_table.is_mounted(point):
-        step.module.warn("%s is not mounted here: no home was made" % point)
+        step.module.warn(f"{point} is not mounted here: no home was made")
         step.wanted["digest"] = ""
         return
     here = [person for person in people["people"] if _home_is_here(person["name"], people, tables)]
@@ -346,14 +349,14 @@ def ensure_homes(step, people, tables):
         # the next deploy tries again
         step.wanted["digest"] = ""
     for person in made:
-        step.did("created the home of %s" % person["name"], "directory", os.path.join(base, person["name"]), "set")
+        step.did(f"created the home of {person['name']}", "directory", os.path.join(base, person["name"]), "set")
 
 
 def make_homes(base, people, warn):
     """Make homes for these people; returns those whose home could be made. Refused where others than root may write."""
     status = os.stat(base) if os.path.isdir(base) else None
     if status and (status.st_uid != 0 or status.st_mode & 0o022):
-        message = "%s can be written by others than root: no home is made there" % base
+        message = f"{base} can be written by others than root: no home is made there"
         raise node_errors.HintedError(message, "chown root and chmod 755 it")
     made, refused = [], []
     for person in people:
@@ -365,7 +368,7 @@ def make_homes(base, people, warn):
             refused.append(person["name"])
     if refused:
         names = node_identities.first_few(refused)
-        warn("root may not make homes in %s (root is squashed?): make on its server: %s" % (base, names))
+        warn(f"root may not make homes in {base} (root is squashed?): make on its server: {names}")
     return made
 
 
@@ -389,7 +392,7 @@ def warn_of_others(base, people, warn):
             sentences.append("%s belongs to the user id %d, not %s" % (path, owner, person["uid"]))
     if sentences:
         hint = "move it away, or give it to its user: chown -R"
-        warn("homes of somebody else: %s; %s" % (node_identities.first_few(sentences), hint))
+        warn(f"homes of somebody else: {node_identities.first_few(sentences)}; {hint}")
     return bool(sentences)
 
 
@@ -401,7 +404,7 @@ def make_home(base, name, uid, gid):
     os.makedirs(base, mode=0o755, exist_ok=True)
     within = os.open(base, _DIRECTORY)
     try:
-        temporary = ".deepopsctl-%s" % name
+        temporary = f".deepopsctl-{name}"
         if os.path.lexists(os.path.join(base, temporary)):
             shutil.rmtree(os.path.join(base, temporary))
         _copy_directory(SKELETON if os.path.isdir(SKELETON) else "", temporary, within, uid, gid)

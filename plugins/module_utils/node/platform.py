@@ -7,7 +7,8 @@ import os
 import re
 import socket
 import sys
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 # what cloud-init has of the instance's own user data, which wins over /etc/cloud
 USER_DATA = "/var/lib/cloud/instance/cloud-config.txt"
@@ -26,7 +27,7 @@ PMIX = (
 )
 
 
-def os_release() -> Dict[str, str]:
+def os_release() -> dict[str, str]:
     """Ansible's names for the platform, from /etc/os-release."""
     fields = {}
     with open("/etc/os-release") as stream:
@@ -45,10 +46,10 @@ def os_release() -> Dict[str, str]:
     }
 
 
-def versions() -> Dict[str, str]:
+def versions() -> dict[str, str]:
     """{os, kernel, driver}; no driver where none is loaded."""
     release = os_release()
-    name = "%s %s" % (release["distribution"], release["distribution_version"])
+    name = f"{release['distribution']} {release['distribution_version']}"
     result = {"os": name.strip(), "kernel": os.uname().release}
     if os.path.exists(NVIDIA):
         with open(NVIDIA) as stream:
@@ -56,13 +57,13 @@ def versions() -> Dict[str, str]:
     return result
 
 
-def memory_facts() -> Dict[str, int]:
+def memory_facts() -> dict[str, int]:
     """The node's memory in MiB."""
     with open("/proc/meminfo") as stream:
         return {"deepops_memory_mb": int(stream.readline().split()[1]) // 1024}
 
 
-def cgroup_facts(root: str = CGROUP) -> Dict[str, Any]:
+def cgroup_facts(root: str = CGROUP) -> dict[str, Any]:
     """Which cgroup hierarchy slurmd will meet, whether it may confine jobs in it, and if not, why."""
     unified = os.path.join(root, "cgroup.controllers")
     if os.path.exists(unified):
@@ -74,25 +75,25 @@ def cgroup_facts(root: str = CGROUP) -> Dict[str, Any]:
         version, directories = "v1", [os.path.join(root, name) for name in V1]
         missing = [name for name in V1 if not os.path.isdir(os.path.join(root, name))]
     if missing:
-        fault = "%s has no controller %s" % (root, ", ".join(missing))
+        fault = f"{root} has no controller {', '.join(missing)}"
     else:
         read_only = [directory for directory in directories if not is_writable(directory)]
-        fault = "%s is read-only" % ", ".join(read_only) if read_only else ""
+        fault = f"{', '.join(read_only)} is read-only" if read_only else ""
     return {"deepops_cgroup": version, "deepops_cgroup_writable": not fault, "deepops_cgroup_fault": fault}
 
 
-def pmix_facts() -> Dict[str, bool]:
+def pmix_facts() -> dict[str, bool]:
     """Whether Slurm starts MPI programs by PMIx here."""
     return {"deepops_pmix": all(any(glob.glob(pattern) for pattern in patterns) for patterns in PMIX)}
 
 
-def pmix_probe() -> List[str]:
+def pmix_probe() -> list[str]:
     """The same as a command, for a node that has just got its packages: it fails where anything is missing."""
-    tests = ("ls -d %s 2>/dev/null | grep -q ." % " ".join(patterns) for patterns in PMIX)
+    tests = (f"ls -d {' '.join(patterns)} 2>/dev/null | grep -q ." for patterns in PMIX)
     return ["sh", "-c", " && ".join(tests)]
 
 
-def refusal(requires: Mapping[str, Any]) -> Tuple[str, str]:
+def refusal(requires: Mapping[str, Any]) -> tuple[str, str]:
     """Why nothing can be deployed here, and the way out; ('', '') where it can.
 
     `python` are the first and last version that the control machine's ansible-core works with; `name` is the node's
@@ -101,7 +102,7 @@ def refusal(requires: Mapping[str, Any]) -> Tuple[str, str]:
     return next(iter(refusals(requires).values()), ("", ""))
 
 
-def refusals(requires: Mapping[str, Any]) -> Dict[str, Tuple[str, str]]:
+def refusals(requires: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """All of these by what they are about: (message, way out) each."""
     facts = dict(os_release(), **cgroup_facts())
     slurm = packaged_slurm(requires.get("slurm") or {}, facts)
@@ -115,14 +116,15 @@ def refusals(requires: Mapping[str, Any]) -> Dict[str, Tuple[str, str]]:
     return {name: answer for name, answer in answers.items() if answer[0]}
 
 
-def python_refusal(version: str, limits: Sequence[str], core: str) -> Tuple[str, str]:
+def python_refusal(version: str, limits: Sequence[str], core: str) -> tuple[str, str]:
     """Why Ansible's modules do not work with this Python."""
     if len(limits) != 2 or numbers(limits[0]) <= numbers(version)[:2] <= numbers(limits[1]):
         return "", ""
     word = "old" if numbers(version) < numbers(limits[0]) else "new"
-    message = "Python %s is too %s here: ansible-core %s on the control machine works with %s to %s on nodes" % (
-        version, word, core, limits[0], limits[1],
-    )  # fmt: skip
+    message = (
+        f"Python {version} is too {word} here: ansible-core {core} on the control machine works with "
+        f"{limits[0]} to {limits[1]} on nodes"
+    )
     if word == "old":
         return message, "install a newer python3 there, and set ansible_python_interpreter to it"
     hint = (
@@ -134,18 +136,16 @@ def python_refusal(version: str, limits: Sequence[str], core: str) -> Tuple[str,
 
 def packaged_slurm(releases: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """The release that this platform packages, of those in a table; '' for another one."""
-    names = [
-        "%s %s" % (facts["distribution"], facts[key]) for key in ("distribution_version", "distribution_major_version")
-    ]
+    names = [f"{facts['distribution']} {facts[key]}" for key in ("distribution_version", "distribution_major_version")]
     return next((str(releases[name]) for name in names if name in releases), "")
 
 
-def slurm_refusal(release: str, facts: Mapping[str, Any]) -> Tuple[str, str]:
+def slurm_refusal(release: str, facts: Mapping[str, Any]) -> tuple[str, str]:
     """Why the distribution's Slurm could not confine jobs here: only later ones know cgroup v2."""
     if not release or facts["deepops_cgroup"] != "v2" or numbers(release) >= CONFINES_BY_V2:
         return "", ""
-    has = "%s %s" % (facts["distribution"], facts["distribution_version"])
-    message = "%s packages Slurm %s, which can't confine jobs by cgroup v2: every job would fail" % (has, release)
+    has = f"{facts['distribution']} {facts['distribution_version']}"
+    message = f"{has} packages Slurm {release}, which can't confine jobs by cgroup v2: every job would fail"
     hint = (
         "install a later Slurm (`slurm_install: repository` with packages of your own, docs/operate/packages.md), or a "
         "later distribution; `slurm_confinement: none` leaves the jobs of all nodes unconfined"
@@ -153,14 +153,14 @@ def slurm_refusal(release: str, facts: Mapping[str, Any]) -> Tuple[str, str]:
     return message, hint
 
 
-def name_refusal(name: str, address: str) -> Tuple[str, str]:
+def name_refusal(name: str, address: str) -> tuple[str, str]:
     """Why other nodes could not reach this one by its name: a loopback address here, and a deploy has no other."""
     addresses = own_addresses(name) if name and not address else []
     if not addresses or not all(is_loopback(each) for each in addresses):
         return "", ""
-    return "its own name %s is %s here, which no other node reaches" % (name, addresses[0]), (
+    return f"its own name {name} is {addresses[0]} here, which no other node reaches", (
         "give it an address in cluster.yml, which a deploy writes first into /etc/hosts, or take its name out of the "
-        "line %s there" % addresses[0]
+        f"line {addresses[0]} there"
     )
 
 
@@ -176,7 +176,7 @@ def is_loopback(address: str) -> bool:
     return address.startswith("127.") or address == "::1"
 
 
-def cloud_init_refusal(user_data: str = USER_DATA) -> Tuple[str, str]:
+def cloud_init_refusal(user_data: str = USER_DATA) -> tuple[str, str]:
     """Why the next boot would undo /etc/hosts: cloud-init writes it by the instance's user data."""
     if not os.path.exists(CLOUD_INIT) or os.path.exists(CLOUD_INIT_OFF):
         return "", ""
@@ -187,12 +187,12 @@ def cloud_init_refusal(user_data: str = USER_DATA) -> Tuple[str, str]:
         return "", ""
     if not values or values[-1].lower() not in ("true", "template", "yes", "on"):
         return "", ""
-    return "cloud-init writes /etc/hosts at every boot (manage_etc_hosts: %s in its user data)" % values[-1], (
-        "set `manage_etc_hosts: false` in the instance's user data, or switch it off there: touch %s" % CLOUD_INIT_OFF
+    return f"cloud-init writes /etc/hosts at every boot (manage_etc_hosts: {values[-1]} in its user data)", (
+        f"set `manage_etc_hosts: false` in the instance's user data, or switch it off there: touch {CLOUD_INIT_OFF}"
     )
 
 
-def numbers(version: str) -> Tuple[int, ...]:
+def numbers(version: str) -> tuple[int, ...]:
     """(3, 13, 5) of `3.13.5`."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
 

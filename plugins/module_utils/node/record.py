@@ -55,7 +55,7 @@ def items(packages=None, files=(), units=None):
 
 
 def _path(component, step):
-    return os.path.join(STATE, "records", "%s.%s.json" % (component, step))
+    return os.path.join(STATE, "records", f"{component}.{step}.json")
 
 
 def _read(path):
@@ -90,7 +90,7 @@ def save(component, step, digest, items):
 
 
 def _left_out_path(component, step):
-    return os.path.join(STATE, "left-out", "%s.%s.json" % (component, step))
+    return os.path.join(STATE, "left-out", f"{component}.{step}.json")
 
 
 def leave_out(component, step, what, message, needed_by):

@@ -112,7 +112,7 @@ def stop(noted, names):
         facts = shown[name]
         if not noted.dry:
             node_record.clear_pending(name)
-            node_record.clear_pending("%s.reload" % name)
+            node_record.clear_pending(f"{name}.reload")
         is_loaded = facts.get("LoadState") != "not-found"
         if is_loaded and (node_services.is_active(facts) or facts.get("UnitFileState") == "enabled"):
             noted.did("unit", name, "stop")
@@ -136,7 +136,7 @@ def remove_packages(noted, obsolete, warn, lock_wait):
     try:
         removable = node_packages.removable_with(list(present))
         if not removable:
-            warn("not removed, other packages need it: %s" % names)
+            warn(f"not removed, other packages need it: {names}")
             return
         others = len(removable) - len(present)
         for name in sorted(present):
@@ -144,7 +144,7 @@ def remove_packages(noted, obsolete, warn, lock_wait):
         if not noted.dry:
             node_packages.remove(removable, lock_wait)
     except node_packages.PackageError as error:
-        raise node_packages.PackageError("cannot remove %s: %s" % (names, error), error.hint) from error
+        raise node_packages.PackageError(f"cannot remove {names}: {error}", error.hint) from error
 
 
 def remove_directory_of(path):

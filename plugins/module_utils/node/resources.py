@@ -79,7 +79,7 @@ def leave_manual_installs(step):
     missing = [name for name in missing if name not in node_packages.installed(missing)]
     for name in node_ownership.manually_installed(missing, step.wanted["manual_installs"], node_packages.is_packaged):
         path = step.wanted["manual_installs"][name]
-        step.module.warn("%s was installed manually (%s): left unchanged" % (name, path))
+        step.module.warn(f"{name} was installed manually ({path}): left unchanged")
         del packages[name]
 
 
@@ -101,9 +101,9 @@ def ensure_packages(step):
         present.update({name: wanted[name] for name in missing + other if wanted[name]})
     for name in missing + other:
         version, action = present.get(name, ""), "install" if name in missing else "upgrade"
-        step.did("%s %s %s" % (DONE[action], name, version), "package", name, action, detail=version)
+        step.did(f"{DONE[action]} {name} {version}", "package", name, action, detail=version)
     if missing or other:
-        names = "".join("%s\n" % name for name in missing + other)
+        names = "".join(f"{name}\n" for name in missing + other)
         step.noted.diffs.append({"before": "", "after": names, "after_header": "packages"})
     step.record["packages"] = present
     return present
@@ -117,7 +117,7 @@ def ensure_guarded(step):
     named = [name for name in step.record["packages"] if any(fnmatch.fnmatchcase(name, each) for each in patterns)]
     held = node_packages.held()
     for name in sorted(set(named) - held):
-        step.did("held %s" % name, "hold", name, "hold")
+        step.did(f"held {name}", "hold", name, "hold")
     if not step.dry:
         node_packages.guard(node_packages.installed(patterns))
     step.record["held"] = sorted(named)
@@ -126,7 +126,7 @@ def ensure_guarded(step):
 def specification(step, name, exact):
     """A package as apt takes it."""
     version = exact.get(name) or step.wanted["packages"][name]
-    return step.wanted["archives"].get(name) or ("%s=%s" % (name, version) if version else name)
+    return step.wanted["archives"].get(name) or (f"{name}={version}" if version else name)
 
 
 def mark_restarts(step, other):
@@ -135,7 +135,7 @@ def mark_restarts(step, other):
         if node_services.is_active(facts) and step.dry:
             note_restart(step, name)
         elif node_services.is_active(facts):
-            node_record.mark_pending(name, "another version of %s" % " ".join(other))
+            node_record.mark_pending(name, f"another version of {' '.join(other)}")
 
 
 def note_restart(step, name):
@@ -160,7 +160,7 @@ def install_packages(step, specifications):
     if failure:
         # once they are replaced, `units` starts them
         run_systemctl(step, ["start"] + stopped, "")
-        step.fail("cannot install %s: %s" % (" ".join(specifications), failure), hint_for(step, failure))
+        step.fail(f"cannot install {' '.join(specifications)}: {failure}", hint_for(step, failure))
 
 
 def stop_for_packages(step):
@@ -169,7 +169,7 @@ def stop_for_packages(step):
     running = [name for name, facts in units.items() if node_services.is_active(facts)]
     for name in running:
         run_systemctl(step, ["stop", name], name)
-        step.did("stopped %s" % name, "unit", name, "stop")
+        step.did(f"stopped {name}", "unit", name, "stop")
     return running
 
 
@@ -189,7 +189,7 @@ def hint_for(step, error):
     prefix = step.wanted["name_prefix"]
     if step.wanted["hint"] or not prefix:
         return step.wanted["hint"] or error.hint
-    return "%s; they have %s" % (error.hint, " ".join(node_packages.known(prefix)) or "nothing of that kind")
+    return f"{error.hint}; they have {' '.join(node_packages.known(prefix)) or 'nothing of that kind'}"
 
 
 def check_installed(step, present):
@@ -197,37 +197,37 @@ def check_installed(step, present):
     for name, path in step.wanted["archives"].items():
         version, installed = step.wanted["packages"].get(name, ""), present.get(name, "")
         if version and not fnmatch.fnmatchcase(installed, version):
-            what = "%s contains %s %s, and %s is wanted" % (path, name, installed or "not at all", version)
+            what = f"{path} contains {name} {installed or 'not at all'}, and {version} is wanted"
             step.fail(what, step.wanted["hint"] or "give the version that the file has")
     absent = [name for name in step.wanted["packages"] if name not in present]
     if absent:
-        step.fail("the package manager reported success, yet these are missing: %s" % " ".join(absent))
+        step.fail(f"the package manager reported success, yet these are missing: {' '.join(absent)}")
 
 
 def ensure_hostname(step, name):
     if not name or socket.gethostname() == name:
         return
-    was = "was %s" % socket.gethostname()
-    step.did("set the hostname to %s" % name, "hostname", name, "set", detail=was)
+    was = f"was {socket.gethostname()}"
+    step.did(f"set the hostname to {name}", "hostname", name, "set", detail=was)
     step.noted.diffs.append({"before": socket.gethostname() + "\n", "after": name + "\n", "before_header": "hostname"})
     if step.dry:
         return
     result = node_command.run_merged(["hostnamectl", "set-hostname", name])
     if not result.ok:
-        step.fail("cannot set the hostname: %s" % result.message)
+        step.fail(f"cannot set the hostname: {result.message}")
 
 
 def ensure_directory(step, wanted):
     path, mode = wanted["path"], int(wanted["mode"], 8)
     ids = node_files.owner_ids(wanted["owner"], wanted["group"])
     if ids is None and not step.dry:
-        step.fail("%s: user %s or group %s does not exist" % (path, wanted["owner"], wanted["group"]))
+        step.fail(f"{path}: user {wanted['owner']} or group {wanted['group']} does not exist")
     current = node_record.directory_facts(path)
     if current is None or (ids is not None and current != [ids[0], ids[1], mode]):
         refuse_foreign(step, path, current, ids)
-        sentence = "created %s" % path if current is None else "set owner and mode of %s" % path
+        sentence = f"created {path}" if current is None else f"set owner and mode of {path}"
         # one word for both: which of them it is may depend on what a package has just made
-        owned = "%s:%s %s" % (wanted["owner"], wanted["group"], wanted["mode"])
+        owned = f"{wanted['owner']}:{wanted['group']} {wanted['mode']}"
         step.did(sentence, "directory", path, "set", detail=owned)
         if not step.dry:
             make_directory(step, path, ids, mode)
@@ -244,11 +244,11 @@ def refuse_foreign(step, path, current, ids):
     ):
         why = "is a system or shared directory"
     elif ids is not None and owner not in (0, ids[0]) and account_of(owner) not in ("", OF_SLURM):
-        why = "belongs to %s" % account_of(owner)
+        why = f"belongs to {account_of(owner)}"
     else:
         return
     step.fail(
-        "%s %s: its owner and mode stay as they are" % (path, why),
+        f"{path} {why}: its owner and mode stay as they are",
         "name a directory for this purpose alone, for example one below it",
     )
 
@@ -265,10 +265,10 @@ def make_directory(step, path, ids, mode):
     try:
         link = node_files.users_link(path)
         if link:
-            step.fail("%s: %s is a link of a user's" % (path, link), "look where it leads, and remove it")
+            step.fail(f"{path}: {link} is a link of a user's", "look where it leads, and remove it")
         node_files.make_directory(path, ids, mode)
     except OSError as error:
-        step.fail("%s: %s" % (path, error.strerror), "see what is at that path, and its file system")
+        step.fail(f"{path}: {error.strerror}", "see what is at that path, and its file system")
 
 
 def desired_content(step, wanted):
@@ -278,7 +278,7 @@ def desired_content(step, wanted):
         try:
             return base64.b64decode(wanted["secret_base64"].strip(), validate=True)
         except ValueError:
-            step.fail("%s: its content is not base64" % wanted["path"], "correct the variable that holds the secret")
+            step.fail(f"{wanted['path']}: its content is not base64", "correct the variable that holds the secret")
     # lines of somebody else's may be in another encoding: login_access keeps them
     return wanted["content"].encode("utf-8", "surrogateescape")
 
@@ -292,7 +292,7 @@ def ensure_file(step, wanted, units):
     content = desired_content(step, wanted)
     ids = node_files.owner_ids(wanted["owner"], wanted["group"])
     if ids is None and not step.dry:
-        step.fail("%s: user %s or group %s does not exist" % (path, wanted["owner"], wanted["group"]))
+        step.fail(f"{path}: user {wanted['owner']} or group {wanted['group']} does not exist")
     differences = node_files.differs(path, content, ids, mode)
     if differences:
         before = node_files.read(path)
@@ -325,7 +325,7 @@ def apply_file(step, wanted, content, ids, differences, due):
             node_record.clear_pending(name)
         if isinstance(error, node_files.FileRefusedError):
             # a parser's complaint quotes the line it does not like
-            words = "%s: %s refuses the new content" % (path, validate[0])
+            words = f"{path}: {validate[0]} refuses the new content"
             step.fail(str(error) if wanted["secret_base64"] is None else words, "the old file is still in place")
         step.fail(*node_files.error_text(OSError(error.errno, error.strerror, path)))
 
@@ -333,10 +333,10 @@ def apply_file(step, wanted, content, ids, differences, due):
 def note_file(step, wanted, differences, before, content):
     path = wanted["path"]
     if "content" not in differences:
-        owned = "%s:%s %s" % (wanted["owner"], wanted["group"], wanted["mode"])
-        step.did("set %s of %s" % (" and ".join(differences), path), "file", path, "mode", detail=owned)
+        owned = f"{wanted['owner']}:{wanted['group']} {wanted['mode']}"
+        step.did(f"set {' and '.join(differences)} of {path}", "file", path, "mode", detail=owned)
         return
-    step.actions.append("wrote %s" % path)
+    step.actions.append(f"wrote {path}")
     if wanted["secret_base64"] is None:
         step.noted.wrote(path, before, content)
     else:
@@ -345,7 +345,7 @@ def note_file(step, wanted, differences, before, content):
 
 def ensure_absent(step, path):
     if node_files.remove(step.noted, path):
-        step.actions.append("removed %s" % path)
+        step.actions.append(f"removed {path}")
     step.record["files"][path] = None
 
 
@@ -364,12 +364,12 @@ def running_with(step, path):
     """Units of `restart_on_upgrade` that run, and whose drop-in this file is."""
     directory = os.path.dirname(path)
     names = step.wanted.get("restart_on_upgrade", ())
-    names = [name for name in names if directory == "%s%s.d" % (UNIT_DIRECTORY, name)]
+    names = [name for name in names if directory == f"{UNIT_DIRECTORY}{name}.d"]
     return [name for name, facts in node_services.show(names).items() if node_services.is_active(facts)]
 
 
 def reload_of(name):
-    return "%s.reload" % name
+    return f"{name}.reload"
 
 
 def ensure_units(step, units, changed_files, new_units):
@@ -407,15 +407,15 @@ def ensure_running(step, unit, properties, changed_files, is_new):
         started = step.dry or start_or_restart(step, unit)
     if started:
         action = "restart" if active else "start"
-        step.did("%sed %s" % (action, name), "unit", name, action)
+        step.did(f"{action}ed {name}", "unit", name, action)
     elif active and stale:
-        step.did("reloaded %s" % name, "unit", name, "reload")
+        step.did(f"reloaded {name}", "unit", name, "reload")
         if not step.dry:
             run_systemctl(step, ["reload", name], name)
             node_record.clear_pending(reload_of(name))
     elif not enabled and not is_new:
         # a unit that starts is enabled, too, and so is one that came with its package: no change of its own
-        step.did("enabled %s" % name, "unit", name, "enable")
+        step.did(f"enabled {name}", "unit", name, "enable")
     step.record["units"][name] = True
     if unit.get("port"):
         step.record["ports"][name] = unit["port"]
@@ -450,8 +450,8 @@ def start_or_restart(step, unit):
             node_record.clear_pending(name)
             return False
         step.fail(
-            "%s does not run (%s): %s" % (name, properties.get("SubState", "?"), node_services.journal_tail(name)),
-            "see `journalctl -u %s` on the node" % name,
+            f"{name} does not run ({properties.get('SubState', '?')}): {node_services.journal_tail(name)}",
+            f"see `journalctl -u {name}` on the node",
         )
     if unit["port"] and not node_services.wait_for_port(unit["port"], 60):
         step.fail("%s runs but does not listen on port %d" % (name, unit["port"]), node_services.journal_tail(name))
@@ -464,7 +464,7 @@ def ensure_stopped(step, unit, properties):
     if properties.get("LoadState") == "not-found":
         return
     if node_services.is_active(properties) or properties.get("UnitFileState") == "enabled":
-        step.did("stopped and disabled %s" % name, "unit", name, "stop")
+        step.did(f"stopped and disabled {name}", "unit", name, "stop")
         if not step.dry:
             run_systemctl(step, ["disable", "--now", "--quiet", name], name)
     step.record["units"][name] = False
@@ -476,6 +476,6 @@ def run_systemctl(step, arguments, unit):
     if not result.ok and unit:
         words = node_services.journal_tail(unit)
         step.fail(
-            "systemctl %s: %s\n%s" % (" ".join(arguments), result.message, words),
-            "see `journalctl -u %s` on the node" % unit,
+            f"systemctl {' '.join(arguments)}: {result.message}\n{words}",
+            f"see `journalctl -u {unit}` on the node",
         )

@@ -35,9 +35,10 @@ class Units(dict):
 
     def __missing__(self, name):
         raise node_errors.HintedError(
-            "systemd does not answer about %s: %s" % (name, self._result.failure),
-            "`systemctl show %s` has to answer on the node: try `systemctl daemon-reexec`, or restart the node; then"
-            " deploy again" % name,
+            f"systemd does not answer about {name}: {self._result.failure}",
+            f"`systemctl show {name}` has to answer on the node: try `systemctl daemon-reexec`, or "
+            "restart the node; then"
+            " deploy again",
         )
 
 
@@ -89,7 +90,7 @@ def wait_until_active(name, seconds):
 
 def is_listening(port):
     """True when something listens on this node's TCP port; asks the kernel, so that no daemon sees a caller."""
-    wanted = ":%04X" % port
+    wanted = f":{port:04X}"
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(table) as stream:
@@ -118,7 +119,7 @@ def journal_tail(name, lines=12):
 
 def own_journal_tail(name, lines):
     """The same, without what systemd says of it."""
-    return _logged(["_SYSTEMD_UNIT=%s" % name], lines)
+    return _logged([f"_SYSTEMD_UNIT={name}"], lines)
 
 
 def _logged(which, lines):
@@ -189,11 +190,11 @@ class Watch:
     def _why(self, name, properties):
         if is_blocked(properties):
             return ""
-        state = "%s, %s" % (properties.get("ActiveState", "unknown"), properties.get("SubState", "?"))
+        state = f"{properties.get('ActiveState', 'unknown')}, {properties.get('SubState', '?')}"
         if properties.get("ActiveState") != "active":
-            return "does not run (%s)%s" % (state, self._restarted(name))
+            return f"does not run ({state}){self._restarted(name)}"
         if age(properties) < (CALM_AGAIN_S if restarts(properties) else CALM_S):
-            return "does not stay up%s" % self._restarted(name)
+            return f"does not stay up{self._restarted(name)}"
         port = self.ports.get(name)
         return "runs but does not listen on port %d" % port if port and not is_listening(port) else ""
 

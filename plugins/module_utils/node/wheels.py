@@ -32,7 +32,7 @@ def sha256_of(path):
 def check(path, sha256):
     """Raises ValueError for another wheel than the pinned one."""
     if sha256_of(path) != sha256:
-        raise ValueError("%s: not the wheel that is pinned" % os.path.basename(path))
+        raise ValueError(f"{os.path.basename(path)}: not the wheel that is pinned")
 
 
 @contextlib.contextmanager
@@ -80,7 +80,7 @@ def extract(path, sha256, directory):
     with zipfile.ZipFile(path) as archive:
         for member in archive.namelist():
             if member.startswith("/") or ".." in member.split("/"):
-                raise ValueError("%s has a file %s" % (os.path.basename(path), member))
+                raise ValueError(f"{os.path.basename(path)} has a file {member}")
             if member.endswith(EXTRACTED) and not member.endswith("/"):
                 archive.extract(member, directory)
 

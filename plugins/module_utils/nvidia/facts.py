@@ -135,11 +135,11 @@ def run_installer(root="/"):
 def headers(release):
     """{installed, available, meta}: headers of the running kernel, and the package that follows its flavour."""
     match = re.match(r"^[0-9.]+(?:-\d+)?(?:\+[^-]+)?-(.+)$", release)
-    meta = "linux-headers-%s" % match.group(1) if match else ""
-    exact = "linux-headers-%s" % release
+    meta = f"linux-headers-{match.group(1)}" if match else ""
+    exact = f"linux-headers-{release}"
     known = output_of(["apt-cache", "--generate", "pkgnames", "linux-headers-"]).split()
     return {
-        "installed": os.path.exists("/lib/modules/%s/build/Makefile" % release),
+        "installed": os.path.exists(f"/lib/modules/{release}/build/Makefile"),
         "available": exact in known,
         "package": exact,
         "meta": meta if meta in known else "",

@@ -43,7 +43,7 @@ def ask_driver(root="/"):
     if not devices or result.status == command.MISSING:
         return Driver()
     words = [line.strip() for line in result.message.splitlines() if line.strip()]
-    return Driver(silent="none (nvidia-smi: %s)" % (words[0] if words else "failed"))
+    return Driver(silent=f"none (nvidia-smi: {words[0] if words else 'failed'})")
 
 
 def read_cards(output, root="/"):
@@ -58,7 +58,7 @@ def read_cards(output, root="/"):
 def _minor(address, root, position):
     """The N of /dev/nvidiaN: nvidia-smi writes the PCI domain with eight digits, the kernel with four."""
     domain, _colon, rest = address.lower().partition(":")
-    path = "proc/driver/nvidia/gpus/%s:%s/information" % (domain[-4:], rest)
+    path = f"proc/driver/nvidia/gpus/{domain[-4:]}:{rest}/information"
     match = re.search(r"^Device Minor:\s*(\d+)", node_files.text(os.path.join(root, path)), re.MULTILINE)
     return int(match.group(1)) if match else position
 
@@ -108,7 +108,7 @@ class Registered:
         reason = re.search(r"gres/gpu.*?(?= \[|$)", entry.get("Reason", ""))
         self.refused = bool(reason) and "INVAL" in entry.get("State", "")
         if self.refused:
-            self.words += " (%s)" % reason.group(0)
+            self.words += f" ({reason.group(0)})"
         if not entry:
             self.words = "nothing (slurmctld does not answer)"
 
@@ -118,7 +118,7 @@ def sentence(expected, driver, slurmd):
     miscounted = slurmd.known and slurmd.devices != expected["devices"]
     if not (_driver_differs(expected["cards"], driver) or slurmd.refused or miscounted):
         return ""
-    return "its GPUs are not what they should be: cluster.yml says %s, the driver %s, slurmd %s" % (
+    return "its GPUs are not what they should be: cluster.yml says {}, the driver {}, slurmd {}".format(
         expected["words"],
         driver.words,
         slurmd.words,

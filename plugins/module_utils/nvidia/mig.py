@@ -53,7 +53,7 @@ def run(argv, seconds=180):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            universal_newlines=True,
+            text=True,
             timeout=seconds,
             check=False,
             env=dict(os.environ, LC_ALL="C"),
@@ -61,7 +61,7 @@ def run(argv, seconds=180):
     except subprocess.TimeoutExpired:
         return False, "%s: no answer within %d s" % (" ".join(argv), seconds)
     except OSError as error:
-        return False, "%s: %s" % (argv[0], error.strerror)
+        return False, f"{argv[0]}: {error.strerror}"
     return done.returncode == 0, done.stdout.strip()
 
 
@@ -104,7 +104,7 @@ def gpus_in(xml):
     gpus = {}
     # the order is that of the indexes in all other lists
     for index, element in enumerate(ElementTree.fromstring(xml).findall("gpu")):  # noqa: S314 - root's own tool wrote it
-        current, pending = (element.findtext("mig_mode/%s_mig" % when, "N/A") for when in ("current", "pending"))
+        current, pending = (element.findtext(f"mig_mode/{when}_mig", "N/A") for when in ("current", "pending"))
         minor = element.findtext("minor_number", "")
         gpus[int(minor) if minor.isdigit() else index] = {
             "address": element.get("id", ""),
@@ -156,7 +156,7 @@ def _listed(option):
     if _NONE.search(shown):
         return ""
     if not worked or "|" not in shown:
-        raise NvidiaSmiError("nvidia-smi mig %s: %s" % (option, one_line(shown)[:300]))
+        raise NvidiaSmiError(f"nvidia-smi mig {option}: {one_line(shown)[:300]}")
     return shown
 
 
@@ -165,7 +165,7 @@ def names(gpu):
     return [
         profile
         if [_base_profile(name) for name in parts] == [_base_profile(profile)]
-        else "%s (%s)" % (profile, _parts_text(parts))
+        else f"{profile} ({_parts_text(parts)})"
         for profile, _, parts in gpu["slices"]
     ]
 
@@ -176,7 +176,7 @@ def _base_profile(profile):
 
 
 def _parts_text(parts):
-    return "in parts: %s" % ", ".join(parts) if parts else "without a compute instance"
+    return f"in parts: {', '.join(parts)}" if parts else "without a compute instance"
 
 
 def slices_text(slices, whole="whole"):
@@ -309,11 +309,11 @@ def boot(wanted):
     try:
         gpus = read()
         if unmet(wanted, gpus) and has_steps():
-            return 1, ["jobs run here, and the GPUs are not as %s has them: drain the node first" % LAYOUT]
+            return 1, [f"jobs run here, and the GPUs are not as {LAYOUT} has them: drain the node first"]
         lines = ["GPU %d: %s (%s)" % refusal for refusal in apply(wanted, gpus, wait=False)]
         now = read()
     except NvidiaSmiError as error:
-        return 1, ["nvidia-smi can't say how the GPUs are cut: %s" % error]
+        return 1, [f"nvidia-smi can't say how the GPUs are cut: {error}"]
     lines += ["GPU %d: %s" % (minor, current_text(gpu)) for minor, gpu in sorted(now.items())]
     missing = [request["minor"] for request in wanted if request["slices"] and request["minor"] not in now]
     lines += ["GPU %d: nvidia-smi does not list it" % minor for minor in missing]
@@ -323,5 +323,5 @@ def boot(wanted):
 if __name__ == "__main__":
     with open(LAYOUT) as stream:
         status, lines = boot(json.load(stream)["gpus"])
-    sys.stdout.write("".join("%s\n" % line for line in lines))
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.exit(status)

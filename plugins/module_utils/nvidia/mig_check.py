@@ -15,9 +15,9 @@ def impossible(wanted, gpus):
         # that a whole GPU is missing is reported elsewhere, and no reason to leave the others as they are
         if gpu is None and request["slices"]:
             there = ", ".join("/dev/nvidia%d" % number for number in sorted(gpus)) or "no GPU"
-            problems.append((minor, "nvidia-smi does not list it, but %s" % there, "correct gpus: in cluster.yml"))
+            problems.append((minor, f"nvidia-smi does not list it, but {there}", "correct gpus: in cluster.yml"))
         elif gpu and request["slices"] and gpu["current"] is None:
-            problems.append((minor, "%s has no MIG" % gpu["name"], "take mig: out of cluster.yml"))
+            problems.append((minor, f"{gpu['name']} has no MIG", "take mig: out of cluster.yml"))
     return problems
 
 
@@ -33,7 +33,7 @@ def misnumbered(wanted, gpus):
             there[profile] = sorted(there.get(profile, []) + [number])
         if any(sorted(numbers) != there[profile] for profile, numbers in request["numbers"].items()):
             numbers_text = json.dumps(there)
-            message = "the driver numbered its slices %s, and cluster.yml says %s" % (
+            message = "the driver numbered its slices {}, and cluster.yml says {}".format(
                 numbers_text,
                 json.dumps(request["numbers"]),
             )
@@ -41,7 +41,7 @@ def misnumbered(wanted, gpus):
                 (
                     request["minor"],
                     message,
-                    "write mig: %s for this GPU in cluster.yml, then deploy again" % numbers_text,
+                    f"write mig: {numbers_text} for this GPU in cluster.yml, then deploy again",
                 )
             )
     return problems
@@ -52,5 +52,5 @@ def sentences(problems):
     shown = []
     for position, (minor, message, hint) in enumerate(problems):
         last = position + 1 == len(problems) or problems[position + 1][2] != hint
-        shown.append("GPU %d: %s%s" % (minor, message, " (%s)" % hint if last else ""))
+        shown.append("GPU %d: %s%s" % (minor, message, f" ({hint})" if last else ""))
     return "; ".join(shown)

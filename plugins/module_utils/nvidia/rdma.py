@@ -50,11 +50,9 @@ def decide(wanted, there):
         return {"load": False, "why": "RDMA devices reach the GPUs by DMA-BUF", "problem": ""}
     if there["peermem"] or there["peer_function"]:
         why = "by nvidia-peermem: %s" % (lacking or "it is asked for")
-        return {"load": True, "why": "RDMA devices reach the GPUs %s" % why, "problem": ""}
+        return {"load": True, "why": f"RDMA devices reach the GPUs {why}", "problem": ""}
     without = "nvidia-peermem needs MLNX_OFED or DOCA-OFED, which is not there"
-    problem = (
-        without if not lacking else "%s can't reach the GPUs: %s, and %s" % (there["devices"][0], lacking, without)
-    )
+    problem = without if not lacking else f"{there['devices'][0]} can't reach the GPUs: {lacking}, and {without}"
     return {"load": False, "why": problem, "problem": problem}
 
 
@@ -75,4 +73,4 @@ def _lacking_for_dma_buf(there):
     if not there["driver"]["open"]:
         return "DMA-BUF needs NVIDIA's open kernel modules"
     numbers = tuple(int(number) for number in re.findall(r"\d+", there["kernel"])[:2])
-    return "" if numbers >= DMA_BUF_SINCE else "DMA-BUF needs Linux 5.12, here is %s" % there["kernel"]
+    return "" if numbers >= DMA_BUF_SINCE else f"DMA-BUF needs Linux 5.12, here is {there['kernel']}"

@@ -117,7 +117,7 @@ def normal(column, form, text):
     if form == TRES:
         pairs = (item.partition("=") for item in text.split(",") if item)
         return {
-            "%s[%s]" % (column, name.lower()): megabytes(amount) if name.lower() == "mem" else amount
+            f"{column}[{name.lower()}]": megabytes(amount) if name.lower() == "mem" else amount
             for name, _equals, amount in pairs
             if amount != "-1"
         }
@@ -126,7 +126,7 @@ def normal(column, form, text):
     elif form == SECONDS:
         value = str(seconds(text))
     elif form == FACTOR:
-        value = "%g" % float(text)
+        value = f"{float(text):g}"
     elif form == WORDS:
         value = ",".join(sorted({word.strip().lower() for word in text.split(",") if word.strip()}))
     else:
@@ -152,9 +152,9 @@ def desired_state(accounts, users, policy):
     for account in policy.get("accounts", []):
         wanted["associations"][account["name"]] = settings("associations", account["settings"])
     for user in users:
-        wanted["associations"].setdefault("%s/%s" % (user["account"], user["name"]), {})
+        wanted["associations"].setdefault(f"{user['account']}/{user['name']}", {})
     for user in policy.get("users", []):
-        wanted["associations"]["%s/%s" % (user["account"], user["name"])] = settings("associations", user["settings"])
+        wanted["associations"][f"{user['account']}/{user['name']}"] = settings("associations", user["settings"])
         if user.get("default"):
             wanted["users"][user["name"]] = {"DefaultAccount": user["account"]}
     return wanted
@@ -202,5 +202,5 @@ def options(object_type, change):
         column, _bracket, tres = name.partition("[")
         form, option, nothing = TABLES[object_type][column]
         text = value if value != "" else nothing
-        merged.setdefault(option, []).append("%s=%s" % (tres[:-1], text) if form == TRES else text)
-    return ["%s=%s" % (option, ",".join(texts)) for option, texts in merged.items()]
+        merged.setdefault(option, []).append(f"{tres[:-1]}={text}" if form == TRES else text)
+    return [f"{option}={','.join(texts)}" for option, texts in merged.items()]

@@ -46,7 +46,7 @@ def missing_account(wanted, present):
     for key, values in wanted["associations"].items():
         needed = key.partition("/")[0] if "/" in key else values.get("ParentName", "root")
         if needed.lower() not in known | {"root"}:
-            return "%s: there is no account %s" % (label("associations", key), needed)
+            return f"{label('associations', key)}: there is no account {needed}"
     return ""
 
 
@@ -99,8 +99,7 @@ def manual_limits(wanted, present, owned):
                 name for name in now if name not in desired and name not in managed and name[:3] in ("Grp", "Max")
             ]
             sentences += [
-                "%s: %s=%s" % (label(object_type, key), name, shown(object_type, name, now[name]))
-                for name in undeclared
+                f"{label(object_type, key)}: {name}={shown(object_type, name, now[name])}" for name in undeclared
             ]
     return sentences
 
@@ -172,8 +171,8 @@ def label(object_type, key):
     """How a message names an object."""
     account, _slash, user = key.partition("/")
     if object_type == "associations":
-        return "user %s in %s" % (user, account) if user else "account %s" % account
-    return "%s %s" % ({"qos": "QOS", "users": "user"}[object_type], key)
+        return f"user {user} in {account}" if user else f"account {account}"
+    return "{} {}".format({"qos": "QOS", "users": "user"}[object_type], key)
 
 
 def shown(object_type, setting, value):
@@ -196,9 +195,7 @@ def lines(changes, present, after):
             result.append(label(object_type, key))
             now = present.get(object_type, {}).get(key.lower(), {})
             texts = values if after else {name: now.get(name, "") for name in values}
-            result += [
-                "  %s = %s" % (name, shown(object_type, name, texts[name])) for name in sorted(texts) if texts[name]
-            ]
+            result += [f"  {name} = {shown(object_type, name, texts[name])}" for name in sorted(texts) if texts[name]]
     return "".join(line + "\n" for line in result)
 
 
@@ -209,9 +206,7 @@ def row(change, present):
     parts = []
     for name in sorted(values):
         old_value, new_value = shown(object_type, name, now.get(name, "")), shown(object_type, name, values[name])
-        parts.append(
-            "%s=%s" % (name, new_value) if new else "%s: %s -> %s" % (name, old_value or "unset", new_value or "unset")
-        )
+        parts.append(f"{name}={new_value}" if new else f"{name}: {old_value or 'unset'} -> {new_value or 'unset'}")
     noun = "user" if object_type == "users" or "/" in key else "account" if object_type == "associations" else "qos"
     name = label(object_type, key).partition(" ")[2]
     return {"kind": noun, "name": name, "action": "add" if new else "modify", "detail": ", ".join(parts)}
@@ -220,22 +215,20 @@ def row(change, present):
 def sentence(row):
     """What a change does."""
     noun = row["kind"].replace("qos", "QOS")
-    detail = " (%s)" % row["detail"] if row["detail"] else ""
-    return "%s %s %s%s" % ({"add": "added", "modify": "modified"}[row["action"]], noun, row["name"], detail)
+    detail = f" ({row['detail']})" if row["detail"] else ""
+    return "{} {} {}{}".format({"add": "added", "modify": "modified"}[row["action"]], noun, row["name"], detail)
 
 
 def notes(wanted, present, owned, others=()):
     """What a person should know of what is not declared, in `others` neither: it is left alone."""
     sentences = [
-        "Slurm has %s that cluster.yml does not declare, left alone: %s" % (noun, some(names))
+        f"Slurm has {noun} that cluster.yml does not declare, left alone: {some(names)}"
         for noun, names in zip(("QOS", "accounts", "users"), undeclared(wanted, present, others).values())
         if names
     ]
     limits = manual_limits(wanted, present, owned)
     if limits:
-        sentences.append(
-            "limits set by sacctmgr that cluster.yml does not declare, left alone: %s" % some(limits, "; ")
-        )
+        sentences.append(f"limits set by sacctmgr that cluster.yml does not declare, left alone: {some(limits, '; ')}")
     return sentences
 
 

@@ -33,7 +33,7 @@ def lost_settings(live, text):
     new = slurm_detect.settings(text.encode())
     pairs = [(key, live[key], new.get(key.lower(), "")) for key in KEPT if live.get(key)]
     return [
-        "%s is %s, the new slurm.conf says %s" % (key, old, wanted or "nothing")
+        f"{key} is {old}, the new slurm.conf says {wanted or 'nothing'}"
         for key, old, wanted in pairs
         if _plain(old) != _plain(wanted)
     ]
@@ -72,9 +72,9 @@ def lost_jobs(shown, queue, text):
         entry = slurm_output.record(line.partition(" Reason=")[0])
         name = entry.get("NodeName", "")
         if name in busy and name not in wanted:
-            sentences.append("%s is not in cluster.yml, and runs %s" % (name, ", ".join(busy[name])))
+            sentences.append(f"{name} is not in cluster.yml, and runs {', '.join(busy[name])}")
         elif name in busy and wanted[name] != shape(entry):
-            sentences.append("%s runs %s, and its cores would be renumbered" % (name, ", ".join(busy[name])))
+            sentences.append(f"{name} runs {', '.join(busy[name])}, and its cores would be renumbered")
     return sentences
 
 
@@ -82,19 +82,19 @@ def refusals(text):
     """Why running jobs would not survive this slurm.conf: the settings of the old one are asked from slurmctld."""
     worked, shown = slurm_query.run("scontrol", "show", "config")
     if not worked:
-        return ["slurmctld does not answer: %s" % " ".join(shown.split())]
+        return [f"slurmctld does not answer: {' '.join(shown.split())}"]
     problems = lost_settings(slurm_output.config(shown), text)
     answered, nodes = slurm_query.run(*slurm_query.SHOW_NODES)
     listed, queue = slurm_query.run(*slurm_query.SHOW_JOBS)
     if not (answered and listed):
-        return ["slurmctld does not answer: %s" % " ".join((queue if answered else nodes).split())]
+        return [f"slurmctld does not answer: {' '.join((queue if answered else nodes).split())}"]
     shown, partitions = slurm_query.run("scontrol", "--oneliner", "show", "partition")
     if not shown:
-        return ["slurmctld does not answer: %s" % " ".join(partitions.split())]
+        return [f"slurmctld does not answer: {' '.join(partitions.split())}"]
     try:
         live, wanted = slurm_waiting_jobs.live(nodes, partitions), slurm_waiting_jobs.layout(text)
         waiting = slurm_waiting_jobs.query(live, wanted, slurm_query.run)
-        lost = ["waiting jobs would end, or never start: %s" % slurm_waiting_jobs.sentence(waiting)] if waiting else []
+        lost = [f"waiting jobs would end, or never start: {slurm_waiting_jobs.sentence(waiting)}"] if waiting else []
         return problems + lost_jobs(nodes, queue, text) + lost
     except ValueError as error:
         return [*problems, str(error)]
@@ -136,8 +136,8 @@ def install(files, unit=""):
     slurm_apply_config.clear_pending()
     if error:
         raise slurm_apply_config.NotAcceptedError(
-            "Slurm did not accept the new configuration: %s" % error,
-            "%s; see `journalctl -u slurmctld` on the controller" % hint,
+            f"Slurm did not accept the new configuration: {error}",
+            f"{hint}; see `journalctl -u slurmctld` on the controller",
         )
 
 

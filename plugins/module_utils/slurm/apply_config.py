@@ -101,7 +101,7 @@ def fatal():
     """What the slurmctld that gave up wrote last: to scontrol its end is an unspecified error."""
     output = node_services.own_journal_tail(UNIT, 60).rpartition("Processing Reconfiguration Request")[2]
     ended = re.findall(r"fatal: .*(?:\n(?!slurmctld: ).+)*", output)
-    return "; %s" % " ".join(ended[-1].split()) if ended else ""
+    return f"; {' '.join(ended[-1].split())}" if ended else ""
 
 
 def restart(start_timeout):
@@ -110,7 +110,7 @@ def restart(start_timeout):
     # one that hangs is killed by systemd after TimeoutStopSec, 90 s unless the site says otherwise
     result = node_command.run_merged(["systemctl", "restart", UNIT], 180)
     if not result.ok or not controller_answers(start_timeout):
-        return "slurmctld does not answer: %s\n%s" % (result.message, node_services.journal_tail(UNIT))
+        return f"slurmctld does not answer: {result.message}\n{node_services.journal_tail(UNIT)}"
     return ""
 
 
@@ -133,7 +133,7 @@ def apply(effect, first, start_timeout):
         if not hangs:
             return Applied(action, "", hung)
         hung = True
-    return Applied(action, "slurmctld hangs whenever it reloads its configuration: %s" % error, hung)
+    return Applied(action, f"slurmctld hangs whenever it reloads its configuration: {error}", hung)
 
 
 def install(files, effect):
@@ -218,7 +218,7 @@ def stand_ready(files, effect, action, start_timeout):
     install(files, Effect.RESTART_SLURMCTLD if effect > Effect.NONE else effect)
     error = restart(start_timeout) if action else ""
     if error:
-        raise NotAcceptedError("the standby does not start: %s" % error, "see `journalctl -u slurmctld` there")
+        raise NotAcceptedError(f"the standby does not start: {error}", "see `journalctl -u slurmctld` there")
     clear_pending()
 
 
@@ -242,8 +242,8 @@ sync "$2"
     copied = node_command.run_merged(["runuser", "-u", "slurm", "--", "sh", "-c", script, "sh", old, new], 1800)
     if not copied.ok:
         systemctl(["start"], 120)
-        hint = "is it another cluster's? Empty %s, or name another entry of storage" % new
-        raise NotAcceptedError("Slurm's state can't be copied to %s: %s" % (new, copied.message), hint)
+        hint = f"is it another cluster's? Empty {new}, or name another entry of storage"
+        raise NotAcceptedError(f"Slurm's state can't be copied to {new}: {copied.message}", hint)
 
 
 def serve(files, effect, keys, first, start_timeout):
@@ -256,9 +256,9 @@ def serve(files, effect, keys, first, start_timeout):
     if applied.error:
         hint = "see `journalctl -u slurmctld` on the controller"
         if not first:
-            hint = "%s; correct %s and deploy again" % (roll_back(old, effect, start_timeout), ", ".join(keys))
+            hint = f"{roll_back(old, effect, start_timeout)}; correct {', '.join(keys)} and deploy again"
         clear_pending()
-        raise NotAcceptedError("Slurm did not accept the new configuration: %s" % applied.error, hint)
+        raise NotAcceptedError(f"Slurm did not accept the new configuration: {applied.error}", hint)
     clear_pending()
     return applied
 

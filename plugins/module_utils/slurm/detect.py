@@ -21,7 +21,7 @@ def daemons():
     programs = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
-            name = (node_files.read("/proc/%s/comm" % entry) or b"").decode(errors="replace").strip()
+            name = (node_files.read(f"/proc/{entry}/comm") or b"").decode(errors="replace").strip()
             if name in DAEMONS:
                 programs[name] = _program(entry, name)
     return programs
@@ -30,14 +30,14 @@ def daemons():
 def _program(pid, name):
     try:
         # a program whose package was upgraded under it reads `... (deleted)`
-        return os.readlink("/proc/%s/exe" % pid).replace(" (deleted)", "")
+        return os.readlink(f"/proc/{pid}/exe").replace(" (deleted)", "")
     except OSError:
         return _started_as(pid, name)
 
 
 def _started_as(pid, name):
     """The program by its command line, as a container without SYS_PTRACE hides the link; '' where it is not root's."""
-    word = (node_files.read("/proc/%s/cmdline" % pid) or b"").split(b"\0")[0].decode(errors="replace")
+    word = (node_files.read(f"/proc/{pid}/cmdline") or b"").split(b"\0")[0].decode(errors="replace")
     path = word if os.path.isabs(word) and os.path.basename(word) == name else shutil.which(name) or ""
     try:
         # a user may call a process what he likes
@@ -108,7 +108,7 @@ def foreign(component):
     if not running and (not content or content.startswith(node_files.MANAGED)):
         return {}
     return {
-        "what": "runs %s" % " and ".join(running) if running else "has %s" % path,
+        "what": f"runs {' and '.join(running)}" if running else f"has {path}",
         "cluster": settings(content).get("clustername", "").lower(),
         "munge_key": munge_key_hash(),
     }
@@ -118,4 +118,4 @@ def deployed(component):
     """Whether deepopsctl has deployed a component here, or begun to."""
     directory = os.path.join(node_record.STATE, "records")
     names = os.listdir(directory) if os.path.isdir(directory) else []
-    return any(name.startswith("%s." % component) for name in names)
+    return any(name.startswith(f"{component}.") for name in names)

@@ -79,4 +79,4 @@ def _bracket(prefix: str, width: int, numbers: Sequence[int]) -> str:
         "{:0{}d}".format(first, width) if first == last else "{:0{w}d}-{:0{w}d}".format(first, last, w=width)
         for first, last in ranges
     ]
-    return prefix + (texts[0] if len(numbers) == 1 else "[{}]".format(",".join(texts)))
+    return prefix + (texts[0] if len(numbers) == 1 else f"[{','.join(texts)}]")

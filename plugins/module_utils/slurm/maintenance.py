@@ -78,7 +78,7 @@ def _start(times, now):
 
 
 def _detail(entry, times):
-    return "%s to %s, %s" % (times[0].isoformat(), times[1].isoformat(), entry["nodes"])
+    return f"{times[0].isoformat()} to {times[1].isoformat()}, {entry['nodes']}"
 
 
 def _is_cut_short(record, entry):

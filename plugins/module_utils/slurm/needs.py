@@ -11,13 +11,14 @@ import pwd
 import re
 import stat
 import threading
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from .spank import obstacles
 
 Needs = Mapping[str, Any]
 # a key of slurm.conf or cluster.yml, a sentence, and whether it is known here that this is asked for the first time
-Problem = Tuple[str, str, bool]
+Problem = tuple[str, str, bool]
 
 SLURM_USER = "slurm"
 # where packages and builds have Slurm's plugins, where PluginDir does not say it
@@ -32,7 +33,7 @@ ANSWER_S = 15
 _NVIDIA = "/dev/nvidia"
 
 
-def slurm_ids() -> List[int]:
+def slurm_ids() -> list[int]:
     """The ids of the user slurm and its group here; [] where there is no such user."""
     try:
         entry = pwd.getpwnam(SLURM_USER)
@@ -41,14 +42,14 @@ def slurm_ids() -> List[int]:
     return [entry.pw_uid, entry.pw_gid]
 
 
-def unmet(needs: Needs, version: str = "") -> List[Dict[str, Any]]:
+def unmet(needs: Needs, version: str = "") -> list[dict[str, Any]]:
     """What is missing here: `key`, `message`, and `new` where deepopsctl's prolog does not call that program yet.
 
     `version` is that of Slurm, if known.
     """
     if not needs:
         return []
-    problems: List[Problem] = []
+    problems: list[Problem] = []
     done = threading.Event()
 
     def work() -> None:
@@ -68,7 +69,7 @@ def _problems(needs: Needs, version: str) -> Iterator[Problem]:
     directories = _plugin_directories(needs.get("plugin_directories", ""))
     for plugin in needs.get("plugins", ()) if directories else ():
         if not any(os.path.exists(os.path.join(path, plugin["file"])) for path in directories):
-            yield plugin["key"], "%s=%s: there is no %s in %s" % (
+            yield plugin["key"], "{}={}: there is no {} in {}".format(
                 plugin["key"], plugin["name"], plugin["file"], " or ".join(directories),
             ), False  # fmt: skip
     for reason in obstacles(version, needs.get("plugstack", "")):
@@ -77,11 +78,11 @@ def _problems(needs: Needs, version: str) -> Iterator[Problem]:
         yield from _directory(entry, away)
     for path in needs.get("devices", ()):
         if not os.path.exists(path) and (not path.startswith(_NVIDIA) or _has_driver()):
-            yield "gpus", "the GPU's device %s is not there" % path, False
+            yield "gpus", f"the GPU's device {path} is not there", False
     yield from _temporary(needs.get("temporary") or {})
 
 
-def _program(program: Needs, away: List[str]) -> Iterator[Problem]:
+def _program(program: Needs, away: list[str]) -> Iterator[Problem]:
     """Slurm runs nothing for a pattern without a match, and each file that matches."""
     key, written = str(program["key"]), str(program["path"])
     if _is_below(written, away):
@@ -90,7 +91,7 @@ def _program(program: Needs, away: List[str]) -> Iterator[Problem]:
     for path in sorted(glob.glob(written)) if is_pattern else [written]:
         fault = _fault(path) or (_closed_to_users(path) if program.get("user") else "")
         if fault:
-            message = "%s=%s %s" % (key, written, fault if path == written else "has %s, which %s" % (path, fault))
+            message = f"{key}={written} {(fault if path == written else f'has {path}, which {fault}')}"
             yield key, message, not _calls(program.get("called_by", ""), written)
 
 
@@ -100,7 +101,7 @@ def _calls(wrapper: str, path: str) -> bool:
         return True
     try:
         with open(wrapper, errors="replace") as stream:
-            return bool(re.search(r"(?<![\w./-])%s(?![\w./*-])" % re.escape(path), stream.read()))
+            return bool(re.search(rf"(?<![\w./-]){re.escape(path)}(?![\w./*-])", stream.read()))
     except OSError:
         return False
 
@@ -121,7 +122,7 @@ def _fault(path: str) -> str:
         return "is on a file system that is mounted noexec"
     interpreter = _interpreter(path)
     if interpreter and not os.path.exists(interpreter):
-        return "is a script for %s, which is not there" % interpreter
+        return f"is a script for {interpreter}, which is not there"
     return ""
 
 
@@ -131,10 +132,10 @@ def _closed_to_users(path: str) -> str:
     if not (mode & 0o001 and (mode & 0o004 or _interpreter(path) is None)):
         return "can't be run by users"
     closed = next((parent for parent in _parents(path) if not os.stat(parent).st_mode & 0o001), "")
-    return "can't be run by users: they may not enter %s" % closed if closed else ""
+    return f"can't be run by users: they may not enter {closed}" if closed else ""
 
 
-def _interpreter(path: str) -> Optional[str]:
+def _interpreter(path: str) -> str | None:
     """The program that a script's first line names; None for anything that is no script."""
     try:
         with open(path, "rb") as stream:
@@ -145,24 +146,26 @@ def _interpreter(path: str) -> Optional[str]:
     return words[0] if words else None
 
 
-def _directory(entry: Needs, away: List[str]) -> Iterator[Problem]:
+def _directory(entry: Needs, away: list[str]) -> Iterator[Problem]:
     """A directory that must be there, or, with `made`, that a deploy or a daemon makes."""
     key, path = str(entry["key"]), str(entry["path"])
     if _is_below(path, away):
         return
     where = next((each for each in [path, *_parents(path)] if os.path.lexists(each)), "/")
     if not os.path.isdir(where):
-        yield key, "%s: %s is no directory" % (key, where), False
+        yield key, f"{key}: {where} is no directory", False
     elif where != path and not entry.get("made"):
-        yield key, "%s: the directory %s is not there" % (key, path), False
+        yield key, f"{key}: the directory {path} is not there", False
     elif os.statvfs(where).f_flag & os.ST_RDONLY:
-        yield key, "%s: %s is read-only" % (key, where), False
+        yield key, f"{key}: {where} is read-only", False
     elif entry.get("executes") and os.statvfs(where).f_flag & os.ST_NOEXEC:
-        yield key, "%s: jobs start from %s, which is mounted noexec" % (key, where), False
+        yield key, f"{key}: jobs start from {where}, which is mounted noexec", False
     elif entry.get("on_disk") and _file_system(where) in IN_MEMORY:
-        yield key, "%s: %s is in the node's memory (%s): what jobs write there is taken from it" % (
-            key, path, _file_system(where),
-        ), False  # fmt: skip
+        yield (
+            key,
+            (f"{key}: {path} is in the node's memory ({_file_system(where)}): what jobs write there is taken from it"),
+            False,
+        )
 
 
 def _temporary(entry: Needs) -> Iterator[Problem]:
@@ -172,7 +175,7 @@ def _temporary(entry: Needs) -> Iterator[Problem]:
     try:
         status = os.statvfs(entry["path"])
     except OSError as error:
-        yield "TmpFS", "TmpFS=%s: %s" % (entry["path"], error.strerror or error), False
+        yield "TmpFS", f"TmpFS={entry['path']}: {error.strerror or error}", False
         return
     size = status.f_blocks * status.f_frsize // 2**20
     if size < int(entry["mb"]):
@@ -192,7 +195,7 @@ def _file_system(path: str) -> str:
     return word
 
 
-def _plugin_directories(written: str) -> List[str]:
+def _plugin_directories(written: str) -> list[str]:
     """Where plugins are; [] where Slurm is not installed yet."""
     patterns = [path for path in written.split(":") if path] or PLUGIN_DIRECTORIES
     there = [path for pattern in patterns for path in sorted(glob.glob(pattern))]
@@ -204,7 +207,7 @@ def _has_driver() -> bool:
     return bool(glob.glob(_NVIDIA + "[0-9]*"))
 
 
-def _is_below(path: str, directories: List[str]) -> bool:
+def _is_below(path: str, directories: list[str]) -> bool:
     return any(path == each or path.startswith(each.rstrip("/") + "/") for each in directories)
 
 

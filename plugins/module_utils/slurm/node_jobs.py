@@ -83,7 +83,7 @@ def drain(name, reason, wait, dry):
     if drains:
         error = _update(name, "state=drain", "reason=" + reason)
         if error:
-            raise BusyError("it can't be drained: %s" % error, "see `sinfo -R` on the controller")
+            raise BusyError(f"it can't be drained: {error}", "see `sinfo -R` on the controller")
     deadline = time.monotonic() + wait
     while why_busy(name):
         if time.monotonic() > deadline:
@@ -99,7 +99,7 @@ def _still(name):
     """The jobs that are there."""
     queue = node_command.run_merged(["squeue", "--noheader", "--format=%i", "--nodelist=" + name], ANSWER_S)
     jobs = queue.output.split() if queue.ok else []
-    return "jobs %s still run here" % ", ".join(jobs) if jobs else "there is still a job's process here"
+    return f"jobs {', '.join(jobs)} still run here" if jobs else "there is still a job's process here"
 
 
 def is_drained_with(node, reason):
@@ -120,9 +120,7 @@ def resume(name, reason, difference, dry):
     deadline = time.monotonic() + RETURN_S
     while UNFIT.search(node["state"]):
         if time.monotonic() > deadline:
-            raise BusyError(
-                "Slurm has it as %s, so it stays drained" % node["state"], "see `journalctl -u slurmd` there"
-            )
+            raise BusyError(f"Slurm has it as {node['state']}, so it stays drained", "see `journalctl -u slurmd` there")
         time.sleep(1)
         # a slurmctld that says nothing for a moment has not forgotten the node
         node = _node(name) or node
@@ -134,5 +132,5 @@ def resume(name, reason, difference, dry):
         return False
     error = _update(name, "state=resume")
     if error:
-        raise BusyError("it can't be resumed: %s" % error, "see `sinfo -R` on the controller")
+        raise BusyError(f"it can't be resumed: {error}", "see `sinfo -R` on the controller")
     return True

@@ -39,7 +39,7 @@ def run(*words):
             return output
         output = " ".join(output.split())
         if worked is None or not TRANSIENT.search(output) or time.monotonic() > deadline:
-            raise RefusedError("%s: %s" % (" ".join(words[:2]), output))
+            raise RefusedError(f"{' '.join(words[:2])}: {output}")
         time.sleep(0.5)
 
 
@@ -48,7 +48,7 @@ def require_state(patience_s=PATIENCE_S):
     state = slurm_query.report(patience_s)
     if not state["controller_up"]:
         hint = "`deepopsctl status` shows more; `deepopsctl deploy` starts what should run"
-        raise RefusedError("slurmctld does not answer: %s" % state["error"], hint)
+        raise RefusedError(f"slurmctld does not answer: {state['error']}", hint)
     return state
 
 
@@ -82,7 +82,7 @@ def _decision(wanted, node, reason):
     drained, is_managed = "DRAIN" in node["state"], node["reason"].startswith(slurm_node_states.PREFIX)
     # a managed reason over theirs would let deepopsctl resume the node
     set_down = "DOWN" in node["state"] and node["reason_user"] not in ("", "slurm")
-    theirs = "%s by %s since %s: %s" % (
+    theirs = "{} by {} since {}: {}".format(
         "drained" if drained else "set down",
         node["reason_user"] or "somebody",
         node["reason_since"].replace("T", " ") or "?",
@@ -95,8 +95,8 @@ def _decision(wanted, node, reason):
     if drained and not is_managed:
         return "refused", theirs
     if slurm_node_states.is_faulty(node["state"]):
-        why = " (%s)" % node["reason"] if node["reason"] else ""
-        return "refused", "Slurm has it as %s%s" % (node["state"].lower(), why)
+        why = f" ({node['reason']})" if node["reason"] else ""
+        return "refused", f"Slurm has it as {node['state'].lower()}{why}"
     return ("resume", "") if drained else ("none", "not drained")
 
 
@@ -116,7 +116,7 @@ def drain_or_resume(wanted, names, reason, refusals, dry):
             return decisions, changes
         if worked is None or time.monotonic() >= deadline:
             error = " ".join(output.split()) or "scontrol update failed"
-            raise RefusedError("scontrol could not %s %s: %s" % (wanted, ",".join(todo), error))
+            raise RefusedError(f"scontrol could not {wanted} {','.join(todo)}: {error}")
         time.sleep(0.5)
 
 
@@ -139,14 +139,14 @@ def reboot_decision(node, is_reserved):
     by = node["reason_user"] or "somebody"
     since = node["reason_since"].replace("T", " ") or "?"
     if slurm_node_states.REBOOTING & flags:
-        return ("none", node["reason"]) if is_own else ("refused", "%s has asked for a reboot since %s" % (by, since))
+        return ("none", node["reason"]) if is_own else ("refused", f"{by} has asked for a reboot since {since}")
     if is_reserved:
         message = "its validation was cut off (reservation %s): `deepopsctl node add %s` validates it"
         return "refused", message % (RESERVATION, node["name"])
     if is_own and flags & {"DOWN", "DRAIN"}:
         return ("host" if "NOT_RESPONDING" in flags else "back"), node["reason"]
     if flags & {"DOWN", "DRAIN"} and not is_managed and by not in ("somebody", "slurm"):
-        return "refused", "%s by %s since %s: %s" % (
+        return "refused", "{} by {} since {}: {}".format(
             "drained" if "DRAIN" in flags else "set down",
             by,
             since,
@@ -157,9 +157,9 @@ def reboot_decision(node, is_reserved):
         is_upgrade = node["reason"].startswith(slurm_node_states.UPGRADE_PREFIX)
         return "reboot" if is_upgrade and not is_away else "host", node["reason"]
     if "DRAIN" in flags:
-        return "refused", "drained since %s: %s" % (since, node["reason"] or "no reason given")
+        return "refused", f"drained since {since}: {node['reason'] or 'no reason given'}"
     if flags & {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}:
-        return "refused", "Slurm has it as %s, and ignores requests for a reboot" % node["state"].lower()
+        return "refused", f"Slurm has it as {node['state'].lower()}, and ignores requests for a reboot"
     return "reboot", ""
 
 
@@ -195,7 +195,7 @@ def require_reboot_settings():
             "slurm.conf has no RebootProgram", "set `slurm_config: {RebootProgram: /sbin/reboot}`, deploy"
         )
     if seconds and int(seconds.group()) < LEAST_RESUME_S:
-        message = "ResumeTimeout is %s: Slurm sets a node down that is not back by then" % limit
+        message = f"ResumeTimeout is {limit}: Slurm sets a node down that is not back by then"
         raise RefusedError(message, "set `slurm_config: {ResumeTimeout: 900}`, deploy")
 
 
@@ -223,7 +223,7 @@ def not_foreign(names):
     nodes = known_nodes(require_state(), names)
     for name in names:
         if name not in nodes:
-            raise RefusedError("slurmctld does not know %s" % name)
+            raise RefusedError(f"slurmctld does not know {name}")
         if is_foreign(nodes[name]):
             details = (nodes[name]["state"].lower(), nodes[name]["reason_user"], nodes[name]["reason"])
             raise RefusedError("%s was set %s by %s: %s" % ((name,) + details))
@@ -259,7 +259,7 @@ def wait_until_registered(names, timeout_s):
         if not unfit:
             return changes
         if time.monotonic() > deadline:
-            sentences = ["%s is %s (%s)" % (n, d["state"], d["reason"]) for n, d in sorted(unfit.items())]
+            sentences = [f"{n} is {d['state']} ({d['reason']})" for n, d in sorted(unfit.items())]
             raise RefusedError("; ".join(sentences))
         ready = sorted(n["name"] for n in unfit.values() if is_out(n) and not SILENT.search(n["state"]))
         if ready:
@@ -280,7 +280,7 @@ def release(names):
             break
         # the last job of a validation may still be completing
         if time.monotonic() > deadline:
-            raise RefusedError("the reservation %s can't be ended: %s" % (RESERVATION, " ".join(output.split())))
+            raise RefusedError(f"the reservation {RESERVATION} can't be ended: {' '.join(output.split())}")
         time.sleep(0.5)
     return changes_of(sorted(before & set(names)), "release")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any
 
 from .hostlist import expand
 
 # for squeue. No text of a user's: a job's name may have line ends and bars in it, and would be read as more jobs.
 JOB_FORMAT = "%i|%u|%T|%P|%N"
-Record = Dict[str, str]
+Record = dict[str, str]
 # the key must follow a blank: CfgTRES=cpu=2 is one pair
 _KEY = re.compile(r"(?:(?<=\s)|^)([A-Za-z][A-Za-z0-9_:/.()]*)=")
 _REASON = re.compile(r"\sReason=((.*?) \[([^@\[\]]*)@([^\[\]]*)\])(?=\s|$)")
@@ -41,7 +42,7 @@ def record(line: str) -> Record:
     return {**entry, "Reason": match.group(1)} if match else entry
 
 
-def records(text: str, key: str) -> Dict[str, Record]:
+def records(text: str, key: str) -> dict[str, Record]:
     """All lines of `scontrol --oneliner show ...` by the value of `key` (NodeName, PartitionName, ...)."""
     entries = (record(line) for line in text.split("\n"))
     return {entry[key]: entry for entry in entries if key in entry}
@@ -53,7 +54,7 @@ def config(text: str) -> Record:
     return {key.strip(): value.strip() for key, separator, value in pairs if separator}
 
 
-def pinged(text: str) -> Dict[str, bool]:
+def pinged(text: str) -> dict[str, bool]:
     """Whether each controller answers, in the order of slurm.conf, from `scontrol ping`."""
     return {name: word == "UP" for name, word in _PINGED.findall(text)}
 
@@ -63,12 +64,12 @@ def running_version(text: str) -> str:
     return config(text).get("SLURM_VERSION", "")
 
 
-def nodes(text: str) -> List[Dict[str, Any]]:
+def nodes(text: str) -> list[dict[str, Any]]:
     """Nodes from `scontrol --oneliner --details show node`, in Slurm's order."""
     return [_node(line) for line in text.split("\n") if line.startswith("NodeName=")]
 
 
-def _node(line: str) -> Dict[str, Any]:
+def _node(line: str) -> dict[str, Any]:
     entry, match = record(line), _REASON.search(line)
     reason_text, user, since = match.groups()[1:] if match else ("", "", "")
     return {
@@ -92,20 +93,20 @@ def _node(line: str) -> Dict[str, Any]:
 # --- squeue
 
 
-def jobs(text: str) -> List[Dict[str, Any]]:
+def jobs(text: str) -> list[dict[str, Any]]:
     """Jobs from `squeue --noheader --format=JOB_FORMAT`; an array's waiting tasks are one. Raises UnreadableError."""
     return [_job(line) for line in text.split("\n") if line]
 
 
-def _job(line: str) -> Dict[str, Any]:
+def _job(line: str) -> dict[str, Any]:
     fields = _JOB.fullmatch(line.strip())
     if not fields:
-        raise UnreadableError("squeue printed {!r}, which is no job".format(line[:80]))
+        raise UnreadableError(f"squeue printed {line[:80]!r}, which is no job")
     job, user, state, partition, where = fields.groups()
     return {"id": job, "user": user, "state": state, "partition": partition, "nodes": _names(present(where))}
 
 
-def _names(text: str) -> List[str]:
+def _names(text: str) -> list[str]:
     try:
         return expand(text)
     except ValueError as error:
@@ -115,7 +116,7 @@ def _names(text: str) -> List[str]:
 # --- values
 
 
-def present(value: Optional[str]) -> str:
+def present(value: str | None) -> str:
     """The value, or '' where Slurm prints one of its words for nothing."""
     return "" if value is None or value in _NULL else value
 
@@ -131,7 +132,7 @@ def clean(text: str, longest: int = 200) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text[:longest])
 
 
-def whole(text: str) -> Optional[int]:
+def whole(text: str) -> int | None:
     """`12`; None for `N/A`, `Unknown` and all else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None
 
@@ -141,13 +142,13 @@ def number(entry: Mapping[str, str], key: str) -> int:
     return whole(entry.get(key, "")) or 0
 
 
-def size(text: str, unit: str = "") -> Optional[int]:
+def size(text: str, unit: str = "") -> int | None:
     """`12K`, `3.5G` in bytes; `unit` is that of a number without one: M in scontrol and squeue. None for none."""
     match = _SIZE.fullmatch(text)
     return int(float(match[1]) * (1 << _UNITS[match[2] or unit])) if match else None
 
 
-def seconds(text: str) -> Optional[float]:
+def seconds(text: str) -> float | None:
     """A time that was used, `1-02:03:04` or `02:03.456`; None for no time."""
     match = _TIME.fullmatch(text)
     if not match:
@@ -156,14 +157,14 @@ def seconds(text: str) -> Optional[float]:
     return ((days * 24 + hours) * 60 + minute) * 60 + float(match[4])
 
 
-def minutes(text: str) -> Optional[int]:
+def minutes(text: str) -> int | None:
     """A time limit in minutes, rounded up; None for no limit. ValueError when it is no time."""
     value = text.strip()
     if value.upper() in ("", "UNLIMITED", "INFINITE", "NOT_SET", "NONE"):
         return None
     match = _LIMIT.fullmatch(value)
     if not match:
-        raise ValueError("no time: {}".format(text))
+        raise ValueError(f"no time: {text}")
     days, first, second, third = (int(part) if part is not None else None for part in match.groups())
     # `2-12` has hours behind the days, `12:30` minutes and seconds
     if days is None and third is None:
@@ -180,8 +181,8 @@ def clock(total: int) -> str:
 def duration(total: int) -> str:
     """Seconds in the same form."""
     days, rest = divmod(total, 86_400)
-    text = "{:02d}:{:02d}:{:02d}".format(rest // 3600, rest % 3600 // 60, rest % 60)
-    return "{}-{}".format(days, text) if days else text
+    text = f"{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}"
+    return f"{days}-{text}" if days else text
 
 
 def tres(text: str) -> Record:
@@ -190,7 +191,7 @@ def tres(text: str) -> Record:
     return {name: value for name, separator, value in pairs if separator}
 
 
-def gpus_of_tres(values: Mapping[str, str]) -> Dict[str, int]:
+def gpus_of_tres(values: Mapping[str, str]) -> dict[str, int]:
     """{type: count}; '' counts those without a type."""
     prefix = "gres/gpu:"
     typed = {name[len(prefix) :]: number(values, name) for name in values if name.startswith(prefix)}
@@ -198,9 +199,9 @@ def gpus_of_tres(values: Mapping[str, str]) -> Dict[str, int]:
     return {**typed, **({"": untyped} if untyped > 0 else {})}
 
 
-def gpus(gres: str) -> Dict[str, int]:
+def gpus(gres: str) -> dict[str, int]:
     """{type: count} of `gpu:h100:4(S:0-1),gpu:2(IDX:0,3)`; '' for those without a type. What is no GPU is left out."""
-    counts: Dict[str, int] = {}
+    counts: dict[str, int] = {}
     # commas stand between resources, and within their brackets
     for word in re.split(r",(?![^(]*\))", present(gres)):
         match = _GPU.fullmatch(word)

@@ -17,14 +17,14 @@ COMMAND_TIMEOUT = 30
 SHOW_NODES = ("scontrol", "--oneliner", "--details", "show", "node")
 # of several controllers, the one in control (role slurm_guard)
 IN_CONTROL = ("/usr/local/sbin/deepops-slurm-controller", "active")
-SHOW_JOBS = ("squeue", "--noheader", "--all", "--sort=i", "--format=%s" % slurm_output.JOB_FORMAT)
+SHOW_JOBS = ("squeue", "--noheader", "--all", "--sort=i", f"--format={slurm_output.JOB_FORMAT}")
 
 
 def run(*command, timeout=COMMAND_TIMEOUT):
     """(worked, output); None instead of worked where the command is not installed."""
     result = node_command.run_merged(command, timeout, env=node_command.slurm_environment())
     if result.status == node_command.MISSING:
-        return None, "%s is not installed" % command[0]
+        return None, f"{command[0]} is not installed"
     if result.status == node_command.TIMED_OUT:
         return False, "%s did not answer within %d s" % (command[0], timeout)
     return result.ok, result.message

@@ -62,7 +62,7 @@ class NodeState:
 
     def sentence(self):
         """`slurmctld has it as DOWN (Not responding)`."""
-        return "slurmctld has it as %s%s" % (self.state, " (%s)" % self.reason if self.reason else "")
+        return f"slurmctld has it as {self.state}{(f' ({self.reason})' if self.reason else '')}"
 
 
 def _only_down(state):
@@ -91,7 +91,7 @@ def out_of_service(names):
     status, output = run(["scontrol", "--oneliner", "show", "node"])
     if status:
         # not installed yet is no trouble
-        return "" if status == node_command.MISSING else "slurmctld does not answer: %s" % last_line(output), {}
+        return "" if status == node_command.MISSING else f"slurmctld does not answer: {last_line(output)}", {}
     nodes = parse_nodes(output)
     return "", {name: nodes[name] for name in names if name in nodes and nodes[name].bad}
 
@@ -123,9 +123,9 @@ def version_sentence(daemon, running, installed, replaced):
     if not running or not installed:
         return ""
     if upstream(installed) != running:
-        return "%s still runs %s though %s is installed" % (daemon, running, upstream(installed))
+        return f"{daemon} still runs {running} though {upstream(installed)} is installed"
     if replaced:
-        return "%s still runs the program that was there before %s was installed" % (daemon, installed)
+        return f"{daemon} still runs the program that was there before {installed} was installed"
     return ""
 
 
@@ -148,5 +148,5 @@ def credential_sentence(output, controller):
         where = "ahead of" if ahead > 0 else "behind"
         return "its clock is about %d s %s %s's: munge refuses what the other signs" % (abs(ahead), where, controller)
     if words == "Invalid credential":
-        return "its munge runs with another key than %s's" % controller
-    return "munge: %s" % words
+        return f"its munge runs with another key than {controller}'s"
+    return f"munge: {words}"

@@ -45,7 +45,7 @@ class Sacctmgr:
             if result.status == node_command.MISSING:
                 raise AccountingError("Slurm is not installed here", "deploy it first: `deepopsctl deploy slurm`")
             if time.monotonic() > deadline:
-                message = "sacctmgr show %s: %s" % (words[0], result.message)
+                message = f"sacctmgr show {words[0]}: {result.message}"
                 raise AccountingError(message, "see `journalctl -u slurmdbd` on the accounting host")
             time.sleep(0.5)
 
@@ -81,7 +81,7 @@ class Sacctmgr:
             if len(refused) == len(todo):
                 _some, words, error = refused[0]
                 hint = "correct it in cluster.yml; what was done before it stays, and the next deploy goes on"
-                raise AccountingError("sacctmgr %s: %s" % (" ".join(words), error), hint)
+                raise AccountingError(f"sacctmgr {' '.join(words)}: {error}", hint)
             todo = [(some, words) for some, words, _error in refused]
 
     def ensure_cluster(self, cluster):

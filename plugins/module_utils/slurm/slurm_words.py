@@ -7,7 +7,6 @@ same in 22.05 to 26.05; each form was given to slurmctld of all three.
 from __future__ import annotations
 
 import re
-from typing import Optional
 
 # in any case, as all words here
 YES = frozenset({"yes", "up", "true", "1"})
@@ -35,7 +34,7 @@ def is_unlimited(text: str) -> bool:
     return text.lower() in TIME_UNLIMITED
 
 
-def whole(text: str) -> Optional[int]:
+def whole(text: str) -> int | None:
     """A number with its unit, `4K` as 4096; None for no limit and for what Slurm does not read."""
     match = _NUMBER.fullmatch(text)
     if not match or match[1] == "-":
@@ -48,7 +47,7 @@ def whole(text: str) -> Optional[int]:
         return None
 
 
-def seconds(text: str) -> Optional[int]:
+def seconds(text: str) -> int | None:
     """A time limit (`90` minutes, `12:00:00`, `2-00`) in seconds; None for no limit and for no time."""
     match = _TIME.fullmatch(text)
     if not match:

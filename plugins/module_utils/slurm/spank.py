@@ -8,8 +8,9 @@ from __future__ import annotations
 import glob
 import os
 import struct
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence
+from typing import Any
 
 # the first that is there is in force: what slurmd fetched from slurmctld, or a file of the node's own
 PLUGSTACKS = ("/run/slurm/conf/plugstack.conf", "/etc/slurm/plugstack.conf")
@@ -24,7 +25,7 @@ _DYNSYM, _UNDEFINED, _RESERVED = 11, 0, 0xFF00
 _VARIABLE = b"plugin_version"
 
 
-def plugins(paths: Sequence[str] = PLUGSTACKS, directory: str = "") -> List[Dict[str, Any]]:
+def plugins(paths: Sequence[str] = PLUGSTACKS, directory: str = "") -> list[dict[str, Any]]:
     """What it loads: `path`, `arguments`, whether it is `required` and `there`, `version` ("24.11.5", '' if unknown).
 
     One that is named without a directory is in Slurm's own: in `directory`, or it comes with the packages.
@@ -32,7 +33,7 @@ def plugins(paths: Sequence[str] = PLUGSTACKS, directory: str = "") -> List[Dict
     return _examined(_lines(next(filter(os.path.exists, paths), ""), 0), directory)
 
 
-def obstacles(version: str, text: Optional[str] = None) -> List[str]:
+def obstacles(version: str, text: str | None = None) -> list[str]:
     """Why slurmd of this version would not start: required plugins that it can't load. `text` is a plugstack.conf.
 
     With an unknown version ('') only those that are not there.
@@ -47,12 +48,12 @@ def obstacles(version: str, text: Optional[str] = None) -> List[str]:
     return reasons
 
 
-def _release(version: str) -> List[str]:
+def _release(version: str) -> list[str]:
     return version.split(".")[:2]
 
 
-def _examined(lines: Iterable[Sequence[str]], directory: str) -> List[Dict[str, Any]]:
-    entries: Dict[str, Dict[str, Any]] = {}
+def _examined(lines: Iterable[Sequence[str]], directory: str) -> list[dict[str, Any]]:
+    entries: dict[str, dict[str, Any]] = {}
     for word, name, *arguments in lines:
         own = os.path.join(directory, name)
         path = own if os.path.isfile(own) else name
@@ -86,7 +87,7 @@ def version_of(path: str) -> str:
         number = _number(_read(path))
     except (struct.error, ArithmeticError, IndexError, ValueError):
         return ""
-    return "{}.{:02d}.{}".format(number >> 16, number >> 8 & 0xFF, number & 0xFF) if number else ""
+    return f"{number >> 16}.{number >> 8 & 0xFF:02d}.{number & 0xFF}" if number else ""
 
 
 def _number(content: bytes) -> int:

@@ -15,7 +15,7 @@ def refusals(changes, ask=slurm_query.run):
     for change in changes:
         if change.effect == Effect.REFUSED:
             hint = "put the old value back; moving a live cluster's name, state or login is not supported"
-            problems.append(("changing %s would lose running jobs" % change.key, hint))
+            problems.append((f"changing {change.key} would lose running jobs", hint))
         elif change.effect == Effect.DRAIN_FIRST:
             problems += _needs_drain(change, ask)
     return problems
@@ -30,33 +30,35 @@ def certain(changes, missing_nodes):
     for change in seeming:
         names = tuple(name for name in change.names if name not in missing_nodes)
         if change.key.startswith("NodeName=") and names:
-            result.append(change._replace(key="NodeName=%s" % fold(list(names)), names=names))
+            result.append(change._replace(key=f"NodeName={fold(list(names))}", names=names))
     return result
 
 
 def _needs_drain(change, ask):
     names = fold(list(change.names)) if change.key.startswith("NodeName=") else ",".join(change.names)
     if change.key.startswith("NodeName="):
-        argv, where = [HOLDING, "--nodelist=%s" % names], "run on %s" % names
-        hint = "drain and wait (scontrol update nodename=%s state=drain reason=change), then deploy again" % names
+        argv, where = [HOLDING, f"--nodelist={names}"], f"run on {names}"
+        hint = f"drain and wait (scontrol update nodename={names} state=drain reason=change), then deploy again"
     elif change.key in CONTAINERS:
         argv, where = [HOLDING], "are running"
         hint = "their next steps would fail: drain (scontrol update nodename=ALL state=drain reason=new), then deploy"
     elif change.names:
-        argv, where = [HOLDING, "--partition=%s" % names], "run in partition %s" % names
-        hint = "close it and wait (scontrol update partitionname=%s state=drain), then deploy again" % names
+        argv, where = [HOLDING, f"--partition={names}"], f"run in partition {names}"
+        hint = f"close it and wait (scontrol update partitionname={names} state=drain), then deploy again"
     else:
         argv, where = [], "are there"
         hint = "Slurm would forget them all: let them end (scontrol update state=drain), then deploy again"
     worked, output = ask("squeue", "--noheader", "--all", "--format=%A", *argv)
     if not worked:
-        words = "changing %s may end jobs, and Slurm does not say which: %s" % (change.key, " ".join(output.split()))
+        words = "changing {} may end jobs, and Slurm does not say which: {}".format(
+            change.key, " ".join(output.split())
+        )
         return [(words, "see that slurmctld runs and answers (scontrol ping), then deploy again")]
     jobs = sorted(set(output.split()), key=lambda job: (len(job), job))
     if not jobs:
         return []
     harm = "break" if change.key in CONTAINERS else "end"
-    return [("changing %s would %s jobs that %s: %s" % (change.key, harm, where, _some(jobs)), hint)]
+    return [(f"changing {change.key} would {harm} jobs that {where}: {_some(jobs)}", hint)]
 
 
 def _some(jobs, most=10):

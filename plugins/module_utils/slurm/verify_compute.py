@@ -59,12 +59,13 @@ def check_daemon(observation, wanted):
     installed = node_packages.installed(["slurmd"]).get("slurmd", "")
     replaced = node_services.runs_a_replaced_program(node_services.main_pid(UNIT))
     observation.add_problem(
-        slurm_readiness.version_sentence("slurmd", observation.version, installed, replaced), hint="%s there" % RESTART
+        slurm_readiness.version_sentence("slurmd", observation.version, installed, replaced), hint=f"{RESTART} there"
     )
     if wanted["version"] and slurm_readiness.release(observation.version) > slurm_readiness.release(wanted["version"]):
         observation.add_problem(
-            "slurmd %s is newer than the controller's %s: Slurm refuses that"
-            % (observation.version, wanted["version"]),
+            "slurmd {} is newer than the controller's {}: Slurm refuses that".format(
+                observation.version, wanted["version"]
+            ),
             hint="upgrade all nodes to the same release of the operating system, controllers first",
         )
     return True
@@ -74,8 +75,8 @@ def no_answer_reason(output):
     """Why slurmd says nothing."""
     state = node_services.show([UNIT]).get(UNIT, {}).get("ActiveState", "unknown")
     if state == "active":
-        return "slurmd runs but does not answer: %s" % slurm_readiness.last_line(output)
-    return "slurmd does not run (%s): %s" % (state, slurm_readiness.last_error(node_services.journal_tail(UNIT)))
+        return f"slurmd runs but does not answer: {slurm_readiness.last_line(output)}"
+    return f"slurmd does not run ({state}): {slurm_readiness.last_error(node_services.journal_tail(UNIT))}"
 
 
 def check_files(observation, wanted):
@@ -84,10 +85,10 @@ def check_files(observation, wanted):
         path = os.path.join(wanted["directory"], name)
         facts = node_record.file_facts(path)
         if facts is None:
-            observation.add_problem("slurmd has fetched no %s" % name, repairable=True)
+            observation.add_problem(f"slurmd has fetched no {name}", repairable=True)
         elif facts[0] != digest:
             since = time.strftime("%Y-%m-%d %H:%M", time.localtime(os.stat(path).st_mtime))
-            observation.add_problem("slurmd still has the %s of %s" % (name, since), repairable=True)
+            observation.add_problem(f"slurmd still has the {name} of {since}", repairable=True)
 
 
 def check_plugins(observation):
@@ -114,7 +115,7 @@ def check_registration(observation, wanted, node, gpus):
     )
     if status or not observation.state.state:
         observation.add_problem(
-            "" if refused else "%s does not answer it: %s" % (wanted["controller"], slurm_readiness.last_line(output))
+            "" if refused else f"{wanted['controller']} does not answer it: {slurm_readiness.last_line(output)}"
         )
     elif not observation.state.rebooted:
         # a slurmd that starts registers with slurmctld at once
@@ -153,11 +154,11 @@ class Repair:
             # it starts for good only when the controller answers: wait here, where it is seen why it does not
             status, output = slurm_readiness.run(["systemctl", "restart", "--no-block", UNIT])
             if status:
-                self.refused = "it cannot be restarted: %s" % slurm_readiness.last_line(output)
+                self.refused = f"it cannot be restarted: {slurm_readiness.last_line(output)}"
             else:
                 self.note("unit", UNIT, "restart", "; ".join(observation.problems))
         if not observation.problems and observation.state.rebooted and not self.done("resume"):
-            slurm_readiness.run(["scontrol", "update", "nodename=%s" % self.node, "state=resume"])
+            slurm_readiness.run(["scontrol", "update", f"nodename={self.node}", "state=resume"])
             self.note("node", self.node, "resume", slurm_readiness.REBOOTED)
 
 
@@ -188,11 +189,11 @@ def repair_warnings(repair):
 def warnings(wanted, observation):
     """What is right, and still worth a word."""
     if observation.state.state.startswith("DOWN"):
-        return ["stays down: %s set it so (%s)" % (observation.state.reason_user, observation.state.reason)]
+        return [f"stays down: {observation.state.reason_user} set it so ({observation.state.reason})"]
     if observation.version and slurm_readiness.release(observation.version) < slurm_readiness.release(
         wanted["version"]
     ):
-        return ["slurmd %s is older than the controller's %s" % (observation.version, wanted["version"])]
+        return [f"slurmd {observation.version} is older than the controller's {wanted['version']}"]
     return []
 
 

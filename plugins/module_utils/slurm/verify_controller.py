@@ -29,7 +29,7 @@ class Observation:
 
     def add_problem(self, where, sentence):
         if sentence:
-            self.problems.append("%s: %s" % (where, sentence))
+            self.problems.append(f"{where}: {sentence}")
 
 
 def observe(wanted, cluster):
@@ -37,7 +37,7 @@ def observe(wanted, cluster):
     observation = Observation()
     status, output = slurm_readiness.run(["scontrol", "show", "config"])
     if status:
-        observation.add_problem("slurmctld", "does not answer: %s" % slurm_readiness.last_line(output))
+        observation.add_problem("slurmctld", f"does not answer: {slurm_readiness.last_line(output)}")
         return observation
     config = slurm_output.config(output)
     observation.version = config.get("SLURM_VERSION", "")
@@ -75,13 +75,13 @@ def check_versions(observation):
 def accounting_problem(cluster):
     """Why jobs of this cluster would not be accounted; '' when they are."""
     status, output = slurm_readiness.run(
-        ["sacctmgr", "-nP", "show", "cluster", "where", "cluster=%s" % cluster, "format=cluster,controlport"]
+        ["sacctmgr", "-nP", "show", "cluster", "where", f"cluster={cluster}", "format=cluster,controlport"]
     )
     if status:
-        return "does not answer: %s" % slurm_readiness.last_line(output)
+        return f"does not answer: {slurm_readiness.last_line(output)}"
     rows = [line.split("|") for line in output.splitlines() if line]
     if not rows:
-        return "does not know the cluster %s" % cluster
+        return f"does not know the cluster {cluster}"
     return "" if rows[0][-1] not in ("", "0") else UNREGISTERED % cluster
 
 
@@ -89,7 +89,7 @@ def return_to_service(names):
     """Nodes that Slurm took out because they restarted; it is known now that they are well. Returns what was done."""
     if not names:
         return []
-    status, _output = slurm_readiness.run(["scontrol", "update", "nodename=%s" % ",".join(names), "state=resume"])
+    status, _output = slurm_readiness.run(["scontrol", "update", f"nodename={','.join(names)}", "state=resume"])
     if status:
         return []
     return [{"kind": "node", "name": name, "action": "resume", "detail": slurm_readiness.REBOOTED} for name in names]
@@ -140,7 +140,7 @@ def warnings(wanted, observation, changes):
         name for name in wanted if observation.nodes[name].state.startswith("DOWN") and not observation.nodes[name].bad
     ]
     return again + [
-        "%s stays down: %s set it so (%s)" % (name, observation.nodes[name].reason_user, observation.nodes[name].reason)
+        f"{name} stays down: {observation.nodes[name].reason_user} set it so ({observation.nodes[name].reason})"
         for name in down
     ]
 
@@ -150,7 +150,7 @@ def hanging(problems):
     silent = [
         unit
         for unit in (CONTROLLER, ACCOUNTING)
-        if any(problem.startswith("%s: does not answer" % unit.partition(".")[0]) for problem in problems)
+        if any(problem.startswith(f"{unit.partition('.')[0]}: does not answer") for problem in problems)
     ]
     facts = node_services.show(silent) if silent else {}
     return [unit.partition(".")[0] for unit in silent if facts[unit].get("ActiveState") == "active"]
@@ -159,15 +159,15 @@ def hanging(problems):
 def not_ready(params, observation, changes):
     """The error that names what is wrong, and where to look."""
     nodes = [name for name in params["nodes"] if any(text.startswith(name + ":") for text in observation.problems)]
-    where = "`journalctl -u slurmd` on %s" % ", ".join(nodes[:5]) if nodes else "`journalctl -u slurmctld -u slurmdbd`"
-    hint = "see %s; the next deploy checks it again" % where
+    where = f"`journalctl -u slurmd` on {', '.join(nodes[:5])}" if nodes else "`journalctl -u slurmctld -u slurmdbd`"
+    hint = f"see {where}; the next deploy checks it again"
     if "slurmdbd: " + UNREGISTERED % params["cluster"] in observation.problems:
-        hint = "`systemctl restart slurmctld` there (jobs go on), then deploy again; see %s" % where
+        hint = f"`systemctl restart slurmctld` there (jobs go on), then deploy again; see {where}"
     if any("still runs" in problem for problem in observation.problems):
         hint = "restart what still runs the old program with systemctl (jobs go on), then deploy again"
     hung = hanging(observation.problems)
     if hung:
-        restart = "`systemctl restart %s` there (jobs go on)" % " ".join(hung)
-        hint = "it runs and says nothing: %s, then deploy again; see %s" % (restart, where)
+        restart = f"`systemctl restart {' '.join(hung)}` there (jobs go on)"
+        hint = f"it runs and says nothing: {restart}, then deploy again; see {where}"
     message = "after %d s: %s" % (params["timeout"], "; ".join(observation.problems))
     return slurm_readiness.NotReadyError(message, hint, changes)

@@ -10,7 +10,7 @@ What can't be read of a request counts as met, before and after: no job is repor
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 from . import effects, output
 from .hostlist import HostlistError, expand, fold
@@ -46,16 +46,16 @@ class Job(NamedTuple):
 
     id: str
     user: str
-    partitions: Tuple[str, ...]
-    required: Tuple[str, ...] = ()
-    excluded: Tuple[str, ...] = ()
+    partitions: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     nodes: int = 1
     cpus: int = 1
     node_cpus: int = 1
     memory: int = 0
-    gres: Tuple[Tuple[Tuple[str, str], int], ...] = ()
-    all_gres: Tuple[Tuple[Tuple[str, str], int], ...] = ()
-    limit: Optional[int] = None
+    gres: tuple[tuple[tuple[str, str], int], ...] = ()
+    all_gres: tuple[tuple[tuple[str, str], int], ...] = ()
+    limit: int | None = None
     reservation: str = ""
     features: str = ""
     held: bool = False
@@ -63,7 +63,7 @@ class Job(NamedTuple):
     number: str = ""
 
     @property
-    def request(self) -> Tuple[Any, ...]:
+    def request(self) -> tuple[Any, ...]:
         """All but whose it is: equal ones are looked at once."""
         return tuple(self)[2:-2]
 
@@ -71,17 +71,17 @@ class Job(NamedTuple):
 class Node(NamedTuple):
     """What a node offers; None where slurm.conf does not say."""
 
-    cpus: Optional[int]
-    memory: Optional[int]
+    cpus: int | None
+    memory: int | None
     gres: Gres
-    features: FrozenSet[str]
+    features: frozenset[str]
 
 
 class Layout(NamedTuple):
     """The nodes and partitions of a slurm.conf; a partition has its attributes in lower case."""
 
     nodes: Mapping[str, Node]
-    members: Mapping[str, FrozenSet[str]]
+    members: Mapping[str, frozenset[str]]
     partitions: Mapping[str, Mapping[str, str]]
 
     def without(self, names: Iterable[str]) -> Layout:
@@ -111,7 +111,7 @@ class Affected(NamedTuple):
     job: Job
     reason: str
     ends: bool
-    rescue: Optional[Tuple[str, ...]]
+    rescue: tuple[str, ...] | None
 
 
 def layout(text: str) -> Layout:
@@ -138,11 +138,11 @@ def _node(attributes: Mapping[str, str]) -> Node:
 
 def _members(
     attributes: Mapping[str, str], nodes: Mapping[str, Node], sets: Mapping[str, Mapping[str, str]]
-) -> List[str]:
+) -> list[str]:
     text = attributes.get("nodes", "").strip('"')
     if text.upper() == "ALL":
         return list(nodes)
-    result: List[str] = []
+    result: list[str] = []
     for name in _names(text):
         if name in sets:
             feature = sets[name].get("feature", "")
@@ -153,7 +153,7 @@ def _members(
     return [name for name in result if name in nodes]
 
 
-def _names(text: str) -> List[str]:
+def _names(text: str) -> list[str]:
     try:
         return expand(output.present(text.strip('"')))
     except HostlistError:
@@ -174,21 +174,21 @@ def gres(text: str) -> Gres:
 # --- the queue
 
 
-def jobs(queue: str, columns: str) -> List[Job]:
+def jobs(queue: str, columns: str) -> list[Job]:
     """The waiting jobs, from the output of QUEUE and GPUS. Raises UnreadableError."""
     more = {entry[0]: entry[1:] for entry in map(_columns, columns.splitlines())}
     return [job for line in queue.splitlines() if line for job in _job(line, more)]
 
 
-def _columns(line: str) -> List[str]:
+def _columns(line: str) -> list[str]:
     ends = [sum(_WIDTHS[: place + 1]) for place in range(len(_WIDTHS))]
     return [line[end - width : end].strip() for end, width in zip(ends, _WIDTHS)]
 
 
-def _job(line: str, more: Mapping[str, List[str]]) -> List[Job]:
+def _job(line: str, more: Mapping[str, list[str]]) -> list[Job]:
     fields = dict(zip(_COLUMNS, (field.strip() for field in line.split("|", len(_COLUMNS) - 1))))
     if len(fields) != len(_COLUMNS) or not _ID.fullmatch(fields["id"]):
-        raise output.UnreadableError("squeue printed {!r}, which is no job".format(line[:80]))
+        raise output.UnreadableError(f"squeue printed {line[:80]!r}, which is no job")
     if fields["state"] in ON_NODES:
         return []
     whole, *parts = more.get(fields["id"], ["", "", ""])
@@ -215,7 +215,7 @@ def _job(line: str, more: Mapping[str, List[str]]) -> List[Job]:
     ]
 
 
-def _least(several: Iterable[Gres]) -> Tuple[Tuple[Tuple[str, str], int], ...]:
+def _least(several: Iterable[Gres]) -> tuple[tuple[tuple[str, str], int], ...]:
     """What one node must have at least: a task or a socket is on one node."""
     result: Gres = {}
     for counts in several:
@@ -227,10 +227,10 @@ def _least(several: Iterable[Gres]) -> Tuple[Tuple[Tuple[str, str], int], ...]:
 
 
 def affected(
-    waiting: Iterable[Job], old: Layout, new: Layout, reservations: Mapping[str, FrozenSet[str]]
-) -> List[Affected]:
+    waiting: Iterable[Job], old: Layout, new: Layout, reservations: Mapping[str, frozenset[str]]
+) -> list[Affected]:
     """The jobs that fit the old slurm.conf and not the new one; {name: nodes} of reservations."""
-    known: Dict[Tuple[Any, ...], Optional[Affected]] = {}
+    known: dict[tuple[Any, ...], Affected | None] = {}
     result = []
     for job in waiting:
         if job.request not in known:
@@ -241,37 +241,37 @@ def affected(
     return result
 
 
-def _affected(job: Job, old: Layout, new: Layout, reservations: Mapping[str, FrozenSet[str]]) -> Optional[Affected]:
+def _affected(job: Job, old: Layout, new: Layout, reservations: Mapping[str, frozenset[str]]) -> Affected | None:
     gone = [name for name in job.required if name in old.nodes and name not in new.nodes]
     lost = [name for name in job.partitions if name in old.partitions and name not in new.partitions]
     if gone or lost:
-        parts = ["asks for %s" % fold(gone)] if gone else []
-        parts += ["is in partition %s" % ", ".join(lost)] if lost else []
-        return Affected(job, "%s, which goes" % " and ".join(parts), True, _rescue(job, gone, lost, new))
+        parts = [f"asks for {fold(gone)}"] if gone else []
+        parts += [f"is in partition {', '.join(lost)}"] if lost else []
+        return Affected(job, f"{' and '.join(parts)}, which goes", True, _rescue(job, gone, lost, new))
     reserved = reservations.get(job.reservation, frozenset()) & frozenset(old.nodes)
     if reserved and not reserved & frozenset(new.nodes):
-        return Affected(job, "its reservation %s loses its last node" % job.reservation, False, ())
+        return Affected(job, f"its reservation {job.reservation} loses its last node", False, ())
     inherited = {minutes(old.partitions[name]) for name in job.partitions if name in old.partitions}
     if job.limit in inherited:
         # Slurm shows the partition's limit where a job has none
         job = job._replace(limit=None)
     if fits(job, old) and not fits(job, new):
-        return Affected(job, "no node fits it any more: it asks for %s" % _words(job, new), False, ())
+        return Affected(job, f"no node fits it any more: it asks for {_words(job, new)}", False, ())
     return None
 
 
-def _rescue(job: Job, gone: List[str], lost: List[str], new: Layout) -> Optional[Tuple[str, ...]]:
+def _rescue(job: Job, gone: list[str], lost: list[str], new: Layout) -> tuple[str, ...] | None:
     if job.id.endswith("+0"):
         # `scontrol update` takes the number of a heterogeneous job's first part for the whole job, and refuses it
         return None
     words = []
     if gone:
-        words.append("reqnodelist=%s" % ",".join(name for name in job.required if name in new.nodes))
+        words.append(f"reqnodelist={','.join(name for name in job.required if name in new.nodes)}")
     if lost:
         left = [name for name in job.partitions if name in new.partitions]
         if not left:
             return None
-        words.append("partition=%s" % ",".join(left))
+        words.append(f"partition={','.join(left)}")
     return tuple(words)
 
 
@@ -300,7 +300,7 @@ def _within(count: int, most: str) -> bool:
     return output.whole(most) is None or count <= int(most)
 
 
-def minutes(attributes: Mapping[str, str]) -> Optional[int]:
+def minutes(attributes: Mapping[str, str]) -> int | None:
     """A partition's longest time; None for no limit."""
     try:
         return output.minutes(attributes.get("maxtime", ""))
@@ -322,13 +322,13 @@ def _can(job: Job, node: Node) -> bool:
     )
 
 
-def _has(there: Gres, key: Tuple[str, str]) -> int:
+def _has(there: Gres, key: tuple[str, str]) -> int:
     """How many a node has; any type does where none is asked for."""
     name, wanted = key
     return sum(count for (other, kind), count in there.items() if other == name and wanted in ("", kind))
 
 
-def has_features(expression: str, features: FrozenSet[str]) -> bool:
+def has_features(expression: str, features: frozenset[str]) -> bool:
     """Whether a node has the features of `a&(b|c)`. In brackets (`[a*2&b]`) they are of several nodes: one will do."""
     text = re.sub(r"\*[0-9]+", "", expression.replace("[", "(").replace("]", ")"))
     if "[" in expression:
@@ -338,7 +338,7 @@ def has_features(expression: str, features: FrozenSet[str]) -> bool:
     return True if rest else value
 
 
-def _alternatives(tokens: List[str], features: FrozenSet[str]) -> Tuple[bool, List[str]]:
+def _alternatives(tokens: list[str], features: frozenset[str]) -> tuple[bool, list[str]]:
     value, rest = _conjunction(tokens, features)
     while rest and rest[0] == "|":
         other, rest = _conjunction(rest[1:], features)
@@ -346,7 +346,7 @@ def _alternatives(tokens: List[str], features: FrozenSet[str]) -> Tuple[bool, Li
     return value, rest
 
 
-def _conjunction(tokens: List[str], features: FrozenSet[str]) -> Tuple[bool, List[str]]:
+def _conjunction(tokens: list[str], features: frozenset[str]) -> tuple[bool, list[str]]:
     value, rest = _term(tokens, features)
     while rest and rest[0] in "&,":
         other, rest = _term(rest[1:], features)
@@ -354,7 +354,7 @@ def _conjunction(tokens: List[str], features: FrozenSet[str]) -> Tuple[bool, Lis
     return value, rest
 
 
-def _term(tokens: List[str], features: FrozenSet[str]) -> Tuple[bool, List[str]]:
+def _term(tokens: list[str], features: frozenset[str]) -> tuple[bool, list[str]]:
     if tokens and tokens[0] == "(":
         value, rest = _alternatives(tokens[1:], features)
         return value, rest[1:]
@@ -364,7 +364,7 @@ def _term(tokens: List[str], features: FrozenSet[str]) -> Tuple[bool, List[str]]
 def _words(job: Job, new: Layout) -> str:
     """What it asks for: first what no node has any more, else all of it."""
     everything = frozenset(feature for node in new.nodes.values() for feature in node.features)
-    words = ["feature %s" % word for word in _WORD.findall(job.features) if word not in everything]
+    words = [f"feature {word}" for word in _WORD.findall(job.features) if word not in everything]
     asked = [key for key, _count in (*job.gres, *job.all_gres)]
     lacking = [key for key in asked if not any(_has(node.gres, key) for node in new.nodes.values())]
     words += [":".join(filter(None, key)) for key in lacking]
@@ -376,9 +376,9 @@ def _words(job: Job, new: Layout) -> str:
         "%d MB a node" % job.memory,
     ]
     parts += ["%s:%d" % (":".join(filter(None, key)), count) for key, count in (*job.gres, *job.all_gres)]
-    parts += ["features %s" % job.features] if job.features else []
-    parts += ["%s in time" % output.clock(job.limit)] if job.limit else []
-    return "%s (partition %s)" % (", ".join(parts), ",".join(job.partitions))
+    parts += [f"features {job.features}"] if job.features else []
+    parts += [f"{output.clock(job.limit)} in time"] if job.limit else []
+    return f"{', '.join(parts)} (partition {','.join(job.partitions)})"
 
 
 # --- asked of slurmctld
@@ -409,7 +409,7 @@ def concerned(changes: Iterable[effects.Change]) -> bool:
     return any(change.key.startswith(_CHANGED) and change.old for change in changes)
 
 
-def query(old: Layout, new: Layout, ask: Ask) -> List[Affected]:
+def query(old: Layout, new: Layout, ask: Ask) -> list[Affected]:
     """The waiting jobs that this concerns; `ask` runs a command. Raises UnreadableError."""
     answers = []
     for command in (QUEUE, GPUS, RESERVATIONS):
@@ -421,7 +421,7 @@ def query(old: Layout, new: Layout, ask: Ask) -> List[Affected]:
     return affected(jobs(*answers[:2]), old, new, reserved)
 
 
-def hold(cases: Iterable[Affected], ask: Ask) -> List[str]:
+def hold(cases: Iterable[Affected], ask: Ask) -> list[str]:
     """Hold the jobs, without what would end them; returns what failed. Their users may release them."""
     problems = []
     for case in cases:
@@ -433,11 +433,11 @@ def hold(cases: Iterable[Affected], ask: Ask) -> List[str]:
         for command in commands:
             worked, text = ask("scontrol", *command)
             if not worked:
-                problems.append("scontrol %s: %s" % (" ".join(command), " ".join(text.split())))
+                problems.append(f"scontrol {' '.join(command)}: {' '.join(text.split())}")
     return problems
 
 
-def sentence(cases: List[Affected], most: int = 10) -> str:
+def sentence(cases: list[Affected], most: int = 10) -> str:
     """`12 (alice) asks for gpu02, which goes`: the jobs by what happens to them."""
-    parts = ["%s (%s): %s" % (case.job.id, case.job.user, case.reason) for case in cases[:most]]
+    parts = [f"{case.job.id} ({case.job.user}): {case.reason}" for case in cases[:most]]
     return "; ".join(parts) + ("; and %d more" % (len(cases) - most) if len(cases) > most else "")

@@ -42,7 +42,7 @@ def ensure(noted, name, repository, archives, lock_wait):
         text = apt_source.stanza(*address, KEYRINGS % name)
     elif archives:
         written = ensure_archives(noted, ARCHIVES % name, archives)
-        text = "Types: deb\nURIs: file:%s/\nSuites: ./\nTrusted: yes\n" % (ARCHIVES % name)
+        text = f"Types: deb\nURIs: file:{ARCHIVES % name}/\nSuites: ./\nTrusted: yes\n"
     else:
         node_files.remove(noted, path)
     if repository or archives:
@@ -76,7 +76,7 @@ def ensure_archives(noted, directory, archives):
         else:
             os.makedirs(directory, mode=0o755, exist_ok=True)
             fetch(wanted[name]["url"], wanted[name]["sha256"], path)
-        noted.did("file", path, "write", detail="sha256 %s" % wanted[name]["sha256"])
+        noted.did("file", path, "write", detail=f"sha256 {wanted[name]['sha256']}")
     there = os.listdir(directory) if os.path.isdir(directory) else []
     gone = [name for name in there if name.endswith(".deb") and name not in wanted]
     for name in gone:
@@ -101,7 +101,7 @@ def fetch(url, sha256, path):
             os.unlink(temporary)
     if digest != sha256:
         raise ArchiveError(
-            "%s is another file: its SHA-256 is %s" % (url, digest),
+            f"{url} is another file: its SHA-256 is {digest}",
             "compare it with the one of the file that you made, and correct `archives` in cluster.yml",
         )
 
@@ -119,7 +119,7 @@ def _read(url, source):
     try:
         return source.read(_PART)
     except Exception as error:
-        raise ArchiveError("cannot fetch %s: %s" % (url, error), _HINT) from error
+        raise ArchiveError(f"cannot fetch {url}: {error}", _HINT) from error
 
 
 def _open(url):
@@ -127,7 +127,7 @@ def _open(url):
     try:
         return open_url(url, timeout=60)
     except Exception as error:
-        raise ArchiveError("cannot fetch %s: %s" % (url, error), _HINT) from error
+        raise ArchiveError(f"cannot fetch {url}: {error}", _HINT) from error
 
 
 def index_entry(directory, name):

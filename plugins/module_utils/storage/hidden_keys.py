@@ -40,10 +40,11 @@ def refusal(mount, keys):
     if result.ok:
         return ()
     if result.status == HIDDEN:
-        message = "storage %s would hide %s, and nobody could log in here any more" % (mount["name"], keys[1])
+        message = f"storage {mount['name']} would hide {keys[1]}, and nobody could log in here any more"
         return (message, HINT)
     reason = (result.message.strip().splitlines() or ["no answer"])[-1]
     raise UnknownError(
-        "storage %s comes over %s; the deploy is refused where it has no such file: %s"
-        % (mount["name"], keys[1], reason)
+        "storage {} comes over {}; the deploy is refused where it has no such file: {}".format(
+            mount["name"], keys[1], reason
+        )
     )

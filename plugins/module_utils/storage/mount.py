@@ -76,7 +76,7 @@ class Quiet:
                 words = "slurmctld does not answer: `deepopsctl node resume %s` ends the drain for its storage"
                 warn(words % self.node)
         except slurm_node_jobs.BusyError as error:
-            warn("%s: %s" % (self.node, error))
+            warn(f"{self.node}: {error}")
 
 
 class MountRun(node_resources.Step):
@@ -108,7 +108,7 @@ class MountRun(node_resources.Step):
 
     def defer(self, name, reason):
         self.deferred[name] = reason
-        self.module.warn("storage %s stays as it is: %s; the next deploy without that changes it" % (name, reason))
+        self.module.warn(f"storage {name} stays as it is: {reason}; the next deploy without that changes it")
 
 
 def file_of(unit):
@@ -169,7 +169,7 @@ def is_left_alone(step, mount):
     if inner:
         words = (path, inner[0])
         hint = "put nosuid,nodev into the options of its file system, or unmount that and deploy again"
-        step.module.warn("%s is exported and honours setuid programs: %s is mounted below; %s" % (*words, hint))
+        step.module.warn("{} is exported and honours setuid programs: {} is mounted below; {}".format(*words, hint))
     return bool(inner)
 
 
@@ -183,15 +183,15 @@ def check_path(step, mount, unit):
     if text is not None and not text.startswith(node_files.MANAGED.decode()):
         words = (mount["name"], file_of(mount["unit"]))
         raise node_errors.HintedError(
-            "storage %s: %s exists and is not managed by deepopsctl" % words, "remove it, or the entry"
+            "storage {}: {} exists and is not managed by deepopsctl".format(*words), "remove it, or the entry"
         )
     hint = "unmount it there and take it out of /etc/fstab, or choose another path in cluster.yml"
     if entry is not None and not mount_table.is_same_mount(entry, unit):
         words = (mount["name"], entry.source, entry.fstype, path)
-        raise node_errors.HintedError("storage %s: %s (%s) is mounted at %s already" % words, hint)
+        raise node_errors.HintedError("storage {}: {} ({}) is mounted at {} already".format(*words), hint)
     conflict = mount_table.conflict_at(path) if entry is None else ""
     if conflict:
-        raise node_errors.HintedError("storage %s: %s" % (mount["name"], conflict), hint)
+        raise node_errors.HintedError(f"storage {mount['name']}: {conflict}", hint)
     hidden = mount_table.hidden_entries(path) if entry is None and not mount_table.is_on_itself(unit, path) else 0
     if hidden:
         words = (mount["name"], path, hidden)
@@ -208,8 +208,8 @@ def check_login_home(mount, unit):
     inside = home == mount["path"] or home.startswith(mount["path"].rstrip("/") + "/")
     if inside and node_access_keys.NETWORKED.fullmatch(unit.fstype):
         words = (mount["name"], user, home)
-        message = "storage %s: the home of %s, who may become root here, would be on a file server: %s" % words
-        hint = "give %s a home on this node's disk, or deploy as another user (docs/deploy/ssh.md)" % user
+        message = "storage {}: the home of {}, who may become root here, would be on a file server: {}".format(*words)
+        hint = f"give {user} a home on this node's disk, or deploy as another user (docs/deploy/ssh.md)"
         raise node_errors.HintedError(message, hint)
 
 
@@ -258,7 +258,7 @@ def remount(step, mount, before, after):
     """Other options, under those who use it. Raises InUseError where the kernel refuses; all is then as it was."""
     result = None if step.dry else command.run_merged(remount_command(mount["path"], before, after), PATIENCE_S)
     if result and not result.ok:
-        raise InUseError("other options are refused: %s" % result.message)
+        raise InUseError(f"other options are refused: {result.message}")
     step.noted.did("mount", mount["path"], "remount", detail="in use")
     if mount_table.is_of_mount(before, after) and not step.dry:
         remount_below(step, mount["path"], before, after)
@@ -283,7 +283,7 @@ def remount_below(step, path, before, after):
         if step.table[inner].fstype in mount_table.NFS:
             result = command.run_merged(remount_command(inner, before, after), PATIENCE_S)
             if not result.ok:
-                step.module.warn("%s keeps its options until it is unmounted: %s" % (inner, result.message))
+                step.module.warn(f"{inner} keeps its options until it is unmounted: {result.message}")
 
 
 def start(step, mount, is_new, is_there):
@@ -309,7 +309,7 @@ def start(step, mount, is_new, is_there):
     systemctl("reset-failed", unit)
     worked, output = systemctl("start", unit)
     if not worked:
-        step.failed[mount["name"]] = "%s: %s" % (mount["path"], failure_reason(mount["unit"]) or output)
+        step.failed[mount["name"]] = f"{mount['path']}: {failure_reason(mount['unit']) or output}"
     elif keys and not is_there_for_its_owner(keys):
         undo_mount(mount, unit, keys)
 
@@ -351,7 +351,7 @@ def is_there_for_its_owner(keys):
 def undo_mount(mount, unit, keys):
     systemctl("disable", "--now", "--quiet", unit)
     systemctl("stop", mount["unit"])
-    message = "storage %s would hide %s, and nobody could log in here any more" % (mount["name"], keys[1])
+    message = f"storage {mount['name']} would hide {keys[1]}, and nobody could log in here any more"
     raise node_errors.HintedError(
         message, "it is unmounted again: deploy slurm first, which moves the keys to root's own directory"
     )

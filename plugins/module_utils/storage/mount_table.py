@@ -187,8 +187,8 @@ def conflict_at(path):
     except OSError:
         return ""
     if stat.S_ISLNK(mode):
-        return "%s is a link to %s" % (path, os.readlink(path))
-    return "" if stat.S_ISDIR(mode) else "%s is not a directory" % path
+        return f"{path} is a link to {os.readlink(path)}"
+    return "" if stat.S_ISDIR(mode) else f"{path} is not a directory"
 
 
 def users(path):
@@ -197,7 +197,7 @@ def users(path):
     for process in filter(str.isdigit, os.listdir("/proc")):
         directory = os.path.join("/proc", process)
         if any(target == path or target.startswith(path + "/") for target in _targets(directory)):
-            processes.append("%s (%s)" % (_name(directory), process))
+            processes.append(f"{_name(directory)} ({process})")
     more = len(processes) - MAX_USERS
     return ", ".join(processes[:MAX_USERS]) + (" and %d more" % more if more > 0 else "")
 

@@ -34,7 +34,7 @@ def lines_of(text):
 
 def text_of(lines):
     """The file."""
-    return node_files.HEADER_FROM_CLUSTER + "".join("%s\n" % line for line in lines.values())
+    return node_files.HEADER_FROM_CLUSTER + "".join(f"{line}\n" for line in lines.values())
 
 
 def merged(old, new):
@@ -124,10 +124,10 @@ def lets_in(line, address):
 def sentence(path, holder):
     """The message for an administrator."""
     if holder.at:
-        what = "%s has it mounted at %s, not by deepopsctl" % (holder.who, holder.at)
+        what = f"{holder.who} has it mounted at {holder.at}, not by deepopsctl"
     elif holder.export:
-        what = "%s had it mounted when mountd last heard of that" % holder.who
+        what = f"{holder.who} had it mounted when mountd last heard of that"
     else:
-        what = "%s is a client of this server, and may have it mounted" % holder.who
+        what = f"{holder.who} is a client of this server, and may have it mounted"
     values = (path, holder.who, what)
-    return "%s is no longer for %s: %s; what is not unmounted there fails, and can hang its shutdown" % values
+    return "{} is no longer for {}: {}; what is not unmounted there fails, and can hang its shutdown".format(*values)

@@ -56,14 +56,14 @@ def _without_end(root, point, around):
 def check(where, quota_type, state):
     """Raises HintedError where the file system can't have these quotas; True where they only have to be enforced."""
     if where.type not in TYPES:
-        words = "%s is on %s (%s), which has no quotas that deepopsctl knows" % (where.point, where.device, where.type)
+        words = f"{where.point} is on {where.device} ({where.type}), which has no quotas that deepopsctl knows"
         raise HintedError(words, "serve it from XFS or ext4, or leave `quota` out")
     if state.counted and state.enforced:
         return False
     if state.counted and where.type == "ext4":
         return True
     raise HintedError(
-        "%s (%s on %s) counts no space by %s" % (where.point, where.type, where.device, quota_type),
+        f"{where.point} ({where.type} on {where.device}) counts no space by {quota_type}",
         _how_to_enable(where, quota_type),
     )
 
@@ -73,17 +73,15 @@ def _how_to_enable(where, quota_type):
     if where.type == "xfs":
         first = "XFS applies it when it is mounted again, a remount is not enough"
         steps = (
-            "put %s into its mount options (/etc/fstab, or options: of its entry) and, with nobody on it, `umount %s`"
-            % (
-                option,
-                where.point,
-            )
+            f"put {option} into its mount options (/etc/fstab, or options: of its entry) and, with nobody on "
+            f"it, `umount {where.point}`"
         )
-        return "%s: %s and mount it again; for / it is the kernel's rootflags=%s" % (first, steps, option)
+        return f"{first}: {steps} and mount it again; for / it is the kernel's rootflags={option}"
     features = "quota" if quota_type == quota_kernel.USER else "quota,project"
     return (
-        "with nobody on it: `umount %s`, `tune2fs -O %s -Q %s %s`, put %s into its mount options, and mount it again; "
-        "a kernel without quota_v2 can't" % (where.point, features, option, where.device, option)
+        f"with nobody on it: `umount {where.point}`, `tune2fs -O {features} -Q {option} {where.device}`, "
+        f"put {option} into its mount options, and mount it again; "
+        "a kernel without quota_v2 can't"
     )
 
 
@@ -100,7 +98,7 @@ def fstab_with(text, point, option):
         if not words or mount_table.unescape(words["point"]) != point:
             continue
         if option not in words["options"].split(","):
-            lines[index] = "%s%s,%s%s" % (words["before"], words["options"], option, words["after"])
+            lines[index] = f"{words['before']}{words['options']},{option}{words['after']}"
         return "\n".join(lines)
     return None
 
@@ -132,7 +130,7 @@ def _named(users, accounts):
     unknown = sorted(name for name in users if name not in accounts and not name.isdigit())
     if unknown:
         hint = "make the accounts first (or give their numbers), or take them out of cluster.yml"
-        raise HintedError("no account here: %s" % " ".join(unknown), hint)
+        raise HintedError(f"no account here: {' '.join(unknown)}", hint)
     return {accounts[name] if name in accounts else int(name): limits for name, limits in users.items()}
 
 
@@ -151,7 +149,7 @@ def tables(projects):
 def with_lines(current, lines):
     """A table with our lines between markers, all others as they were; without lines the block goes."""
     text = (current or b"").decode("utf-8", "surrogateescape").split("\n")
-    begin, end = "# BEGIN %s" % MARKER, "# END %s" % MARKER
+    begin, end = f"# BEGIN {MARKER}", f"# END {MARKER}"
     if begin in text and end in text[text.index(begin) :]:
         first = text.index(begin)
         text[first : text.index(end, first) + 1] = []
@@ -167,7 +165,7 @@ def table_conflicts(projid, projects):
     lines = with_lines(projid, []).decode("utf-8", "surrogateescape").splitlines()
     others = [line.partition(":")[::2] for line in lines if ":" in line and not line.startswith("#")]
     return sorted(
-        "%s:%s" % (name, number)
+        f"{name}:{number}"
         for name, number in ((name.strip(), number.strip()) for name, number in others)
         for project in projects
         if (name == project["name"]) != (number == str(project["id"]))
@@ -200,7 +198,7 @@ class Export:
 
     @property
     def key(self):
-        return "%s %s" % (self.where.point, self.kind)
+        return f"{self.where.point} {self.kind}"
 
 
 def read_limited(host):
@@ -284,7 +282,7 @@ def set_limits(exports, limited, noted, remember=list):
     for number, limits in to_set(wanted, export.kernel.limits).items():
         is_default = number == XFS_DEFAULT and export.kind == quota_kernel.USER
         who = "default" if is_default else names.get(number, str(number))
-        noted.did("quota", export.where.point, "set", detail="%s %s: %s" % (export.kind, who, limits_text(limits)))
+        noted.did("quota", export.where.point, "set", detail=f"{export.kind} {who}: {limits_text(limits)}")
         if not noted.dry:
             export.kernel.set_limits(number, limits)
     return managed
@@ -304,7 +302,7 @@ def name_projects(exports, host, noted):
     conflicts = table_conflicts(projid, projects)
     if conflicts:
         hint = "choose other names, or say id: for each of them in cluster.yml"
-        raise HintedError("%s has %s of somebody else's" % (host.projid, " ".join(conflicts)), hint)
+        raise HintedError(f"{host.projid} has {' '.join(conflicts)} of somebody else's", hint)
     for path, lines in zip((host.projects, host.projid), tables(projects)):
         before = node_files.read(path)
         after = with_lines(before, lines)
@@ -323,13 +321,13 @@ def assign_projects(projects, noted):
             continue
         if quota_kernel.has_project(project["path"], project["id"]):
             continue
-        noted.did("quota", project["path"], "assign", detail="project %s" % project["name"])
+        noted.did("quota", project["path"], "assign", detail=f"project {project['name']}")
         if not noted.dry:
             try:
                 quota_kernel.assign_project(project["path"], project["id"])
             except HintedError as error:
                 # users make directories: theirs must not keep the others from their limits
-                waiting[project["path"]] = "%s: %s; %s" % (project["path"], error, error.hint)
+                waiting[project["path"]] = f"{project['path']}: {error}; {error.hint}"
     return waiting
 
 
@@ -383,5 +381,5 @@ def differences(wanted, host):
             set_limits([export], [], noted)
     except (HintedError, OSError) as error:
         return {"differences": [], "problem": str(error)}
-    changes = ("%s: %s" % (change["name"], change.get("detail") or change["action"]) for change in noted.changes)
+    changes = (f"{change['name']}: {change.get('detail') or change['action']}" for change in noted.changes)
     return {"differences": list(changes), "problem": ""}

@@ -344,7 +344,7 @@ def test_users_are_reported_to_touch_and_whether_reading_counts(root: Path, mail
     assert "what was not changed for 60 days is deleted" in mail
     assert "To keep a file, `touch` it or copy it" in mail
     assert "To read it keeps nothing" in mail
-    assert "    {} alice/one".format(time.strftime("%Y-%m-%d", time.localtime(LATER + DAY))) in mail
+    assert f"    {time.strftime('%Y-%m-%d', time.localtime(LATER + DAY))} alice/one" in mail
     assert "touch it" in (root / ".to_delete/root").read_text()
 
 
