@@ -1,4 +1,4 @@
-"""Run playbooks for a command, show it as it goes on, and report how it ended."""
+"""Run playbooks for a command, show its progress, and report how it ended."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Work on compute nodes, a few at a time: drain, wait for their jobs, work, reboot, validate, resume.
 
 `upgrade os` and `upgrade nvidia` have it in common. Slurm remembers how far it is: the drain reason of a node that was
-taken out of service has the command in it, so that the same command goes on after an interruption, and nobody else's
-drain is touched. The cluster is not locked while jobs are waited for.
+taken out of service has the command in it, so that the same command continues after an interruption, and no other drain
+is touched. The cluster is not locked while it waits for jobs.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Compute nodes are upgraded when they are empty, and rebooted by Slurm where that is needed; then login nodes and
 servers, one after the other, without a reboot. Slurm's packages, the driver's and the database server's are left to
-their own commands, held ones to whoever held them. Every step can be repeated: the same command goes on.
+their own commands, held ones stay. Every step can be repeated: the same command continues.
 """
 
 from __future__ import annotations

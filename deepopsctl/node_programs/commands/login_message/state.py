@@ -1,6 +1,6 @@
 """The cluster's state in a few lines, from what `sinfo` and `scontrol` print.
 
-All of it goes to terminals, so nothing but printable characters does, whoever named it.
+All of it goes to terminals, so it has printable characters only, whatever a user has written.
 """
 
 from __future__ import annotations

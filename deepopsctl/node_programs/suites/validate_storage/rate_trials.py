@@ -1,4 +1,4 @@
-"""How fast nodes are on one entry: one by one where they are few, and all at the same time; outliers are named."""
+"""How fast nodes are on one entry: one by one where they are few, and all at the same time; outliers are reported."""
 
 from __future__ import annotations
 
