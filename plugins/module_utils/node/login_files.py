@@ -29,7 +29,7 @@ def refused_limits(limits):
     problems = [f"{key} is no property of a slice" for key in wrong]
     values = [entry for entry in sorted(limits.items()) if entry[0] not in wrong and not _LIMIT.fullmatch(entry[1])]
     problems += ["{}: {} is no size, number, percentage or infinity".format(*entry) for entry in values]
-    return ["slurm_login_limits: " + sentence for sentence in problems]
+    return ["login_access_limits: " + sentence for sentence in problems]
 
 
 def unrestricted(text):
