@@ -21,7 +21,7 @@ def cuda_plan(versions, platform, source, default, driver, catalogue, drivers, m
         "packages": {toolkit.package: "" for toolkit in plan.toolkits},
         "by_hand": {toolkit.package: f"{toolkit.home}/bin/nvcc" for toolkit in plan.toolkits},
         "files": [{"path": path, "content": text, "mode": FILE_MODE} for path, text in files.items()],
-        "problems": ["{}: {}".format(*problem) for problem in plan.problems],
+        "problems": [f"{what}: {hint}" for what, hint in plan.problems],
         # what the source is not there for
         "not_for": gpus_driver.PACKAGE_NAMES,
     }

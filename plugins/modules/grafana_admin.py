@@ -103,7 +103,7 @@ class Grafana:
             if error.code == 401:
                 return False
             raise node_errors.HintedError(
-                "%s answers HTTP %d to its administrator" % (self.url, error.code), "see `journalctl -u grafana-server`"
+                f"{self.url} answers HTTP {error.code} to its administrator", "see `journalctl -u grafana-server`"
             ) from error
 
 
@@ -124,7 +124,7 @@ def wait_until_healthy(grafana, unit, seconds):
             return str(health.get("version", ""))
         if time.monotonic() > deadline:
             raise node_errors.HintedError(
-                "%s is not well within %d s: %s" % (grafana.url, seconds, grafana.trouble),
+                f"{grafana.url} is not well within {seconds} s: {grafana.trouble}",
                 node_services.journal_tail(unit) or f"see `journalctl -u {unit}` on the node",
             )
         time.sleep(1)

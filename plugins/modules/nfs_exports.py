@@ -123,9 +123,9 @@ def write_exports(step):
         step.lines.update(wide)
         step.still_exported = [] if step.wanted["keep"] else sorted(wide)
     if step.still_exported:
-        words = (", ".join(step.still_exported), ", ".join(unconfirmed))
+        paths, clients = ", ".join(step.still_exported), ", ".join(unconfirmed)
         step.module.warn(
-            "{} stays exported as it was: {} may still have it mounted; deploy again with them".format(*words)
+            f"{paths} stays exported as it was: {clients} may still have it mounted; deploy again with them"
         )
     content = storage_nfs_exports.text_of(step.lines).encode("utf-8") if step.lines else None
     if not step.dry and node_files.read(storage_nfs_exports.EXPORTS) != content:
@@ -205,10 +205,10 @@ def serve(step):
 def set_threads(step):
     shown = (node_files.read(THREADS) or b"").decode().strip()
     if shown.isdigit() and int(shown) != step.wanted["threads"]:
-        step.noted.did("nfs", "threads", "set", detail="%s -> %d" % (shown, step.wanted["threads"]))
+        step.noted.did("nfs", "threads", "set", detail=f"{shown} -> {step.wanted['threads']}")
         if not step.dry:
             with open(THREADS, "w") as stream:
-                stream.write("%d\n" % step.wanted["threads"])
+                stream.write(f"{step.wanted['threads']}\n")
 
 
 def listen(step):
@@ -220,16 +220,16 @@ def listen(step):
             command.require(["modprobe", "rpcrdma"])
             try:
                 with open(PORTS, "w") as stream:
-                    stream.write("rdma %d\n" % RDMA_PORT)
+                    stream.write(f"rdma {RDMA_PORT}\n")
             except OSError as error:
-                message = "the NFS server can't listen on RDMA, port %d: %s" % (RDMA_PORT, error.strerror)
+                message = f"the NFS server can't listen on RDMA, port {RDMA_PORT}: {error.strerror}"
                 raise node_errors.HintedError(message, "does the node have an RDMA device (`rdma link`)?") from error
 
 
 def settings(step):
     """For the server's next start."""
-    rdma = "rdma=y\nrdma-port=%d\n" % RDMA_PORT if step.wanted["rdma"] else ""
-    text = "%s[nfsd]\nthreads=%d\n%s" % (node_files.HEADER_FROM_CLUSTER, step.wanted["threads"], rdma)
+    rdma = f"rdma=y\nrdma-port={RDMA_PORT}\n" if step.wanted["rdma"] else ""
+    text = f"{node_files.HEADER_FROM_CLUSTER}[nfsd]\nthreads={step.wanted['threads']}\n{rdma}"
     if step.lines:
         node_files.ensure(step.noted, SETTINGS, text.encode("utf-8"))
     else:

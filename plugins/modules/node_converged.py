@@ -53,7 +53,7 @@ def records_of(component, steps):
 def sentence(unit, why):
     """Why a unit is no good, with the last that it has logged."""
     words = node_services.own_journal_tail(unit, LINES) or node_services.journal_tail(unit, LINES)
-    return "{} {}{}".format(unit, why, f":\n{words}" if words else "")
+    return f"{unit} {why}" + (f":\n{words}" if words else "")
 
 
 def main():

@@ -276,7 +276,7 @@ def finish(step):
         if name not in missing:
             step.module.warn(f"storage {name} can't be mounted: {why}")
     if missing:
-        words = "; ".join("storage {} can't be mounted: {}".format(*item) for item in missing.items())
+        words = "; ".join(f"storage {name} can't be mounted: {why}" for name, why in missing.items())
         hint = "is its server up, and does it let this node in? `journalctl` there says more"
         if set(missing.values()) == {LEFT_OUT}:
             hint = "deploy again when the packages of its client can be fetched"

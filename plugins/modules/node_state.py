@@ -339,9 +339,9 @@ def run_probes(probes):
 def how_ended(code):
     """A bad exit code in words; the real-time signals between first and last have no name."""
     if code > 0:
-        return "ended with %d" % code
+        return f"ended with {code}"
     names = {known.value: known.name for known in signal.Signals}
-    return "was ended by {}".format(names.get(-code, "signal %d" % -code))
+    return f"was ended by {names.get(-code, f'signal {-code}')}"
 
 
 def resource_arguments():

@@ -111,8 +111,7 @@ def write_cdi_specification(module):
         command.require(["systemctl", "restart", REFRESH])
         left = why_stale()
         if left:
-            words = (SPECIFICATION, left, REFRESH)
-            module.warn("{} was regenerated, and still: {}; `journalctl -u {}` says more".format(*words))
+            module.warn(f"{SPECIFICATION} was regenerated, and still: {left}; `journalctl -u {REFRESH}` says more")
     return [node_changes.entry("file", SPECIFICATION, "write", detail=reason)]
 
 

@@ -234,7 +234,7 @@ def describe(wanted, library, reboot):
         return f"reboot needed: {reboot}", ""
     if wanted["load"] and running:
         count = len(glob.glob("/proc/driver/nvidia/gpus/*"))
-        state = "driver %s drives %d of %d GPUs" % (running, count, len(wanted["devices"]))
+        state = f"driver {running} drives {count} of {len(wanted['devices'])} GPUs"
         return state, state if count < len(wanted["devices"]) else ""
     if library and not wanted["load"] and wanted["packages"]:
         reason = "no NVIDIA device on this node" if not wanted["devices"] else "its kernel module is the host's"

@@ -146,7 +146,7 @@ def query(step):
 
 
 def note_change(step, gpu, now):
-    step.noted.did("mig", "GPU %d: %s" % (gpu["minor"], nvidia_mig.slices_text(gpu["slices"])), "set", detail=now)
+    step.noted.did("mig", f"GPU {gpu['minor']}: {nvidia_mig.slices_text(gpu['slices'])}", "set", detail=now)
 
 
 def refuse_busy(step, todo):
@@ -183,10 +183,8 @@ def partition(step, gpus):
     known = {problem[0] for problem in problems}
     for gpu in nvidia_mig.unmet(step.layouts, now):
         if gpu["minor"] not in known:
-            sentence = "is {}, not {}".format(
-                nvidia_mig.current_text(now[gpu["minor"]]),
-                nvidia_mig.slices_text(gpu["slices"]),
-            )
+            current, wanted = nvidia_mig.current_text(now[gpu["minor"]]), nvidia_mig.slices_text(gpu["slices"])
+            sentence = f"is {current}, not {wanted}"
             problems.append((gpu["minor"], sentence, "`nvidia-smi mig -lgi` and `-lci` show it"))
     problems += nvidia_mig_check.misnumbered(step.layouts, now)
     if problems:
@@ -203,8 +201,8 @@ def record(step, gpus):
     for gpu in step.layouts:
         if (gpus or {}).get(gpu["minor"], {}).get("current") is None:
             continue
-        directory = "%s/gpu%d/mig" % (nvidia_mig.CAPABILITIES, gpu["minor"])
-        paths.update("%s/gi%d/access" % (directory, number) for number in range(INSTANCES))
+        directory = f"{nvidia_mig.CAPABILITIES}/gpu{gpu['minor']}/mig"
+        paths.update(f"{directory}/gi{number}/access" for number in range(INSTANCES))
         paths.update(nvidia_mig.capability_files(gpu["minor"]))
     return node_record.items(files=sorted(paths), units={UNIT: True} if UNIT_FILE in paths else {})
 

@@ -218,11 +218,11 @@ def jobs_of(names):
         return []
     answer = node_command.run(["squeue", "--noheader", "--user=" + ",".join(names), "--format=%u %A %T"], 60)
     rows = [line.split() for line in answer.output.splitlines()]
-    texts = ["{}: job {}, {}".format(*tuple(row)) for row in rows if len(row) == 3]
+    texts = [f"{row[0]}: job {row[1]}, {row[2]}" for row in rows if len(row) == 3]
     if not texts:
         return []
-    words = "users who may start no more jobs still have some; those that run continue (people expire --cancel): %s"
-    return [words % slurm_accounting_diff.some(texts, "; ")]
+    words = "users who may start no more jobs still have some; those that run continue (people expire --cancel)"
+    return [f"{words}: {slurm_accounting_diff.some(texts, '; ')}"]
 
 
 def cancel_jobs(names, dry):

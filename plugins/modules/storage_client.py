@@ -185,9 +185,7 @@ def choose_versions(step, client):
 def why_missing(step, client, name, versions):
     if versions:
         words = f"{label(client)}: the package sources have {name} of another version"
-        return words, "they have {}: write that version in cluster.yml, or add it to the source".format(
-            " ".join(versions)
-        )
+        return words, f"they have {' '.join(versions)}: write that version in cluster.yml, or add it to the source"
     if name.endswith("-" + step.release):
         prefix = name[: -len(step.release)]
         releases = [other[len(prefix) :] for other in node_packages.known(prefix)]
@@ -245,8 +243,8 @@ def warn_of_another(step, client, name):
         loaded = stream.read().strip()
     available = node_packages.output(["modinfo", "-k", step.release, "-F", "version", name]).strip()
     if available and loaded != available:
-        words = "%s: the kernel runs module %s of version %s, and %s is installed: reboot the drained node"
-        step.module.warn(words % (label(client), name, loaded, available))
+        running = f"the kernel runs module {name} of version {loaded}"
+        step.module.warn(f"{label(client)}: {running}, and {available} is installed: reboot the drained node")
 
 
 def run_checks(step):

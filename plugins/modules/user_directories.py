@@ -101,8 +101,8 @@ def open_space(path):
         return handle
     os.close(handle)
     raise node_errors.HintedError(
-        "others than root may write in %s (user id %d, mode %04o): whoever makes a user's directory first would own it"
-        % (path, status.st_uid, stat.S_IMODE(status.st_mode)),
+        f"others than root may write in {path} (user id {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o}): "
+        "whoever makes a user's directory first would own it",
         "chown root:root and chmod 755 it, on its file server if root is nobody there",
     )
 
@@ -170,22 +170,21 @@ def ensure(noted, path, directories):
                     continue
                 announce(noted, path, [(name, uid, gid, mode)])
             elif owner != (uid, gid):
-                taken.append("{} {}".format(full, "is no directory" if owner is None else "belongs to %d:%d" % owner))
+                taken.append(f"{full} is no directory" if owner is None else f"{full} belongs to {owner[0]}:{owner[1]}")
                 continue
             made[full] = [uid, gid]
     finally:
         os.close(handle)
     if refused:
         names = node_identities.first_few(refused)
-        sentence = "root may not make directories in %s (root is squashed?): make on its server: %s"
-        conflicts.append(sentence % (path, names))
+        conflicts.append(f"root may not make directories in {path} (root is squashed?): make on its server: {names}")
     return made, conflicts, taken
 
 
 def announce(noted, path, directories):
     """All of them, where there is nothing to compare with yet."""
     for name, uid, gid, mode in directories:
-        noted.did("directory", os.path.join(path, name), "set", detail="%d:%d %04o" % (uid, gid, mode))
+        noted.did("directory", os.path.join(path, name), "set", detail=f"{uid}:{gid} {mode:04o}")
 
 
 def converge(module, noted):
@@ -221,7 +220,7 @@ def main():
     for sentence in conflicts[:MOST_NAMED]:
         module.warn(sentence)
     if len(conflicts) > MOST_NAMED:
-        module.warn("%d more directories of users have conflicts" % (len(conflicts) - MOST_NAMED))
+        module.warn(f"{len(conflicts) - MOST_NAMED} more directories of users have conflicts")
     if not module.check_mode:
         # what is not settled is compared again by the next deploy
         digest = "" if conflicts or taken else module.params["digest"]

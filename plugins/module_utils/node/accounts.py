@@ -19,17 +19,17 @@ def ensure_account(step, wanted):
     if current == uid:
         return
     if current is not None:
-        hint = "stop its daemons on the node, then usermod --uid %d %s, and chown its files" % (uid, name)
-        step.fail("the user %s has the id %d here, %d in the cluster" % (name, current, uid), hint)
+        hint = f"stop its daemons on the node, then usermod --uid {uid} {name}, and chown its files"
+        step.fail(f"the user {name} has the id {current} here, {uid} in the cluster", hint)
     group = _gid(name)
     if group not in (None, gid):
-        hint = "groupmod --gid %d %s on the node, and chgrp its files" % (gid, name)
-        step.fail("the group %s has the id %d here, %d in the cluster" % (name, group, gid), hint)
+        hint = f"groupmod --gid {gid} {name} on the node, and chgrp its files"
+        step.fail(f"the group {name} has the id {group} here, {gid} in the cluster", hint)
     if not step.dry:
         if group is None:
             _run(step, ["groupadd", "--gid", str(gid), name])
         _run(step, ["useradd", "--uid", str(uid), "--gid", name, *HOME, name])
-    step.did("created the user %s with id %d" % (name, uid), "account", name, "add", detail="user id %d" % uid)
+    step.did(f"created the user {name} with id {uid}", "account", name, "add", detail=f"user id {uid}")
 
 
 def _uid(name):

@@ -69,7 +69,7 @@ def unit_differences(units, shown, ports):
         elif running and node_services.is_restarting(properties):
             differences.append(f"{name} does not stay up: systemd restarts it")
         elif running and active and name in ports and not node_services.is_listening(ports[name]):
-            differences.append("%s runs but does not listen on port %d" % (name, ports[name]))
+            differences.append(f"{name} runs but does not listen on port {ports[name]}")
         elif running and not node_services.is_enabled(properties):
             differences.append(f"{name} is not enabled")
         elif not running and properties.get("ActiveState") == "active":

@@ -68,10 +68,10 @@ def check_headers(what, release):
     if has_headers(release) or node_packages.candidates([name]) or node_packages.installed([name]):
         return
     others = [other for other in node_packages.known("linux-headers-") if re.search(r"-\d", other)]
+    known = " ".join(others[-4:]) or "none: run `apt-get update` on the node, and check its sources"
     raise KernelError(
         f"{what}: its module can't be compiled, there is no {name} for the running kernel",
-        "reboot the drained node into a kernel that the package sources have headers of (%s), then deploy again"
-        % (" ".join(others[-4:]) or "none: run `apt-get update` on the node, and check its sources"),
+        f"reboot the drained node into a kernel that the package sources have headers of ({known}), then deploy again",
     )
 
 
@@ -122,8 +122,8 @@ def load(wanted):
     if not result.ok and wanted["rebuild"]:
         built = rebuild(name, running())
         result = node_command.run_merged(["modprobe", name], 60)
-        last = "`dkms status` and /var/lib/dkms/%s/*/build/make.log there say more; DKMS's last words: %s"
-        hint = hint or last % (name, built.strip()[-200:] or "none")
+        logs = f"`dkms status` and /var/lib/dkms/{name}/*/build/make.log"
+        hint = hint or f"{logs} there say more; DKMS's last words: {built.strip()[-200:] or 'none'}"
     output = result.message
     if not result.ok and not has_module(name, running()):
         output = f"there is no such module for the running kernel {running()}"
@@ -131,8 +131,8 @@ def load(wanted):
     if not result.ok:
         raise node_errors.HintedError(f"modprobe {name}: {output}", hint or "`dmesg` on the node says more")
     if wanted["device"] and not os.path.exists(wanted["device"]):
-        hint = "is udev running there? `modprobe -r %s && modprobe %s` on the drained node"
-        raise node_errors.HintedError(f"{name} is loaded, and there is no {wanted['device']}", hint % (name, name))
+        hint = f"is udev running there? `modprobe -r {name} && modprobe {name}` on the drained node"
+        raise node_errors.HintedError(f"{name} is loaded, and there is no {wanted['device']}", hint)
 
 
 def rebuild(name, release):

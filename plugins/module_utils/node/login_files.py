@@ -28,7 +28,7 @@ def refused_limits(limits):
     wrong = [key for key in sorted(limits) if not re.fullmatch("[A-Z][A-Za-z]+", key)]
     problems = [f"{key} is no property of a slice" for key in wrong]
     values = [entry for entry in sorted(limits.items()) if entry[0] not in wrong and not _LIMIT.fullmatch(entry[1])]
-    problems += ["{}: {} is no size, number, percentage or infinity".format(*entry) for entry in values]
+    problems += [f"{key}: {value} is no size, number, percentage or infinity" for key, value in values]
     return ["slurm_login_limits: " + sentence for sentence in problems]
 
 
@@ -60,10 +60,9 @@ def trust(addresses, users, groups):
         return ""
     not_users, not_groups = (",".join(["*", *("!" + name for name in names)]) for names in (users, groups))
     return (
-        "{}# no file of a user's decides which hosts are trusted\nIgnoreUserKnownHosts yes\n"
-        "Match Address {} User {} Group {}\n    HostbasedAuthentication yes\n    IgnoreRhosts yes\n".format(
-            node_files.HEADER, ",".join(addresses), not_users, not_groups
-        )
+        f"{node_files.HEADER}# no file of a user's decides which hosts are trusted\nIgnoreUserKnownHosts yes\n"
+        f"Match Address {','.join(addresses)} User {not_users} Group {not_groups}\n"
+        "    HostbasedAuthentication yes\n    IgnoreRhosts yes\n"
     )
 
 
@@ -129,8 +128,7 @@ def _administrators(management_group, users, groups, skipped):
     """Lines that let administrators skip so many of the lines that follow."""
     tests = ["user in " + _words(users)] + (["user ingroup " + _words(groups)] if groups else [])
     return [
-        "%s [success=%d default=ignore] pam_succeed_if.so quiet %s"
-        % (management_group, skipped + len(tests) - 1 - index, test)
+        f"{management_group} [success={skipped + len(tests) - 1 - index} default=ignore] pam_succeed_if.so quiet {test}"
         for index, test in enumerate(tests)
     ]
 
@@ -142,5 +140,5 @@ def _words(names):
 
 def limits(settings):
     """The drop-in for users' slices."""
-    body = "".join("{}={}\n".format(*entry) for entry in sorted(settings.items()))
+    body = "".join(f"{key}={value}\n" for key, value in sorted(settings.items()))
     return f"{node_files.HEADER}[Slice]\n{body}"

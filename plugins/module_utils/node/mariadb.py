@@ -93,7 +93,7 @@ def expression_of(pattern):
 
 def verify_elsewhere(step, wanted):
     """That a server which others run lets the user do everything in its database, which is created where it is not."""
-    database, where = wanted["name"], "the database server %s port %d" % (wanted["server"], wanted["server_port"])
+    database, where = wanted["name"], f"the database server {wanted['server']} port {wanted['server_port']}"
     check_login(wanted)
     address = own_address(wanted, where)
     if step.dry and not is_installed():
@@ -152,13 +152,13 @@ def seen_as(text):
 
 def grant_hint(wanted, host):
     """What its administrators have to run."""
-    names = {"d": wanted["name"], "u": wanted["user"], "h": host}
+    database, user = wanted["name"], f"'{wanted['user']}'@'{host}'"
     return (
-        "on the database server: CREATE DATABASE IF NOT EXISTS `{d}`; "
-        "CREATE USER IF NOT EXISTS '{u}'@'{h}' IDENTIFIED BY 'PASSWORD'; "
-        "ALTER USER '{u}'@'{h}' IDENTIFIED BY 'PASSWORD'; "
-        "GRANT ALL PRIVILEGES ON `{d}`.* TO '{u}'@'{h}'; "
-        "where PASSWORD is slurm_dbd_password of secrets.yml".format(**names)
+        f"on the database server: CREATE DATABASE IF NOT EXISTS `{database}`; "
+        f"CREATE USER IF NOT EXISTS {user} IDENTIFIED BY 'PASSWORD'; "
+        f"ALTER USER {user} IDENTIFIED BY 'PASSWORD'; "
+        f"GRANT ALL PRIVILEGES ON `{database}`.* TO {user}; "
+        "where PASSWORD is slurm_dbd_password of secrets.yml"
     )
 
 

@@ -136,15 +136,12 @@ def why_reboot():
         return f"kernel {later} is installed, {running} runs"
     if os.path.exists(REQUIRED):
         names = node_files.text(REQUIRED + ".pkgs").split()
-        return "requested by %s" % (", ".join(sorted(set(names))[:3]) or "a package")
+        return f"requested by {', '.join(sorted(set(names))[:3]) or 'a package'}"
     users = replaced_libraries()
     if users:
         unit = min(users)
-        return "{}{} uses a library that was replaced: {}".format(
-            unit,
-            " and %d more" % (len(users) - 1) if len(users) > 1 else "",
-            os.path.basename(users[unit]),
-        )
+        more = f" and {len(users) - 1} more" if len(users) > 1 else ""
+        return f"{unit}{more} uses a library that was replaced: {os.path.basename(users[unit])}"
     return ""
 
 

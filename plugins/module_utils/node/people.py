@@ -389,7 +389,7 @@ def warn_of_others(base, people, warn):
         except OSError:
             continue
         if owner != int(person["uid"]):
-            sentences.append("%s belongs to the user id %d, not %s" % (path, owner, person["uid"]))
+            sentences.append(f"{path} belongs to the user id {owner}, not {person['uid']}")
     if sentences:
         hint = "move it away, or give it to its user: chown -R"
         warn(f"homes of somebody else: {node_identities.first_few(sentences)}; {hint}")

@@ -140,7 +140,7 @@ def remove_packages(noted, obsolete, warn, lock_wait):
             return
         others = len(removable) - len(present)
         for name in sorted(present):
-            noted.did("package", name, "remove", detail="and %d that came with it" % others if others else "")
+            noted.did("package", name, "remove", detail=f"and {others} that came with it" if others else "")
         if not noted.dry:
             node_packages.remove(removable, lock_wait)
     except node_packages.PackageError as error:

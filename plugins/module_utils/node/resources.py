@@ -454,7 +454,7 @@ def start_or_restart(step, unit):
             f"see `journalctl -u {name}` on the node",
         )
     if unit["port"] and not node_services.wait_for_port(unit["port"], 60):
-        step.fail("%s runs but does not listen on port %d" % (name, unit["port"]), node_services.journal_tail(name))
+        step.fail(f"{name} runs but does not listen on port {unit['port']}", node_services.journal_tail(name))
     node_record.clear_pending(name)
     return True
 

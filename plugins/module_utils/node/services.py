@@ -137,7 +137,7 @@ def main_pid(name):
 def runs_a_replaced_program(pid):
     """True when the program file of a running process has been replaced or removed since it started."""
     try:
-        return os.readlink("/proc/%d/exe" % pid).endswith(" (deleted)")
+        return os.readlink(f"/proc/{pid}/exe").endswith(" (deleted)")
     except OSError:
         return False
 
@@ -196,11 +196,11 @@ class Watch:
         if age(properties) < (CALM_AGAIN_S if restarts(properties) else CALM_S):
             return f"does not stay up{self._restarted(name)}"
         port = self.ports.get(name)
-        return "runs but does not listen on port %d" % port if port and not is_listening(port) else ""
+        return f"runs but does not listen on port {port}" if port and not is_listening(port) else ""
 
     def _restarted(self, name):
         count = restarts(self.now[name])
-        return ": systemd restarted it %d time%s" % (count, "" if count == 1 else "s") if count else ""
+        return f": systemd restarted it {count} time{'' if count == 1 else 's'}" if count else ""
 
     def _is_hopeless(self, name):
         """Whether nothing more is to be expected: it gave up, or is restarted over and over."""

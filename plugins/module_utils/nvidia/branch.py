@@ -44,7 +44,7 @@ class Transaction:
     @property
     def arguments(self):
         """For `apt-get install`."""
-        versions = ["{}={}".format(*pair) for pair in sorted(self.versions.items())]
+        versions = [f"{name}={version}" for name, version in sorted(self.versions.items())]
         return versions + self.others + [name + "-" for name in self.removed]
 
 

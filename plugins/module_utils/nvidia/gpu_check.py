@@ -31,7 +31,7 @@ class Driver:
         if not self.cards:
             return self.silent or ("nothing (there is none)" if self.cards is None else "none")
         names = list(self.cards.values())
-        return " + ".join("%d x %s" % (names.count(name), name) for name in sorted(set(names)))
+        return " + ".join(f"{names.count(name)} x {name}" for name in sorted(set(names)))
 
 
 def ask_driver(root="/"):
@@ -118,17 +118,14 @@ def sentence(expected, driver, slurmd):
     miscounted = slurmd.known and slurmd.devices != expected["devices"]
     if not (_driver_differs(expected["cards"], driver) or slurmd.refused or miscounted):
         return ""
-    return "its GPUs are not what they should be: cluster.yml says {}, the driver {}, slurmd {}".format(
-        expected["words"],
-        driver.words,
-        slurmd.words,
-    )
+    shown = f"cluster.yml says {expected['words']}, the driver {driver.words}, slurmd {slurmd.words}"
+    return f"its GPUs are not what they should be: {shown}"
 
 
 def surplus(expected, driver):
     """A warning for GPUs that Slurm does not schedule; '' where there are none."""
     more = len(driver.cards or ()) - len(expected["cards"])
-    return "%d of its GPUs are not in cluster.yml: nobody gets them" % more if more > 0 else ""
+    return f"{more} of its GPUs are not in cluster.yml: nobody gets them" if more > 0 else ""
 
 
 class Comparison:

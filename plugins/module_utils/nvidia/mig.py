@@ -59,7 +59,7 @@ def run(argv, seconds=180):
             env=dict(os.environ, LC_ALL="C"),
         )
     except subprocess.TimeoutExpired:
-        return False, "%s: no answer within %d s" % (" ".join(argv), seconds)
+        return False, f"{' '.join(argv)}: no answer within {seconds} s"
     except OSError as error:
         return False, f"{argv[0]}: {error.strerror}"
     return done.returncode == 0, done.stdout.strip()
@@ -183,7 +183,7 @@ def slices_text(slices, whole="whole"):
     """`3g.20gb + 2 x 1g.5gb`; large ones first."""
     counts = Counter(slices)
     shown = sorted(counts, key=lambda name: (-int(re.match(r"\d*", name).group() or 0), name))
-    return " + ".join(("%d x %s" % (counts[name], name)) if counts[name] > 1 else name for name in shown) or whole
+    return " + ".join(f"{counts[name]} x {name}" if counts[name] > 1 else name for name in shown) or whole
 
 
 def current_text(gpu):
@@ -286,7 +286,7 @@ def make_device_files(wanted):
 
 def capability_files(minor):
     """The kernel's files for the slices that a GPU has."""
-    directory = "%s/gpu%d/mig" % (CAPABILITIES, minor)
+    directory = f"{CAPABILITIES}/gpu{minor}/mig"
     return sorted(glob.glob(directory + "/gi*/access") + glob.glob(directory + "/gi*/ci*/access"))
 
 
@@ -310,13 +310,13 @@ def boot(wanted):
         gpus = read()
         if unmet(wanted, gpus) and has_steps():
             return 1, [f"jobs run here, and the GPUs are not as {LAYOUT} has them: drain the node first"]
-        lines = ["GPU %d: %s (%s)" % refusal for refusal in apply(wanted, gpus, wait=False)]
+        lines = [f"GPU {minor}: {why} ({hint})" for minor, why, hint in apply(wanted, gpus, wait=False)]
         now = read()
     except NvidiaSmiError as error:
         return 1, [f"nvidia-smi can't say how the GPUs are cut: {error}"]
-    lines += ["GPU %d: %s" % (minor, current_text(gpu)) for minor, gpu in sorted(now.items())]
+    lines += [f"GPU {minor}: {current_text(gpu)}" for minor, gpu in sorted(now.items())]
     missing = [request["minor"] for request in wanted if request["slices"] and request["minor"] not in now]
-    lines += ["GPU %d: nvidia-smi does not list it" % minor for minor in missing]
+    lines += [f"GPU {minor}: nvidia-smi does not list it" for minor in missing]
     return (1 if missing or unmet(wanted, now) else 0), lines
 
 

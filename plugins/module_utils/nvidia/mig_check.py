@@ -14,7 +14,7 @@ def impossible(wanted, gpus):
         gpu, minor = gpus.get(request["minor"]), request["minor"]
         # that a whole GPU is missing is reported elsewhere, and no reason to leave the others as they are
         if gpu is None and request["slices"]:
-            there = ", ".join("/dev/nvidia%d" % number for number in sorted(gpus)) or "no GPU"
+            there = ", ".join(f"/dev/nvidia{number}" for number in sorted(gpus)) or "no GPU"
             problems.append((minor, f"nvidia-smi does not list it, but {there}", "correct gpus: in cluster.yml"))
         elif gpu and request["slices"] and gpu["current"] is None:
             problems.append((minor, f"{gpu['name']} has no MIG", "take mig: out of cluster.yml"))
@@ -33,10 +33,8 @@ def misnumbered(wanted, gpus):
             there[profile] = sorted(there.get(profile, []) + [number])
         if any(sorted(numbers) != there[profile] for profile, numbers in request["numbers"].items()):
             numbers_text = json.dumps(there)
-            message = "the driver numbered its slices {}, and cluster.yml says {}".format(
-                numbers_text,
-                json.dumps(request["numbers"]),
-            )
+            wanted_text = json.dumps(request["numbers"])
+            message = f"the driver numbered its slices {numbers_text}, and cluster.yml says {wanted_text}"
             problems.append(
                 (
                     request["minor"],
@@ -52,5 +50,5 @@ def sentences(problems):
     shown = []
     for position, (minor, message, hint) in enumerate(problems):
         last = position + 1 == len(problems) or problems[position + 1][2] != hint
-        shown.append("GPU %d: %s%s" % (minor, message, f" ({hint})" if last else ""))
+        shown.append(f"GPU {minor}: {message}{f' ({hint})' if last else ''}")
     return "; ".join(shown)

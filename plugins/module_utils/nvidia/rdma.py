@@ -49,7 +49,7 @@ def decide(wanted, there):
     if wanted == "auto" and not lacking:
         return {"load": False, "why": "RDMA devices reach the GPUs by DMA-BUF", "problem": ""}
     if there["peermem"] or there["peer_function"]:
-        why = "by nvidia-peermem: %s" % (lacking or "it is asked for")
+        why = f"by nvidia-peermem: {lacking or 'it is asked for'}"
         return {"load": True, "why": f"RDMA devices reach the GPUs {why}", "problem": ""}
     without = "nvidia-peermem needs MLNX_OFED or DOCA-OFED, which is not there"
     problem = without if not lacking else f"{there['devices'][0]} can't reach the GPUs: {lacking}, and {without}"

@@ -112,7 +112,7 @@ def _download(url, path):
             stream.write(part)
         length = source.headers.get("Content-Length", "")
         if length.isdigit() and stream.tell() < int(length):
-            raise ArchiveError("cannot fetch %s: it ended after %d of %s bytes" % (url, stream.tell(), length), _HINT)
+            raise ArchiveError(f"cannot fetch {url}: it ended after {stream.tell()} of {length} bytes", _HINT)
 
 
 def _read(url, source):
@@ -134,7 +134,7 @@ def index_entry(directory, name):
     """A package's entry in the index of its directory."""
     path = os.path.join(directory, name)
     control = node_packages.output(["dpkg-deb", "--field", path]).strip()
-    return "%s\nFilename: ./%s\nSize: %d\nSHA256: %s\n\n" % (control, name, os.path.getsize(path), _digest(path))
+    return f"{control}\nFilename: ./{name}\nSize: {os.path.getsize(path)}\nSHA256: {_digest(path)}\n\n"
 
 
 def _digest(path):

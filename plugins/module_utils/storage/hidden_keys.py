@@ -44,7 +44,5 @@ def refusal(mount, keys):
         return (message, HINT)
     reason = (result.message.strip().splitlines() or ["no answer"])[-1]
     raise UnknownError(
-        "storage {} comes over {}; the deploy is refused where it has no such file: {}".format(
-            mount["name"], keys[1], reason
-        )
+        f"storage {mount['name']} comes over {keys[1]}; the deploy is refused where it has no such file: {reason}"
     )

@@ -73,8 +73,8 @@ class Quiet:
             if resumed or slurm_node_jobs.answers(self.node):
                 node_record.clear_pending(DRAINED)
             elif node_record.is_pending(DRAINED):
-                words = "slurmctld does not answer: `deepopsctl node resume %s` ends the drain for its storage"
-                warn(words % self.node)
+                command = f"deepopsctl node resume {self.node}"
+                warn(f"slurmctld does not answer: `{command}` ends the drain for its storage")
         except slurm_node_jobs.BusyError as error:
             warn(f"{self.node}: {error}")
 
@@ -147,7 +147,7 @@ def unmount(step, unit, path):
     # of a unit whose file somebody removed systemd says that there is none
     _worked, output = systemctl("stop", unit)
     if path in mount_table.mounted():
-        raise InUseError("in use by %s" % (mount_table.users(path) or output or "the kernel"))
+        raise InUseError(f"in use by {mount_table.users(path) or output or 'the kernel'}")
     # never before: systemd also unmounts what is on top of an automount, for those who use it
     systemctl("stop", automount_of(unit))
     systemctl("reset-failed", unit)
@@ -167,9 +167,8 @@ def is_left_alone(step, mount):
         return True
     inner = mount_table.below(path, step.table)
     if inner:
-        words = (path, inner[0])
         hint = "put nosuid,nodev into the options of its file system, or unmount that and deploy again"
-        step.module.warn("{} is exported and honours setuid programs: {} is mounted below; {}".format(*words, hint))
+        step.module.warn(f"{path} is exported and honours setuid programs: {inner[0]} is mounted below; {hint}")
     return bool(inner)
 
 
@@ -181,21 +180,18 @@ def check_path(step, mount, unit):
         return
     text = text_of(file_of(mount["unit"]))
     if text is not None and not text.startswith(node_files.MANAGED.decode()):
-        words = (mount["name"], file_of(mount["unit"]))
-        raise node_errors.HintedError(
-            "storage {}: {} exists and is not managed by deepopsctl".format(*words), "remove it, or the entry"
-        )
+        message = f"storage {mount['name']}: {file_of(mount['unit'])} exists and is not managed by deepopsctl"
+        raise node_errors.HintedError(message, "remove it, or the entry")
     hint = "unmount it there and take it out of /etc/fstab, or choose another path in cluster.yml"
     if entry is not None and not mount_table.is_same_mount(entry, unit):
-        words = (mount["name"], entry.source, entry.fstype, path)
-        raise node_errors.HintedError("storage {}: {} ({}) is mounted at {} already".format(*words), hint)
+        message = f"storage {mount['name']}: {entry.source} ({entry.fstype}) is mounted at {path} already"
+        raise node_errors.HintedError(message, hint)
     conflict = mount_table.conflict_at(path) if entry is None else ""
     if conflict:
         raise node_errors.HintedError(f"storage {mount['name']}: {conflict}", hint)
     hidden = mount_table.hidden_entries(path) if entry is None and not mount_table.is_on_itself(unit, path) else 0
     if hidden:
-        words = (mount["name"], path, hidden)
-        step.module.warn("storage %s: %s is not empty: the mount hides %d entries there" % words)
+        step.module.warn(f"storage {mount['name']}: {path} is not empty: the mount hides {hidden} entries there")
 
 
 def check_login_home(mount, unit):
@@ -207,8 +203,8 @@ def check_login_home(mount, unit):
         return
     inside = home == mount["path"] or home.startswith(mount["path"].rstrip("/") + "/")
     if inside and node_access_keys.NETWORKED.fullmatch(unit.fstype):
-        words = (mount["name"], user, home)
-        message = "storage {}: the home of {}, who may become root here, would be on a file server: {}".format(*words)
+        whose = f"the home of {user}, who may become root here"
+        message = f"storage {mount['name']}: {whose}, would be on a file server: {home}"
         hint = f"give {user} a home on this node's disk, or deploy as another user (docs/deploy/ssh.md)"
         raise node_errors.HintedError(message, hint)
 

@@ -199,7 +199,7 @@ def users(path):
         if any(target == path or target.startswith(path + "/") for target in _targets(directory)):
             processes.append(f"{_name(directory)} ({process})")
     more = len(processes) - MAX_USERS
-    return ", ".join(processes[:MAX_USERS]) + (" and %d more" % more if more > 0 else "")
+    return ", ".join(processes[:MAX_USERS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _targets(directory):

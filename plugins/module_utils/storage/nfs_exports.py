@@ -129,5 +129,5 @@ def sentence(path, holder):
         what = f"{holder.who} had it mounted when mountd last heard of that"
     else:
         what = f"{holder.who} is a client of this server, and may have it mounted"
-    values = (path, holder.who, what)
-    return "{} is no longer for {}: {}; what is not unmounted there fails, and can hang its shutdown".format(*values)
+    result = "what is not unmounted there fails, and can hang its shutdown"
+    return f"{path} is no longer for {holder.who}: {what}; {result}"

@@ -142,8 +142,8 @@ def to_set(wanted, read):
 def tables(projects):
     """(lines for /etc/projects, lines for /etc/projid): what tools call the numbers by."""
     ordered = sorted(projects, key=lambda project: project["name"])
-    directories = ["%d:%s" % (project["id"], project["path"]) for project in ordered]
-    return directories, ["%s:%d" % (project["name"], project["id"]) for project in ordered]
+    directories = [f"{project['id']}:{project['path']}" for project in ordered]
+    return directories, [f"{project['name']}:{project['id']}" for project in ordered]
 
 
 def with_lines(current, lines):
@@ -234,9 +234,9 @@ def check_together(exports):
         other = seen.setdefault(export.key, export)
         shared_settings = ("grace",) if export.kind == quota_kernel.PROJECT else ("grace", "default", "users")
         if any(export.wanted[key] != other.wanted[key] for key in shared_settings):
-            words = "%s and %s are on one file system (%s) with different limits"
+            both = f"{other.wanted['path']} and {export.wanted['path']}"
             raise HintedError(
-                words % (other.wanted["path"], export.wanted["path"], export.where.point),
+                f"{both} are on one file system ({export.where.point}) with different limits",
                 "let both entries say the same: whoever has files there has one limit",
             )
 
@@ -260,7 +260,7 @@ def set_grace(export, noted):
     seconds = export.wanted["grace"]
     if tuple(export.state.grace) == (seconds, seconds):
         return
-    noted.did("quota", export.where.point, "set", detail="grace of %d h" % (seconds // 3600))
+    noted.did("quota", export.where.point, "set", detail=f"grace of {seconds // 3600} h")
     if not noted.dry:
         export.kernel.set_grace(seconds)
 
@@ -290,8 +290,8 @@ def set_limits(exports, limited, noted, remember=list):
 
 def limits_text(limits):
     soft, hard, files_soft, files = limits
-    parts = ["%s %d KiB" % pair for pair in (("soft", soft), ("space", hard)) if pair[1]]
-    parts += ["%s %d" % pair for pair in (("files soft", files_soft), ("files", files)) if pair[1]]
+    parts = [f"{name} {kib} KiB" for name, kib in (("soft", soft), ("space", hard)) if kib]
+    parts += [f"{name} {count}" for name, count in (("files soft", files_soft), ("files", files)) if count]
     return ", ".join(parts) or "no limit"
 
 
@@ -316,8 +316,8 @@ def assign_projects(projects, noted):
     waiting = {}
     for project in projects:
         if not os.path.isdir(project["path"]):
-            words = "%s does not exist: whoever gives a project its directory has to make it"
-            waiting[project["path"]] = words % project["path"]
+            why = "does not exist: whoever gives a project its directory has to make it"
+            waiting[project["path"]] = f"{project['path']} {why}"
             continue
         if quota_kernel.has_project(project["path"], project["id"]):
             continue
@@ -340,7 +340,7 @@ def remove_obsolete_limits(limited, known, host, noted):
         if kernel is not None and kernel.state().counted:
             for number in limited[key]:
                 if any(kernel.limits(number)):
-                    noted.did("quota", point, "set", detail="%s %d: no limit" % (quota_type, number))
+                    noted.did("quota", point, "set", detail=f"{quota_type} {number}: no limit")
                     if not noted.dry:
                         kernel.set_limits(number, NO_LIMITS)
         del limited[key]

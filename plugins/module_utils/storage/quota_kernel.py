@@ -205,7 +205,7 @@ def _entry(name, within, device, number, deeper):
         if not stat.S_ISDIR(mode):
             return set_project(handle, number, inherit=False) if stat.S_ISREG(mode) else 0
         if not deeper:
-            raise HintedError("it has a directory more than %d levels deep" % DEEPEST, "let its owner look at it")
+            raise HintedError(f"it has a directory more than {DEEPEST} levels deep", "let its owner look at it")
         below = _below(handle, device, number, deeper - 1)
         return below + set_project(handle, number, inherit=True)
     finally:
