@@ -76,7 +76,7 @@ UNIT = "deepopsctl-rquotad.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
 
 
-def serve_rquota(step):
+def serve_rquota(step: node_resources.Step) -> None:
     """Let other nodes ask for limits of users."""
     node_resources.ensure_packages(step)
     content = step.wanted["rquotad"]
@@ -88,7 +88,7 @@ def serve_rquota(step):
     node_resources.ensure_units(step, units, [UNIT_FILE] if changed else [], [UNIT])
 
 
-def stop_rquota(step):
+def stop_rquota(step: node_resources.Step) -> None:
     """Remove the unit; its packages stay."""
     if not os.path.exists(UNIT_FILE):
         return
@@ -99,10 +99,10 @@ def stop_rquota(step):
         node_record.clear_pending(UNIT)
 
 
-def converge(step):
+def converge(step: node_resources.Step) -> dict[str, str]:
     """Everything in its order; returns a sentence for each directory that is no project yet."""
     wanted = step.wanted
-    files, waiting = storage_quota.converge(wanted["exports"], storage_quota.Host(), step.noted)
+    managed, waiting = storage_quota.converge(wanted["exports"], storage_quota.Host(), step.noted)
     if wanted["rquotad"]:
         serve_rquota(step)
     else:
@@ -111,12 +111,12 @@ def converge(step):
         # looked at again by the next deploy
         wanted["digest"] = ""
     served = bool(wanted["rquotad"])
-    files = [*files, *([UNIT_FILE] if served else [])]
+    files = [*managed, *([UNIT_FILE] if served else [])]
     step.save_record(node_record.items(files=files, units={UNIT: True} if served else {}))
     return waiting
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **node_record.STEP,

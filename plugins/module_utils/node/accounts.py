@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import grp
 import pwd
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
+
+if TYPE_CHECKING:
+    from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import resources as node_resources
 
 ANSWER_S = 60
 HOME = ["--home-dir", "/nonexistent", "--no-create-home", "--shell", "/usr/sbin/nologin"]
 
 
-def ensure_account(step, wanted):
+def ensure_account(step: node_resources.Step, wanted: Mapping[str, Any]) -> None:
     """Create user and group where they are missing; another id is an error, because files and daemons have it."""
     name, uid = wanted["name"], wanted["uid"]
     gid = wanted["gid"] or uid
@@ -32,21 +37,21 @@ def ensure_account(step, wanted):
     step.did(f"created the user {name} with id {uid}", "account", name, "add", detail=f"user id {uid}")
 
 
-def _uid(name):
+def _uid(name: str) -> int | None:
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
         return None
 
 
-def _gid(name):
+def _gid(name: str) -> int | None:
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:
         return None
 
 
-def _run(step, argv):
+def _run(step: node_resources.Step, argv: Sequence[str]) -> None:
     result = node_command.run_merged(argv, ANSWER_S)
     if not result.ok:
         step.fail(f"{argv[0]}: {result.message}", "is the id taken? See /etc/passwd")

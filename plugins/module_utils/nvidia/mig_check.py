@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import mig as nvidia_mig_driver
 
 
-def impossible(wanted, gpus):
+def impossible(
+    wanted: Sequence[Mapping[str, Any]], gpus: Mapping[int, Mapping[str, Any]]
+) -> list[tuple[int, str, str]]:
     """[(GPU, message, hint)] of what no command could do."""
     problems = []
     for request in wanted:
@@ -21,14 +25,16 @@ def impossible(wanted, gpus):
     return problems
 
 
-def misnumbered(wanted, gpus):
+def misnumbered(
+    wanted: Sequence[Mapping[str, Any]], gpus: Mapping[int, Mapping[str, Any]]
+) -> list[tuple[int, str, str]]:
     """[(GPU, message, hint)] where the driver gave slices other numbers than cluster.yml declares to Slurm."""
     problems = []
     for request in wanted:
         gpu = gpus.get(request["minor"])
         if gpu is None or not request["numbers"] or not nvidia_mig_driver.is_met(request, gpu):
             continue
-        there = {}
+        there: dict[str, list[int]] = {}
         for profile, number, _ in gpu["slices"]:
             there[profile] = sorted(there.get(profile, []) + [number])
         if any(sorted(numbers) != there[profile] for profile, numbers in request["numbers"].items()):
@@ -45,7 +51,7 @@ def misnumbered(wanted, gpus):
     return problems
 
 
-def sentences(problems):
+def sentences(problems: Sequence[tuple[int, str, str]]) -> str:
     """`GPU 0: message (hint)`, the hint once where several GPUs share it."""
     shown = []
     for position, (minor, message, hint) in enumerate(problems):
