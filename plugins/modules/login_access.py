@@ -69,6 +69,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
     record as node_record,
     resources as node_resources,
+    step as node_step,
 )
 
 SSHD = "/etc/pam.d/sshd"
@@ -89,7 +90,7 @@ def text_of(path: str) -> str | None:
     return None if content is None else content.decode("utf-8", "surrogateescape")
 
 
-def check_module(step: node_resources.Step) -> None:
+def check_module(step: node_step.Step) -> None:
     """The module is there, and of the release of the Slurm whose steps it talks to."""
     versions = node_packages.installed(PACKAGES)
     adopt, slurmd = (node_packages.upstream_of(versions.get(name, "")) for name in PACKAGES)
@@ -103,13 +104,13 @@ def check_module(step: node_resources.Step) -> None:
     step.record["packages"] = versions
 
 
-def check_sshd(step: node_resources.Step) -> None:
+def check_sshd(step: node_step.Step) -> None:
     """Warn where sshd does not ask PAM."""
     if "usepam no" in node_command.run(["sshd", "-T"]).output.splitlines():
         step.module.warn("sshd has `UsePAM no`: users log in without a job; set `UsePAM yes` in /etc/ssh/sshd_config")
 
 
-def ensure_pam(step: node_resources.Step, params: Mapping[str, Any], users: Sequence[str]) -> None:
+def ensure_pam(step: node_step.Step, params: Mapping[str, Any], users: Sequence[str]) -> None:
     text = text_of(SSHD)
     if text is None:
         if params["restricted"] and not step.dry:
@@ -133,7 +134,7 @@ def ensure_pam(step: node_resources.Step, params: Mapping[str, Any], users: Sequ
         node_resources.ensure_absent(step, JOB_ENVIRONMENT)
 
 
-def ensure_trust(step: node_resources.Step, params: Mapping[str, Any], users: Sequence[str]) -> None:
+def ensure_trust(step: node_step.Step, params: Mapping[str, Any], users: Sequence[str]) -> None:
     """A compute node believes the login nodes, and a login node speaks for its users; in no other direction."""
     login_hosts = with_addresses(params["login_hosts"]) if params["restricted"] else []
     compute_hosts = with_addresses(params["compute_hosts"])
@@ -172,7 +173,7 @@ def with_addresses(hosts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return result
 
 
-def write_block(step: node_resources.Step, path: str, text: str) -> None:
+def write_block(step: node_step.Step, path: str, text: str) -> None:
     """Our lines among those of the site; without any, the file as it would be without us."""
     if text:
         item: dict[str, Any] = {"path": path, "content": None, "block": text, "secret_base64": None, "validate": []}
@@ -188,7 +189,7 @@ def write_block(step: node_resources.Step, path: str, text: str) -> None:
         write(step, path, left.decode("utf-8", "surrogateescape"))
 
 
-def ensure_limits(step: node_resources.Step, params: Mapping[str, Any], users: Sequence[str]) -> None:
+def ensure_limits(step: node_step.Step, params: Mapping[str, Any], users: Sequence[str]) -> None:
     unlimited = {str(uid) for uid in uids(users, params["admin_groups"])} if params["limits"] else set()
     wanted = {"": login_files.limits(params["limits"])} if params["limits"] else {}
     wanted.update({uid: login_files.limits({}) for uid in unlimited})
@@ -201,7 +202,7 @@ def ensure_limits(step: node_resources.Step, params: Mapping[str, Any], users: S
         node_resources.run_systemctl(step, ["daemon-reload"], "")
 
 
-def write(step: node_resources.Step, path: str, text: str, units: Sequence[Mapping[str, Any]] = ()) -> bool:
+def write(step: node_step.Step, path: str, text: str, units: Sequence[Mapping[str, Any]] = ()) -> bool:
     mode = f"{os.stat(path).st_mode & 4095:04o}" if path == SSHD else "0644"
     validate = ["/usr/sbin/sshd", "-t", "-f", "%s"] if path == TRUST else []
     item = {"path": path, "content": text, "block": None, "secret_base64": None, "validate": validate, "mode": mode}
@@ -247,7 +248,7 @@ def main() -> None:
     # whoever this very call came as gets in again, whatever the inventory calls them
     users = list(dict.fromkeys(["root", *params["administrators"], *filter(None, [os.environ.get("SUDO_USER")])]))
     os.umask(0o022)
-    step = node_resources.Step(module)
+    step = node_step.Step(module)
     refused = login_files.refused_limits(params["limits"])
     refused += [f"{name} is no name of a user or group" for name in login_files.refused_names(users)]
     refused += [f"{name} is no name of a user or group" for name in login_files.refused_names(params["admin_groups"])]

@@ -72,8 +72,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
     record as node_record,
-    resources as node_resources,
     services as node_services,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import nfs_exports as storage_nfs_exports
 
@@ -87,7 +87,7 @@ RDMA_PORT = 20049
 ANSWER_S = 10
 
 
-class Step(node_resources.Step):
+class Step(node_step.Step):
     """One call."""
 
     def __init__(self, module: AnsibleModule) -> None:

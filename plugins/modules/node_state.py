@@ -322,6 +322,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     removal as node_removal,
     resources as node_resources,
     services as node_services,
+    step as node_step,
 )
 
 
@@ -508,7 +509,7 @@ def arguments() -> dict[str, Any]:
     }
 
 
-def converge(step: node_resources.Step) -> dict[str, str]:
+def converge(step: node_step.Step) -> dict[str, str]:
     """Everything in its order; returns the packages that are installed."""
     wanted = step.wanted
     node_resources.leave_manual_installs(step)
@@ -541,7 +542,7 @@ def converge(step: node_resources.Step) -> dict[str, str]:
     return packages
 
 
-def ensure_login_keys(step: node_resources.Step) -> None:
+def ensure_login_keys(step: node_step.Step) -> None:
     """Root's file of the keys by which this call came, or a warning."""
     user = os.environ.get("SUDO_USER") or "root"
     try:
@@ -563,7 +564,7 @@ def ensure_login_keys(step: node_resources.Step) -> None:
         step.record["files"][node_access_keys.CONFIG] = facts
 
 
-def install(step: node_resources.Step) -> dict[str, str]:
+def install(step: node_step.Step) -> dict[str, str]:
     """Accounts first: a package would choose another id."""
     for backup in step.wanted["backups"]:
         node_backups.save(step, backup)
@@ -576,7 +577,7 @@ def install(step: node_resources.Step) -> dict[str, str]:
     return packages
 
 
-def write(step: node_resources.Step) -> list[str]:
+def write(step: node_step.Step) -> list[str]:
     """Name, directories, files and kernel modules; returns the paths of the changed files."""
     wanted = step.wanted
     node_resources.ensure_hostname(step, wanted["hostname"])
@@ -588,7 +589,7 @@ def write(step: node_resources.Step) -> list[str]:
     return changed
 
 
-def finish(step: node_resources.Step, ownership: node_removal.Ownership | None, removed: Sequence[str]) -> None:
+def finish(step: node_step.Step, ownership: node_removal.Ownership | None, removed: Sequence[str]) -> None:
     """Remove the rest of what is no longer wanted, and save the record, or that there is more to do."""
     wanted = step.wanted
     if ownership and wanted["keep_obsolete"]:
@@ -606,7 +607,7 @@ def finish(step: node_resources.Step, ownership: node_removal.Ownership | None, 
         step.save_record()
 
 
-def forget(step: node_resources.Step) -> None:
+def forget(step: node_step.Step) -> None:
     """Remove the records of a component: deepopsctl does not manage its files any more."""
     component = step.wanted["component"]
     if node_record.steps(component):
@@ -623,7 +624,7 @@ def main() -> None:
     node_people.add_files(wanted)
     # parent directories are readable for everybody, whatever root's umask
     os.umask(0o022)
-    step = node_resources.Step(module, wanted)
+    step = node_step.Step(module, wanted)
     # the record, or the note of a restart, on a full disk
     with node_errors.fail_on_error(step.fail):
         packages = converge(step)

@@ -49,8 +49,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
     record as node_record,
     removal as node_removal,
-    resources as node_resources,
     services as node_services,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
@@ -64,7 +64,7 @@ PACKAGES = "imex_packages"
 START_S = 20
 
 
-class Step(node_resources.Step):
+class Step(node_step.Step):
     """One call, and the unit as it is."""
 
     def __init__(self, module: AnsibleModule) -> None:

@@ -62,8 +62,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
     record as node_record,
-    resources as node_resources,
     services as node_services,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
     facts as nvidia_facts,
@@ -79,7 +79,7 @@ PROGRAM = "/usr/local/lib/deepopsctl/mig.py"
 INSTANCES = 15
 
 
-class Step(node_resources.Step):
+class Step(node_step.Step):
     """One call; `layouts` are those of the GPUs that are wanted."""
 
     def __init__(self, module: AnsibleModule) -> None:

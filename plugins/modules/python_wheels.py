@@ -73,7 +73,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     left_out as node_left_out,
     record as node_record,
-    resources as node_resources,
+    step as node_step,
     wheels as node_wheels,
 )
 
@@ -145,7 +145,7 @@ def directories_of(params: Mapping[str, Any]) -> list[Together | Selected]:
     return directories + ([Together(params["path"], together)] if together else [])
 
 
-class Step(node_resources.Step):
+class Step(node_step.Step):
     """One call, which need not be a step of a component."""
 
     def own(self, paths: list[str]) -> None:

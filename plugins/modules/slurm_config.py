@@ -115,7 +115,7 @@ changes:
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -136,10 +136,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     waiting_jobs as slurm_waiting_jobs,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.apply_config import UNIT
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
-
-if TYPE_CHECKING:
-    from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Change
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Change, Effect
 
 PLUGSTACK = "plugstack.conf"
 ALWAYS = ("slurm.conf", "gres.conf", "cgroup.conf", PLUGSTACK)
@@ -316,7 +313,10 @@ def refusals(
 
 
 def waiting_jobs(
-    params: Mapping[str, Any], files: Mapping[str, str], current: Mapping[str, str], changes: Sequence[Change]
+    params: Mapping[str, Any],
+    files: Mapping[str, str],
+    current: Mapping[str, str],
+    changes: Sequence[Change],
 ) -> list[slurm_waiting_jobs.Affected]:
     """The waiting jobs that this would end or leave waiting for ever. Raises UnreadableError."""
     conf = conf_of(files)
@@ -352,7 +352,10 @@ def hold(
 
 
 def unmet(
-    params: Mapping[str, Any], files: Mapping[str, str], current: Mapping[str, str], changes: Sequence[Change]
+    params: Mapping[str, Any],
+    files: Mapping[str, str],
+    current: Mapping[str, str],
+    changes: Sequence[Change],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What nodes lack for what is new in this configuration, and for what was in force already."""
     names = {change.key.split()[0].partition("=")[0].lower() for change in changes}

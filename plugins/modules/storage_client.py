@@ -79,7 +79,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     ownership as node_ownership,
     packages_apt as node_packages,
     record as node_record,
-    resources as node_resources,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import client_sources as storage_client_sources
 
@@ -90,7 +90,7 @@ HOLDS = "client_holds"
 ANSWER_S = 60
 
 
-class Step(node_resources.Step):
+class Step(node_step.Step):
     """One call."""
 
     def __init__(self, module: AnsibleModule) -> None:

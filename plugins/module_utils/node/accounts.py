@@ -5,18 +5,15 @@ from __future__ import annotations
 import grp
 import pwd
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
-
-if TYPE_CHECKING:
-    from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import resources as node_resources
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command, step as node_step
 
 ANSWER_S = 60
 HOME = ["--home-dir", "/nonexistent", "--no-create-home", "--shell", "/usr/sbin/nologin"]
 
 
-def ensure_account(step: node_resources.Step, wanted: Mapping[str, Any]) -> None:
+def ensure_account(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
     """Create user and group where they are missing; another id is an error, because files and daemons have it."""
     name, uid = wanted["name"], wanted["uid"]
     gid = wanted["gid"] or uid
@@ -51,7 +48,7 @@ def _gid(name: str) -> int | None:
         return None
 
 
-def _run(step: node_resources.Step, argv: Sequence[str]) -> None:
+def _run(step: node_step.Step, argv: Sequence[str]) -> None:
     result = node_command.run_merged(argv, ANSWER_S)
     if not result.ok:
         step.fail(f"{argv[0]}: {result.message}", "is the id taken? See /etc/passwd")

@@ -7,18 +7,16 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
     errors as node_errors,
     files as node_files,
     openpgp,
     packages_apt as node_packages,
 )
-
-if TYPE_CHECKING:
-    from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import changes as node_changes
 
 MODE = 0o644
 # what NVIDIA's driver and its firmware are in; contrib and non-free need main

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
-
-if TYPE_CHECKING:
-    from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import resources as node_resources
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files, step as node_step
 
 SUFFIX = ".before-deepopsctl"
 
 
-def save(step: node_resources.Step, wanted: Mapping[str, Any]) -> None:
+def save(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
     """Copy a file next to itself, unless deepopsctl wrote it; a secret's copy is for its owner alone."""
     path = wanted["path"]
     content = unmanaged(path)
@@ -28,7 +25,7 @@ def save(step: node_resources.Step, wanted: Mapping[str, Any]) -> None:
     step.did(f"saved {path}{SUFFIX}", "file", path, "write", detail=f"kept as *{SUFFIX}")
 
 
-def remove(step: node_resources.Step, wanted: Mapping[str, Any]) -> None:
+def remove(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
     """Remove a saved file that deepopsctl does not replace, or put a link in its place."""
     path, link = wanted["path"], wanted["link"]
     if not wanted["remove"]:

@@ -9,15 +9,12 @@ import os
 import pwd
 import stat
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
     command as node_command,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.atomic_file import discard, prepare, put_in_place
-
-if TYPE_CHECKING:
-    from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import changes as node_changes
 
 # how managed files begin, and the whole first line of most
 MANAGED = b"# Written by deepopsctl"

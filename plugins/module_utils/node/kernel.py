@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
@@ -13,10 +13,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     files as node_files,
     packages_apt as node_packages,
     record as node_record,
+    step as node_step,
 )
-
-if TYPE_CHECKING:
-    from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import resources as node_resources
 
 MODULES = "/lib/modules"
 LOADED = "/sys/module"
@@ -101,7 +99,7 @@ def state_file(name: str) -> str:
     return os.path.join(LOADED, name.replace("-", "_"), "initstate")
 
 
-def ensure_module(step: node_resources.Step, wanted: Mapping[str, Any]) -> None:
+def ensure_module(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
     """Load a module now and at every start, or no longer at the next one."""
     name, path = wanted["name"], load_file(wanted["name"])
     if not wanted["loaded"]:

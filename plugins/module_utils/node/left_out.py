@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
-
-if TYPE_CHECKING:
-    from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import errors as node_errors
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    errors as node_errors,
+    record as node_record,
+)
 
 # arguments of a module whose source may be optional
 OPTIONAL = {"optional": {"default": ""}, "needed_by": {"type": "list", "elements": "str", "default": []}}

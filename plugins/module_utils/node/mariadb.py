@@ -12,16 +12,14 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     errors as node_errors,
     ownership as node_ownership,
+    step as node_step,
 )
-
-if TYPE_CHECKING:
-    from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import resources as node_resources
 
 DATA = "/var/lib/mysql"
 ANSWER_S, CONNECT_S = 60, 10
@@ -96,7 +94,7 @@ def expression_of(pattern: str) -> str:
     return "".join({"%": ".*", "_": "."}.get(part, re.escape(part[-1])) for part in parts)
 
 
-def verify_elsewhere(step: node_resources.Step, wanted: Mapping[str, Any]) -> None:
+def verify_elsewhere(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
     """That a server which others run lets the user do everything in its database, which is created where it is not."""
     database, where = wanted["name"], f"the database server {wanted['server']} port {wanted['server_port']}"
     check_login(wanted)
@@ -167,7 +165,7 @@ def grant_hint(wanted: Mapping[str, Any], host: str) -> str:
     )
 
 
-def ensure_database(step: node_resources.Step, wanted: Mapping[str, Any]) -> None:
+def ensure_database(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
     """The database, and its user with all rights on it."""
     database, user, password = wanted["name"], wanted["user"], wanted["password"]
     check_names([user], [database])
@@ -199,7 +197,7 @@ def ensure_database(step: node_resources.Step, wanted: Mapping[str, Any]) -> Non
     step.did(f"set the login of {user}", "login", user, "set", detail=f"of database {database}")
 
 
-def ensure_logins(step: node_resources.Step) -> None:
+def ensure_logins(step: node_step.Step) -> None:
     """Users who log in by the socket and have no rights; one that the step created and no longer wants is removed."""
     take_over(step)
     wanted, owned = step.wanted["database_logins"], step.owned["logins"]
@@ -222,7 +220,7 @@ def ensure_logins(step: node_resources.Step) -> None:
             step.save_owned()
 
 
-def has_login(step: node_resources.Step, user: str) -> bool | None:
+def has_login(step: node_step.Step, user: str) -> bool | None:
     """Whether MariaDB has the user; None where it does not answer, or is not there."""
     query = f"SELECT 1 FROM mysql.user WHERE user = '{user}' AND host = 'localhost';"  # noqa: S608 (a plain name)
     shown = sql(query) if is_installed() else None
@@ -232,7 +230,7 @@ def has_login(step: node_resources.Step, user: str) -> bool | None:
     return user in step.owned["logins"] if step.dry else None
 
 
-def take_over(step: node_resources.Step) -> None:
+def take_over(step: node_step.Step) -> None:
     """What the former step of its own created is this step's."""
     component = step.wanted["component"]
     former = node_ownership.load(component, FORMER_STEP)

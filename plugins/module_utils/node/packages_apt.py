@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,

@@ -15,18 +15,16 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     errors as node_errors,
     files as node_files,
     identities as node_identities,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table
-
-if TYPE_CHECKING:
-    from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import resources as node_resources
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ETC = "/etc"
@@ -119,7 +117,7 @@ def _file(path: str, content: str) -> dict[str, Any]:
             "owner": "root", "group": "root", "mode": "0644", "validate": []}  # fmt: skip
 
 
-def ensure_people(step: node_resources.Step, people: Mapping[str, Any]) -> None:
+def ensure_people(step: node_step.Step, people: Mapping[str, Any]) -> None:
     """Everybody with groups, expiry and home; refused as a whole where an id or a name is somebody else's."""
     owned = step.owned
     check_sshd(step, people["authorized_keys_files"])
@@ -157,7 +155,7 @@ def left_behind(people: Mapping[str, Any], owned: Mapping[str, Sequence[str]]) -
     return sorted(set(owned["people"]) - {person["name"] for person in people["people"]})
 
 
-def check_sshd(step: node_resources.Step, kept: Sequence[str]) -> None:
+def check_sshd(step: node_step.Step, kept: Sequence[str]) -> None:
     """Refuse to hide a place of keys that this node's sshd reads and the setting does not have."""
     if not _INCLUDE.search(node_files.read(SSHD_CONFIG) or b""):
         step.fail(f"{SSHD_CONFIG} does not include sshd_config.d/*.conf", "add that line of the distribution's again")
@@ -343,7 +341,7 @@ def _locked() -> Iterator[None]:
         os.close(descriptor)
 
 
-def ensure_homes(step: node_resources.Step, people: Mapping[str, Any], tables: Tables) -> None:
+def ensure_homes(step: node_step.Step, people: Mapping[str, Any], tables: Tables) -> None:
     """Make the homes that are not there; one that is there stays as it is."""
     base, point = people["homes_in"], people["homes_mounted"]
     if point and not mount_table.is_mounted(point):

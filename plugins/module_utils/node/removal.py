@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
     errors as node_errors,
     files as node_files,
     kernel as node_kernel,
     packages_apt as node_packages,
     record as node_record,
     services as node_services,
+    step as node_step,
 )
-
-if TYPE_CHECKING:
-    from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-        changes as node_changes,
-        resources as node_resources,
-    )
 
 UNIT_DIRECTORY = "/etc/systemd/system/"
 # parent directories of managed files that belong to nobody else; of modules one by name
@@ -29,7 +24,7 @@ _OWN_PARENTS = (UNIT_DIRECTORY, "/usr/local/lib/deepopsctl/", "/opt/deepopsctl/m
 class Ownership:
     """What a step owns: recorded before anything is installed, so that an interrupted run loses no record."""
 
-    def __init__(self, step: node_resources.Step) -> None:
+    def __init__(self, step: node_step.Step) -> None:
         self.step = step
         self.noted = step.noted
         self.owned = step.owned

@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     apt_repository as apt_source,
+    changes as node_changes,
     errors as node_failure,
     files as node_files,
     packages_apt as node_packages,
 )
-
-if TYPE_CHECKING:
-    from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import changes as node_changes
 
 SOURCES = "/etc/apt/sources.list.d/deepopsctl-storage-%s.sources"
 KEYRINGS = "/etc/apt/keyrings/deepopsctl-storage-%s.asc"

@@ -14,8 +14,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
     record as node_record,
-    resources as node_resources,
     services as node_services,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.node_states import drain_reason
@@ -82,7 +82,7 @@ class Quiet:
             warn(f"{self.node}: {error}")
 
 
-class MountRun(node_resources.Step):
+class MountRun(node_step.Step):
     """One call: desired state, managed files, changes and deferred mounts."""
 
     def __init__(self, module: AnsibleModule) -> None:
