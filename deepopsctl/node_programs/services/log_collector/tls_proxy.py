@@ -134,7 +134,8 @@ async def _receive(connection: socket.socket, place: str, server: _Server) -> No
             each.transport.abort()
         raise
     except OSError as error:
-        server.log("{}: {}:{}: {}".format(name, *server.store, error.strerror or error))
+        host, port = server.store
+        server.log(f"{name}: {host}:{port}: {error.strerror or error}")
     finally:
         for each in opened:
             each.close()
