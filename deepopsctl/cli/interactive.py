@@ -22,8 +22,8 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.nodes.workflow import PATIENCE_S, Report
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.ssh.results import SetupResult
 
 _STEP = "cyan"

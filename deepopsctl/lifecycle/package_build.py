@@ -20,7 +20,7 @@ from pathlib import Path
 
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.files import sha256_of, write_atomic
-from deepopsctl.lab.image import SUITES
+from deepopsctl.lab.image import CODENAMES
 from deepopsctl.lifecycle.build_host import BuildHost
 from deepopsctl.lifecycle.package_sources import Source, fetch
 from deepopsctl.slurm.releases import release_of
@@ -126,7 +126,7 @@ class BuildRequest:
 
     def version(self, revision: int) -> str:
         """Above the source's own in its own suite, below it in a later one: what a later release brings is newer."""
-        native = self.source.suite.startswith(SUITES[self.os])
+        native = self.source.suite.startswith(CODENAMES[self.os])
         return f"{self.source.version}{'+' if native else f'~{self.os[:3]}{self.os[6:]}+'}deepopsctl{revision}"
 
 
@@ -248,7 +248,7 @@ def mmdebstrap_argv(request: BuildRequest, inputs: Path, result: Path) -> tuple[
         f"--customize-hook=sync-in {inputs} /build",
         '--customize-hook=chroot "$1" /bin/sh /build/build-package.sh',
         f"--customize-hook=sync-out /build/result {result}",
-        SUITES[request.os],
+        CODENAMES[request.os],
         "/dev/null",
         *((request.mirror,) if request.mirror else ()),
     )

@@ -20,7 +20,7 @@ import yaml
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ControlMachineError, DeepOpsError
 from deepopsctl.files import sha256_of, write_atomic
-from deepopsctl.lab.image import SUITES
+from deepopsctl.lab.image import CODENAMES
 from deepopsctl.lifecycle.package_build import Build
 from deepopsctl.node_programs._shared.openpgp import fingerprints
 from deepopsctl.slurm.plugin_files import files_in
@@ -193,7 +193,7 @@ def _contents(package: Path) -> str:
 def suite_of(build: Build) -> str:
     """`trixie-slurm-wlm-24.11`; without a release number where the version has none."""
     release = build.text("release")
-    return f"{SUITES[build.text('os')]}-{build.text('source')}{f'-{release}' if release else ''}"
+    return f"{CODENAMES[build.text('os')]}-{build.text('source')}{f'-{release}' if release else ''}"
 
 
 def platform_of(build: Build) -> str:

@@ -18,9 +18,9 @@ from deepopsctl.content import components
 from deepopsctl.lifecycle.backup import ACCOUNTING, STATE, hint_for, saved_nodes, saves_monitoring
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, require_success
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.text.node_sets import fold
 
 PARTS = (STATE, ACCOUNTING)

@@ -12,8 +12,8 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.lifecycle.backup import MONITORING, snapshots
 from deepopsctl.model.cluster import Node, Role
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, require_success
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
+from deepopsctl.run.request import RunRequest
 
 PLAYBOOK = "operate/restore-monitoring"
 

@@ -22,8 +22,8 @@ from deepopsctl.lifecycle.rolling import Rolling, Selection, WorkResult, select
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.drain import SLURM_INFO
 from deepopsctl.nodes.workflow import SILENT, Flow, Operator, Report, StoppedError, failed_nodes, state_of
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings

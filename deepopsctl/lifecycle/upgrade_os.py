@@ -32,8 +32,8 @@ from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.node_programs.slurm_upgrade.query import PATTERNS
 from deepopsctl.nodes.drain import encode_reason
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, failed_nodes, state_of
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.text.node_sets import fold
 
 QUERY, UPGRADE = "operate/os-query", "operate/os-upgrade"

@@ -31,9 +31,9 @@ from deepopsctl.nodes.workflow import (
     require_success,
     state_of,
 )
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.node_states import NODE_PREFIX
 from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold

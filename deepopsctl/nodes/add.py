@@ -18,8 +18,8 @@ from deepopsctl.nodes.workflow import (
     StoppedError,
     untouched_nodes,
 )
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 

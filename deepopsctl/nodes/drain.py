@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from deepopsctl.errors import DeepOpsError, RunTimeoutError
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import Failure, RunOutcome, TaskResult
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
 from deepopsctl.text.node_sets import fold
 

@@ -22,9 +22,9 @@ from deepopsctl.nodes.admit import NotAdmittedError, try_out
 from deepopsctl.nodes.drain import FIRST_PAUSE_S, LONGEST_PAUSE_S, encode_reason
 from deepopsctl.nodes.wait_for_jobs import job_words
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, failed_nodes, require_success, state_of
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import ClusterBusyError, cluster_lock
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.node_states import PREFIX, REBOOT_PREFIX
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 from deepopsctl.text.node_sets import fold

@@ -13,8 +13,8 @@ from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.host_keys import close_connections, forget
 from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, require_success, untouched_nodes
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
+from deepopsctl.run.request import RunRequest
 from deepopsctl.text.node_sets import fold
 
 # nodes with these roles can't be removed: they hold data and daemons of the whole cluster

@@ -15,8 +15,8 @@ from deepopsctl.nodes.host_keys import close_connections, compare, forget
 from deepopsctl.nodes.remove import chosen
 from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
 from deepopsctl.nodes.workflow import PATIENCE_S, Flow, Operator, Report, StoppedError, untouched_nodes
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.hardware import load_hardware, store_hardware
 from deepopsctl.ssh.host_keys import NoAnswerError
 from deepopsctl.text.node_sets import fold

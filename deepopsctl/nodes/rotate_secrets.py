@@ -21,9 +21,9 @@ from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.drain import encode_reason
 from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, dependent_nodes, require_success
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 

@@ -16,10 +16,10 @@ from deepopsctl.errors import DeepOpsError, ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.drain import NODE_STATE, SLURM_INFO, slurm_now
 from deepopsctl.run.claim import PLAYBOOK as CLAIM, OutdatedError, died_here, parse_answer
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.lock import ClusterBusyError, cluster_lock
 from deepopsctl.run.outcome import COUNTS, SCHEMA, Failure, RunOutcome, Verdict
+from deepopsctl.run.request import RunRequest
 from deepopsctl.run.workspace import Workspace
 from deepopsctl.slurm.state import SlurmState, state_in
 from deepopsctl.ssh.results import SetupResult

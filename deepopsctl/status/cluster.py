@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from deepopsctl.checks.check import Totals, parse_check, totals
 from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.run.command_line import USUAL_SSH, RunRequest
 from deepopsctl.run.events import Event
 from deepopsctl.run.history import PastRun, past_run
 from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome, RunSummary
+from deepopsctl.run.request import USUAL_SSH, RunRequest
 from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware
 from deepopsctl.slurm.state import SlurmState, state_in

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deepopsctl.run.command_line import RunRequest, write_inputs
+from deepopsctl.run.request import RunRequest, write_inputs
 from tests.integration.sites import Site
 from tests.support.paths import ROOT
 

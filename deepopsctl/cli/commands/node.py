@@ -22,7 +22,7 @@ from deepopsctl.cli.options import (
 
 if TYPE_CHECKING:
     from deepopsctl.nodes.drain import DrainAction, DrainResult
-    from deepopsctl.run.command_line import RunRequest
+    from deepopsctl.run.request import RunRequest
     from deepopsctl.slurm.state import SlurmJob
 
 

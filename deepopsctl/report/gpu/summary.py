@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepopsctl.checks.catalogue.smoke import entry, position
+from deepopsctl.checks.catalogue.suites import entry, position
 from deepopsctl.checks.check import Check, Status, worst
 from deepopsctl.node_programs.gpu_check.rates import METRICS, value_of
 from deepopsctl.node_programs.gpu_check.results import target_of
