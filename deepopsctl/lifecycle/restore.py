@@ -18,7 +18,6 @@ from deepopsctl.content import components
 from deepopsctl.lifecycle.backup import ACCOUNTING, STATE, hint_for, saved_nodes, saves_monitoring
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, require_success
-from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
 from deepopsctl.text.node_sets import fold
@@ -61,14 +60,10 @@ class Restore:
 def restore(directory: ClusterDir, wanted: Restore, base: RunRequest, operator: Operator) -> Report:
     """Run the whole workflow; a second run resumes where the first one stopped."""
     cluster = directory.cluster()
-    report = Report("restore", tuple(node.name for node in saved_nodes(cluster)))
-    flow = Flow(directory, base, operator, report)
-    try:
-        with cluster_lock(directory.runs, "deepopsctl restore"):
-            _Restore(flow, cluster, wanted).run()
-    except StoppedError as stop:
-        report.stopped = stop
-    return report
+    flow = Flow(directory, base, operator, Report("restore", tuple(node.name for node in saved_nodes(cluster))))
+    with flow.reporting(), flow.lock():
+        _Restore(flow, cluster, wanted).run()
+    return flow.report
 
 
 @dataclass(slots=True)

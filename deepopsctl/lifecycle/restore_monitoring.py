@@ -12,7 +12,6 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.lifecycle.backup import MONITORING, snapshots
 from deepopsctl.model.cluster import Node, Role
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, require_success
-from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.request import RunRequest
 
 PLAYBOOK = "operate/restore-monitoring"
@@ -21,13 +20,10 @@ PLAYBOOK = "operate/restore-monitoring"
 def restore_monitoring(directory: ClusterDir, snapshot: str, base: RunRequest, operator: Operator) -> Report:
     """Run the whole workflow; it can be repeated."""
     host = directory.cluster().with_role(Role.MONITORING)[0]
-    report = Report("restore", (host.name,))
-    try:
-        with cluster_lock(directory.runs, "deepopsctl restore"):
-            _restore(Flow(directory, base, operator, report), host, snapshot)
-    except StoppedError as stop:
-        report.stopped = stop
-    return report
+    flow = Flow(directory, base, operator, Report("restore", (host.name,)))
+    with flow.reporting(), flow.lock():
+        _restore(flow, host, snapshot)
+    return flow.report
 
 
 def _restore(flow: Flow, host: Node, snapshot: str) -> None:
