@@ -24,6 +24,7 @@ from deepopsctl.lab.image import CODENAMES
 from deepopsctl.lifecycle.build_host import BuildHost
 from deepopsctl.lifecycle.package_sources import Source, fetch
 from deepopsctl.slurm.releases import release_of
+from deepopsctl.text.answers import Fields
 
 Notify = Callable[[str], None]
 
@@ -144,15 +145,14 @@ class Build:
     @property
     def packages(self) -> dict[str, str]:
         """{name: file} of the packages."""
-        packages = self.record.get("packages")
-        return {str(name): str(entry["file"]) for name, entry in packages.items()} if isinstance(packages, dict) else {}
+        return {name: entry.text("file") for name, entry in Fields(self.record).members("packages")}
 
     @property
     def others(self) -> tuple[str, ...]:
         """The packages of another version: libraries that were added with it."""
-        packages, own = self.record.get("packages"), self.text("version")
-        entries = packages.items() if isinstance(packages, dict) else ()
-        return tuple(str(name) for name, entry in entries if entry.get("version", own) != own)
+        own = self.text("version")
+        entries = Fields(self.record).members("packages")
+        return tuple(name for name, entry in entries if entry.values.get("version", own) != own)
 
     @property
     def is_whole(self) -> bool:

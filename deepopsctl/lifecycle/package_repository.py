@@ -24,6 +24,7 @@ from deepopsctl.lab.image import CODENAMES
 from deepopsctl.lifecycle.package_build import Build
 from deepopsctl.node_programs._shared.openpgp import fingerprints
 from deepopsctl.slurm.plugin_files import files_in
+from deepopsctl.text.answers import Fields, members
 
 ORIGIN = "deepopsctl"
 VARIABLE = "deepops_package_repositories"
@@ -71,8 +72,10 @@ class PackageRepository:
             document = yaml.safe_load(self.variables.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
-        entries = document.get(VARIABLE) if isinstance(document, dict) else None
-        return entries if isinstance(entries, dict) else {}
+        return {
+            platform: {suite: {**values.values} for suite, values in members(suites.values)}
+            for platform, suites in Fields.of(document).members(VARIABLE)
+        }
 
     def publish(self, build: Build) -> tuple[str, bool]:
         """Serve a build; returns its suite, and whether that changed."""

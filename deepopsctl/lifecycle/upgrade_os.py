@@ -33,6 +33,7 @@ from deepopsctl.node_programs.slurm_upgrade.query import PATTERNS
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, encode_reason, failed_nodes, state_of
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
+from deepopsctl.text.answers import mapping
 from deepopsctl.text.node_sets import fold
 
 QUERY, UPGRADE = "operate/os-query", "operate/os-upgrade"
@@ -98,8 +99,8 @@ def _query(cluster: Cluster, nodes: Sequence[Node], base: RunRequest) -> OsPlan:
 
 def facts_in(outcome: RunOutcome) -> dict[str, OsFacts]:
     """The nodes' answers in a run."""
-    answers = ((result.host, result.data.get("os")) for result in outcome.summary.results)
-    return {host: parse_facts(answer) for host, answer in answers if isinstance(answer, Mapping)}
+    answers = ((result.host, mapping(result.data.get("os"))) for result in outcome.summary.results)
+    return {host: parse_facts(answer) for host, answer in answers if answer}
 
 
 @dataclass(slots=True)

@@ -37,6 +37,7 @@ from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.node_states import NODE_PREFIX
 from deepopsctl.slurm.state import SlurmState
+from deepopsctl.text.answers import mapping, texts, words
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
 
@@ -134,8 +135,7 @@ class _Upgrade(NodePass):
         plan, record, slurm = _query(self.flow.directory, self.cluster, self.wanted, self.flow.base)
         phase = str(record.get("phase") or "")
         if phase == GOING_BACK and record.get("to") == self.wanted.release:
-            hosts = record.get("hosts")
-            self._go_back(plan, str(record.get("why")), set(map(str, hosts)) if isinstance(hosts, list) else set())
+            self._go_back(plan, str(record.get("why")), set(texts(record.get("hosts"))))
         self._refuse(plan, phase, slurm)
         self.flow.report.nodes = plan.todo
         if not plan.todo and not record and self._is_declared(plan):
@@ -316,11 +316,10 @@ class _Upgrade(NodePass):
         self._leave_out(outcome, names)
         registered = _answer(outcome, "registered")
         for left in (_answer(outcome, "starting"), registered.get("left")):
-            self.failed |= {str(name): str(why) for name, why in _pairs(left) if name not in self.failed}
+            self.failed |= {name: why for name, why in words(left).items() if name not in self.failed}
         self._stop_at_limit(plan)
         # others were out of service before, or somebody has drained them meanwhile
-        resumed = registered.get("resumed")
-        if serving := self._without_left(resumed if isinstance(resumed, list) else ()):
+        if serving := self._without_left(texts(registered.get("resumed"))):
             self._validate(serving)
 
     def _validate(self, names: tuple[str, ...]) -> None:
@@ -424,9 +423,4 @@ def _settings(plan: Plan) -> dict[str, object]:
 
 def _answer(outcome: RunOutcome, key: str) -> Mapping[str, object]:
     """What a phase of the node program slurm_upgrade returned; empty where it did not come to it."""
-    answers = (result.data.get(key) for result in outcome.summary.results)
-    return next((answer for answer in answers if isinstance(answer, Mapping)), {})
-
-
-def _pairs(value: object) -> Iterable[tuple[object, object]]:
-    return value.items() if isinstance(value, Mapping) else ()
+    return next(filter(None, (mapping(result.data.get(key)) for result in outcome.summary.results)), {})

@@ -24,6 +24,7 @@ from deepopsctl.run.request import RunRequest
 from deepopsctl.run.workspace import Workspace
 from deepopsctl.slurm.state import SlurmState, state_in
 from deepopsctl.ssh.results import SetupResult
+from deepopsctl.text.answers import texts
 from deepopsctl.text.node_sets import fold
 
 SLURM, NODE_STATE = "slurm", "operate/slurm_node_state"
@@ -292,9 +293,8 @@ def deployed_from_here(workspace: Workspace) -> frozenset[str]:
     names: set[str] = set()
     for run_dir in workspace.newest_first():
         request = run_dir.read(run_dir.request)
-        playbooks = request.get("playbooks")
-        if isinstance(playbooks, list) and not request.get("check") and run_dir.read(run_dir.summary).get("ok"):
-            names |= {str(name) for name in playbooks}
+        if not request.get("check") and run_dir.read(run_dir.summary).get("ok"):
+            names.update(texts(request.get("playbooks")))
     return frozenset(names)
 
 
