@@ -13,8 +13,8 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.settings import misspelt_settings
 from deepopsctl.cluster.spelling import misspelt_values
 from deepopsctl.content import content_dir
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 
 
 def run_request(

@@ -28,6 +28,7 @@ from deepopsctl.content import COLLECTION
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.files import write_atomic
 from deepopsctl.run.workspace import DEFAULT_KEEP_RUNS
+from deepopsctl.text.answers import Fields
 
 # A Variables file of the user's (`-e @FILE`), or values (`-e KEY=VALUE`); later ones win, as in Ansible.
 Variables = Mapping[str, object] | Path
@@ -261,16 +262,14 @@ class PlaybookTracker:
 
     def update(self, raw: Mapping[str, object]) -> bool:
         """Process an event; True if it only marks the beginning of a playbook."""
-        data = raw.get("event_data")
-        play = str(data.get("play") or "") if isinstance(data, Mapping) else ""
+        play = Fields(raw).part("event_data").text("play")
         if raw.get("event") == "playbook_on_play_start" and play.startswith(_NAME):
             self._now = play.removeprefix(_NAME)
         return play.startswith(_NAME)
 
     def playbook_of(self, raw: Mapping[str, object]) -> str:
         """The name of the original playbook of an event."""
-        data = raw.get("event_data")
-        stem = PurePath(str(data.get("playbook") or "")).stem if isinstance(data, Mapping) else ""
+        stem = PurePath(Fields(raw).part("event_data").text("playbook")).stem
         return self._now if stem == _JOINED else stem
 
 
