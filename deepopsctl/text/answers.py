@@ -1,6 +1,6 @@
 """Untrusted values as typed ones: answers of nodes, documents of earlier runs, a site's variables.
 
-Whoever is root on a compute node writes its answers. Types and sizes are looked at here and nowhere else: a value of
+Root of a compute node writes its answers. Types and sizes are looked at here and nowhere else: a value of
 another type counts as missing, and a longer list or mapping is refused, since a part of it would pass for the whole.
 """
 
@@ -164,13 +164,13 @@ def _text(value: object) -> str | None:
 def _number(value: object) -> int | None:
     if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdigit():
         return _number(int(value))
-    found = _numeric(value)
-    return None if found is None else int(found)
+    as_number = _numeric(value)
+    return None if as_number is None else int(as_number)
 
 
 def _real(value: object) -> float | None:
-    found = _numeric(value)
-    return None if found is None else float(found)
+    as_number = _numeric(value)
+    return None if as_number is None else float(as_number)
 
 
 def _numeric(value: object) -> int | float | None:
