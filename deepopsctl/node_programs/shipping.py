@@ -61,7 +61,7 @@ def _directory(name: str) -> Path:
     places = list(_HERE.glob(f"*/{name}/__init__.py"))
     if not places:
         raise ValueError(f"no node program {name}")
-    return found[0].parent
+    return places[0].parent
 
 
 @cache
