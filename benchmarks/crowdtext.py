@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader
+from deepopsctl.node_programs.services.slurm_metrics.snapshot import SlurmReader
 from tests.support import systemd
 from tests.support.monitoring_roles import GPU01
 from tests.support.role_templates import render

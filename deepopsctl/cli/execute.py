@@ -1,4 +1,4 @@
-"""Run playbooks for a command, show it as it goes on, and report how it ended."""
+"""Run playbooks for a command, show its progress, and report how it ended."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.settings import misspelt_settings
 from deepopsctl.cluster.spelling import misspelt_values
 from deepopsctl.content import content_dir
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 
 
 def run_request(

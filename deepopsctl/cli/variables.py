@@ -15,7 +15,7 @@ from deepopsctl.cluster.renamed import references
 from deepopsctl.cluster.settings import LOADER, SettingType, faults, from_text, setting_types, variables, wrong_type
 from deepopsctl.errors import InputError, Problem
 from deepopsctl.files import read_text
-from deepopsctl.run.command_line import Variables
+from deepopsctl.run.request import Variables
 from deepopsctl.text.node_sets import shorten
 
 Types = Mapping[str, SettingType]

@@ -250,7 +250,7 @@ def _facts(
     yield "jobs", f"{primary.jobs} running; they continue"
     yield "munge key", f"the same on {fold(running)} (SHA-256 {primary.munge_key_hash[:12]}...)"
     if "slurm" in primary.ids:
-        yield "user slurm", "id {}, group {}".format(*primary.ids["slurm"])
+        yield "user slurm", f"id {primary.ids['slurm'][0]}, group {primary.ids['slurm'][1]}"
     plugins = sorted({str(plugin["path"]) for node in facts.values() for plugin in node.spank})
     if plugins:
         yield "plugins of jobs", f"{', '.join(plugins)}: stay where they are, also after --finish"

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from deepopsctl.run.command_line import RunRequest, write_inputs
+from deepopsctl.run.request import RunRequest, write_inputs
 from tests.integration.sites import Site
 from tests.support.local_ansible import play
 from tests.support.paths import ROOT

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.gpu_check.dcgm import SOCKET
+from deepopsctl.node_programs.suites.gpu_check.dcgm import SOCKET
 from tests.data.driver_samples import SET_PLATFORM, facts, platform
 from tests.roles.content import load, role_calls
 from tests.support.local_ansible import Played, play

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from deepopsctl.monitoring.problems import CPU_DETAILS
-from deepopsctl.node_programs.alert_drain.settings import Settings as DrainSettings
-from deepopsctl.node_programs.gpu_check.dcgm import SOCKET
+from deepopsctl.node_programs.services.alert_drain.settings import Settings as DrainSettings
+from deepopsctl.node_programs.suites.gpu_check.dcgm import SOCKET
 from deepopsctl.slurm.job_hooks import PIECES
 from tests.roles.content import load, options
 from tests.support.monitoring_roles import CTL1, GPU01, JOBS, PASSWORD
@@ -347,7 +347,7 @@ def test_job_summaries_ask_prometheus_with_a_password_that_is_roots_alone(record
     settings = json.loads(text(recorded, "everything", "/etc/deepopsctl/job-summaries.json"))
 
     assert (settings["url"], settings["user"], settings["password"]) == ("http://192.0.2.1:9090", "admin", PASSWORD)
-    assert "node_programs.job_report.keeper import main" in text(
+    assert "node_programs.commands.job_report.keeper import main" in text(
         recorded, "everything", "/usr/local/sbin/deepops-job-summaries"
     )
 

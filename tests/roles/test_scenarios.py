@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.validation.result import EXPLICIT, SUITES, playbook_of
+from deepopsctl.checks.suites import EXPLICIT, SUITES
+from deepopsctl.validation.result import playbook_of
 from tests.roles.content import ROLES, load, options, plays, role_calls, with_inner
 from tests.support.paths import ROOT
 

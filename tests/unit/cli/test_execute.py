@@ -14,9 +14,9 @@ from deepopsctl.cli.views.run import failure_lines, node_table, report_lines
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import content_dir
 from deepopsctl.errors import ExitCode, InputError
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import Failure, RunOutcome, Verdict
+from deepopsctl.run.request import RunRequest
 from tests.support.problems import problems_of
 from tests.support.runs import run_of
 
