@@ -145,11 +145,11 @@ def why_closed(directory: ClusterDir, environment: Mapping[str, str]) -> str:
 
 
 def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterable[str] = ()) -> tuple[Problem, ...]:
-    """Unknown variables whose names are close to a known one, and settings with an old name.
+    """Unknown variables with a name close to a known one or the name of a role, and settings with an old name.
 
     `option_names` are the names of `-e`.
     """
-    known = known_names(content)
+    known, roles = known_names(content), {path.parts[-3] for path in content.glob("roles/*/meta/argument_specs.yml")}
     named = [(f"{where}:{line}", name) for where, root in _parsed_files(directory) for name, line in _names(root)]
     problems = []
     for where, name in [*named, *(("-e", name) for name in option_names)]:
@@ -159,6 +159,9 @@ def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterab
         near = get_close_matches(name, known, n=1, cutoff=_NEAR) if name not in known else []
         if meant := [each for each in near if each not in role_parameters(content, near)]:
             problems.append(Problem(where, f"{name} is not a setting of deepopsctl", f"did you mean {meant[0]}?"))
+        elif name not in known and (role := max((each for each in roles if name.startswith(f"{each}_")), default="")):
+            hint = f"settings of the role are in roles/{role}/README.md"
+            problems.append(Problem(where, f"{name} is not a setting of deepopsctl", hint))
     return tuple(problems)
 
 
