@@ -126,9 +126,9 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     adoption as slurm_adoption,
     apply_config as slurm_apply_config,
+    client as slurm_client,
     effects as slurm_effects,
-    output as slurm_output,
-    query as slurm_query,
+    slurm_output,
     spank as slurm_spank,
     unsafe_changes as slurm_unsafe_changes,
     waiting_jobs as slurm_waiting_jobs,
@@ -309,7 +309,7 @@ def waiting_jobs(params, files, current, changes):
     if not (current[conf] and params["primary"] and slurm_waiting_jobs.concerned(changes)):
         return []
     old, new = (slurm_waiting_jobs.layout(text) for text in (current[conf], files[conf]))
-    return slurm_waiting_jobs.query(old, new.lent(old, params["missing_nodes"]), slurm_query.run)
+    return slurm_waiting_jobs.query(old, new.lent(old, params["missing_nodes"]), slurm_client.ask)
 
 
 def lost_waiting(params, cases):
@@ -322,7 +322,7 @@ def lost_waiting(params, cases):
 
 def hold(module, cases, files, current, changes):
     """Hold the jobs without what would end them; their names."""
-    problems = slurm_waiting_jobs.hold(cases, slurm_query.run)
+    problems = slurm_waiting_jobs.hold(cases, slurm_client.ask)
     left = [case for case in waiting_jobs(module.params, files, current, changes) if case.ends]
     if left:
         why = "; ".join([slurm_waiting_jobs.sentence(left), *problems])
@@ -359,7 +359,7 @@ def changed_nodes(key, params, files, current, changes):
 
 def installed():
     """The version of Slurm's commands here."""
-    return slurm_query.installed_version().get("slurm", "")
+    return slurm_client.version()
 
 
 def differences(params, files, current):
