@@ -20,7 +20,7 @@ help: ## Show the targets
 tools: ## Install the Debian packages that the lab and the tests need (asks for sudo when not root)
 	@scripts/install-tools
 
-tools-test: ## Install what tests without a lab need: a few programs, and Prometheus and what comes with it, never started
+tools-test: ## Install what tests without a lab need: programs, Prometheus and what comes with it, sshd; no service is started
 	@scripts/install-tools-test
 
 # all that quickstart needs: a developer's tools are more than half of it

@@ -38,7 +38,9 @@ _OWN_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 def jump_target(hop: str, proxy: str = "") -> Target:
     """One [USER@]HOST[:PORT] of cluster.yml's jump_host."""
     user, _, place = hop.rpartition("@")
-    host, _, port = place.partition(":")
+    # an IPv6 address has its colons in brackets
+    address, bracket, rest = place.removeprefix("[").partition("]")
+    host, _, port = (address, "", rest.removeprefix(":")) if bracket else place.partition(":")
     return Target(host, host, user, int(port or 0), proxy)
 
 

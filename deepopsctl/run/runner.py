@@ -53,7 +53,7 @@ POLL_INTERVAL_S = 0.2
 # The node's shell chooses: Ansible can't answer the prompt of sudo-rs (Ubuntu 26.04, ansible/ansible#85837), next to
 # which the classic sudo is there as sudo.ws. Where it is not, the word is no command: its name is the error.
 SUDO_THAT_ASKS = (
-    "$(command -v sudo.ws || { sudo --version 2>/dev/null | grep -q sudo-rs && ! sudo -n true 2>/dev/null"
+    "$(command -v sudo.ws || { sudo --version 2>&1 | grep -q sudo-rs && ! sudo -n true 2>/dev/null"
     " && echo sudo-rs-with-a-password; } || echo sudo)"
 )
 ERROR_LINES = 20

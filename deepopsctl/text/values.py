@@ -37,7 +37,7 @@ _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 # more digits than any year needs are more than Slurm counts
 _TIME = re.compile(r"[0-9]{1,9}(?:(?::[0-9]{1,2}){0,2}|-[0-9]{1,2}(?::[0-9]{1,2}){0,2})")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
-_JUMP = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?")
+_JUMP = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
 
 def check_template(text: str) -> str:
@@ -206,9 +206,11 @@ def check_key(path: str) -> str:
 
 
 def check_jump_host(text: str) -> str:
-    """ssh's ProxyJump: [USER@]HOST[:PORT], several joined by commas."""
+    """ssh's ProxyJump: [USER@]HOST[:PORT], several joined by commas; an IPv6 address is in brackets."""
     if text and not all(_JUMP.fullmatch(hop) for hop in text.split(",")):
-        raise RefusedError(f"{shorten(text)!r} is no jump host", "write [USER@]HOST[:PORT]")
+        raise RefusedError(
+            f"{shorten(text)!r} is not a valid jump host", "write [USER@]HOST[:PORT], an IPv6 address as [2001:db8::1]"
+        )
     return text
 
 

@@ -94,7 +94,7 @@ def test_sudo_rs_gets_no_password_and_the_classic_sudo_next_to_it_does(cluster: 
     arguments = ("-k", "-K", "-e", "root=true")
     install = "apt-get -qq update && apt-get -qq -y install sudo-rs >/dev/null && mv /usr/bin/sudo /usr/bin/sudo.ws"
     # as Ubuntu 26.04 has them
-    cluster.root("cn01", f"{install} && ln -s sudo-rs /usr/bin/sudo && sudo --version | grep sudo-rs")
+    cluster.root("cn01", f"{install} && ln -s sudo-rs /usr/bin/sudo && sudo --version 2>&1 | grep sudo-rs")
     try:
         assert deploy(cluster, *arguments, answers=both)[0] == 0
         cluster.root("cn01", "mv /usr/bin/sudo.ws /root/sudo.ws")

@@ -244,7 +244,7 @@ def test_refuses_another_schema(schema: str, fault: str) -> None:
         ("{key: id.pub}", "cluster.key: id.pub is the public half of a key"),
         ("{key: it's}", "cluster.key: \"it's\" can't be used as a path"),
         ('{key: "a\\nb"}', "cluster.key: 'a b' can't be used as a path"),
-        ("{jump_host: -x}", "cluster.jump_host: '-x' is no jump host"),
+        ("{jump_host: -x}", "cluster.jump_host: '-x' is not a valid jump host"),
         ("{login_name: -x}", "cluster.login_name: '-x' is no host name"),
         ("{usr: me}", "cluster.usr: unknown key"),
     ],

@@ -21,6 +21,7 @@ from deepopsctl.cluster.ssh_login import (
 )
 from deepopsctl.run.command_line import IMPATIENT_SSH, USUAL_SSH, ssh_arguments
 from deepopsctl.ssh.client import Client
+from deepopsctl.text.values import check_jump_host
 from tests.support.files import write_program
 
 HOSTILE = """\
@@ -49,10 +50,12 @@ Host gpu*
     [
         ("bastion", Target("bastion", "bastion")),
         ("ada@bastion.example.com:2022", Target("bastion.example.com", "bastion.example.com", "ada", 2022)),
+        ("[2001:db8::1]", Target("2001:db8::1", "2001:db8::1")),
+        ("ada@[2001:db8::1]:2022", Target("2001:db8::1", "2001:db8::1", "ada", 2022)),
     ],
 )
 def test_reads_jump_hosts_as_ssh_does(text: str, target: Target) -> None:
-    assert jump_target(text) == target
+    assert jump_target(check_jump_host(text)) == target
 
 
 def test_jump_hosts_go_one_behind_the_other() -> None:

@@ -80,7 +80,7 @@ def test_a_node_named_for_two_roles_has_both() -> None:
         ({"name": "My Cluster"}, ["--name: 'My Cluster' can't be a cluster's name"]),
         ({"user": "a b"}, ["--user: 'a b' is no login name"]),
         ({"port": "0x16"}, ["--port: '0x16' is no port"]),
-        ({"jump_host": "a b"}, ["--jump-host: 'a b' is no jump host"]),
+        ({"jump_host": "a b"}, ["--jump-host: 'a b' is not a valid jump host"]),
         ({"ssh_key": "/nowhere/id"}, ["--ssh-key: /nowhere/id: no such file"]),
         ({"ssh_key": "/nowhere/id.pub"}, ["--ssh-key: /nowhere/id.pub is the public half of a key"]),
     ],

@@ -12,7 +12,7 @@ from deepopsctl.run.hints import hint_for
 from deepopsctl.run.runner import SUDO_THAT_ASKS
 from tests.support.files import write_program
 
-RS = 'case $1 in --version) echo "sudo-rs 0.2.8" ;; -n) exit {passwordless} ;; *) echo "rs $*" ;; esac'
+RS = 'case $1 in --version) echo "sudo-rs 0.2.8" >&2 ;; -n) exit {passwordless} ;; *) echo "rs $*" ;; esac'
 CLASSIC = 'case $1 in --version) echo "Sudo version 1.9.16" ;; -n) exit 1 ;; *) echo "classic $*" ;; esac'
 
 
