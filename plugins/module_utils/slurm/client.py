@@ -14,6 +14,7 @@ from . import command, slurm_output
 
 # above Slurm's own MessageTimeout (10 s): it says what is wrong better than a signal does
 ANSWER_S = 30
+SQUEUE = "squeue"
 Node = dict[str, Any]
 
 
@@ -40,14 +41,14 @@ def update(kind: str, names: Iterable[str], *words: str) -> list[str]:
 
 
 def squeue(columns: str, *options: str) -> list[str]:
-    """A query for jobs; `columns` as in `%i|%T`."""
-    return ["squeue", "--noheader", *options, "--format=" + columns]
+    """A query for jobs; `columns` as in `%i|%T`, or '' where an option or the environment has them."""
+    return [SQUEUE, "--noheader", *(["--format=" + columns] if columns else []), *options]
 
 
 def squeue_long(columns: Sequence[str], widths: Sequence[int], *options: str) -> list[str]:
     """The same for columns that only have a long name; they are cut by their widths."""
     layout = ",".join(f"{name}:{width}" for name, width in zip(columns, widths))
-    return ["squeue", "--noheader", *options, "--Format=" + layout]
+    return squeue("", *options, "--Format=" + layout)
 
 
 def sinfo(*options: str) -> list[str]:
@@ -68,7 +69,7 @@ VERSION = ["sinfo", "--version"]
 
 def ask(
     argv: Sequence[str],
-    limit_s: float = ANSWER_S,
+    limit_s: float | None = ANSWER_S,
     stdin: str = "",
     env: Mapping[str, str] | None = None,
     undecodable: str = "replace",

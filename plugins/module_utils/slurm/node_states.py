@@ -44,8 +44,10 @@ DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING"})
 OUT_OF_SERVICE = DRAINED | {"DOWN"}
 # no job starts there, however many others end
 NO_JOBS = NOT_SERVING | DRAINED
+# in a reservation for maintenance
+MAINTENANCE = frozenset({"MAINT", "MAINTENANCE"})
 # jobs start there later, without an administrator
-JOBS_LATER = REBOOTING | STARTING | {"MAINT", "MAINTENANCE", "RESERVED"}
+JOBS_LATER = REBOOTING | STARTING | MAINTENANCE | {"RESERVED"}
 # no measurement there says that the node is well again; one whose reboot is only requested still runs
 NOT_MEASURED = NOT_SERVING | STARTING | {"REBOOT_ISSUED"}
 # can't be tested after its reboot, which leaves it DOWN until it has been; UNKNOWN passes in a moment
