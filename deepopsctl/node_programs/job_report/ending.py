@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .._shared import command
+from .._shared import slurm_client
 from .._shared.slurm_output import whole
 from .values import format_count, format_share, format_size, format_time
 
@@ -83,7 +83,9 @@ def _seconds(environment: Mapping[str, str]) -> float:
 def _query_job(job: str) -> dict[str, str]:
     # the epilog's environment has no output before 23.11, and then with its patterns not filled in
     # a path of the user's need not be UTF-8
-    return read_job(command.run(["scontrol", "show", "job", job], ASK_S, undecodable="surrogateescape").output)
+    return read_job(
+        slurm_client.ask(slurm_client.scontrol("show", "job", job), ASK_S, undecodable="surrogateescape").output
+    )
 
 
 def read_job(text: str) -> dict[str, str]:

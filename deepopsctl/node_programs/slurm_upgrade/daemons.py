@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Sequence
 
-from .._shared import command, slurm_output
+from .._shared import command, slurm_client, slurm_output
 from . import UpgradeError
 
 PAUSE_S = 2.0
@@ -39,17 +39,9 @@ def accounting(version: str) -> str:
 
 def queue() -> tuple[int, int]:
     """How many records slurmctld keeps for slurmdbd, and how many it can; zero where it does not say."""
-    own = command.slurm_environment()
-    figures = (
-        re.search(r"DBD Agent queue size:\s*(\d+)", command.run(["sdiag"], _ANSWER_S, env=own).output),
-        re.search(
-            r"^MaxDBDMsgs\s*=\s*(\d+)",
-            command.run(["scontrol", "show", "config"], _ANSWER_S, env=own).output,
-            re.MULTILINE,
-        ),
-    )
-    size, limit = (int(figure[1]) if figure else 0 for figure in figures)
-    return size, limit
+    size = re.search(r"DBD Agent queue size:\s*(\d+)", slurm_client.ask(["sdiag"]).output)
+    settings = slurm_output.config(slurm_client.ask(slurm_client.CONFIG).output)
+    return int(size[1]) if size else 0, slurm_output.number(settings, "MaxDBDMsgs")
 
 
 def discarded(since: float) -> int:
@@ -63,9 +55,9 @@ def controller(version: str, timeout_s: float) -> None:
     """Wait until slurmctld answers, in this version; '' is any."""
     deadline = time.monotonic() + timeout_s
     while True:
-        shown = command.run(["scontrol", "show", "config"], _ANSWER_S, env=command.slurm_environment())
+        shown = slurm_client.ask(slurm_client.CONFIG)
         running = slurm_output.running_version(shown.output)
-        if shown.ok and running and version in ("", running) and any(_ping().values()):
+        if shown.ok and running and version in ("", running) and any(slurm_client.ping().values()):
             return
         state = _unit("slurmctld.service")
         if state.get("ActiveState") in ("failed", "inactive") or time.monotonic() > deadline:
@@ -77,10 +69,6 @@ def controller(version: str, timeout_s: float) -> None:
 def runs(unit: str) -> bool:
     """Whether systemd has it as running."""
     return _unit(unit).get("ActiveState") == "active"
-
-
-def _ping() -> dict[str, bool]:
-    return slurm_output.pinged(command.run(["scontrol", "ping"], _ANSWER_S, env=command.slurm_environment()).output)
 
 
 def _unit(name: str) -> dict[str, str]:

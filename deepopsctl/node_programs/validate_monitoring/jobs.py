@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from .._shared import slurm_client
 from .._shared.checks import FAIL, PASS, SKIP, Check, one_line
 from .._slurm_jobs import placement, slurm
 from .._slurm_jobs.session import POLL_INTERVAL_S, Running, Session
@@ -60,9 +61,8 @@ def identified(trial: Trial, held: Held) -> tuple[str, str, str]:
     name = trial.session.name(held.what)
     end = time.monotonic() + trial.session.queue_timeout
     while True:
-        answer = slurm.ask(
-            ["squeue", "--noheader", "--user=" + trial.session.user, "--name=" + name, "--format=%i|%a|%T|%r"]
-        )
+        whose = ("--user=" + trial.session.user, "--name=" + name)
+        answer = slurm.ask(slurm_client.squeue("%i|%a|%T|%r", *whose))
         number, account, state, reason = ([*answer.output.strip().split("\n")[0].split("|"), "", "", "", ""])[:4]
         if state == "RUNNING":
             return number, account, ""
@@ -129,7 +129,7 @@ def compare_with_slurm(trial: Trial) -> list[Check]:
 
 def _nodes(trial: Trial) -> Check:
     def read_nodes() -> tuple[set[str], set[str]]:
-        answer = slurm.ask(["sinfo", "--noheader", "--Node", "--all", "--format=%N"])
+        answer = slurm.ask(slurm_client.sinfo("--Node", "--all", "--format=%N"))
         in_prometheus = trial.prometheus.by("node", "count by (node) (deepops_slurm_node_state)")
         return set(answer.output.split()), set(in_prometheus)
 
@@ -146,7 +146,7 @@ def _count(trial: Trial) -> Check:
     slurm_counts: list[int] = []
 
     def query_count() -> int:
-        answer = slurm.ask(["squeue", "--noheader", "--all", "--array", "--states=RUNNING", "--format=%i"])
+        answer = slurm.ask(slurm_client.squeue("%i", "--all", "--array", "--states=RUNNING"))
         slurm_counts.append(len(answer.output.split()))
         in_prometheus = trial.prometheus.query('sum(deepops_slurm_jobs{state="running"}) or vector(0)')
         return int(in_prometheus[0][1])

@@ -11,11 +11,12 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     apply_config as slurm_apply_config,
+    client as slurm_client,
     detect as slurm_detect,
     effects as slurm_effects,
     hostlist as slurm_hostlist,
-    output as slurm_output,
     query as slurm_query,
+    slurm_output,
     waiting_jobs as slurm_waiting_jobs,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
@@ -80,20 +81,17 @@ def lost_jobs(shown, queue, text):
 
 def refusals(text):
     """Why running jobs would not survive this slurm.conf: the settings of the old one are asked from slurmctld."""
-    worked, shown = slurm_query.run("scontrol", "show", "config")
-    if not worked:
-        return [f"slurmctld does not answer: {' '.join(shown.split())}"]
-    problems = lost_settings(slurm_output.config(shown), text)
-    answered, nodes = slurm_query.run(*slurm_query.SHOW_NODES)
-    listed, queue = slurm_query.run(*slurm_query.SHOW_JOBS)
-    if not (answered and listed):
-        return [f"slurmctld does not answer: {' '.join((queue if answered else nodes).split())}"]
-    shown, partitions = slurm_query.run("scontrol", "--oneliner", "show", "partition")
-    if not shown:
-        return [f"slurmctld does not answer: {' '.join(partitions.split())}"]
+    try:
+        problems = lost_settings(slurm_client.config(), text)
+        nodes, queue, partitions = (
+            slurm_client.require(words)
+            for words in (slurm_query.SHOW_NODES, slurm_query.SHOW_JOBS, slurm_client.show("partition"))
+        )
+    except slurm_client.NoAnswerError as error:
+        return [f"slurmctld does not answer: {error}"]
     try:
         live, wanted = slurm_waiting_jobs.live(nodes, partitions), slurm_waiting_jobs.layout(text)
-        waiting = slurm_waiting_jobs.query(live, wanted, slurm_query.run)
+        waiting = slurm_waiting_jobs.query(live, wanted, slurm_client.ask)
         lost = [f"waiting jobs would end, or never start: {slurm_waiting_jobs.sentence(waiting)}"] if waiting else []
         return problems + lost_jobs(nodes, queue, text) + lost
     except ValueError as error:
@@ -102,8 +100,7 @@ def refusals(text):
 
 def changed_settings(path, current, text):
     """What the new slurm.conf changes, its includes read: keys, nodes and partitions; not what is in force already."""
-    worked, shown = slurm_query.run("scontrol", "show", "config")
-    live = slurm_output.config(shown) if worked else {}
+    live = slurm_output.config(slurm_client.ask(slurm_client.CONFIG).output)
     old = slurm_detect.with_includes(path, current).decode(errors="replace")
     changes = []
     for change in slurm_effects.changes(old, text):

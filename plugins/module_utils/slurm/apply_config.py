@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import tempfile
-import time
 from collections import namedtuple
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -16,9 +15,11 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
     services as node_services,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    client as slurm_client,
     effects as slurm_effects,
-    output as slurm_output,
+    slurm_output,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
 
@@ -49,7 +50,7 @@ def syntax_error(files):
                 stream.write(content)
         # parses the whole file, needs no daemon and touches none
         env = node_command.environment(SLURM_CONF=os.path.join(directory, "slurm.conf"))
-        result = node_command.run_merged(["scontrol", "show", "hostnames", "x"], 60, env=env)
+        result = slurm_client.ask(slurm_client.scontrol("show", "hostnames", "x"), 60, env=env)
         return result.message.replace(directory, "(new)") if result.status not in (0, node_command.MISSING) else ""
     finally:
         shutil.rmtree(directory)
@@ -65,15 +66,14 @@ def answers_here(pinged, host):
 
 def controller_answers(seconds):
     """True once this host's slurmctld answers as primary or backup."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        ping = node_command.run_merged(["scontrol", "ping"], 20)
+
+    def answer():
+        ping = slurm_client.ask(slurm_client.PING, 20)
         if ping.ok and answers_here(ping.output, socket.gethostname()):
-            return True
-        if node_services.show([UNIT]).get(UNIT, {}).get("ActiveState") == "failed":
-            return False
-        time.sleep(0.2)
-    return False
+            return "here"
+        return "gone" if node_services.show([UNIT]).get(UNIT, {}).get("ActiveState") == "failed" else ""
+
+    return wait_until(answer, seconds, 0.2) == "here"
 
 
 def due_action(effect):
@@ -91,7 +91,7 @@ def reconfigure(start_timeout):
     A slurmctld 24.11 was seen to hang in this, right after its start, with "Socket timed out on send/recv operation";
     the release notes of Slurm 25.11.7 name a deadlock of shutdown and reconfigure with its accounting.
     """
-    result = node_command.run_merged(["scontrol", "reconfigure"], 120)
+    result = slurm_client.ask(slurm_client.scontrol("reconfigure"), 120)
     if result.ok:
         return "", False
     return result.message + fatal(), not controller_answers(start_timeout)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import hostlist, output as slurm_output
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import hostlist, slurm_output
 
 FLAGS = ("MAINT", "IGNORE_JOBS")
 DAY = timedelta(days=1)

@@ -6,13 +6,14 @@ import re
 from collections import namedtuple
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import output as slurm_output
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    client as slurm_client,
+    node_states as slurm_node_states,
+    slurm_output,
+)
 
 # longer than a busy slurmctld takes, shorter than anybody waits for one that hangs
 ANSWER_S = 15
-# a node in one of these states, or with one of these flags, has not registered as configured
-BAD = re.compile(r"DOWN|UNKNOWN|INVAL|FAIL(?!ING)|NOT_RESPONDING|NO_RESPOND|\*")
-UNHEARD = re.compile(r"RESPON|\*")
 REBOOTED = "Node unexpectedly rebooted"
 # what munge says of a credential that another clock made
 CLOCK = re.compile(r"Expired|Rewound")
@@ -41,39 +42,42 @@ class NodeState:
 
     @property
     def by_a_person(self):
-        """True when somebody, and not Slurm itself, gave the reason of this state."""
-        return self.reason_user not in ("", "slurm")
+        """True when an administrator, and not Slurm itself, gave the reason of this state."""
+        return slurm_node_states.is_by_person(self.reason_user)
 
     @property
     def bad(self):
         """True when the node does not serve as it should, and nobody asked for that."""
-        return bool(BAD.search(self.state)) and not (self.by_a_person and _only_down(self.state))
+        flags = slurm_node_states.flags(self.state)
+        asked_for = self.by_a_person and slurm_node_states.is_only_down(self.state)
+        return bool(flags & slurm_node_states.NOT_SERVING) and not asked_for
 
     @property
     def rebooted(self):
         """True when all that keeps it from serving is that Slurm saw it restart unannounced."""
         drained = "DRAIN" in self.state
-        return _only_down(self.state) and not drained and self.reason.startswith(REBOOTED) and not self.by_a_person
+        only_down = slurm_node_states.is_only_down(self.state)
+        return only_down and not drained and self.reason.startswith(REBOOTED) and not self.by_a_person
 
     @property
     def unheard(self):
         """True when slurmctld has had no answer from it: it asks again only after a third of SlurmdTimeout."""
-        return bool(UNHEARD.search(self.state))
+        return "NOT_RESPONDING" in slurm_node_states.flags(self.state)
 
     def sentence(self):
         """`slurmctld has it as DOWN (Not responding)`."""
         return f"slurmctld has it as {self.state}{(f' ({self.reason})' if self.reason else '')}"
 
 
-def _only_down(state):
-    """DOWN and registered: `scontrol update state=down`, or Slurm's after a restart of the node."""
-    return state.split("+")[0] == "DOWN" and "INVAL" not in state and not UNHEARD.search(state)
-
-
 def run(argv, text="", seconds=ANSWER_S):
-    """(exit status, combined output) of one of Slurm's or munge's commands."""
+    """(exit status, combined output) of one of munge's or systemd's commands."""
     result = node_command.run_merged(argv, seconds, text)
     return result.status, result.message
+
+
+def ask(argv):
+    """The answer of one of Slurm's commands."""
+    return slurm_client.ask(argv, ANSWER_S)
 
 
 def parse_nodes(output):
@@ -88,11 +92,12 @@ def out_of_service(names):
     """(what is wrong with slurmctld, {node: NodeState} of those that it knows and Slurm itself keeps from serving)."""
     if not names:
         return "", {}
-    status, output = run(["scontrol", "--oneliner", "show", "node"])
-    if status:
+    shown = ask(slurm_client.show("node"))
+    if not shown.ok:
         # not installed yet is no trouble
-        return "" if status == node_command.MISSING else f"slurmctld does not answer: {last_line(output)}", {}
-    nodes = parse_nodes(output)
+        missing = shown.status == node_command.MISSING
+        return "" if missing else f"slurmctld does not answer: {last_line(shown.message)}", {}
+    nodes = parse_nodes(shown.output)
     return "", {name: nodes[name] for name in names if name in nodes and nodes[name].bad}
 
 

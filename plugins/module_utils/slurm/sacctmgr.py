@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import HintedError
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     accounting as slurm_accounting,
     accounting_diff as slurm_accounting_diff,
@@ -37,17 +36,15 @@ class Sacctmgr:
 
     def show(self, *words):
         """Lines of a `show`, tolerating a slurmdbd that is just starting. Raises AccountingError."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            result = self.run("show", *words)
-            if result.ok:
-                return result.output.strip()
-            if result.status == node_command.MISSING:
-                raise AccountingError("Slurm is not installed here", "deploy it first: `deepopsctl deploy slurm`")
-            if time.monotonic() > deadline:
-                message = f"sacctmgr show {words[0]}: {result.message}"
-                raise AccountingError(message, "see `journalctl -u slurmdbd` on the accounting host")
-            time.sleep(0.5)
+        result = wait_until(
+            lambda: self.run("show", *words), PATIENCE_S, 0.5, lambda r: r.ok or r.status == node_command.MISSING
+        )
+        if result.ok:
+            return result.output.strip()
+        if result.status == node_command.MISSING:
+            raise AccountingError("Slurm is not installed here", "deploy it first: `deepopsctl deploy slurm`")
+        message = f"sacctmgr show {words[0]}: {result.message}"
+        raise AccountingError(message, "see `journalctl -u slurmdbd` on the accounting host")
 
     def qos_names(self):
         return self.show("qos", "format=name").splitlines()
@@ -86,9 +83,6 @@ class Sacctmgr:
 
     def ensure_cluster(self, cluster):
         """Add the cluster, if slurmctld does not register it itself. Raises AccountingError."""
-        deadline = time.monotonic() + REGISTRATION_S
-        while time.monotonic() < deadline:
-            if cluster in self.show("cluster", "format=cluster").splitlines():
-                return
-            time.sleep(0.3)
-        self.run("add", "cluster", cluster)
+        shown = ["cluster", "format=cluster"]
+        if not wait_until(lambda: cluster in self.show(*shown).splitlines(), REGISTRATION_S, 0.3):
+            self.run("add", "cluster", cluster)

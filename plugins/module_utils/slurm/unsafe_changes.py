@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_query
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import client as slurm_client
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import CONTAINERS, Effect, fold
 
 # jobs that hold nodes; what becomes of those that wait is in waiting_jobs.py
 HOLDING = "--states=RUNNING,COMPLETING,SUSPENDED,CONFIGURING"
 
 
-def refusals(changes, ask=slurm_query.run):
+def refusals(changes, ask=slurm_client.ask):
     """(message, hint) for each change that would end or forget jobs; `ask` runs a command."""
     problems = []
     for change in changes:
@@ -48,13 +48,11 @@ def _needs_drain(change, ask):
     else:
         argv, where = [], "are there"
         hint = "Slurm would forget them all: let them end (scontrol update state=drain), then deploy again"
-    worked, output = ask("squeue", "--noheader", "--all", "--format=%A", *argv)
-    if not worked:
-        words = "changing {} may end jobs, and Slurm does not say which: {}".format(
-            change.key, " ".join(output.split())
-        )
+    shown = ask(slurm_client.squeue("%A", "--all", *argv))
+    if not shown.ok:
+        words = f"changing {change.key} may end jobs, and Slurm does not say which: {shown.failure}"
         return [(words, "see that slurmctld runs and answers (scontrol ping), then deploy again")]
-    jobs = sorted(set(output.split()), key=lambda job: (len(job), job))
+    jobs = sorted(set(shown.output.split()), key=lambda job: (len(job), job))
     if not jobs:
         return []
     harm = "break" if change.key in CONTAINERS else "end"

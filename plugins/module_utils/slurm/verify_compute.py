@@ -12,8 +12,10 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import gpu_check as nvidia_gpu_check
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    output as slurm_output,
+    client as slurm_client,
+    node_states as slurm_node_states,
     readiness as slurm_readiness,
+    slurm_output,
     spank as slurm_spank,
 )
 
@@ -51,11 +53,11 @@ def observe(wanted, node, gpus):
 
 def check_daemon(observation, wanted):
     """True when slurmd answers; is it in the right version?"""
-    status, output = slurm_readiness.run(["scontrol", "show", "slurmd"])
-    if status:
-        observation.add_problem(no_answer_reason(output), repairable=True)
+    shown = slurm_readiness.ask(slurm_client.scontrol("show", "slurmd"))
+    if not shown.ok:
+        observation.add_problem(no_answer_reason(shown.message), repairable=True)
         return False
-    observation.version = slurm_output.config(output).get("Version", "")
+    observation.version = slurm_output.config(shown.output).get("Version", "")
     installed = node_packages.installed(["slurmd"]).get("slurmd", "")
     replaced = node_services.runs_a_replaced_program(node_services.main_pid(UNIT))
     observation.add_problem(
@@ -101,21 +103,21 @@ def check_plugins(observation):
 
 def check_registration(observation, wanted, node, gpus):
     """Does slurmctld know this node as one that serves, with the GPUs that are there? If not, does munge say why?"""
-    status, output = slurm_readiness.run(["scontrol", "--oneliner", "show", "node", node])
-    observation.state = slurm_readiness.parse_nodes(output).get(node, observation.state)
+    shown = slurm_readiness.ask(slurm_client.show("node", node))
+    observation.state = slurm_readiness.parse_nodes(shown.output).get(node, observation.state)
     # only a slurmd that runs what it should has a say about GPUs
-    differs = gpus.sentence(output) if status == 0 and not observation.problems else ""
+    differs = gpus.sentence(shown.output) if shown.ok and not observation.problems else ""
     observation.add_problem(differs, hint=nvidia_gpu_check.HINT)
     observation.lasting = observation.lasting or (bool(differs) and gpus.lasting)
-    if status == 0 and observation.state.state and not observation.state.bad:
+    if shown.ok and observation.state.state and not observation.state.bad:
         return
     refused = munge_problem(wanted)
     observation.add_problem(
         refused, hint="see `journalctl -u munge`, /etc/default/munge and the clock (chronyc tracking) there"
     )
-    if status or not observation.state.state:
+    if not (shown.ok and observation.state.state):
         observation.add_problem(
-            "" if refused else f"{wanted['controller']} does not answer it: {slurm_readiness.last_line(output)}"
+            "" if refused else f"{wanted['controller']} does not answer it: {slurm_readiness.last_line(shown.message)}"
         )
     elif not observation.state.rebooted:
         # a slurmd that starts registers with slurmctld at once
@@ -158,7 +160,7 @@ class Repair:
             else:
                 self.note("unit", UNIT, "restart", "; ".join(observation.problems))
         if not observation.problems and observation.state.rebooted and not self.done("resume"):
-            slurm_readiness.run(["scontrol", "update", f"nodename={self.node}", "state=resume"])
+            slurm_readiness.ask(slurm_client.update("node", [self.node], "state=resume"))
             self.note("node", self.node, "resume", slurm_readiness.REBOOTED)
 
 
@@ -188,7 +190,7 @@ def repair_warnings(repair):
 
 def warnings(wanted, observation):
     """What is right, and still worth a word."""
-    if observation.state.state.startswith("DOWN"):
+    if "DOWN" in slurm_node_states.flags(observation.state.state):
         return [f"stays down: {observation.state.reason_user} set it so ({observation.state.reason})"]
     if observation.version and slurm_readiness.release(observation.version) < slurm_readiness.release(
         wanted["version"]

@@ -11,8 +11,10 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     apply_config as slurm_apply_config,
-    output as slurm_output,
+    client as slurm_client,
+    node_states as slurm_node_states,
     readiness as slurm_readiness,
+    slurm_output,
 )
 
 CONTROLLER, ACCOUNTING = "slurmctld.service", "slurmdbd.service"
@@ -35,19 +37,18 @@ class Observation:
 def observe(wanted, cluster):
     """One query; the later questions make no sense while slurmctld does not answer."""
     observation = Observation()
-    status, output = slurm_readiness.run(["scontrol", "show", "config"])
-    if status:
-        observation.add_problem("slurmctld", f"does not answer: {slurm_readiness.last_line(output)}")
+    shown = slurm_readiness.ask(slurm_client.CONFIG)
+    if not shown.ok:
+        observation.add_problem("slurmctld", f"does not answer: {slurm_readiness.last_line(shown.message)}")
         return observation
-    config = slurm_output.config(output)
+    config = slurm_output.config(shown.output)
     observation.version = config.get("SLURM_VERSION", "")
     if config.get("HASH_VAL", "Match").startswith("Different"):
         observation.add_problem("slurmctld", "runs another slurm.conf than the one that is installed")
     check_versions(observation)
     if cluster:
         observation.add_problem("slurmdbd", accounting_problem(cluster))
-    status, output = slurm_readiness.run(["scontrol", "--oneliner", "show", "node"])
-    observation.nodes = slurm_readiness.parse_nodes(output)
+    observation.nodes = slurm_readiness.parse_nodes(slurm_readiness.ask(slurm_client.show("node")).output)
     for name in wanted:
         if name not in observation.nodes:
             observation.add_problem(name, "not in slurm.conf")
@@ -74,12 +75,12 @@ def check_versions(observation):
 
 def accounting_problem(cluster):
     """Why jobs of this cluster would not be accounted; '' when they are."""
-    status, output = slurm_readiness.run(
+    shown = slurm_readiness.ask(
         ["sacctmgr", "-nP", "show", "cluster", "where", f"cluster={cluster}", "format=cluster,controlport"]
     )
-    if status:
-        return f"does not answer: {slurm_readiness.last_line(output)}"
-    rows = [line.split("|") for line in output.splitlines() if line]
+    if not shown.ok:
+        return f"does not answer: {slurm_readiness.last_line(shown.message)}"
+    rows = [line.split("|") for line in shown.output.splitlines() if line]
     if not rows:
         return f"does not know the cluster {cluster}"
     return "" if rows[0][-1] not in ("", "0") else UNREGISTERED % cluster
@@ -89,8 +90,7 @@ def return_to_service(names):
     """Nodes that Slurm took out because they restarted; it is known now that they are well. Returns what was done."""
     if not names:
         return []
-    status, _output = slurm_readiness.run(["scontrol", "update", f"nodename={','.join(names)}", "state=resume"])
-    if status:
+    if not slurm_readiness.ask(slurm_client.update("node", names, "state=resume")).ok:
         return []
     return [{"kind": "node", "name": name, "action": "resume", "detail": slurm_readiness.REBOOTED} for name in names]
 
@@ -137,7 +137,9 @@ def warnings(wanted, observation, changes):
     words = "slurmctld read its configuration again: %s"
     again = [words % change["detail"] for change in changes if change["action"] == "reconfigure"]
     down = [
-        name for name in wanted if observation.nodes[name].state.startswith("DOWN") and not observation.nodes[name].bad
+        name
+        for name in wanted
+        if "DOWN" in slurm_node_states.flags(observation.nodes[name].state) and not observation.nodes[name].bad
     ]
     return again + [
         f"{name} stays down: {observation.nodes[name].reason_user} set it so ({observation.nodes[name].reason})"
