@@ -153,7 +153,10 @@ def save_owned(wanted: Mapping[str, Any], others: Any) -> None:
 
 
 def result(
-    changes: list[dict[str, Any]], present: Mapping[str, str], undeclared: Sequence[str], notes: Sequence[str]
+    changes: Sequence[slurm_accounting_diff.Change],
+    present: Mapping[str, Any],
+    undeclared: Mapping[str, list[str]],
+    notes: Sequence[str],
 ) -> dict[str, Any]:
     """What the module returns: the changes as data and as a diff."""
     answer = {
@@ -196,14 +199,14 @@ def add_missing_qos(sacctmgr: Sacctmgr, wanted: Mapping[str, Any], bare: Any, dr
     changes = slurm_accounting_diff.difference({"qos": missing}, {}, {})
     if not dry:
         sacctmgr.apply(changes, "")
-    return result(changes, {}, [], [])
+    return result(changes, {}, {}, [])
 
 
 def apply(
     sacctmgr: Sacctmgr,
     cluster: str,
     wanted: Mapping[str, Any],
-    changes: list[Any],
+    changes: Sequence[slurm_accounting_diff.Change],
     present: Mapping[str, Any],
     owned: dict[str, Any],
 ) -> None:
@@ -323,7 +326,7 @@ def main() -> None:
         noted = write_names(module)
         if bare and os.path.exists(OWNED):
             warning = "slurmdbd does not answer: accounts and limits could not be compared"
-            module.exit_json(**with_names(result([], EMPTY, [], [warning]), noted))
+            module.exit_json(**with_names(result([], EMPTY, {}, [warning]), noted))
         if params["only_names"]:
             module.exit_json(**add_missing_qos(sacctmgr, wanted, bare, module.check_mode))
         module.exit_json(**with_names(converge(module, sacctmgr, wanted, bare), noted))

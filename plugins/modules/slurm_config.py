@@ -420,7 +420,8 @@ def adopt(module: AnsibleModule, files: Mapping[str, str]) -> None:
     current = node_files.read(conf)
     if current is None or current.startswith(node_files.MANAGED):
         module.exit_json(changed=False, effect="none", keys=[], changes=[])
-    differing = slurm_adoption.changed_settings(conf, current, files[conf])
+    before = current or b""
+    differing = slurm_adoption.changed_settings(conf, before, files[conf])
     problems = slurm_adoption.refusals(files[conf]) + list(filter(None, [slurm_apply_config.syntax_error(files)]))
     problems += slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
     if problems:
@@ -438,7 +439,7 @@ def adopt(module: AnsibleModule, files: Mapping[str, str]) -> None:
     diff = {
         "before_header": conf,
         "after_header": conf,
-        "before": (current or b"").decode(errors="replace"),
+        "before": before.decode(errors="replace"),
         "after": files[conf],
     }
     module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=changes, diff=[diff])

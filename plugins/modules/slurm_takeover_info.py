@@ -93,7 +93,7 @@ def owned_by_package(program: str) -> bool:
     return node_command.run(["dpkg-query", "--search", os.path.realpath(program)]).ok
 
 
-def build(programs: Mapping[str, str | None], target: str) -> dict[str, Any]:
+def build(programs: Mapping[str, str], target: str) -> dict[str, Any]:
     """The Slurm on this node that no package installed: where, its version, and that of the packages; {} for none."""
     for path in [*programs.values(), shutil.which("scontrol")]:
         if path and not owned_by_package(path):
@@ -168,7 +168,7 @@ def other_files(directory: str) -> list[str]:
     return names
 
 
-def plugins_of_jobs(conf: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
+def plugins_of_jobs(conf: bytes, prefix: str) -> list[dict[str, Any]]:
     """What plugstack.conf has jobs load; a Slurm that was built in `prefix` has plugins there, which packages lack."""
     named = slurm_detect.settings(conf).get("plugstackconfig")
     directory = os.path.join(prefix, "lib", "slurm") if prefix else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     backups as node_backups,
@@ -29,7 +30,7 @@ KEPT = ("ClusterName", "StateSaveLocation", "SelectType", "SwitchType")
 _NONE = ("", "(null)", "switch/none")
 
 
-def lost_settings(live, text):
+def lost_settings(live: Mapping[str, str], text: str) -> list[str]:
     """Sentences for settings that slurmctld can't change without losing its jobs."""
     new = slurm_detect.settings(text.encode())
     pairs = [(key, live[key], new.get(key.lower(), "")) for key in KEPT if live.get(key)]
@@ -40,18 +41,18 @@ def lost_settings(live, text):
     ]
 
 
-def _plain(value):
+def _plain(value: str) -> str:
     return "" if value in _NONE else value.lower().rstrip("/")
 
 
-def shape(entry):
+def shape(entry: Mapping[str, str]) -> tuple[int, int, int, int]:
     """(boards, sockets, cores, threads) of a node, from `scontrol show node` or from a line of slurm.conf."""
     boards = slurm_output.number(entry, "Boards") or 1
     sockets = slurm_output.number(entry, "Sockets") or boards * slurm_output.number(entry, "SocketsPerBoard")
     return (boards, sockets, slurm_output.number(entry, "CoresPerSocket"), slurm_output.number(entry, "ThreadsPerCore"))
 
 
-def wanted_shapes(text):
+def wanted_shapes(text: str) -> dict[str, tuple[int, int, int, int]]:
     """{node: shape} of the new slurm.conf."""
     shapes = {}
     for line in text.splitlines():
@@ -61,10 +62,10 @@ def wanted_shapes(text):
     return shapes
 
 
-def lost_jobs(shown, queue, text):
+def lost_jobs(shown: str, queue: str, text: str) -> list[str]:
     """Sentences for nodes whose jobs would not survive the new slurm.conf."""
     wanted = wanted_shapes(text)
-    busy = {}
+    busy: dict[str, list[str]] = {}
     for job in slurm_output.jobs(queue):
         for name in job["nodes"] if job["state"] != "PENDING" else ():
             busy.setdefault(name, []).append(job["id"])
@@ -79,7 +80,7 @@ def lost_jobs(shown, queue, text):
     return sentences
 
 
-def refusals(text):
+def refusals(text: str) -> list[str]:
     """Why running jobs would not survive this slurm.conf: the settings of the old one are asked from slurmctld."""
     try:
         problems = lost_settings(slurm_client.config(), text)
@@ -98,7 +99,7 @@ def refusals(text):
         return [*problems, str(error)]
 
 
-def changed_settings(path, current, text):
+def changed_settings(path: str, current: bytes, text: str) -> list[slurm_effects.Change]:
     """What the new slurm.conf changes, its includes read: keys, nodes and partitions; not what is in force already."""
     live = slurm_output.config(slurm_client.ask(slurm_client.CONFIG).output)
     old = slurm_detect.with_includes(path, current).decode(errors="replace")
@@ -111,7 +112,7 @@ def changed_settings(path, current, text):
     return changes
 
 
-def install(files, unit=""):
+def install(files: Mapping[str, str], unit: str = "") -> None:
     """Write the files and restart slurmctld. Raises NotAcceptedError with the old files back in force.
 
     `unit` is the file of a slurmctld that was built from source: without it, the package's is started.
@@ -138,7 +139,7 @@ def install(files, unit=""):
         )
 
 
-def rename_unit(path, target):
+def rename_unit(path: str, target: str) -> None:
     """Rename the file of a unit; what runs goes on, and the next restart starts what systemd reads then."""
     os.rename(path, target)
     node_command.run_merged(["systemctl", "daemon-reload"], 120)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     services as node_services,
@@ -24,7 +27,7 @@ class BusyError(node_errors.HintedError):
     """Jobs run on the node, or it can't be drained or resumed."""
 
 
-def why_busy(node):
+def why_busy(node: str) -> str:
     """Why a job may be lost: one runs, or may start; '' where slurmd is off, or the node is drained and empty."""
     if nvidia_mig.has_steps():
         return RUNNING
@@ -36,11 +39,11 @@ def why_busy(node):
     return "" if is_safe else "Slurm may start jobs on it"
 
 
-def _serves():
+def _serves() -> bool:
     return node_services.is_active(node_services.show(["slurmd.service"]).get("slurmd.service", {}))
 
 
-def _node(name):
+def _node(name: str) -> dict[str, Any] | None:
     """The node as slurmctld reports it; None where it does not answer."""
     try:
         return slurm_client.nodes(name).get(name)
@@ -48,23 +51,23 @@ def _node(name):
         return None
 
 
-def answers(name):
+def answers(name: str) -> bool:
     """Whether slurmctld answers, and knows the node."""
     return _node(name) is not None
 
 
-def is_uncertain(name):
+def is_uncertain(name: str) -> bool:
     """Whether slurmd runs here, and slurmctld does not say how it has the node: it may be drained."""
     return not answers(name) and _serves()
 
 
-def _update(name, *words):
+def _update(name: str, *words: str) -> str:
     """The error text of an update, '' where it was made."""
     result = slurm_client.ask(slurm_client.update("node", [name], *words))
     return "" if result.ok else " ".join(result.message.split()) or "scontrol update failed"
 
 
-def drain(name, reason, wait, dry):
+def drain(name: str, reason: str, wait: float, dry: bool) -> bool:
     """Drain the node unless it is drained already, and wait for its jobs; whether this did it. Raises BusyError."""
     if not why_busy(name):
         return False
@@ -80,31 +83,32 @@ def drain(name, reason, wait, dry):
             raise BusyError(f"it can't be drained: {error}", "see `sinfo -R` on the controller")
     if wait_until(lambda: why_busy(name), wait, PAUSE_S, lambda why: not why):
         raise BusyError(
-            "after %d s %s; the node stays drained" % (wait, _still(name)),
+            f"after {wait} s {_still(name)}; the node stays drained",
             "deploy again when they have ended, or end them with scancel",
         )
     return drains
 
 
-def _still(name):
+def _still(name: str) -> str:
     """The jobs that are there."""
     queue = slurm_client.ask(slurm_client.squeue("%i", "--nodelist=" + name))
     jobs = queue.output.split() if queue.ok else []
     return f"jobs {', '.join(jobs)} still run here" if jobs else "there is still a job's process here"
 
 
-def _serves_again(node):
+def _serves_again(node: Mapping[str, Any]) -> bool:
     return not slurm_node_states.flags(node["state"]) & slurm_node_states.NOT_SERVING
 
 
-def resume(name, reason, difference, dry):
+def resume(name: str, reason: str, difference: Callable[[], str], dry: bool) -> bool:
     """Resume the node if it is drained for this reason; whether it was. Raises BusyError.
 
     `difference` is called when its slurmd has registered, and returns why it must stay drained.
     """
-    node = before = _node(name)
-    if not slurm_node_states.is_drained_with(node, reason):
+    node = _node(name)
+    if node is None or not slurm_node_states.is_drained_with(node, reason):
         return False
+    before = node
     if dry:
         return True
     if not _serves_again(node):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import errors as node_errors
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
@@ -25,11 +27,11 @@ HINT = "see `sinfo -R` and `scontrol show node` on the controller"
 class RefusedError(node_errors.HintedError):
     """Slurm, or a person's own drain, refuses; the text is Slurm's."""
 
-    def __init__(self, message, hint=HINT):
+    def __init__(self, message: str, hint: str = HINT) -> None:
         super().__init__(message, hint)
 
 
-def run(argv):
+def run(argv: Sequence[str]) -> str:
     """Output of one scontrol or scancel, tried again while slurmctld does not answer."""
     done = wait_until(
         lambda: slurm_client.ask(argv),
@@ -42,7 +44,7 @@ def run(argv):
     return done.output
 
 
-def require_state(patience_s=PATIENCE_S):
+def require_state(patience_s: float = PATIENCE_S) -> dict[str, Any]:
     """Slurm's current state. Raises RefusedError where slurmctld does not answer."""
     state = slurm_query.report(patience_s)
     if not state["controller_up"]:
@@ -51,30 +53,32 @@ def require_state(patience_s=PATIENCE_S):
     return state
 
 
-def known_nodes(state, names):
+def known_nodes(state: Mapping[str, Any], names: Collection[str]) -> dict[str, dict[str, Any]]:
     """{name: node} of those that Slurm knows."""
     return {node["name"]: node for node in state["nodes"] if node["name"] in names}
 
 
-def changes_of(names, action, detail=""):
+def changes_of(names: Sequence[str], action: str, detail: str = "") -> list[dict[str, str]]:
     return [{"kind": "node", "name": name, "action": action, "detail": detail} for name in names]
 
 
 # --- drained and resumed: what a person asks for
 
 
-def decide(wanted, names, known, reason, refusals=()):
+def decide(
+    wanted: str, names: Sequence[str], known: Mapping[str, Any], reason: str, refusals: Mapping[str, str] | None = None
+) -> list[dict[str, str]]:
     """What to do about every node, in the order of `names`; `refusals` says which may not be resumed, and why."""
     decisions = []
     for name in names:
         action, message = _decision(wanted, known.get(name), reason)
-        if action == "resume" and name in refusals:
+        if action == "resume" and refusals and name in refusals:
             action, message = "refused", refusals[name]
         decisions.append({"name": name, "action": action, "message": message})
     return decisions
 
 
-def _decision(wanted, node, reason):
+def _decision(wanted: str, node: Mapping[str, Any] | None, reason: str) -> tuple[str, str]:
     """(action, message) for one node; the action is drain, resume, none, kept or refused."""
     if node is None:
         return "refused", "Slurm has no node of that name"
@@ -82,12 +86,7 @@ def _decision(wanted, node, reason):
     drained = "DRAIN" in flags
     # a managed reason over theirs would let deepopsctl resume the node
     set_down = "DOWN" in flags and slurm_node_states.is_by_person(node["reason_user"])
-    theirs = "{} by {} since {}: {}".format(
-        "drained" if drained else "set down",
-        node["reason_user"] or "somebody",
-        node["reason_since"].replace("T", " ") or "?",
-        node["reason"] or "no reason given",
-    )
+    theirs = _set_by(node, "drained" if drained else "set down")
     if wanted == "drain":
         if (drained or set_down) and not is_managed:
             return "kept", theirs
@@ -100,10 +99,17 @@ def _decision(wanted, node, reason):
     return ("resume", "") if drained else ("none", "not drained")
 
 
-def drain_or_resume(wanted, names, reason, refusals, dry):
+def _set_by(node: Mapping[str, Any], what: str) -> str:
+    since = node["reason_since"].replace("T", " ") or "?"
+    return f"{what} by {node['reason_user'] or 'somebody'} since {since}: {node['reason'] or 'no reason given'}"
+
+
+def drain_or_resume(
+    wanted: str, names: Sequence[str], reason: str, refusals: Mapping[str, str], dry: bool
+) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """(decisions, changes); decided again before each try, because others drain nodes as well."""
 
-    def attempt():
+    def attempt() -> tuple[list[dict[str, str]], list[dict[str, str]], str]:
         known = known_nodes(require_state(DRAIN_PATIENCE_S), names)
         decisions = decide(wanted, names, known, reason, refusals)
         todo = [entry["name"] for entry in decisions if entry["action"] == wanted]
@@ -127,7 +133,7 @@ def drain_or_resume(wanted, names, reason, refusals, dry):
 LEAST_RESUME_S = 300
 
 
-def reboot_decision(node, is_reserved):
+def reboot_decision(node: Mapping[str, Any] | None, is_reserved: bool) -> tuple[str, str]:
     """(action, message) for one node: reboot by Slurm, host (by systemd), none, back, or refused.
 
     Slurm ends every drain when the node returns, so one that is drained for another reason is not its to reboot: with
@@ -142,18 +148,13 @@ def reboot_decision(node, is_reserved):
     if slurm_node_states.REBOOTING & flags:
         return ("none", node["reason"]) if is_own else ("refused", f"{by} has asked for a reboot since {since}")
     if is_reserved:
-        message = "its validation was cut off (reservation %s): `deepopsctl node add %s` validates it"
-        return "refused", message % (RESERVATION, node["name"])
+        command = f"`deepopsctl node add {node['name']}`"
+        return "refused", f"its validation was cut off (reservation {RESERVATION}): {command} validates it"
     is_out = slurm_node_states.is_out(node["state"])
     if is_own and is_out:
         return ("host" if "NOT_RESPONDING" in flags else "back"), node["reason"]
     if is_out and not is_managed and slurm_node_states.is_by_person(node["reason_user"]):
-        return "refused", "{} by {} since {}: {}".format(
-            "drained" if "DRAIN" in flags else "set down",
-            by,
-            since,
-            node["reason"] or "no reason given",
-        )
+        return "refused", _set_by(node, "drained" if "DRAIN" in flags else "set down")
     is_away = bool(flags & (slurm_node_states.SILENT | {"DOWN"}))
     if is_away or ("DRAIN" in flags and is_managed):
         is_upgrade = node["reason"].startswith(slurm_node_states.UPGRADE_PREFIX)
@@ -165,7 +166,9 @@ def reboot_decision(node, is_reserved):
     return "reboot", ""
 
 
-def request_reboot(names, reason, next_state, dry):
+def request_reboot(
+    names: Sequence[str], reason: str, next_state: str, dry: bool
+) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """(decisions, changes): Slurm drains the nodes, and reboots each when its jobs have ended."""
     state = require_state(DRAIN_PATIENCE_S)
     known = known_nodes(state, names)
@@ -188,7 +191,7 @@ def request_reboot(names, reason, next_state, dry):
     return decisions, changes_of(done, "reboot", reason)
 
 
-def require_reboot_settings():
+def require_reboot_settings() -> None:
     """Refuse where Slurm can't reboot a node, or would set it down before it is back."""
     config = slurm_output.config(run(slurm_client.CONFIG))
     program, limit = config.get("RebootProgram", ""), config.get("ResumeTimeout", "")
@@ -205,32 +208,32 @@ def require_reboot_settings():
 # --- reserved, released and out_of_service: what `node add`, `remove` and `replace` do
 
 
-def is_foreign(node):
+def is_foreign(node: Mapping[str, Any]) -> bool:
     """An administrator took it out; slurmctld itself does so for reasons that a registration settles."""
     is_managed = node["reason"].startswith(slurm_node_states.NODE_PREFIX)
     is_out = slurm_node_states.is_out(node["state"])
     return is_out and not is_managed and slurm_node_states.is_by_person(node["reason_user"])
 
 
-def jobs_on(state, names):
+def jobs_on(state: Mapping[str, Any], names: Sequence[str]) -> list[dict[str, Any]]:
     """Jobs that hold any of the nodes."""
     wanted = set(names)
     return [job for job in state["jobs"] if job["state"] in ON_NODES and wanted & set(job["nodes"])]
 
 
-def not_foreign(names):
+def not_foreign(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The nodes as Slurm has them now; refuses one that a person took out, also in the middle of its validation."""
     nodes = known_nodes(require_state(), names)
     for name in names:
         if name not in nodes:
             raise RefusedError(f"slurmctld does not know {name}")
         if is_foreign(nodes[name]):
-            details = (nodes[name]["state"].lower(), nodes[name]["reason_user"], nodes[name]["reason"])
-            raise RefusedError("%s was set %s by %s: %s" % ((name,) + details))
+            state, user = nodes[name]["state"].lower(), nodes[name]["reason_user"]
+            raise RefusedError(f"{name} was set {state} by {user}: {nodes[name]['reason']}")
     return nodes
 
 
-def reserve(names, user):
+def reserve(names: Sequence[str], user: str) -> list[dict[str, str]]:
     """Only `user` may start jobs on the nodes from now on, and slurmctld forgets that they were away.
 
     Only then it takes them back when they register. Nodes that an earlier call reserved stay in the reservation.
@@ -250,11 +253,11 @@ def reserve(names, user):
     return changes + changes_of(out, "resume")
 
 
-def wait_until_registered(names, timeout_s):
+def wait_until_registered(names: Sequence[str], timeout_s: float) -> list[dict[str, str]]:
     """Wait until all nodes answer, and resume them; returns the changes."""
     changes = []
 
-    def unfit():
+    def unfit() -> dict[str, Any]:
         nodes = not_foreign(names)
         flags = {name: slurm_node_states.flags(node["state"]) for name, node in nodes.items()}
         left = {name: nodes[name] for name in names if flags[name] & slurm_node_states.NO_JOBS}
@@ -273,7 +276,7 @@ def wait_until_registered(names, timeout_s):
     return changes
 
 
-def release(names):
+def release(names: Sequence[str]) -> list[dict[str, str]]:
     """Take the nodes out of the reservation; what may still run in it is the validation's."""
     before = set(slurm_query.reserved_nodes())
     left = sorted(before - set(names))
@@ -289,7 +292,7 @@ def release(names):
     return changes_of(released, "release")
 
 
-def take_out(names, reason, cancel_jobs):
+def take_out(names: Sequence[str], reason: str, cancel_jobs: bool) -> list[dict[str, str]]:
     """Drain the nodes that nobody else drained, and end their reservation; with `cancel_jobs` end their jobs, too."""
     nodes = known_nodes(require_state(), names).values()
     todo = sorted(
@@ -301,7 +304,7 @@ def take_out(names, reason, cancel_jobs):
     return changes + (_cancel_jobs(names) if cancel_jobs else [])
 
 
-def _cancel_jobs(names):
+def _cancel_jobs(names: Sequence[str]) -> list[dict[str, Any]]:
     """Cancel the jobs on the nodes, and wait for a moment until they have ended; what is left is not failed for."""
     state = require_state()
     jobs = jobs_on(state, names)
@@ -310,7 +313,7 @@ def _cancel_jobs(names):
     run(["scancel", *sorted({job["id"] for job in jobs})])
     changes = [{"kind": "job", "name": job["id"], "action": "cancel", "detail": job["user"]} for job in jobs]
 
-    def left():
+    def left() -> list[dict[str, Any]]:
         state = require_state()
         jobs = jobs_on(state, names)
         silent = without_slurmd(state, jobs, names)
@@ -324,7 +327,7 @@ def _cancel_jobs(names):
     return changes
 
 
-def without_slurmd(state, jobs, names):
+def without_slurmd(state: Mapping[str, Any], jobs: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
     """The nodes among `names` that do not answer slurmctld, and whose cancelled jobs wait for that."""
     waiting = {name for job in jobs if job["state"] == "COMPLETING" for name in job["nodes"]}
     nodes = known_nodes(state, waiting & set(names))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import HintedError
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
@@ -25,16 +27,16 @@ class AccountingError(HintedError):
 class Sacctmgr:
     """sacctmgr with the node's slurm.conf, or with one that is not in its place yet."""
 
-    def __init__(self, slurm_conf=""):
+    def __init__(self, slurm_conf: str = "") -> None:
         settings = {"SLURM_CONF": slurm_conf} if slurm_conf else {}
         self.environment = node_command.slurm_environment(**settings)
 
-    def run(self, *words):
+    def run(self, *words: str) -> node_command.Result:
         """How a command ended, and its output."""
         argv = ["sacctmgr", "--immediate", "--noheader", "--parsable2", *words]
         return node_command.run_merged(argv, ANSWER_S, env=self.environment)
 
-    def show(self, *words):
+    def show(self, *words: str) -> str:
         """Lines of a `show`, tolerating a slurmdbd that is just starting. Raises AccountingError."""
         result = wait_until(
             lambda: self.run("show", *words), PATIENCE_S, 0.5, lambda r: r.ok or r.status == node_command.MISSING
@@ -46,10 +48,10 @@ class Sacctmgr:
         message = f"sacctmgr show {words[0]}: {result.message}"
         raise AccountingError(message, "see `journalctl -u slurmdbd` on the accounting host")
 
-    def qos_names(self):
+    def qos_names(self) -> list[str]:
         return self.show("qos", "format=name").splitlines()
 
-    def state(self, cluster):
+    def state(self, cluster: str) -> dict[str, dict[str, dict[str, str]]]:
         """What Slurm has, in four calls. Raises AccountingError."""
         columns = {object_type: "format=" + ",".join(names) for object_type, names in slurm_accounting.COLUMNS.items()}
         where = ["where", "cluster=" + cluster]
@@ -63,7 +65,7 @@ class Sacctmgr:
             }
         )
 
-    def apply(self, changes, cluster):
+    def apply(self, changes: Iterable[slurm_accounting_diff.Change], cluster: str) -> None:
         """Make the changes; one that is refused may need another one first, so it is tried again after them.
 
         Raises AccountingError.
@@ -81,7 +83,7 @@ class Sacctmgr:
                 raise AccountingError(f"sacctmgr {' '.join(words)}: {error}", hint)
             todo = [(some, words) for some, words, _error in refused]
 
-    def ensure_cluster(self, cluster):
+    def ensure_cluster(self, cluster: str) -> None:
         """Add the cluster, if slurmctld does not register it itself. Raises AccountingError."""
         shown = ["cluster", "format=cluster"]
         if not wait_until(lambda: cluster in self.show(*shown).splitlines(), REGISTRATION_S, 0.3):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import client as slurm_client
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import CONTAINERS, Effect, fold
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import CONTAINERS, Change, Effect
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.hostlist import fold
 
 # jobs that hold nodes; what becomes of those that wait is in waiting_jobs.py
 HOLDING = "--states=RUNNING,COMPLETING,SUSPENDED,CONFIGURING"
 
 
-def refusals(changes, ask=slurm_client.ask):
+def refusals(changes: Iterable[Change], ask: Callable[..., Any] = slurm_client.ask) -> list[tuple[str, str]]:
     """(message, hint) for each change that would end or forget jobs; `ask` runs a command."""
     problems = []
     for change in changes:
@@ -21,7 +25,7 @@ def refusals(changes, ask=slurm_client.ask):
     return problems
 
 
-def certain(changes, missing_nodes):
+def certain(changes: Sequence[Change], missing_nodes: Sequence[str]) -> Sequence[Change]:
     """Without those that may only seem so, because nodes are still missing in the new text."""
     if not missing_nodes:
         return changes
@@ -34,7 +38,7 @@ def certain(changes, missing_nodes):
     return result
 
 
-def _needs_drain(change, ask):
+def _needs_drain(change: Change, ask: Callable[..., Any]) -> list[tuple[str, str]]:
     names = fold(list(change.names)) if change.key.startswith("NodeName=") else ",".join(change.names)
     if change.key.startswith("NodeName="):
         argv, where = [HOLDING, f"--nodelist={names}"], f"run on {names}"
@@ -59,6 +63,6 @@ def _needs_drain(change, ask):
     return [(f"changing {change.key} would {harm} jobs that {where}: {_some(jobs)}", hint)]
 
 
-def _some(jobs, most=10):
+def _some(jobs: Sequence[str], most: int = 10) -> str:
     more = len(jobs) - most
-    return ", ".join(jobs[:most]) + (" and %d more" % more if more > 0 else "")
+    return ", ".join(jobs[:most]) + (f" and {more} more" if more > 0 else "")

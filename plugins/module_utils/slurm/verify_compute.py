@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
@@ -27,22 +29,22 @@ RESTART = "systemctl restart slurmd (jobs go on)"
 class Observation:
     """The state of the node at one query. A problem is a sentence; `repairable` ones may go when slurmd restarts."""
 
-    def __init__(self):
-        self.problems = []
+    def __init__(self) -> None:
+        self.problems: list[str] = []
         self.repairable = False
         self.lasting = False
         self.hint = ""
         self.version = ""
         self.state = slurm_readiness.NodeState("")
 
-    def add_problem(self, sentence, repairable=False, hint=""):
+    def add_problem(self, sentence: str, repairable: bool = False, hint: str = "") -> None:
         if sentence:
             self.problems.append(sentence)
             self.repairable = self.repairable or repairable
             self.hint = self.hint or hint
 
 
-def observe(wanted, node, gpus):
+def observe(wanted: Mapping[str, Any], node: str, gpus: nvidia_gpu_check.Comparison) -> Observation:
     observation = Observation()
     if check_daemon(observation, wanted):
         check_files(observation, wanted)
@@ -51,7 +53,7 @@ def observe(wanted, node, gpus):
     return observation
 
 
-def check_daemon(observation, wanted):
+def check_daemon(observation: Observation, wanted: Mapping[str, Any]) -> bool:
     """True when slurmd answers; is it in the right version?"""
     shown = slurm_readiness.ask(slurm_client.scontrol("show", "slurmd"))
     if not shown.ok:
@@ -65,15 +67,13 @@ def check_daemon(observation, wanted):
     )
     if wanted["version"] and slurm_readiness.release(observation.version) > slurm_readiness.release(wanted["version"]):
         observation.add_problem(
-            "slurmd {} is newer than the controller's {}: Slurm refuses that".format(
-                observation.version, wanted["version"]
-            ),
+            f"slurmd {observation.version} is newer than the controller's {wanted['version']}: Slurm refuses that",
             hint="upgrade all nodes to the same release of the operating system, controllers first",
         )
     return True
 
 
-def no_answer_reason(output):
+def no_answer_reason(output: str) -> str:
     """Why slurmd says nothing."""
     state = node_services.show([UNIT]).get(UNIT, {}).get("ActiveState", "unknown")
     if state == "active":
@@ -81,7 +81,7 @@ def no_answer_reason(output):
     return f"slurmd does not run ({state}): {slurm_readiness.last_error(node_services.journal_tail(UNIT))}"
 
 
-def check_files(observation, wanted):
+def check_files(observation: Observation, wanted: Mapping[str, Any]) -> None:
     """Is the configuration that slurmd fetched the one of this deploy?"""
     for name, digest in sorted(wanted["files"].items()):
         path = os.path.join(wanted["directory"], name)
@@ -93,7 +93,7 @@ def check_files(observation, wanted):
             observation.add_problem(f"slurmd still has the {name} of {since}", repairable=True)
 
 
-def check_plugins(observation):
+def check_plugins(observation: Observation) -> None:
     """Would slurmd start again with the plugins that jobs have to load?"""
     reasons = slurm_spank.obstacles(observation.version)
     # one that has not fetched the files of this deploy yet may have lines that are gone
@@ -101,7 +101,9 @@ def check_plugins(observation):
     observation.add_problem("; ".join(reasons), hint=slurm_spank.HINT)
 
 
-def check_registration(observation, wanted, node, gpus):
+def check_registration(
+    observation: Observation, wanted: Mapping[str, Any], node: str, gpus: nvidia_gpu_check.Comparison
+) -> None:
     """Does slurmctld know this node as one that serves, with the GPUs that are there? If not, does munge say why?"""
     shown = slurm_readiness.ask(slurm_client.show("node", node))
     observation.state = slurm_readiness.parse_nodes(shown.output).get(node, observation.state)
@@ -124,7 +126,7 @@ def check_registration(observation, wanted, node, gpus):
         observation.add_problem(observation.state.sentence(), repairable=observation.state.unheard and not refused)
 
 
-def munge_problem(wanted):
+def munge_problem(wanted: Mapping[str, Any]) -> str:
     if not wanted["credential"]:
         return ""
     _status, output = slurm_readiness.run(["unmunge"], text=wanted["credential"])
@@ -134,19 +136,19 @@ def munge_problem(wanted):
 class Repair:
     """What is done about a node that does not come by itself, once each."""
 
-    def __init__(self, node, restart_after):
+    def __init__(self, node: str, restart_after: float) -> None:
         self.node = node
         self.restart_after = restart_after
-        self.changes = []
+        self.changes: list[dict[str, str]] = []
         self.refused = ""
 
-    def note(self, type_name, name, action, detail):
+    def note(self, type_name: str, name: str, action: str, detail: str) -> None:
         self.changes.append({"kind": type_name, "name": name, "action": action, "detail": detail})
 
-    def done(self, action):
+    def done(self, action: str) -> bool:
         return any(change["action"] == action for change in self.changes)
 
-    def attempt(self, observation):
+    def attempt(self, observation: Observation) -> None:
         if (
             observation.repairable
             and time.monotonic() > self.restart_after
@@ -164,7 +166,7 @@ class Repair:
             self.note("node", self.node, "resume", slurm_readiness.REBOOTED)
 
 
-def verify(params):
+def verify(params: Mapping[str, Any]) -> slurm_readiness.Ready:
     """Wait until this node's slurmd is ready, and record that; returns Ready. Raises NotReadyError."""
     started, (node,) = time.monotonic(), params["nodes"]
     repair = Repair(node, started + params["timeout"] / 3.0)
@@ -182,13 +184,13 @@ def verify(params):
     return slurm_readiness.Ready(repair.changes, {node: observation.state.state}, observation.version, "", texts)
 
 
-def repair_warnings(repair):
+def repair_warnings(repair: Repair) -> list[str]:
     """What was done about the node, for a person to wonder why it was necessary."""
-    words = {"restart": "slurmd was restarted: %s", "resume": "returned to service: %s"}
-    return [words[change["action"]] % change["detail"] for change in repair.changes]
+    words = {"restart": "slurmd was restarted", "resume": "returned to service"}
+    return [f"{words[change['action']]}: {change['detail']}" for change in repair.changes]
 
 
-def warnings(wanted, observation):
+def warnings(wanted: Mapping[str, Any], observation: Observation) -> list[str]:
     """What is right, and still worth a word."""
     if "DOWN" in slurm_node_states.flags(observation.state.state):
         return [f"stays down: {observation.state.reason_user} set it so ({observation.state.reason})"]
@@ -199,7 +201,7 @@ def warnings(wanted, observation):
     return []
 
 
-def record(wanted):
+def record(wanted: Mapping[str, Any]) -> None:
     """Record that it was verified. No hashes: every later change on the controller changes them, rightly so."""
     # without the expected files nothing was verified
     digest = wanted["digest"] if wanted["files"] else ""
@@ -208,12 +210,12 @@ def record(wanted):
     node_record.save(wanted["component"], wanted["step"], digest, items)
 
 
-def not_ready(params, observation, repair):
+def not_ready(params: Mapping[str, Any], observation: Observation, repair: Repair) -> slurm_readiness.NotReadyError:
     """The error that names what is wrong, and where to look."""
     tried = ["a restart of slurmd did not help"] if repair.done("restart") else [repair.refused]
     sentences = (observation.problems or [observation.state.sentence()]) + [text for text in tried if text]
     return slurm_readiness.NotReadyError(
-        ("" if observation.lasting else "after %d s: " % params["timeout"]) + "; ".join(sentences),
+        ("" if observation.lasting else f"after {params['timeout']} s: ") + "; ".join(sentences),
         observation.hint or "see `journalctl -u slurmd` there; the next deploy checks the node again",
         repair.changes,
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
@@ -24,17 +26,17 @@ UNREGISTERED = "slurmctld has not registered the cluster %s with it"
 class Observation:
     """The state of the controller at one query."""
 
-    def __init__(self):
-        self.problems = []
+    def __init__(self) -> None:
+        self.problems: list[str] = []
         self.version = ""
-        self.nodes = {}
+        self.nodes: dict[str, slurm_readiness.NodeState] = {}
 
-    def add_problem(self, where, sentence):
+    def add_problem(self, where: str, sentence: str) -> None:
         if sentence:
             self.problems.append(f"{where}: {sentence}")
 
 
-def observe(wanted, cluster):
+def observe(wanted: Sequence[str], cluster: str) -> Observation:
     """One query; the later questions make no sense while slurmctld does not answer."""
     observation = Observation()
     shown = slurm_readiness.ask(slurm_client.CONFIG)
@@ -57,7 +59,7 @@ def observe(wanted, cluster):
     return observation
 
 
-def check_versions(observation):
+def check_versions(observation: Observation) -> None:
     """The daemons of this node against their packages."""
     installed = node_packages.installed(["slurmctld", "slurmdbd"])
     for unit, running_version in ((CONTROLLER, observation.version), (ACCOUNTING, "")):
@@ -73,7 +75,7 @@ def check_versions(observation):
                 observation.problems.append(problem)
 
 
-def accounting_problem(cluster):
+def accounting_problem(cluster: str) -> str:
     """Why jobs of this cluster would not be accounted; '' when they are."""
     shown = slurm_readiness.ask(
         ["sacctmgr", "-nP", "show", "cluster", "where", f"cluster={cluster}", "format=cluster,controlport"]
@@ -86,7 +88,7 @@ def accounting_problem(cluster):
     return "" if rows[0][-1] not in ("", "0") else UNREGISTERED % cluster
 
 
-def return_to_service(names):
+def return_to_service(names: Sequence[str]) -> list[dict[str, str]]:
     """Nodes that Slurm took out because they restarted; it is known now that they are well. Returns what was done."""
     if not names:
         return []
@@ -95,7 +97,7 @@ def return_to_service(names):
     return [{"kind": "node", "name": name, "action": "resume", "detail": slurm_readiness.REBOOTED} for name in names]
 
 
-def register_again(start_timeout):
+def register_again(start_timeout: float) -> list[dict[str, str]]:
     """Have slurmctld register with slurmdbd, which did not listen when it started. Returns what was done.
 
     By itself it does so only with its next record, and a quiet cluster has none. With 22.05 only a restart helps.
@@ -105,12 +107,13 @@ def register_again(start_timeout):
     return [] if refusal else [node_changes.entry("unit", CONTROLLER, "reconfigure", detail=detail)]
 
 
-def verify(params):
+def verify(params: Mapping[str, Any]) -> slurm_readiness.Ready:
     """Wait until the controller's daemons are ready; returns Ready. Raises NotReadyError."""
     wanted, cluster = params["nodes"], params["cluster"]
     started = time.monotonic()
     deadline = started + params["timeout"]
-    changes, tried = [], False
+    changes: list[dict[str, str]] = []
+    tried = False
     while True:
         observation = observe(wanted, cluster)
         changes += return_to_service(
@@ -132,10 +135,10 @@ def verify(params):
     )
 
 
-def warnings(wanted, observation, changes):
+def warnings(wanted: Mapping[str, Any], observation: Observation, changes: Sequence[Mapping[str, str]]) -> list[str]:
     """Warn of a slurmctld that had to register again, and of nodes that somebody set down on purpose: they stay so."""
-    words = "slurmctld read its configuration again: %s"
-    again = [words % change["detail"] for change in changes if change["action"] == "reconfigure"]
+    words = "slurmctld read its configuration again"
+    again = [f"{words}: {change['detail']}" for change in changes if change["action"] == "reconfigure"]
     down = [
         name
         for name in wanted
@@ -147,7 +150,7 @@ def warnings(wanted, observation, changes):
     ]
 
 
-def hanging(problems):
+def hanging(problems: Sequence[str]) -> list[str]:
     """Daemons of this node that systemd sees running, and that answer nobody."""
     silent = [
         unit
@@ -158,7 +161,9 @@ def hanging(problems):
     return [unit.partition(".")[0] for unit in silent if facts[unit].get("ActiveState") == "active"]
 
 
-def not_ready(params, observation, changes):
+def not_ready(
+    params: Mapping[str, Any], observation: Observation, changes: Sequence[Mapping[str, str]]
+) -> slurm_readiness.NotReadyError:
     """The error that names what is wrong, and where to look."""
     nodes = [name for name in params["nodes"] if any(text.startswith(name + ":") for text in observation.problems)]
     where = f"`journalctl -u slurmd` on {', '.join(nodes[:5])}" if nodes else "`journalctl -u slurmctld -u slurmdbd`"
@@ -171,5 +176,5 @@ def not_ready(params, observation, changes):
     if hung:
         restart = f"`systemctl restart {' '.join(hung)}` there (jobs go on)"
         hint = f"it runs and says nothing: {restart}, then deploy again; see {where}"
-    message = "after %d s: %s" % (params["timeout"], "; ".join(observation.problems))
+    message = f"after {params['timeout']} s: {'; '.join(observation.problems)}"
     return slurm_readiness.NotReadyError(message, hint, changes)

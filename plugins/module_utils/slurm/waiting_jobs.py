@@ -367,11 +367,11 @@ def _words(job: Job, new: Layout) -> str:
     if words:
         return ", ".join(dict.fromkeys(words))
     parts = [
-        "%d node%s" % (job.nodes, "s" * (job.nodes > 1)),
-        "%d CPU%s" % (job.cpus, "s" * (job.cpus > 1)),
-        "%d MB a node" % job.memory,
+        f"{job.nodes} node{'s' * (job.nodes > 1)}",
+        f"{job.cpus} CPU{'s' * (job.cpus > 1)}",
+        f"{job.memory} MB a node",
     ]
-    parts += ["%s:%d" % (":".join(filter(None, key)), count) for key, count in (*job.gres, *job.all_gres)]
+    parts += [f"{':'.join(filter(None, key))}:{count}" for key, count in (*job.gres, *job.all_gres)]
     parts += [f"features {job.features}"] if job.features else []
     parts += [f"{output.clock(job.limit)} in time"] if job.limit else []
     return f"{', '.join(parts)} (partition {','.join(job.partitions)})"
@@ -437,4 +437,4 @@ def hold(cases: Iterable[Affected], ask: Ask) -> list[str]:
 def sentence(cases: list[Affected], most: int = 10) -> str:
     """`12 (alice) asks for gpu02, which goes`: the jobs by what happens to them."""
     parts = [f"{case.job.id} ({case.job.user}): {case.reason}" for case in cases[:most]]
-    return "; ".join(parts) + ("; and %d more" % (len(cases) - most) if len(cases) > most else "")
+    return "; ".join(parts) + (f"; and {len(cases) - most} more" if len(cases) > most else "")
