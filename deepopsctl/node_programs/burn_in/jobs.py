@@ -87,7 +87,8 @@ def query_tasks(jobs: Session) -> tuple[list[Task], str]:
 
 def tasks(out: str) -> list[Task]:
     """Lines of squeue."""
-    return [Task(*row[:4], seconds(row[4])) for row in slurm_output.rows(out, _FORMAT)]
+    rows = slurm_output.rows(out, _FORMAT)
+    return [Task(job, node, state, reason, seconds(used)) for job, node, state, reason, used in rows]
 
 
 def seconds(text: str) -> int:

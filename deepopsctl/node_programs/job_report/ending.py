@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from .._shared import slurm_client
 from .._shared.slurm_output import whole
+from .._shared.waiting import wait_until
 from .values import format_count, format_share, format_size, format_time
 
 METRICS = "/var/lib/prometheus/node-exporter/nodemetrics-jobs.prom"
@@ -139,12 +140,9 @@ def append(path: str, text: str, user: str) -> bool:
             status = 0
         finally:
             os._exit(status)
-    deadline = time.monotonic() + WRITE_S
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return status == 0
-        time.sleep(0.02)
+    ended, status = wait_until(lambda: os.waitpid(child, os.WNOHANG), WRITE_S, 0.02, lambda answer: answer[0] != 0)
+    if ended:
+        return status == 0
     # it can't be killed while its file system hangs: left behind
     os.kill(child, signal.SIGKILL)
     return False
