@@ -28,7 +28,12 @@ from deepopsctl.cluster.ssh_login import Target, withheld
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import ControlMachineError, DeepOpsError
 from deepopsctl.run import claim as claims, supervisor
-from deepopsctl.run.command_line import (
+from deepopsctl.run.desired_state import DesiredState, desired_digest, resolve_desired_state, save_desired_state
+from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, parse, plain
+from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
+from deepopsctl.run.outcome import RunOutcome, RunSummary, Tally, Verdict
+from deepopsctl.run.progress import Progress
+from deepopsctl.run.request import (
     PlaybookTracker,
     RunRequest,
     arguments,
@@ -37,12 +42,8 @@ from deepopsctl.run.command_line import (
     join,
     write_inputs,
 )
-from deepopsctl.run.desired_state import DesiredState, desired_digest, resolve_desired_state, save_desired_state
-from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, parse, plain
-from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
-from deepopsctl.run.outcome import RunOutcome, RunSummary, Tally, Verdict
-from deepopsctl.run.progress import Progress
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
+from deepopsctl.waiting import wait_until
 
 log = logging.getLogger(__name__)
 
@@ -501,12 +502,12 @@ def _end(pid_file: Path) -> None:
         os.kill(pid, signal.SIGTERM)
     except (OSError, ValueError):
         return
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        try:
-            # it stays a zombie, for runner to read its exit code
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                return
-        except ChildProcessError:
-            return
-        time.sleep(0.02)
+    wait_until(lambda: _has_ended(pid), PATIENCE_S, 0.02)
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        # it stays a zombie, for runner to read its exit code
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True

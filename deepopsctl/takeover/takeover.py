@@ -95,7 +95,7 @@ def plan_takeover(
         hardware=_hardware(cluster, primary, facts),
         facts=tuple(_facts(primary, accounting, facts, server)),
         warnings=(*_warnings(cluster, primary, facts), *plugin_warnings, *_account_warnings(accounts)),
-        script=primary.job_submit if "slurm_job_submit" in own else "",
+        script=primary.job_submit if "slurm_conf_job_script" in own else "",
         not_kept=() if lost else tuple(not_kept(primary, accounting, merged(site, own))),
     )
 
@@ -110,8 +110,8 @@ def merged(first: Mapping[str, object], second: Mapping[str, object]) -> dict[st
 def _account_warnings(accounts: Mapping[str, object]) -> Iterator[str]:
     if accounts:
         yield (
-            "no account and no user is added to the accounting (slurm_accounts, slurm_users): where it is enforced, "
-            "`validate` needs an account for the login user, by sacctmgr with the limits that you choose"
+            "no account and no user is added to the accounting (slurm_accounts_names, slurm_accounts_users): where it "
+            "is enforced, `validate` needs an account for the login user, by sacctmgr with the limits that you choose"
         )
 
 

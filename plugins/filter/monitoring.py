@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -83,8 +82,7 @@ def monitoring_scraper(
 
 def node_program_files(name: str, launcher: object, module: str = "cli") -> list[dict[str, Any]]:
     """A program of deepopsctl/node_programs and the command that starts it, as files of node_state."""
-    package = importlib.import_module(f"deepopsctl.node_programs.{name}")
-    return [asdict(file) for file in shipping.program(package, str(launcher), str(module))]
+    return [asdict(file) for file in shipping.program(str(name), str(launcher), str(module))]
 
 
 def host_port(address: object, port: int) -> str:

@@ -271,7 +271,7 @@ def converge(module: AnsibleModule, sacctmgr: Sacctmgr, wanted: Mapping[str, Any
     left = slurm_accounting_diff.close_left(wanted, present, module.params["followed_accounts"], others)
     problem = slurm_accounting_diff.missing_account(wanted, present)
     if problem:
-        raise AccountingError(problem, "declare it under `accounts:` in cluster.yml, or in slurm_accounts")
+        raise AccountingError(problem, "declare it under `accounts:` in cluster.yml, or in slurm_accounts_names")
     owned = read_owned()
     changes = slurm_accounting_diff.difference(wanted, present, owned)
     if not dry:

@@ -145,7 +145,8 @@ CONTAINER = "job_container.conf"
 SCRIPT = "job_submit.lua"
 OPTIONAL = (CONTAINER, "topology.conf", SCRIPT)
 FOREIGN = (
-    "put its text into slurm_job_submit in settings.yml, and remove it from the controller: deepopsctl's calls it first"
+    "put its text into slurm_conf_job_script in settings.yml, and remove it from the controller: deepopsctl's calls it "
+    "first"
 )
 SPEC = {
     **node_record.STEP,

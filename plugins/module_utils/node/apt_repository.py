@@ -1,4 +1,4 @@
-"""apt's sources: where else one is named, the key that signs it, and its package lists."""
+"""apt's sources: where else one is listed, the key that signs it, and its package lists."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def refused_limits(limits: Mapping[str, str]) -> list[str]:
     problems = [f"{key} is no property of a slice" for key in wrong]
     values = [entry for entry in sorted(limits.items()) if entry[0] not in wrong and not _LIMIT.fullmatch(entry[1])]
     problems += [f"{key}: {value} is no size, number, percentage or infinity" for key, value in values]
-    return ["slurm_login_limits: " + sentence for sentence in problems]
+    return ["login_access_limits: " + sentence for sentence in problems]
 
 
 def unrestricted(text: str) -> str:

@@ -16,6 +16,8 @@ REBOOT_PREFIX = NODE_PREFIX + "reboot"
 UPGRADE_PREFIX = NODE_PREFIX + "upgrade "
 # of the program that drains nodes by alerts
 ALERT_PREFIX = PREFIX + "alert "
+# slurmctld drains nodes as this user; an administrator's drain has their own name, or root's
+SLURM_USER = "slurm"
 # the reservation in which new nodes are validated
 RESERVATION = "deepopsctl-trial"
 # states of a job that has nodes
@@ -94,8 +96,8 @@ def is_empty_and_drained(state: str) -> bool:
 
 
 def is_by_person(reason_user: str) -> bool:
-    """Whether an administrator gave the reason of a node's state, and not Slurm itself, which is the user slurm."""
-    return reason_user not in ("", "slurm")
+    """Whether an administrator gave the reason of a node's state, and not Slurm itself."""
+    return reason_user not in ("", SLURM_USER)
 
 
 def is_drained_with(node: Mapping[str, Any] | None, reason: str) -> bool:

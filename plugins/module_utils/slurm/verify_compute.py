@@ -12,6 +12,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
     services as node_services,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import gpu_check as nvidia_gpu_check
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     client as slurm_client,
@@ -42,6 +43,11 @@ class Observation:
             self.problems.append(sentence)
             self.repairable = self.repairable or repairable
             self.hint = self.hint or hint
+
+    @property
+    def is_ready(self):
+        """True when nothing is wrong, and slurmctld has the node as one that serves."""
+        return not self.problems and not self.state.bad
 
 
 def observe(wanted: Mapping[str, Any], node: str, gpus: nvidia_gpu_check.Comparison) -> Observation:
@@ -168,17 +174,18 @@ class Repair:
 
 def verify(params: Mapping[str, Any]) -> slurm_readiness.Ready:
     """Wait until this node's slurmd is ready, and record that; returns Ready. Raises NotReadyError."""
-    started, (node,) = time.monotonic(), params["nodes"]
-    repair = Repair(node, started + params["timeout"] / 3.0)
+    (node,) = params["nodes"]
+    repair = Repair(node, time.monotonic() + params["timeout"] / 3.0)
     gpus = nvidia_gpu_check.Comparison(params["gpus"], node)
-    while True:
+
+    def attempt():
         observation = observe(params, node, gpus)
         repair.attempt(observation)
-        if not observation.problems and not observation.state.bad:
-            break
-        if observation.lasting or time.monotonic() - started > params["timeout"]:
-            raise not_ready(params, observation, repair)
-        time.sleep(0.5)
+        return observation
+
+    observation = wait_until(attempt, params["timeout"], 0.5, lambda seen: seen.is_ready or seen.lasting)
+    if not observation.is_ready:
+        raise not_ready(params, observation, repair)
     record(params)
     texts = repair_warnings(repair) + warnings(params, observation) + gpus.warnings()
     return slurm_readiness.Ready(repair.changes, {node: observation.state.state}, observation.version, "", texts)

@@ -11,6 +11,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
     services as node_services,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     apply_config as slurm_apply_config,
     client as slurm_client,
@@ -110,25 +111,25 @@ def register_again(start_timeout: float) -> list[dict[str, str]]:
 def verify(params: Mapping[str, Any]) -> slurm_readiness.Ready:
     """Wait until the controller's daemons are ready; returns Ready. Raises NotReadyError."""
     wanted, cluster = params["nodes"], params["cluster"]
-    started = time.monotonic()
-    deadline = started + params["timeout"]
+    deadline = time.monotonic() + params["timeout"]
     changes: list[dict[str, str]] = []
-    tried = False
-    while True:
+    tries: list[float] = []
+
+    def attempt() -> Observation:
         observation = observe(wanted, cluster)
-        changes += return_to_service(
-            [name for name in wanted if name in observation.nodes and observation.nodes[name].rebooted]
-        )
-        if not observation.problems:
-            break
-        if time.monotonic() > deadline:
-            raise not_ready(params, observation, changes)
+        known = [name for name in wanted if name in observation.nodes]
+        changes.extend(return_to_service([name for name in known if observation.nodes[name].rebooted]))
+        left = deadline - time.monotonic()
         only_unregistered = observation.problems == ["slurmdbd: " + UNREGISTERED % cluster]
         # one with a record to send registers within 20 s
-        if only_unregistered and not tried and time.monotonic() - started > params["timeout"] / 3:
-            tried = True
-            changes += register_again(deadline - time.monotonic())
-        time.sleep(0.5)
+        if only_unregistered and not tries and 0 < left < params["timeout"] * 2 / 3:
+            tries.append(left)
+            changes.extend(register_again(left))
+        return observation
+
+    observation = wait_until(attempt, params["timeout"], 0.5, lambda seen: not seen.problems)
+    if observation.problems:
+        raise not_ready(params, observation, changes)
     states = {name: observation.nodes[name].state for name in wanted}
     return slurm_readiness.Ready(
         changes, states, observation.version, slurm_readiness.credential(), warnings(wanted, observation, changes)

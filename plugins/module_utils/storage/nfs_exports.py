@@ -1,6 +1,6 @@
-"""Lines of exports(5), wanted, previous and served, and who goes on having mounted what is withdrawn.
+"""Lines of exports(5), wanted, previous and served, and who still has mounted what is withdrawn.
 
-An NFS mount without its export fails whoever uses it, and may hang its node, at its shutdown as well.
+An NFS mount without its export fails every process that uses it, and may hang its node, at its shutdown as well.
 """
 
 from __future__ import annotations

@@ -89,7 +89,9 @@ class TestRegistration:
         monkeypatch.setattr(controller.slurm_readiness, "ask", fake.ask)
         monkeypatch.setattr(controller.slurm_readiness, "credential", str)
         monkeypatch.setattr(controller.slurm_apply_config, "reconfigure", fake.reconfigure)
-        monkeypatch.setattr(controller, "time", Clock())
+        clock = Clock()
+        monkeypatch.setattr(controller, "time", clock)
+        monkeypatch.setattr(nodeside.load("node.waiting"), "time", clock)
         monkeypatch.setattr(controller, "check_versions", lambda _observation: None)
         monkeypatch.setattr(controller, "hanging", lambda _problems: [])
         return fake
