@@ -322,7 +322,7 @@ def differences(recorded: Mapping[str, Mapping[str, str]] | None) -> list[str]:
     return [*sentences, *(f"the account {name} was changed" for name in changed)]
 
 
-def _refusal(descriptor):
+def _refusal(descriptor: int) -> OSError | None:
     """Why the lock can't be had now; None where it was taken."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -45,7 +45,7 @@ class Observation:
             self.hint = self.hint or hint
 
     @property
-    def is_ready(self):
+    def is_ready(self) -> bool:
         """True when nothing is wrong, and slurmctld has the node as one that serves."""
         return not self.problems and not self.state.bad
 
@@ -178,7 +178,7 @@ def verify(params: Mapping[str, Any]) -> slurm_readiness.Ready:
     repair = Repair(node, time.monotonic() + params["timeout"] / 3.0)
     gpus = nvidia_gpu_check.Comparison(params["gpus"], node)
 
-    def attempt():
+    def attempt() -> Observation:
         observation = observe(params, node, gpus)
         repair.attempt(observation)
         return observation
