@@ -43,6 +43,7 @@ from deepopsctl.run.request import (
     write_inputs,
 )
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
+from deepopsctl.waiting import wait_until
 
 log = logging.getLogger(__name__)
 
@@ -501,12 +502,12 @@ def _end(pid_file: Path) -> None:
         os.kill(pid, signal.SIGTERM)
     except (OSError, ValueError):
         return
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        try:
-            # it stays a zombie, for runner to read its exit code
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                return
-        except ChildProcessError:
-            return
-        time.sleep(0.02)
+    wait_until(lambda: _has_ended(pid), PATIENCE_S, 0.02)
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        # it stays a zombie, for runner to read its exit code
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True

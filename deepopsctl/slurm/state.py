@@ -41,7 +41,7 @@ class SlurmNode:
     @property
     def is_drained(self) -> bool:
         """Whether it takes no new jobs; some may still run."""
-        return bool(self.flags & {"DRAIN", "DRAINED", "DRAINING"})
+        return bool(self.flags & node_states.DRAINED)
 
     @property
     def is_faulty(self) -> bool:
@@ -59,6 +59,12 @@ class SlurmNode:
         return self.is_drained and self.reason.startswith(node_states.NODE_PREFIX)
 
     @property
+    def is_taken_out_by_person(self) -> bool:
+        """Whether an administrator drained it or set it down, and not a command of deepopsctl's for nodes."""
+        is_own = self.reason.startswith(node_states.NODE_PREFIX)
+        return node_states.is_out(self.state) and not is_own and node_states.is_by_person(self.reason_user)
+
+    @property
     def word(self) -> str:
         """The state in sinfo's words: idle, mixed, allocated, draining, drained, down ..."""
         flags, base = self.flags, _STATE.findall(self.state)[:1]
@@ -67,7 +73,7 @@ class SlurmNode:
             word = "down"
         elif self.is_drained:
             word = "draining" if flags & {"ALLOCATED", "MIXED", "COMPLETING"} else "drained"
-        elif flags & {"INVAL", "INVALID_REG"}:
+        elif flags & node_states.INVALID:
             word = "invalid"
         return f"{word}*" if "NOT_RESPONDING" in flags and word != "down" else word
 

@@ -92,9 +92,9 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    client as slurm_client,
     detect as slurm_detect,
     needs as slurm_needs,
-    query as slurm_query,
     readiness as slurm_readiness,
 )
 
@@ -127,7 +127,7 @@ def reasons(params: Mapping[str, Any]) -> list[str]:
 
 def unmet(needs: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What Slurm's settings need and this node lacks."""
-    version = slurm_query.installed_version().get("slurm", "") if needs.get("plugstack") else ""
+    version = slurm_client.version() if needs.get("plugstack") else ""
     return slurm_needs.unmet(needs, version)
 
 

@@ -104,6 +104,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
     gpu_check as nvidia_gpu_check,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    client as slurm_client,
     detect as slurm_detect,
     node_jobs as slurm_node_jobs,
     query as slurm_query,
@@ -156,7 +157,7 @@ def waiting_for(nodes: Sequence[str]) -> dict[str, Any]:
     try:
         with open(SLURM_CONF, encoding="utf-8") as stream:
             old = slurm_waiting_jobs.layout(stream.read())
-        cases = slurm_waiting_jobs.query(old, old.without(nodes), slurm_query.run)
+        cases = slurm_waiting_jobs.query(old, old.without(nodes), slurm_client.ask)
     except (OSError, ValueError) as error:
         return {"controller_up": False, "error": str(error)}
     return {
@@ -184,7 +185,7 @@ def main() -> None:
             "slurm": {"type": "bool", "default": False},
             "slurm_wait": {"type": "int", "default": 0},
             "leaving": {"type": "list", "elements": "str", "default": []},
-            "slurm_timeout": {"type": "int", "default": slurm_query.COMMAND_TIMEOUT},
+            "slurm_timeout": {"type": "int", "default": slurm_client.ANSWER_S},
             "node": {"default": ""},
             "gpus": {"type": "dict"},
             "driver_files": {"type": "dict", "options": files},

@@ -9,11 +9,11 @@ import pwd
 import re
 import shutil
 import stat
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..._shared import atomic_file, command, hostlist, settings
+from ..._shared import atomic_file, command, hostlist, settings, slurm_client, slurm_output
+from ..._shared.waiting import wait_until
 from . import ACCOUNTING, CURRENT, DUMP, MANIFEST, MONITORING, RESTORED, STATE, BackupError, monitoring
 from .collect import DATABASE_S, Manifest, hashes, of_tables, sql
 from .dump import import_dump
@@ -289,11 +289,7 @@ def _hold_started(ran: Mapping[int, object]) -> dict[str, list[dict[str, Any]]]:
 
 def _waiting() -> dict[int, tuple[str, bool, bool]]:
     """Whose each waiting job is, whether it is an array, and whether somebody holds it."""
-    words = ["squeue", "--noheader", "--all", "--states=PENDING", "--format=%F|%i|%Q|%u"]
-    shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
-    if not shown.ok:
-        raise BackupError(shown.failure)
-    rows = (line.split("|") for line in shown.output.splitlines() if line.count("|") == 3)
+    rows = _jobs("%F|%i|%Q|%u", "--states=PENDING")
     return {int(number): (user, "_" in job, priority == "0") for number, job, priority, user in rows}
 
 
@@ -344,31 +340,32 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> dict[st
     }
 
 
+def _jobs(columns: str, *options: str) -> list[list[str]]:
+    try:
+        return slurm_client.jobs(columns, "--all", *options, limit_s=_ANSWER_S)
+    except slurm_client.NoAnswerError as error:
+        raise BackupError(str(error)) from error
+
+
 def _scontrol(action: str, number: int) -> command.Result:
-    return command.run(["scontrol", action, str(number)], _ANSWER_S, env=command.slurm_environment())
+    return slurm_client.ask(slurm_client.scontrol(action, str(number)), _ANSWER_S)
 
 
 def _wait_for_nodes(timeout_s: float) -> list[str]:
     """Wait until all nodes have registered; those that have not."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        words = ["scontrol", "--oneliner", "show", "nodes"]
-        shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
-        # what slurmctld knows of them from the restored state is no registration: that has a time
-        times = dict(re.findall(r"^NodeName=(\S+) .*? SlurmdStartTime=(\S+)", shown.output, re.MULTILINE))
-        silent = sorted(name for name, started in times.items() if started == "None")
-        if (times and not silent) or time.monotonic() > deadline:
-            return silent
-        time.sleep(_PAUSE_S)
+
+    def registered() -> dict[str, bool]:
+        nodes = slurm_output.records(slurm_client.ask(slurm_client.show("node"), _ANSWER_S).output, "NodeName")
+        # what slurmctld knows of them from the restored state is not a registration: that has a time
+        return {name: node["SlurmdStartTime"] != "None" for name, node in nodes.items() if "SlurmdStartTime" in node}
+
+    nodes = wait_until(registered, timeout_s, _PAUSE_S, lambda answer: bool(answer) and all(answer.values()))
+    return sorted(name for name, has in nodes.items() if not has)
 
 
 def _queue() -> dict[int, tuple[str, list[str]]]:
     """State and nodes of each job."""
-    words = ["squeue", "--noheader", "--all", "--array", "--format=%A|%T|%N"]
-    shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
-    if not shown.ok:
-        raise BackupError(shown.failure)
-    rows = (line.split("|") for line in shown.output.splitlines() if line.count("|") == 2)
+    rows = _jobs("%A|%T|%N", "--array")
     return {int(number): (state, hostlist.expand(nodes) if nodes else []) for number, state, nodes in rows}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple
 
 from ..._shared.checks import FAIL, PASS, Check, one_line
 from ..._shared.command import Result
 from ..._shared.slurm_output import Record
+from ..._shared.waiting import wait_until
 from ..._slurm_jobs import slurm
 from .context import Context, Job, check, failed, skipped
 
@@ -129,15 +129,12 @@ def fetch(jobs: Sequence[Job], run: Callable[..., Result] = slurm.ask, patience:
         "--format=" + FORMAT,
         "--jobs=" + ",".join(job.id for job in jobs),
     ]
-    until = time.monotonic() + patience
-    while True:
-        answer = run(argv, 10)
+
+    def has_all(answer: Result) -> bool:
         rows = parse(answer.output)
-        if answer.ok and all(complete(job, rows) for job in jobs):
-            return answer
-        if time.monotonic() > until:
-            return answer
-        time.sleep(0.5)
+        return answer.ok and all(complete(job, rows) for job in jobs)
+
+    return wait_until(lambda: run(argv, 10), patience, 0.5, has_all)
 
 
 def evaluate(cluster: str, jobs: Sequence[Job], answer: Result, user: str, accounts: Sequence[str]) -> list[Check]:
