@@ -7,8 +7,8 @@ import datetime
 import grp
 import os
 import pwd
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Callable, Optional
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable, Mapping, Optional
 
 Entry = Mapping[str, Any]
 # of a list of sentences, so many are shown

@@ -5,9 +5,8 @@ Every check but `burn-completed` may fail before the end; none of them passes wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from statistics import median
-from typing import Any
+from typing import Any, Iterator
 
 from ..health import BRAKES, SOFT
 from ..results import FAIL, PASS, SKIP, WARN, check, either, gpu_count, target_of, who
