@@ -15,7 +15,7 @@ from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, requ
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 
-PLAYBOOK = "operate/restore-monitoring"
+PLAYBOOK = "operate/restore/restore-monitoring"
 
 
 def restore_monitoring(directory: ClusterDir, snapshot: str, base: RunRequest, operator: Operator) -> Report:

@@ -14,7 +14,11 @@ from deepopsctl.run.outcome import Failure, RunOutcome, TaskResult
 from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
 from deepopsctl.text.node_sets import fold
 
-NODE_STATE, SLURM_INFO, GPU_CHECK = "operate/slurm_node_state", "operate/slurm_info", "operate/gpu_check"
+NODE_STATE, SLURM_INFO, GPU_CHECK = (
+    "operate/nodes/slurm-node-state",
+    "operate/nodes/slurm-info",
+    "operate/nodes/gpu-check",
+)
 # between two queries of the queue: short at first, because most waits are short
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 20.0
 

@@ -23,7 +23,7 @@ from deepopsctl.status.nodes import Answer, Deploy, LastBackup, NodeStatus, may_
 from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import CHECKS_FILE
 
-PLAYBOOK = "operate/status"
+PLAYBOOK = "operate/cluster/status"
 COMMAND = "status"
 # enough to distinguish two deploys
 DIGEST_DIGITS = 12

@@ -9,7 +9,7 @@ from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import RunOutcome
 
 SUITE = "burnin"
-END = "operate/burnin-end"
+END = "operate/nodes/burnin-end"
 RESULTS_FILE = "burnin.json"
 # seconds; the jobs have to end first
 _ENDING_S = 180.0

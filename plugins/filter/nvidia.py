@@ -27,7 +27,7 @@ def nvidia_probes(gpus):
 
 
 def nvidia_refusals(names, hostvars):
-    """{node: why it can't come back} from the results of `operate/gpu_check`."""
+    """{node: why it can't come back} from the results of `operate/nodes/gpu-check`."""
     refusals = {}
     for name in names:
         result = hostvars[name].get("gpu_check_result", {})
