@@ -58,10 +58,10 @@ def place(name: str) -> str:
 
 
 def _directory(name: str) -> Path:
-    found = list(_HERE.glob(f"*/{name}/__init__.py"))
-    if not found:
+    places = list(_HERE.glob(f"*/{name}/__init__.py"))
+    if not places:
         raise ValueError(f"no node program {name}")
-    return found[0].parent
+    return places[0].parent
 
 
 @cache

@@ -69,6 +69,28 @@ def test_only_the_command_line_prints_and_exits() -> None:
     assert found == []
 
 
+# of commands of several runs: the lock, pauses (of Slurm, of the lock, of a host that boots), why they stopped
+ONE_PLACE = {
+    "cluster_lock": {"nodes/workflow.py"},
+    "sleep": {"nodes/wait_for_jobs.py", "nodes/workflow.py", "nodes/host_keys.py"},
+    "stopped": {"nodes/workflow.py"},
+}
+
+
+@pytest.mark.parametrize("name", ONE_PLACE)
+def test_commands_of_several_runs_have_one_frame_and_one_wait(name: str) -> None:
+    places = {
+        module
+        for module in CORE
+        if module.startswith(("nodes/", "lifecycle/"))
+        for node in ast.walk(tree_of(module))
+        if (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
+        # others may read it
+        if name != "stopped" or isinstance(node.ctx, ast.Store)
+    }
+    assert places == ONE_PLACE[name]
+
+
 def test_nothing_reads_the_environment_when_it_is_imported() -> None:
     found = [
         (name, node.lineno)

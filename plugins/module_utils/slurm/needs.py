@@ -11,8 +11,7 @@ import pwd
 import re
 import stat
 import threading
-from collections.abc import Iterator
-from typing import Any, Mapping, Tuple
+from typing import Any, Iterator, Mapping, Tuple
 
 from .spank import obstacles
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Dict
+from typing import Any, Dict, Mapping
 
 from .hostlist import expand
 

@@ -48,9 +48,8 @@ def more_memory(job: Job) -> str:
         return f"{what} was killed because it needed more memory than it had: ask for more with --mem"
     asked = job.memory_asked / max(1, job.node_count)
     twice = f"{math.ceil(2 * asked / _GIB)}G" if asked >= _GIB else f"{math.ceil(2 * asked / _MIB)}M"
-    return "{} was killed because it needed more memory than {}{}: ask for more, for example --mem={}".format(
-        what, format_size(asked), " a node" if job.node_count > 1 else "", twice
-    )
+    limit = format_size(asked) + (" a node" if job.node_count > 1 else "")
+    return f"{what} was killed because it needed more memory than {limit}: ask for more, for example --mem={twice}"
 
 
 def _cpu(report: Report) -> Iterator[str]:
@@ -79,9 +78,9 @@ def _memory(report: Report) -> Iterator[str]:
     # a quarter more than was seen, in whole GiB
     enough = math.ceil(used * 1.25 / _GIB)
     if used < LOW * asked and enough * _GIB < asked and asked >= 2 * _GIB:
-        yield "asked for {} of memory{}, used {}: --mem={}G would have been enough".format(
-            format_size(asked), " a node" if nodes > 1 else "", format_size(used), enough
-        )
+        where = " a node" if nodes > 1 else ""
+        request = f"asked for {format_size(asked)} of memory{where}"
+        yield f"{request}, used {format_size(used)}: --mem={enough}G would have been enough"
     elif used > HIGH * asked:
         yield "it used nearly all the memory that it had: ask for more with --mem"
 
@@ -95,9 +94,8 @@ def _gpus(report: Report) -> Iterator[str]:
         total = max(report.job.gpus, len(known))
         rest = total - len(idle)
         wanted = f"ask for {rest}" if rest else "it needs none"
-        yield "of {} GPUs, {} never used ({}): {}".format(
-            total, "1 was" if len(idle) == 1 else f"{len(idle)} were", which, wanted
-        )
+        never = "1 was" if len(idle) == 1 else f"{len(idle)} were"
+        yield f"of {total} GPUs, {never} never used ({which}): {wanted}"
     busy = [each.use or 0.0 for each in known if (each.most or 0) >= 0.01]
     if busy and sum(busy) / len(busy) < 0.3:
         share = format_share(sum(busy), len(busy))

@@ -1,6 +1,6 @@
 """The cluster's state in a few lines, from what `sinfo` and `scontrol` print.
 
-All of it goes to terminals, so nothing but printable characters does, whoever named it.
+All of it goes to terminals, so it has printable characters only, whatever a user has written.
 """
 
 from __future__ import annotations
@@ -94,9 +94,8 @@ def maintenances(output: str, now: datetime) -> list[Maintenance]:
 
 
 def _announcement(each: Maintenance, now: datetime) -> str:
-    end = "{:%H:%M}" if each.end.date() == each.start.date() else "{:%a %d %b %H:%M}"
+    end = each.end.strftime("%H:%M" if each.end.date() == each.start.date() else "%a %d %b %H:%M")
     if each.start <= now:
-        text = "Maintenance of {} until " + end + ": jobs wait"
-        return text.format(each.nodes, each.end)
-    text = "Maintenance of {} from {:%a %d %b %H:%M} to " + end + ": jobs start if their time limit ends before"
-    return text.format(each.nodes, each.start, each.end)
+        return f"Maintenance of {each.nodes} until {end}: jobs wait"
+    planned = f"Maintenance of {each.nodes} from {each.start:%a %d %b %H:%M} to {end}"
+    return f"{planned}: jobs start if their time limit ends before"

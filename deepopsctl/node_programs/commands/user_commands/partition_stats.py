@@ -15,7 +15,7 @@ from ..job_report.asking import Run, UnansweredError
 OK, UNKNOWN = 0, 1
 # wide enough for Slurm's longest names; columns are cut by place
 _WIDTHS = {"Partition": 64, "Time": 16, "NodeList": 256, "StateLong": 32, "Gres": 256, "GresUsed": 256}
-NODES = ["sinfo", "--Node", "--noheader", "--Format=" + ",".join("{}:{}".format(*each) for each in _WIDTHS.items())]
+NODES = ["sinfo", "--Node", "--noheader", "--Format=" + ",".join(f"{name}:{width}" for name, width in _WIDTHS.items())]
 JOBS = ["squeue", "--noheader", "--array", "--states=PENDING,RUNNING", "--format=%P|%T"]
 _HEADER = ("Partition", "Max time", "Nodes", "Free", "GPUs free/total", "Running", "Queued")
 _NO_JOBS = ("down", "drain", "fail", "maint", "unk", "power", "reboot", "inval", "block", "plan", "reserv")

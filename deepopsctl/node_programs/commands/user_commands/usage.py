@@ -54,9 +54,8 @@ def main(arguments: list[str] | None = None, directory: str = DIRECTORY) -> int:
 def render(document: dict[str, Any], *, users: bool) -> Iterator[str]:
     """The table."""
     start, end = (time.localtime(document[key]) for key in ("start", "end"))
-    yield "{}, {} to {}".format(
-        document["cluster"], time.strftime("%Y-%m-%d", start), time.strftime("%Y-%m-%d %H:%M", end)
-    )
+    first, last = time.strftime("%Y-%m-%d", start), time.strftime("%Y-%m-%d %H:%M", end)
+    yield f"{document['cluster']}, {first} to {last}"
     yield ""
     rows = [row for account in document["accounts"] for row in _rows(account, document["user"], users=users)]
     # without CPU partitions there is nothing to show

@@ -141,12 +141,11 @@ def _refuse_to_mix(claim: Claim) -> None:
     # an absolute path: below the directory of the others is only what is written here
     upgrade = _read(os.path.join(STATE, "upgrade", "slurm.json"))
     if upgrade and not claim["command"].startswith("deepopsctl upgrade"):
+        old, new, since = map(upgrade.get, ("from", "to", "since"))
         raise RefusedError(
             "busy",
-            "an upgrade of Slurm from {} to {} is under way since {}".format(
-                *tuple(map(upgrade.get, ("from", "to", "since")))
-            ),
-            f"`deepopsctl upgrade slurm --to {upgrade.get('to')}` goes on from where it stopped",
+            f"an upgrade of Slurm from {old} to {new} is under way since {since}",
+            f"`deepopsctl upgrade slurm --to {new}` goes on from where it stopped",
         )
 
 
@@ -215,13 +214,12 @@ def _must_not_undo(tip: Document, parts: Mapping[str, str], former: Document, *,
     what = [f"would {verb} {_few(names)}" for verb, names in
             (("remove", lost), ("bring back", restored), ("undo changes of", reset)) if names]  # fmt: skip
     what = what or ["has the same nodes and partitions, with older values of other keys"]
+    relation = "older than" if is_older else "not a successor of"
+    user, host, directory, since = (tip.get(key, "?") for key in ("user", "host", "directory", "since"))
+    applied = f"the one that {user} on {host} applied from {directory} at {since}"
     raise RefusedError(
         "outdated",
-        "cluster.yml here is {} the one that {} on {} applied from {} at {}: it {}".format(
-            "older than" if is_older else "not a successor of",
-            *(tip.get(key, "?") for key in ("user", "host", "directory", "since")),
-            " and ".join(what),
-        ),
+        f"cluster.yml here is {relation} {applied}: it {' and '.join(what)}",
         "bring it up to date (git pull, or copy that cluster.yml);"
         " `deepopsctl deploy --replace-newer` applies it as it is",
     )
@@ -229,18 +227,18 @@ def _must_not_undo(tip: Document, parts: Mapping[str, str], former: Document, *,
 
 def _holder_description(holder: Document) -> str:
     """`deepopsctl deploy, started by alice on admin1 (pid 4711, in /srv/hpc) at ...`."""
-    return "{}, started by {} on {} (pid {}, in {}) at {}".format(
-        *tuple(holder.get(key, "?") for key in ("command", "user", "host", "pid", "directory", "since"))
-    )
+    keys = ("command", "user", "host", "pid", "directory", "since")
+    command, user, host, pid, directory, since = (holder.get(key, "?") for key in keys)
+    return f"{command}, started by {user} on {host} (pid {pid}, in {directory}) at {since}"
 
 
 def _few(names: Sequence[str]) -> str:
     more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (" and %d more" % more if more > 0 else "")
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _duration(seconds: float) -> str:
     for size, word in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
-            return "%d %s" % (seconds // size, word)
-    return "%d s" % seconds
+            return f"{int(seconds // size)} {word}"
+    return f"{int(seconds)} s"

@@ -41,7 +41,7 @@ def first_lock(paths: Any) -> dict[str, Any] | None:
     for path in paths:
         pid = holder(path)
         if pid:
-            return {"path": path, "pid": pid, "command": read("/proc/%d/comm" % pid) or "?"}
+            return {"path": path, "pid": pid, "command": read(f"/proc/{pid}/comm") or "?"}
     return None
 
 

@@ -29,11 +29,11 @@ PACKAGES = ("slurm*", "munge", "mariadb-server*")
 EXCLUDED = ("slurmd", "slurmctld", "slurmdbd", "munge", "mariadb-server", "nvidia-kernel-dkms", "linux-image-amd64")
 _DAEMON = r"(?:slurm\w*|munged?|mariadb|mysqld?|nvidia-\w+|beegfs-\w+)"
 _RESTARTS = re.compile(
-    r"(?:systemctl|service|invoke-rc\.d|deb-systemd-invoke)\b[^;&|\n]*\b(?:restart|try-restart|stop|kill)\b[^;&|\n]*\b%s\b"
-    r"|\bservice\s+%s\s+(?:restart|stop)|\binvoke-rc\.d\b[^;&|\n]*\b%s\s+(?:restart|try-restart|stop)"
-    r"|\b(?:pkill|killall)\b(?![^;&|\n]*(?:HUP|USR[12]))[^;&|\n]*\b%s\b"
+    r"(?:systemctl|service|invoke-rc\.d|deb-systemd-invoke)\b[^;&|\n]*\b(?:restart|try-restart|stop|kill)\b"
+    rf"[^;&|\n]*\b{_DAEMON}\b"
+    rf"|\bservice\s+{_DAEMON}\s+(?:restart|stop)|\binvoke-rc\.d\b[^;&|\n]*\b{_DAEMON}\s+(?:restart|try-restart|stop)"
+    rf"|\b(?:pkill|killall)\b(?![^;&|\n]*(?:HUP|USR[12]))[^;&|\n]*\b{_DAEMON}\b"
     r"|\bneedrestart\b[^;&|\n]*-r\s*a|\bapt(?:-get)?\b[^;&|\n]*\b(?:full-upgrade|dist-upgrade|upgrade)\b"
-    % ((_DAEMON,) * 4)
 )
 # where hooks of apt, log rotation and timers stand; what packages bring themselves is below /usr
 PLACES = (

@@ -56,7 +56,7 @@ def owners_of(inodes: Any, running: dict[int, str]) -> dict[str, int]:
     """The process of each of these sockets."""
     owners = {}
     for pid in running:
-        for path in glob.glob("/proc/%d/fd/*" % pid):
+        for path in glob.glob(f"/proc/{pid}/fd/*"):
             try:
                 match = re.match(r"socket:\[(\d+)\]", os.readlink(path))
             except OSError:
@@ -78,7 +78,7 @@ def time_service(running: dict[int, str]) -> dict[str, Any]:
 def is_of_the_system(pid: int) -> bool:
     """Whether a process is root's or a system account's: people may give theirs any name."""
     try:
-        return os.stat("/proc/%d" % pid).st_uid < PEOPLE
+        return os.stat(f"/proc/{pid}").st_uid < PEOPLE
     except OSError:
         return False
 

@@ -3,8 +3,8 @@
 The database server, slurmdbd and slurmctld run in network, mount and process namespaces of their own: the copy can't
 reach a node, the real daemons don't see it, and all of it ends with this program.
 
-A set may have been changed by whoever can write the repository. So it is data: Slurm's configuration is this host's
-own, with the nodes and partitions of the set, and the daemons run without rights.
+A set may have been changed by any host that can write the repository. So it is data: Slurm's configuration is this
+host's own, with the nodes and partitions of the set, and the daemons run without rights.
 """
 
 from __future__ import annotations

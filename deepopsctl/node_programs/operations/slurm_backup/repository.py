@@ -152,8 +152,8 @@ class Repository:
             path = str(entry["path"])
             is_inside = (path + "/").startswith(snapshot.root + "/") or (snapshot.root + "/").startswith(path + "/")
             if entry["type"] not in ("file", "dir") or path in seen or not is_inside or ".." in path.split("/"):
-                text = "it has {}, which is no plain file or directory of a set: nothing of it is restored"
-                raise BackupError(text.format(ascii(path)))
+                why = "which is no plain file or directory of a set: nothing of it is restored"
+                raise BackupError(f"it has {path!a}, {why}")
             seen.add(path)
 
     def forget(self, host: str, parts: Sequence[str], keep: Mapping[str, int], *, prune: bool) -> None:

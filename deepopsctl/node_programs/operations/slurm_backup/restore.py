@@ -62,10 +62,10 @@ def fetch(config: Mapping[str, Any], asked: str, parts: Sequence[str]) -> dict[s
         current = {part: current[part] for part in parts}
         atomic_file.write_synced(CURRENT, json.dumps(current))
     elif begun:
+        snapshots = " and ".join(sorted({current[part]["snapshot"] for part in begun}))
         raise BackupError(
-            "{} of snapshot {} is half restored: finish that first, with the options it was begun with".format(
-                " and ".join(sorted(begun)), " and ".join(sorted({current[part]["snapshot"] for part in begun}))
-            )
+            f"{' and '.join(sorted(begun))} of snapshot {snapshots} is half restored: finish that first, with the"
+            " options it was begun with"
         )
     elif set(current) != {*parts} or not is_asked:
         repository = Repository(config)
@@ -89,8 +89,8 @@ def fetch_one(repository: Repository, snapshot: Snapshot, directory: str) -> str
     except BackupError as error:
         # the same place: a rerun fetches it again
         shutil.rmtree(os.path.join(directory, snapshot.id), ignore_errors=True)
-        text = "the set {} of {} can't be used: {}"
-        raise BackupError(text.format(snapshot.id, snapshot.time[:16].replace("T", " "), error)) from error
+        taken = snapshot.time[:16].replace("T", " ")
+        raise BackupError(f"the set {snapshot.id} of {taken} can't be used: {error}") from error
 
 
 def _fetch_one(repository: Repository, snapshot: Snapshot, directory: str) -> str:
@@ -99,8 +99,8 @@ def _fetch_one(repository: Repository, snapshot: Snapshot, directory: str) -> st
     if not os.path.isdir(saved):
         size, free = repository.size_of(snapshot.id), shutil.disk_usage(directory).free
         if size > free:
-            text = "{}: {} MiB are free, snapshot {} has {} MiB"
-            raise BackupError(text.format(directory, free >> 20, snapshot.id, size >> 20))
+            needed = f"snapshot {snapshot.id} has {size >> 20} MiB"
+            raise BackupError(f"{directory}: {free >> 20} MiB are free, {needed}")
         repository.restore(snapshot, target)
     manifest = read_manifest(saved)
     there = {path: digest for path, digest in hashes(saved) if path != MANIFEST}

@@ -127,7 +127,7 @@ def raise_timeouts(least: Mapping[str, int]) -> bool:
     for key, seconds in least.items():
         match = re.search(rf"^{key}=(\d+)\s*$", text, re.MULTILINE | re.IGNORECASE)
         if match is None:
-            text = "{}\n{}={}\n".format(text.rstrip("\n"), key, seconds)
+            text = text.rstrip("\n") + f"\n{key}={seconds}\n"
         elif int(match[1]) < seconds and int(match[1]) > 0:
             text = text[: match.start()] + f"{key}={seconds}\n" + text[match.end() :].lstrip("\n")
     if text == before:

@@ -44,10 +44,8 @@ def prepare(packages: Mapping[str, str], *, keep: bool) -> None:
     removed = removed_in(simulated)
     if removed:
         raise UpgradeError(
-            "apt would remove {}: nothing was changed. A library of the new release that they do not fit has to come "
-            "with what they need: `deepopsctl packages add` takes it with Slurm's packages".format(
-                " ".join(sorted(removed))
-            )
+            f"apt would remove {' '.join(sorted(removed))}: nothing was changed. A library of the new release that they"
+            " do not fit has to come with what they need: `deepopsctl packages add` takes it with Slurm's packages"
         )
     _apt("--download-only", "install", *names)
     if keep:

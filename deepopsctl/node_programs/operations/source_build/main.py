@@ -32,8 +32,8 @@ slurmd slurmdbd slurmrestd slurmstepd sprio squeue sreport srun sshare sstat str
 """
 PROGRAMS = frozenset(_NAMES.split())
 PAGES = re.compile(
-    r"(?:{}|slurm|slurm\.conf|slurmdbd\.conf|[a-z_]*(?:gres|cgroup|topology|burst_buffer|acct_gather|job_container|knl|"
-    r"helpers|mpi|oci|scrun)[a-z_]*\.conf)\.[158](?:\.gz)?".format("|".join(sorted(PROGRAMS)))
+    rf"(?:{'|'.join(sorted(PROGRAMS))}|slurm|slurm\.conf|slurmdbd\.conf|[a-z_]*(?:gres|cgroup|topology|burst_buffer|"
+    r"acct_gather|job_container|knl|helpers|mpi|oci|scrun)[a-z_]*\.conf)\.[158](?:\.gz)?"
 )
 TIME_S = 120.0
 

@@ -66,7 +66,7 @@ def jobs_of(names: Sequence[str], run: Run) -> list[str]:
     jobs: dict[str, list[str]] = {}
     for row in (line.split("|") for line in shown.output.splitlines()):
         if shown.ok and len(row) == 3:
-            jobs.setdefault(row[0], []).append("{} {}".format(*row[1:]))
+            jobs.setdefault(row[0], []).append(f"{row[1]} {row[2]}")
     return [
         f"{name} has expired and still has jobs: {_some(listed)} (scancel --user={name})"
         for name, listed in sorted(jobs.items())

@@ -58,7 +58,8 @@ class Relay:
         return ""
 
     def _pause(self, why: str) -> str:
-        self._problem = "{}:{}: {}".format(*self._place, why)
+        host, port = self._place
+        self._problem = f"{host}:{port}: {why}"
         self._resumes = time.monotonic() + PAUSE_S
         return self._problem
 

@@ -110,8 +110,8 @@ def _warn(now: float, present: float) -> list[str]:
     # once an hour
     if now - present < 2 * DAY_S or now % 3600 >= PACE_S / 3:
         return []
-    text = "the clock is {:.0f} days ahead of the last runs: journals age slowly until that is made up for"
-    return [text.format((now - present) / DAY_S)]
+    days = f"{(now - present) / DAY_S:.0f} days"
+    return [f"the clock is {days} ahead of the last runs: journals age slowly until that is made up for"]
 
 
 def _journals(directory: str) -> list[Journal]:

@@ -1,7 +1,7 @@
 """TLS proxy with mutual authentication; it forwards a node's data unchanged to systemd-journal-remote.
 
-A removed node is refused although its certificate is still valid. Whoever reaches the port can open connections: they
-are bounded by address and in all, and none costs more than a descriptor before it has sent the first byte of TLS.
+A removed node is refused although its certificate is still valid. Any host that reaches the port can open connections:
+they are bounded by address and in all, and none costs more than a descriptor before it has sent the first byte of TLS.
 
 Debian builds systemd-journal-remote without GnuTLS. So it can't authenticate clients itself.
 Not rsyslog: it gives no rule the name in the sender's certificate (docs/operate/logs.md has what was measured).
@@ -134,7 +134,8 @@ async def _receive(connection: socket.socket, place: str, server: _Server) -> No
             each.transport.abort()
         raise
     except OSError as error:
-        server.log("{}: {}:{}: {}".format(name, *server.store, error.strerror or error))
+        host, port = server.store
+        server.log(f"{name}: {host}:{port}: {error.strerror or error}")
     finally:
         for each in opened:
             each.close()

@@ -1,6 +1,6 @@
 """`deepops-ident`: answers the cluster's proxies which user has a connection to them. The kernel knows, nobody can lie.
 
-Only connections to whoever asks are answered, and only the proxies may ask.
+A proxy learns of connections to itself only, and no other host may ask.
 """
 
 from __future__ import annotations

@@ -79,17 +79,9 @@ def _fail(message: str, status: int) -> int:
 def words(settings: Settings, summary: Summary) -> str:
     """The summary as text."""
     seen = summary.looked_at
-    lines = [
-        "{}: {} files in {} directories checked; {} due ({:.1f} GiB), {} for {}".format(
-            settings.root,
-            seen.get("files", 0),
-            seen.get("directories", 0),
-            summary.due,
-            summary.due_bytes / (1 << 30),
-            settings.unused,
-            in_days(settings.age),
-        )
-    ]
+    checked = f"{seen.get('files', 0)} files in {seen.get('directories', 0)} directories checked"
+    due = f"{summary.due} due ({summary.due_bytes / (1 << 30):.1f} GiB), {settings.unused} for {in_days(settings.age)}"
+    lines = [f"{settings.root}: {checked}; {due}"]
     if summary.applied and not settings.deletes:
         lines.append("nothing deleted: mode is list")
     if summary.applied and settings.deletes:

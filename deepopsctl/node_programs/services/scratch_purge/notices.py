@@ -222,25 +222,18 @@ def _own_directory(root: int) -> int | None:
 
 def text(settings: Settings, user: UserNotice, sample: list[str], day: str) -> str:
     """The mail to a user."""
+    root, files = settings.root, user.files
+    reads = " To read it keeps nothing: this file system does not note it." if settings.ignore_reads else ""
     return (
-        "To: {to}\nSubject: {files} of your files in {root} go from {day} on\nAuto-Submitted: auto-generated\n"
+        f"To: {_address(settings.mail, user.name)}\nSubject: {files} of your files in {root} go from {day} on\n"
+        "Auto-Submitted: auto-generated\n"
         "MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n"
-        "{root} is scratch: what was {unused} for {age} is deleted.\n\n"
-        "{files} of your files ({gib:.1f} GiB) are that old soon, the first on {day}. All of them:\n\n"
-        "    {root}/{directory}/{name}\n\nThe first of that list:\n\n{sample}\n"
-        "To keep a file, `touch` it or copy it to where it can stay.{reads}\n"
-    ).format(
-        to=_address(settings.mail, user.name),
-        files=user.files,
-        root=settings.root,
-        day=day,
-        unused=settings.unused,
-        age=in_days(settings.age),
-        gib=user.size / (1 << 30),
-        directory=NOTICES.decode(),
-        name=user.name,
-        sample="".join("    " + line for line in sample),
-        reads=" To read it keeps nothing: this file system does not note it." if settings.ignore_reads else "",
+        f"{root} is scratch: what was {settings.unused} for {in_days(settings.age)} is deleted.\n\n"
+        f"{files} of your files ({user.size / (1 << 30):.1f} GiB) are that old soon, the first on {day}."
+        " All of them:\n\n"
+        f"    {root}/{NOTICES.decode()}/{user.name}\n\nThe first of that list:\n\n"
+        f"{''.join('    ' + line for line in sample)}\n"
+        f"To keep a file, `touch` it or copy it to where it can stay.{reads}\n"
     )
 
 

@@ -154,11 +154,11 @@ class _Run:
         if held:
             raise TreeError(f"{settings.root} holds {held}: it is no scratch and is never purged")
         if not notes_reads(mount) and not settings.ignore_reads:
+            noatime = ", noatime" if "noatime" in mount.options else ""
             raise TreeError(
-                "{} ({}{}) does not note when a file is read: files in use would be deleted. Mount it with relatime,"
-                " or count age from the last change alone: ignore_reads: true in its purge".format(
-                    settings.root, mount.type, ", noatime" if "noatime" in mount.options else ""
-                )
+                f"{settings.root} ({mount.type}{noatime}) does not note when a file is read: files in use would be"
+                " deleted. Mount it with relatime, or count age from the last change alone: ignore_reads: true in its"
+                " purge"
             )
 
     def _walk(self) -> Iterator[tuple[Record, int]]:
@@ -281,11 +281,8 @@ class _Run:
             self._summary.problems += [text for text in self._seen.problems if ": not entered: " not in text]
             self._summary.notes += [text for text in self._seen.problems if ": not entered: " in text]
         if self._warned and self._warned.restarted:
-            self._summary.notes.append(
-                "no run in the last days notified users: nothing is deleted before {}".format(
-                    in_days(self._settings.warn) + " of notice"
-                )
-            )
+            notice = f"{in_days(self._settings.warn)} of notice"
+            self._summary.notes.append(f"no run in the last days notified users: nothing is deleted before {notice}")
         return self._summary
 
 

@@ -46,8 +46,8 @@ class Warned:
         try:
             return self._database.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            text = "{}: {}: is its disk full? If it is damaged, remove it: all notices start again"
-            raise WarnedError(text.format(self._path, error)) from error
+            hint = "is its disk full? If it is damaged, remove it: all notices start again"
+            raise WarnedError(f"{self._path}: {error}: {hint}") from error
 
     def _one(self, statement: str, *values: int) -> int | None:
         rows = self._do(statement, *values)

@@ -1,6 +1,6 @@
 """End a slurmctld that may not know that another one is in control.
 
-One that hangs, or is cut off from its storage, is replaced by the next controller. When it goes on, it would take
+One that hangs, or is cut off from its storage, is replaced by the next controller. When it continues, it would take
 control back with the jobs that it remembers, and those that came meanwhile would be lost. It is killed before the
 others take over, and starts again with the state that is saved.
 """

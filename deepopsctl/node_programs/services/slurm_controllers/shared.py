@@ -41,9 +41,8 @@ def check_mount(request: dict[str, Any]) -> None:
     status = os.stat(path)
     if status.st_mode & 0o022 or (has_slurm() and status.st_uid not in (0, pwd.getpwnam(SLURM).pw_uid)):
         raise NotSharedError(
-            "others than root and {} may write in {} (it is {}); whoever makes {} first would have the state".format(
-                SLURM, path, _owner_and_mode(status), request["directory"]
-            ),
+            f"others than root and {SLURM} may write in {path} (it is {_owner_and_mode(status)});"
+            f" whoever makes {request['directory']} first would have the state",
             f"on its file server: chown root (or {SLURM}) and chmod 755, or name another entry in slurm_state",
         )
 
@@ -87,10 +86,9 @@ def read(request: dict[str, Any]) -> None:
     """Read what the other controllers have written."""
     unseen = [host for host, word in sorted(request["words"].items()) if word and not _is_seen(request, host, word)]
     if unseen:
+        writers = " and ".join(unseen)
         raise NotSharedError(
-            "{} is not shared: what {} wrote there is not seen by {}".format(
-                request["mount"], " and ".join(unseen), request["host"]
-            ),
+            f"{request['mount']} is not shared: what {writers} wrote there is not seen by {request['host']}",
             "mount the same directory of one file server on all controllers",
         )
 

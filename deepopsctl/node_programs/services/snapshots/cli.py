@@ -83,8 +83,8 @@ def turn(file_system: dict[str, Any], now: datetime) -> None:
     facts = os.statvfs(path)
     if facts.f_bavail * 100 < facts.f_blocks * file_system["free_percent"]:
         gone = next((each for each in sorted(stays)[:-1] if _delete(taken, each, problems)), "")
-        text = "less than {} % is free: the snapshot {} was deleted before its time"
-        problems += [text.format(file_system["free_percent"], gone)] if gone else []
+        limit = f"less than {file_system['free_percent']} % is free"
+        problems += [f"{limit}: the snapshot {gone} was deleted before its time"] if gone else []
     if problems:
         raise SnapshotError("; ".join(problems))
 

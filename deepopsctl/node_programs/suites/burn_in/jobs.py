@@ -51,8 +51,8 @@ def submit(jobs: Session, tested: Sequence[str], request: LoadRequest) -> Plan:
     known, problem = query_tasks(jobs)
     if problem:
         # a call whose answer was lost may have submitted them
-        text = "the queue can't be asked, and nothing was submitted ({}); if an earlier call has: scancel --name={}"
-        raise SystemExit(text.format(problem, jobs.name("load")))
+        hint = f"if an earlier call has: scancel --name={jobs.name('load')}"
+        raise SystemExit(f"the queue can't be asked, and nothing was submitted ({problem}); {hint}")
     if known:
         return resumed(sent, known)
     accepted, left = [], dict(sent.left)

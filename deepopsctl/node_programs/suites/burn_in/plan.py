@@ -97,8 +97,9 @@ def _partition_obstacle(node: Record, where: str, request: LoadRequest, partitio
         return f"the node is not in partition {where}"
     limit = slurm_output.minutes(partitions.get(where, {}).get("MaxTime", ""))
     if limit is not None and limit < request.minutes:
-        text = "partition {} allows jobs of {}, this takes {}: choose another one (--partition) or a shorter time"
-        return text.format(where, slurm_output.clock(limit), slurm_output.clock(request.minutes))
+        allowed, needed = slurm_output.clock(limit), slurm_output.clock(request.minutes)
+        hint = "choose another one (--partition) or a shorter time"
+        return f"partition {where} allows jobs of {allowed}, this takes {needed}: {hint}"
     return ""
 
 

@@ -21,7 +21,7 @@ def arguments(seconds: float, memory_share: float, gpus: int) -> list[str]:
 def script(packed: str, arguments: Sequence[str]) -> str:
     """The batch script; `packed` is base64 text."""
     lines = [packed[start : start + _WIDTH] for start in range(0, len(packed), _WIDTH)]
-    program = '"""{}"""'.format("\n".join(lines))
+    program = '"""' + "\n".join(lines) + '"""'
     return "#!/usr/bin/python3" + archive.loader(
         "suites.gpu_check.cli", program, repr(list(arguments)), "sys.exit(main())"
     )

@@ -40,8 +40,8 @@ def _peers(result: Result) -> dict[str, str]:
     measured = f"{slowest:.4g} to {max(pair['gb_s'] for pair in pairs):.4g}"
     if not figure:
         # the expected topology is unknown: the numbers are shown, not evaluated
-        text = "no NVSwitch fabric: pairs differ by how the board is wired (nvidia-smi topo -m); median {:.4g}"
-        return check(name, node, PASS, measured, "arrives unharmed", "GB/s", text.format(middle))
+        text = f"no NVSwitch fabric: pairs differ by how the board is wired (nvidia-smi topo -m); median {middle:.4g}"
+        return check(name, node, PASS, measured, "arrives unharmed", "GB/s", text)
     shares = SHARES["nvlink"]
     slow = [pair for pair in pairs if pair["gb_s"] < max(shares.warn * figure, PEERS_SHARE * middle)]
     status = FAIL if slowest < shares.fail * figure else WARN if slow else PASS
@@ -54,7 +54,7 @@ def _outlier(result: Result, pairs: list[Pair], slow: list[Pair]) -> str:
     named = {gpu["index"]: gpu for gpu in result["gpus"]}
     common = Counter(pair[end] for pair in slow for end in ("from", "to"))
     (index, times), *others = common.most_common(2)
-    shown = ["{from} to {to}: {gb_s:.4g}".format(**pair) for pair in slow[:_SHOWN]]
+    shown = [f"{pair['from']} to {pair['to']}: {pair['gb_s']:.4g}" for pair in slow[:_SHOWN]]
     more = f" and {len(slow) - _SHOWN} more" if len(slow) > _SHOWN else ""
     text = "slow pairs: " + "; ".join(shown) + more
     if times == len(slow) and len(pairs) > 2 and all(count < times for _, count in others):

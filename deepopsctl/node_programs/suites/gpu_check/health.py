@@ -79,7 +79,7 @@ def _pcie(gpu: Gpu) -> Outcome:
     width = load.get("width") or pcie.get("width")
     generation = load.get("generation")
     measured = f"gen {generation or '?'} x{width}"
-    expected = "gen {} x{}".format(*best)
+    expected = f"gen {best[0]} x{best[1]}"
     if width is not None and width < best[1]:
         return FAIL, measured, expected, "", "the link runs with too few lanes: reseat card, riser and cable"
     if generation is None:
@@ -87,8 +87,9 @@ def _pcie(gpu: Gpu) -> Outcome:
     if generation < best[0]:
         return FAIL, measured, expected, "", "the link stays slow under load: reseat card and riser, look into the BIOS"
     if pcie.get("gpu_generation") and best[0] < pcie["gpu_generation"]:
-        text = "the GPU can do generation {}: the slot, the riser or the BIOS holds it back"
-        return WARN, measured, f"gen {pcie['gpu_generation']}", "", text.format(pcie["gpu_generation"])
+        able = pcie["gpu_generation"]
+        text = f"the GPU can do generation {able}: the slot, the riser or the BIOS holds it back"
+        return WARN, measured, f"gen {able}", "", text
     return PASS, measured, expected, "", ""
 
 
@@ -101,8 +102,8 @@ def _clocks(gpu: Gpu) -> Outcome:
     braked = [reason for reason in load["slowdowns"] if reason in BRAKES]
     soft = [reason for reason in load["slowdowns"] if reason in SOFT]
     if braked:
-        text = "slowed down by the hardware under load ({}): look at cooling and power supply"
-        return FAIL, measured, expected, "MHz", text.format(", ".join(braked))
+        text = f"slowed down by the hardware under load ({', '.join(braked)}): look at cooling and power supply"
+        return FAIL, measured, expected, "MHz", text
     if soft:
         return WARN, measured, expected, "MHz", "held back under load: " + ", ".join(soft)
     return PASS, measured, expected, "MHz", ", ".join(load["slowdowns"])

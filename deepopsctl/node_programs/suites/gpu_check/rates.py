@@ -128,8 +128,7 @@ def against_peers(value: float, values: list[float]) -> Finding | None:
     middle = _median_without(values, value)
     count = "the other GPU" if others == 1 else f"the median of the {others} other GPUs"
     if value < PEERS_SHARE * middle:
-        text = "{:.0%} below {} of this model ({:.4g}): an outlier"
-        return Finding(WARN, text.format(1 - value / middle, count, middle))
+        return Finding(WARN, f"{1 - value / middle:.0%} below {count} of this model ({middle:.4g}): an outlier")
     return Finding(PASS, f"as {count} of this model")
 
 

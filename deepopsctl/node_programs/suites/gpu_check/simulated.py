@@ -1,7 +1,7 @@
 """Is this a node whose GPUs are stand-ins (a lab, a test node), or a real one whose driver is missing?
 
 The kernel answers, not a setting: hardware that is there shows itself on the PCI bus, and a driver as a module. Files
-alone are no evidence, as any user can create them.
+alone are not evidence, as any user can create them.
 """
 
 from __future__ import annotations

@@ -36,9 +36,8 @@ def lines(results: list[Result], checks: list[dict[str, str]], *, everything: bo
 
 def _numbers(result: Result) -> Iterator[str]:
     versions = result["versions"]
-    yield "{}  driver {}  CUDA {}".format(
-        result["node"], versions.get("driver") or "none", versions.get("cuda") or "none"
-    )
+    driver, cuda = (versions.get(name) or "none" for name in ("driver", "cuda"))
+    yield f"{result['node']}  driver {driver}  CUDA {cuda}"
     if result.get("problem"):
         yield "  " + result["problem"]
         return

@@ -345,13 +345,8 @@ def run_job(cluster: str, session: Session) -> list[Check]:
         return [check(ATTACH, cluster, PASS, expected, expected)]
     failed = next((each for each in (attached, cancelled) if not each.ok), None)
     measured = "attached" if attached.ok else "not attached"
-    message = (
-        failed.failure
-        if failed
-        else "job {} printed {}, and {}".format(
-            job, attached.output.strip() or "nothing", "ended" if ended else "did not end"
-        )
-    )
+    printed, end = attached.output.strip() or "nothing", "ended" if ended else "did not end"
+    message = failed.failure if failed else f"job {job} printed {printed}, and {end}"
     return [check(ATTACH, cluster, FAIL, measured, expected, message=message)]
 
 

@@ -1,4 +1,4 @@
-"""What happens to the first controller, each for some seconds: it heals by itself, whoever looks on."""
+"""What happens to the first controller, each for some seconds: it heals by itself, also without this program."""
 
 from __future__ import annotations
 

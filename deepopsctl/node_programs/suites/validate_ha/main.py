@@ -124,9 +124,10 @@ def _kept_storage(config: dict[str, Any], stamps: set[int]) -> str:
     if len(stamps) < 3:
         return ""
     return (
-        ": {} was cut off from all networks but not from {}, so it stayed in control and no other controller may take "
-        "over; keep the state on storage that a controller loses with its network (NFS, CephFS)"
-    ).format(config["hosts"][0], config["directory"])
+        f": {config['hosts'][0]} was cut off from all networks but not from {config['directory']}, so it stayed in "
+        "control and no other controller may take over; keep the state on storage that a controller loses with its "
+        "network (NFS, CephFS)"
+    )
 
 
 def _accounting(started: float, seconds: int) -> Check:

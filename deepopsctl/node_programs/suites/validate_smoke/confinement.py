@@ -21,11 +21,11 @@ _NAMING = re.compile(r"srun: error: (\S+): tasks? ")
 def configured(config: Record, cluster: str) -> Check:
     """Does this cluster confine jobs at all? If not, one warning says so and the trials are skipped."""
     expected = "task/cgroup, ConstrainCores, ConstrainDevices, ConstrainRAMSpace"
-    plugins = config.get("TaskPlugin", "")
+    plugins = config.get("TaskPlugin", "") or "none"
     if not confinement.uses_cgroups(config):
-        text = "jobs are not confined: a job can use cores, memory and GPUs of others (TaskPlugin={}, ProctrackType={})"
-        text = text.format(plugins or "none", config.get("ProctrackType", "unknown"))
-        return check("confinement", cluster, WARN, plugins or "none", expected, message=text)
+        shown = f"TaskPlugin={plugins}, ProctrackType={config.get('ProctrackType', 'unknown')}"
+        text = f"jobs are not confined: a job can use cores, memory and GPUs of others ({shown})"
+        return check("confinement", cluster, WARN, plugins, expected, message=text)
     keys = ("ConstrainCores", "ConstrainDevices", "ConstrainRAMSpace")
     off = [key for key in keys if config.get(key, "yes").lower() in ("no", "false")]
     if off:

@@ -26,9 +26,8 @@ def services(node: str, units: Sequence[str]) -> tuple[list[Check], dict[str, st
     bad = {unit: word for unit, word in states.items() if word != "active"}
     text = ""
     if bad:
-        text = "{}: systemctl status {}".format(
-            ", ".join("{} is {}".format(*item) for item in bad.items()), " ".join(bad)
-        )
+        shown = ", ".join(f"{unit} is {word}" for unit, word in bad.items())
+        text = f"{shown}: systemctl status {' '.join(bad)}"
     measured = ", ".join(unit for unit in units if unit not in bad) or "none"
     return [
         check("services", node, FAIL if bad else PASS, measured + " active", ", ".join(units) + " active", message=text)

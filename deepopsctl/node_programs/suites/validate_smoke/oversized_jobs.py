@@ -100,8 +100,8 @@ def evaluate(
     asked = f"asked for {request.asked}"
     if answer.ok:
         if pending.startswith(FOR_EVER) and config.get("EnforcePartLimits", "NO") == "NO":
-            text = "{}: accepted, and left pending for ever ({}): set EnforcePartLimits=ALL to refuse it"
-            return check(name, partition, WARN, "accepted", "refused", message=text.format(asked, pending))
+            text = f"{asked}: accepted, and left pending for ever ({pending}): set EnforcePartLimits=ALL to refuse it"
+            return check(name, partition, WARN, "accepted", "refused", message=text)
         return failed(
             name,
             partition,

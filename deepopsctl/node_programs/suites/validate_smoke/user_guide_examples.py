@@ -172,7 +172,8 @@ def batch_script(session: Session, where: Place) -> tuple[Check, list[Job]]:
     """The guide's batch script with --gres, --cpus-per-task, --mem and --time."""
     what, (values, text) = "guide-batch", scaled(where)
     if not any(has_room(node, values) for node in where.nodes):
-        return skipped(what, where.name, "busy: no node has {cpus} CPUs and {memory} memory free".format(**values)), []
+        why = f"busy: no node has {values['cpus']} CPUs and {values['memory']} memory free"
+        return skipped(what, where.name, why), []
     # the script names its partition itself
     option = where.option[2:] if where.option[:1] == ["-p"] else where.option
     answer = session.sbatch("", option, SCRIPT.format(mark=MARK, **values))

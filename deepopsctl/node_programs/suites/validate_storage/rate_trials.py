@@ -1,4 +1,4 @@
-"""How fast nodes are on one entry: one by one where they are few, and all at the same time; outliers are named."""
+"""How fast nodes are on one entry: one by one where they are few, and all at the same time; outliers are reported."""
 
 from __future__ import annotations
 
@@ -112,18 +112,14 @@ def _compare(
     for node, result in results.items():
         others = [float(other["rate"]) for name, other in results.items() if name != node]
         rate, usual = float(result["rate"]), median(others) if others else 0.0
-        how = "{}{}{}".format(
-            result["by"],
-            "" if result.get("direct", True) else ", not direct",
-            "" if alone else ", alongside all others",
-        )
+        how = str(result["by"]) + ("" if result.get("direct", True) else ", not direct")
+        how += "" if alone else ", alongside all others"
         status, text = PASS, how
         if others and rate < OUTLIER * usual:
             # of two nodes it is unknown which one is right
             status = FAIL if rate < BROKEN * usual and len(others) > 1 else WARN
-            text = "{} {} at {:.0f}% of what {} ({})".format(
-                node, rate_type.word, 100 * rate / usual, "the others do" if len(others) > 1 else "the other does", how
-            )
+            peers = "the others do" if len(others) > 1 else "the other does"
+            text = f"{node} {rate_type.word} at {100 * rate / usual:.0f}% of what {peers} ({how})"
         expected = f"at least {OUTLIER * usual:.4g}" if others else ""
         context.checks.append(
             checks.check(rate_type.name, context.target(node), status, f"{rate:.4g}", expected, rate_type.unit, text)

@@ -166,9 +166,7 @@ def visible(context: TrialContext, nodes: Sequence[str]) -> None:
             context.add_check(VISIBLE, node, WARN, "later", "at once", text)
         else:
             error = trouble(second[node]) or trouble(first[node])
-            text = "{} of {} was not what was read here{}".format(
-                " and ".join(wrong), peer, f" ({error})" if error else ""
-            )
+            text = f"{' and '.join(wrong)} of {peer} was not what was read here" + (f" ({error})" if error else "")
             context.add_check(VISIBLE, node, FAIL, "other data", "at once", text)
 
 
@@ -197,9 +195,8 @@ def _check_rename(context: TrialContext, node: str, writer: str, count: int, res
     stale_allowed = context.entry.type == "nfs"
     wrong = [f"{result['missing']} times there was no such name"] if result["missing"] else []
     wrong += [f"{result['torn']} times it was not whole"] if result["torn"] else []
-    stale_text = "{} times the opened one was gone (ESTALE){}".format(
-        result["stale"], ", as NFS allows" if stale_allowed else ""
-    )
+    allowed = ", as NFS allows" if stale_allowed else ""
+    stale_text = f"{result['stale']} times the opened one was gone (ESTALE){allowed}"
     wrong += [stale_text] if result["stale"] and not stale_allowed else []
     text = f"{count} renames by {writer}, {result['reads']} reads"
     notes = [stale_text] if result["stale"] and stale_allowed else []

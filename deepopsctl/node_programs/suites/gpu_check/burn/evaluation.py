@@ -104,9 +104,7 @@ def _cpu_rate(node: str, result: Result) -> dict[str, str]:
         return check(name, node, SKIP, measured, message=_too_short(result))
     slow_cores = [str(rate["core"]) for rate in rates if rate["median"] < ODD_CORE * middle]
     if slow_cores:
-        text = "{}: cores {} are more than {:.0%} slower than the others".format(
-            node, ", ".join(slow_cores), 1 - ODD_CORE
-        )
+        text = f"{node}: cores {', '.join(slow_cores)} are more than {1 - ODD_CORE:.0%} slower than the others"
         return check(name, node, WARN, measured, expected, message=text)
     if share < CPU_WARN:
         text = f"{node}: the cores became slower under load: heat, or a power limit"
@@ -123,8 +121,8 @@ def _cpu_heat(node: str, result: Result) -> dict[str, str]:
     known = [value for value in (counted["throttled"], counted["thermal_interrupts"]) if value is not None]
     measured = f"{heat:.0f}" if heat is not None else ""
     if any(known):
-        text = "{}: the processors were throttled {} times for heat: fans, dust, the air at the inlet"
-        return check(name, node, WARN, measured, "never throttled", "°C", text.format(node, max(known)))
+        text = f"{node}: the processors were throttled {max(known)} times for heat: fans, dust, the air at the inlet"
+        return check(name, node, WARN, measured, "never throttled", "°C", text)
     if counted["throttled"] is None:
         return check(name, node, SKIP, measured, unit="°C" if measured else "", message=_NO_COUNTER)
     return check(name, node, PASS, measured or "never throttled", "never throttled", "°C" if measured else "")
@@ -222,13 +220,13 @@ def _gpu_rate(result: Result, gpu: Gpu) -> dict[str, str]:
     if result["asked_s"] < LEAST_S:
         return check(name, where, SKIP, measured, message=_too_short(result))
     if share < GPU_WARN:
-        text = "{}: {} went from {first:.4g} to {last:.4g}: it slows down as it heats up"
-        status = FAIL if share < GPU_FAIL else WARN
-        return check(name, where, status, measured, expected, message=text.format(who(node, gpu), test, **rates[test]))
+        first, last = rates[test]["first"], rates[test]["last"]
+        text = f"{who(node, gpu)}: {test} went from {first:.4g} to {last:.4g}: it slows down as it heats up"
+        return check(name, where, FAIL if share < GPU_FAIL else WARN, measured, expected, message=text)
     slow_tests = _behind(result["gpus"], gpu)
     if slow_tests:
         return check(name, where, WARN, measured, expected, message=f"{who(node, gpu)}: {slow_tests}")
-    shown = ", ".join("{} {median:.4g} (lowest {min:.4g})".format(key, **rates[key]) for key in rates)
+    shown = ", ".join(f"{key} {rate['median']:.4g} (lowest {rate['min']:.4g})" for key, rate in rates.items())
     return check(name, where, PASS, measured, expected, message=shown)
 
 
@@ -243,8 +241,9 @@ def _behind(gpus: list[Gpu], gpu: Gpu) -> str:
             and test in other.get("burn", {}).get("rates", {})
         ]
         if others and rate["median"] < ODD_GPU * median(others):
-            text = "{} {:.4g}, {:.0%} below the others of this node ({:.4g}): an outlier"
-            return text.format(test, rate["median"], 1 - rate["median"] / median(others), median(others))
+            usual = median(others)
+            less = f"{1 - rate['median'] / usual:.0%} below the others of this node ({usual:.4g})"
+            return f"{test} {rate['median']:.4g}, {less}: an outlier"
     return ""
 
 

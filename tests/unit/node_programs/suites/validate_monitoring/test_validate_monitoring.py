@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.checks.catalogue.smoke import catalogue_of
+from deepopsctl.checks.catalogue.suites import catalogue_of
+from deepopsctl.checks.suites import SUITES
 from deepopsctl.node_programs._slurm_jobs import session
 from deepopsctl.node_programs.suites.validate_monitoring import (
     alerting,
@@ -25,7 +26,6 @@ from deepopsctl.node_programs.suites.validate_monitoring import (
     targets,
     web,
 )
-from deepopsctl.validation.result import SUITES
 
 
 def prometheus(targets: Callable[[], list[dict[str, Any]]]) -> Any:

@@ -13,7 +13,7 @@ import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ControlMachineError
-from deepopsctl.run.command_line import (
+from deepopsctl.run.request import (
     PlaybookTracker,
     RunRequest,
     arguments,

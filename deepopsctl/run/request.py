@@ -22,11 +22,13 @@ from types import MappingProxyType
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import GROUPS
+from deepopsctl.cluster.settings import renamed_variables
 from deepopsctl.cluster.ssh_login import CONFINED
 from deepopsctl.content import COLLECTION
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.files import write_atomic
 from deepopsctl.run.workspace import DEFAULT_KEEP_RUNS
+from deepopsctl.text.answers import Fields
 
 # A Variables file of the user's (`-e @FILE`), or values (`-e KEY=VALUE`); later ones win, as in Ansible.
 Variables = Mapping[str, object] | Path
@@ -120,7 +122,9 @@ class RunRequest:
 def arguments(request: RunRequest, playbooks: tuple[Path, ...], private: Path) -> list[str]:
     """The arguments of ansible-playbook; variables and limit are in files: no secret is ever on a command line."""
     hosts = private / "cluster" / "inventory" / "hosts.yml" if request.inventory else request.directory.hosts
-    argv = ["-i", str(private / "inventory" / "hosts.yml"), "-i", str(hosts)]
+    renamed = private / "renamed" / "hosts.yml"
+    between = ["-i", str(renamed)] if renamed.exists() else []
+    argv = ["-i", str(private / "inventory" / "hosts.yml"), *between, "-i", str(hosts)]
     if request.limit:
         # a file in Ansible's working directory: it splits this argument at blanks
         argv += ["--limit", "@limit"]
@@ -154,6 +158,8 @@ def write_inputs(request: RunRequest, variables: Mapping[str, object], content: 
     write_atomic(inventory / "hosts.yml", json.dumps(stub), mode=0o600)
     if request.inventory:
         _write_inventory(request, private / "cluster")
+    if renamed := renamed_variables(request.directory):
+        _write_renamed(renamed, private / "renamed")
     write_atomic(private / "vars.json", json.dumps(dict(variables)), mode=0o600)
     for index, mine in enumerate(request.user_vars):
         if not isinstance(mine, Path):
@@ -256,16 +262,14 @@ class PlaybookTracker:
 
     def update(self, raw: Mapping[str, object]) -> bool:
         """Process an event; True if it only marks the beginning of a playbook."""
-        data = raw.get("event_data")
-        play = str(data.get("play") or "") if isinstance(data, Mapping) else ""
+        play = Fields(raw).part("event_data").text("play")
         if raw.get("event") == "playbook_on_play_start" and play.startswith(_NAME):
             self._now = play.removeprefix(_NAME)
         return play.startswith(_NAME)
 
     def playbook_of(self, raw: Mapping[str, object]) -> str:
         """The name of the original playbook of an event."""
-        data = raw.get("event_data")
-        stem = PurePath(str(data.get("playbook") or "")).stem if isinstance(data, Mapping) else ""
+        stem = PurePath(Fields(raw).part("event_data").text("playbook")).stem
         return self._now if stem == _JOINED else stem
 
 
@@ -282,6 +286,13 @@ def _write_inventory(request: RunRequest, directory: Path) -> None:
         for path in source.iterdir():
             if path not in (excluded, own.runs):
                 (target / path.name).symlink_to(path)
+
+
+def _write_renamed(files: Mapping[Path, Mapping[str, str]], directory: Path) -> None:
+    """Write the new names of settings that a site has under their old ones: the site's own inventory comes later."""
+    for path, variables in {Path("hosts.yml"): {"all": {}}, **files}.items():
+        (directory / path).parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+        write_atomic(directory / path, json.dumps(variables), mode=0o600)
 
 
 def _collections(settings: Path, private: Path, inherited: Mapping[str, str]) -> str:
