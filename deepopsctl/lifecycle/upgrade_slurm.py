@@ -41,10 +41,22 @@ from deepopsctl.text.answers import mapping, texts, words
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
 
-QUERY, RECORD, PREPARE = "operate/upgrade-query", "operate/upgrade-record", "operate/upgrade-prepare"
-CONTROLLER, NODES, BACK = "operate/upgrade-controller", "operate/upgrade-nodes", "operate/upgrade-back"
-DRAIN, WITHDRAW, CHECK = "operate/upgrade-drain", "operate/upgrade-withdraw", "operate/upgrade-check"
-QUEUE = "operate/upgrade-queue"
+QUERY, RECORD, PREPARE = (
+    "operate/upgrade/upgrade-query",
+    "operate/upgrade/upgrade-record",
+    "operate/upgrade/upgrade-prepare",
+)
+CONTROLLER, NODES, BACK = (
+    "operate/upgrade/upgrade-controller",
+    "operate/upgrade/upgrade-nodes",
+    "operate/upgrade/upgrade-back",
+)
+DRAIN, WITHDRAW, CHECK = (
+    "operate/upgrade/upgrade-drain",
+    "operate/upgrade/upgrade-withdraw",
+    "operate/upgrade/upgrade-check",
+)
+QUEUE = "operate/upgrade/upgrade-queue"
 # the phases of the record, in their order; `back` undoes those before `nodes`
 PREPARING, CENTER, ON_NODES, ENDING, GOING_BACK = "prepare", "controller", "nodes", "deploy", "back"
 # after the controllers there is no way back

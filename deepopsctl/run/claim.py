@@ -26,7 +26,7 @@ from deepopsctl.run.events import HostResult, Status
 from deepopsctl.run.lock import ClusterBusyError, Holder, is_held, token_of
 from deepopsctl.text.answers import Fields
 
-PLAYBOOK = "operate/claim"
+PLAYBOOK = "operate/cluster/claim"
 # how far back in a git history to look, and for how long
 VERSIONS, GIT_S = 500, 10
 # of a cluster directory's runs/: the hash of the cluster.yml that the cluster ran when it was last seen from here

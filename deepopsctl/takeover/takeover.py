@@ -20,7 +20,7 @@ from deepopsctl.takeover.preflight import NodeFacts, database_server, find_probl
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
 
-PLAYBOOK, END_PLAYBOOK = "operate/takeover", "operate/takeover-end"
+PLAYBOOK, END_PLAYBOOK = "operate/takeover/takeover", "operate/takeover/takeover-end"
 SOURCE_PREFIX = "slurm_source_prefix"
 
 # Running jobs depend on these: where they are, how their resources are counted, how their steps report.

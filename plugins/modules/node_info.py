@@ -94,9 +94,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    apt_repository as node_apt_repository,
     drift as node_drift,
     full_disks as node_full_disks,
+    packages_sources as node_package_sources,
     platform as node_platform,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
@@ -171,7 +171,7 @@ def waiting_for(nodes: Sequence[str]) -> dict[str, Any]:
 def query_driver(files: Mapping[str, Any], node: str) -> dict[str, Any]:
     """NVIDIA devices, the driver, and what conflicts with one."""
     idle = not slurm_node_jobs.why_busy(node)
-    sources = node_apt_repository.debian_sources("/etc/apt", files["source"])
+    sources = node_package_sources.debian_sources(files["source"])
     return dict(nvidia_facts.facts(files["preferences"], idle), sources=sources)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    packages_apt as node_packages,
+    packages as node_packages,
     services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     errors as node_errors,
+    packages_query,
     record as node_record,
     services as node_services,
 )
@@ -66,6 +67,9 @@ exit 104
 """
 
 
+installed, held, is_packaged = packages_query.installed, packages_query.held, packages_query.is_packaged
+
+
 class PackageError(node_errors.HintedError):
     """The package manager refused."""
 
@@ -77,18 +81,6 @@ def _run(argv: Sequence[str]) -> node_command.Result:
 def output(argv: Sequence[str]) -> str:
     """What a command that only asks prints, however it ends: it complains of each name that it does not know."""
     return node_command.run(argv, env=node_command.environment(**ENVIRONMENT)).output
-
-
-def installed(names: Sequence[str]) -> dict[str, str]:
-    """{name: version} of those that are installed and configured; names may be patterns."""
-    query = ["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\n"]
-    return installed_in(output(query + list(names))) if names else {}
-
-
-def installed_in(shown: str) -> dict[str, str]:
-    """The same from what `dpkg-query` prints."""
-    rows = (line.split() for line in shown.splitlines())
-    return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
 
 
 def versions(names: Sequence[str]) -> dict[str, list[str]]:
@@ -181,9 +173,8 @@ def remove(names: Sequence[str], lock_wait: int = LOCK_WAIT_S) -> None:
 
 def with_configuration_only(names: Sequence[str]) -> list[str]:
     """Those that are removed, and whose files in /etc are still there."""
-    query = ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n"]
-    shown = output(query + list(names)).splitlines() if names else []
-    return [line.split()[0] for line in shown if line.endswith(" config-files")]
+    states = packages_query.states(names) if names else {}
+    return [name for name, state in states.items() if state.status == "config-files"]
 
 
 def removable_with(names: Sequence[str]) -> list[str]:
@@ -195,12 +186,6 @@ def removable_with(names: Sequence[str]) -> list[str]:
     before = _simulated(["autoremove"])
     removed = [name for name in _simulated(["remove", "--auto-remove"] + list(names)) if name not in before]
     return [] if chosen(removed) - set(names) else removed
-
-
-def held() -> set[str]:
-    """Packages that apt leaves as they are; every gate asks, and dpkg answers in a fraction of apt-mark's time."""
-    shown = output(["dpkg-query", "--show", "--showformat=${db:Status-Want} ${Package}\n"])
-    return {line.split()[1] for line in shown.splitlines() if line.startswith("hold ")}
 
 
 def guarded() -> set[str]:
@@ -251,14 +236,14 @@ def known(prefix: str) -> list[str]:
     return sorted(output(["apt-cache", "--generate", "pkgnames", prefix]).split())
 
 
-def is_packaged(path: str) -> bool:
-    """Whether this file belongs to a package."""
-    return bool(output(["dpkg-query", "--search", path]))
+def simulated_install(names: Sequence[str]) -> str:
+    """What apt prints about installing these packages, without any of those they only recommend."""
+    return output(["apt-get", "--simulate", "--no-install-recommends", "install", *names])
 
 
 def finish_interrupted_transaction() -> None:
     """What a power cut or kill in the middle of dpkg left half-configured is finished first."""
-    if os.listdir("/var/lib/dpkg/updates") or output(["dpkg", "--audit"]).strip():
+    if packages_query.interrupted() or packages_query.broken():
         with _daemons_left_alone():
             _run(["dpkg", "--configure", "--pending", "--force-confold"])
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support import node_modules as nodeside
 from tests.support.files import write_files
 
-os_packages = nodeside.load("node.os_packages")
+packages_upgrade = nodeside.load("node.packages_upgrade")
 
 SIMULATED = """\
 Reading package lists...
@@ -31,27 +31,27 @@ Inst linux-image-amd64 [6.12.41-1] (6.12.48-1 Debian:13.3/stable [amd64]) []
 
 
 def test_the_simulation_is_read() -> None:
-    assert os_packages.upgrades_in(SIMULATED) == {
+    assert packages_upgrade.upgrades_in(SIMULATED) == {
         "libc6": ["2.41-12", "2.41-12+deb13u1"],
         "linux-image-6.12.48+deb13-amd64": ["", "6.12.48-1"],
         "linux-image-amd64": ["6.12.41-1", "6.12.48-1"],
     }
-    assert os_packages.kept_back_in(SIMULATED) == ["htop", "vim-common", "vim-tiny"]
-    assert os_packages.kept_back_in("0 upgraded") == []
+    assert packages_upgrade.kept_back_in(SIMULATED) == ["htop", "vim-common", "vim-tiny"]
+    assert packages_upgrade.kept_back_in("0 upgraded") == []
 
 
 def test_packages_that_stay_come_before_what_the_site_prefers() -> None:
     own = "Package: *\nPin: release o=Site\nPin-Priority: 1001\n"
 
-    assert os_packages.pins(["slurm*", "libslurm*"], own) == (
+    assert packages_upgrade.pins(["slurm*", "libslurm*"], own) == (
         f"Package: slurm* libslurm*\nPin: release *\nPin-Priority: -1\n\n{own}"
     )
-    assert os_packages.pins([], own) == own
+    assert packages_upgrade.pins([], own) == own
 
 
 def test_a_new_kernel_is_an_image_with_a_version() -> None:
-    assert os_packages.new_kernel(os_packages.upgrades_in(SIMULATED)) == "6.12.48+deb13-amd64"
-    assert os_packages.new_kernel({"linux-image-amd64": [], "linux-image-6.1.0-9-amd64-dbg": []}) == ""
+    assert packages_upgrade.new_kernel(packages_upgrade.upgrades_in(SIMULATED)) == "6.12.48+deb13-amd64"
+    assert packages_upgrade.new_kernel({"linux-image-amd64": [], "linux-image-6.1.0-9-amd64-dbg": []}) == ""
 
 
 @pytest.mark.parametrize(
@@ -64,22 +64,22 @@ def test_a_new_kernel_is_an_image_with_a_version() -> None:
     ],
 )
 def test_kernels_are_compared_by_their_numbers(releases: list[str], newest: str) -> None:
-    assert os_packages.newest(releases) == newest
+    assert packages_upgrade.newest(releases) == newest
 
 
 def test_a_kernel_that_came_after_the_boot_needs_a_reboot_and_one_that_was_passed_over_none(tmp_path: Path) -> None:
     write_files(tmp_path, {"boot/vmlinuz-6.12.48-amd64": ""})
     before, after = time.time() - 60, time.time() + 60
 
-    assert os_packages.kernel_since(before, "6.12.41-amd64", str(tmp_path)) == "6.12.48-amd64"
-    assert os_packages.kernel_since(after, "6.12.41-amd64", str(tmp_path)) == ""
-    assert os_packages.kernel_since(before, "6.12.48-amd64", str(tmp_path)) == ""
-    assert os_packages.kernel_since(before, "6.13.0-amd64", str(tmp_path)) == ""
-    assert os_packages.installed_kernel(str(tmp_path)) == "6.12.48-amd64"
+    assert packages_upgrade.kernel_since(before, "6.12.41-amd64", str(tmp_path)) == "6.12.48-amd64"
+    assert packages_upgrade.kernel_since(after, "6.12.41-amd64", str(tmp_path)) == ""
+    assert packages_upgrade.kernel_since(before, "6.12.48-amd64", str(tmp_path)) == ""
+    assert packages_upgrade.kernel_since(before, "6.13.0-amd64", str(tmp_path)) == ""
+    assert packages_upgrade.installed_kernel(str(tmp_path)) == "6.12.48-amd64"
 
 
 def test_this_system_has_started_in_the_past() -> None:
-    assert 0 < os_packages.boot_time() <= time.time() + 1
+    assert 0 < packages_upgrade.boot_time() <= time.time() + 1
 
 
 def process(root: Path, pid: int, cgroup: str, mapped: str) -> None:
@@ -97,15 +97,15 @@ def test_services_that_use_a_replaced_library_are_named_and_users_sessions_are_n
     # one that ends meanwhile
     (tmp_path / "6").mkdir()
 
-    assert os_packages.replaced_libraries(str(tmp_path)) == {"ssh.service": library}
+    assert packages_upgrade.replaced_libraries(str(tmp_path)) == {"ssh.service": library}
 
 
 def test_new_versions_of_edited_files_are_named_where_this_call_left_them(tmp_path: Path) -> None:
     for name in ("a.conf", "a.conf.dpkg-dist", "b.conf.ucf-dist", "c.conf.dpkg-old"):
         (tmp_path / name).touch()
 
-    assert [Path(path).name for path in os_packages.left_behind(time.time() - 60, str(tmp_path))] == [
+    assert [Path(path).name for path in packages_upgrade.left_behind(time.time() - 60, str(tmp_path))] == [
         "a.conf.dpkg-dist",
         "b.conf.ucf-dist",
     ]
-    assert os_packages.left_behind(time.time() + 60, str(tmp_path)) == []
+    assert packages_upgrade.left_behind(time.time() + 60, str(tmp_path)) == []

@@ -15,7 +15,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
     openpgp,
-    packages_apt as node_packages,
+    packages as node_packages,
 )
 
 MODE = 0o644
@@ -25,6 +25,9 @@ NON_FREE = ("contrib", "non-free", "non-free-firmware")
 _DEBIAN = re.compile(r"/debian(-security)?(\.list)?/?$|\bdebian\.org/?$")
 _SCHEME = re.compile(r"^\w+:(//)?")
 _KEY_ITSELF = "-----BEGIN"
+ETC = "/etc/apt"
+# of a name
+SOURCES, KEYRINGS = ETC + "/sources.list.d/{}.sources", ETC + "/keyrings/{}.asc"
 # what apt takes for no
 _NO = ("no", "false", "without", "off", "disable", "0")
 
@@ -88,7 +91,7 @@ def ensure_key(noted: node_changes.Noted, path: str, url: str, fingerprint: str 
     return True
 
 
-def named_elsewhere(uri: str, own: str, directory: str = "/etc/apt") -> str:
+def named_elsewhere(uri: str, own: str, directory: str = ETC) -> str:
     """The first file but `own` whose sources have this address; '' where there is none.
 
     Two files that name one source with different keys make apt refuse all work.
@@ -100,7 +103,7 @@ def _bare(uri: str) -> str:
     return _SCHEME.sub("", uri).rstrip("/")
 
 
-def debian_sources(directory: str, own: str) -> list[list[Any]]:
+def debian_sources(own: str, directory: str = ETC) -> list[list[Any]]:
     """[[uri, suite, signed_by, [missing component]]] of Debian's `main` on this node; not from the file `own`."""
     codename = re.search("^VERSION_CODENAME=(.+)$", node_files.text("/etc/os-release"), re.MULTILINE)
     names = (codename.group(1) if codename else "stable", "stable", "oldstable")
@@ -190,7 +193,7 @@ def refresh(path: str, lock_wait: int, before: Mapping[str, bytes | None]) -> No
         raise SourceError(str(error), error.hint) from error
 
 
-def remove_superseded(noted: node_changes.Noted, directory: str, uri: str, own: str, etc: str = "/etc/apt") -> None:
+def remove_superseded(noted: node_changes.Noted, directory: str, uri: str, own: str, etc: str = ETC) -> None:
     """Remove the repositories in a directory that are not at `uri`, and that no source file but `own` names."""
     files = [os.path.join(etc, "sources.list")] + glob.glob(os.path.join(etc, "sources.list.d", "*"))
     # by their text: what apt does not read now may be switched on again

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     files as node_files,
-    packages_apt as node_packages,
+    packages as node_packages,
     record as node_record,
 )
 
