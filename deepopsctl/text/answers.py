@@ -54,6 +54,12 @@ def texts(value: object) -> tuple[str, ...]:
     return tuple(map(text, items(value)))
 
 
+def listed(value: object) -> Sequence[object]:
+    """A list; what is none is its only entry."""
+    entries = _items(value)
+    return [value] if entries is None else entries
+
+
 def mapping(value: object) -> Mapping[str, object]:
     """A mapping; else an empty one."""
     return _mapping(value) or {}
@@ -164,13 +170,13 @@ def _text(value: object) -> str | None:
 def _number(value: object) -> int | None:
     if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdigit():
         return _number(int(value))
-    found = _numeric(value)
-    return None if found is None else int(found)
+    numeric = _numeric(value)
+    return None if numeric is None else int(numeric)
 
 
 def _real(value: object) -> float | None:
-    found = _numeric(value)
-    return None if found is None else float(found)
+    numeric = _numeric(value)
+    return None if numeric is None else float(numeric)
 
 
 def _numeric(value: object) -> int | float | None:
