@@ -1,7 +1,7 @@
 """The pass of `upgrade os` and `upgrade nvidia`: drain, wait for jobs, work, reboot, validate, resume.
 
-The drain reason of a node that was taken out of service has the command in it, so that the same command goes on after
-an interruption, and nobody else's drain is touched.
+The drain reason of a node that was taken out of service has the command in it, so that the same command continues after
+an interruption, and no other drain is touched.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The settings get the branch first, so that no deploy goes back to the old one; then the component `nvidia` is deployed
 on nodes that are drained and empty, a few at a time. It exchanges the packages, and reboots where the old kernel
-modules can't be unloaded. Every step can be repeated: the same command goes on.
+modules can't be unloaded. Every step can be repeated: the same command continues.
 """
 
 from __future__ import annotations

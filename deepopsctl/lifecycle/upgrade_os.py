@@ -2,7 +2,7 @@
 
 Compute nodes are upgraded when they are empty, and rebooted by Slurm where that is needed; then login nodes and
 servers, one after the other, without a reboot. Slurm's packages, the driver's and the database server's are left to
-their own commands, held ones to whoever held them. Every step can be repeated: the same command goes on.
+their own commands, held ones stay. Every step can be repeated: the same command continues.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deepopsctl.lifecycle.os_plan import (
 from deepopsctl.lifecycle.pace import Pace
 from deepopsctl.lifecycle.rolling import Rolling, WorkResult
 from deepopsctl.model.cluster import Cluster, Node
-from deepopsctl.node_programs.slurm_upgrade.query import PATTERNS
+from deepopsctl.node_programs.operations.slurm_upgrade.query import PATTERNS
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, encode_reason, failed_nodes, state_of
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest

@@ -2,8 +2,8 @@
 
 slurmdbd goes first, then slurmctld, login nodes, and compute nodes in batches: that is the order in which releases
 understand each other. The record on the first controller says how far it is, and keeps deploys away that would mix
-releases. Every step can be repeated: after an interruption the same command goes on. A new slurmdbd or slurmctld that
-does not start is undone: packages, accounting and state are again as they were.
+releases. Every step can be repeated: after an interruption the same command continues. A new slurmdbd or slurmctld
+that does not start is undone: packages, accounting and state are again as they were.
 """
 
 from __future__ import annotations

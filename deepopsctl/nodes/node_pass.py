@@ -1,7 +1,7 @@
 """One pass over compute nodes: take them out of service, wait, lock the cluster, work, reboot, admit.
 
 What the commands have in common that do so. Slurm remembers how far they are: every step can be repeated. The cluster
-is not locked while jobs or reboots are waited for.
+is not locked while it waits for jobs or reboots.
 """
 
 from __future__ import annotations

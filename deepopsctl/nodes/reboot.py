@@ -2,7 +2,7 @@
 
 Slurm does it: it drains a node, reboots it once it is idle, and waits for it. Login nodes, nodes that are drained
 already and nodes without a slurmd are rebooted by systemd when no job is there. Every step can be repeated: after an
-interruption, the same command goes on from what Slurm has of the nodes.
+interruption, the same command continues from what Slurm has of the nodes.
 """
 
 from __future__ import annotations

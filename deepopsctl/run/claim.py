@@ -1,6 +1,6 @@
 """Claim of the cluster on the first controller, so that one control machine works on a cluster at a time.
 
-The controller decides (deepopsctl/node_programs/cluster_claim), in the first task of a run that has work to
+The controller decides (deepopsctl/node_programs/operations/cluster_claim), in the first task of a run that has work to
 do.
 """
 

@@ -22,6 +22,7 @@ from types import MappingProxyType
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import GROUPS
+from deepopsctl.cluster.settings import renamed_variables
 from deepopsctl.cluster.ssh_login import CONFINED
 from deepopsctl.content import COLLECTION
 from deepopsctl.errors import ControlMachineError
@@ -121,7 +122,9 @@ class RunRequest:
 def arguments(request: RunRequest, playbooks: tuple[Path, ...], private: Path) -> list[str]:
     """The arguments of ansible-playbook; variables and limit are in files: no secret is ever on a command line."""
     hosts = private / "cluster" / "inventory" / "hosts.yml" if request.inventory else request.directory.hosts
-    argv = ["-i", str(private / "inventory" / "hosts.yml"), "-i", str(hosts)]
+    renamed = private / "renamed" / "hosts.yml"
+    between = ["-i", str(renamed)] if renamed.exists() else []
+    argv = ["-i", str(private / "inventory" / "hosts.yml"), *between, "-i", str(hosts)]
     if request.limit:
         # a file in Ansible's working directory: it splits this argument at blanks
         argv += ["--limit", "@limit"]
@@ -155,6 +158,8 @@ def write_inputs(request: RunRequest, variables: Mapping[str, object], content: 
     write_atomic(inventory / "hosts.yml", json.dumps(stub), mode=0o600)
     if request.inventory:
         _write_inventory(request, private / "cluster")
+    if renamed := renamed_variables(request.directory):
+        _write_renamed(renamed, private / "renamed")
     write_atomic(private / "vars.json", json.dumps(dict(variables)), mode=0o600)
     for index, mine in enumerate(request.user_vars):
         if not isinstance(mine, Path):
@@ -281,6 +286,13 @@ def _write_inventory(request: RunRequest, directory: Path) -> None:
         for path in source.iterdir():
             if path not in (excluded, own.runs):
                 (target / path.name).symlink_to(path)
+
+
+def _write_renamed(files: Mapping[Path, Mapping[str, str]], directory: Path) -> None:
+    """Write the new names of settings that a site has under their old ones: the site's own inventory comes later."""
+    for path, variables in {Path("hosts.yml"): {"all": {}}, **files}.items():
+        (directory / path).parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+        write_atomic(directory / path, json.dumps(variables), mode=0o600)
 
 
 def _collections(settings: Path, private: Path, inherited: Mapping[str, str]) -> str:

@@ -139,7 +139,7 @@ SMOKE = {
     ),
     "accounting-association": Entry(
         "Accounting", "user's account", "The user may charge an account.",
-        "`sacctmgr add user NAME account=ACCOUNT`, or list the user under `slurm_users:` and deploy",
+        "`sacctmgr add user NAME account=ACCOUNT`, or list the user under `slurm_accounts_users:` and deploy",
     ),
     "accounting-jobs": Entry(
         "Accounting", "jobs recorded", "The database has this validation's jobs: user, account, state, exit code.",

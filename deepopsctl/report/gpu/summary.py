@@ -9,8 +9,8 @@ from typing import Any
 
 from deepopsctl.checks.catalogue.suites import entry, position
 from deepopsctl.checks.check import Check, Status, worst
-from deepopsctl.node_programs.gpu_check.rates import METRICS, value_of
-from deepopsctl.node_programs.gpu_check.results import target_of
+from deepopsctl.node_programs.suites.gpu_check.rates import METRICS, value_of
+from deepopsctl.node_programs.suites.gpu_check.results import target_of
 from deepopsctl.report.grouping import fold_names
 from deepopsctl.report.model import Facts, ends, figure, span, spread
 from deepopsctl.text.answers import mappings, text

@@ -18,7 +18,7 @@ from deepopsctl.checks.catalogue.smoke import SMOKE
 from deepopsctl.checks.catalogue.storage import STORAGE
 from deepopsctl.checks.catalogue.suites import PER_NODE, catalogue_of, entry
 from deepopsctl.checks.check import Check, Status
-from deepopsctl.node_programs.gpu_check.evaluation import evaluate
+from deepopsctl.node_programs.suites.gpu_check.evaluation import evaluate
 from deepopsctl.report.grouping import FEW, build_matrix, fold_checks
 from deepopsctl.report.html import render_html
 from deepopsctl.report.junit import render_junit

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from deepopsctl.cli.main import cli
-from deepopsctl.node_programs.burn_in import jobs
+from deepopsctl.node_programs.suites.burn_in import jobs
 from deepopsctl.run.outcome import TaskResult
 from deepopsctl.validation.burn_in import Burnin, save_results
 from tests.data.burn_samples import burn_result
