@@ -19,6 +19,7 @@ from deepopsctl.cluster.secrets import is_encrypted, why_not_opened
 from deepopsctl.errors import ControlMachineError, InputError, Problem
 from deepopsctl.files import read_text
 from deepopsctl.slurm.hardware import load_hardware
+from deepopsctl.text.answers import members
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.yaml_reader import PlainTagLoader, duplicate_keys, is_endless, why_broken
 
@@ -329,19 +330,15 @@ def _names(root: yaml.Node | Problem | None) -> Iterator[tuple[str, int]]:
 
 def _options(content: Path) -> Iterator[tuple[str, SettingType]]:
     for path in content.glob("roles/*/meta/argument_specs.yml"):
-        for entry_point in _mapping(_load(path)["argument_specs"]).values():
-            for name, spec in _mapping(entry_point).get("options", {}).items():
-                if spec.get("type") == "raw":
+        for _, entry_point in members(_load(path)["argument_specs"]):
+            for name, option in entry_point.members("options"):
+                if option.text("type") == "raw":
                     # anything, which a filter of the role checks: its default has the type
-                    if "default" in spec:
-                        yield name, _of_value(spec["default"])
+                    if "default" in option.values:
+                        yield name, _of_value(option.values["default"])
                     continue
-                choices = tuple(map(str, spec.get("choices", ())))
-                yield name, SettingType(spec.get("type", "str"), spec.get("elements", ""), choices)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+                wanted = option.text("type") or "str"
+                yield name, SettingType(wanted, option.text("elements"), option.texts("choices"))
 
 
 def _load(path: Path) -> dict[str, object]:
