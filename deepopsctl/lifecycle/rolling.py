@@ -1,8 +1,7 @@
 """Work on compute nodes, a few at a time: drain, wait for their jobs, work, reboot, validate, resume.
 
-`upgrade os` and `upgrade nvidia` have it in common. Slurm remembers how far it is: the drain reason of a node that was
-taken out of service has the command in it, so that the same command continues after an interruption, and no other drain
-is touched. The cluster is not locked while it waits for jobs.
+`upgrade os` and `upgrade nvidia` have it in common. Slurm's drain reasons say how far it is
+(docs/develop/decisions/progress-in-slurm.md). The cluster is not locked while it waits for jobs.
 """
 
 from __future__ import annotations
