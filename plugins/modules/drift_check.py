@@ -82,6 +82,9 @@ foreign:
   returned: always
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     drift as node_drift,
@@ -96,7 +99,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 )
 
 
-def settled(params, clean):
+def settled(params: Mapping[str, Any], clean: Any) -> list[str]:
     """Other components of the run that need nothing here.
 
     Of those that are wanted, the later ones before the first that does: its work may change the next answer. Of those
@@ -115,20 +118,20 @@ def settled(params, clean):
     return components
 
 
-def reasons(params):
+def reasons(params: Mapping[str, Any]) -> list[str]:
     """Why the node needs the component that the call is about."""
     if params["steps"]:
         return node_drift.reasons(params["component"], params["digest"], params["steps"])
     return ["no longer wanted"] if node_drift.is_left_of(params["component"]) else []
 
 
-def unmet(needs):
+def unmet(needs: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What Slurm's settings need and this node lacks."""
     version = slurm_query.installed_version().get("slurm", "") if needs.get("plugstack") else ""
     return slurm_needs.unmet(needs, version)
 
 
-def main():
+def main() -> None:
     step = {"component": {"required": True}, "steps": {"type": "list", "elements": "str", "required": True}}
     module = AnsibleModule(
         argument_spec={

@@ -89,6 +89,8 @@ nvidia:
 
 import json
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -120,7 +122,7 @@ SLURM_CONF = "/etc/slurm/slurm.conf"
 UPGRADE = "/var/lib/deepopsctl/upgrade/slurm.json"
 
 
-def compare(params):
+def compare(params: Mapping[str, Any]) -> dict[str, Any]:
     """The records of the last deploy compared with the node, and its versions."""
     compared = node_drift.compare(params["components"], params["digest"])
     versions = dict(node_platform.versions(), **slurm_query.installed_version())
@@ -129,7 +131,7 @@ def compare(params):
     return dict(begun, components=compared, versions=versions, full=node_full_disks.full(), **backups)
 
 
-def last_backup(config, result):
+def last_backup(config: str, result: str) -> dict[str, Any]:
     """How the last backup on this node ended; empty where it makes none."""
     if not os.path.exists(config):
         return {}
@@ -140,7 +142,7 @@ def last_backup(config, result):
         return {"configured": True}
 
 
-def upgrade_under_way():
+def upgrade_under_way() -> dict[str, Any]:
     """The record of an upgrade of Slurm; empty where none is under way."""
     try:
         with open(UPGRADE, encoding="utf-8") as stream:
@@ -149,7 +151,7 @@ def upgrade_under_way():
         return {}
 
 
-def waiting_for(nodes):
+def waiting_for(nodes: Sequence[str]) -> dict[str, Any]:
     """The waiting jobs that end, or wait for ever, without these nodes; or why slurmctld did not say."""
     try:
         with open(SLURM_CONF, encoding="utf-8") as stream:
@@ -165,14 +167,14 @@ def waiting_for(nodes):
     }
 
 
-def query_driver(files, node):
+def query_driver(files: Mapping[str, Any], node: str) -> dict[str, Any]:
     """NVIDIA devices, the driver, and what conflicts with one."""
     idle = not slurm_node_jobs.why_busy(node)
     sources = node_apt_repository.debian_sources("/etc/apt", files["source"])
     return dict(nvidia_facts.facts(files["preferences"], idle), sources=sources)
 
 
-def main():
+def main() -> None:
     component = {"component": {"required": True}, "steps": {"type": "list", "elements": "str", "required": True}}
     files = {name: {"type": "path", "required": True} for name in ("source", "preferences")}
     module = AnsibleModule(
@@ -189,7 +191,9 @@ def main():
         },
         supports_check_mode=True,
     )
-    params, answers, more = module.params, {}, {}
+    params = module.params
+    answers: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if params["components"]:
         answers["node"] = compare(params)
     if params["slurm"]:

@@ -18,7 +18,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.ssh_login import Target, inventory_option, withheld
-from deepopsctl.run.command_line import IMPATIENT_SSH, USUAL_SSH, ssh_arguments
+from deepopsctl.run.request import IMPATIENT_SSH, USUAL_SSH, ssh_arguments
 from deepopsctl.ssh.client import Client
 from deepopsctl.ssh.node_command import ask, command_on
 from deepopsctl.ssh.remote_scripts import Script

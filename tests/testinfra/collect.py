@@ -20,7 +20,7 @@ from deepopsctl.doctor.check_builders import Declared
 from deepopsctl.doctor.single_node import DAEMONS
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.node_programs._slurm_jobs.snapshot import COMMANDS as QUESTIONS
-from deepopsctl.run.command_line import control_dir
+from deepopsctl.run.request import control_dir
 from deepopsctl.slurm.hardware import load_hardware
 from deepopsctl.ssh.client import Client
 from deepopsctl.ssh.client_config import port_of
