@@ -58,9 +58,10 @@ def place(name: str) -> str:
 
 
 def _directory(name: str) -> Path:
-    for file in _HERE.glob(f"*/{name}/__init__.py"):
-        return file.parent
-    raise ValueError(f"no node program {name}")
+    places = list(_HERE.glob(f"*/{name}/__init__.py"))
+    if not places:
+        raise ValueError(f"no node program {name}")
+    return places[0].parent
 
 
 @cache

@@ -164,13 +164,13 @@ def _text(value: object) -> str | None:
 def _number(value: object) -> int | None:
     if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdigit():
         return _number(int(value))
-    number = _numeric(value)
-    return None if number is None else int(number)
+    as_number = _numeric(value)
+    return None if as_number is None else int(as_number)
 
 
 def _real(value: object) -> float | None:
-    number = _numeric(value)
-    return None if number is None else float(number)
+    as_number = _numeric(value)
+    return None if as_number is None else float(as_number)
 
 
 def _numeric(value: object) -> int | float | None:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.paths import ROOT
 
 # modules of the collection run on nodes, and so does what gpu_check imports
-CODE = ("plugins/module_utils", "plugins/modules", "deepopsctl/node_programs/gpu_check")
+CODE = ("plugins/module_utils", "plugins/modules", "deepopsctl/node_programs/suites/gpu_check")
 SHARED = [ROOT / "deepopsctl/node_programs/_shared" / name for name in ("checks.py", "command.py")]
 BUILT_IN = {"dict", "frozenset", "list", "set", "tuple", "type"}
 
