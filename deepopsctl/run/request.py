@@ -1,7 +1,7 @@
 """The Ansible call: arguments, environment, and the files that they name.
 
-Several playbooks run as one: after a failed node Ansible continues with the next play, but not with the next playbook.
-Events name the combined playbook; a play without hosts marks where each of the original playbooks begins.
+Several playbooks run as one (docs/develop/decisions/one-ansible-run.md). Events name the combined playbook; a play
+without hosts marks where each of the original playbooks begins.
 """
 
 from __future__ import annotations
