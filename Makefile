@@ -2,17 +2,23 @@
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# where the lowest allowed versions are installed
+LOWEST := .cache/lowest
 LAB ?= quickstart
 CLUSTER ?= lab-cluster
 SCENARIO ?= default
 OS ?= debian13
 # where codespell looks for words that are not used here
-WORDS := deepopsctl plugins roles playbooks group_vars inventory molecule scripts benchmarks docs README.md Makefile
+WORDS := deepopsctl plugins roles playbooks group_vars inventory molecule scripts benchmarks docs README.md CONTRIBUTING.md SECURITY.md Makefile
+# their names have no ending by which linters would find them
+PYTHON_SCRIPTS = $$(grep -lE '^\#!.*python3$$' scripts/*)
+SHELL_SCRIPTS = $$(grep -lE '^\#!.*(/|env )(ba)?sh$$' .ci/run scripts/*)
 # a shell that forbids them has every program compiled at every start: a tenth of what the tests cost
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-all molecule lint sanity types docs unit mutation qemu test-vm test-vm-down bench bench-monitoring clean
+.PHONY: help lock lowest release tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-all molecule lint sanity types docs unit mutation qemu test-vm test-vm-down bench bench-monitoring clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -23,20 +29,27 @@ tools: ## Install the Debian packages that the lab and the tests need (asks for 
 tools-test: ## Install what tests without a lab need: programs, Prometheus and what comes with it, sshd; no service is started
 	@scripts/install-tools-test
 
+# the packages of a lock file by their hashes, then this checkout, which needs no others
+define install
+@test -d $(VENV) || python3 -m venv $(VENV)
+@echo "installing deepopsctl and the packages of $(1) into $(VENV) ..."
+@$(PIP) install --require-hashes --requirement $(1)
+@$(PIP) install --no-deps --no-build-isolation --editable .
+endef
+
 # all that quickstart needs: a developer's tools are more than half of it
-$(VENV)/.runtime: pyproject.toml
-	@test -d $(VENV) || python3 -m venv $(VENV)
-	@echo "installing deepopsctl into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+$(VENV)/.runtime: pyproject.toml requirements.lock
+	$(call install,requirements.lock)
 	@touch $@
 
-$(VENV)/.installed: pyproject.toml
-	@test -d $(VENV) || python3 -m venv $(VENV)
-	@echo "installing deepopsctl and its development tools into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(VENV)/.installed: pyproject.toml requirements-dev.lock
+	$(call install,requirements-dev.lock)
 	@touch $(VENV)/.runtime $@
 
 venv: $(VENV)/.installed ## Make the virtual environment
+
+lock: venv ## Renew requirements.lock and requirements-dev.lock: the newest versions that pyproject.toml allows
+	$(BIN)/python scripts/lock --upgrade
 
 quickstart: ## From nothing to a validated Slurm cluster of containers on this machine
 	@scripts/quickstart --announce "$(VENV)"
@@ -65,10 +78,11 @@ vm-daemons-down: ## End libvirt's daemons if `make tools-vm` started them withou
 molecule: tools venv ## One of Molecule's scenarios, whole: SCENARIO=default, monitored, single-machine, roles or vagrant
 	@PATH="$(CURDIR)/$(BIN):$$PATH" molecule test --scenario-name "$(SCENARIO)"
 
-lint: venv ## ruff, codespell, import-linter and ansible-lint
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+lint: venv ## ruff, codespell, shellcheck, import-linter and ansible-lint
+	$(BIN)/ruff format --check . $(PYTHON_SCRIPTS)
+	$(BIN)/ruff check . $(PYTHON_SCRIPTS)
 	$(BIN)/codespell -D - -D .codespell-words.txt $(WORDS)
+	$(BIN)/shellcheck $(SHELL_SCRIPTS)
 	$(BIN)/lint-imports
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline
 
@@ -85,6 +99,14 @@ docs: venv ## The documentation as a site in site/; a link that leads nowhere is
 
 unit: tools-test venv ## The tests that need no lab and no virtual machine
 	$(BIN)/pytest -m "not lab and not vm and not qemu" tests
+
+lowest: tools-test venv ## tests/unit with the lowest versions that pyproject.toml allows
+	@mkdir -p $(LOWEST)
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --extra test pyproject.toml --output-file $(LOWEST)/requirements.txt
+	$(BIN)/uv venv --quiet --clear --seed --python $(BIN)/python $(LOWEST)/venv
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/venv --requirements $(LOWEST)/requirements.txt
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/venv --no-deps --editable .
+	$(LOWEST)/venv/bin/pytest -p no:cacheprovider tests/unit
 
 mutation: tools-test venv ## Break each guard of tests/guards.toml in a copy: a test has to notice
 	@$(BIN)/python scripts/mutate-guards
@@ -112,5 +134,8 @@ bench-monitoring: tools venv ## What monitoring costs a compute node, and a Prom
 	$(BIN)/python -m benchmarks.monitoring_node
 	$(BIN)/python -m benchmarks.monitoring_targets
 
+release: venv ## Build the wheel, the sdist and the collection of the last commit, and try them in clean environments
+	$(BIN)/python scripts/release
+
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist
+	rm -rf $(VENV) $(LOWEST) .mypy_cache .ruff_cache .pytest_cache dist

@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader
+from deepopsctl.node_programs.services.slurm_metrics.snapshot import SlurmReader
 from tests.support import systemd
 from tests.support.monitoring_roles import GPU01
 from tests.support.role_templates import render
@@ -65,7 +65,7 @@ def _collectors(details: Sequence[str]) -> list[str]:
     unit = render(
         "monitoring_node",
         "node-exporter.service.j2",
-        **{**GPU01, "monitoring_node_cpu_details": details, "__monitoring_node_tls": False},
+        **{**GPU01, "monitoring_cpu_details": details, "__monitoring_node_tls": False},
     )
     words = systemd.command(unit)
     return [word for word in words if "collector." in word and not word.startswith("--collector.textfile")]

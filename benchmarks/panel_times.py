@@ -1,4 +1,4 @@
-"""What each panel of each dashboard costs, asked as Grafana asks when somebody opens the page; and each rule."""
+"""What each panel of each dashboard costs, asked as Grafana asks when a user opens the page; and each rule."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Run playbooks for a command, show it as it goes on, and report how it ended."""
+"""Run playbooks for a command, show its progress, and report how it ended."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from deepopsctl.cli.main import Settings
@@ -14,8 +13,8 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.settings import misspelt_settings
 from deepopsctl.cluster.spelling import misspelt_values
 from deepopsctl.content import content_dir
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 
 
 def run_request(
@@ -47,10 +46,11 @@ def run_and_report(request: RunRequest, hosts: tuple[str, ...] | None, *, verbos
 
 def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity: int) -> RunOutcome:
     """Say what will run on how many nodes, run it, and show it as it goes on."""
+    from deepopsctl.cli.variables import names_in
     from deepopsctl.run.runner import run
 
     if request.deploys:
-        names = [name for mine in request.user_vars if not isinstance(mine, Path) for name in mine]
+        names = [name for mine in request.user_vars for name in names_in(mine)]
         for problem in misspelt_settings(request.directory, request.content or content_dir(), names):
             show_warning(problem)
         for problem in misspelt_values(request.directory.cluster()):

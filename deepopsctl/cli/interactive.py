@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -22,11 +22,12 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.nodes.workflow import PATIENCE_S, Report
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.ssh.results import SetupResult
 
 _STEP = "cyan"
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -120,8 +121,22 @@ def open_console(
     return console, directory, base
 
 
-def show_report(report: Report, directory: ClusterDir, *, as_json: bool) -> int:
-    """Show the visited nodes, the failures and the summary; returns the exit code."""
+def run_workflow(
+    work: Callable[[ClusterDir, R, RunRequest, Console], Report],
+    request: R,
+    base: RunRequest,
+    console: Console,
+    *,
+    as_json: bool,
+) -> int:
+    """Run a command of several runs, and show its report; returns the exit code."""
+    with console.attentive():
+        report = work(console.directory, request, base, console)
+    return _show_report(report, console.directory, as_json=as_json)
+
+
+def _show_report(report: Report, directory: ClusterDir, *, as_json: bool) -> int:
+    """Show the visited nodes, the failures and the summary."""
     for line in node_table(report.hosts.items()):
         info(line)
     for warning in dict.fromkeys(report.warnings):

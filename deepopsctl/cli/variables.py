@@ -11,10 +11,11 @@ from pathlib import Path
 
 import yaml
 
-from deepopsctl.cluster.settings import SettingType, faults, from_text, setting_types, variables, wrong_type
+from deepopsctl.cluster.renamed import references
+from deepopsctl.cluster.settings import LOADER, SettingType, faults, from_text, setting_types, variables, wrong_type
 from deepopsctl.errors import InputError, Problem
 from deepopsctl.files import read_text
-from deepopsctl.run.command_line import Variables
+from deepopsctl.run.request import Variables
 from deepopsctl.text.node_sets import shorten
 
 Types = Mapping[str, SettingType]
@@ -25,11 +26,22 @@ _HINT = "write KEY=VALUE, KEY='a value with blanks', '{key: value}' or @FILE, ea
 def parse_extra_vars(values: Iterable[str], content: Path) -> tuple[Variables, ...]:
     """`KEY=VALUE ...`, JSON or YAML in brackets, `@FILE`; in the order given, later ones win.
 
-    VALUE gets the type of its setting: Ansible would take it as text, and the text `false` is true.
+    VALUE gets the type of its setting: Ansible would take it as text, and the text `false` is true. A setting with an
+    old name has the new one, too.
     """
     texts = [text.strip() for text in values]
     types = setting_types(content) if texts else {}
-    return tuple(_written(_parse(text, types)) for text in texts)
+    parsed = (_written(_parse(text, types)) for text in texts)
+    return tuple(each for one in parsed for each in (one, references(names_in(one))) if each)
+
+
+def names_in(variables: Variables) -> tuple[str, ...]:
+    """The names of one `-e`; none of an encrypted file."""
+    if not isinstance(variables, Path):
+        return tuple(variables)
+    text = read_text(variables)
+    root = None if text.startswith("$ANSIBLE_VAULT") else yaml.compose(text, Loader=LOADER)
+    return tuple(str(key.value) for key, _ in root.value) if isinstance(root, yaml.MappingNode) else ()
 
 
 def _written(variables: Variables) -> Variables:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.renamed import RENAMED, is_now, references, with_new_names
 from deepopsctl.cluster.role_parameters import role_parameters
 from deepopsctl.cluster.secrets import is_encrypted, why_not_opened
 from deepopsctl.errors import ControlMachineError, InputError, Problem
@@ -35,8 +36,6 @@ _INT = re.compile(r"[+-]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
 _LONGEST_NUMBER = 20
 _LITERAL = {bool: "bool", int: "int", float: "float", list: "list", dict: "dict", str: "str"}
-# `node_common_set_hostname: "{{ slurm_set_hostname | bool }}"`: the setting is what the role's option is
-_PASSED = re.compile(r"^\s*(\w+): \"\{\{ (\w+)(?: \| (?:bool|int))? \}\}\"$", re.MULTILINE)
 _WORDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "list": "a list", "dict": "a mapping"}
 _EXAMPLES = {"bool": "true", "int": "8", "float": "2.5", "list": "[a, b]", "dict": "{Key: value}"}
 _RESOLVER: Any = yaml.resolver.Resolver()
@@ -98,12 +97,11 @@ def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType])
     return [loaded] if isinstance(loaded, Problem) else []
 
 
-def _without_effect(root: yaml.Node | Problem | None, where: str, parameters: Mapping[str, str]) -> Iterator[Problem]:
+def _without_effect(root: yaml.Node | Problem | None, where: str, parameters: Collection[str]) -> Iterator[Problem]:
     """Settings that a playbook passes to its role: the site's value would be ignored."""
     for name, line in _names(root):
         if name in parameters:
-            works = parameters[name]
-            hint = f"set {works} instead" if works else "remove it: deepopsctl computes the value, see settings.md"
+            hint = "remove it: deepopsctl computes the value, see settings.md"
             yield Problem(f"{where}:{line}", f"{name} has no effect here: a playbook passes it to the role", hint)
 
 
@@ -147,7 +145,7 @@ def why_closed(directory: ClusterDir, environment: Mapping[str, str]) -> str:
 
 
 def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterable[str] = ()) -> tuple[Problem, ...]:
-    """Unknown variables whose names are close to a known one.
+    """Unknown variables whose names are close to a known one, and settings with an old name.
 
     `option_names` are the names of `-e`.
     """
@@ -155,16 +153,17 @@ def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterab
     named = [(f"{where}:{line}", name) for where, root in _parsed_files(directory) for name, line in _names(root)]
     problems = []
     for where, name in [*named, *(("-e", name) for name in option_names)]:
+        if name in RENAMED:
+            problems.append(Problem(where, is_now(name), "rename it: the old name works until deepopsctl 0.2.0"))
+            continue
         near = get_close_matches(name, known, n=1, cutoff=_NEAR) if name not in known else []
-        # what a playbook passes to a role is not set by its name
-        meant = [works for each in near if (works := role_parameters(content, near).get(each, each))]
-        if meant:
+        if meant := [each for each in near if each not in role_parameters(content, near)]:
             problems.append(Problem(where, f"{name} is not a setting of deepopsctl", f"did you mean {meant[0]}?"))
     return tuple(problems)
 
 
 def site_values(directory: ClusterDir) -> dict[str, object]:
-    """The site's settings for all nodes, as their files have them; of templates and values with tags the text.
+    """The site's settings for all nodes by the names of today; of templates and values with tags the text.
 
     Nothing of encrypted files. InputError for a file that is no valid YAML.
     """
@@ -177,15 +176,22 @@ def site_values(directory: ClusterDir) -> dict[str, object]:
             if isinstance(loaded, Problem):
                 raise InputError([loaded])
             if isinstance(loaded, dict):
-                values.update(loaded)
+                values.update(with_new_names(loaded))
     return values
+
+
+def renamed_variables(directory: ClusterDir) -> dict[Path, dict[str, str]]:
+    """For each variable file with old names, relative to the inventory: the new ones, as templates of them."""
+    files = {path: references(name for name, _ in _names(_variables(path, ""))) for path in _files(directory)}
+    return {path.relative_to(directory.inventory_dir): new for path, new in files.items() if new}
 
 
 def known_names(content: Path) -> frozenset[str]:
     """All known settings: the product's defaults and the roles' options."""
     texts = [*content.glob("group_vars/all/*.yml"), *content.glob("roles/*/defaults/main.yml")]
     texts += content.glob("roles/*/meta/argument_specs.yml")
-    return frozenset(name for path in texts for name in _NAME.findall(path.read_text(encoding="utf-8")) if "_" in name)
+    names = {name for path in texts for name in _NAME.findall(path.read_text(encoding="utf-8")) if "_" in name}
+    return frozenset(names - RENAMED.keys())
 
 
 def variables(text: str, where: str) -> yaml.Node | Problem | None:
@@ -216,9 +222,8 @@ def setting_types(content: Path) -> Mapping[str, SettingType]:
     for path in content.glob("group_vars/all/*.yml"):
         product.update(_load(path))
     literal = {name: _of_value(value) for name, value in product.items() if not is_template(value)}
-    texts = [path.read_text(encoding="utf-8") for path in content.glob("playbooks/*.yml")]
-    passed = {name: options[option] for text in texts for option, name in _PASSED.findall(text) if option in options}
-    return {**literal, **passed, **options, **_NOT_SET}
+    types = {**literal, **options, **_NOT_SET}
+    return types | {old: types[new] for old, new in RENAMED.items() if new in types}
 
 
 def is_template(value: object) -> bool:
@@ -324,7 +329,9 @@ def _options(content: Path) -> Iterator[tuple[str, SettingType]]:
         for entry_point in _mapping(_load(path)["argument_specs"]).values():
             for name, spec in _mapping(entry_point).get("options", {}).items():
                 if spec.get("type") == "raw":
-                    # anything: a filter of the role checks it, or its default has the type
+                    # anything, which a filter of the role checks: its default has the type
+                    if "default" in spec:
+                        yield name, _of_value(spec["default"])
                     continue
                 choices = tuple(map(str, spec.get("choices", ())))
                 yield name, SettingType(spec.get("type", "str"), spec.get("elements", ""), choices)

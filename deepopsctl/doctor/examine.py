@@ -16,6 +16,7 @@ from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.report.model import Facts, document
 from deepopsctl.run.outcome import RunOutcome, RunSummary
+from deepopsctl.text.answers import mapping
 from deepopsctl.validation.result import CHECKS_FILE, exit_code_of, record_outcome
 
 COMMAND = "doctor"
@@ -130,8 +131,8 @@ def check_nodes(summary: RunSummary, declared: Declared) -> tuple[Check, ...]:
 def _checks(summary: RunSummary, declared: Declared) -> Iterator[Check]:
     reports: dict[str, Mapping[str, object]] = {}
     for result in summary.results:
-        raw, call = result.data.get("doctor"), result.data.get("call")
-        if isinstance(raw, Mapping) and isinstance(call, Mapping):
+        raw, call = mapping(result.data.get("doctor")), mapping(result.data.get("call"))
+        if raw and call:
             reports[result.host] = {**raw, **call}
     yield from (check_failure(failure) for failure in summary.failures if failure.host)
     nodes = []

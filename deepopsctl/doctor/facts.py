@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from deepopsctl.text.answers import RequiredFields, mappings
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,51 +178,12 @@ class ControlFacts:
 def parse_facts(name: str, raw: Mapping[str, object]) -> NodeFacts:
     """Parse a report of `node_doctor`; ValueError if it is none."""
     try:
-        return _parse(name, _Raw(raw))
-    except (KeyError, TypeError, AttributeError) as error:
+        return _parse(name, RequiredFields.of(raw))
+    except ValueError as error:
         raise ValueError(f"no report of node_doctor: {error!r}") from error
 
 
-class _Raw:
-    """A mapping of JSON values with typed access."""
-
-    def __init__(self, values: object) -> None:
-        if not isinstance(values, Mapping):
-            raise TypeError(f"a mapping is expected, not {values!r:.60}")
-        self.values = values
-
-    def text(self, key: str) -> str:
-        return str(self.values[key])
-
-    def number(self, key: str) -> int:
-        return int(self.values[key])
-
-    def real(self, key: str) -> float:
-        return float(self.values[key])
-
-    def yes(self, key: str) -> bool:
-        return self.values[key] is True
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        return _texts(self.values[key])
-
-    def part(self, key: str) -> _Raw:
-        return _Raw(self.values[key])
-
-    def parts(self, key: str) -> tuple[_Raw, ...]:
-        return tuple(_Raw(entry) for entry in self.values[key])
-
-    def lists(self, key: str) -> dict[str, tuple[str, ...]]:
-        return {str(name): _texts(values) for name, values in self.part(key).values.items()}
-
-
-def _texts(values: object) -> tuple[str, ...]:
-    if not isinstance(values, Sequence) or isinstance(values, str):
-        raise TypeError(f"a list is expected, not {values!r:.60}")
-    return tuple(str(value) for value in values)
-
-
-def _parse(name: str, raw: _Raw) -> NodeFacts:
+def _parse(name: str, raw: RequiredFields) -> NodeFacts:
     platform, time, slurm = raw.part("platform"), raw.part("time"), raw.part("slurm")
     asked, clock = raw.part("asked"), raw.part("clock")
     return NodeFacts(
@@ -247,7 +210,7 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
             Outside(each.text("what"), each.text("url"), each.text("why"), each.yes("optional"))
             for each in raw.parts("outside")
         ),
-        ports={daemon: int(str(port)) for daemon, port in raw.part("ports").values.items()},
+        ports={daemon: raw.part("ports").number(daemon) for daemon in raw.part("ports").values},
         listeners=tuple(
             Listener(entry.number("port"), entry.number("pid"), entry.text("command"))
             for entry in raw.parts("listeners")
@@ -260,14 +223,14 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         firewalls=raw.texts("firewalls"),
         slurm_daemons=slurm.texts("daemons"),
         slurm_version=slurm.text("version"),
-        plugins=tuple(slurm.values.get("plugins", ())),
+        plugins=tuple(mappings(slurm.values.get("plugins"))),
         managed=slurm.yes("managed"),
         settings=_settings(raw.part("settings")),
-        versions=_words(raw.part("versions")),
-        users=_words(raw.part("users")),
+        versions=raw.words("versions"),
+        users=raw.words("users"),
         storage=tuple(entry.values for entry in raw.parts("storage")),
-        login=_words(raw.part("login")),
-        database={name: str(value) for name, value in raw.part("database").values.items()},
+        login=raw.words("login"),
+        database=raw.words("database"),
         unmet=tuple(entry.text("message") for entry in raw.parts("unmet")),
         refusals=raw.lists("refusals"),
         restarts=raw.part("restarts").texts("causes"),
@@ -275,44 +238,40 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
     )
 
 
-def _words(raw: _Raw) -> dict[str, str]:
-    return {str(name): str(value) for name, value in raw.values.items()}
-
-
-def _disk(raw: _Raw) -> Disk:
+def _disk(raw: RequiredFields) -> Disk:
     return Disk(
         raw.text("path"), raw.number("free_mb"), raw.number("inodes"), raw.number("free_inodes"), raw.yes("read_only")
     )
 
 
-def _address(raw: _Raw) -> Address:
+def _address(raw: RequiredFields) -> Address:
     return Address(raw.text("interface"), raw.text("address"), raw.text("network"), raw.number("mtu"))
 
 
-def _names(raw: _Raw) -> Names:
+def _names(raw: RequiredFields) -> Names:
     return Names(
         raw.texts("unresolved"), raw.texts("silent"), raw.lists("otherwise"), raw.lists("called"), raw.yes("managed")
     )
 
 
-def _packages(raw: _Raw) -> Packages:
-    lock = raw.values["lock"]
-    held = f"{_Raw(lock).text('command')} (pid {_Raw(lock).text('pid')})" if lock else ""
+def _packages(raw: RequiredFields) -> Packages:
+    lock = raw.part("lock") if raw.values.get("lock") else None
+    held = f"{lock.text('command')} (pid {lock.text('pid')})" if lock else ""
     return Packages(raw.text("manager"), held, raw.texts("broken"), raw.yes("interrupted"), raw.yes("seen"))
 
 
-def _gpus(raw: _Raw) -> SeenGpus:
+def _gpus(raw: RequiredFields) -> SeenGpus:
     modules = {str(name): runs is True for name, runs in raw.part("modules").values.items()}
     return SeenGpus(raw.texts("bus"), raw.number("files"), raw.texts("models"), raw.text("driver"), modules)
 
 
-def _settings(raw: _Raw) -> Settings:
+def _settings(raw: RequiredFields) -> Settings:
     return Settings(
         raw.yes("set_hostname"),
         raw.text("confinement"),
         raw.texts("families"),
         raw.lists("tested"),
         raw.number("user_id"),
-        _words(raw.part("package_user_ids")),
+        raw.words("package_user_ids"),
         raw.part("slurm").values,
     )

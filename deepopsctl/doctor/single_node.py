@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 
 from deepopsctl.checks.check import Check
 from deepopsctl.doctor.advisories import AS_OF, MUNGE, SLURM, is_a_version, open_ones
@@ -16,6 +15,7 @@ from deepopsctl.run.outcome import Failure
 from deepopsctl.slurm.conf import NodeSet
 from deepopsctl.slurm.needs import beyond_hardware
 from deepopsctl.slurm.releases import release_of
+from deepopsctl.text.answers import items
 
 # MiB: below the first a deploy fails, below the second is a warning
 BOUNDS = {"/": (500, 2000), "/var": (500, 2000), "/tmp": (50, 200)}  # noqa: S108 (only checked)
@@ -280,14 +280,9 @@ def storage_rights(node: NodeFacts, _: Declared) -> Check:
         return passed("storage-rights", node.name, "nosuid and nodev, or nothing shared")
     words = [f"{each['path']} ({each['type']}{', exported' if each['served'] else ''})" for each in node.storage]
     listed = ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")
-    lacks = sorted({str(flag) for each in node.storage for flag in _flags(each)}, reverse=True)
+    lacks = sorted({str(flag) for each in node.storage for flag in items(each.get("lacks"))}, reverse=True)
     text = f"without {' and '.join(lacks)}: {listed}; root of any node that writes there can become root here"
     return warned("storage-rights", node.name, text, expected="nosuid,nodev")
-
-
-def _flags(entry: Mapping[str, object]) -> Sequence[object]:
-    lacks = entry.get("lacks")
-    return lacks if isinstance(lacks, list) else ()
 
 
 def needs(node: NodeFacts, declared: Declared) -> Check:

@@ -161,7 +161,7 @@ def read_authority(directory: FilePath, name: str) -> str:
 def with_members(people: Mapping[str, Iterable[Entry]], directory: Entry, answer: Entry) -> dict[str, list[Entry]]:
     """people.yml's groups and people, with the accounts that follow the directory and their members.
 
-    `answer` is what the controller asked for (node_programs/validate_environment/directory.py). The order of the
+    `answer` is what the controller asked for (node_programs/suites/validate_environment/directory.py). The order of the
     accounts decides about who is in several: the first is the default.
     """
     groups, everybody = list(people["groups"]), list(people["people"])

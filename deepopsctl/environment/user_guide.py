@@ -15,7 +15,7 @@ from deepopsctl.model.people import People
 from deepopsctl.model.spaces import NAMES, Owner
 from deepopsctl.model.storage import Mount, StorageType
 from deepopsctl.node_programs._shared.slurm_output import clock, minutes
-from deepopsctl.node_programs.disk_usage.table import size
+from deepopsctl.node_programs.commands.disk_usage.table import size
 from deepopsctl.slurm.conf import RESERVE_PERCENT, for_jobs
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.storage.purge import purge_of

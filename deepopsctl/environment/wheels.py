@@ -11,7 +11,7 @@ from pathlib import Path
 from deepopsctl.errors import DeepOpsError, InputError
 from deepopsctl.files import read_text, sha256_of, write_atomic
 from deepopsctl.gpus.wheels import NO_PROGRAM, PIP_DOWNLOAD
-from deepopsctl.node_programs.user_commands.avail_wheels import WHEEL, normal, order
+from deepopsctl.node_programs.commands.user_commands.avail_wheels import WHEEL, normal, order
 from deepopsctl.text.problems import Problems
 from deepopsctl.text.source import read_source, significant_lines
 

@@ -70,7 +70,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"slurm_(manage_gpus|autodetect_nvml)", "GPUs are declared in cluster.yml", "--gpus TYPE:COUNT"),
     (r"slurm_(restrict_node_access|enable_pam.*|allow_ssh_user|login_on_compute)|pam_.*",
      "who may log in to a compute node has its own settings",
-     "slurm_adopt_enabled and slurm_adopt_admin_groups in settings.yml; docs/deploy/logins.md"),
+     "slurm_adopt_enabled and login_access_admin_groups in settings.yml; docs/deploy/logins.md"),
     (r"slurm_(enable_prolog_epilog|.*prolog.*|.*epilog.*)|(prolog|epilog)_fileglob",
      "prologs and epilogs are not delivered", "set Prolog and Epilog in slurm_config once they are on the nodes"),
     (r"slurm_(install_nhc|health_check.*)|nhc_.*", _not_yet("Node Health Check"), ""),
@@ -101,7 +101,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"slurm_enable_rsyslog.*|rsyslog_.*", "journals go to the monitoring host by systemd's own programs",
      "monitoring_logs in settings.yml"),
     (r"(deepops_disable_cloud_init|hosts_.*|dns_.*)", "names are put into a block of /etc/hosts of their own", ""),
-    (r"chrony_.*|ntp_.*", "time follows the controllers", "set slurm_time_servers in settings.yml"),
+    (r"chrony_.*|ntp_.*", "time follows the controllers", "set node_common_time_servers in settings.yml"),
     (r"users", "users of the nodes are those of people.yml", "`deepopsctl people import`; docs/deploy/people.md"),
     (r"kerberos_.*|nis_.*|krb5.*", "users of the nodes are those of people.yml, or of a directory service",
      "docs/deploy/directory.md"),
@@ -144,7 +144,7 @@ def _time_servers(setting: Setting, carryover: Carryover) -> None:
     servers = [as_text(item) for item in value] if isinstance(value, list) else as_text(value).split()
     own = [server for server in servers if not re.fullmatch(r"([0-9]\.)?(.*\.)?pool\.ntp\.org", server)]
     if own:
-        carryover.settings["slurm_time_servers"] = [values.check_address(server) for server in own]
+        carryover.settings["node_common_time_servers"] = [values.check_address(server) for server in own]
 
 
 def _database_user(setting: Setting, carryover: Carryover) -> None:

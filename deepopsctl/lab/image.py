@@ -24,7 +24,7 @@ Notify = Callable[[str], None]
 REPOSITORY = "localhost/deepopsctl-lab"
 LABEL = "deepopsctl.lab.image"
 APT_SOURCES = ("apt-get", "indextargets", "--format", "$(REPO_URI)")
-SUITES = {"debian12": "bookworm", "debian13": "trixie", "sid": "sid"}
+CODENAMES = {"debian12": "bookworm", "debian13": "trixie", "sid": "sid"}
 # mmdebstrap's output that shows its progress.
 TELLING = tuple(
     f"I: {word}" for word in ("running apt-get", "downloading", "extracting", "installing", "creating", "building:")
@@ -56,9 +56,9 @@ class Recipe:
     @classmethod
     def for_os(cls, os: str, mirror: str = "") -> Recipe:
         """The recipe of one of the lab's systems; without a mirror, from mmdebstrap's own choice."""
-        if os not in SUITES:
-            raise InputError.single("--os", f"no lab system is called {os!r}", f"choose from {', '.join(SUITES)}")
-        return cls(os, SUITES[os], mirror)
+        if os not in CODENAMES:
+            raise InputError.single("--os", f"no lab system is called {os!r}", f"choose from {', '.join(CODENAMES)}")
+        return cls(os, CODENAMES[os], mirror)
 
     @property
     def reference(self) -> str:

@@ -11,6 +11,7 @@ from deepopsctl.cluster.settings import site_values
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.ssh.node_command import ask
+from deepopsctl.text.answers import mappings, texts
 
 PROGRAM = "/usr/local/sbin/deepops-backup"
 STATE, ACCOUNTING, MONITORING = "state", "accounting", "monitoring"
@@ -98,8 +99,7 @@ def snapshots(directory: ClusterDir) -> list[Mapping[str, object]]:
 
 def snapshots_of(answers: Iterable[Answer]) -> list[Mapping[str, object]]:
     """The entries that nodes returned, the newest first."""
-    listed = [answer.result.get("snapshots") for answer in answers]
-    entries = [entry for each in listed if isinstance(each, list) for entry in each if isinstance(entry, Mapping)]
+    entries = [entry for answer in answers for entry in mappings(answer.result.get("snapshots"))]
     return sorted(entries, key=lambda entry: str(entry["time"]), reverse=True)
 
 
@@ -112,7 +112,7 @@ def verify_backup(directory: ClusterDir, snapshot: str) -> tuple[tuple[Answer, .
         return _on_each(directory, "verify")
     has = next((entry["parts"] for entry in snapshots(directory) if entry["id"] == snapshot[:8]), None)
     for node, which, parts in _sets(directory):
-        if isinstance(has, list) and parts & set(has):
+        if parts & set(texts(has)):
             return (_ask(directory, node, *which, "verify", snapshot),), None
     raise DeepOpsError(f"the repository has no snapshot {snapshot}", "see `deepopsctl backup list`")
 

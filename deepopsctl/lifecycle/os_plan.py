@@ -12,6 +12,7 @@ from deepopsctl.model.cluster import Node, Role
 from deepopsctl.nodes.reboot import SERVICES
 from deepopsctl.nodes.workflow import SILENT
 from deepopsctl.slurm.state import SlurmState
+from deepopsctl.text.answers import Fields
 from deepopsctl.text.node_sets import fold
 
 COMMAND = "upgrade os"
@@ -63,17 +64,18 @@ class OsFacts:
 
 def parse_facts(answer: Mapping[str, object]) -> OsFacts:
     """The facts from the module's answer."""
+    facts = Fields(answer)
     return OsFacts(
-        packages=_versions(answer.get("packages")),
-        held=_versions(answer.get("held")),
-        left=_versions(answer.get("left")),
-        kept_back=_names(answer.get("kept_back")),
-        reboot=str(answer.get("reboot") or ""),
-        kernel=str(answer.get("kernel") or ""),
-        installed_kernel=str(answer.get("installed_kernel") or ""),
-        new_kernel=str(answer.get("new_kernel") or ""),
-        pending=_names(answer.get("pending")),
-        conffiles=_names(answer.get("conffiles")),
+        packages=_versions(facts.lists("packages")),
+        held=_versions(facts.lists("held")),
+        left=_versions(facts.lists("left")),
+        kept_back=facts.texts("kept_back"),
+        reboot=facts.text("reboot"),
+        kernel=facts.text("kernel"),
+        installed_kernel=facts.text("installed_kernel"),
+        new_kernel=facts.text("new_kernel"),
+        pending=facts.texts("pending"),
+        conffiles=facts.texts("conffiles"),
     )
 
 
@@ -186,14 +188,5 @@ def kernel_warnings(before: Mapping[str, OsFacts], after: Mapping[str, OsFacts])
         yield f"{fold(names)} rebooted into kernel {runs}, and {there} is installed: its boot loader chose another"
 
 
-def _versions(value: object) -> Versions:
-    pairs = value.items() if isinstance(value, Mapping) else ()
-    return {
-        str(name): (str(versions[0]), str(versions[1]))
-        for name, versions in pairs
-        if isinstance(versions, list) and len(versions) == 2
-    }
-
-
-def _names(value: object) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list) else ()
+def _versions(listed: Mapping[str, tuple[str, ...]]) -> Versions:
+    return {name: (versions[0], versions[1]) for name, versions in listed.items() if len(versions) == 2}

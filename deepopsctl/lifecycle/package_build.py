@@ -20,10 +20,11 @@ from pathlib import Path
 
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.files import sha256_of, write_atomic
-from deepopsctl.lab.image import SUITES
+from deepopsctl.lab.image import CODENAMES
 from deepopsctl.lifecycle.build_host import BuildHost
 from deepopsctl.lifecycle.package_sources import Source, fetch
 from deepopsctl.slurm.releases import release_of
+from deepopsctl.text.answers import Fields
 
 Notify = Callable[[str], None]
 
@@ -126,7 +127,7 @@ class BuildRequest:
 
     def version(self, revision: int) -> str:
         """Above the source's own in its own suite, below it in a later one: what a later release brings is newer."""
-        native = self.source.suite.startswith(SUITES[self.os])
+        native = self.source.suite.startswith(CODENAMES[self.os])
         return f"{self.source.version}{'+' if native else f'~{self.os[:3]}{self.os[6:]}+'}deepopsctl{revision}"
 
 
@@ -144,15 +145,14 @@ class Build:
     @property
     def packages(self) -> dict[str, str]:
         """{name: file} of the packages."""
-        packages = self.record.get("packages")
-        return {str(name): str(entry["file"]) for name, entry in packages.items()} if isinstance(packages, dict) else {}
+        return {name: entry.text("file") for name, entry in Fields(self.record).members("packages")}
 
     @property
     def others(self) -> tuple[str, ...]:
         """The packages of another version: libraries that were added with it."""
-        packages, own = self.record.get("packages"), self.text("version")
-        entries = packages.items() if isinstance(packages, dict) else ()
-        return tuple(str(name) for name, entry in entries if entry.get("version", own) != own)
+        own = self.text("version")
+        entries = Fields(self.record).members("packages")
+        return tuple(name for name, entry in entries if entry.values.get("version", own) != own)
 
     @property
     def is_whole(self) -> bool:
@@ -248,7 +248,7 @@ def mmdebstrap_argv(request: BuildRequest, inputs: Path, result: Path) -> tuple[
         f"--customize-hook=sync-in {inputs} /build",
         '--customize-hook=chroot "$1" /bin/sh /build/build-package.sh',
         f"--customize-hook=sync-out /build/result {result}",
-        SUITES[request.os],
+        CODENAMES[request.os],
         "/dev/null",
         *((request.mirror,) if request.mirror else ()),
     )

@@ -1,4 +1,4 @@
-"""Packages that somebody else built, a vendor or a later suite: verified, and kept as a build of this machine."""
+"""Packages built elsewhere, a vendor or a later suite: verified, and kept as a build of this machine."""
 
 from __future__ import annotations
 

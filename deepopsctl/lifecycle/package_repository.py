@@ -20,10 +20,11 @@ import yaml
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ControlMachineError, DeepOpsError
 from deepopsctl.files import sha256_of, write_atomic
-from deepopsctl.lab.image import SUITES
+from deepopsctl.lab.image import CODENAMES
 from deepopsctl.lifecycle.package_build import Build
 from deepopsctl.node_programs._shared.openpgp import fingerprints
 from deepopsctl.slurm.plugin_files import files_in
+from deepopsctl.text.answers import Fields, members
 
 ORIGIN = "deepopsctl"
 VARIABLE = "deepops_package_repositories"
@@ -71,8 +72,10 @@ class PackageRepository:
             document = yaml.safe_load(self.variables.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
-        entries = document.get(VARIABLE) if isinstance(document, dict) else None
-        return entries if isinstance(entries, dict) else {}
+        return {
+            platform: {suite: {**values.values} for suite, values in members(suites.values)}
+            for platform, suites in Fields.of(document).members(VARIABLE)
+        }
 
     def publish(self, build: Build) -> tuple[str, bool]:
         """Serve a build; returns its suite, and whether that changed."""
@@ -193,7 +196,7 @@ def _contents(package: Path) -> str:
 def suite_of(build: Build) -> str:
     """`trixie-slurm-wlm-24.11`; without a release number where the version has none."""
     release = build.text("release")
-    return f"{SUITES[build.text('os')]}-{build.text('source')}{f'-{release}' if release else ''}"
+    return f"{CODENAMES[build.text('os')]}-{build.text('source')}{f'-{release}' if release else ''}"
 
 
 def platform_of(build: Build) -> str:

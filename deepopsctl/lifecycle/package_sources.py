@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError, DeepOpsError, InputError
 from deepopsctl.files import sha256_of
-from deepopsctl.lab.image import SUITES, own_mirror
+from deepopsctl.lab.image import CODENAMES, own_mirror
 from deepopsctl.slurm.releases import RELEASES, find_release, release_of
 
 # the source packages whose name is another
@@ -103,8 +103,8 @@ def archives_for(os: str, mirror: str, suites: Sequence[str] = ()) -> list[list[
     security = own_mirror("Debian-Security")
     if suites:
         return [[Archive(mirror, suite)] for suite in suites]
-    names = list(SUITES)
-    groups = [[Archive(mirror, SUITES[name])] for name in names[names.index(os) :]]
+    names = list(CODENAMES)
+    groups = [[Archive(mirror, CODENAMES[name])] for name in names[names.index(os) :]]
     for group in groups:
         if security and group[0].suite != "sid":
             group.append(Archive(security, f"{group[0].suite}-security"))

@@ -18,9 +18,9 @@ from deepopsctl.content import components
 from deepopsctl.lifecycle.backup import ACCOUNTING, STATE, hint_for, saved_nodes, saves_monitoring
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, require_success
-from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
+from deepopsctl.text.answers import items, mappings, members, number, texts
 from deepopsctl.text.node_sets import fold
 
 PARTS = (STATE, ACCOUNTING)
@@ -61,14 +61,10 @@ class Restore:
 def restore(directory: ClusterDir, wanted: Restore, base: RunRequest, operator: Operator) -> Report:
     """Run the whole workflow; a second run resumes where the first one stopped."""
     cluster = directory.cluster()
-    report = Report("restore", tuple(node.name for node in saved_nodes(cluster)))
-    flow = Flow(directory, base, operator, report)
-    try:
-        with cluster_lock(directory.runs, "deepopsctl restore"):
-            _Restore(flow, cluster, wanted).run()
-    except StoppedError as stop:
-        report.stopped = stop
-    return report
+    flow = Flow(directory, base, operator, Report("restore", tuple(node.name for node in saved_nodes(cluster))))
+    with flow.reporting(), flow.lock():
+        _Restore(flow, cluster, wanted).run()
+    return flow.report
 
 
 @dataclass(slots=True)
@@ -106,18 +102,18 @@ class _Restore:
         outcome = self._run((*self._center, *compute), FETCH, **variables)
         require_success(outcome, self._center, "nothing was restored", _hint(outcome, "see `deepopsctl backup list`"))
         answers = {result.host: result.data["living"] for result in outcome.summary.results if "living" in result.data}
-        self.living = {host: [*map(int, jobs)] for host, jobs in answers.items() if isinstance(jobs, list) and jobs}
+        self.living = {host: [*map(number, items(jobs))] for host, jobs in answers.items() if items(jobs)}
         self.silent = [node.name for node in compute if node.name not in answers]
         sets: dict[str, Mapping[str, object]] = {}
         for entry in _returned(outcome, "restored"):
-            sets.update({part: value for part, value in entry.items() if isinstance(value, Mapping)})
+            sets.update({part: value.values for part, value in members(entry)})
         if set(sets) != set(self.wanted.parts):
             raise StoppedError("the nodes returned no backup: nothing was restored", "see `deepopsctl runs show`")
         return sets
 
     def _question(self, fetched: Mapping[str, Mapping[str, object]]) -> str:
         saved = [
-            f"{part} of {datetime.fromtimestamp(_number(entry['finished']), UTC):%F %H:%M} UTC ({entry['snapshot']})"
+            f"{part} of {datetime.fromtimestamp(number(entry['finished']), UTC):%F %H:%M} UTC ({entry['snapshot']})"
             for part, entry in fetched.items()
         ]
         jobs = fetched.get(STATE, {}).get("jobs")
@@ -125,7 +121,7 @@ class _Restore:
         running = fetched.get(STATE, {}).get("running")
         # slurmctld ends what it does not have as running
         living = {job for jobs_here in self.living.values() for job in jobs_here}
-        others = sorted(living.difference(running if isinstance(running, list) else ()))
+        others = sorted(living.difference(map(number, items(running))))
         if jobs is not None and others:
             listed = ", ".join(map(str, others[:20])) + (" ..." if len(others) > 20 else "")
             self.flow.operator.info(
@@ -141,8 +137,8 @@ class _Restore:
 
     def _bring_back(self, fetched: Mapping[str, Mapping[str, object]]) -> None:
         """Partitions are down: slurmctld learns what runs before it starts anything."""
-        following = fetched.get(STATE, {}).get("next_job_id")
-        settings = {"FirstJobId": _number(following) + SPARE_IDS} if following else {}
+        following = number(fetched.get(STATE, {}).get("next_job_id"))
+        settings = {"FirstJobId": following + SPARE_IDS} if following else {}
         self.flow.operator.info("install Slurm with what was saved, all partitions down")
         # as a user's own variables, so that the deploy at the end knows these for another desired state
         living = {"jobs": self.living, "silent": self.silent}
@@ -184,15 +180,11 @@ class _Restore:
 
     def _conclude(self, compared: Mapping[str, object]) -> None:
         for kind, (what, hint) in _LOST.items():
-            lost = compared.get(kind) or []
-            if isinstance(lost, list) and lost:
+            if lost := mappings(compared.get(kind)):
                 jobs = ", ".join(f"{job['id']} ({job['user']})" for job in lost)
                 self.flow.report.warnings.append(f"{what}: {jobs}; {hint}")
-        silent = compared.get("silent") or []
-        if isinstance(silent, list) and silent:
-            self.flow.report.warnings.append(
-                f"{fold(map(str, silent))} has not answered slurmctld: see `deepopsctl status`"
-            )
+        if silent := texts(compared.get("silent")):
+            self.flow.report.warnings.append(f"{fold(silent)} has not answered slurmctld: see `deepopsctl status`")
         if saves_monitoring(self.flow.directory) and set(self._center) & set(self.cluster.with_role(Role.MONITORING)):
             self.flow.report.warnings.append(
                 "if Prometheus' data was lost as well: `deepopsctl restore --only monitoring`"
@@ -214,7 +206,3 @@ def _returned(outcome: RunOutcome, key: str) -> Iterator[Mapping[str, object]]:
         value = result.data.get(key)
         if isinstance(value, Mapping):
             yield value
-
-
-def _number(value: object) -> int:
-    return int(str(value))

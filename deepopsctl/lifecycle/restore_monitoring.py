@@ -12,8 +12,8 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.lifecycle.backup import MONITORING, snapshots
 from deepopsctl.model.cluster import Node, Role
 from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, require_success
-from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.lock import cluster_lock
+from deepopsctl.run.request import RunRequest
+from deepopsctl.text.answers import mapping, number, texts
 
 PLAYBOOK = "operate/restore-monitoring"
 
@@ -21,13 +21,10 @@ PLAYBOOK = "operate/restore-monitoring"
 def restore_monitoring(directory: ClusterDir, snapshot: str, base: RunRequest, operator: Operator) -> Report:
     """Run the whole workflow; it can be repeated."""
     host = directory.cluster().with_role(Role.MONITORING)[0]
-    report = Report("restore", (host.name,))
-    try:
-        with cluster_lock(directory.runs, "deepopsctl restore"):
-            _restore(Flow(directory, base, operator, report), host, snapshot)
-    except StoppedError as stop:
-        report.stopped = stop
-    return report
+    flow = Flow(directory, base, operator, Report("restore", (host.name,)))
+    with flow.reporting(), flow.lock():
+        _restore(flow, host, snapshot)
+    return flow.report
 
 
 def _restore(flow: Flow, host: Node, snapshot: str) -> None:
@@ -47,17 +44,16 @@ def _restore(flow: Flow, host: Node, snapshot: str) -> None:
     outcome = flow.run(cluster, (PLAYBOOK, MONITORING), names, deepops_restore_snapshot=entry["id"])
     require_success(outcome, (host,), "not all was restored", "fix it, then run it again")
     done = next((result.data["restored"] for result in outcome.summary.results if "restored" in result.data), {})
-    blocks = done.get("blocks") if isinstance(done, Mapping) else None
+    blocks = number(mapping(done).get("blocks"))
     flow.report.closing = (
-        f"{host.name} has the history of {entry['id']} again: {blocks or 0} blocks of Prometheus were missing"
+        f"{host.name} has the history of {entry['id']} again: {blocks} blocks of Prometheus were missing"
     )
 
 
 def _chosen(directory: ClusterDir, asked: str) -> Mapping[str, object]:
     """The set asked for, else the newest one with monitoring's data."""
     for entry in snapshots(directory):
-        parts = entry.get("parts")
-        if isinstance(parts, list) and MONITORING in parts and asked[:8] in ("", entry["id"]):
+        if MONITORING in texts(entry.get("parts")) and asked[:8] in ("", entry["id"]):
             return entry
     which = f"snapshot {asked} with monitoring's data" if asked else "monitoring's data"
     raise StoppedError(f"the repository has no {which}: nothing was changed", "see `deepopsctl backup list`")

@@ -1,28 +1,21 @@
-"""Work on compute nodes, a few at a time: drain, wait for their jobs, work, reboot, validate, resume.
+"""The pass of `upgrade os` and `upgrade nvidia`: drain, wait for jobs, work, reboot, validate, resume.
 
-`upgrade os` and `upgrade nvidia` have it in common. Slurm remembers how far it is: the drain reason of a node that was
-taken out of service has the command in it, so that the same command goes on after an interruption, and nobody else's
-drain is touched. The cluster is not locked while jobs are waited for.
+The drain reason of a node that was taken out of service has the command in it, so that the same command continues after
+an interruption, and no other drain is touched.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 
 from deepopsctl.errors import ExitCode
 from deepopsctl.lifecycle.pace import Pace, allowed_failures, batch_size
-from deepopsctl.model.cluster import Cluster
-from deepopsctl.nodes.admit import NotAdmittedError, try_out
-from deepopsctl.nodes.drain import FIRST_PAUSE_S, LONGEST_PAUSE_S, encode_reason
+from deepopsctl.nodes.node_pass import NodePass
 from deepopsctl.nodes.reboot import reboot_drained
-from deepopsctl.nodes.wait_for_jobs import job_words
-from deepopsctl.nodes.workflow import Flow, StoppedError, require_success, state_of
-from deepopsctl.run.lock import ClusterBusyError, cluster_lock
+from deepopsctl.nodes.wait_for_jobs import Wait, job_words
+from deepopsctl.nodes.workflow import StoppedError, state_of
 from deepopsctl.slurm.node_states import NODE_PREFIX, REBOOT_PREFIX, REBOOTING
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 from deepopsctl.text.node_sets import fold
@@ -81,25 +74,17 @@ def _is_taken_out(node: SlurmNode) -> bool:
 
 
 @dataclass(slots=True)
-class Rolling:
-    """One pass over compute nodes. `work` gets nodes that are drained and empty; `again` is the whole command."""
+class Rolling(NodePass):
+    """One pass at a pace. `work` gets nodes that are drained and empty."""
 
-    flow: Flow
-    cluster: Cluster
-    command: str
-    again: str
     pace: Pace
     work: Callable[[tuple[str, ...]], WorkResult]
-    queue: list[str] = field(default_factory=list)
-    done: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
     # drained, until their jobs have ended; those that an earlier call may have worked on
     _waiting: list[str] = field(default_factory=list)
     _begun: frozenset[str] = frozenset()
     # of these, those that are upgraded: jobs there are those of a validation that was cut off
     _worked_on: frozenset[str] = frozenset()
     _shown: tuple[SlurmJob, ...] = ()
-    _since: float = 0
     _allowed: int = 0
     _size: int = 0
 
@@ -109,55 +94,43 @@ class Rolling:
         self._allowed = allowed_failures(self.pace.max_failed, count)
         self._size = batch_size(self.pace.batch, count)
         self.queue, self._begun = list(selection.free), frozenset(selection.begun)
-        self._since = time.monotonic()
+        wait = Wait(self.pace.timeout_s)
         if selection.begun:
-            with self._lock():
+            with self.flow.lock():
                 self._take_up(selection.begun)
-        pause = FIRST_PAUSE_S
-        while self._waiting or (self.queue and self._is_open and not self.is_over_limit):
-            if self._advance():
-                self._since, pause = time.monotonic(), FIRST_PAUSE_S
-            elif time.monotonic() - self._since > self.pace.timeout_s:
-                raise self._late()
-            else:
-                self.flow.idle(partial(time.sleep, pause))
-                pause = min(pause * 1.5, LONGEST_PAUSE_S)
+        self.follow(wait, wait.restart)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether jobs are waited for, or further nodes may be taken out now."""
+        return bool(self._waiting or (self.queue and self._is_open and not self.is_over_limit))
 
     @property
     def is_over_limit(self) -> bool:
         """Whether more nodes failed than may."""
         return len(self.failed) > self._allowed
 
-    def failure(self, more: Mapping[str, str], left: Sequence[str]) -> StoppedError | None:
-        """What a command ends with where nodes failed, with those that failed elsewhere and those that are left."""
+    def conclude(self, result: str, left: Sequence[str], more: Mapping[str, str], *, stopped: bool) -> None:
+        """The end of the command: its `result`, nodes that are `left`, and `more` that failed elsewhere."""
+        parts = [result] if result else []
+        if left and not stopped:
+            self.flow.report.warnings.append(self.pace.left_sentence(left, self.again, datetime.now()))
+            parts.append(f"{fold(left)} is left")
+        self.flow.report.closing = "; ".join(parts) or self.flow.report.closing
         failed = {**self.failed, **more}
         if not failed:
-            return None
+            return
         limit = f", more than --max-failed {self._allowed}" if self.is_over_limit else ""
         rest = f"; {fold(left)} is left" if left else ""
         reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-        return StoppedError(f"{fold(failed)} failed{limit}{rest}: {reasons}", f"fix it, then {self._goes_on}")
+        raise StoppedError(f"{fold(failed)} failed{limit}{rest}: {reasons}", f"fix it, then {self.goes_on}")
 
     @property
     def _is_open(self) -> bool:
         return self.pace.is_open(datetime.now())
 
-    def _lock(self) -> AbstractContextManager[None]:
-        return cluster_lock(self.flow.directory.runs, f"deepopsctl {self.command}")
-
-    def _advance(self) -> bool:
-        """One step, where there is one to do now."""
-        slurm = self.flow.slurm_now()
-        if not slurm.controller_up:
-            return False
-        try:
-            with self._lock():
-                return self._step(slurm)
-        except ClusterBusyError:
-            # somebody deploys: that does not disturb, and ends
-            return False
-
-    def _step(self, slurm: SlurmState) -> bool:
+    def step(self, slurm: SlurmState) -> bool:
+        """Drain a batch, and work on the nodes that are empty."""
         if self.is_over_limit:
             self._give_back([name for name in self._waiting if name not in self._begun])
             # these may be half done
@@ -187,48 +160,52 @@ class Rolling:
         rebooting = [name for name in begun if name in slurm.nodes and slurm.nodes[name].flags & REBOOTING]
         if rebooting:
             self.flow.operator.info(f"wait for the reboot of {fold(rebooting)}")
-            self._fail(reboot_drained(self.flow, self.cluster, rebooting, self.command))
+            self._fail(reboot_drained(self.flow, self.cluster, rebooting))
         self._drain([name for name in begun if name not in self.failed])
 
     def _drain(self, names: Sequence[str]) -> SlurmState:
         self.flow.operator.info(f"drain {fold(names)}")
-        how = {"deepops_drain_reason": encode_reason(f"node {self.command}")}
-        outcome = self.flow.set_node_state(self.cluster, "out_of_service", names, **how)
-        require_success(outcome, self.cluster.controllers[:1], f"{fold(names)} may be drained", self._goes_on)
-        slurm = state_of(outcome)
+        slurm = self._set_out_of_service(names, f"{fold(names)} may be drained", f"node {self.flow.verb}")
         # somebody else may have been quicker
-        mine = {name for name in names if name in slurm.nodes and is_begun(slurm.nodes[name], self.command)}
+        mine = {name for name in names if name in slurm.nodes and is_begun(slurm.nodes[name], self.flow.verb)}
         self._waiting += [name for name in names if name in mine]
         self._leave_out((name for name in names if name not in mine), slurm)
         return slurm
 
+    def _set_out_of_service(self, names: Iterable[str], stands: str, reason: str) -> SlurmState:
+        outcome = self.flow.set_node_state(self.cluster, "out_of_service", names, stands, self.goes_on, reason)
+        return state_of(outcome)
+
     def _leave_out(self, names: Iterable[str], slurm: SlurmState) -> None:
-        for name, why in select(names, slurm, self.command).left_alone.items():
-            self.flow.report.warnings.append(
-                f"{name} is left out: {why}; `deepopsctl {self.again}` includes it once that has ended"
-            )
+        self.leave_out(select(names, slurm, self.flow.verb).left_alone)
+
+    def leave_out(self, reasons: Mapping[str, str]) -> None:
+        """Name nodes that are not begun, with the reason."""
+        self.flow.report.warnings += [
+            f"{name} is left out: {why}; `deepopsctl {self.again}` includes it once that has ended"
+            for name, why in reasons.items()
+        ]
 
     def _give_back(self, names: Sequence[str]) -> None:
         """Nodes on which nothing was done take jobs again."""
         if not names:
             return
         self.flow.operator.info(f"resume {fold(names)}: nothing was done there")
-        outcome = self.flow.set_node_state(self.cluster, "resumed", names)
-        require_success(outcome, self.cluster.controllers[:1], f"{fold(names)} may be drained", self._goes_on)
+        self.resume(names)
         self._waiting = [name for name in self._waiting if name not in names]
         self.queue += names
 
     def _treat(self, names: tuple[str, ...]) -> None:
         """Work, reboot, validate: what fails stays drained."""
         self._waiting = [name for name in self._waiting if name not in names]
-        self.flow.operator.info(f"{self.command}: {fold(names)}")
+        self.flow.operator.info(f"{self.flow.verb}: {fold(names)}")
         result = self.work(names)
         self._fail(result.failed)
         rebooting = [name for name in names if name in result.reboot and name not in self.failed]
         if rebooting:
             reasons = "; ".join(dict.fromkeys(result.reboot[name] for name in rebooting))
             self.flow.operator.info(f"reboot {fold(rebooting)}: {reasons}")
-            self._fail(reboot_drained(self.flow, self.cluster, rebooting, self.command))
+            self._fail(reboot_drained(self.flow, self.cluster, rebooting))
         self._admit([name for name in names if name not in self.failed])
 
     def _admit(self, names: list[str]) -> None:
@@ -238,14 +215,9 @@ class Rolling:
         taken = {name for name in names if name in slurm.nodes and _is_taken_out(slurm.nodes[name])} - set(unfit)
         self._leave_out(taken, slurm)
         good = [name for name in names if name not in unfit and name not in taken]
-        if not good:
-            return
-        nodes = tuple(node for node in self.cluster.nodes if node.name in good)
-        try:
-            try_out(self.flow, self.cluster, nodes, good, self.command)
-        except NotAdmittedError as refused:
-            # its drain reason names the validation
-            self.failed.update(dict.fromkeys(refused.nodes, refused.message))
+        if good:
+            # their drain reason names the validation
+            self.failed |= {name: refused.message for name, refused in self.admit(good).items()}
         self.done += [name for name in good if name not in self.failed]
 
     def _fail(self, reasons: Mapping[str, str]) -> None:
@@ -254,25 +226,21 @@ class Rolling:
             return
         self.failed.update(reasons)
         run = self.flow.report.outcomes[-1].run_id if self.flow.report.outcomes else ""
-        how = {"deepops_drain_reason": encode_reason(f"node {self.command} failed, see run {run}")}
-        outcome = self.flow.set_node_state(self.cluster, "out_of_service", reasons, **how)
-        require_success(outcome, self.cluster.controllers[:1], f"{fold(reasons)} may not be drained", self._goes_on)
+        why = f"node {self.flow.verb} failed, see run {run}"
+        self._set_out_of_service(reasons, f"{fold(reasons)} may not be drained", why)
 
     def _show_jobs(self, jobs: tuple[SlurmJob, ...]) -> None:
         if jobs and jobs != self._shown:
             self.flow.operator.info(f"  {job_words(jobs)} still on {fold(self._waiting)}")
         self._shown = jobs
 
-    def _late(self) -> StoppedError:
+    def late(self) -> StoppedError:
+        """What is waited for stays drained."""
         names, after = fold(self._waiting), f"after {self.pace.timeout_s} s"
         if not names:
-            return StoppedError(f"{after} slurmctld does not answer", self._goes_on, ExitCode.TIMEOUT)
+            return StoppedError(f"{after} slurmctld does not answer", self.goes_on, ExitCode.TIMEOUT)
         return StoppedError(
             f"{after} jobs are still on {names}, which stays drained, so that no new job starts",
-            f"{self._goes_on}; `deepopsctl node resume {names}` ends the drain",
+            f"{self.goes_on}; `deepopsctl node resume {names}` ends the drain",
             ExitCode.TIMEOUT,
         )
-
-    @property
-    def _goes_on(self) -> str:
-        return f"`deepopsctl {self.again}` goes on from here"

@@ -2,7 +2,7 @@
 
 The settings get the branch first, so that no deploy goes back to the old one; then the component `nvidia` is deployed
 on nodes that are drained and empty, a few at a time. It exchanges the packages, and reboots where the old kernel
-modules can't be unloaded. Every step can be repeated: the same command goes on.
+modules can't be unloaded. Every step can be repeated: the same command continues.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from deepopsctl.files import write_atomic
 from deepopsctl.lifecycle.pace import Pace
 from deepopsctl.lifecycle.rolling import Rolling, Selection, WorkResult, select
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.drain import SLURM_INFO
+from deepopsctl.nodes.wait_for_jobs import SLURM_INFO
 from deepopsctl.nodes.workflow import SILENT, Flow, Operator, Report, StoppedError, failed_nodes, state_of
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
@@ -89,12 +89,10 @@ def upgrade_nvidia(directory: ClusterDir, options: NvidiaOptions, base: RunReque
     """Run the whole workflow; a second run resumes where the first one stopped."""
     cluster = directory.cluster()
     nodes = _selected(cluster, options)
-    report = Report(COMMAND, tuple(node.name for node in nodes))
-    try:
-        _upgrade(Flow(directory, base, operator, report), cluster, nodes, options)
-    except StoppedError as stop:
-        report.stopped = stop
-    return report
+    flow = Flow(directory, base, operator, Report(COMMAND, tuple(node.name for node in nodes)))
+    with flow.reporting():
+        _upgrade(flow, cluster, nodes, options)
+    return flow.report
 
 
 def plan_nvidia(directory: ClusterDir, options: NvidiaOptions, base: RunRequest) -> NvidiaPlan:
@@ -155,15 +153,11 @@ def plan_of(outcome: RunOutcome, names: list[str], branch: str, slurm: SlurmStat
 def _upgrade(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], options: NvidiaOptions) -> None:
     flow.survey(cluster, slurm=False)
     plan = _query(cluster, nodes, options, flow.base)
-    goes_on = f"`deepopsctl {options.again}` goes on from here"
     if plan.refusals:
         host, (message, hint) = next(iter(plan.refusals.items()))
         raise StoppedError(f"{host}: {message}; nothing was changed", hint)
-    for name, why in {**plan.compute.left_alone, **dict.fromkeys(plan.silent, SILENT)}.items():
-        flow.report.warnings.append(f"{name} is left out: {why}; {goes_on} once that has ended")
-    rolling = Rolling(
-        flow, cluster, COMMAND, options.again, options.pace, lambda names: _work(flow, cluster, names, goes_on)
-    )
+    rolling = Rolling(flow, cluster, options.pace, lambda names: _work(rolling, names), again=options.again)
+    rolling.leave_out({**plan.compute.left_alone, **dict.fromkeys(plan.silent, SILENT)})
     is_open = options.pace.is_open(datetime.now())
     if plan.todo:
         if plan.compute.begun or is_open:
@@ -174,7 +168,11 @@ def _upgrade(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], options: Nvi
         # a deploy would go back to the branch of the settings
         _declare(flow.directory, options.branch)
         flow.report.closing = f"no node has another branch than {options.branch}"
-    _conclude(flow, options, plan, rolling)
+    result = f"{fold(rolling.done)} has branch {options.branch}" if rolling.done else ""
+    rolling.conclude(result, rolling.queue, {}, stopped=rolling.is_over_limit)
+    if plan.silent:
+        message = f"{fold(plan.silent)} {SILENT}, and may have another branch; the others are done"
+        raise StoppedError(message, rolling.goes_on, ExitCode.UNREACHABLE)
 
 
 def _declare(directory: ClusterDir, branch: str) -> None:
@@ -187,27 +185,12 @@ def _declare(directory: ClusterDir, branch: str) -> None:
         raise StoppedError(f"{message}; nothing was changed", "remove it there, then run the same command again")
 
 
-def _work(flow: Flow, cluster: Cluster, names: tuple[str, ...], goes_on: str) -> WorkResult:
+def _work(rolling: Rolling, names: tuple[str, ...]) -> WorkResult:
     """Deploy the driver; it reboots by itself where it has to, because what follows needs the new modules."""
-    outcome = flow.run(cluster, (COMPONENT,), names, nvidia_driver_reboot=True)
-    return WorkResult(failed_nodes(outcome, names, "drivers of some nodes may be exchanged", goes_on), {})
+    outcome = rolling.flow.run(rolling.cluster, (COMPONENT,), names, nvidia_driver_reboot=True)
+    return WorkResult(failed_nodes(outcome, names, "drivers of some nodes may be exchanged", rolling.goes_on), {})
 
 
 def _question(cluster: Cluster, plan: NvidiaPlan) -> str:
     waits = f", wait for the jobs on {fold(plan.busy)}" if plan.busy else ""
     return f"exchange the driver of {fold(plan.todo)} of {cluster.name} for branch {plan.branch}{waits}?"
-
-
-def _conclude(flow: Flow, options: NvidiaOptions, plan: NvidiaPlan, rolling: Rolling) -> None:
-    report = flow.report
-    parts = [f"{fold(rolling.done)} has branch {options.branch}"] if rolling.done else []
-    if rolling.queue and not rolling.is_over_limit:
-        now = datetime.now()
-        report.warnings.append(options.pace.left_sentence(rolling.queue, options.again, now))
-        parts.append(f"{fold(rolling.queue)} is left")
-    report.closing = "; ".join(parts) or report.closing
-    if failure := rolling.failure({}, rolling.queue):
-        raise failure
-    if plan.silent:
-        message = f"{fold(plan.silent)} {SILENT}, and may have another branch; the others are done"
-        raise StoppedError(message, f"`deepopsctl {options.again}` goes on from here", ExitCode.UNREACHABLE)

@@ -2,7 +2,7 @@
 
 Compute nodes are upgraded when they are empty, and rebooted by Slurm where that is needed; then login nodes and
 servers, one after the other, without a reboot. Slurm's packages, the driver's and the database server's are left to
-their own commands, held ones to whoever held them. Every step can be repeated: the same command goes on.
+their own commands, held ones stay. Every step can be repeated: the same command continues.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from deepopsctl.lifecycle.os_plan import (
 from deepopsctl.lifecycle.pace import Pace
 from deepopsctl.lifecycle.rolling import Rolling, WorkResult
 from deepopsctl.model.cluster import Cluster, Node
-from deepopsctl.node_programs.slurm_upgrade.query import PATTERNS
-from deepopsctl.nodes.drain import encode_reason
-from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, failed_nodes, state_of
-from deepopsctl.run.command_line import RunRequest
+from deepopsctl.node_programs.operations.slurm_upgrade.query import PATTERNS
+from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, encode_reason, failed_nodes, state_of
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
+from deepopsctl.text.answers import mapping
 from deepopsctl.text.node_sets import fold
 
 QUERY, UPGRADE = "operate/os-query", "operate/os-upgrade"
@@ -60,13 +60,10 @@ def upgrade_os(directory: ClusterDir, options: OsOptions, base: RunRequest, oper
     """Run the whole workflow; a second run resumes where the first one stopped."""
     cluster = directory.cluster()
     nodes = _selected(cluster, options)
-    report = Report(COMMAND, tuple(node.name for node in nodes))
-    upgrade = _Upgrade(Flow(directory, base, operator, report), cluster, nodes, options)
-    try:
-        upgrade.run()
-    except StoppedError as stop:
-        report.stopped = stop
-    return report
+    flow = Flow(directory, base, operator, Report(COMMAND, tuple(node.name for node in nodes)))
+    with flow.reporting():
+        _Upgrade(flow, cluster, nodes, options).run()
+    return flow.report
 
 
 def plan_os(directory: ClusterDir, options: OsOptions, base: RunRequest) -> OsPlan:
@@ -102,8 +99,8 @@ def _query(cluster: Cluster, nodes: Sequence[Node], base: RunRequest) -> OsPlan:
 
 def facts_in(outcome: RunOutcome) -> dict[str, OsFacts]:
     """The nodes' answers in a run."""
-    answers = ((result.host, result.data.get("os")) for result in outcome.summary.results)
-    return {host: parse_facts(answer) for host, answer in answers if isinstance(answer, Mapping)}
+    answers = ((result.host, mapping(result.data.get("os"))) for result in outcome.summary.results)
+    return {host: parse_facts(answer) for host, answer in answers if answer}
 
 
 @dataclass(slots=True)
@@ -120,7 +117,8 @@ class _Upgrade:
         """Compute nodes, then the others."""
         self.flow.survey(self.cluster, slurm=False)
         plan = _query(self.cluster, self.nodes, self.flow.base)
-        self._name_left_alone(plan)
+        rolling = Rolling(self.flow, self.cluster, self.options.pace, self._work, again=self.options.again)
+        rolling.leave_out({**plan.compute.left_alone, **plan.silent})
         if not plan.todo:
             self._name_pending(plan.facts)
             self._require_answers(plan)
@@ -128,7 +126,6 @@ class _Upgrade:
             return
         if plan.compute.begun or self._is_open:
             self.flow.confirm(_question(self.cluster, plan), self.cluster)
-        rolling = Rolling(self.flow, self.cluster, COMMAND, self.options.again, self.options.pace, self._work)
         left: list[str] = []
         if plan.compute.begun or plan.compute.free:
             rolling.run(plan.compute)
@@ -139,13 +136,15 @@ class _Upgrade:
         stop = rolling.is_over_limit
         others = list(plan.others)
         while others and not stop and self._is_open:
-            with self.flow.lock_when_free(f"deepopsctl {COMMAND}"):
+            with self.flow.lock_when_free():
                 # the window may have closed meanwhile
                 if self._is_open:
                     stop = not self._on_other(others.pop(0))
         left += others
         self._name_pending({**plan.facts, **self.facts})
-        self._conclude(plan, left, rolling, stopped=stop)
+        result = f"{fold(self.done)} upgraded" if self.done else ""
+        rolling.conclude(result, left, self.failed, stopped=stop)
+        self._require_answers(plan)
 
     def _work(self, names: tuple[str, ...]) -> WorkResult:
         outcome = self._run(names, drained=True)
@@ -174,11 +173,6 @@ class _Upgrade:
         reason = encode_reason(f"node {COMMAND}")
         return self.flow.run(self.cluster, (UPGRADE,), names, deepops_drain_reason=reason, **variables)
 
-    def _name_left_alone(self, plan: OsPlan) -> None:
-        warn = self.flow.report.warnings.append
-        for name, why in {**plan.compute.left_alone, **plan.silent}.items():
-            warn(f"{name} is left out: {why}; `deepopsctl {self.options.again}` includes it once that has ended")
-
     def _check_kernels(self) -> None:
         """Name nodes that rebooted into another kernel than the newest one."""
         from deepopsctl.run.runner import ask
@@ -196,17 +190,6 @@ class _Upgrade:
             for text in pending_sentences(each, reboots=name in self._compute):
                 names_by_text.setdefault(text, []).append(name)
         self.flow.report.warnings += [f"{fold(names)}: {text}" for text, names in names_by_text.items()]
-
-    def _conclude(self, plan: OsPlan, left: list[str], rolling: Rolling, *, stopped: bool) -> None:
-        report = self.flow.report
-        parts = [f"{fold(self.done)} upgraded"] if self.done else []
-        if left and not stopped:
-            report.warnings.append(self.options.pace.left_sentence(left, self.options.again, datetime.now()))
-            parts.append(f"{fold(left)} is left")
-        report.closing = "; ".join(parts)
-        if failure := rolling.failure(self.failed, left):
-            raise failure
-        self._require_answers(plan)
 
     def _require_answers(self, plan: OsPlan) -> None:
         if plan.silent:

@@ -12,6 +12,7 @@ from deepopsctl.slurm.package_choice import SYSTEMS, choose_repository
 from deepopsctl.slurm.plugin_files import CAPABILITIES, capabilities
 from deepopsctl.slurm.releases import REMOVALS, Removal, release_of, upgrade_path, upgrade_refusal
 from deepopsctl.slurm.state import SlurmJob, SlurmState
+from deepopsctl.text.answers import number, texts
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.problems import RefusedError
 
@@ -186,8 +187,7 @@ def make_plan(
 
 
 def _kept_packages(node: NodeFacts, repository: Mapping[str, object]) -> list[str]:
-    served = repository.get("packages")
-    known = frozenset(served if isinstance(served, list) else ())
+    known = frozenset(texts(repository.get("packages")))
     return [package for package in sorted(node.installed) if package in known]
 
 
@@ -197,8 +197,7 @@ def _split_off(
     """Packages that the node does not have, with what it has now in others."""
     kept = _kept_packages(node, repository)
     missing = capabilities(node.modules) - capabilities(name for package in kept for name in plugins.get(package, ()))
-    served = repository.get("packages")
-    others = frozenset(served if isinstance(served, list) else ()) - frozenset(kept)
+    others = frozenset(texts(repository.get("packages"))) - frozenset(kept)
     return frozenset(package for package in others if capabilities(plugins.get(package, ())) & missing)
 
 
@@ -240,8 +239,7 @@ def _refusals_of_losses(losses: Mapping[str, Sequence[str]], wanted: Wanted) -> 
 def is_done(node: NodeFacts, repositories: Mapping[str, Mapping[str, object]]) -> bool:
     """Whether all that a node has of the repository's packages is of its version, and whole."""
     repository = repositories.get(node.platform, {})
-    served = repository.get("packages")
-    known = frozenset(served if isinstance(served, list) else ())
+    known = frozenset(texts(repository.get("packages")))
     versions = {version for name, version in node.installed.items() if name in known}
     return not node.unfinished and versions == {repository.get("version")}
 
@@ -348,7 +346,7 @@ def _refusals_of_database(database: Mapping[str, object], host: str) -> Iterator
             f"{host}: MariaDB runs with innodb_snapshot_isolation=ON, which slurmdbd can't go on after",
             "`deepopsctl deploy slurm` sets it; a server of your own needs innodb_snapshot_isolation=OFF",
         )
-    size, free = _number(database.get("size_mb")), _number(database.get("free_mb"))
+    size, free = number(database.get("size_mb")), number(database.get("free_mb"))
     # a dump, and the tables once more while they are changed
     if free < 2 * size:
         yield f"{host}: the database has {size} MiB, and only {free} MiB are free", "free twice its size"
@@ -383,7 +381,3 @@ def _removed(settings: Text, installed: str, release: str) -> Iterator[Removal]:
 def _shown(removal: Removal, settings: Text) -> str:
     key = next(key for key in settings if key.lower() == removal.key.lower())
     return f"{key}={removal.value or settings[key]}"
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0

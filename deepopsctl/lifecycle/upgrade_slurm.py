@@ -2,15 +2,15 @@
 
 slurmdbd goes first, then slurmctld, login nodes, and compute nodes in batches: that is the order in which releases
 understand each other. The record on the first controller says how far it is, and keeps deploys away that would mix
-releases. Every step can be repeated: after an interruption the same command goes on. A new slurmdbd or slurmctld that
-does not start is undone: packages, accounting and state are again as they were.
+releases. Every step can be repeated: after an interruption the same command continues. A new slurmdbd or slurmctld
+that does not start is undone: packages, accounting and state are again as they were.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from deepopsctl.cluster.directory import ClusterDir
@@ -20,7 +20,9 @@ from deepopsctl.files import write_atomic
 from deepopsctl.lifecycle.package_repository import PackageRepository
 from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, is_done, make_plan, service_hosts
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
+from deepopsctl.nodes.admit import failed_checks, validate
+from deepopsctl.nodes.drain import DrainOptions, NodeDrain
+from deepopsctl.nodes.node_pass import NodePass
 from deepopsctl.nodes.workflow import (
     SLURM,
     Flow,
@@ -31,20 +33,18 @@ from deepopsctl.nodes.workflow import (
     require_success,
     state_of,
 )
-from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.node_states import NODE_PREFIX
 from deepopsctl.slurm.state import SlurmState
+from deepopsctl.text.answers import mapping, texts, words
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
-from deepopsctl.validation.result import examine
 
 QUERY, RECORD, PREPARE = "operate/upgrade-query", "operate/upgrade-record", "operate/upgrade-prepare"
 CONTROLLER, NODES, BACK = "operate/upgrade-controller", "operate/upgrade-nodes", "operate/upgrade-back"
 DRAIN, WITHDRAW, CHECK = "operate/upgrade-drain", "operate/upgrade-withdraw", "operate/upgrade-check"
 QUEUE = "operate/upgrade-queue"
-SUITE = "smoke"
 # the phases of the record, in their order; `back` undoes those before `nodes`
 PREPARING, CENTER, ON_NODES, ENDING, GOING_BACK = "prepare", "controller", "nodes", "deploy", "back"
 # after the controllers there is no way back
@@ -57,14 +57,12 @@ _REASON = f"{NODE_PREFIX}{VERB}"
 
 def upgrade_slurm(directory: ClusterDir, wanted: Wanted, base: RunRequest, operator: Operator) -> Report:
     """Run the whole workflow; a second run resumes where the first one stopped."""
-    report = Report("upgrade slurm", ())
-    upgrade = _Upgrade(Flow(directory, base, operator, report), directory.cluster(), wanted)
-    try:
-        with cluster_lock(directory.runs, "deepopsctl upgrade slurm"):
-            upgrade.run()
-    except StoppedError as stop:
-        report.stopped = stop
-    return report
+    flow = Flow(directory, base, operator, Report("upgrade slurm", ()))
+    again = f"upgrade slurm --to {wanted.release}"
+    upgrade = _Upgrade(flow, directory.cluster(), wanted, again=again)
+    with flow.reporting(), flow.lock():
+        upgrade.run()
+    return flow.report
 
 
 def plan_upgrade(directory: ClusterDir, wanted: Wanted, base: RunRequest) -> Plan:
@@ -128,12 +126,8 @@ def _query(
 
 
 @dataclass(slots=True)
-class _Upgrade:
-    flow: Flow
-    cluster: Cluster
+class _Upgrade(NodePass):
     wanted: Wanted
-    # nodes that failed, and why
-    left: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         """All phases that are left."""
@@ -141,8 +135,7 @@ class _Upgrade:
         plan, record, slurm = _query(self.flow.directory, self.cluster, self.wanted, self.flow.base)
         phase = str(record.get("phase") or "")
         if phase == GOING_BACK and record.get("to") == self.wanted.release:
-            hosts = record.get("hosts")
-            self._go_back(plan, str(record.get("why")), set(map(str, hosts)) if isinstance(hosts, list) else set())
+            self._go_back(plan, str(record.get("why")), set(texts(record.get("hosts"))))
         self._refuse(plan, phase, slurm)
         self.flow.report.nodes = plan.todo
         if not plan.todo and not record and self._is_declared(plan):
@@ -213,7 +206,7 @@ class _Upgrade:
                 self._withdraw()
             raise
         self._leave_out(outcome, names)
-        if first and (refused := [name for name in names if name in self.left]):
+        if first and (refused := [name for name in names if name in self.failed]):
             self._run(refused, WITHDRAW)
 
     def _withdraw(self) -> None:
@@ -245,7 +238,7 @@ class _Upgrade:
             outcome = self._run(names, CONTROLLER, **self._variables(plan))
             if outcome.stopped or set(outcome.summary.unreachable) & names:
                 require_success(
-                    outcome, self._named(names), "slurmctld may be stopped; running jobs continue", self._again
+                    outcome, self._named(names), "slurmctld may be stopped; running jobs continue", self.goes_on
                 )
             if not outcome.ok:
                 why = next((each.message.partition("\n")[0] for each in outcome.summary.failures), "it failed")
@@ -262,16 +255,16 @@ class _Upgrade:
         self.flow.operator.info(f"let no job start on {fold(names)}")
         first = self.cluster.controllers[0].name
         outcome = self._run([first], DRAIN, deepops_upgrade_nodes=list(names), **self._variables(plan))
-        require_success(outcome, self.cluster.controllers[:1], "nothing was upgraded", self._again)
+        require_success(outcome, self.cluster.controllers[:1], "nothing was upgraded", self.goes_on)
         if starting := _answer(outcome, "starting"):
             reasons = "; ".join(f"{name}: {why}" for name, why in starting.items())
-            raise StoppedError(f"nothing was upgraded: {reasons}", f"see `squeue`, then {self._again}")
+            raise StoppedError(f"nothing was upgraded: {reasons}", f"see `squeue`, then {self.goes_on}")
 
     def _hand_over(self, since: float) -> None:
         """slurmctld has kept its records meanwhile, as many as it has room for: they reach the new slurmdbd."""
         variables = {"deepops_upgrade_since": since, "deepops_upgrade_timeout": START_S}
         outcome = self._run([self.cluster.controllers[0].name], QUEUE, **variables)
-        require_success(outcome, self.cluster.controllers[:1], "slurmdbd is upgraded", self._again)
+        require_success(outcome, self.cluster.controllers[:1], "slurmdbd is upgraded", self.goes_on)
         queue = _answer(outcome, "queue")
         left, lost = queue.get("left"), queue.get("discarded")
         if left or lost:
@@ -285,10 +278,10 @@ class _Upgrade:
         self.flow.operator.info(f"go back to Slurm {plan.installed} on {fold(hosts)}: {why}")
         # not of the new packages: by now a host may be silent, or the repository gone
         outcome = self._run(hosts, BACK, deepops_upgrade_timeout=START_S)
-        require_success(outcome, self._named(hosts), "slurmctld may be stopped; running jobs continue", self._again)
+        require_success(outcome, self._named(hosts), "slurmctld may be stopped; running jobs continue", self.goes_on)
         dbd = {node.name for node in self.cluster.with_role(Role.DBD)}
         # on the others slurmd is old and its programs are new: no job would start there
-        self._resume(name for name in self._computing_hosts if name in hosts or name not in dbd)
+        self._end_drains(name for name in self._computing_hosts if name in hosts or name not in dbd)
         self._withdraw()
         but = "" if dbd <= hosts else f", with slurmdbd {self.wanted.release}"
         raise StoppedError(
@@ -311,7 +304,7 @@ class _Upgrade:
                 self._batch(plan, names, f"batch {number} of {len(plan.batches)}: upgrade {fold(names)}")
         # of a batch that was cut off between its upgrade and its end
         compute = (node.name for node in self.cluster.with_role(Role.COMPUTE) if node.name not in plan.silent)
-        self._resume(self._without_left(compute))
+        self._end_drains(self._without_left(compute))
 
     def _batch(self, plan: Plan, names: tuple[str, ...], what: str) -> None:
         first = self.cluster.controllers[0].name
@@ -319,33 +312,26 @@ class _Upgrade:
             self._drain(names)
         self.flow.operator.info(what)
         outcome = self._run([first, *names], NODES, deepops_upgrade_nodes=list(names), **self._variables(plan))
-        require_success(outcome, self.cluster.controllers[:1], "the nodes before are upgraded", self._again)
+        require_success(outcome, self.cluster.controllers[:1], "the nodes before are upgraded", self.goes_on)
         self._leave_out(outcome, names)
         registered = _answer(outcome, "registered")
         for left in (_answer(outcome, "starting"), registered.get("left")):
-            self.left |= {str(name): str(why) for name, why in _pairs(left) if name not in self.left}
+            self.failed |= {name: why for name, why in words(left).items() if name not in self.failed}
         self._stop_at_limit(plan)
         # others were out of service before, or somebody has drained them meanwhile
-        resumed = registered.get("resumed")
-        if serving := self._without_left(resumed if isinstance(resumed, list) else ()):
+        if serving := self._without_left(texts(registered.get("resumed"))):
             self._validate(serving)
 
     def _validate(self, names: tuple[str, ...]) -> None:
         self.flow.operator.info(f"validate {fold(names)}")
-        started = datetime.now().astimezone()
-        first = self.cluster.controllers[0].name
-        outcome = self._run([first, *names], f"validate/{SUITE}")
+        validation = validate(self.flow, self.cluster, [self.cluster.controllers[0].name, *names])
+        outcome = validation.outcome
         if outcome.stopped:
-            raise StoppedError("stopped: the nodes before are upgraded", self._again, outcome.exit_code)
-        validation = examine(outcome, self.cluster, (SUITE,), started)
-        failed = [check for check in validation.facts.checks if check.status == "fail"]
-        if failed:
-            text = "; ".join(
-                f"{check.name} on {check.target}: {check.message or check.measured}" for check in failed[:3]
-            )
+            raise StoppedError("stopped: the nodes before are upgraded", self.goes_on, outcome.exit_code)
+        if text := failed_checks(validation):
             raise StoppedError(
                 f"{fold(names)} failed the validation, no further node is upgraded: {text}",
-                f"see `deepopsctl runs show {outcome.run_id}`; fix it, then {self._again}",
+                f"see `deepopsctl runs show {outcome.run_id}`; fix it, then {self.goes_on}",
             )
 
     def _drain(self, names: tuple[str, ...]) -> None:
@@ -356,26 +342,23 @@ class _Upgrade:
         NodeDrain(self.flow, self.cluster, mine, VERB, options).drain()
         NodeDrain(self.flow, self.cluster, names, VERB, options).wait()
 
-    def _resume(self, names: Iterable[str]) -> None:
+    def _end_drains(self, names: Iterable[str]) -> None:
         """End this command's drains of the nodes, and nobody else's."""
         wanted = tuple(names)
         if not wanted:
             return
         slurm = self.flow.slurm_now()
         if not slurm.controller_up:
-            raise StoppedError(f"slurmctld does not answer: {slurm.error}; nodes may be drained", self._again)
+            raise StoppedError(f"slurmctld does not answer: {slurm.error}; nodes may be drained", self.goes_on)
         drained = {name for name, node in slurm.nodes.items() if node.is_drained and node.reason == _REASON}
-        mine = [name for name in wanted if name in drained]
-        if mine:
-            outcome = self.flow.set_node_state(self.cluster, "resumed", mine)
-            require_success(outcome, self.cluster.controllers[:1], f"{fold(mine)} may be drained", self._again)
+        self.resume([name for name in wanted if name in drained])
 
     def _stop_at_limit(self, plan: Plan) -> None:
-        failed = [name for name in self.left if name in {one for batch in plan.batches for one in batch}]
+        failed = [name for name in self.failed if name in {one for batch in plan.batches for one in batch}]
         if len(failed) > plan.allowed_failures:
             raise StoppedError(
-                f"{fold(failed)} failed, more than --max-failed {plan.allowed_failures}: {self.left[failed[-1]]}",
-                f"fix them, then {self._again}",
+                f"{fold(failed)} failed, more than --max-failed {plan.allowed_failures}: {self.failed[failed[-1]]}",
+                f"fix them, then {self.goes_on}",
             )
 
     def _end(self, plan: Plan) -> None:
@@ -385,22 +368,22 @@ class _Upgrade:
         write_atomic(directory.settings, with_settings(directory.settings_text(), _settings(plan)))
         self.flow.operator.info("deploy what follows from the new release")
         # those that do not answer as well: the exit code says that they were left out
-        names = [node.name for node in self.cluster.nodes if node.name not in self.left]
+        names = [node.name for node in self.cluster.nodes if node.name not in self.failed]
         # not those of cluster.yml: one that was never deployed is not this command's to begin
         wanted = {SLURM, *self.flow.deployed}
         order = [name for name in components(self.flow.base.content) if name in wanted]
         outcome = self._run(names, *order)
-        require_success(outcome, self._named(plan.center), "all nodes are upgraded", self._again)
+        require_success(outcome, self._named(plan.center), "all nodes are upgraded", self.goes_on)
         self._record()
         self._name_left(plan)
         self.flow.report.closing = f"{self.cluster.name} has Slurm {plan.version}"
-        if self.left and self.flow.report.exit_code is ExitCode.OK:
+        if self.failed and self.flow.report.exit_code is ExitCode.OK:
             # no task failed on those that have not registered
-            raise StoppedError(f"{fold(self.left)} is left out, the others have Slurm {plan.version}", self._again)
+            raise StoppedError(f"{fold(self.failed)} is left out, the others have Slurm {plan.version}", self.goes_on)
 
     def _name_left(self, plan: Plan) -> None:
-        again = f"`deepopsctl upgrade slurm --to {self.wanted.release}` includes it once it is repaired"
-        why = {**dict.fromkeys(plan.silent, "does not answer"), **self.left}
+        again = f"`deepopsctl {self.again}` includes it once it is repaired"
+        why = {**dict.fromkeys(plan.silent, "does not answer"), **self.failed}
         for name, reason in why.items():
             self.flow.report.warnings.append(f"{name} is left out, with its old Slurm: {reason}; {again}")
 
@@ -414,21 +397,17 @@ class _Upgrade:
         """Those of them that run jobs as well."""
         return tuple(node.name for node in service_hosts(self.cluster) if Role.COMPUTE in node.roles)
 
-    @property
-    def _again(self) -> str:
-        return f"`deepopsctl upgrade slurm --to {self.wanted.release}` goes on from here"
-
     def _without_left(self, names: Iterable[str]) -> tuple[str, ...]:
-        return tuple(name for name in names if name not in self.left)
+        return tuple(name for name in names if name not in self.failed)
 
     def _leave_out(self, outcome: RunOutcome, names: Iterable[str]) -> None:
         """Note which nodes failed; stops where the run itself was stopped."""
-        self.left |= failed_nodes(outcome, names, "the nodes before are upgraded", self._again)
+        self.failed |= failed_nodes(outcome, names, "the nodes before are upgraded", self.goes_on)
 
     def _record(self, **values: object) -> None:
         """What the record says from now on; nothing ends it."""
         outcome = self._run(self._hosts, RECORD, deepops_upgrade_record=values)
-        require_success(outcome, self.cluster.controllers[:1], "nothing more was changed", self._again)
+        require_success(outcome, self.cluster.controllers[:1], "nothing more was changed", self.goes_on)
 
     def _named(self, names: Iterable[str]) -> tuple[Node, ...]:
         wanted = frozenset(names)
@@ -444,9 +423,4 @@ def _settings(plan: Plan) -> dict[str, object]:
 
 def _answer(outcome: RunOutcome, key: str) -> Mapping[str, object]:
     """What a phase of the node program slurm_upgrade returned; empty where it did not come to it."""
-    answers = (result.data.get(key) for result in outcome.summary.results)
-    return next((answer for answer in answers if isinstance(answer, Mapping)), {})
-
-
-def _pairs(value: object) -> Iterable[tuple[object, object]]:
-    return value.items() if isinstance(value, Mapping) else ()
+    return next(filter(None, (mapping(result.data.get(key)) for result in outcome.summary.results)), {})

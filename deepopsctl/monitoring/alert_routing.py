@@ -28,7 +28,7 @@ _TEXT = (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A site's settings: `monitoring_alert_receivers`, `_routes`, `_email` and `_grouping`."""
+    """A site's settings: `alertmanager_receivers`, `_routes`, `_email` and `_grouping`."""
 
     receivers: Mapping[str, object] = field(default_factory=dict)
     routes: Sequence[object] = ()
@@ -174,7 +174,7 @@ def _mail_server(wanted: Wanted) -> dict[str, object]:
 
 def _receiver_faults(wanted: Wanted) -> Iterator[str]:
     for name, channels in wanted.receivers.items():
-        where = f"monitoring_alert_receivers: {name}"
+        where = f"alertmanager_receivers: {name}"
         if not isinstance(name, str) or name == NOBODY or "," in name:
             yield f"{where}: choose another name"
         elif not isinstance(channels, Mapping) or not channels:
@@ -189,7 +189,7 @@ def _way_faults(way: str, how: object, wanted: Wanted) -> Iterator[str]:
         yield f"{way} is not a channel; {suggest(way, WAYS)}"
     elif way == "email":
         if not wanted.email:
-            yield "email needs a server: set monitoring_alert_email: {server: 'mail.example.com:587', from: ...}"
+            yield "email needs a server: set alertmanager_email: {server: 'mail.example.com:587', from: ...}"
         if isinstance(how, Mapping) or not _listed(how) or not all("@" in address for address in _listed(how)):
             yield "email is a list of addresses"
     elif not isinstance(how, Mapping):
@@ -222,7 +222,7 @@ def _missing(needed: Iterable[str], wanted: Wanted) -> Iterator[str]:
 
 def _route_faults(wanted: Wanted) -> Iterator[str]:
     for number, route in enumerate(wanted.routes, 1):
-        where = f"monitoring_alert_routes: number {number}"
+        where = f"alertmanager_routes: number {number}"
         if not isinstance(route, Mapping) or not _listed(route.get("receivers")):
             yield f"{where} names no receivers: write {{severity: critical, receivers: [NAME]}}"
             continue
@@ -231,7 +231,7 @@ def _route_faults(wanted: Wanted) -> Iterator[str]:
         )
         for name in _listed(route["receivers"]):
             if name not in wanted.receivers:
-                yield f"{where}: monitoring_alert_receivers has no {name}"
+                yield f"{where}: alertmanager_receivers has no {name}"
         for severity in _listed(route.get("severity")):
             if severity not in SEVERITIES:
                 yield f"{where}: no alert has the severity {severity}; {suggest(severity, SEVERITIES)}"
@@ -242,18 +242,18 @@ def _route_faults(wanted: Wanted) -> Iterator[str]:
 def _other_faults(wanted: Wanted) -> Iterator[str]:
     known = ("server", "from", "user", "secret", "tls")
     yield from (
-        f"monitoring_alert_email: {key} is not known; {suggest(str(key), known)}"
+        f"alertmanager_email: {key} is not known; {suggest(str(key), known)}"
         for key in wanted.email
         if key not in known
     )
     if wanted.email:
-        yield from (f"monitoring_alert_email has no {key}" for key in ("server", "from") if key not in wanted.email)
+        yield from (f"alertmanager_email has no {key}" for key in ("server", "from") if key not in wanted.email)
         if "user" in wanted.email and "secret" not in wanted.email:
-            yield "monitoring_alert_email: user needs secret, the name of its password in the vault"
+            yield "alertmanager_email: user needs secret, the name of its password in the vault"
         yield from _missing((str(wanted.email["secret"]),) if "secret" in wanted.email else (), wanted)
     for key in wanted.grouping:
         if key not in GROUPING:
-            yield f"monitoring_alert_grouping: {key} is not known; {suggest(str(key), GROUPING)}"
+            yield f"alertmanager_grouping: {key} is not known; {suggest(str(key), GROUPING)}"
 
 
 def _listed(value: object) -> list[str]:

@@ -1,7 +1,7 @@
 """What deepops-nodemetrics collects on a node: settings of each of its collectors. Pure.
 
-A collector runs where its function below gives it settings. A new one is a module of node_programs/node_metrics with a
-line in its collectors.py, and a line here.
+A collector runs where its function below gives it settings. A new one is a module of
+node_programs/services/node_metrics with a line in its collectors.py, and a line here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from deepopsctl.model.storage import Platform
 from deepopsctl.monitoring.monitored_node import MonitoredNode
-from deepopsctl.node_programs.node_metrics.jobmap import DCGM_DIRECTORY, DIRECTORY
+from deepopsctl.node_programs.services.node_metrics.jobmap import DCGM_DIRECTORY, DIRECTORY
 from deepopsctl.storage.node_plan import plan_node
 from deepopsctl.storage.writer import from_variable
 

@@ -13,7 +13,7 @@ from deepopsctl.monitoring.alert_routing import NOBODY
 from deepopsctl.monitoring.monitored_node import MonitoredNode
 from deepopsctl.monitoring.queries import Needs
 from deepopsctl.monitoring.targets import label_of, targets_of
-from deepopsctl.node_programs.log_collector.places import DIRECTORY
+from deepopsctl.node_programs.services.log_collector.places import DIRECTORY
 
 # Alerts of this severity Alertmanager sends to the receiver without an address.
 NOWHERE = {"label": "severity", "value": "none", "receiver": NOBODY}

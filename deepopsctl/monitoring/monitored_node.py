@@ -24,9 +24,9 @@ class MonitoredNode:
     gpus: Sequence[str] = ()
     # `storage_mounts`, as the inventory has it
     mounts: Sequence[Mapping[str, object]] = ()
-    # `monitoring_settings` of group_vars/all/monitoring.yml: switches by name
+    # `deepops_monitoring_settings` of group_vars/all/monitoring.yml: switches by name
     settings: Mapping[str, object] = field(default_factory=dict)
-    # `monitoring_secrets`, from the vault
+    # `deepops_monitoring_secrets`, from the vault
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -45,7 +45,7 @@ class MonitoredNode:
         return self.is_on("exporter_tls") and not self.is_on("exporter_in_clear")
 
     def is_on(self, switch: str) -> bool:
-        """Whether a switch of `monitoring_settings` is on; one that is not there is off."""
+        """Whether a switch of `deepops_monitoring_settings` is on; one that is not there is off."""
         return self.settings.get(switch) is True
 
 

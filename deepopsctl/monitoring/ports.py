@@ -9,7 +9,7 @@ import yaml
 from deepopsctl.content import content_dir
 from deepopsctl.monitoring.monitored_node import MonitoredNode, at as host_port
 
-# the role and the variable, by exporter; `ports` of `monitoring_settings` has what a site sets
+# the role and the variable, by exporter; `ports` of `deepops_monitoring_settings` has what a site sets
 VARIABLES = {
     "node": ("monitoring_node", "monitoring_node_exporter_port"),
     "mysqld": ("monitoring_node", "monitoring_node_mysqld_port"),

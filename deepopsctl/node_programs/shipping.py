@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 from ._shared.own_programs import LIBRARY
 
@@ -26,7 +25,7 @@ import sys
 
 sys.path.insert(0, "{library}/{name}")
 
-from node_programs.{name}.{module} import main
+from node_programs.{place}.{module} import main
 
 sys.exit(main())
 '''
@@ -41,16 +40,28 @@ class ProgramFile:
     mode: str = "0644"
 
 
-def program(package: ModuleType, launcher: str, module: str = "cli") -> tuple[ProgramFile, ...]:
+def program(name: str, launcher: str, module: str = "cli") -> tuple[ProgramFile, ...]:
     """A program and its launcher, which is the last: `main` of `module` returns an exit status.
 
     Each has its own copy of what it shares with others, which may be of another release on the same node.
     """
-    name = package.__name__.rpartition(".")[2]
+    text = _LAUNCHER.format(library=LIBRARY, name=name, place=place(name), module=module)
     return (
         *(ProgramFile(f"{LIBRARY}/{name}/{path}", content) for path, content in sources(name)),
-        ProgramFile(launcher, _LAUNCHER.format(library=LIBRARY, name=name, module=module), "0755"),
+        ProgramFile(launcher, text, "0755"),
     )
+
+
+def place(name: str) -> str:
+    """Where a program is in this package, as imports have it: `services.job_mail`."""
+    return ".".join(_directory(name).relative_to(_HERE).parts)
+
+
+def _directory(name: str) -> Path:
+    places = list(_HERE.glob(f"*/{name}/__init__.py"))
+    if not places:
+        raise ValueError(f"no node program {name}")
+    return places[0].parent
 
 
 @cache
@@ -59,10 +70,8 @@ def sources(name: str) -> tuple[tuple[str, str], ...]:
 
     Each is (path from node_programs/ on, content).
     """
-    if not (_HERE / name).is_dir():
-        raise ValueError(f"no node program {name}")
     texts: dict[Path, str] = {}
-    missing = {_HERE / "__init__.py", *_files(name)}
+    missing = _files(_directory(name))
     while missing:
         path = missing.pop()
         texts[path] = path.read_text(encoding="utf-8")
@@ -71,25 +80,26 @@ def sources(name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _imports(path: Path, text: str) -> Iterator[Path]:
-    """Files that come with a file: single modules of _shared, any other package next to the program as a whole."""
+    """Files that come with a file: single modules of _shared, any other package that it imports as a whole."""
     # most files import nothing but their neighbours, and parsing takes time
     if path.suffix != ".py" or ("from .." not in text and path.parent.name != _SHARED):
         return
     for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, ast.ImportFrom) or node.level not in (1, 2):
+        if not isinstance(node, ast.ImportFrom) or not node.level:
             continue
-        package, _, module = (node.module or "").partition(".")
-        if node.level == 1:
-            package, module = path.parent.name, node.module or ""
-        if package != _SHARED:
-            yield from _files(package) if node.level == 2 else ()
-            continue
-        yield _HERE / _SHARED / "__init__.py"
-        yield from (_HERE / _SHARED / f"{each}.py" for each in ([module] if module else [a.name for a in node.names]))
+        parts = path.parents[node.level - 1].joinpath(*(node.module or "").split(".")).relative_to(_HERE).parts
+        if parts[0] == _SHARED:
+            names = parts[1:] or [each.name for each in node.names]
+            yield from (_HERE / _SHARED / f"{each}.py" for each in ("__init__", *names))
+        # a program is in a wing; suites have a package of jobs beside the wings
+        elif (package := _HERE.joinpath(*parts[: 1 if parts[0].startswith("_") else 2])).is_dir():
+            yield from _files(package)
 
 
-def _files(package: str) -> list[Path]:
-    return [path for path in (_HERE / package).rglob("*") if path.suffix in (".py", ".ptx")]
+def _files(package: Path) -> set[Path]:
+    """All of a package, and what makes the directories above it packages."""
+    above = (parent / "__init__.py" for parent in package.parents if parent.is_relative_to(_HERE))
+    return {*above, *(path for path in package.rglob("*") if path.suffix in (".py", ".ptx"))}
 
 
 @cache

@@ -11,15 +11,8 @@ from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.nodes.admit import admit
 from deepopsctl.nodes.new_nodes import AddRequest, describe, parse_hosts, resolve_new_nodes, split_known
-from deepopsctl.nodes.workflow import (
-    Flow,
-    Operator,
-    Report,
-    StoppedError,
-    untouched_nodes,
-)
-from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.lock import cluster_lock
+from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, untouched_nodes
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 
@@ -27,14 +20,10 @@ from deepopsctl.text.node_sets import fold
 def add(directory: ClusterDir, request: AddRequest, base: RunRequest, operator: Operator) -> Report:
     """Run the whole workflow; a second run resumes where the first one stopped."""
     hosts = parse_hosts(request.names)
-    report = Report("node add", tuple(name for name, _ in hosts))
-    flow = Flow(directory, base, operator, report)
-    with cluster_lock(directory.runs, "deepopsctl node add"):
-        try:
-            _Add(flow, request, hosts).run()
-        except StoppedError as stop:
-            report.stopped = stop
-    return report
+    flow = Flow(directory, base, operator, Report("node add", tuple(name for name, _ in hosts)))
+    with flow.reporting(), flow.lock():
+        _Add(flow, request, hosts).run()
+    return flow.report
 
 
 @dataclass(slots=True)
@@ -59,7 +48,7 @@ class _Add:
         names = {*waiting, *(name for name, _ in fresh)}
         nodes = tuple(node for node in cluster.nodes if node.name in names)
         self._set_up_ssh(cluster, nodes, spec)
-        admit(flow, cluster, nodes, "add")
+        admit(flow, cluster, nodes)
         flow.report.closing = f"{fold(names)} {'is' if len(names) == 1 else 'are'} in service"
         others = untouched_nodes(cluster, names)
         if others and any(node.address for node in nodes):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from deepopsctl.checks.check import failed_places
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.drain import NODE_STATE, encode_reason
-from deepopsctl.nodes.workflow import PATIENCE_S, Flow, StoppedError, require_success
+from deepopsctl.nodes.workflow import NODE_STATE, PATIENCE_S, Flow, StoppedError, require_success
 from deepopsctl.slurm.node_states import RESERVATION
 from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import Validation, examine, save
@@ -16,7 +16,7 @@ from deepopsctl.validation.result import Validation, examine, save
 SUITE = "smoke"
 
 
-def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], verb: str, **extra: object) -> None:
+def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], **extra: object) -> None:
     """Deploy on these nodes and their dependent nodes, validate them, accept jobs. Raises StoppedError.
 
     No job starts on a node that is not validated: before its slurmd starts it is put in a reservation that only the
@@ -25,24 +25,25 @@ def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], verb: str, **ex
     """
     names = [node.name for node in nodes]
     compute = [node.name for node in nodes if Role.COMPUTE in node.roles]
-    again = f"fix it, then run the same command again: it resumes from here (deepopsctl node {verb})"
+    again = f"fix it, then run the same command again: it resumes from here (deepopsctl node {flow.verb})"
     flow.operator.info(f"deploy on {fold(names)} and on the dependent nodes")
     outcome = flow.deploy(cluster, names, "operate/stop_slurmd", deepops_new_nodes=compute, **extra)
     stands = f"{fold(names)} stays in cluster.yml and takes no jobs"
     flow.require_service(outcome, cluster, nodes, stands, again)
     if compute:
-        try_out(flow, cluster, nodes, compute, verb)
+        try_out(flow, cluster, nodes)
 
 
-def try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: list[str], verb: str) -> None:
+def try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...]) -> None:
     """Validate nodes whose slurmd runs, then accept jobs. What fails is drained. Raises StoppedError."""
+    compute = [node.name for node in nodes if Role.COMPUTE in node.roles]
     flow.operator.info(f"validate {fold(compute)} in a reservation that keeps other jobs away")
-    started = datetime.now().astimezone()
     first = cluster.controllers[0]
-    outcome = flow.run(
+    validation = validate(
+        flow,
         cluster,
-        (NODE_STATE, f"validate/{SUITE}"),
         [first.name, *(node.name for node in nodes)],
+        NODE_STATE,
         deepops_node_state="reserved",
         deepops_nodes=compute,
         deepops_wait_for_nodes=PATIENCE_S * 2,
@@ -50,23 +51,34 @@ def try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: list
     )
     again = "fix it, then run the same command again"
     held = f"{fold(compute)} is in the cluster and takes no jobs (reservation {RESERVATION})"
+    outcome = validation.outcome
     if outcome.stopped or first.name in outcome.summary.failed or first.name in outcome.summary.unreachable:
         require_success(outcome, (first,), held, again)
-    validation = examine(outcome, cluster, (SUITE,), started)
     save(validation)
     flow.report.checks += validation.facts.checks
     failed = failed_places(validation.facts.checks)
     bad = [] if validation.ok else [name for name in compute if name in failed] or compute
     good = [name for name in compute if name not in bad]
     if good:
-        done = flow.set_node_state(cluster, "released", good)
-        require_success(done, (first,), held, again)
+        flow.set_node_state(cluster, "released", good, held, again)
     if not bad:
         return
-    why = f"node {verb}, validation failed, see run {outcome.run_id}"
-    done = flow.set_node_state(cluster, "out_of_service", bad, deepops_drain_reason=encode_reason(why))
-    require_success(done, (first,), held, again)
+    why = f"node {flow.verb}, validation failed, see run {outcome.run_id}"
+    flow.set_node_state(cluster, "out_of_service", bad, held, again, why)
     raise _refusal(validation, bad, outcome.run_id)
+
+
+def validate(flow: Flow, cluster: Cluster, names: Iterable[str], *before: str, **extra: object) -> Validation:
+    """The quick validation of nodes, after the playbooks `before` in the same run; nothing is saved."""
+    started = datetime.now().astimezone()
+    outcome = flow.run(cluster, (*before, f"validate/{SUITE}"), names, **extra)
+    return examine(outcome, cluster, (SUITE,), started)
+
+
+def failed_checks(validation: Validation) -> str:
+    """The first checks that failed, with their messages."""
+    failed = [check for check in validation.facts.checks if check.status == "fail"]
+    return "; ".join(f"{check.name} on {check.target}: {check.message or check.measured}" for check in failed[:3])
 
 
 class NotAdmittedError(StoppedError):
@@ -78,11 +90,10 @@ class NotAdmittedError(StoppedError):
 
 
 def _refusal(validation: Validation, compute: list[str], run: str) -> NotAdmittedError:
-    failed = [check for check in validation.facts.checks if check.status == "fail"]
-    text = "; ".join(f"{check.name} on {check.target}: {check.message or check.measured}" for check in failed[:3])
+    text = failed_checks(validation) or "no check passed"
     return NotAdmittedError(
         compute,
-        f"{fold(compute)} failed the validation and stays drained: {text or 'no check passed'}",
+        f"{fold(compute)} failed the validation and stays drained: {text}",
         f"see `deepopsctl runs show {run}`; fix it, then run the same command again",
         validation.exit_code if validation.exit_code is not ExitCode.OK else ExitCode.FAILED,
     )

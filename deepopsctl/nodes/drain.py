@@ -1,22 +1,21 @@
-"""Draining and resuming nodes: the run, its result, and the wait for running jobs."""
+"""Drain and resume nodes: `node drain`, `node resume`, and the drain that comes before other commands."""
 
 from __future__ import annotations
 
-import time
-from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from deepopsctl.errors import DeepOpsError, RunTimeoutError
-from deepopsctl.run.command_line import RunRequest
+from deepopsctl.errors import ExitCode, RunTimeoutError
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.nodes.wait_for_jobs import SHOWN_JOBS, job_words, wait_for_jobs
+from deepopsctl.nodes.workflow import NODE_STATE, Flow, StoppedError, encode_reason, state_of
 from deepopsctl.run.outcome import Failure, RunOutcome, TaskResult
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
 from deepopsctl.text.node_sets import fold
 
-NODE_STATE, SLURM_INFO, GPU_CHECK = "operate/slurm_node_state", "operate/slurm_info", "operate/gpu_check"
-# between two queries of the queue: short at first, because most waits are short
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 20.0
+GPU_CHECK = "operate/gpu_check"
 
 
 class DrainAction(StrEnum):
@@ -109,11 +108,6 @@ def drain_request(
     )
 
 
-def encode_reason(text: str) -> str:
-    """A reason as the playbook takes it: Ansible would treat braces as a template."""
-    return b64encode(text.encode()).decode()
-
-
 def read_drain_result(outcome: RunOutcome, action: DrainAction) -> DrainResult:
     """The result of the run; refused nodes are added to the summary in its run directory."""
     answer = next((result for result in outcome.summary.results if "drain" in result.data), TaskResult("", "", {}))
@@ -159,37 +153,121 @@ def _hint(message: str, names: str) -> str:
     return f"fix it first (see `deepopsctl status`), then {resume}"
 
 
-def slurm_now(request: RunRequest) -> SlurmState:
-    """The state of Slurm as a wait queries it: `controller_up` says whether slurmctld answered."""
-    from deepopsctl.run.runner import ask
+@dataclass(frozen=True, slots=True)
+class DrainOptions:
+    """Seconds to wait for running jobs, and whether to cancel them instead; whether waiting jobs may be held."""
 
-    outcome = ask(replace(request, playbook=SLURM_INFO, more=(), command="node-wait", extra_vars={}))
-    return state_in(result.data for result in outcome.summary.results)
+    names: str
+    timeout_s: int
+    force: bool = False
+    hold_waiting: bool = False
 
 
-def wait_for_jobs(
-    request: RunRequest, names: Iterable[str], timeout: float, on_change: Callable[[tuple[SlurmJob, ...]], None]
-) -> None:
-    """Return when no job runs on the nodes; `on_change` is called with them whenever they change."""
-    wanted, deadline, pause = tuple(names), time.monotonic() + timeout, FIRST_PAUSE_S
-    reported: tuple[SlurmJob, ...] = ()
-    while True:
-        state = slurm_now(request)
-        jobs = state.jobs_on(wanted)
-        if state.controller_up and not jobs:
+@dataclass(frozen=True, slots=True)
+class NodeDrain:
+    """The drain of some nodes, for the command `verb`."""
+
+    flow: Flow
+    cluster: Cluster
+    names: Sequence[str]
+    verb: str
+    options: DrainOptions
+
+    def show_jobs(self, slurm: SlurmState) -> None:
+        """Show the running jobs, and what happens to them."""
+        if not self.names:
             return
-        if jobs and jobs != reported:
-            on_change(jobs)
-            reported = jobs
-        if timeout and time.monotonic() + pause > deadline:
-            raise _late(timeout, wanted, jobs, state)
-        time.sleep(pause)
-        pause = min(pause * 1.5, LONGEST_PAUSE_S)
+        jobs = slurm.jobs_on(self.names)
+        for line in _lines(jobs, self.names, self.options):
+            self.flow.operator.info(line)
+
+    def show_waiting(self, slurm: SlurmState) -> None:
+        """Refuse to continue while waiting jobs need the nodes, or show that they will be held."""
+        jobs = slurm.waiting_for_leaving
+        if not jobs:
+            return
+        lines = [f"  job {job.id} of {job.user} waits: {job.reason}" for job in jobs[:SHOWN_JOBS]]
+        lines += [f"  and {len(jobs) - SHOWN_JOBS} more"] if len(jobs) > SHOWN_JOBS else []
+        for line in lines:
+            self.flow.operator.info(line)
+        lost = [job for job in jobs if not (self.options.hold_waiting and job.can_be_held)]
+        if lost:
+            listed = ", ".join(f"{job.id} ({job.user})" for job in lost[:SHOWN_JOBS])
+            more = f" and {len(lost) - SHOWN_JOBS} more" if len(lost) > SHOWN_JOBS else ""
+            instead = f"; `deepopsctl node {self.verb} {fold(self.names)} --hold-waiting` holds them instead"
+            raise StoppedError(
+                f"nothing was {self.verb}d: without {fold(self.names)} Slurm would end waiting jobs, or never start "
+                f"them: {listed}{more}",
+                "let them run first, have their users change them (scontrol update jobid=NUMBER reqnodelist=...), or "
+                f"cancel them{instead if all(job.can_be_held for job in lost) else ''}",
+            )
+        self.flow.operator.info(f"{len(jobs)} waiting job{'s' * (len(jobs) > 1)}: held until released (--hold-waiting)")
+
+    def drain(self) -> None:
+        """Let no new job start; with --force, cancel running jobs."""
+        if self.names:
+            self.flow.operator.info(f"drain {fold(self.names)}")
+            self._drain(force=self.options.force)
+
+    def wait(self) -> None:
+        """Wait until no job is left, or until the timeout: then the nodes stay drained and nothing else was done."""
+        if self.names and not self.options.force:
+            self.flow.idle(self._wait)
+
+    def require_no_jobs(self) -> None:
+        """Drain again: someone may have resumed the nodes meanwhile."""
+        if self.names and (left := self._drain(force=False)):
+            raise self._late(left)
+
+    def _drain(self, *, force: bool) -> tuple[SlurmJob, ...]:
+        stands = f"{fold(self.names)} may be drained; nothing else was changed"
+        outcome = self.flow.set_node_state(
+            self.cluster,
+            "out_of_service",
+            self.names,
+            stands,
+            self._back,
+            f"node {self.verb}",
+            deepops_cancel_jobs=force,
+        )
+        return state_of(outcome).jobs_on(self.names)
+
+    def _wait(self) -> None:
+        left: list[tuple[SlurmJob, ...]] = []
+
+        def show_jobs(jobs: tuple[SlurmJob, ...]) -> None:
+            left.append(jobs)
+            self.flow.operator.info(
+                f"  {job_words(jobs)} still there (Ctrl-C ends the wait, {fold(self.names)} stays drained)"
+            )
+
+        try:
+            wait_for_jobs(self.flow.base, self.names, self.options.timeout_s, show_jobs)
+        except RunTimeoutError as error:
+            raise self._late(left[-1] if left else ()) from error
+
+    def _late(self, jobs: Sequence[SlurmJob]) -> StoppedError:
+        reason = f"{job_words(jobs)} still there" if jobs else "the controller did not answer"
+        waited = "" if self.options.force else f" after {self.options.timeout_s} s"
+        return StoppedError(
+            f"nothing was {self.verb}d: {reason}{waited}; {fold(self.names)} stays drained, so that no new job starts",
+            f"run the command again to go on waiting; {self._back}",
+            ExitCode.TIMEOUT,
+        )
+
+    @property
+    def _back(self) -> str:
+        return f"`deepopsctl node resume {fold(self.names)}` ends the drain"
 
 
-def _late(timeout: float, names: Sequence[str], jobs: Sequence[SlurmJob], state: SlurmState) -> DeepOpsError:
-    what = f"jobs {', '.join(job.id for job in jobs)} still run on {fold(names)}" if jobs else state.error
-    return RunTimeoutError(
-        f"after {timeout:g} s {what or 'the controller did not answer'}",
-        "the nodes stay drained: wait again with the same command, or end the jobs with scancel",
-    )
+def _lines(jobs: Sequence[SlurmJob], names: Sequence[str], options: DrainOptions) -> Iterator[str]:
+    if not jobs:
+        yield f"no job on {fold(names)}"
+        return
+    for job in jobs[:SHOWN_JOBS]:
+        yield f"  job {job.id} of {job.user} {job.state.lower()} on {fold(job.nodes)}"
+    if len(jobs) > SHOWN_JOBS:
+        yield f"  and {len(jobs) - SHOWN_JOBS} more"
+    whose = "it is" if len(jobs) == 1 else "they are"
+    end = f"{whose} CANCELLED (--force)" if options.force else f"wait at most {options.timeout_s} s for their end"
+    yield f"{len(jobs)} job{'s' * (len(jobs) > 1)} on {fold(names)}: {end}"

@@ -2,39 +2,44 @@
 
 Slurm does it: it drains a node, reboots it once it is idle, and waits for it. Login nodes, nodes that are drained
 already and nodes without a slurmd are rebooted by systemd when no job is there. Every step can be repeated: after an
-interruption, the same command goes on from what Slurm has of the nodes.
+interruption, the same command continues from what Slurm has of the nodes.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.admit import NotAdmittedError, try_out
-from deepopsctl.nodes.drain import FIRST_PAUSE_S, LONGEST_PAUSE_S, encode_reason
-from deepopsctl.nodes.wait_for_jobs import job_words
-from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, failed_nodes, require_success, state_of
-from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.lock import ClusterBusyError, cluster_lock
+from deepopsctl.nodes.node_pass import NodePass
+from deepopsctl.nodes.wait_for_jobs import Wait, job_words
+from deepopsctl.nodes.workflow import (
+    Flow,
+    Operator,
+    Report,
+    StoppedError,
+    encode_reason,
+    failed_nodes,
+    require_success,
+    state_of,
+)
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.node_states import PREFIX, REBOOT_PREFIX
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 from deepopsctl.text.node_sets import fold
 
-COMMAND = "deepopsctl node reboot"
 PLAYBOOK = "operate/reboot"
 # jobs of the whole cluster depend on what runs there
 SERVICES = (Role.CONTROLLER, Role.DBD, Role.NFS_SERVER)
 # what a server may take to boot where systemd reboots it
 BOOT_S = 1800
+# of a drain, with what the module puts before it
+_REASON = REBOOT_PREFIX.removeprefix(PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +87,27 @@ def reboot(directory: ClusterDir, options: RebootOptions, base: RunRequest, oper
     cluster = directory.cluster()
     nodes = select_nodes(options.nodes, cluster)
     refuse_services(nodes)
-    report = Report("node reboot", tuple(node.name for node in nodes))
-    work = _Reboot(Flow(directory, base, operator, report), cluster, nodes, options)
-    try:
-        work.run()
-    except StoppedError as stop:
-        report.stopped = stop
-    return report
+    flow = Flow(directory, base, operator, Report("node reboot", tuple(node.name for node in nodes)))
+    with flow.reporting():
+        _Reboot(flow, cluster, nodes, options).run()
+    return flow.report
 
 
-def reboot_drained(flow: Flow, cluster: Cluster, names: Sequence[str], why: str) -> dict[str, str]:
+def reboot_drained(flow: Flow, cluster: Cluster, names: Sequence[str]) -> dict[str, str]:
     """Have Slurm reboot nodes that an upgrade drained, and wait; {name: reason} of those that are not back.
 
     Those that are back are down in Slurm until they are admitted. One for which it was requested before is waited for.
     """
-    text = f"{REBOOT_PREFIX.removeprefix(PREFIX)}: {why}"
-    how = {"deepops_drain_reason": encode_reason(text), "deepops_next_state": "DOWN"}
-    outcome = flow.set_node_state(cluster, "rebooted", names, **how)
-    stands = f"{fold(names)} stays drained and was not rebooted"
-    require_success(outcome, cluster.controllers[:1], stands, "see `sinfo -R`, then run the same command again")
-    decisions = _decisions(outcome)
+    reason, stands = f"{_REASON}: {flow.verb}", f"{fold(names)} stays drained and was not rebooted"
+    hint = "see `sinfo -R`, then run the same command again"
+    decisions = _decisions(
+        flow.set_node_state(cluster, "rebooted", names, stands, hint, reason, deepops_next_state="DOWN")
+    )
     away = {name: f"it does not answer slurmctld ({text})" for name, text in decisions.get("host", {}).items()}
     lost = {**decisions.get("refused", {}), **away}
-    waiting, pause = [name for name in names if name not in {**lost, **decisions.get("back", {})}], FIRST_PAUSE_S
+    waiting, wait = [name for name in names if name not in {**lost, **decisions.get("back", {})}], Wait()
     while waiting:
-        flow.idle(partial(time.sleep, pause))
-        pause = min(pause * 1.5, LONGEST_PAUSE_S)
+        flow.idle(wait.pause)
         slurm = flow.slurm_now()
         phases = {name: phase_of(slurm.nodes.get(name)) for name in waiting if slurm.controller_up}
         for name, phase in phases.items():
@@ -141,24 +141,20 @@ def refuse_services(nodes: Iterable[Node]) -> None:
 
 
 @dataclass(slots=True)
-class _Reboot:
-    flow: Flow
-    cluster: Cluster
+class _Reboot(NodePass):
+    """`queue` are compute nodes that nothing was requested for yet."""
+
     nodes: tuple[Node, ...]
     options: RebootOptions
-    # compute nodes that nothing was requested for yet
-    queue: list[str] = field(default_factory=list)
     requested: dict[str, Phase | None] = field(default_factory=dict)
     tried: dict[str, StoppedError] = field(default_factory=dict)
-    done: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         """Reboot login nodes one after the other, then compute nodes as their jobs end."""
         compute = [node.name for node in self.nodes if Role.COMPUTE in node.roles]
         others = [node.name for node in self.nodes if node.name not in compute]
-        with self._lock():
+        with self.flow.lock():
             slurm = self.flow.survey(self.cluster, slurm=bool(compute))
             self._show_jobs(slurm.jobs_on(compute))
             self.flow.confirm(self._question(compute, others), self.cluster)
@@ -171,11 +167,9 @@ class _Reboot:
                 self.done += others
             self._request()
         if self.options.wait:
-            self._follow()
+            wait = Wait(self.options.timeout_s)
+            self.follow(wait, wait.hurry)
         self._conclude()
-
-    def _lock(self) -> AbstractContextManager[None]:
-        return cluster_lock(self.flow.directory.runs, COMMAND)
 
     def _show_jobs(self, jobs: Sequence[SlurmJob]) -> None:
         if jobs:
@@ -190,9 +184,7 @@ class _Reboot:
 
     @property
     def _reason(self) -> str:
-        """As Slurm gets it, with what the module puts before it."""
-        text = REBOOT_PREFIX.removeprefix(PREFIX)
-        return encode_reason(f"{text}: {self.options.reason}" if self.options.reason else text)
+        return f"{_REASON}: {self.options.reason}" if self.options.reason else _REASON
 
     def _request(self) -> None:
         """Request reboots of as many nodes as may be out of service at once."""
@@ -202,9 +194,9 @@ class _Reboot:
         if not names:
             return
         self.flow.operator.info(f"ask Slurm to reboot {fold(names)}")
-        how = {"deepops_drain_reason": self._reason, "deepops_next_state": "DOWN" if self.options.wait else "RESUME"}
-        outcome = self.flow.set_node_state(self.cluster, "rebooted", names, **how)
-        require_success(outcome, self.cluster.controllers[:1], "Slurm was asked for no reboot", "see `sinfo -R`")
+        outcome = self._set(
+            names, "rebooted", "Slurm was asked for no reboot", "DOWN" if self.options.wait else "RESUME"
+        )
         by_action = _decisions(outcome)
         self.skipped.update(by_action.get("refused", {}))
         self.requested.update(dict.fromkeys([*by_action.get("reboot", {}), *by_action.get("none", {})]))
@@ -229,9 +221,7 @@ class _Reboot:
         stay = [name for name in names if slurm.nodes[name].is_drained and not reasons[name].startswith(REBOOT_PREFIX)]
         again = [name for name in names if name not in stay]
         if again:
-            how = {"deepops_drain_reason": self._reason}
-            outcome = self.flow.set_node_state(self.cluster, "out_of_service", again, **how)
-            require_success(outcome, self.cluster.controllers[:1], "nothing was rebooted", "see `sinfo -R`")
+            self._set(again, "out_of_service", "nothing was rebooted")
         if names:
             outcome = self._reboot_hosts(names)
             # the others still have to be waited for, and admitted
@@ -246,41 +236,32 @@ class _Reboot:
         if again:
             self._admit(again)
 
+    def _set(self, names: list[str], state: str, stands: str, following: str = "") -> RunOutcome:
+        extra = {"deepops_next_state": following} if following else {}
+        return self.flow.set_node_state(self.cluster, state, names, stands, "see `sinfo -R`", self._reason, **extra)
+
     def _reboot_hosts(self, names: list[str], **extra: object) -> RunOutcome:
         self.flow.operator.info(f"reboot {fold(names)}")
-        variables = {"deepops_drain_reason": self._reason, "deepops_reboot_timeout": BOOT_S}
+        variables = {"deepops_drain_reason": encode_reason(self._reason), "deepops_reboot_timeout": BOOT_S}
         return self.flow.run(self.cluster, (PLAYBOOK,), names, **variables, **extra)
 
     def _admit(self, names: list[str]) -> None:
         """Validate nodes that are back; a later look at them says what became of them."""
-        nodes = tuple(node for node in self.nodes if node.name in names)
         self.requested.update(dict.fromkeys(names, Phase.BACK))
         try:
-            try_out(self.flow, self.cluster, nodes, names, "reboot")
-        except NotAdmittedError as refused:
-            # the others are in service
-            self.tried.update(dict.fromkeys(refused.nodes, refused))
+            self.tried.update(self.admit(names))
         except StoppedError as stop:
             self.tried.update(dict.fromkeys(names, stop))
 
     # --- waiting
 
-    def _follow(self) -> None:
-        deadline, pause = time.monotonic() + self.options.timeout_s, FIRST_PAUSE_S
-        while self.requested or self.queue:
-            if self._advance():
-                pause = FIRST_PAUSE_S
-            elif time.monotonic() > deadline:
-                raise self._late()
-            else:
-                self.flow.idle(partial(time.sleep, pause))
-                pause = min(pause * 1.5, LONGEST_PAUSE_S)
+    @property
+    def is_pending(self) -> bool:
+        """Whether a node is not back yet, or not requested."""
+        return bool(self.requested or self.queue)
 
-    def _advance(self) -> bool:
-        """One look at the nodes; whether anything has changed."""
-        slurm = self.flow.slurm_now()
-        if not slurm.controller_up:
-            return False
+    def observe(self, slurm: SlurmState) -> bool:
+        """Show and note the phases that have changed."""
         phases = {name: phase_of(slurm.nodes.get(name)) for name in self.requested}
         changed = {name: phase for name, phase in phases.items() if phase is not self.requested[name]}
         for phase in dict.fromkeys(changed.values()):
@@ -290,19 +271,19 @@ class _Reboot:
         self.requested.update(changed)
         for name, phase in phases.items():
             self._settle(name, phase, slurm.nodes.get(name))
-        try:
-            with self._lock():
-                back = [name for name, phase in self.requested.items() if phase is Phase.BACK]
-                if back:
-                    self._admit(back)
-                if self.failed:
-                    # one that does not come back is a reason to look before more are rebooted
-                    self.skipped.update(dict.fromkeys(self.queue, "not rebooted, because another one failed"))
-                    self.queue.clear()
-                self._request()
-        except ClusterBusyError:
-            return False
         return bool(changed)
+
+    def step(self, _slurm: SlurmState) -> bool:
+        """Admit those that are back, and request further reboots."""
+        back = [name for name, phase in self.requested.items() if phase is Phase.BACK]
+        if back:
+            self._admit(back)
+        if self.failed:
+            # one that does not come back is a reason to look before more are rebooted
+            self.skipped.update(dict.fromkeys(self.queue, "not rebooted, because another one failed"))
+            self.queue.clear()
+        self._request()
+        return False
 
     def _settle(self, name: str, phase: Phase, node: SlurmNode | None) -> None:
         """Whether the node is done, or has failed."""
@@ -316,7 +297,8 @@ class _Reboot:
             return
         del self.requested[name]
 
-    def _late(self) -> StoppedError:
+    def late(self) -> StoppedError:
+        """The requests stay in force."""
         names = fold(self.requested)
         return StoppedError(
             f"after {self.options.timeout_s} s {names} is not back in service; what Slurm was asked for stays in force",
@@ -340,7 +322,7 @@ class _Reboot:
             reasons: dict[str, list[str]] = {}
             for name, text in left.items():
                 reasons.setdefault(text, []).append(name)
-            report.stopped = StoppedError(
+            raise StoppedError(
                 "; ".join(f"{fold(names)}: {text}" for text, names in reasons.items()),
                 f"{report.closing or 'nothing was rebooted'}; the same command goes on with the others",
             )

@@ -10,11 +10,10 @@ from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import InputError
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.nodes.drain import DrainOptions, NodeDrain
 from deepopsctl.nodes.host_keys import close_connections, forget
-from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
-from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, require_success, untouched_nodes
-from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.lock import cluster_lock
+from deepopsctl.nodes.workflow import Flow, Operator, Report, require_success, untouched_nodes
+from deepopsctl.run.request import RunRequest
 from deepopsctl.text.node_sets import fold
 
 # nodes with these roles can't be removed: they hold data and daemons of the whole cluster
@@ -25,18 +24,16 @@ def remove(directory: ClusterDir, options: DrainOptions, base: RunRequest, opera
     """Run the whole workflow; nothing is removed while jobs run on the nodes."""
     cluster = directory.cluster()
     nodes = chosen(cluster, options.names)
-    report = Report("node remove", tuple(node.name for node in nodes))
-    removal = _Remove(Flow(directory, base, operator, report), options, cluster, nodes)
-    try:
-        with cluster_lock(directory.runs, "deepopsctl node remove"):
+    flow = Flow(directory, base, operator, Report("node remove", tuple(node.name for node in nodes)))
+    removal = _Remove(flow, options, cluster, nodes)
+    with flow.reporting():
+        with flow.lock():
             removal.drain()
         # without the lock: others may work on the cluster while jobs finish
         removal.node_drain.wait()
-        with removal.flow.lock_when_free("deepopsctl node remove"):
+        with flow.lock_when_free():
             removal.finish()
-    except StoppedError as stop:
-        report.stopped = stop
-    return report
+    return flow.report
 
 
 def chosen(

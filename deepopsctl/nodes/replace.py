@@ -11,12 +11,11 @@ from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.admit import admit
+from deepopsctl.nodes.drain import DrainOptions, NodeDrain
 from deepopsctl.nodes.host_keys import close_connections, compare, forget
 from deepopsctl.nodes.remove import chosen
-from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
 from deepopsctl.nodes.workflow import PATIENCE_S, Flow, Operator, Report, StoppedError, untouched_nodes
-from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.lock import cluster_lock
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.hardware import load_hardware, store_hardware
 from deepopsctl.ssh.host_keys import NoAnswerError
 from deepopsctl.text.node_sets import fold
@@ -46,20 +45,17 @@ def replace(directory: ClusterDir, request: ReplaceRequest, base: RunRequest, op
     (node, *more) = (standby,) if standby else chosen(cluster, request.name, _OTHER_WAY)
     if more:
         raise InputError.single("NAME", f"{request.name} are several nodes", "replace one node at a time")
-    report = Report("node replace", (node.name,))
-    flow = Flow(directory, base, operator, report)
+    flow = Flow(directory, base, operator, Report("node replace", (node.name,)))
     names = [node.name] if Role.COMPUTE in node.roles else []
     node_drain = NodeDrain(flow, cluster, names, "replace", DrainOptions(node.name, request.timeout_s))
     replacement = _Replace(flow, request, cluster, node, node_drain)
-    try:
-        with cluster_lock(directory.runs, "deepopsctl node replace"):
+    with flow.reporting():
+        with flow.lock():
             replacement.drain()
         node_drain.wait()
-        with flow.lock_when_free("deepopsctl node replace"):
+        with flow.lock_when_free():
             replacement.finish()
-    except StoppedError as stop:
-        report.stopped = stop
-    return report
+    return flow.report
 
 
 def _standby(cluster: Cluster, name: str) -> Node | None:
@@ -165,7 +161,7 @@ class _Replace:
             store_hardware(path, stored)
         nodes = tuple(node for node in cluster.nodes if node.name == self.node.name)
         # the new hardware may have other GPUs than waiting jobs ask for
-        admit(self.flow, cluster, nodes, "replace", deepops_hold_waiting=self.request.hold_waiting)
+        admit(self.flow, cluster, nodes, deepops_hold_waiting=self.request.hold_waiting)
 
     def _require_standby(self, cluster: Cluster) -> None:
         """A controller that takes over when the first one is lost."""

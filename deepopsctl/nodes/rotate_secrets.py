@@ -19,11 +19,9 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.settings import site_values
 from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.drain import encode_reason
 from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, dependent_nodes, require_success
-from deepopsctl.run.command_line import RunRequest
-from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
 
@@ -89,14 +87,10 @@ def rotate(directory: ClusterDir, rotation: Rotation, base: RunRequest, operator
         _require_own_database(directory)
     if Secret.BACKUP_PASSWORD in rotation.secrets and not site_values(directory).get("slurm_backup_repository"):
         raise InputError.single("backup-password", "this cluster makes no backups", "see docs/operate/backup.md")
-    report = Report("secrets rotate", tuple(node.name for node in cluster.nodes))
-    rotation_run = _Rotate(Flow(directory, base, operator, report), cluster, rotation)
-    try:
-        with cluster_lock(directory.runs, "deepopsctl secrets rotate"):
-            rotation_run.run()
-    except StoppedError as stop:
-        report.stopped = stop
-    return report
+    flow = Flow(directory, base, operator, Report("secrets rotate", tuple(node.name for node in cluster.nodes)))
+    with flow.reporting(), flow.lock():
+        _Rotate(flow, cluster, rotation).run()
+    return flow.report
 
 
 def _require_center(cluster: Cluster, left_out: Iterable[Node]) -> None:
@@ -226,10 +220,8 @@ class _Rotate:
         if not names:
             return
         self.flow.operator.info(f"drain {fold(names)}")
-        controller = self.cluster.controllers[0]
-        reason = encode_reason(REASON)
-        outcome = self.flow.set_node_state(self.cluster, "drained", names, deepops_drain_reason=reason)
-        require_success(outcome, (controller,), "nothing was changed", "see `deepopsctl status`")
+        hint = "see `deepopsctl status`"
+        self.flow.set_node_state(self.cluster, "drained", names, "nothing was changed", hint, REASON)
 
     def _stage(self, nodes: tuple[Node, ...]) -> None:
         """All that can fail, fails in this step. The new key is in the vault first: later runs need it to finish."""

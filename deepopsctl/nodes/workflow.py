@@ -1,10 +1,11 @@
-"""Common parts of adding, removing and replacing nodes: their runs and the report."""
+"""Commands of several runs: the runs, the lock, and the report that says why one stopped early."""
 
 from __future__ import annotations
 
 import time
+from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -14,18 +15,19 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import components
 from deepopsctl.errors import DeepOpsError, ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.drain import NODE_STATE, SLURM_INFO, slurm_now
+from deepopsctl.nodes.wait_for_jobs import SLURM_INFO, slurm_now
 from deepopsctl.run.claim import PLAYBOOK as CLAIM, OutdatedError, died_here, parse_answer
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.lock import ClusterBusyError, cluster_lock
 from deepopsctl.run.outcome import COUNTS, SCHEMA, Failure, RunOutcome, Verdict
+from deepopsctl.run.request import RunRequest
 from deepopsctl.run.workspace import Workspace
 from deepopsctl.slurm.state import SlurmState, state_in
 from deepopsctl.ssh.results import SetupResult
+from deepopsctl.text.answers import texts
 from deepopsctl.text.node_sets import fold
 
-SLURM = "slurm"
+SLURM, NODE_STATE = "slurm", "operate/slurm_node_state"
 # why an unreachable node failed
 SILENT = "does not answer"
 # other nodes reach a new host at an old address only after their neighbour tables have expired
@@ -145,6 +147,23 @@ class Flow:
     # components that are deployed: only these are installed on new nodes
     deployed: tuple[str, ...] = (SLURM,)
 
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """The frame of a command: where its steps stop early, the report says why."""
+        try:
+            yield
+        except StoppedError as stop:
+            self.report.stopped = stop
+
+    @property
+    def verb(self) -> str:
+        """What is done to nodes, as drain reasons have it after `node `: add, reboot, upgrade os."""
+        return self.report.command.removeprefix("node ")
+
+    def lock(self) -> AbstractContextManager[None]:
+        """The cluster's lock, for this command."""
+        return cluster_lock(self.directory.runs, f"deepopsctl {self.report.command}")
+
     def idle(self, wait: Callable[[], None]) -> None:
         """Call `wait` without counting its time."""
         before = time.monotonic()
@@ -154,13 +173,13 @@ class Flow:
             self.report.idle_s += time.monotonic() - before
 
     @contextmanager
-    def lock_when_free(self, command: str) -> Iterator[None]:
+    def lock_when_free(self) -> Iterator[None]:
         """The cluster's lock, for what comes after a wait: a run that has it by now is waited for."""
         with ExitStack() as stack:
             shown = ""
             while True:
                 try:
-                    stack.enter_context(cluster_lock(self.directory.runs, command))
+                    stack.enter_context(self.lock())
                     break
                 except ClusterBusyError as busy:
                     if busy.message != shown:
@@ -228,10 +247,28 @@ class Flow:
         """The state of Slurm as a wait queries it."""
         return slurm_now(self.base)
 
-    def set_node_state(self, cluster: Cluster, state: str, names: Iterable[str], **extra: object) -> RunOutcome:
-        """Set the nodes to a state of slurm_node_state, on the primary controller."""
+    def set_node_state(
+        self,
+        cluster: Cluster,
+        state: str,
+        names: Iterable[str],
+        stands: str,
+        hint: str,
+        reason: str = "",
+        **extra: object,
+    ) -> RunOutcome:
+        """Set the nodes to a state of slurm_node_state, on the primary controller; stops where that failed."""
+        first = cluster.controllers[:1]
         variables = {"deepops_node_state": state, "deepops_nodes": sorted(names), **extra}
-        return self.run(cluster, (NODE_STATE,), [cluster.controllers[0].name], **variables)
+        variables |= {"deepops_drain_reason": encode_reason(reason)} if reason else {}
+        outcome = self.run(cluster, (NODE_STATE,), [node.name for node in first], **variables)
+        require_success(outcome, first, stands, hint)
+        return outcome
+
+
+def encode_reason(text: str) -> str:
+    """A drain reason as the playbook takes it: Ansible would treat braces as a template."""
+    return b64encode(text.encode()).decode()
 
 
 def state_of(outcome: RunOutcome) -> SlurmState:
@@ -256,9 +293,8 @@ def deployed_from_here(workspace: Workspace) -> frozenset[str]:
     names: set[str] = set()
     for run_dir in workspace.newest_first():
         request = run_dir.read(run_dir.request)
-        playbooks = request.get("playbooks")
-        if isinstance(playbooks, list) and not request.get("check") and run_dir.read(run_dir.summary).get("ok"):
-            names |= {str(name) for name in playbooks}
+        if not request.get("check") and run_dir.read(run_dir.summary).get("ok"):
+            names.update(texts(request.get("playbooks")))
     return frozenset(names)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from deepopsctl.checks.catalogue.entry import Entry
-from deepopsctl.checks.catalogue.smoke import PER_NODE, entry, position
+from deepopsctl.checks.catalogue.suites import PER_NODE, entry, position
 from deepopsctl.checks.check import Check, Status, worst
 from deepopsctl.report.model import Facts
 from deepopsctl.text.node_sets import fold

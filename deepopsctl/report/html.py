@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from deepopsctl import __version__
-from deepopsctl.checks.catalogue.smoke import GROUPS
+from deepopsctl.checks.catalogue.suites import GROUPS
 from deepopsctl.checks.check import Status, failed_places
 from deepopsctl.report.gpu.section import build_section
 from deepopsctl.report.grouping import Row, build_matrices, fold_checks, fold_names

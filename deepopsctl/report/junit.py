@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from deepopsctl.checks.catalogue.smoke import entry
+from deepopsctl.checks.catalogue.suites import entry
 from deepopsctl.checks.check import Check, Status, totals
 from deepopsctl.report.model import Facts
 

@@ -1,6 +1,6 @@
 """Claim of the cluster on the first controller, so that one control machine works on a cluster at a time.
 
-The controller decides (deepopsctl/node_programs/cluster_claim), in the first task of a run that has work to
+The controller decides (deepopsctl/node_programs/operations/cluster_claim), in the first task of a run that has work to
 do.
 """
 
@@ -24,6 +24,7 @@ from deepopsctl.model.cluster import Cluster
 from deepopsctl.model.people import People
 from deepopsctl.run.events import HostResult, Status
 from deepopsctl.run.lock import ClusterBusyError, Holder, is_held, token_of
+from deepopsctl.text.answers import Fields
 
 PLAYBOOK = "operate/claim"
 # how far back in a git history to look, and for how long
@@ -65,18 +66,14 @@ class Answer:
 
 def parse_answer(data: Mapping[str, object]) -> Answer | None:
     """The answer in a result of the node program cluster_claim; None in results of others."""
-    answer = data.get("claim")
-    if not isinstance(answer, Mapping):
+    if not isinstance(data.get("claim"), Mapping):
         return None
-    holder = answer.get("holder")
+    answer = Fields.of(data["claim"])
     return Answer(
-        state=str(answer.get("state") or ""),
-        refused=str(answer.get("refused") or ""),
-        message=str(answer.get("message") or ""),
-        hint=str(answer.get("hint") or ""),
-        holder=holder if isinstance(holder, Mapping) else {},
-        warnings=_texts(answer.get("warnings")),
-        components=_texts(answer.get("components")),
+        **{key: answer.text(key) for key in ("state", "refused", "message", "hint")},
+        holder=answer.part("holder").values,
+        warnings=answer.texts("warnings"),
+        components=answer.texts("components"),
     )
 
 
@@ -210,7 +207,3 @@ def _changes(lines: Sequence[str]) -> list[tuple[str, str, str]]:
     rows = [line.split("\t", 1) for line in lines if line.startswith(":")]
     changes = [(PurePosixPath(path).name, *facts.split()[2:4]) for facts, path in rows]
     return [(name, old if old.strip("0") else "", new if new.strip("0") else "") for name, old, new in changes]
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(str(entry) for entry in value) if isinstance(value, list) else ()

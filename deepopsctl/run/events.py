@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import PurePath
 from types import MappingProxyType
 
+from deepopsctl.text.answers import items, mapping, mappings, real, text as text_of
 from deepopsctl.text.printable import printable, printable_tree
 
 
@@ -200,9 +201,9 @@ def parse(raw: Raw, component: str = "") -> Event | None:
 
     `component` names the run's only playbook; without it the playbook's file name does.
     """
-    event_type, data = _text(raw.get("event")), _mapping(printable_tree(raw.get("event_data")))
-    component = component or PurePath(_text(data.get("playbook"))).stem
-    play, task = _text(data.get("play")), _text(data.get("task"))
+    event_type, data = text_of(raw.get("event")), mapping(printable_tree(raw.get("event_data")))
+    component = component or PurePath(text_of(data.get("playbook"))).stem
+    play, task = text_of(data.get("play")), text_of(data.get("task"))
     if event_type in _ENDED:
         return _host_result(raw, data, component, _ENDED[event_type])
     if event_type == "playbook_on_play_start":
@@ -210,16 +211,16 @@ def parse(raw: Raw, component: str = "") -> Event | None:
     if event_type == "playbook_on_task_start":
         return TaskStarted(component, play, task, _time(raw.get("created")))
     if event_type == "runner_on_start":
-        return HostStarted(_text(data.get("host")), task)
+        return HostStarted(text_of(data.get("host")), task)
     if event_type == "runner_on_file_diff":
         return _difference(raw, data, component)
     if event_type == "playbook_on_stats":
         return _recap(data)
     if event_type == "verbose":
-        text = plain(_text(raw.get("stdout")))
+        text = plain(text_of(raw.get("stdout")))
         return ModuleMessage(text[len(_MESSAGE_PREFIX) :]) if text.startswith(_MESSAGE_PREFIX) else None
     if event_type in _NOTICES:
-        text = plain(_text(raw.get("stdout")))
+        text = plain(text_of(raw.get("stdout")))
         return Notice(_NOTICES[event_type], text) if text else None
     return None
 
@@ -233,21 +234,20 @@ def parse_changes(result: Raw, host: str, component: str, task: str, *, changed:
     """The changes of one task's result; a task that reports no list counts as one change, by its name."""
     if not changed:
         return ()
-    listed = result.get("changes")
-    if isinstance(listed, Sequence) and not isinstance(listed, str):
-        return tuple(_changes(listed, host, component))
+    if isinstance(result.get("changes"), list):
+        return tuple(_changes(mappings(result["changes"]), host, component))
     return (Change(host, component, "task", task.rpartition(" : ")[2], "change"),)
 
 
 def _difference(raw: Raw, data: Raw, component: str) -> Difference | None:
     # Ansible prints a task's banner together with its first output
-    text = plain(_BANNER.sub("", plain(_text(raw.get("stdout")))))
-    return Difference(_text(data.get("host")), component, _text(data.get("task")), text) if text else None
+    text = plain(_BANNER.sub("", plain(text_of(raw.get("stdout")))))
+    return Difference(text_of(data.get("host")), component, text_of(data.get("task")), text) if text else None
 
 
 def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostResult:
-    result = _mapping(data.get("res"))
-    parts = [result, *(item for item in map(_mapping, _sequence(result.get("results"))) if item)]
+    result = mapping(data.get("res"))
+    parts = [result, *(item for item in map(mapping, items(result.get("results"))) if item)]
     stopped = status in (Status.FAILED, Status.UNREACHABLE)
     if status is Status.FAILED and data.get("ignore_errors") is True:
         status = Status.IGNORED
@@ -255,23 +255,23 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
     if status is Status.OK and changed:
         status = Status.CHANGED
     faults = [part for part in parts[1:] if _is_fault(part)] or parts[:1]
-    host, task = _text(data.get("host")), _text(data.get("task"))
-    left_out = _mapping(result.get("deepops_left_out"))
-    hints = [_text(left_out.get("hint"))] if left_out else [_text(fault.get("hint")) for fault in faults if stopped]
+    host, task = text_of(data.get("host")), text_of(data.get("task"))
+    left_out = mapping(result.get("deepops_left_out"))
+    hints = [text_of(left_out.get("hint"))] if left_out else [text_of(fault.get("hint")) for fault in faults if stopped]
     return HostResult(
         host=host,
         component=component,
-        play=_text(data.get("play")),
+        play=text_of(data.get("play")),
         task=task,
         status=status,
-        elapsed_s=round(_number(data.get("duration")), 3),
+        elapsed_s=round(real(data.get("duration")), 3),
         at=_time(raw.get("created")),
         changed=changed,
         message=_fault_message(faults) if stopped else "",
         hint=next(filter(None, hints), ""),
-        left_out=_text(left_out.get("message")),
-        optional=_text(left_out.get("optional")),
-        data=tuple(module_data for part in parts if (module_data := _mapping(part.get("deepops")))),
+        left_out=text_of(left_out.get("message")),
+        optional=text_of(left_out.get("optional")),
+        data=tuple(module_data for part in parts if (module_data := mapping(part.get("deepops")))),
         warnings=tuple(_warnings(parts)),
         changes=parse_changes(result, host, component, task, changed=changed),
     )
@@ -280,7 +280,7 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
 def _changed(raw: Raw, result: Raw) -> bool:
     if "censored" in result:
         # runner drops `changed` from a no_log result; the printed line still has it
-        return _PRINTED_CHANGED.search(_text(raw.get("stdout"))) is not None
+        return _PRINTED_CHANGED.search(text_of(raw.get("stdout"))) is not None
     return result.get("changed") is True
 
 
@@ -304,7 +304,7 @@ def _message(fault: Raw) -> str:
     if "censored" in fault:
         return CENSORED
     error_text = _CUT.sub(
-        r"the connection to \1 broke in the middle of the task", plain(_text(fault.get("msg"))).strip()
+        r"the connection to \1 broke in the middle of the task", plain(text_of(fault.get("msg"))).strip()
     )
     error_text = _UNSENT.sub(r"the connection to \1 ended before the task was sent", error_text)
     message = _WRAPPING.sub("", error_text) or "failed without a message"
@@ -314,66 +314,45 @@ def _message(fault: Raw) -> str:
 
 
 def _item(fault: Raw) -> str:
-    label = _text(fault.get("_ansible_item_label")) or _text(fault.get("item"))
+    label = text_of(fault.get("_ansible_item_label")) or text_of(fault.get("item"))
     return f"{label}: " if label and "censored" not in fault else ""
 
 
 def _last_output_lines(fault: Raw, key: str) -> str:
     """The last lines of an output, where programs usually print the reason of a failure."""
-    lines = [line.rstrip() for line in _text(fault.get(key)).splitlines() if line.strip()]
+    lines = [line.rstrip() for line in text_of(fault.get(key)).splitlines() if line.strip()]
     return "\n".join(lines[-8:])
 
 
 def _warnings(parts: Iterable[Raw]) -> Iterable[str]:
     for part in parts:
-        for entry in _sequence(part.get("deepops_warnings")):
-            yield _text(entry)
-        for entry in _sequence(part.get("warnings")):
-            yield _text(entry)
-        for entry in _sequence(part.get("deprecations")):
-            if text := _text(_mapping(entry).get("msg")):
+        for entry in items(part.get("deepops_warnings")):
+            yield text_of(entry)
+        for entry in items(part.get("warnings")):
+            yield text_of(entry)
+        for entry in items(part.get("deprecations")):
+            if text := text_of(mapping(entry).get("msg")):
                 yield f"deprecated: {text}"
 
 
 def _recap(data: Raw) -> Recap:
     keys = {"ok": "ok", "changed": "changed", "failures": "failed", "dark": "unreachable", "skipped": "skipped"}
     keys |= {"rescued": "rescued", "ignored": "ignored"}
-    hosts: dict[str, dict[str, int]] = {_text(host): {} for host in _mapping(data.get("processed"))}
+    hosts: dict[str, dict[str, int]] = {text_of(host): {} for host in mapping(data.get("processed"))}
     for ansible_name, name in keys.items():
-        for host, count in _mapping(data.get(ansible_name)).items():
-            hosts.setdefault(host, {})[name] = int(_number(count))
+        for host, count in mapping(data.get(ansible_name)).items():
+            hosts.setdefault(host, {})[name] = int(real(count))
     return Recap({host: Totals(**counts) for host, counts in hosts.items()})
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _sequence(value: object) -> Sequence[object]:
-    return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return "" if value is None else str(value)
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
 def _time(value: object) -> float:
     try:
-        return datetime.fromisoformat(_text(value)).timestamp()
+        return datetime.fromisoformat(text_of(value)).timestamp()
     except ValueError:
         return 0.0
 
 
-def _changes(listed: Sequence[object], host: str, component: str) -> Iterator[Change]:
+def _changes(listed: Iterable[Raw], host: str, component: str) -> Iterator[Change]:
     for entry in listed:
-        if isinstance(entry, Mapping):
-            words = {
-                name: str(entry.get(name) or "") for name in ("kind", "name", "action", "detail", "policy", "diff")
-            }
-            yield Change("" if entry.get("local") else host, component, **words, new=bool(entry.get("new")))
+        words = {name: text_of(entry.get(name)) for name in ("kind", "name", "action", "detail", "policy", "diff")}
+        yield Change("" if entry.get("local") else host, component, **words, new=bool(entry.get("new")))

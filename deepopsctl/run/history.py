@@ -11,6 +11,7 @@ from deepopsctl.run.events import HostResult, Status, Totals
 from deepopsctl.run.lock import is_held_by
 from deepopsctl.run.outcome import FAULT, SCHEMA, Failure, LeftOut, reduce
 from deepopsctl.run.workspace import RunDir, Workspace
+from deepopsctl.text.answers import Fields, mappings
 
 # states of a run without a summary
 RUNNING, KILLED = "running", "killed"
@@ -28,15 +29,12 @@ class PastRun:
     @property
     def hosts(self) -> dict[str, Totals]:
         """Ansible's count for each host."""
-        hosts = self.summary.get("hosts")
-        entries = hosts.items() if isinstance(hosts, dict) else ()
-        return {str(host): Totals(**_known(Totals, counts)) for host, counts in entries if isinstance(counts, dict)}
+        hosts = Fields(self.summary).members("hosts")
+        return {host: Totals(**_known(Totals, counts.values)) for host, counts in hosts}
 
     @property
     def failures(self) -> tuple[Failure, ...]:
         """What failed, unreachable hosts last."""
-        failures = self.summary.get("failures")
-        entries = [entry for entry in failures if isinstance(entry, dict)] if isinstance(failures, list) else []
         # what was left out or refused has failed in the count of no host
         silent = {host for host, totals in self.hosts.items() if totals.unreachable and not totals.failed}
         return tuple(
@@ -44,22 +42,20 @@ class PastRun:
                 **{**dict.fromkeys(FAULT, ""), **_known(Failure, entry)},
                 unreachable=entry.get("host") in silent,
             )
-            for entry in entries
+            for entry in mappings(self.summary.get("failures"))
         )
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
         """Optional downloads that it did without."""
-        entries = self.summary.get("left_out")
-        listed = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
         names = LeftOut.__dataclass_fields__
-        return tuple(LeftOut(**{name: str(entry.get(name, "")) for name in names}) for entry in listed)
+        entries = Fields(self.summary).parts("left_out")
+        return tuple(LeftOut(**{name: entry.text(name) for name in names}) for entry in entries)
 
     @property
     def elapsed_s(self) -> float | None:
         """Duration in seconds; None if unknown."""
-        elapsed = self.summary.get("elapsed_s")
-        return float(elapsed) if isinstance(elapsed, int | float) else None
+        return Fields(self.summary).real("elapsed_s") if self.summary.get("elapsed_s") is not None else None
 
     def as_object(self) -> dict[str, object]:
         """The entry of `runs list --json`."""

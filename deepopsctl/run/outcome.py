@@ -11,6 +11,7 @@ from deepopsctl.errors import ExitCode
 from deepopsctl.run.events import Change, Event, HostResult, Notice, Recap, Status, TaskStarted, Totals
 from deepopsctl.run.hints import hint_for
 from deepopsctl.run.workspace import RunDir
+from deepopsctl.text.answers import mappings
 
 SCHEMA = 1
 
@@ -83,8 +84,7 @@ class TaskResult:
 
     def entries(self, key: str) -> list[Mapping[str, object]]:
         """The mappings of the list under a key; empty if there is none."""
-        listed = self.data.get(key)
-        return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+        return mappings(self.data.get(key))
 
 
 @dataclass(frozen=True, slots=True)

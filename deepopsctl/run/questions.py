@@ -22,11 +22,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
+from deepopsctl.cluster.ssh_login import withheld, without_variables
+from deepopsctl.cluster.way import Way
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node
-from deepopsctl.run.command_line import RunRequest, control_dir, default_forks
-from deepopsctl.ssh import fan_out
-from deepopsctl.ssh.node_command import Way
+from deepopsctl.run import fan_out
+from deepopsctl.run.request import RunRequest, control_dir, default_forks
+from deepopsctl.text.answers import RequiredFields
 from deepopsctl.text.printable import printable_tree
 
 Arguments = Mapping[str, Any]
@@ -170,9 +172,13 @@ class Question:
         """Whether a play would do nothing on the node: not for it, and not for what an earlier deploy left there."""
         if self.module != GATE:
             return True
-        left = set(answer.get("recorded", ["?"])) - set(self.arguments["steps"])
-        trouble = answer.get("foreign") or answer.get("restore_begun") or answer.get("unregistered")
-        return answer.get("clean") is True and not left and not trouble
+        fields = RequiredFields.of(answer)
+        try:
+            left = set(fields.texts("recorded")) - set(self.arguments["steps"])
+            trouble = fields.yes("restore_begun") or fields.texts("unregistered") or fields.part("foreign").values
+            return fields.yes("clean") and not left and not trouble
+        except ValueError:
+            return False
 
 
 Questions = Mapping[str, Sequence[Question]]
@@ -257,11 +263,15 @@ def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, 
         for name, questions in asked.items()
     }
     nodes = [node for node in cluster.nodes if node.name in asked]
+    # ~/.ssh/config may have something of its own for each kind of node
+    kinds = {node.roles: way.target(node) for node in nodes}
+    start = without_variables(withheld(kinds.values(), os.environ))
 
     def ask_with(text: str, more: bytes, nodes: Iterable[Node]) -> dict[str, fan_out.Answer]:
         words = ["/usr/bin/python3", "-IBc", text, digest]
         calls = [
-            fan_out.Call(node.name, way.command(node, words, as_root=True), lines[node.name] + more) for node in nodes
+            fan_out.Call(node.name, [*start, *way.command(node, words, as_root=True)], lines[node.name] + more)
+            for node in nodes
         ]
         return fan_out.ask_all(calls, timeout_s=limit_s, width=request.forks or default_forks(), stopped=stopped)
 

@@ -28,7 +28,13 @@ from deepopsctl.cluster.ssh_login import Target, withheld
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import ControlMachineError, DeepOpsError
 from deepopsctl.run import claim as claims, questions, supervisor
-from deepopsctl.run.command_line import (
+from deepopsctl.run.desired_state import DesiredState, desired_digest, resolve_desired_state, save_desired_state
+from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, TaskStarted, parse, plain
+from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
+from deepopsctl.run.outcome import RunOutcome, RunSummary, Tally, Verdict
+from deepopsctl.run.progress import Progress
+from deepopsctl.run.questions import Memory
+from deepopsctl.run.request import (
     PlaybookTracker,
     RunRequest,
     arguments,
@@ -38,12 +44,6 @@ from deepopsctl.run.command_line import (
     write_inputs,
     write_limit,
 )
-from deepopsctl.run.desired_state import DesiredState, desired_digest, resolve_desired_state, save_desired_state
-from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, TaskStarted, parse, plain
-from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
-from deepopsctl.run.outcome import RunOutcome, RunSummary, Tally, Verdict
-from deepopsctl.run.progress import Progress
-from deepopsctl.run.questions import Memory
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from deepopsctl.gpus.gres import gres_counts, groups_of
 from deepopsctl.gpus.reference_units import Units, units_of, units_of_card
 from deepopsctl.model.cluster import Gpus
-from deepopsctl.node_programs.account_usage.accounting import PER_UNIT
+from deepopsctl.node_programs.commands.account_usage.accounting import PER_UNIT
 
 
 @dataclass(frozen=True, slots=True)

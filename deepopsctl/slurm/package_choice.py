@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from deepopsctl.slurm.releases import release_of, upgrade_refusal
+from deepopsctl.text.answers import texts
 from deepopsctl.text.problems import RefusedError
 
 SOURCE = "slurm-wlm"
@@ -51,7 +52,7 @@ def with_versions(names: Sequence[str], repository: Mapping[str, object]) -> Seq
     if not repository:
         return names
     served = repository.get("packages")
-    known = frozenset(served if isinstance(served, list) else ())
+    known = frozenset(texts(served))
     return {name: str(repository["version"]) if name in known else "" for name in names}
 
 

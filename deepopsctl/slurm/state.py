@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from deepopsctl.slurm import node_states
+from deepopsctl.text.answers import Fields, OversizedError, mappings
 from deepopsctl.text.node_sets import fold
 
 _STATE = re.compile(r"[A-Z_]+")
@@ -141,26 +142,30 @@ class SlurmState:
 
 def parse_slurm_state(answer: Mapping[str, object]) -> SlurmState:
     """The state from node_info's result `slurm`; unknown fields are ignored."""
-    nodes = [_node(entry) for entry in _entries(answer, "nodes")]
-    versions, reserved, controllers = (answer.get(key) for key in ("versions", "reserved", "controllers"))
+    state = Fields(answer)
+    try:
+        nodes = [_node(entry) for entry in state.parts("nodes")]
+        jobs = tuple(_job(entry) for entry in state.parts("jobs"))
+    except OversizedError as error:
+        # without some of them, nodes with jobs would pass for idle
+        return SlurmState(installed=bool(answer.get("installed")), error=error.message)
     return SlurmState(
         installed=bool(answer.get("installed")),
         controller_up=bool(answer.get("controller_up")),
-        error=str(answer.get("error") or ""),
+        error=state.text("error"),
         nodes={node.name: node for node in nodes},
-        jobs=tuple(_job(entry) for entry in _entries(answer, "jobs")),
-        versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
-        reserved=frozenset(str(name) for name in reserved) if isinstance(reserved, list) else frozenset(),
-        controllers={str(k): bool(v) for k, v in controllers.items()} if isinstance(controllers, Mapping) else {},
-        in_control=str(answer.get("in_control") or ""),
-        waiting_for_leaving=tuple(_waiting(entry) for entry in _entries(answer, "waiting")),
+        jobs=jobs,
+        versions=state.words("versions"),
+        reserved=frozenset(state.texts("reserved")),
+        controllers={name: bool(up) for name, up in state.part("controllers").values.items()},
+        in_control=state.text("in_control"),
+        waiting_for_leaving=tuple(_waiting(entry) for entry in state.parts("waiting")),
     )
 
 
 def state_in(answers: Iterable[Mapping[str, object]]) -> SlurmState:
     """The state among the results of a run's modules: the first with an answer of slurmctld; else empty."""
-    asked = (data.get("slurm") for data in answers)
-    states = [parse_slurm_state(answer) for answer in asked if isinstance(answer, Mapping)]
+    states = [parse_slurm_state(answer) for answer in mappings([data.get("slurm") for data in answers])]
     return next((state for state in states if state.controller_up), states[0] if states else SlurmState())
 
 
@@ -172,45 +177,31 @@ def jobs_sentence(jobs: Sequence[SlurmJob], nodes: Iterable[str]) -> str:
     return f"{len(jobs)} job{'s' if len(jobs) != 1 else ''} on {fold(name for name in nodes if name in busy)}"
 
 
-def _entries(answer: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
-    listed = answer.get(key)
-    return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
-
-
-def _node(entry: Mapping[str, object]) -> SlurmNode:
+def _node(entry: Fields) -> SlurmNode:
+    text, number = entry.text, entry.number
     return SlurmNode(
-        name=str(entry["name"]),
-        state=str(entry["state"]),
-        reason=str(entry.get("reason") or ""),
-        reason_user=str(entry.get("reason_user") or ""),
-        reason_since=str(entry.get("reason_since") or ""),
-        cpus=_number(entry, "cpus"),
-        alloc_cpus=_number(entry, "alloc_cpus"),
-        memory_mb=_number(entry, "memory_mb"),
-        alloc_memory_mb=_number(entry, "alloc_memory_mb"),
-        gres=str(entry.get("gres") or ""),
-        gpus=_number(entry, "gpus"),
-        alloc_gpus=_number(entry, "alloc_gpus"),
-        partitions=_names(entry, "partitions"),
-        version=str(entry.get("version") or ""),
+        name=text("name"),
+        state=text("state"),
+        reason=text("reason"),
+        reason_user=text("reason_user"),
+        reason_since=text("reason_since"),
+        cpus=number("cpus"),
+        alloc_cpus=number("alloc_cpus"),
+        memory_mb=number("memory_mb"),
+        alloc_memory_mb=number("alloc_memory_mb"),
+        gres=text("gres"),
+        gpus=number("gpus"),
+        alloc_gpus=number("alloc_gpus"),
+        partitions=entry.texts("partitions"),
+        version=text("version"),
     )
 
 
-def _job(entry: Mapping[str, object]) -> SlurmJob:
-    words = {key: str(entry.get(key) or "") for key in ("id", "user", "state", "partition")}
-    return SlurmJob(**words, nodes=_names(entry, "nodes"))
+def _job(entry: Fields) -> SlurmJob:
+    words = {key: entry.text(key) for key in ("id", "user", "state", "partition")}
+    return SlurmJob(**words, nodes=entry.texts("nodes"))
 
 
-def _waiting(entry: Mapping[str, object]) -> WaitingJob:
-    words = {key: str(entry.get(key) or "") for key in ("id", "user", "reason")}
-    return WaitingJob(**words, can_be_held=bool(entry.get("can_be_held")))
-
-
-def _names(entry: Mapping[str, object], key: str) -> tuple[str, ...]:
-    listed = entry.get(key)
-    return tuple(str(name) for name in listed) if isinstance(listed, list) else ()
-
-
-def _number(entry: Mapping[str, object], key: str) -> int:
-    value = entry.get(key)
-    return value if isinstance(value, int) else 0
+def _waiting(entry: Fields) -> WaitingJob:
+    words = {key: entry.text(key) for key in ("id", "user", "reason")}
+    return WaitingJob(**words, can_be_held=bool(entry.values.get("can_be_held")))

@@ -11,15 +11,16 @@ from datetime import UTC, datetime
 from deepopsctl.checks.check import Totals, parse_check, totals
 from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.run.command_line import USUAL_SSH, RunRequest
 from deepopsctl.run.events import Event
 from deepopsctl.run.history import PastRun, past_run
 from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome, RunSummary
+from deepopsctl.run.request import USUAL_SSH, RunRequest
 from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware
 from deepopsctl.slurm.state import SlurmState, state_in
 from deepopsctl.status.findings import Finding, Severity, findings
 from deepopsctl.status.nodes import Answer, Deploy, LastBackup, NodeStatus, may_have, overall_deploy, with_answer
+from deepopsctl.text.answers import mapping, mappings
 from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import CHECKS_FILE
 
@@ -240,9 +241,7 @@ def examine(
         if not failure.host:
             raise DeepOpsError(failure.message, failure.hint)
     slurm = state_in(result.data for result in summary.results)
-    answers = {
-        result.host: report for result in summary.results if isinstance(report := result.data.get("node"), Mapping)
-    }
+    answers = {result.host: report for result in summary.results if (report := mapping(result.data.get("node")))}
     failed = {failure.host: failure for failure in summary.failures}
     jobs = slurm.jobs_by_node
     nodes = []
@@ -306,6 +305,4 @@ def _newest(run_dirs: Iterable[RunDir], words: Iterable[str]) -> Iterator[tuple[
 
 def _checks(run_dir: RunDir) -> Totals | None:
     listed = run_dir.read(run_dir.path / CHECKS_FILE).get("checks")
-    if not isinstance(listed, list):
-        return None
-    return totals(parse_check(entry) for entry in listed if isinstance(entry, Mapping))
+    return totals(map(parse_check, mappings(listed))) if isinstance(listed, list) else None

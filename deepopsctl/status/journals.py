@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.node_programs.log_collector.places import DIRECTORY, files_of
+from deepopsctl.node_programs.services.log_collector.places import DIRECTORY, files_of
 from deepopsctl.ssh.node_command import command_on
 
 # keys of a line's JSON object, with journald's names

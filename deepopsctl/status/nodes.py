@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
 from deepopsctl.model.cluster import Node, Role
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.state import SlurmJob, SlurmNode
+from deepopsctl.text.answers import Fields, members, moment
 
 # components that a deploy removes once they are no longer wanted, and how; others stay installed
 REMOVED_BY = MappingProxyType({
@@ -188,17 +189,17 @@ class NodeStatus:
 
 def with_answer(status: NodeStatus, data: Mapping[str, object]) -> NodeStatus:
     """The same node, with what the module node_info returned under `node`."""
-    versions = data.get("versions")
+    report = Fields(data)
     return replace(
         status,
         answer=Answer.OK,
         components=parse_components(data.get("components")),
-        versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
-        backup=_parse_backup(data.get("backup")),
-        backup_of_monitoring=_parse_backup(data.get("backup_of_monitoring")),
-        restore=data.get("restore") is True,
-        full=tuple(_parse_full(data.get("full"))),
-        upgrade=upgrade if isinstance(upgrade := data.get("upgrade"), Mapping) else {},
+        versions=report.words("versions"),
+        backup=_parse_backup(report.part("backup")),
+        backup_of_monitoring=_parse_backup(report.part("backup_of_monitoring")),
+        restore=report.yes("restore"),
+        full=tuple(map(_parse_full, report.parts("full"))),
+        upgrade=report.part("upgrade").values,
     )
 
 
@@ -209,32 +210,27 @@ _FULL = {
 }
 
 
-def _parse_full(data: object) -> Iterator[tuple[str, str]]:
-    for entry in data if isinstance(data, list) else ():
-        path, what, why = (str(entry.get(key)) for key in ("path", "what", "why"))
-        left = f"has {entry.get('free_mb')} MiB left"
-        state = {"files": "has no inodes left", "read-only": "is read-only"}.get(why, left)
-        hint = f"make room there (`df -h {path}`, `df -i {path}`), or enlarge it"
-        yield (
-            f"{path} ({what}) {state}: {_FULL.get(what, '')}",
-            f"`dmesg` says why {path} is read-only" if why == "read-only" else hint,
-        )
+def _parse_full(entry: Fields) -> tuple[str, str]:
+    path, what, why = (entry.text(key) for key in ("path", "what", "why"))
+    left = f"has {entry.number('free_mb')} MiB left"
+    state = {"files": "has no inodes left", "read-only": "is read-only"}.get(why, left)
+    hint = f"make room there (`df -h {path}`, `df -i {path}`), or enlarge it"
+    return (
+        f"{path} ({what}) {state}: {_FULL.get(what, '')}",
+        f"`dmesg` says why {path} is read-only" if why == "read-only" else hint,
+    )
 
 
-def _parse_backup(data: object) -> LastBackup | None:
-    if not isinstance(data, Mapping) or not data.get("configured"):
+def _parse_backup(data: Fields) -> LastBackup | None:
+    if not data.values.get("configured"):
         return None
-    good = data.get("last_good")
-    good = good if isinstance(good, Mapping) else {}
-    made = datetime.fromtimestamp(int(good["finished"]), UTC) if good.get("finished") else None
-    return LastBackup(made, str(good.get("snapshot", "")), str(data.get("message", "")))
+    good = data.part("last_good")
+    return LastBackup(moment(good.values.get("finished")), good.text("snapshot"), data.text("message"))
 
 
 def parse_components(data: object) -> tuple[ComponentStatus, ...]:
     """The `components` of node_info, without those that are neither wanted nor installed."""
-    if not isinstance(data, Mapping):
-        return ()
-    parsed = (_parse(str(name), entry) for name, entry in data.items() if isinstance(entry, Mapping))
+    parsed = (_parse(name, entry) for name, entry in members(data))
     return tuple(component for component in parsed if component)
 
 
@@ -257,27 +253,17 @@ def _sum(one: int | None, other: int | None) -> int | None:
     return one if other is None else other if one is None else one + other
 
 
-def _parse(name: str, data: Mapping[str, object]) -> ComponentStatus | None:
-    if not data.get("wanted"):
-        return ComponentStatus(name, Deploy.LEFT) if data.get("left") and name in REMOVED_BY else None
-    differences = _texts(data, "differences")
-    if not data.get("deployed"):
+def _parse(name: str, data: Fields) -> ComponentStatus | None:
+    if not data.values.get("wanted"):
+        return ComponentStatus(name, Deploy.LEFT) if data.values.get("left") and name in REMOVED_BY else None
+    differences = data.texts("differences")
+    if not data.values.get("deployed"):
         deploy = Deploy.NEVER
     elif differences:
         deploy = Deploy.DRIFTED
-    elif _texts(data, "missing") or _texts(data, "stale"):
+    elif data.texts("missing") or data.texts("stale"):
         deploy = Deploy.BEHIND
     else:
         deploy = Deploy.IN_STEP
-    return ComponentStatus(name, deploy, differences, _texts(data, "digests"), _left_out(data))
-
-
-def _left_out(data: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    listed = data.get("left_out")
-    entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
-    return tuple((str(entry.get("what", "")), str(entry.get("message", ""))) for entry in entries)
-
-
-def _texts(data: Mapping[str, object], key: str) -> tuple[str, ...]:
-    listed = data.get(key)
-    return tuple(str(entry) for entry in listed) if isinstance(listed, list) else ()
+    left_out = tuple((entry.text("what"), entry.text("message")) for entry in data.parts("left_out"))
+    return ComponentStatus(name, deploy, differences, data.texts("digests"), left_out)

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import DeepOpsError, InputError
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.node_programs.account_usage.accounting import (
+from deepopsctl.node_programs.commands.account_usage.accounting import (
     HOURS_PER_YEAR,
     JOBS,
     SHARES,

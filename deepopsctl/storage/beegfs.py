@@ -45,7 +45,7 @@ CLIENT_PORT = "8004"
 VENDOR = "https://www.beegfs.io/release/beegfs_{series}"
 # as BeeGFS's own page of packages has it
 FINGERPRINT = "0683AF2B9AC5BC7D59B2D62340CE4E243CD50804"
-SUITES = {"Debian 12": "bookworm", "Debian 13": "trixie", "Ubuntu 22.04": "jammy", "Ubuntu 24.04": "noble"}
+CODENAMES = {"Debian 12": "bookworm", "Debian 13": "trixie", "Ubuntu 22.04": "jammy", "Ubuntu 24.04": "noble"}
 # Keys of the client's configuration that other keys of the entry set.
 OWNED = {
     "sysMgmtdHost": "source", "connAuthFile": "secret", "connDisableAuthentication": "authentication",
@@ -79,7 +79,7 @@ def client(settings: Mapping[str, object], platform: Platform) -> Client:
         key, fingerprint = f"{base}/gpg/GPG-KEY-beegfs", FINGERPRINT
         if repository:
             key, fingerprint = repository.key, repository.fingerprint
-        repository = Repository(base, key, fingerprint, SUITES.get(platform.name, ""), "non-free")
+        repository = Repository(base, key, fingerprint, CODENAMES.get(platform.name, ""), "non-free")
     return Client(
         name="beegfs",
         version=version,
@@ -141,7 +141,7 @@ def needs(mount: Mount, platform: Platform) -> Needs:
     """The client, the secret, the configuration, and the mount once the module is there."""
     settings = mount.settings
     why = incompatibility(mount, platform)
-    if not why and platform.name not in SUITES and not settings.get("archives"):
+    if not why and platform.name not in CODENAMES and not settings.get("archives"):
         why = f"BeeGFS has no repository for {platform.name}: give archives"
     by_service = text_of(settings, "modules", MODULES[0]) == "service"
     services = ((HELPER,) if is_old(settings) else ()) + ((SERVICE,) if by_service else ())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deepopsctl.model.storage import NETWORKED, Mount, StorageType
-from deepopsctl.node_programs.scratch_purge.settings import DIRECTORY, MODES, holds_homes, root_problem
+from deepopsctl.node_programs.services.scratch_purge.settings import DIRECTORY, MODES, holds_homes, root_problem
 from deepopsctl.storage.local import is_directory
 from deepopsctl.storage.nfs import split_source
 from deepopsctl.storage.types import Fault, SharedOption, Site

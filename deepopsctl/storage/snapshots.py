@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from deepopsctl.model.storage import Mount, StorageType
-from deepopsctl.node_programs.snapshots.cli import CONFIG
+from deepopsctl.node_programs.services.snapshots.cli import CONFIG
 from deepopsctl.storage.nfs import split_source
 from deepopsctl.storage.types import Fault, SharedOption, Site
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER

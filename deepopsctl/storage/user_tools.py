@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from types import ModuleType
 
 from deepopsctl.model.storage import Mount, NodeFile, StorageType
-from deepopsctl.node_programs import disk_usage, scratch_purge, snapshots as snapshot_program
-from deepopsctl.node_programs.disk_usage.rows import CONFIG
+from deepopsctl.node_programs.commands.disk_usage.rows import CONFIG
 from deepopsctl.node_programs.shipping import program
 from deepopsctl.storage import snapshots
 from deepopsctl.storage.nfs import split_source
@@ -26,13 +24,13 @@ def node_files(mounts: Iterable[Mount], host: str) -> list[NodeFile]:
     entries = list(mounts)
     result = []
     if reported := [_reported(mount, host) for mount in entries if _is_reported(mount, host)]:
-        result += _program(disk_usage, REPORT)
+        result += _program("disk_usage", REPORT)
         result.append(NodeFile(CONFIG, json.dumps({"schema": 1, "filesystems": reported}, indent=1) + "\n"))
     if purges := purges_on(entries, host):
-        result += _program(scratch_purge, PROGRAM)
+        result += _program("scratch_purge", PROGRAM)
         result += [NodeFile(path, text) for purge in purges for path, text in files(purge).items()]
     if owned := snapshots.snapshots_on(entries, host):
-        result += _program(snapshot_program, snapshots.PROGRAM)
+        result += _program("snapshots", snapshots.PROGRAM)
         result += [NodeFile(path, text) for path, text in snapshots.files(owned).items()]
     return result
 
@@ -53,8 +51,8 @@ def packages(mounts: Iterable[Mount], host: str) -> Mapping[str, str]:
     return {name: "" for name, is_wanted in wanted.items() if is_wanted}
 
 
-def _program(package: ModuleType, launcher: str) -> list[NodeFile]:
-    return [NodeFile(file.path, file.content, file.mode) for file in program(package, launcher)]
+def _program(name: str, launcher: str) -> list[NodeFile]:
+    return [NodeFile(file.path, file.content, file.mode) for file in program(name, launcher)]
 
 
 def _is_reported(mount: Mount, host: str) -> bool:

@@ -22,7 +22,7 @@ _STRUCTURE = frozenset({
 })  # fmt: skip
 _YES = frozenset({"yes", "true", "1", "up"})
 # nobody decided on these: the login user of deepopsctl would have an association without limits
-_ACCOUNTS = ("slurm_accounts", "slurm_users")
+_ACCOUNTS = ("slurm_accounts_names", "slurm_accounts_users")
 
 
 def policy(primary: NodeFacts, accounting: NodeFacts) -> dict[str, object]:
@@ -33,7 +33,7 @@ def policy(primary: NodeFacts, accounting: NodeFacts) -> dict[str, object]:
         settings |= {name: kept} if kept else {}
     plugins = _plugins(primary)
     if "lua" in plugins and primary.job_submit:
-        settings["slurm_job_submit"] = SCRIPT_SETTING
+        settings["slurm_conf_job_script"] = SCRIPT_SETTING
     others = [plugin for plugin in plugins if plugin != "lua"]
     return settings | ({"slurm_config": {SCRIPTED: ",".join(others)}} if others else {})
 

@@ -95,7 +95,7 @@ def plan_takeover(
         hardware=_hardware(cluster, primary, facts),
         facts=tuple(_facts(primary, accounting, facts, server)),
         warnings=(*_warnings(cluster, primary, facts), *plugin_warnings, *_account_warnings(accounts)),
-        script=primary.job_submit if "slurm_job_submit" in own else "",
+        script=primary.job_submit if "slurm_conf_job_script" in own else "",
         not_kept=() if lost else tuple(not_kept(primary, accounting, merged(site, own))),
     )
 
@@ -110,8 +110,8 @@ def merged(first: Mapping[str, object], second: Mapping[str, object]) -> dict[st
 def _account_warnings(accounts: Mapping[str, object]) -> Iterator[str]:
     if accounts:
         yield (
-            "no account and no user is added to the accounting (slurm_accounts, slurm_users): where it is enforced, "
-            "`validate` needs an account for the login user, by sacctmgr with the limits that you choose"
+            "no account and no user is added to the accounting (slurm_accounts_names, slurm_accounts_users): where it "
+            "is enforced, `validate` needs an account for the login user, by sacctmgr with the limits that you choose"
         )
 
 
@@ -250,7 +250,7 @@ def _facts(
     yield "jobs", f"{primary.jobs} running; they continue"
     yield "munge key", f"the same on {fold(running)} (SHA-256 {primary.munge_key_hash[:12]}...)"
     if "slurm" in primary.ids:
-        yield "user slurm", "id {}, group {}".format(*primary.ids["slurm"])
+        yield "user slurm", f"id {primary.ids['slurm'][0]}, group {primary.ids['slurm'][1]}"
     plugins = sorted({str(plugin["path"]) for node in facts.values() for plugin in node.spank})
     if plugins:
         yield "plugins of jobs", f"{', '.join(plugins)}: stay where they are, also after --finish"

@@ -1,6 +1,6 @@
 """Strict YAML for node lists: strings with line numbers.
 
-Values stay strings until the schema says what they are, so `NO` is no false and `1:00:00` no 3600. Aliases,
+Values stay strings until the schema says what they are, so `NO` does not become false, nor `1:00:00` 3600. Aliases,
 tags and deep nesting are refused as they are met: none of them may grow into memory or reach a constructor.
 """
 

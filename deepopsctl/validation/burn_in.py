@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field, replace
 
-from deepopsctl.run.command_line import RunRequest
+from deepopsctl.checks.suites import BURNIN
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 
-SUITE = "burnin"
 END = "operate/burnin-end"
 RESULTS_FILE = "burnin.json"
 # seconds; the jobs have to end first
@@ -41,7 +41,7 @@ class Burnin:
 
 def save_results(outcome: RunOutcome) -> None:
     """Save gpucheck's measurements of every node next to the checks."""
-    listed = [entry for task in outcome.summary.results for entry in task.entries(SUITE)]
+    listed = [entry for task in outcome.summary.results for entry in task.entries(BURNIN)]
     if listed:
         outcome.run_dir.write(outcome.run_dir.path / RESULTS_FILE, {"schema": 1, "results": listed})
 
@@ -54,7 +54,7 @@ def end(request: RunRequest, burnin: Burnin) -> bool:
         request,
         playbook=END,
         more=(),
-        component=SUITE,
+        component=BURNIN,
         extra_vars={"validate_burnin_token": burnin.token},
         timeout=_ENDING_S,
     )

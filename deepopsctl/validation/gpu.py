@@ -18,12 +18,12 @@ from deepopsctl.checks.check import Check, Status, parse_check
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.node_programs.gpu_check.between import NAME as BETWEEN_NODES, bandwidth
-from deepopsctl.node_programs.gpu_check.document import UnreadableError, document, read_results
-from deepopsctl.node_programs.gpu_check.evaluation import evaluate
-from deepopsctl.node_programs.gpu_check.measuring import SCHEMA as RESULT_SCHEMA
-from deepopsctl.node_programs.gpu_check.rates import METRICS, value_of
-from deepopsctl.node_programs.gpu_check.results import target_of
+from deepopsctl.node_programs.suites.gpu_check.between import NAME as BETWEEN_NODES, bandwidth
+from deepopsctl.node_programs.suites.gpu_check.document import UnreadableError, document, read_results
+from deepopsctl.node_programs.suites.gpu_check.evaluation import evaluate
+from deepopsctl.node_programs.suites.gpu_check.measuring import SCHEMA as RESULT_SCHEMA
+from deepopsctl.node_programs.suites.gpu_check.rates import METRICS, value_of
+from deepopsctl.node_programs.suites.gpu_check.results import target_of
 from deepopsctl.run.outcome import RunSummary
 from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.validation.result import Validation

@@ -13,9 +13,6 @@ from deepopsctl.model.cluster import Cluster
 from deepopsctl.report.model import Facts, document
 from deepopsctl.run.outcome import RunOutcome, RunSummary, Verdict
 
-SUITES = ("smoke", "gpu", "storage", "environment", "monitoring")
-# load or interrupt the cluster: only where they are named, never part of `all`
-EXPLICIT = ("burnin", "ha")
 COMMAND = "validate"
 # the playbook that installs libraries on the GPU nodes or removes them; and its variable
 LIBRARIES, LIBRARIES_STATE = "gpu-libraries", "deepops_gpu_libraries_state"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
 from deepopsctl.checks.check import parse_check
 from deepopsctl.report.model import Facts
 from deepopsctl.run.history import PastRun
+from deepopsctl.text.answers import mapping, mappings
 from deepopsctl.validation.gpu import RUN_FILE
 from deepopsctl.validation.result import CHECKS_FILE
 
@@ -18,10 +18,9 @@ def past_facts(run: PastRun) -> Facts | None:
     if not isinstance(listed, list):
         return None
     try:
-        checks = tuple(parse_check(entry) for entry in listed)
-    except (ValueError, AttributeError):
+        checks = tuple(parse_check(mapping(entry)) for entry in listed)
+    except ValueError:
         return None
-    results = run.run_dir.read(run.run_dir.path / RUN_FILE).get("results")
     return Facts(
         cluster="",
         suites=tuple(dict.fromkeys(check.suite for check in checks)),
@@ -30,7 +29,7 @@ def past_facts(run: PastRun) -> Facts | None:
         elapsed_s=run.elapsed_s or 0.0,
         nodes=tuple(run.hosts),
         checks=checks,
-        gpus=tuple(entry for entry in results if isinstance(entry, Mapping)) if isinstance(results, list) else (),
+        gpus=tuple(mappings(run.run_dir.read(run.run_dir.path / RUN_FILE).get("results"))),
     )
 
 

@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
         """Run the program once. Raises AnsibleConnectionFailure where the node does not answer."""
         data = b64encode(shipping.archive(self._name)) + b"\n" + json.dumps(request).encode() + b"\n"
         environment = self._compute_environment_string()
-        words = f"{environment} {join(argv('_shared.program', self._name))}".strip()
+        words = f"{environment} {join(argv('_shared.program', shipping.place(self._name)))}".strip()
         return parse(self._name, self._low_level_execute_command(words, in_data=data))
 
     def _first(self, request: Result, params: Result) -> Result:

@@ -3,7 +3,7 @@
 The module of the same name, and those that meta/runtime.yml sends here, get
 
 * `component` and `step` from `meta/steps.yml` of the role that calls (a role with several steps says which one it is),
-* `digest` from the variable `deepops_digest`; a play that has none, of somebody who uses single roles, gets `roles`,
+* `digest` from the variable `deepops_digest`; a play of a site that uses single roles has none, and gets `roles`,
 * `files` with what `templates` render to: here, as ansible.builtin.template does, so that the node is called once,
 * packages, directories, files, templates and units of `parts`, one after the other.
 

@@ -5,9 +5,11 @@ Runs once, on the control machine, without a connection.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -15,8 +17,17 @@ from ansible.plugins.action import ActionBase
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.gpus import discovery
 from deepopsctl.slurm import conf
-from deepopsctl.slurm.hardware import CGROUPS, estimate_hardware, load_hardware, parse_slurmd_report, store_hardware
+from deepopsctl.slurm.hardware import (
+    CGROUPS,
+    NodeHardware,
+    estimate_hardware,
+    load_hardware,
+    parse_slurmd_report,
+    store_hardware,
+)
 from deepopsctl.text import node_sets as node_names
+
+Stored = Mapping[str, NodeHardware]
 
 
 class ActionModule(ActionBase):
@@ -28,11 +39,11 @@ class ActionModule(ActionBase):
     _requires_connection = False
     _supports_check_mode = True
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """See the class."""
         result = super().run(tmp, task_vars)
         arguments = self._task.args
-        hostvars = task_vars["hostvars"]
+        hostvars = (task_vars or {})["hostvars"]
         try:
             facts, changed, warnings = self._gather(arguments, hostvars)
         except DeepOpsError as error:
@@ -41,7 +52,9 @@ class ActionModule(ActionBase):
         changes = [{**entry, "detail": "what the nodes reported"}] if changed else []
         return {**result, "changed": changed, "changes": changes, "ansible_facts": facts, "deepops_warnings": warnings}
 
-    def _gather(self, arguments, hostvars):
+    def _gather(
+        self, arguments: Mapping[str, Any], hostvars: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bool, list[str]]:
         path = Path(arguments["cluster_dir"]) / "hardware.yml"
         stored = load_hardware(path)
         confined = arguments["confinement"] != "none"
@@ -67,7 +80,9 @@ class ActionModule(ActionBase):
         }
         return facts, changed, [] if preliminary else warnings
 
-    def _hardware(self, arguments, hostvars, stored, confined):
+    def _hardware(
+        self, arguments: Mapping[str, Any], hostvars: Mapping[str, Any], stored: Stored, confined: bool
+    ) -> tuple[dict[str, NodeHardware], dict[str, str]]:
         """The hardware of each compute node, and why a node is excluded: {name: warning}."""
         reports = {name: self._registered(hostvars, name, arguments["packages"]) for name in arguments["compute"]}
         hardware, excluded = dict(stored), {}
@@ -98,7 +113,7 @@ class ActionModule(ActionBase):
         return {name: values for name, values in hardware.items() if name in reports}, excluded
 
     @staticmethod
-    def _left_out(silent, failed, idle):
+    def _left_out(silent: Sequence[str], failed: Sequence[str], idle: Sequence[str]) -> Iterator[str]:
         """Sentences: which nodes of cluster.yml do not serve yet, and why."""
         for names, why in (
             (silent, "never reached, so not in slurm.conf yet; the next deploy adds what answers"),
@@ -109,18 +124,20 @@ class ActionModule(ActionBase):
                 yield f"{node_names.fold(names)}: {why}"
 
     @staticmethod
-    def _take_gpus(hardware, reports, node_sets):
+    def _take_gpus(
+        hardware: dict[str, NodeHardware], reports: Mapping[str, Any], node_sets: Sequence[Mapping[str, Any]]
+    ) -> None:
         """Keep what a driver found, where it is what cluster.yml says: the end of the deploy names the others."""
         for node_set in conf.parse_node_sets(node_sets):
             for name in node_set.names if node_set.gpus else ():
                 node = hardware.get(name)
                 probes = reports.get(name, {}).get("probes", {})
                 detected = discovery.parse_detected(probes, node.sockets, node.cores_per_socket) if node else ()
-                if detected and discovery.fits(node_set.gpus, detected):
+                if node and node_set.gpus and detected and discovery.fits(node_set.gpus, detected):
                     hardware[name] = replace(node, gpus=detected)
 
     @staticmethod
-    def _cgroup(host):
+    def _cgroup(host: Mapping[str, Any]) -> str:
         """v1, v2 or none, as the gate saw it in this run; '' when the node did not answer."""
         facts = host.get("ansible_facts", {})
         if "deepops_cgroup" not in facts:
@@ -130,10 +147,10 @@ class ActionModule(ActionBase):
         return cgroup if cgroup in CGROUPS else "none"
 
     @staticmethod
-    def _fault(host):
-        return host["ansible_facts"].get("deepops_cgroup_fault") or "no writable cgroup tree"
+    def _fault(host: Mapping[str, Any]) -> str:
+        return str(host["ansible_facts"].get("deepops_cgroup_fault") or "no writable cgroup tree")
 
-    def _refuse_to_confine(self, stored, hostvars):
+    def _refuse_to_confine(self, stored: Stored, hostvars: Mapping[str, Any]) -> None:
         """Jobs run there without confinement, which is no longer done without being asked."""
         without = [
             name
@@ -147,25 +164,25 @@ class ActionModule(ActionBase):
             )
 
     @staticmethod
-    def _confinement(hardware):
+    def _confinement(hardware: Stored) -> str:
         """'v1', 'v2' or 'auto' (both are met), from what is stored, so that no absent node changes it."""
         versions = {values.cgroup for values in hardware.values()} - {"none"}
         return versions.pop() if len(versions) == 1 else "auto"
 
-    def _version(self, arguments, hostvars):
+    def _version(self, arguments: Mapping[str, Any], hostvars: Mapping[str, Any]) -> str:
         for name in [*arguments["controllers"], *arguments["compute"]]:
             packages = self._registered(hostvars, name, arguments["packages"]).get("packages", {})
             for package in ("slurmctld", "slurmd"):
                 if packages.get(package):
-                    return packages[package]
+                    return str(packages[package])
         return ""
 
-    def _pmix(self, arguments, hostvars, hardware):
+    def _pmix(self, arguments: Mapping[str, Any], hostvars: Mapping[str, Any], hardware: Mapping[str, Any]) -> bool:
         """Whether `srun` may start MPI programs by PMIx: on every node that is known, a controller among them."""
         has = {name: self._has_pmix(arguments, hostvars, name) for name in [*arguments["controllers"], *hardware]}
         return any(has[name] for name in arguments["controllers"]) and False not in has.values()
 
-    def _has_pmix(self, arguments, hostvars, name):
+    def _has_pmix(self, arguments: Mapping[str, Any], hostvars: Mapping[str, Any], name: str) -> bool | None:
         """None where unknown: what the gate saw counts only where nothing had to be done, as it came first."""
         report = self._registered(hostvars, name, arguments["packages"])
         if "pmix" in report.get("probes", {}) or "pmix" in report.get("failed_probes", {}):
@@ -174,6 +191,6 @@ class ActionModule(ActionBase):
         return hostvars[name].get("ansible_facts", {}).get("deepops_pmix") if clean else None
 
     @staticmethod
-    def _registered(hostvars, name, variable):
+    def _registered(hostvars: Mapping[str, Any], name: str, variable: str) -> dict[str, Any]:
         value = hostvars[name].get(variable, {})
         return value if isinstance(value, dict) else {}

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -19,17 +21,17 @@ class ActionModule(ActionBase):
 
     _supports_check_mode = True
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """See the class."""
         super().run(tmp, task_vars)
         if self._task.args.get("secrets") and not self._task.no_log:
             raise AnsibleActionFail("secrets are read by tasks with `no_log: true` only")
         result = self._execute_module(task_vars=task_vars)
         if not result.get("failed"):
-            self._save(task_vars["inventory_hostname"], result)
+            self._save((task_vars or {})["inventory_hostname"], result)
         return {key: value for key, value in result.items() if key != "secrets"}
 
-    def _save(self, host, result):
+    def _save(self, host: str, result: Mapping[str, Any]) -> None:
         path = Path(self._task.args["directory"]) / f"{host}.json"
         earlier = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         facts = {**earlier, **{key: value for key, value in result.items() if not key.startswith("_ansible")}}

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from deepopsctl.gpus import cuda, driver as gpus_driver, notation
 
 FILE_MODE = "0644"
 
 
-def cuda_plan(versions, platform, source, default, driver, catalogue, drivers, modulefiles, profile):
+def cuda_plan(
+    versions: Any,
+    platform: str,
+    source: str,
+    default: object,
+    driver: object,
+    catalogue: Mapping[str, Any],
+    drivers: Mapping[str, Any],
+    modulefiles: str,
+    profile: str,
+) -> dict[str, Any]:
     """Packages, files and problems of a node's toolkits, as node_state takes them."""
     # one version without brackets, and without quotes, is what a person may write
     listed = versions if isinstance(versions, (list, tuple)) else [versions]
@@ -21,13 +34,21 @@ def cuda_plan(versions, platform, source, default, driver, catalogue, drivers, m
         "packages": {toolkit.package: "" for toolkit in plan.toolkits},
         "by_hand": {toolkit.package: f"{toolkit.home}/bin/nvcc" for toolkit in plan.toolkits},
         "files": [{"path": path, "content": text, "mode": FILE_MODE} for path, text in files.items()],
-        "problems": ["{}: {}".format(*problem) for problem in plan.problems],
+        "problems": [f"{what}: {hint}" for what, hint in plan.problems],
         # what the source is not there for
         "not_for": gpus_driver.PACKAGE_NAMES,
     }
 
 
-def cuda_driver(facts, platform, gpus, catalogue, source, branch, without_device):
+def cuda_driver(
+    facts: Mapping[str, Any],
+    platform: str,
+    gpus: Mapping[str, Any],
+    catalogue: Mapping[str, Any],
+    source: str,
+    branch: object,
+    without_device: object,
+) -> dict[str, Any]:
     """The branch of the driver that a node gets, else the version it has; and the source that comes along."""
     settings = gpus_driver.Settings(source=source, branch=str(branch), without_device=bool(without_device))
     plan = gpus_driver.plan_driver(facts, platform, notation.from_inventory(gpus), settings, catalogue)
@@ -38,6 +59,6 @@ def cuda_driver(facts, platform, gpus, catalogue, source, branch, without_device
 class FilterModule:
     """Registers the filters."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Any]:
         """Name -> function."""
         return {"cuda_driver": cuda_driver, "cuda_plan": cuda_plan}

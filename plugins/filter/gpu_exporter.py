@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from deepopsctl.monitoring.gpu_exporter_choice import plan_exporter
 
 
-def gpu_exporter_plan(requested, has_gpus, has_dcgm, dcgm):
+def gpu_exporter_plan(requested: object, has_gpus: object, has_dcgm: object, dcgm: Any) -> dict[str, Any]:
     """The exporter's name and packages; problems as sentences."""
     plan = plan_exporter(str(requested), dcgm, has_gpus=bool(has_gpus), has_dcgm=bool(has_dcgm))
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
     return {"exporter": plan.exporter.value, "packages": dict(plan.packages), "problems": problems}
 
 
-def gpu_exporters(names, hostvars):
+def gpu_exporters(names: Sequence[str], hostvars: Mapping[str, Any]) -> dict[str, str]:
     """{node: exporter} of these nodes with GPUs, whether they are reached or not."""
     exporters = {}
     for name in names:
@@ -27,6 +30,6 @@ def gpu_exporters(names, hostvars):
 class FilterModule:
     """What Ansible loads."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Any]:
         """Filters by name."""
         return {"gpu_exporter_plan": gpu_exporter_plan, "gpu_exporters": gpu_exporters}

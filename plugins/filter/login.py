@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from deepopsctl.ssh.host_keys import parse_host_key
 
 
-def host_keys(text, names, addresses):
+def host_keys(text: str, names: Sequence[str], addresses: Mapping[str, str]) -> list[dict[str, Any]]:
     """`name`, `address` ('' where its name resolves) and `keys` of these nodes, from the text of known_hosts."""
     pinned = _pinned(text)
     return [
@@ -16,9 +18,9 @@ def host_keys(text, names, addresses):
 
 
 @cache
-def _pinned(text):
+def _pinned(text: str) -> dict[str, list[str]]:
     """{name: ["TYPE BASE64"]}; every host of a task asks for it."""
-    keys = {}
+    keys: dict[str, list[str]] = {}
     for line in text.splitlines():
         labels, _, rest = line.strip().partition(" ")
         key = parse_host_key(rest)
@@ -34,5 +36,5 @@ def _pinned(text):
 class FilterModule:
     """Filters for playbooks."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Any]:
         return {"host_keys": host_keys}

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from deepopsctl.gpus import discovery, driver as gpus_driver, driver_packages, gres, mig_layout, notation
 from deepopsctl.text import node_sets as text_node_sets
 
 
-def nvidia_declared(node_sets, name):
+def nvidia_declared(node_sets: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     """The GPUs that cluster.yml declares for a node, as the inventory has them; {} for none."""
     for entry in node_sets:
         if "gpus" in entry and name in text_node_sets.expand(entry["names"]):
-            return entry["gpus"]
+            return dict(entry["gpus"])
     return {}
 
 
-def nvidia_expected(node_sets, name):
+def nvidia_expected(node_sets: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     """The same as the node's modules compare them with its driver and with slurmd; {} for none."""
     return gres.expected_gpus(notation.from_inventory(nvidia_declared(node_sets, name)))
 
 
-def nvidia_probes(gpus):
+def nvidia_probes(gpus: Mapping[str, Any]) -> dict[str, list[str]]:
     """What a node is asked whose cluster.yml entry has these GPUs; slurm_gather reads the answers."""
     return {name: list(argv) for name, argv in discovery.PROBES.items()} if gpus else {}
 
 
-def nvidia_refusals(names, hostvars):
+def nvidia_refusals(names: Sequence[str], hostvars: Mapping[str, Any]) -> dict[str, Any]:
     """{node: why it can't come back} from the results of `operate/gpu_check`."""
     refusals = {}
     for name in names:
@@ -35,7 +37,17 @@ def nvidia_refusals(names, hostvars):
     return {name: why for name, why in refusals.items() if why}
 
 
-def nvidia_driver_plan(facts, platform, gpus, catalogue, source, branch, modules, without_device, drain):
+def nvidia_driver_plan(
+    facts: Mapping[str, Any],
+    platform: str,
+    gpus: Mapping[str, Any],
+    catalogue: Mapping[str, Any],
+    source: str,
+    branch: object,
+    modules: str,
+    without_device: object,
+    drain: object,
+) -> dict[str, Any]:
     """What the driver takes on a node; problems as sentences."""
     settings = gpus_driver.Settings(source, str(branch), modules, bool(without_device), bool(drain))
     plan = gpus_driver.plan_driver(facts, platform, notation.from_inventory(gpus), settings, catalogue)
@@ -44,17 +56,26 @@ def nvidia_driver_plan(facts, platform, gpus, catalogue, source, branch, modules
     return {**asdict(plan), **listed, "names": f"{gpus_driver.PACKAGE_SOURCES} {gpus_driver.PACKAGE_NAMES}"}
 
 
-def nvidia_driver_units(names):
+def nvidia_driver_units(names: Sequence[str]) -> list[dict[str, Any]]:
     """The driver's units as node_state takes them; what their own conditions keep from starting is no error."""
     return [{"name": name, "optional": True} for name in names]
 
 
-def nvidia_mig_layouts(gpus):
+def nvidia_mig_layouts(gpus: Mapping[str, Any]) -> list[dict[str, Any]]:
     """How each GPU is to be cut, for nvidia_mig; `gpus` is what nvidia_declared gives."""
     return [gpu.as_object() for gpu in mig_layout.desired_gpus(notation.from_inventory(gpus))]
 
 
-def nvidia_dcgm_plan(gpus, wanted, proprietary, platform, driver, old, catalogue, platforms):
+def nvidia_dcgm_plan(
+    gpus: Mapping[str, Any],
+    wanted: object,
+    proprietary: object,
+    platform: str,
+    driver: object,
+    old: Any,
+    catalogue: Mapping[str, Any],
+    platforms: Any,
+) -> dict[str, Any]:
     """DCGM's packages for a node, {name: version}; problems as sentences."""
     request = driver_packages.DcgmRequest(bool(wanted), bool(proprietary))
     host = driver_packages.DcgmHost(platform, str(driver), notation.from_inventory(gpus), old)
@@ -63,7 +84,15 @@ def nvidia_dcgm_plan(gpus, wanted, proprietary, platform, driver, old, catalogue
     return {"packages": dict(plan.packages), "problems": problems, "not_for": gpus_driver.PACKAGE_NAMES}
 
 
-def nvidia_gdrcopy_plan(wanted, driver, source, platform, container, drivers, catalogue):
+def nvidia_gdrcopy_plan(
+    wanted: object,
+    driver: object,
+    source: str,
+    platform: str,
+    container: object,
+    drivers: Mapping[str, Any],
+    catalogue: Mapping[str, Any],
+) -> dict[str, Any]:
     """GDRCopy's packages for a node, {name: version}, and whether with its kernel module; problems as sentences."""
     # of a driver that came with the system nobody has said otherwise
     dkms = drivers.get(source, {}).get(platform, {}).get("dkms", True)
@@ -73,7 +102,7 @@ def nvidia_gdrcopy_plan(wanted, driver, source, platform, container, drivers, ca
     return {"packages": dict(plan.packages), "module": plan.module, "problems": problems}
 
 
-def nvidia_domain(domains, name):
+def nvidia_domain(domains: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     """The NVLink domain of a node, {name, nodes} with its nodes in order; {} for none."""
     for domain in domains:
         nodes = text_node_sets.expand(domain["nodes"])
@@ -82,7 +111,9 @@ def nvidia_domain(domains, name):
     return {}
 
 
-def nvidia_imex_plan(domain, driver, source, platform, catalogue):
+def nvidia_imex_plan(
+    domain: Mapping[str, Any], driver: object, source: str, platform: str, catalogue: Mapping[str, Any]
+) -> dict[str, Any]:
     """IMEX's package for a node, {name: version}, and whether it is to run; problems as sentences."""
     plan = driver_packages.plan_imex(domain.get("name", ""), str(driver), source, platform, catalogue)
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
@@ -92,7 +123,7 @@ def nvidia_imex_plan(domain, driver, source, platform, catalogue):
 class FilterModule:
     """Registers the filters."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Any]:
         """Name -> function."""
         return {
             "nvidia_declared": nvidia_declared,

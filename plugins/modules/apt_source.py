@@ -83,25 +83,25 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 class Source:
     """One call: the files as they should be (None: gone), and what was done."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         self.wanted = module.params
         self.noted = node_changes.Noted(module.check_mode)
         self.arch = self.wanted["architectures"].get(os.uname().machine, os.uname().machine)
         self.uri = self.wanted["uri"].format(arch=self.arch)
 
-    def ensure_key(self):
+    def ensure_key(self) -> bool:
         """True where the key was written."""
         wanted, url = self.wanted, self.wanted["key"].format(arch=self.arch)
         return node_apt_repository.ensure_key(self.noted, wanted["keyring"], url, wanted["fingerprint"], wanted["hint"])
 
-    def ensure(self, path, text):
+    def ensure(self, path: str, text: str | None) -> bool:
         """True where a file was written or removed."""
         if text is None:
             return node_files.remove(self.noted, path)
         return bool(node_files.ensure(self.noted, path, (node_files.HEADER + text).encode("utf-8")))
 
 
-def of_the_distribution(path):
+def of_the_distribution(path: str) -> str | None:
     """Stanzas for what the node's own sources of Debian lack; None where they lack nothing."""
     stanzas = [
         node_apt_repository.stanza(uri, suite, " ".join(missing), key)
@@ -110,7 +110,7 @@ def of_the_distribution(path):
     return "\n".join(stanzas) or None
 
 
-def converge(source):
+def converge(source: Source) -> str:
     """Everything in its order; returns the other file that has the repository."""
     wanted = source.wanted
     if wanted["unavailable"]:
@@ -120,7 +120,8 @@ def converge(source):
     written = False
     if source.uri and not elsewhere:
         written = source.ensure_key()
-        text = node_apt_repository.stanza(source.uri, wanted["suite"], " ".join(wanted["sections"]), wanted["keyring"])
+        sections = " ".join(wanted["sections"])
+        text: str | None = node_apt_repository.stanza(source.uri, wanted["suite"], sections, wanted["keyring"])
     else:
         text = of_the_distribution(path) if wanted["distro"] else None
     before = {name: node_files.read(name) for name in (path, pins) if name}
@@ -138,7 +139,7 @@ def converge(source):
     return elsewhere
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "component": {},

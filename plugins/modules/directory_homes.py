@@ -30,6 +30,8 @@ unknown: {description: Users whom this node does not find with that id., type: l
 
 import os
 import pwd
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -41,7 +43,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table
 
 
-def is_known(person):
+def is_known(person: Mapping[str, Any]) -> bool:
     """Whether the name service has the user, with that id; it then has the groups, too."""
     try:
         entry = pwd.getpwnam(person["name"])
@@ -51,7 +53,7 @@ def is_known(person):
     return entry.pw_uid == int(person["uid"])
 
 
-def ensure_homes(module, noted, people):
+def ensure_homes(module: AnsibleModule, noted: node_changes.Noted, people: Sequence[Mapping[str, Any]]) -> None:
     base, point = module.params["homes_in"], module.params["homes_mounted"]
     if point and not mount_table.is_mounted(point):
         module.warn(f"{point} is not mounted here: no home was made")
@@ -63,7 +65,7 @@ def ensure_homes(module, noted, people):
         noted.did("directory", os.path.join(base, person["name"]), "set")
 
 
-def main():
+def main() -> None:
     options = {
         "people": {"type": "list", "elements": "dict", "required": True},
         "homes_in": {"default": ""},

@@ -86,7 +86,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import gate as node_gate
 
 
-def main():
+def main() -> None:
     step = {"component": {"required": True}, "steps": {"type": "list", "elements": "str", "required": True}}
     module = AnsibleModule(
         argument_spec={

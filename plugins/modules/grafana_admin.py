@@ -46,6 +46,8 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -67,17 +69,17 @@ RESET_S = 120
 class Grafana:
     """Asks it over HTTP."""
 
-    def __init__(self, wanted):
+    def __init__(self, wanted: Mapping[str, Any]) -> None:
         self.url = wanted["url"]
         login = f"{wanted['user']}:{wanted['password']}"
         self.login = {"Authorization": "Basic " + base64.b64encode(login.encode()).decode()}
-        handlers = [urllib.request.ProxyHandler({})]
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
         if self.url.startswith("https:"):
             handlers.append(urllib.request.HTTPSHandler(context=trusting(wanted["certificate"])))
         self.opener = urllib.request.build_opener(*handlers)
         self.trouble = "no answer"
 
-    def health(self):
+    def health(self) -> dict[str, Any]:
         """What it says of itself; {} where it does not answer, and why is its `trouble`."""
         try:
             with self.opener.open(self.url + "/api/health", timeout=TIMEOUT_S) as answer:
@@ -92,7 +94,7 @@ class Grafana:
         self.trouble = f"its database is {health.get('database')}"
         return health
 
-    def knows_the_password(self):
+    def knows_the_password(self) -> bool:
         """Whether it lets the administrator in."""
         request = urllib.request.Request(self.url + "/api/user", headers=self.login)  # noqa: S310 (http or https)
         try:
@@ -103,11 +105,11 @@ class Grafana:
             if error.code == 401:
                 return False
             raise node_errors.HintedError(
-                "%s answers HTTP %d to its administrator" % (self.url, error.code), "see `journalctl -u grafana-server`"
+                f"{self.url} answers HTTP {error.code} to its administrator", "see `journalctl -u grafana-server`"
             ) from error
 
 
-def trusting(path):
+def trusting(path: str) -> ssl.SSLContext:
     """It is on this node and shows what it was given: for which name that is matters to browsers alone."""
     context = ssl.create_default_context(cafile=path)
     context.check_hostname = False
@@ -115,7 +117,7 @@ def trusting(path):
     return context
 
 
-def wait_until_healthy(grafana, unit, seconds):
+def wait_until_healthy(grafana: Grafana, unit: str, seconds: float) -> str:
     """Grafana's version, once its database is there."""
     deadline = time.monotonic() + seconds
     while True:
@@ -124,13 +126,13 @@ def wait_until_healthy(grafana, unit, seconds):
             return str(health.get("version", ""))
         if time.monotonic() > deadline:
             raise node_errors.HintedError(
-                "%s is not well within %d s: %s" % (grafana.url, seconds, grafana.trouble),
+                f"{grafana.url} is not well within {seconds} s: {grafana.trouble}",
                 node_services.journal_tail(unit) or f"see `journalctl -u {unit}` on the node",
             )
         time.sleep(1)
 
 
-def set_password(password):
+def set_password(password: str) -> None:
     """By Grafana's own program."""
     result = node_command.run_merged(RESET, RESET_S, stdin=password + "\n")
     if result.status == node_command.MISSING:
@@ -143,7 +145,7 @@ def set_password(password):
         )
 
 
-def converge(module, noted):
+def converge(module: AnsibleModule, noted: node_changes.Noted) -> str:
     """Grafana's version; the administrator gets in afterwards."""
     wanted = module.params
     grafana = Grafana(wanted)
@@ -160,7 +162,7 @@ def converge(module, noted):
     return version
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **node_record.STEP,

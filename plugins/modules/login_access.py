@@ -57,6 +57,8 @@ import grp
 import os
 import pwd
 import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -67,6 +69,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
     record as node_record,
     resources as node_resources,
+    step as node_step,
 )
 
 SSHD = "/etc/pam.d/sshd"
@@ -82,12 +85,12 @@ PACKAGES = ("libpam-slurm-adopt", "slurmd")
 PAM_MODULE = ("/usr/lib/*/security/pam_slurm_adopt.so", "/lib/security/pam_slurm_adopt.so")
 
 
-def text_of(path):
+def text_of(path: str) -> str | None:
     content = node_files.read(path)
     return None if content is None else content.decode("utf-8", "surrogateescape")
 
 
-def check_module(step):
+def check_module(step: node_step.Step) -> None:
     """The module is there, and of the release of the Slurm whose steps it talks to."""
     versions = node_packages.installed(PACKAGES)
     adopt, slurmd = (node_packages.upstream_of(versions.get(name, "")) for name in PACKAGES)
@@ -101,13 +104,13 @@ def check_module(step):
     step.record["packages"] = versions
 
 
-def check_sshd(step):
+def check_sshd(step: node_step.Step) -> None:
     """Warn where sshd does not ask PAM."""
     if "usepam no" in node_command.run(["sshd", "-T"]).output.splitlines():
         step.module.warn("sshd has `UsePAM no`: users log in without a job; set `UsePAM yes` in /etc/ssh/sshd_config")
 
 
-def ensure_pam(step, params, users):
+def ensure_pam(step: node_step.Step, params: Mapping[str, Any], users: Sequence[str]) -> None:
     text = text_of(SSHD)
     if text is None:
         if params["restricted"] and not step.dry:
@@ -131,7 +134,7 @@ def ensure_pam(step, params, users):
         node_resources.ensure_absent(step, JOB_ENVIRONMENT)
 
 
-def ensure_trust(step, params, users):
+def ensure_trust(step: node_step.Step, params: Mapping[str, Any], users: Sequence[str]) -> None:
     """A compute node believes the login nodes, and a login node speaks for its users; in no other direction."""
     login_hosts = with_addresses(params["login_hosts"]) if params["restricted"] else []
     compute_hosts = with_addresses(params["compute_hosts"])
@@ -155,7 +158,7 @@ def ensure_trust(step, params, users):
         node_resources.ensure_units(step, [SSH_UNIT], changed, [])
 
 
-def with_addresses(hosts):
+def with_addresses(hosts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Hosts whose keys are known, each with its addresses: as declared, or as this node resolves its name."""
     result = []
     for host in hosts:
@@ -170,11 +173,11 @@ def with_addresses(hosts):
     return result
 
 
-def write_block(step, path, text):
+def write_block(step: node_step.Step, path: str, text: str) -> None:
     """Our lines among those of the site; without any, the file as it would be without us."""
     if text:
-        item = {"path": path, "content": None, "block": text, "secret_base64": None, "validate": [], "mode": "0644"}
-        node_resources.ensure_file(step, dict(item, owner="root", group="root"), [])
+        item: dict[str, Any] = {"path": path, "content": None, "block": text, "secret_base64": None, "validate": []}
+        node_resources.ensure_file(step, dict(item, mode="0644", owner="root", group="root"), [])
         return
     present = node_files.read(path)
     if present is None:
@@ -186,7 +189,7 @@ def write_block(step, path, text):
         write(step, path, left.decode("utf-8", "surrogateescape"))
 
 
-def ensure_limits(step, params, users):
+def ensure_limits(step: node_step.Step, params: Mapping[str, Any], users: Sequence[str]) -> None:
     unlimited = {str(uid) for uid in uids(users, params["admin_groups"])} if params["limits"] else set()
     wanted = {"": login_files.limits(params["limits"])} if params["limits"] else {}
     wanted.update({uid: login_files.limits({}) for uid in unlimited})
@@ -199,14 +202,14 @@ def ensure_limits(step, params, users):
         node_resources.run_systemctl(step, ["daemon-reload"], "")
 
 
-def write(step, path, text, units=()):
+def write(step: node_step.Step, path: str, text: str, units: Sequence[Mapping[str, Any]] = ()) -> bool:
     mode = f"{os.stat(path).st_mode & 4095:04o}" if path == SSHD else "0644"
     validate = ["/usr/sbin/sshd", "-t", "-f", "%s"] if path == TRUST else []
     item = {"path": path, "content": text, "block": None, "secret_base64": None, "validate": validate, "mode": mode}
     return node_resources.ensure_file(step, dict(item, owner="root", group="root"), list(units))
 
 
-def uids(users, groups):
+def uids(users: Sequence[str], groups: Sequence[str]) -> set[int]:
     """Ids of the users, and of the members of the groups, that this node knows."""
     names = list(users)
     for group in groups:
@@ -225,7 +228,7 @@ def uids(users, groups):
     return numbers
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **node_record.STEP,
@@ -245,7 +248,7 @@ def main():
     # whoever this very call came as gets in again, whatever the inventory calls them
     users = list(dict.fromkeys(["root", *params["administrators"], *filter(None, [os.environ.get("SUDO_USER")])]))
     os.umask(0o022)
-    step = node_resources.Step(module)
+    step = node_step.Step(module)
     refused = login_files.refused_limits(params["limits"])
     refused += [f"{name} is no name of a user or group" for name in login_files.refused_names(users)]
     refused += [f"{name} is no name of a user or group" for name in login_files.refused_names(params["admin_groups"])]

@@ -52,11 +52,11 @@ PREVIOUS = MUNGE_KEY + ".deepopsctl-previous"
 ANSWER_S = 30
 
 
-def write(path, content, ids):
+def write(path: str, content: bytes, ids: tuple[int, int] | None) -> None:
     node_files.write(path, content, ids, 0o400, [])
 
 
-def stage(module, noted, key, ids):
+def stage(module: AnsibleModule, noted: node_changes.Noted, key: bytes, ids: tuple[int, int] | None) -> None:
     """Write the new key next to the old one, where munge works with the old one."""
     if not node_services.is_active(node_services.show([UNIT])[UNIT]):
         module.fail_json(
@@ -68,7 +68,7 @@ def stage(module, noted, key, ids):
             write(NEXT, key, ids)
 
 
-def swap(module, noted, key, ids):
+def swap(module: AnsibleModule, noted: node_changes.Noted, key: bytes, ids: tuple[int, int] | None) -> None:
     """The new key in force, also where an earlier call was cut off anywhere."""
     before = node_files.read(MUNGE_KEY)
     if before != key:
@@ -87,7 +87,7 @@ def swap(module, noted, key, ids):
         node_record.clear_pending(UNIT)
 
 
-def restart(module):
+def restart(module: AnsibleModule) -> None:
     """munged with the key that is on disk, tried by itself."""
     failed, output = slurm_readiness.run(["systemctl", "restart", UNIT], seconds=90)
     deadline = time.monotonic() + ANSWER_S
@@ -101,14 +101,14 @@ def restart(module):
     module.fail_json(msg=f"munge does not work with the new key: {words}", hint="see `journalctl -u munge` there")
 
 
-def verify(module, credential, signer):
+def verify(module: AnsibleModule, credential: str, signer: str) -> None:
     _status, output = slurm_readiness.run(["unmunge"], text=credential)
     wrong = slurm_readiness.credential_sentence(output, signer)
     if wrong:
         module.fail_json(msg=wrong, hint="see `journalctl -u munge` there")
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "action": {"choices": ["stage", "swap", "sign", "verify"], "required": True},

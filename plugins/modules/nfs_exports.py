@@ -72,8 +72,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
     record as node_record,
-    resources as node_resources,
     services as node_services,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import nfs_exports as storage_nfs_exports
 
@@ -87,21 +87,21 @@ RDMA_PORT = 20049
 ANSWER_S = 10
 
 
-class Step(node_resources.Step):
+class Step(node_step.Step):
     """One call."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         super().__init__(module)
         self.before = storage_nfs_exports.lines_of(
             (node_files.read(storage_nfs_exports.EXPORTS) or b"").decode("utf-8", "replace")
         )
         self.lines = {entry["path"]: entry["line"] for entry in self.wanted["exports"]}
-        self.still_exported = []
+        self.still_exported: list[str] = []
         # whether a later call has to withdraw something
         self.waits = False
 
 
-def make_directories(step):
+def make_directories(step: Step) -> None:
     for path in step.lines:
         link = node_files.users_link(path)
         if link:
@@ -113,7 +113,7 @@ def make_directories(step):
                 os.makedirs(path, 0o755)
 
 
-def write_exports(step):
+def write_exports(step: Step) -> None:
     """The file, for the server to read."""
     wide, unconfirmed = storage_nfs_exports.closing(step.before, step.lines), step.wanted["unconfirmed_hosts"]
     step.waits = bool(wide) and (step.wanted["keep"] or bool(unconfirmed))
@@ -123,9 +123,9 @@ def write_exports(step):
         step.lines.update(wide)
         step.still_exported = [] if step.wanted["keep"] else sorted(wide)
     if step.still_exported:
-        words = (", ".join(step.still_exported), ", ".join(unconfirmed))
+        paths, clients = ", ".join(step.still_exported), ", ".join(unconfirmed)
         step.module.warn(
-            "{} stays exported as it was: {} may still have it mounted; deploy again with them".format(*words)
+            f"{paths} stays exported as it was: {clients} may still have it mounted; deploy again with them"
         )
     content = storage_nfs_exports.text_of(step.lines).encode("utf-8") if step.lines else None
     if not step.dry and node_files.read(storage_nfs_exports.EXPORTS) != content:
@@ -136,7 +136,7 @@ def write_exports(step):
         node_files.ensure(step.noted, storage_nfs_exports.EXPORTS, content)
 
 
-def warn_of_holders(step):
+def warn_of_holders(step: Step) -> None:
     """Warn of clients that lose a mounted export, as far as they are known; hosts outside the cluster can't be."""
     unmanaged = storage_nfs_exports.of_nodes(step.wanted["unmanaged_mounts"], addresses())
     others = [
@@ -149,18 +149,18 @@ def warn_of_holders(step):
             step.module.warn(storage_nfs_exports.sentence(directory, holder))
 
 
-def addresses():
+def addresses() -> list[str]:
     """This node's."""
     result = command.run(["hostname", "--all-ip-addresses"], ANSWER_S)
     return result.output.split() if result.ok else []
 
 
-def is_in_force(step):
+def is_in_force(step: Step) -> bool:
     """Whether the server has every client of every directory."""
     return storage_nfs_exports.has_all(command.run(["exportfs", "-s"]).output, step.lines)
 
 
-def check_kernel(step):
+def check_kernel(step: Step) -> None:
     """Refuse a node that can't serve: one sentence in place of a unit that depends on another that failed."""
     with open("/proc/filesystems") as stream:
         if not step.lines or "nfsd" in stream.read().split():
@@ -171,7 +171,7 @@ def check_kernel(step):
         raise node_errors.HintedError(message, "give the role nfs_server to another node, or boot another kernel")
 
 
-def put_in_force(step):
+def put_in_force(step: Step) -> None:
     """Have the server read the file, where that is still to be done or a client of it is missing there."""
     if step.dry:
         return
@@ -183,7 +183,7 @@ def put_in_force(step):
     node_record.clear_pending(REREAD)
 
 
-def serve(step):
+def serve(step: Step) -> None:
     """The server runs, with these exports and so many threads."""
     if not step.lines:
         put_in_force(step)
@@ -202,16 +202,16 @@ def serve(step):
     listen(step)
 
 
-def set_threads(step):
+def set_threads(step: Step) -> None:
     shown = (node_files.read(THREADS) or b"").decode().strip()
     if shown.isdigit() and int(shown) != step.wanted["threads"]:
-        step.noted.did("nfs", "threads", "set", detail="%s -> %d" % (shown, step.wanted["threads"]))
+        step.noted.did("nfs", "threads", "set", detail=f"{shown} -> {step.wanted['threads']}")
         if not step.dry:
             with open(THREADS, "w") as stream:
-                stream.write("%d\n" % step.wanted["threads"])
+                stream.write(f"{step.wanted['threads']}\n")
 
 
-def listen(step):
+def listen(step: Step) -> None:
     """RDMA alongside TCP; existing listeners stay."""
     shown = (node_files.read(PORTS) or b"").decode()
     if step.wanted["rdma"] and "rdma" not in shown and shown:
@@ -220,23 +220,23 @@ def listen(step):
             command.require(["modprobe", "rpcrdma"])
             try:
                 with open(PORTS, "w") as stream:
-                    stream.write("rdma %d\n" % RDMA_PORT)
+                    stream.write(f"rdma {RDMA_PORT}\n")
             except OSError as error:
-                message = "the NFS server can't listen on RDMA, port %d: %s" % (RDMA_PORT, error.strerror)
+                message = f"the NFS server can't listen on RDMA, port {RDMA_PORT}: {error.strerror}"
                 raise node_errors.HintedError(message, "does the node have an RDMA device (`rdma link`)?") from error
 
 
-def settings(step):
+def settings(step: Step) -> None:
     """For the server's next start."""
-    rdma = "rdma=y\nrdma-port=%d\n" % RDMA_PORT if step.wanted["rdma"] else ""
-    text = "%s[nfsd]\nthreads=%d\n%s" % (node_files.HEADER_FROM_CLUSTER, step.wanted["threads"], rdma)
+    rdma = f"rdma=y\nrdma-port={RDMA_PORT}\n" if step.wanted["rdma"] else ""
+    text = f"{node_files.HEADER_FROM_CLUSTER}[nfsd]\nthreads={step.wanted['threads']}\n{rdma}"
     if step.lines:
         node_files.ensure(step.noted, SETTINGS, text.encode("utf-8"))
     else:
         node_files.remove(step.noted, SETTINGS)
 
 
-def converge(step):
+def converge(step: Step) -> None:
     if step.dry and not step.wanted["keep"] and step.lines:
         # a check run has reported all else before the mounts, and nothing has changed since
         if storage_nfs_exports.closing(step.before, step.lines):
@@ -262,7 +262,7 @@ def converge(step):
         step.save_record(items)
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **node_record.STEP,

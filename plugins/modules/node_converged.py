@@ -35,6 +35,9 @@ RETURN = r"""
 units: {description: The units that were watched., type: list, elements: str, returned: success}
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
@@ -44,19 +47,19 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 LINES = 5
 
 
-def records_of(component, steps):
+def records_of(component: str, steps: Sequence[str]) -> dict[str, Any]:
     """{step: its items} of those that have a record here."""
     records = {step: node_record.load(component, step) for step in steps}
     return {step: record["items"] for step, record in records.items() if record}
 
 
-def sentence(unit, why):
+def sentence(unit: str, why: str) -> str:
     """Why a unit is no good, with the last that it has logged."""
     words = node_services.own_journal_tail(unit, LINES) or node_services.journal_tail(unit, LINES)
-    return "{} {}{}".format(unit, why, f":\n{words}" if words else "")
+    return f"{unit} {why}" + (f":\n{words}" if words else "")
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "component": {"required": True},

@@ -87,6 +87,9 @@ nvidia:
   returned: "with O(driver_files)"
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     apt_repository as node_apt_repository,
@@ -105,7 +108,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 SLURM_CONF = "/etc/slurm/slurm.conf"
 
 
-def waiting_for(nodes):
+def waiting_for(nodes: Sequence[str]) -> dict[str, Any]:
     """The waiting jobs that end, or wait for ever, without these nodes; or why slurmctld did not say."""
     try:
         with open(SLURM_CONF, encoding="utf-8") as stream:
@@ -121,14 +124,14 @@ def waiting_for(nodes):
     }
 
 
-def query_driver(files, node):
+def query_driver(files: Mapping[str, Any], node: str) -> dict[str, Any]:
     """NVIDIA devices, the driver, and what conflicts with one."""
     idle = not slurm_node_jobs.why_busy(node)
     sources = node_apt_repository.debian_sources("/etc/apt", files["source"])
     return dict(nvidia_facts.facts(files["preferences"], idle), sources=sources)
 
 
-def main():
+def main() -> None:
     component = {"component": {"required": True}, "steps": {"type": "list", "elements": "str", "required": True}}
     files = {name: {"type": "path", "required": True} for name in ("source", "preferences")}
     module = AnsibleModule(
@@ -145,7 +148,9 @@ def main():
         },
         supports_check_mode=True,
     )
-    params, answers, more = module.params, {}, {}
+    params = module.params
+    answers: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if params["components"]:
         answers["node"] = node_status.report(params["components"], params["digest"])
     if params["slurm"]:

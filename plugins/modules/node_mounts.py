@@ -81,6 +81,8 @@ unmanaged_mounts: {description: NFS that deepopsctl did not mount., type: list, 
 
 import base64
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -106,13 +108,13 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount i
 )
 
 
-def path_of(text):
+def path_of(text: str) -> str:
     """Mount point of a managed unit."""
     paths = (line[len("Where=") :] for line in text.splitlines() if line.startswith("Where="))
     return next(paths, "").replace("%%", "%")
 
 
-def remove_unwanted(step):
+def remove_unwanted(step: MountRun) -> None:
     """Managed units that are obsolete, the inner before the outer."""
     wanted = {file_of(mount["unit"]) for mount in step.wanted["mounts"]}
     units = [path for path in step.owned["files"] if path.endswith(".mount") and path not in wanted]
@@ -130,7 +132,7 @@ def remove_unwanted(step):
         drop_unit(step, unit)
 
 
-def write_files(step):
+def write_files(step: MountRun) -> None:
     for wanted in step.wanted["files"]:
         content = wanted["content"]
         secret = content is None
@@ -139,7 +141,7 @@ def write_files(step):
         node_files.ensure(step.noted, wanted["path"], data, int(wanted["mode"], 8), secret=secret)
 
 
-def remove_files(step):
+def remove_files(step: MountRun) -> None:
     """Managed files that are obsolete, without units."""
     wanted = {file["path"] for file in step.wanted["files"]}
     for path in [path for path in step.owned["files"] if not path.endswith((".mount", ".automount"))]:
@@ -149,7 +151,7 @@ def remove_files(step):
             step.disown(path)
 
 
-def start_timers(step):
+def start_timers(step: MountRun) -> None:
     """After the mounts: what a timer does may need them."""
     shown = node_services.show(step.wanted["timers"])
     if step.wanted["timers"] and not step.dry:
@@ -163,7 +165,7 @@ def start_timers(step):
             raise node_errors.HintedError(f"{name} does not start: {output}", f"see `journalctl -u {name}`")
 
 
-def converge(step):
+def converge(step: MountRun) -> None:
     """Everything in its order: what goes, files, mounts, and files that nothing needs any more."""
     if step.wanted["only_missing"]:
         mount_all(step, [mount for mount in step.wanted["mounts"] if mount["path"] not in step.table])
@@ -180,7 +182,7 @@ def converge(step):
         record(step)
 
 
-def mount_all(step, mounts):
+def mount_all(step: MountRun, mounts: Sequence[Mapping[str, Any]]) -> None:
     for mount in mounts:
         try:
             ensure_mount(step, mount)
@@ -188,14 +190,14 @@ def mount_all(step, mounts):
             step.defer(mount["name"], str(error))
 
 
-def find_unmanaged_mounts(step):
+def find_unmanaged_mounts(step: MountRun) -> list[dict[str, str]]:
     """Run before anything is removed: managed mounts are known by their units."""
     units = [path for path in step.owned["files"] if path.endswith(".mount")]
     managed = [path_of(text_of(path) or "") for path in units] + [mount["path"] for mount in step.wanted["mounts"]]
     return storage_mount_table.unmanaged_nfs_mounts(storage_mount_table.table(), [path for path in managed if path])
 
 
-def record(step):
+def record(step: MountRun) -> None:
     """What the gate compares; nothing where something had to wait, so that the next deploy looks again."""
     units = {automount_of(m["unit"]) if m["automount"] else m["unit"]: True for m in step.wanted["mounts"]}
     units.update(dict.fromkeys(step.wanted["timers"], True))
@@ -204,7 +206,7 @@ def record(step):
     node_record.save(step.wanted["component"], step.wanted["step"], step.wanted["digest"] if done else "", items)
 
 
-def arguments():
+def arguments() -> dict[str, Any]:
     text = {"type": "str"}
     return {
         **node_record.STEP,
@@ -244,7 +246,7 @@ def arguments():
     }
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
     os.umask(0o022)
     step = MountRun(module)
@@ -258,7 +260,7 @@ def main():
     finish(step)
 
 
-def finish(step):
+def finish(step: MountRun) -> None:
     """A required mount that is missing fails the node; any other gives a warning."""
     noted = step.noted
     result = {
@@ -276,7 +278,7 @@ def finish(step):
         if name not in missing:
             step.module.warn(f"storage {name} can't be mounted: {why}")
     if missing:
-        words = "; ".join("storage {} can't be mounted: {}".format(*item) for item in missing.items())
+        words = "; ".join(f"storage {name} can't be mounted: {why}" for name, why in missing.items())
         hint = "is its server up, and does it let this node in? `journalctl` there says more"
         if set(missing.values()) == {LEFT_OUT}:
             hint = "deploy again when the packages of its client can be fetched"

@@ -304,6 +304,8 @@ failed_probes: {description: Why each of the others did not., type: dict, return
 
 import os
 import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -320,10 +322,11 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     removal as node_removal,
     resources as node_resources,
     services as node_services,
+    step as node_step,
 )
 
 
-def run_probes(probes):
+def run_probes(probes: Mapping[str, Sequence[str]]) -> tuple[dict[str, str], dict[str, str]]:
     outputs, failed = {}, {}
     for name, argv in probes.items():
         result = node_command.run(argv, 60)
@@ -336,15 +339,15 @@ def run_probes(probes):
     return outputs, failed
 
 
-def how_ended(code):
+def how_ended(code: int) -> str:
     """A bad exit code in words; the real-time signals between first and last have no name."""
     if code > 0:
-        return "ended with %d" % code
+        return f"ended with {code}"
     names = {known.value: known.name for known in signal.Signals}
-    return "was ended by {}".format(names.get(-code, "signal %d" % -code))
+    return f"was ended by {names.get(-code, f'signal {-code}')}"
 
 
-def resource_arguments():
+def resource_arguments() -> dict[str, Any]:
     """The arguments that say what is wanted of packages, files and units."""
     owned = {"owner": {"default": "root"}, "group": {"default": "root"}}
     return {
@@ -390,7 +393,7 @@ def resource_arguments():
     }
 
 
-def template_arguments():
+def template_arguments() -> dict[str, Any]:
     """What the action plugin renders; the module itself never gets any."""
     owned = {"owner": {"default": "root"}, "group": {"default": "root"}, "mode": {"default": "0644"}}
     return {
@@ -410,7 +413,7 @@ def template_arguments():
     }
 
 
-def part_arguments():
+def part_arguments() -> dict[str, Any]:
     """What the action plugin joins; the module itself never gets any."""
     lists = {
         name: {"type": "list", "elements": "dict", "default": []}
@@ -420,7 +423,7 @@ def part_arguments():
     return {"type": "list", "elements": "dict", "options": {**lists, **texts}}
 
 
-def arguments():
+def arguments() -> dict[str, Any]:
     return {
         **node_record.STEP,
         **resource_arguments(),
@@ -506,7 +509,7 @@ def arguments():
     }
 
 
-def converge(step):
+def converge(step: node_step.Step) -> dict[str, str]:
     """Everything in its order; returns the packages that are installed."""
     wanted = step.wanted
     node_resources.leave_manual_installs(step)
@@ -539,7 +542,7 @@ def converge(step):
     return packages
 
 
-def ensure_login_keys(step):
+def ensure_login_keys(step: node_step.Step) -> None:
     """Root's file of the keys by which this call came, or a warning."""
     user = os.environ.get("SUDO_USER") or "root"
     try:
@@ -561,7 +564,7 @@ def ensure_login_keys(step):
         step.record["files"][node_access_keys.CONFIG] = facts
 
 
-def install(step):
+def install(step: node_step.Step) -> dict[str, str]:
     """Accounts first: a package would choose another id."""
     for backup in step.wanted["backups"]:
         node_backups.save(step, backup)
@@ -574,7 +577,7 @@ def install(step):
     return packages
 
 
-def write(step):
+def write(step: node_step.Step) -> list[str]:
     """Name, directories, files and kernel modules; returns the paths of the changed files."""
     wanted = step.wanted
     node_resources.ensure_hostname(step, wanted["hostname"])
@@ -586,7 +589,7 @@ def write(step):
     return changed
 
 
-def finish(step, ownership, removed):
+def finish(step: node_step.Step, ownership: node_removal.Ownership | None, removed: Sequence[str]) -> None:
     """Remove the rest of what is no longer wanted, and save the record, or that there is more to do."""
     wanted = step.wanted
     if ownership and wanted["keep_obsolete"]:
@@ -604,7 +607,7 @@ def finish(step, ownership, removed):
         step.save_record()
 
 
-def forget(step):
+def forget(step: node_step.Step) -> None:
     """Remove the records of a component: deepopsctl does not manage its files any more."""
     component = step.wanted["component"]
     if node_record.steps(component):
@@ -615,18 +618,18 @@ def forget(step):
         node_record.save(component, name, "", {})
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
     wanted = {**module.params, "packages": node_resources.versions_of(module.params["packages"])}
     node_people.add_files(wanted)
     # parent directories are readable for everybody, whatever root's umask
     os.umask(0o022)
-    step = node_resources.Step(module, wanted)
+    step = node_step.Step(module, wanted)
     # the record, or the note of a restart, on a full disk
     with node_errors.fail_on_error(step.fail):
         packages = converge(step)
     outputs, failed = run_probes(wanted["probes"])
-    results = {"packages": packages, "probes": outputs, "failed_probes": failed}
+    results: dict[str, Any] = {"packages": packages, "probes": outputs, "failed_probes": failed}
     if wanted["people"]:
         results["people_left"] = node_people.left_behind(wanted["people"], step.owned)
     module.exit_json(**step.noted.result(actions=step.actions, **results))

@@ -32,6 +32,7 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 import json
 import os
 import re
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -54,7 +55,7 @@ REREAD = DOCKER + ".reload"
 _UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-fA-F-]+)")
 
 
-def stale(specification, driver, listed):
+def stale(specification: str, driver: str, listed: str) -> str:
     """Why the specification must be generated again, '' where it must not; `listed` is what `nvidia-smi -L` prints."""
     if not driver:
         # without a driver there is nothing to specify
@@ -67,7 +68,7 @@ def stale(specification, driver, listed):
     return f"it does not name {' '.join(unnamed)}" if unnamed else ""
 
 
-def docker_lacks_runtime(settings):
+def docker_lacks_runtime(settings: str) -> bool:
     """Whether Docker's daemon.json (its text) has no runtime `nvidia`. ValueError where Docker could not read it."""
     document = json.loads(settings) if settings.strip() else {}
     if not isinstance(document, dict):
@@ -76,7 +77,7 @@ def docker_lacks_runtime(settings):
     return "nvidia" not in (document.get("runtimes") or {})
 
 
-def enable(module):
+def enable(module: AnsibleModule) -> list[dict[str, Any]]:
     """The packaged units start at boot."""
     shown = node_services.show(UNITS)
     absent = [name for name in UNITS if shown.get(name, {}).get("LoadState", "not-found") == "not-found"]
@@ -97,12 +98,12 @@ def enable(module):
     return [node_changes.entry("unit", name, "enable") for name in off]
 
 
-def why_stale():
+def why_stale() -> str:
     listed = nvidia_facts.output_of(["nvidia-smi", "-L"])
     return stale(node_files.text(SPECIFICATION), nvidia_facts.loaded()["version"], listed)
 
 
-def write_cdi_specification(module):
+def write_cdi_specification(module: AnsibleModule) -> list[dict[str, Any]]:
     """The specification names the driver and the GPUs that are there."""
     reason = why_stale()
     if not reason or not os.path.exists("/usr/bin/nvidia-ctk"):
@@ -111,12 +112,11 @@ def write_cdi_specification(module):
         command.require(["systemctl", "restart", REFRESH])
         left = why_stale()
         if left:
-            words = (SPECIFICATION, left, REFRESH)
-            module.warn("{} was regenerated, and still: {}; `journalctl -u {}` says more".format(*words))
+            module.warn(f"{SPECIFICATION} was regenerated, and still: {left}; `journalctl -u {REFRESH}` says more")
     return [node_changes.entry("file", SPECIFICATION, "write", detail=reason)]
 
 
-def configure_docker_runtime(module):
+def configure_docker_runtime(module: AnsibleModule) -> list[dict[str, Any]]:
     """Docker knows the runtime `nvidia`; its containers go on."""
     docker = node_services.show([DOCKER]).get(DOCKER, {})
     if docker.get("LoadState") != "loaded":
@@ -137,7 +137,7 @@ def configure_docker_runtime(module):
     return [node_changes.entry("file", DOCKER_SETTINGS, "write", detail="runtime nvidia; docker is reloaded")]
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **node_record.STEP,

@@ -76,6 +76,8 @@ idle: {description: True where no job runs or can start on the node., type: bool
 
 import glob
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -97,7 +99,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import no
 INITRAMFS = "/usr/sbin/update-initramfs"
 
 
-def stop_daemons():
+def stop_daemons() -> None:
     """Those that run are stopped, and noted to be started by whoever loads the driver."""
     for unit, facts in sorted(node_services.show(list(nvidia_branch.DAEMONS)).items()):
         if node_services.is_active(facts):
@@ -105,7 +107,7 @@ def stop_daemons():
             command.require(["systemctl", "stop", unit])
 
 
-def reinstall(old):
+def reinstall(old: Mapping[str, str]) -> None:
     """Hold and start what there is of the old driver."""
     command.require(["apt-mark", "hold"] + sorted(node_packages.installed(list(old))))
     for unit in nvidia_branch.DAEMONS:
@@ -114,7 +116,7 @@ def reinstall(old):
             node_record.clear_pending(unit)
 
 
-def unload():
+def unload() -> str:
     """Remove the kernel modules; why they can't be, '' when they are gone."""
     if os.path.exists(nvidia_facts.CONTAINER):
         # they are the host's
@@ -127,7 +129,7 @@ def unload():
     return ""
 
 
-def replace(module, wanted):
+def replace(module: AnsibleModule, wanted: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
     """Install the packages of another branch; (changes, why the old modules are still there)."""
     # not all have its name: one that stayed held (libnvcuvid1) would make apt refuse the others
     old = nvidia_branch.family(node_packages.installed(["*"]), wanted["installed_version"])
@@ -166,12 +168,12 @@ def replace(module, wanted):
     return changes, unload()
 
 
-def driver_packages(names):
+def driver_packages(names: Sequence[str]) -> list[str]:
     """The named packages of the driver that are installed, and all others of the same version."""
     return nvidia_facts.driver_packages(node_packages.installed(["*"]), names)
 
 
-def hold(names, dry):
+def hold(names: Sequence[str], dry: bool) -> list[str]:
     """The packages that were not held; held now."""
     held = node_packages.held()
     free = [name for name in names if name not in held]
@@ -180,7 +182,7 @@ def hold(names, dry):
     return free
 
 
-def why_reboot(library):
+def why_reboot(library: str) -> str:
     """Why the module that is installed can't come into use now; '' where it can, or is."""
     running = nvidia_facts.loaded()["version"]
     if running and library and running != library:
@@ -190,7 +192,7 @@ def why_reboot(library):
     return ""
 
 
-def load(module):
+def load(module: AnsibleModule) -> None:
     """Load the kernel modules; fails with what the kernel says."""
     release = os.uname().release
     if not nvidia_facts.built_version():
@@ -212,7 +214,7 @@ def load(module):
             node_record.mark_pending(unit, "the driver was loaded")
 
 
-def start_again(dry):
+def start_again(dry: bool) -> list[dict[str, Any]]:
     """Start the daemons that were stopped for another branch; those of this role are its last step's."""
     changes = []
     for unit in nvidia_branch.DAEMONS:
@@ -224,7 +226,7 @@ def start_again(dry):
     return changes
 
 
-def describe(wanted, library, reboot):
+def describe(wanted: Mapping[str, Any], library: str, reboot: str) -> tuple[str, str]:
     """The driver's state in words, and the warning that it may be worth."""
     if wanted["notice"]:
         # a container's GPUs are simulated, or its host's
@@ -234,7 +236,7 @@ def describe(wanted, library, reboot):
         return f"reboot needed: {reboot}", ""
     if wanted["load"] and running:
         count = len(glob.glob("/proc/driver/nvidia/gpus/*"))
-        state = "driver %s drives %d of %d GPUs" % (running, count, len(wanted["devices"]))
+        state = f"driver {running} drives {count} of {len(wanted['devices'])} GPUs"
         return state, state if count < len(wanted["devices"]) else ""
     if library and not wanted["load"] and wanted["packages"]:
         reason = "no NVIDIA device on this node" if not wanted["devices"] else "its kernel module is the host's"
@@ -242,7 +244,7 @@ def describe(wanted, library, reboot):
     return "nothing to drive" if not running else f"driver {running} runs", ""
 
 
-def record(wanted):
+def record(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """What the gate compares: the GPUs on the bus, the module that runs, and the kernel it was made for."""
     if not (wanted["devices"] or wanted["packages"]):
         return node_record.items()
@@ -251,14 +253,14 @@ def record(wanted):
     return node_record.items(node_packages.installed(driver_packages(wanted["packages"])), paths)
 
 
-def save(wanted):
+def save(wanted: Mapping[str, Any]) -> None:
     """Remember this step, and those that have nothing to do here."""
     node_record.save(wanted["component"], wanted["step"], wanted["digest"], record(wanted))
     for step in wanted["empty_steps"]:
         node_record.save(wanted["component"], step, wanted["digest"], node_record.items())
 
 
-def activate(module, wanted):
+def activate(module: AnsibleModule, wanted: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str, str, str]:
     """Hold, load, verify; returns (changes, reboot, state, warning)."""
     names = driver_packages(wanted["packages"])
     if module.check_mode and not names:
@@ -282,7 +284,7 @@ def activate(module, wanted):
     return (changes, reboot) + describe(wanted, library, reboot)
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"choices": ["loaded", "replaced"], "default": "loaded"},

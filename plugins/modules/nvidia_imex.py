@@ -49,8 +49,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
     record as node_record,
     removal as node_removal,
-    resources as node_resources,
     services as node_services,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_facts
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
@@ -64,23 +64,23 @@ PACKAGES = "imex_packages"
 START_S = 20
 
 
-class Step(node_resources.Step):
+class Step(node_step.Step):
     """One call, and the unit as it is."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         super().__init__(module)
         self.unit = node_services.show([UNIT])[UNIT]
 
     @property
-    def runs(self):
+    def runs(self) -> bool:
         return node_services.is_active(self.unit)
 
-    def own(self, packages, files):
+    def own(self, packages: list[str], files: list[str]) -> None:
         """Record what is managed, before anything is done."""
         self.owned = {"packages": packages, "files": files}
         self.save_owned()
 
-    def demand_no_jobs(self, what):
+    def demand_no_jobs(self, what: str) -> None:
         busy = slurm_node_jobs.why_busy(self.wanted["node"])
         if busy:
             message = f"{what} on {self.wanted['node']}, and {busy}"
@@ -90,7 +90,7 @@ class Step(node_resources.Step):
                 raise node_errors.HintedError(message, hint)
 
 
-def mark(step, words):
+def mark(step: Step, words: str) -> None:
     """Hold, or no longer hold, the packages that are not (or are) held."""
     held = node_packages.held()
     names = step.wanted["hold"]
@@ -103,13 +103,13 @@ def mark(step, words):
             node_packages.mark(words, [name])
 
 
-def stop(step):
+def stop(step: Step) -> None:
     step.noted.did("unit", UNIT, "stop")
     if not step.dry:
         command.require(["systemctl", "stop", UNIT])
 
 
-def start(step):
+def start(step: Step) -> None:
     """Enabled, and running; raises HintedError where a driver runs and it does not."""
     if not node_services.is_enabled(step.unit):
         step.noted.did("unit", UNIT, "enable")
@@ -131,7 +131,7 @@ def start(step):
         )
 
 
-def install(step):
+def install(step: Step) -> None:
     """The list of nodes, and the service that goes by it."""
     content = "".join(peer + "\n" for peer in step.wanted["peers"]).encode()
     known = step.unit.get("LoadState") != "not-found"
@@ -150,7 +150,7 @@ def install(step):
     start(step)
 
 
-def remove(step):
+def remove(step: Step) -> None:
     """Neither list nor service, where they came this way."""
     is_managed = FILE in step.owned["files"]
     if is_managed and step.runs:
@@ -166,7 +166,7 @@ def remove(step):
         step.own([], [])
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **node_record.STEP,

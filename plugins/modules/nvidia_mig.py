@@ -52,6 +52,8 @@ deepops:
 
 import json
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -60,8 +62,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
     record as node_record,
-    resources as node_resources,
     services as node_services,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
     facts as nvidia_facts,
@@ -77,29 +79,30 @@ PROGRAM = "/usr/local/lib/deepopsctl/mig.py"
 INSTANCES = 15
 
 
-class Step(node_resources.Step):
+class Step(node_step.Step):
     """One call; `layouts` are those of the GPUs that are wanted."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         super().__init__(module)
         self.layouts = self.wanted["gpus"]
 
     @property
-    def cuts(self):
+    def cuts(self) -> bool:
         """Whether any GPU is to have slices."""
         return any(gpu["slices"] for gpu in self.layouts)
 
 
-def contents(step):
+def contents(step: Step) -> dict[str, Any]:
     """What is on the node for its next start, by path."""
-    program = nvidia_mig.__loader__.get_source(nvidia_mig.__name__)
+    loader: Any = nvidia_mig.__loader__
+    program = loader.get_source(nvidia_mig.__name__)
     # the numbers are for Slurm; a wrong guess at them is nothing that a file here should follow
     gpus = [{"minor": gpu["minor"], "slices": gpu["slices"]} for gpu in step.layouts]
     layout = json.dumps({"gpus": gpus}, indent=1, sort_keys=True) + "\n"
     return {PROGRAM: program, nvidia_mig.LAYOUT: layout, UNIT_FILE: step.wanted["unit"]}
 
 
-def install(step):
+def install(step: Step) -> bool:
     """Program, layout and unit; enabled, not started. True where any of them changed."""
     changes = [node_files.ensure(step.noted, path, text.encode()) for path, text in contents(step).items()]
     changed = any(changes)
@@ -111,7 +114,7 @@ def install(step):
     return changed
 
 
-def uninstall(step):
+def uninstall(step: Step) -> None:
     """Nothing of it left on a node whose GPUs are whole."""
     present = [path for path in contents(step) if os.path.exists(path)]
     if UNIT_FILE in present:
@@ -124,14 +127,14 @@ def uninstall(step):
         systemctl(step, "daemon-reload")
 
 
-def systemctl(step, *arguments):
+def systemctl(step: Step, *arguments: str) -> None:
     result = command.run_merged(["systemctl", *arguments])
     if not result.ok:
         words = f"systemctl {' '.join(arguments)}: {result.message}"
         step.fail(words, f"see `journalctl -u {UNIT}` on the node")
 
 
-def query(step):
+def query(step: Step) -> Mapping[int, Mapping[str, Any]] | None:
     """The GPUs as they are; None where there is nothing that could be cut."""
     try:
         return nvidia_mig.read()
@@ -145,11 +148,11 @@ def query(step):
         return None
 
 
-def note_change(step, gpu, now):
-    step.noted.did("mig", "GPU %d: %s" % (gpu["minor"], nvidia_mig.slices_text(gpu["slices"])), "set", detail=now)
+def note_change(step: Step, gpu: Mapping[str, Any], now: str) -> None:
+    step.noted.did("mig", f"GPU {gpu['minor']}: {nvidia_mig.slices_text(gpu['slices'])}", "set", detail=now)
 
 
-def refuse_busy(step, todo):
+def refuse_busy(step: Step, todo: Sequence[Mapping[str, Any]]) -> None:
     """Nothing is changed under a job."""
     node = step.wanted["node"]
     busy = slurm_node_jobs.why_busy(node)
@@ -164,7 +167,7 @@ def refuse_busy(step, todo):
     step.blocked.append((message, hint))
 
 
-def partition(step, gpus):
+def partition(step: Step, gpus: Mapping[int, Mapping[str, Any]]) -> Mapping[int, Mapping[str, Any]]:
     """Make the GPUs what is wanted, or say which of them refused."""
     problems = nvidia_mig_check.impossible(step.layouts, gpus)
     if problems:
@@ -183,10 +186,8 @@ def partition(step, gpus):
     known = {problem[0] for problem in problems}
     for gpu in nvidia_mig.unmet(step.layouts, now):
         if gpu["minor"] not in known:
-            sentence = "is {}, not {}".format(
-                nvidia_mig.current_text(now[gpu["minor"]]),
-                nvidia_mig.slices_text(gpu["slices"]),
-            )
+            current, wanted = nvidia_mig.current_text(now[gpu["minor"]]), nvidia_mig.slices_text(gpu["slices"])
+            sentence = f"is {current}, not {wanted}"
             problems.append((gpu["minor"], sentence, "`nvidia-smi mig -lgi` and `-lci` show it"))
     problems += nvidia_mig_check.misnumbered(step.layouts, now)
     if problems:
@@ -197,19 +198,19 @@ def partition(step, gpus):
     return now
 
 
-def record(step, gpus):
+def record(step: Step, gpus: Mapping[int, Mapping[str, Any]] | None) -> dict[str, Any]:
     """What the gate compares: the kernel's files say which slices a GPU has."""
     paths = set(contents(step)) if step.cuts and gpus is not None else set()
     for gpu in step.layouts:
         if (gpus or {}).get(gpu["minor"], {}).get("current") is None:
             continue
-        directory = "%s/gpu%d/mig" % (nvidia_mig.CAPABILITIES, gpu["minor"])
-        paths.update("%s/gi%d/access" % (directory, number) for number in range(INSTANCES))
+        directory = f"{nvidia_mig.CAPABILITIES}/gpu{gpu['minor']}/mig"
+        paths.update(f"{directory}/gi{number}/access" for number in range(INSTANCES))
         paths.update(nvidia_mig.capability_files(gpu["minor"]))
     return node_record.items(files=sorted(paths), units={UNIT: True} if UNIT_FILE in paths else {})
 
 
-def arguments():
+def arguments() -> dict[str, Any]:
     gpu = {
         "minor": {"type": "int", "required": True},
         "slices": {"type": "list", "elements": "str", "default": []},
@@ -223,7 +224,7 @@ def arguments():
     }
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
     step = Step(module)
     with node_errors.fail_on_error(step.fail):

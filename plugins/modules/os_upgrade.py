@@ -51,7 +51,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "leave": {"type": "list", "elements": "str", "default": []},

@@ -65,13 +65,15 @@ import json
 import os
 import shutil
 import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     left_out as node_left_out,
     record as node_record,
-    resources as node_resources,
+    step as node_step,
     wheels as node_wheels,
 )
 
@@ -79,12 +81,12 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 class Together:
     """Directory of the Python files of several wheels; it records their hashes and its files."""
 
-    def __init__(self, path, hashes):
+    def __init__(self, path: str, hashes: Mapping[str, str]) -> None:
         self.path = path
         self.hashes = hashes
         self.record = os.path.join(path, "WHEELS.json")
 
-    def is_complete(self):
+    def is_complete(self) -> bool:
         """Made of the same wheels, and no file of it touched since."""
         try:
             with open(self.record) as stream:
@@ -95,7 +97,7 @@ class Together:
             node_record.file_facts(path) == facts for path, facts in made.get("files", {}).items()
         )
 
-    def unpack(self, wheels):
+    def unpack(self, wheels: Mapping[str, str]) -> None:
         node_wheels.unpack(self.path, {wheels[name]: sha256 for name, sha256 in self.hashes.items()})
         made = {path: node_record.file_facts(path) for path in node_wheels.files_in(self.path)}
         text = json.dumps({"hashes": self.hashes, "files": made}, sort_keys=True).encode()
@@ -105,13 +107,13 @@ class Together:
 class Selected:
     """Directory of some large files of one wheel; it records the wheel's hash."""
 
-    def __init__(self, path, name, sha256, members):
+    def __init__(self, path: str, name: str, sha256: str, members: Sequence[str]) -> None:
         self.path = path
         self.hashes = {name: sha256}
         self.members = members
         self.record = os.path.join(path, node_wheels.SHA256)
 
-    def is_complete(self):
+    def is_complete(self) -> bool:
         """All of its files were taken from the right wheel."""
         try:
             with open(self.record) as stream:
@@ -121,14 +123,15 @@ class Selected:
         names = [os.path.basename(member) for member in self.members]
         return [known] == list(self.hashes.values()) and all(os.path.isfile(os.path.join(self.path, n)) for n in names)
 
-    def unpack(self, wheels):
+    def unpack(self, wheels: Mapping[str, str]) -> None:
         ((name, sha256),) = self.hashes.items()
         node_wheels.unpack_files(self.path, wheels[name], sha256, self.members)
 
 
-def directories_of(params):
+def directories_of(params: Mapping[str, Any]) -> list[Together | Selected]:
     """The directories to have."""
-    together, directories = {}, []
+    together: dict[str, str] = {}
+    directories: list[Together | Selected] = []
     for name, library in sorted(params["libraries"].items()):
         wheel = node_wheels.wheel_for(library, os.uname().machine)
         if wheel is None:
@@ -142,15 +145,15 @@ def directories_of(params):
     return directories + ([Together(params["path"], together)] if together else [])
 
 
-class Step(node_resources.Step):
+class Step(node_step.Step):
     """One call, which need not be a step of a component."""
 
-    def own(self, paths):
+    def own(self, paths: list[str]) -> None:
         self.owned["files"] = paths
         if self.wanted["component"]:
             self.save_owned()
 
-    def install(self, directory):
+    def install(self, directory: Together | Selected) -> list[str]:
         """Unpack the wheels that were copied; returns the names of those still missing."""
         if directory.is_complete():
             return []
@@ -163,23 +166,24 @@ class Step(node_resources.Step):
             directory.unpack(self.wanted["wheels"])
         return missing
 
-    def remove_all_but(self, kept):
+    def remove_all_but(self, kept: str | None) -> None:
         """Directories of other versions, or of a setting that was withdrawn."""
         for path in self.owned["files"]:
             if path != kept:
                 self.remove(path)
         self.own([path for path in self.owned["files"] if path == kept])
 
-    def remove(self, path):
+    def remove(self, path: str) -> None:
         if os.path.isdir(path):
             self.noted.did("directory", path, "remove")
             if not self.dry:
                 shutil.rmtree(path)
 
 
-def converge(step):
+def converge(step: Step) -> list[str]:
     """Returns the names of libraries whose wheels are missing."""
-    params, missing = step.wanted, []
+    params = step.wanted
+    missing: list[str] = []
     present = params["state"] == "present"
     if present:
         for directory in directories_of(params):
@@ -195,7 +199,7 @@ def converge(step):
     return missing
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"choices": ["present", "absent"], "default": "present"},

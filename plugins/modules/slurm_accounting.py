@@ -93,6 +93,8 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -110,10 +112,10 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.sacctmgr 
 
 # which settings the last call made: only those are ever unset
 OWNED = os.path.join(node_record.STATE, "slurm_policy.json")
-EMPTY = {"qos": {"normal": {}}, "associations": {"root": {}}, "users": {}}
+EMPTY: dict[str, Any] = {"qos": {"normal": {}}, "associations": {"root": {}}, "users": {}}
 
 
-def new_sacctmgr(module):
+def new_sacctmgr(module: AnsibleModule) -> Sacctmgr:
     """Sacctmgr with the text of slurm.conf that the module was given, if any."""
     if not module.params["slurm_conf"]:
         return Sacctmgr()
@@ -125,16 +127,16 @@ def new_sacctmgr(module):
     return Sacctmgr(path)
 
 
-def read_owned():
+def read_owned() -> dict[str, dict[str, list[str]]]:
     """{type: {key: [settings]}} that the last call set."""
     try:
         with open(OWNED) as stream:
-            return json.load(stream)
+            return dict(json.load(stream))
     except (OSError, ValueError):
         return {}
 
 
-def save_owned(wanted, others):
+def save_owned(wanted: Mapping[str, Any], others: Any) -> None:
     """Record which settings are managed now; `others` are obsolete ones that are not unset yet."""
     owned = {
         object_type: {key: set(values) for key, values in settings.items() if values}
@@ -150,7 +152,9 @@ def save_owned(wanted, others):
         node_record.write_atomically(OWNED, json.dumps(plain, sort_keys=True).encode())
 
 
-def result(changes, present, undeclared, notes):
+def result(
+    changes: list[dict[str, Any]], present: Mapping[str, str], undeclared: Sequence[str], notes: Sequence[str]
+) -> dict[str, Any]:
     """What the module returns: the changes as data and as a diff."""
     answer = {
         "changed": bool(changes),
@@ -165,7 +169,7 @@ def result(changes, present, undeclared, notes):
     return answer
 
 
-def write_names(module):
+def write_names(module: AnsibleModule) -> node_changes.Noted:
     """Write the names that jobs are sorted by: the next job is sorted by them."""
     noted, path = node_changes.Noted(module.check_mode), module.params["sorted_names_file"]
     if module.params["sorted_names"]:
@@ -175,7 +179,7 @@ def write_names(module):
     return noted
 
 
-def with_names(answer, noted):
+def with_names(answer: Mapping[str, Any], noted: node_changes.Noted) -> dict[str, Any]:
     """The answer of the module, with the file of names."""
     return dict(
         answer,
@@ -185,17 +189,24 @@ def with_names(answer, noted):
     )
 
 
-def add_missing_qos(sacctmgr, wanted, bare, dry):
+def add_missing_qos(sacctmgr: Sacctmgr, wanted: Mapping[str, Any], bare: Any, dry: bool) -> dict[str, Any]:
     """Add the QOS that are missing; their limits follow when slurmctld has sent the database its TRES."""
     present = list(EMPTY["qos"]) if bare else sacctmgr.qos_names()
-    missing = {name: {} for name in wanted["qos"] if name not in present}
+    missing: dict[str, Any] = {name: {} for name in wanted["qos"] if name not in present}
     changes = slurm_accounting_diff.difference({"qos": missing}, {}, {})
     if not dry:
         sacctmgr.apply(changes, "")
-    return result(changes, {}, {}, {})
+    return result(changes, {}, [], [])
 
 
-def apply(sacctmgr, cluster, wanted, changes, present, owned):
+def apply(
+    sacctmgr: Sacctmgr,
+    cluster: str,
+    wanted: Mapping[str, Any],
+    changes: list[Any],
+    present: Mapping[str, Any],
+    owned: dict[str, Any],
+) -> None:
     """Make the changes, and read the database again."""
     # settings of an interrupted call are managed, too
     save_owned(wanted, owned)
@@ -212,20 +223,20 @@ def apply(sacctmgr, cluster, wanted, changes, present, owned):
         raise AccountingError(message, "try it with sacctmgr on the controller")
 
 
-def jobs_of(names):
+def jobs_of(names: Sequence[str]) -> list[str]:
     """A warning for jobs of users who may submit no more; they are left alone."""
     if not names:
         return []
     answer = node_command.run(["squeue", "--noheader", "--user=" + ",".join(names), "--format=%u %A %T"], 60)
     rows = [line.split() for line in answer.output.splitlines()]
-    texts = ["{}: job {}, {}".format(*tuple(row)) for row in rows if len(row) == 3]
+    texts = [f"{row[0]}: job {row[1]}, {row[2]}" for row in rows if len(row) == 3]
     if not texts:
         return []
-    words = "users who may start no more jobs still have some; those that run continue (people expire --cancel): %s"
-    return [words % slurm_accounting_diff.some(texts, "; ")]
+    words = "users who may start no more jobs still have some; those that run continue (people expire --cancel)"
+    return [f"{words}: {slurm_accounting_diff.some(texts, '; ')}"]
 
 
-def cancel_jobs(names, dry):
+def cancel_jobs(names: Sequence[str], dry: bool) -> list[dict[str, Any]]:
     """Changes for the users whose jobs are cancelled; each is closed already, so that none comes back."""
     changes = []
     for name in names:
@@ -242,7 +253,7 @@ def cancel_jobs(names, dry):
     return changes
 
 
-def converge(module, sacctmgr, wanted, bare):
+def converge(module: AnsibleModule, sacctmgr: Sacctmgr, wanted: Mapping[str, Any], bare: Any) -> dict[str, Any]:
     """Compare everything that is declared with the database, and change what differs."""
     cluster, dry = module.params["cluster"], module.check_mode
     if not bare and not dry:
@@ -257,7 +268,7 @@ def converge(module, sacctmgr, wanted, bare):
     left = slurm_accounting_diff.close_left(wanted, present, module.params["followed_accounts"], others)
     problem = slurm_accounting_diff.missing_account(wanted, present)
     if problem:
-        raise AccountingError(problem, "declare it under `accounts:` in cluster.yml, or in slurm_accounts")
+        raise AccountingError(problem, "declare it under `accounts:` in cluster.yml, or in slurm_accounts_names")
     owned = read_owned()
     changes = slurm_accounting_diff.difference(wanted, present, owned)
     if not dry:
@@ -279,7 +290,7 @@ def converge(module, sacctmgr, wanted, bare):
     return dict(answer, changed=bool(answer["changed"] or ended), changes=answer["changes"] + ended)
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "cluster": {"required": True},
@@ -312,7 +323,7 @@ def main():
         noted = write_names(module)
         if bare and os.path.exists(OWNED):
             warning = "slurmdbd does not answer: accounts and limits could not be compared"
-            module.exit_json(**with_names(result([], EMPTY, {}, [warning]), noted))
+            module.exit_json(**with_names(result([], EMPTY, [], [warning]), noted))
         if params["only_names"]:
             module.exit_json(**add_missing_qos(sacctmgr, wanted, bare, module.check_mode))
         module.exit_json(**with_names(converge(module, sacctmgr, wanted, bare), noted))

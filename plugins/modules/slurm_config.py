@@ -114,6 +114,8 @@ changes:
 """
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -134,7 +136,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     waiting_jobs as slurm_waiting_jobs,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.apply_config import UNIT
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Change, Effect
 
 PLUGSTACK = "plugstack.conf"
 ALWAYS = ("slurm.conf", "gres.conf", "cgroup.conf", PLUGSTACK)
@@ -143,7 +145,8 @@ CONTAINER = "job_container.conf"
 SCRIPT = "job_submit.lua"
 OPTIONAL = (CONTAINER, "topology.conf", SCRIPT)
 FOREIGN = (
-    "put its text into slurm_job_submit in settings.yml, and remove it from the controller: deepopsctl's calls it first"
+    "put its text into slurm_conf_job_script in settings.yml, and remove it from the controller: deepopsctl's calls it "
+    "first"
 )
 SPEC = {
     **node_record.STEP,
@@ -182,24 +185,26 @@ UNMET = "correct it there, or the setting (slurm_config in settings.yml, the nod
 HUNG = "slurmctld stopped answering when it reloaded its configuration, and was restarted"
 
 
-def path_of(params, name):
+def path_of(params: Mapping[str, Any], name: str) -> str:
     """Where a configuration file lives."""
     return os.path.join(params["directory"], name)
 
 
-def desired_files(params):
+def desired_files(params: Mapping[str, Any]) -> dict[str, str]:
     """{path: text} of the desired files."""
     texts = params["files"]
     names = (*ALWAYS, *(name for name in OPTIONAL if texts.get(name)))
     return {path_of(params, name): texts[name] for name in names}
 
 
-def current_texts(files):
+def current_texts(files: Mapping[str, str]) -> dict[str, str]:
     """What is in the files now."""
     return {path: (node_files.read(path) or b"").decode(errors="replace") for path in files}
 
 
-def required_effect(files, current, changes):
+def required_effect(
+    files: Mapping[str, str], current: Mapping[str, str], changes: Sequence[Change]
+) -> tuple[Effect, list[str]]:
     """The strongest effect of the changed files, and the keys."""
     if not current[conf_of(files)]:
         return Effect.RESTART_SLURMCTLD, ["(first configuration)"]
@@ -215,12 +220,12 @@ def required_effect(files, current, changes):
     return effect, keys
 
 
-def conf_of(files):
+def conf_of(files: Mapping[str, str]) -> str:
     """The path of slurm.conf among the files."""
     return next(path for path in files if os.path.basename(path) == "slurm.conf")
 
 
-def key_entries(changes):
+def key_entries(changes: Sequence[Change]) -> list[dict[str, str]]:
     """The changed keys, each with its old and new value and its policy."""
     return [
         node_changes.entry(
@@ -234,7 +239,7 @@ def key_entries(changes):
     ]
 
 
-def note_files(noted, files):
+def note_files(noted: node_changes.Noted, files: Mapping[str, str]) -> None:
     """The files that differ, with the difference."""
     for path, text in files.items():
         before = node_files.read(path)
@@ -242,11 +247,13 @@ def note_files(noted, files):
             noted.wrote(path, before, text.encode())
 
 
-def unit_entries(actions):
+def unit_entries(actions: Iterable[Any]) -> list[dict[str, Any]]:
     return [node_changes.entry("unit", UNIT, action) for action in actions if action]
 
 
-def converge(module, files, effect, keys):
+def converge(
+    module: AnsibleModule, files: Mapping[str, str], effect: Effect, keys: Sequence[str]
+) -> tuple[Any, list[str]]:
     """Make it so, or say what would be done; returns what slurmctld needs, and warnings."""
     if not module.params["primary"]:
         return slurm_apply_config.stand_by(files, module.check_mode), []
@@ -266,6 +273,7 @@ def converge(module, files, effect, keys):
         return [applied.action, *needs[1:]], [HUNG] if applied.hung else []
     except slurm_apply_config.NotAcceptedError as error:
         module.fail_json(msg=str(error), hint=error.hint)
+        raise
     except OSError:
         # copy_state stopped it, and nothing of the new configuration is there
         if module.params["move_state"] and not standby and not first and node_files.read(conf_of(files)) == old:
@@ -273,7 +281,7 @@ def converge(module, files, effect, keys):
         raise
 
 
-def is_standby(params):
+def is_standby(params: Mapping[str, Any]) -> bool:
     """Whether another controller is in control, or is the one to take it."""
     if not params["control"]:
         return False
@@ -281,7 +289,9 @@ def is_standby(params):
     return not result.ok and (bool(result.output.strip()) or not params["first"])
 
 
-def refusals(module, files, current, changes):
+def refusals(
+    module: AnsibleModule, files: Mapping[str, str], current: Mapping[str, str], changes: Sequence[Change]
+) -> list[tuple[str, str]]:
     """Why Slurm would not take this, or not without losing jobs: (message, hint) each."""
     problem = slurm_apply_config.syntax_error(files)
     if problem:
@@ -303,7 +313,12 @@ def refusals(module, files, current, changes):
     return slurm_unsafe_changes.refusals(slurm_unsafe_changes.certain(changes, module.params["missing_nodes"]))
 
 
-def waiting_jobs(params, files, current, changes):
+def waiting_jobs(
+    params: Mapping[str, Any],
+    files: Mapping[str, str],
+    current: Mapping[str, str],
+    changes: Sequence[Change],
+) -> list[slurm_waiting_jobs.Affected]:
     """The waiting jobs that this would end or leave waiting for ever. Raises UnreadableError."""
     conf = conf_of(files)
     if not (current[conf] and params["primary"] and slurm_waiting_jobs.concerned(changes)):
@@ -312,7 +327,7 @@ def waiting_jobs(params, files, current, changes):
     return slurm_waiting_jobs.query(old, new.lent(old, params["missing_nodes"]), slurm_query.run)
 
 
-def lost_waiting(params, cases):
+def lost_waiting(params: Mapping[str, Any], cases: Sequence[slurm_waiting_jobs.Affected]) -> list[tuple[str, str]]:
     """Why this is refused for waiting jobs: (message, hint) each."""
     lost = [case for case in cases if case.rescue is None or not params["hold_waiting"]]
     if not lost:
@@ -320,7 +335,13 @@ def lost_waiting(params, cases):
     return [(f"waiting jobs would end, or wait for ever: {slurm_waiting_jobs.sentence(lost)}", WAITING_HINT)]
 
 
-def hold(module, cases, files, current, changes):
+def hold(
+    module: AnsibleModule,
+    cases: Sequence[slurm_waiting_jobs.Affected],
+    files: Mapping[str, Any],
+    current: Mapping[str, str],
+    changes: Sequence[Change],
+) -> list[str]:
     """Hold the jobs without what would end them; their names."""
     problems = slurm_waiting_jobs.hold(cases, slurm_query.run)
     left = [case for case in waiting_jobs(module.params, files, current, changes) if case.ends]
@@ -331,13 +352,19 @@ def hold(module, cases, files, current, changes):
     return [f"held until it is released: job {slurm_waiting_jobs.sentence([case])}" for case in cases]
 
 
-def unmet(params, files, current, changes):
+def unmet(
+    params: Mapping[str, Any],
+    files: Mapping[str, str],
+    current: Mapping[str, str],
+    changes: Sequence[Change],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What nodes lack for what is new in this configuration, and for what was in force already."""
     names = {change.key.split()[0].partition("=")[0].lower() for change in changes}
     names |= {os.path.basename(path) for path in files if current[path] != files[path]}
     # of what is no key of slurm.conf, what it changes
     aliases = {"slurm_plugstack": {PLUGSTACK}, "job_directories": {CONTAINER, "jobcontainertype", "taskprolog"}}
-    fresh, known = [], []
+    fresh: list[dict[str, Any]] = []
+    known: list[dict[str, Any]] = []
     for entry in params["unmet"]:
         key = entry["needed_by"].lower()
         new = entry["new"] or not current[conf_of(files)] or names & aliases.get(key, {key})
@@ -346,7 +373,13 @@ def unmet(params, files, current, changes):
     return fresh, known
 
 
-def changed_nodes(key, params, files, current, changes):
+def changed_nodes(
+    key: str,
+    params: Mapping[str, Any],
+    files: Mapping[str, str],
+    current: Mapping[str, str],
+    changes: Sequence[Change],
+) -> set[str]:
     """The nodes that are new, or whose lines change in this respect."""
     on_nodes = [change for change in changes if change.key.startswith("NodeName=")]
     named = {name for change in on_nodes if change.key.lower().split()[1:] in ([], [key]) for name in change.names}
@@ -357,12 +390,12 @@ def changed_nodes(key, params, files, current, changes):
     return named | {name for name in after if before.get(name) != after[name]}
 
 
-def installed():
+def installed() -> str:
     """The version of Slurm's commands here."""
-    return slurm_query.installed_version().get("slurm", "")
+    return str(slurm_query.installed_version().get("slurm", ""))
 
 
-def differences(params, files, current):
+def differences(params: Mapping[str, Any], files: Mapping[str, str], current: Mapping[str, str]) -> list[Change]:
     """What slurm.conf changes, and whether job directories change."""
     conf, container = conf_of(files), path_of(params, CONTAINER)
     changes = slurm_effects.changes(current[conf], files[conf]) if current[conf] else []
@@ -371,7 +404,7 @@ def differences(params, files, current):
     return changes
 
 
-def remove_obsolete(noted, params):
+def remove_obsolete(noted: node_changes.Noted, params: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Remove managed files that are obsolete."""
     entries = []
     unwanted = [name for name in OPTIONAL if not params["files"].get(name)]
@@ -382,7 +415,7 @@ def remove_obsolete(noted, params):
     return entries
 
 
-def adopt(module, files):
+def adopt(module: AnsibleModule, files: Mapping[str, str]) -> None:
     """Replace a slurm.conf that deepopsctl did not write, and end the module."""
     conf = conf_of(files)
     current = node_files.read(conf)
@@ -406,13 +439,13 @@ def adopt(module, files):
     diff = {
         "before_header": conf,
         "after_header": conf,
-        "before": current.decode(errors="replace"),
+        "before": (current or b"").decode(errors="replace"),
         "after": files[conf],
     }
     module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=changes, diff=[diff])
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     params = module.params
     missing = [name for name in ALWAYS if name not in params["files"]]

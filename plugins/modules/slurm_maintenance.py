@@ -32,7 +32,9 @@ changes: {description: "What was done: kind, name, action, detail.", type: list,
 
 import json
 import os
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -50,25 +52,25 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 OWNED = os.path.join(node_record.STATE, "slurm_maintenance.json")
 
 
-def read_owned():
+def read_owned() -> list[str]:
     try:
         with open(OWNED) as stream:
-            return json.load(stream)
+            return list(json.load(stream))
     except (OSError, ValueError):
         return []
 
 
-def save_owned(names):
+def save_owned(names: set[str]) -> None:
     if sorted(names) != read_owned():
         node_record.write_atomically(OWNED, json.dumps(sorted(names)).encode())
 
 
-def answers():
+def answers() -> bool:
     worked, _text = slurm_query.run("scontrol", "ping")
     return bool(worked)
 
 
-def present():
+def present() -> dict[str, Any]:
     """Slurm's reservations by name."""
     worked, text = slurm_query.run("scontrol", "--oneliner", "show", "reservation")
     if not worked:
@@ -76,7 +78,7 @@ def present():
     return slurm_output.records(text, "ReservationName")
 
 
-def apply(commands):
+def apply(commands: Sequence[tuple[list[str], str, str, str]]) -> None:
     """All of them: one that Slurm refuses must not leave the nodes of another without a reservation."""
     refused = []
     for argv, name, _action, _detail in commands:
@@ -87,7 +89,7 @@ def apply(commands):
         raise node_errors.HintedError("; ".join(refused), "see `scontrol show reservation`")
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={"maintenance": {"type": "list", "elements": "dict", "default": []}}, supports_check_mode=True
     )

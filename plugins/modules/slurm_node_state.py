@@ -70,6 +70,9 @@ deepops:
 changes: {description: What was done., type: list, elements: dict, returned: always}
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
@@ -88,7 +91,7 @@ STATES = ["drained", "resumed", "rebooted", "reserved", "released", "out_of_serv
 VERBS = {"drained": "drain", "resumed": "resume"}
 
 
-def change_local(params, reason, noted):
+def change_local(params: Mapping[str, Any], reason: str, noted: node_changes.Noted) -> None:
     """Drain this node and wait for its jobs, or resume it and record that."""
     (name,) = params["nodes"]
     if params["state"] == "drained":
@@ -104,7 +107,7 @@ def change_local(params, reason, noted):
         node_record.save(params["component"], params["step"], digest, node_record.items())
 
 
-def change(params, reason, dry):
+def change(params: Mapping[str, Any], reason: str, dry: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """(what the module returns as `deepops`, the changes) on the controller."""
     names, state = params["nodes"], params["state"]
     if state in VERBS:
@@ -126,7 +129,7 @@ def change(params, reason, dry):
     return {"slurm": slurm_node_service.require_state()}, changes
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "nodes": {"type": "list", "elements": "str", "required": True},

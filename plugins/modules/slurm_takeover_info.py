@@ -53,6 +53,8 @@ import os
 import pwd
 import re
 import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -75,7 +77,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import 
 OTHER_FILES = ("topology.conf", "job_container.conf", "acct_gather.conf")
 
 
-def ids():
+def ids() -> dict[str, list[int]]:
     """User and group ids of Slurm's and munge's users, where they are there."""
     numbers = {}
     for name in ("slurm", "munge"):
@@ -86,12 +88,12 @@ def ids():
     return numbers
 
 
-def owned_by_package(program):
+def owned_by_package(program: str) -> bool:
     """Whether the program belongs to a package."""
     return node_command.run(["dpkg-query", "--search", os.path.realpath(program)]).ok
 
 
-def build(programs, target):
+def build(programs: Mapping[str, str | None], target: str) -> dict[str, Any]:
     """The Slurm on this node that no package installed: where, its version, and that of the packages; {} for none."""
     for path in [*programs.values(), shutil.which("scontrol")]:
         if path and not owned_by_package(path):
@@ -106,13 +108,13 @@ def build(programs, target):
     return {}
 
 
-def file_system_type(path):
+def file_system_type(path: str) -> str:
     """Type of the file system that a path is on."""
     where = storage_quota.file_system_of(path, storage_mount_table.table())
     return where.type if where else ""
 
 
-def unit_paths(names):
+def unit_paths(names: Sequence[str]) -> dict[str, str]:
     """Unit files of the daemons, as systemd found them."""
     paths = {}
     for name in names:
@@ -121,14 +123,14 @@ def unit_paths(names):
     return paths
 
 
-def config():
+def config() -> dict[str, Any]:
     """slurmctld's settings as they are in force, without passwords; {} where it does not answer."""
     worked, shown = slurm_query.run("scontrol", "show", "config")
     values = slurm_output.config(shown) if worked else {}
     return {key: value for key, value in values.items() if not key.lower().endswith("pass") and " " not in key}
 
 
-def nodes():
+def nodes() -> dict[str, dict[str, Any]]:
     """Hardware of the nodes as slurmctld counts it: with other numbers it would end their jobs."""
     worked, shown = slurm_query.run(*slurm_query.SHOW_NODES)
     keys = {"cpus": "CPUTot", "boards": "Boards", "sockets": "Sockets", "cores_per_socket": "CoresPerSocket"}
@@ -143,19 +145,19 @@ def nodes():
     return shapes
 
 
-def slurmd_report():
+def slurmd_report() -> str:
     """The first line of `slurmd -C`, '' without slurmd."""
     worked, shown = slurm_query.run("slurmd", "-C")
     return shown.splitlines()[0] if worked and shown else ""
 
 
-def jobs():
+def jobs() -> int:
     """How many jobs run."""
     worked, shown = slurm_query.run("squeue", "--noheader", "--all", "--states=R,CG,S", "--format=%A")
     return len(set(shown.split())) if worked else 0
 
 
-def other_files(directory):
+def other_files(directory: str) -> list[str]:
     """The other files with settings that are there."""
     names = []
     for name in OTHER_FILES if directory else ():
@@ -166,14 +168,14 @@ def other_files(directory):
     return names
 
 
-def plugins_of_jobs(conf, prefix):
+def plugins_of_jobs(conf: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     """What plugstack.conf has jobs load; a Slurm that was built in `prefix` has plugins there, which packages lack."""
     named = slurm_detect.settings(conf).get("plugstackconfig")
     directory = os.path.join(prefix, "lib", "slurm") if prefix else ""
     return slurm_spank.plugins((*([named] if named else []), *slurm_spank.PLUGSTACKS), directory)
 
 
-def database():
+def database() -> tuple[dict[str, str], str]:
     """(slurmdbd.conf without its password, the password)."""
     path, content = slurm_detect.first_file("slurmdbd.conf")
     values = slurm_detect.settings(content)
@@ -182,7 +184,7 @@ def database():
     return (dict(public, path=path) if path else {}), password
 
 
-def explicit(path, content):
+def explicit(path: str, content: bytes) -> tuple[dict[str, dict[str, str]], str]:
     """What the files next to slurm.conf set, by file and key, and the script that decides on jobs."""
     directory = os.path.dirname(path)
     texts = {"slurm.conf": slurm_detect.with_includes(path, content)}
@@ -193,7 +195,7 @@ def explicit(path, content):
     return values, script if path else ""
 
 
-def read_secrets(names):
+def read_secrets(names: Sequence[str]) -> dict[str, str]:
     """{name: secret} of those asked for."""
     secrets = {}
     if "munge_key" in names:
@@ -203,7 +205,7 @@ def read_secrets(names):
     return secrets
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "component": {"required": True},

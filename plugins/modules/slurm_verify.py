@@ -75,7 +75,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.readiness
 SCOPES = {"controller": verify_controller.verify, "compute": verify_compute.verify}
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **node_record.STEP,

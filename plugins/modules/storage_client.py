@@ -67,6 +67,8 @@ packages: {description: What the node needs installed; each with its version., t
 """
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -77,7 +79,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     ownership as node_ownership,
     packages_apt as node_packages,
     record as node_record,
-    resources as node_resources,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import client_sources as storage_client_sources
 
@@ -88,26 +90,26 @@ HOLDS = "client_holds"
 ANSWER_S = 60
 
 
-class Step(node_resources.Step):
+class Step(node_step.Step):
     """One call."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         super().__init__(module)
         self.clients = [each for each in module.params["clients"] if each["name"] not in module.params["left_out"]]
         # errors by client
-        self.left_out = {}
-        self.missing = []
+        self.left_out: dict[str, node_errors.HintedError] = {}
+        self.missing: list[str] = []
         self.release = node_kernel.running()
 
-    def managed_packages(self):
+    def managed_packages(self) -> list[str]:
         return node_ownership.load(self.wanted["component"], HOLDS)["packages"]
 
-    def remember(self, names):
+    def remember(self, names: Iterable[str]) -> None:
         if not self.dry:
             node_ownership.save(self.wanted["component"], HOLDS, {"packages": sorted(names), "files": []})
 
 
-def prepare(step):
+def prepare(step: Step) -> dict[str, str]:
     """Everything that comes before the installation; returns the packages with their versions."""
     component, name = step.wanted["component"], step.wanted["step"]
     if step.clients and not step.dry and not node_record.load(component, name):
@@ -134,7 +136,7 @@ def prepare(step):
     return packages
 
 
-def ensure_source(step, name, client):
+def ensure_source(step: Step, name: str, client: Mapping[str, Any] | None) -> None:
     """Where a client's packages come from; one that can't be used leaves the client out."""
     repository, archives = (client["repository"], client["archives"]) if client else (None, [])
     before = len(step.noted.changes)
@@ -146,7 +148,7 @@ def ensure_source(step, name, client):
         del step.noted.changes[before:]
 
 
-def present_of(step, client):
+def present_of(step: Step, client: Mapping[str, Any]) -> dict[str, str]:
     """{package: version} of a client that is left out: what the node has."""
     present = node_packages.installed(client["packages"])
     if len(present) < len(client["packages"]):
@@ -154,7 +156,7 @@ def present_of(step, client):
     return present
 
 
-def report_left_out(step):
+def report_left_out(step: Step) -> dict[str, Any]:
     """The run goes on without these clients, and ends with a failure all the same."""
     labels = {client["name"]: label(client) for client in step.clients}
     messages = [f"{labels[name]} is left out: {error}" for name, error in step.left_out.items()]
@@ -165,11 +167,11 @@ def report_left_out(step):
     return {"deepops_left_out": {"message": "; ".join(messages), "hint": "; ".join(hints)}}
 
 
-def label(client):
+def label(client: Mapping[str, Any]) -> str:
     return f"{client['name']} {client['version']}"
 
 
-def choose_versions(step, client):
+def choose_versions(step: Step, client: Mapping[str, Any]) -> dict[str, str]:
     """{package: version} of one client; fails where the sources do not have them."""
     available = node_packages.versions(client["packages"])
     versions = {
@@ -182,12 +184,10 @@ def choose_versions(step, client):
     raise node_kernel.KernelError(*why_missing(step, client, missing[0], available.get(missing[0], [])))
 
 
-def why_missing(step, client, name, versions):
+def why_missing(step: Step, client: Mapping[str, Any], name: str, versions: Sequence[str]) -> tuple[str, str]:
     if versions:
         words = f"{label(client)}: the package sources have {name} of another version"
-        return words, "they have {}: write that version in cluster.yml, or add it to the source".format(
-            " ".join(versions)
-        )
+        return words, f"they have {' '.join(versions)}: write that version in cluster.yml, or add it to the source"
     if name.endswith("-" + step.release):
         prefix = name[: -len(step.release)]
         releases = [other[len(prefix) :] for other in node_packages.known(prefix)]
@@ -198,7 +198,7 @@ def why_missing(step, client, name, versions):
     return f"{label(client)}: no package source has {name}", "see what the source of the entry in cluster.yml has"
 
 
-def release(step, packages):
+def release(step: Step, packages: Mapping[str, str]) -> None:
     """Unhold managed packages that will be changed or removed; the second call holds them again."""
     managed = step.managed_packages()
     present = node_packages.installed(managed)
@@ -215,7 +215,7 @@ def release(step, packages):
     step.remember([name for name in managed if name not in changing])
 
 
-def hold_together(step):
+def hold_together(step: Step) -> list[str]:
     """Everything that comes after the installation; returns what is held."""
     names = [name for client in step.clients for name in client["packages"]]
     present = node_packages.installed(names)
@@ -236,7 +236,7 @@ def hold_together(step):
     return wanted
 
 
-def warn_of_another(step, client, name):
+def warn_of_another(step: Step, client: Mapping[str, Any], name: str) -> None:
     """A module that runs stays until the reboot, whatever was installed since."""
     path = f"/sys/module/{name}/version"
     if not os.path.exists(path):
@@ -245,11 +245,11 @@ def warn_of_another(step, client, name):
         loaded = stream.read().strip()
     available = node_packages.output(["modinfo", "-k", step.release, "-F", "version", name]).strip()
     if available and loaded != available:
-        words = "%s: the kernel runs module %s of version %s, and %s is installed: reboot the drained node"
-        step.module.warn(words % (label(client), name, loaded, available))
+        running = f"the kernel runs module {name} of version {loaded}"
+        step.module.warn(f"{label(client)}: {running}, and {available} is installed: reboot the drained node")
 
 
-def run_checks(step):
+def run_checks(step: Step) -> None:
     """Warn of each command that says that a server does not answer."""
     for name, commands in step.wanted["checks"].items():
         for argv in commands:
@@ -258,13 +258,13 @@ def run_checks(step):
                 step.module.warn(f"storage {name}: `{' '.join(argv)}` fails: {problem}")
 
 
-def error_of(argv):
+def error_of(argv: Sequence[str]) -> str:
     """What a command says that fails; '' for one that does not."""
     result = command.run_merged(argv, ANSWER_S)
     return "" if result.ok else result.message[-300:] or "it does not say why"
 
 
-def save(step, held):
+def save(step: Step, held: Sequence[str]) -> None:
     """What the gate compares: packages and holds, the sources, and the kernel that all of it was made for."""
     if step.wanted["left_out"]:
         # the next deploy tries again, or removes what is there
@@ -279,7 +279,7 @@ def save(step, held):
     node_record.save(step.wanted["component"], step.wanted["step"], digest, items)
 
 
-def main():
+def main() -> None:
     client = {
         "name": {"required": True},
         "version": {"required": True},

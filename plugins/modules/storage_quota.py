@@ -57,6 +57,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     record as node_record,
     resources as node_resources,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota as storage_quota
 
@@ -76,7 +77,7 @@ UNIT = "deepopsctl-rquotad.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
 
 
-def serve_rquota(step):
+def serve_rquota(step: node_step.Step) -> None:
     """Let other nodes ask for limits of users."""
     node_resources.ensure_packages(step)
     content = step.wanted["rquotad"]
@@ -88,7 +89,7 @@ def serve_rquota(step):
     node_resources.ensure_units(step, units, [UNIT_FILE] if changed else [], [UNIT])
 
 
-def stop_rquota(step):
+def stop_rquota(step: node_step.Step) -> None:
     """Remove the unit; its packages stay."""
     if not os.path.exists(UNIT_FILE):
         return
@@ -99,10 +100,10 @@ def stop_rquota(step):
         node_record.clear_pending(UNIT)
 
 
-def converge(step):
+def converge(step: node_step.Step) -> dict[str, str]:
     """Everything in its order; returns a sentence for each directory that is no project yet."""
     wanted = step.wanted
-    files, waiting = storage_quota.converge(wanted["exports"], storage_quota.Host(), step.noted)
+    managed, waiting = storage_quota.converge(wanted["exports"], storage_quota.Host(), step.noted)
     if wanted["rquotad"]:
         serve_rquota(step)
     else:
@@ -111,12 +112,12 @@ def converge(step):
         # looked at again by the next deploy
         wanted["digest"] = ""
     served = bool(wanted["rquotad"])
-    files = [*files, *([UNIT_FILE] if served else [])]
+    files = [*managed, *([UNIT_FILE] if served else [])]
     step.save_record(node_record.items(files=files, units={UNIT: True} if served else {}))
     return waiting
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **node_record.STEP,
@@ -131,7 +132,7 @@ def main():
         host, exports = storage_quota.Host(), module.params["exports"]
         compared = {export["path"]: storage_quota.differences(export, host) for export in exports}
         module.exit_json(changed=False, differences=compared)
-    step = node_resources.Step(module, {**module.params, **PACKAGES})
+    step = node_step.Step(module, {**module.params, **PACKAGES})
     with node_errors.fail_on_error(step.fail, "quotas: %s"):
         waiting = converge(step)
     for sentence in waiting.values():

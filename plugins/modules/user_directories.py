@@ -52,6 +52,8 @@ taken: {description: Names that somebody else has., type: list, elements: str, r
 import contextlib
 import os
 import stat
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -83,14 +85,14 @@ OPTIONS = {
 }
 
 
-def wanted(space, params):
+def wanted(space: Mapping[str, Any], params: Mapping[str, Any]) -> list[tuple[str, int, int, int]]:
     """(name, uid, gid, mode) of each directory of a space."""
     if space["by"] == "user":
         return [(each["name"], int(each["uid"]), int(each.get("gid", each["uid"])), 0o700) for each in params["people"]]
     return [(each["name"], 0, int(each["gid"]), 0o2770) for each in params["groups"]]
 
 
-def open_space(path):
+def open_space(path: str) -> int:
     """The space itself: root's, and no place where others could make or rename something."""
     link = node_files.users_link(path)
     if link:
@@ -101,13 +103,13 @@ def open_space(path):
         return handle
     os.close(handle)
     raise node_errors.HintedError(
-        "others than root may write in %s (user id %d, mode %04o): whoever makes a user's directory first would own it"
-        % (path, status.st_uid, stat.S_IMODE(status.st_mode)),
+        f"others than root may write in {path} (user id {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o}): "
+        "whoever makes a user's directory first would own it",
         "chown root:root and chmod 755 it, on its file server if root is nobody there",
     )
 
 
-def owner_of(handle, name):
+def owner_of(handle: int, name: str) -> tuple[int, ...] | None:
     """(uid, gid) of a directory, () where the name is missing, None where it is something else."""
     try:
         status = os.stat(name, dir_fd=handle, follow_symlinks=False)
@@ -116,7 +118,7 @@ def owner_of(handle, name):
     return (status.st_uid, status.st_gid) if stat.S_ISDIR(status.st_mode) else None
 
 
-def is_unfinished(handle, name):
+def is_unfinished(handle: int, name: str) -> bool:
     """Whether a directory is what a run that was cut off leaves: root's and empty."""
     status = os.stat(name, dir_fd=handle, follow_symlinks=False)
     if not stat.S_ISDIR(status.st_mode) or (status.st_uid, status.st_gid) != (0, 0):
@@ -132,7 +134,7 @@ def is_unfinished(handle, name):
         os.close(inner)
 
 
-def make(handle, name, uid, gid, mode):
+def make(handle: int, name: str, uid: int, gid: int, mode: int) -> None:
     """The directory, root's own until it has its mode. Raises PermissionError where root is nobody."""
     missing = owner_of(handle, name) == ()
     if missing:
@@ -153,9 +155,12 @@ def make(handle, name, uid, gid, mode):
         os.close(inner)
 
 
-def ensure(noted, path, directories):
+def ensure(
+    noted: node_changes.Noted, path: str, directories: Sequence[tuple[str, int, int, int]]
+) -> tuple[dict[str, list[int]], list[str], list[str]]:
     """Make the missing ones of a space; returns (those that are as they should be, conflicts, names somebody has)."""
-    made, conflicts, taken, refused = {}, [], [], []
+    made: dict[str, list[int]] = {}
+    conflicts, taken, refused = [], [], []
     handle = open_space(path)
     try:
         for name, uid, gid, mode in directories:
@@ -170,27 +175,30 @@ def ensure(noted, path, directories):
                     continue
                 announce(noted, path, [(name, uid, gid, mode)])
             elif owner != (uid, gid):
-                taken.append("{} {}".format(full, "is no directory" if owner is None else "belongs to %d:%d" % owner))
+                taken.append(f"{full} belongs to {owner[0]}:{owner[1]}" if owner else f"{full} is no directory")
                 continue
             made[full] = [uid, gid]
     finally:
         os.close(handle)
     if refused:
         names = node_identities.first_few(refused)
-        sentence = "root may not make directories in %s (root is squashed?): make on its server: %s"
-        conflicts.append(sentence % (path, names))
+        conflicts.append(f"root may not make directories in {path} (root is squashed?): make on its server: {names}")
     return made, conflicts, taken
 
 
-def announce(noted, path, directories):
+def announce(noted: node_changes.Noted, path: str, directories: Sequence[tuple[str, int, int, int]]) -> None:
     """All of them, where there is nothing to compare with yet."""
     for name, uid, gid, mode in directories:
-        noted.did("directory", os.path.join(path, name), "set", detail="%d:%d %04o" % (uid, gid, mode))
+        noted.did("directory", os.path.join(path, name), "set", detail=f"{uid}:{gid} {mode:04o}")
 
 
-def converge(module, noted):
+def converge(
+    module: AnsibleModule, noted: node_changes.Noted
+) -> tuple[dict[str, list[int]], list[str], list[str], dict[str, bool]]:
     """All spaces; returns (what there is now, conflicts, what fails the call, hints for that)."""
-    made, conflicts, taken, hints = {}, [], [], {}
+    made: dict[str, list[int]] = {}
+    hints: dict[str, bool] = {}
+    conflicts, taken = [], []
     for space in module.params["spaces"]:
         directories = wanted(space, module.params)
         if (space["mounted"] and not mount_table.is_mounted(space["path"])) or not os.path.isdir(space["path"]):
@@ -213,7 +221,7 @@ def converge(module, noted):
     return made, conflicts, taken, hints
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec={**node_record.STEP, **OPTIONS}, supports_check_mode=True)
     noted = node_changes.Noted(module.check_mode)
     with node_errors.fail_on_error(module.fail_json, "directories of users: %s"):
@@ -221,7 +229,7 @@ def main():
     for sentence in conflicts[:MOST_NAMED]:
         module.warn(sentence)
     if len(conflicts) > MOST_NAMED:
-        module.warn("%d more directories of users have conflicts" % (len(conflicts) - MOST_NAMED))
+        module.warn(f"{len(conflicts) - MOST_NAMED} more directories of users have conflicts")
     if not module.check_mode:
         # what is not settled is compared again by the next deploy
         digest = "" if conflicts or taken else module.params["digest"]

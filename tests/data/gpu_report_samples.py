@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from deepopsctl.checks.check import parse_check
-from deepopsctl.node_programs.gpu_check.bounds import figures_of, pcie_gb_s
-from deepopsctl.node_programs.gpu_check.evaluation import evaluate
+from deepopsctl.node_programs.suites.gpu_check.bounds import figures_of, pcie_gb_s
+from deepopsctl.node_programs.suites.gpu_check.evaluation import evaluate
 from deepopsctl.report.model import Facts
 from tests.data.gpu_check_samples import Gpu, Result, gpu, result, without_driver
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from deepopsctl.node_programs.slurm_metrics.asking import AskingError
-from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader, Snapshot
+from deepopsctl.node_programs.services.slurm_metrics.asking import AskingError
+from deepopsctl.node_programs.services.slurm_metrics.snapshot import SlurmReader, Snapshot
 from tests.support.paths import TESTS
 
 DATA = TESTS / "data" / "slurm_metrics"

@@ -16,9 +16,9 @@ import pexpect
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.secrets import encrypt, new_secrets
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.run.runner import run
 from tests.support.cluster import wait_until
 from tests.support.ports import free_port

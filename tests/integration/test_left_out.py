@@ -31,7 +31,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     directory = tmp_path_factory.mktemp("left-out")
     container = {
         "role": "nvidia_container",
-        "nvidia_container_wanted": True,
+        "nvidia_container_toolkit": True,
         "nvidia_container_repository_url": NOWHERE,
         "nvidia_container_catalogue": {"version": "1", "packages": ["none"], "fingerprint": "0" * 40},
     }

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.validate_monitoring import alerting, dashboards, rules, suite, targets, web
+from deepopsctl.node_programs.suites.validate_monitoring import alerting, dashboards, rules, suite, targets, web
 from tests.integration.monitoring import servers
 from tests.support.cluster import wait_until
 from tests.support.ports import free_port

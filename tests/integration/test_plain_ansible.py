@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deepopsctl.run.command_line import RunRequest, write_inputs
+import yaml
+
+from deepopsctl.run.request import RunRequest, write_inputs
 from tests.integration.sites import Site
+from tests.support.local_ansible import play
 from tests.support.paths import ROOT
 
 BIN = Path(sys.executable).parent
@@ -44,3 +47,28 @@ def test_the_products_inventory_has_every_group() -> None:
     from deepopsctl.cluster.inventory import GROUPS
 
     assert [group for group in GROUPS if f"@{group}:" not in shown] == []
+
+
+OLD = "slurm_time_servers: [ntp1]\n"
+READ = """
+- name: Read it by its new name
+  ansible.builtin.assert: {that: "node_common_time_servers == ['ntp2' if inventory_hostname == 'n1' else 'ntp1']"}
+"""
+
+
+def test_a_setting_with_its_old_name_works_in_a_run(site: Site) -> None:
+    with site.directory.settings.open("a") as stream:
+        stream.write(OLD)
+    of_node = site.directory.inventory_dir / "host_vars" / "n1.yml"
+    of_node.parent.mkdir(exist_ok=True)
+    of_node.write_text("slurm_time_servers: [ntp2]\n")
+
+    assert site.run(READ).summary.failures == ()
+
+
+def test_plain_ansible_says_what_it_is_called_now(tmp_path: Path) -> None:
+    task = {"name": "Show", "ansible.builtin.debug": {"msg": "{{ deepops_requires }}"}}
+    hosts = {"n1": yaml.safe_load(OLD), "n2": {"node_common_time_servers": ["ntp1"]}}
+    done = play(tmp_path, [{"hosts": "all", "gather_facts": False, "tasks": [task]}], hosts)
+    assert {result.host: result.status for result in done.results} == {"n1": "failed", "n2": "ok"}
+    assert "slurm_time_servers is now node_common_time_servers: rename it in settings.yml" in done.output

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.snapshots import cli
+from deepopsctl.node_programs.services.snapshots import cli
 
 ALICE, BOB = "60010", "60011"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from deepopsctl.errors import ExitCode
-from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.request import RunRequest
 from deepopsctl.status.cluster import query_status
 from deepopsctl.status.nodes import Answer
 from tests.integration.sites import make_site, make_unreachable, play

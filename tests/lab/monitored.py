@@ -22,7 +22,7 @@ from tests.support.cluster import PATIENCE_S, wait_until
 
 PROMETHEUS, ALERTMANAGER = 9090, 9093
 # settings of what is off unless a site wants it
-OPTIONAL = "monitoring_job_summaries: true\nmonitoring_job_endings: true\n"
+OPTIONAL = "monitoring_node_job_summaries: true\nmonitoring_node_job_endings: true\n"
 
 
 @dataclass(frozen=True)

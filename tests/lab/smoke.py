@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deepopsctl.checks.catalogue.smoke import CATALOGUE
+from deepopsctl.checks.catalogue.smoke import SMOKE
 from tests.lab.harness import LabCluster
 from tests.lab.smoke_faults import CLUSTER, COMPUTE, Damage
 
 # checks that only exist when something is wrong
 ONLY_FAILURES = {"reachable", "suite-ran"}
 # the checks of a cluster without job directories and modules: those have tests of their own
-REPORTED = set(CATALOGUE) - ONLY_FAILURES - {"job-directories", "mpi"}
+REPORTED = set(SMOKE) - ONLY_FAILURES - {"job-directories", "mpi"}
 OUTPUTS = "~ubuntu/slurm-*.out"
 
 

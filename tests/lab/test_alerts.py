@@ -22,7 +22,7 @@ AT_ONCE = {"for": "0s"}
 BLIND = [alert.name for alert in ALERTS if alert.blinds]
 WANTED: dict[str, object] = {
     "monitoring_alerts": {**dict.fromkeys(BLIND, AT_ONCE), "NodeUnitFailed": {"for": "0s", "drain": True}},
-    "monitoring_alert_grouping": {"wait": "1s", "interval": "1s"},
+    "alertmanager_grouping": {"wait": "1s", "interval": "1s"},
     "monitoring_drain": True,
     "monitoring_drain_limit": 1,
     "monitoring_drain_resume_after": 60,
@@ -53,7 +53,7 @@ def cluster(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
     )
     hook = {"hook": {"webhook": {"url": f"http://{address}:{PORT}/"}}}
     before = settings.read_text(encoding="utf-8")
-    settings.write_text(before + yaml.safe_dump({**WANTED, "monitoring_alert_receivers": hook}), encoding="utf-8")
+    settings.write_text(before + yaml.safe_dump({**WANTED, "alertmanager_receivers": hook}), encoding="utf-8")
     monitored.parsed("deploy", "monitoring")
     try:
         yield monitored

@@ -18,8 +18,8 @@ from tests.support.cluster import DEEPOPSCTL, PATIENCE_S, wait_until
 from tests.support.node_modules import COLLECTIONS
 
 # how long is waited for what will not come; what may come on a busy host has its usual time
-HASTY = ("--full", "-e", "slurmd_converged_timeout=12")
-HASTY_CONTROLLER = ("--full", "-e", "slurm_converged_timeout=12")
+HASTY = ("--full", "-e", "slurmd_verify_timeout=12")
+HASTY_CONTROLLER = ("--full", "-e", "slurmctld_verify_timeout=12")
 # systemd runs munged so until the drop-in is gone: a line of its [Service] section is the damage
 MUNGED = """mkdir -p /run/systemd/system/munge.service.d
 echo "[Service]" > /run/systemd/system/munge.service.d/damage.conf

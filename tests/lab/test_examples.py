@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from deepopsctl.checks.catalogue.environment import ENVIRONMENT
-from deepopsctl.node_programs.validate_environment.examples import EXAMPLES
+from deepopsctl.node_programs.suites.validate_environment.examples import EXAMPLES
 from tests.lab.harness import LabCluster, edit
 from tests.lab.smoke import Result, damaged, validate
 from tests.support.paths import ROOT

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.job_report.keeping import SHORTEST_S
+from deepopsctl.node_programs.commands.job_report.keeping import SHORTEST_S
 from tests.lab.harness import wait_until
 from tests.lab.monitored import MonitoredCluster
 

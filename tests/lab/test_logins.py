@@ -128,7 +128,7 @@ def test_administrators_get_in_and_a_deploy_works_while_slurm_is_down(
 
 
 def test_it_can_be_switched_off(deployed: LabCluster, people: dict[str, Person]) -> None:
-    off = ("-e", "slurm_adopt_enabled=false", "-e", json.dumps({"slurm_login_limits": {}}))
+    off = ("-e", "slurm_adopt_enabled=false", "-e", json.dumps({"login_access_limits": {}}))
     deployed.deploy(*off, "--limit", f"{NODE},ctl1")
 
     assert people["alice"].is_let_in(NODE)

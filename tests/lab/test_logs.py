@@ -12,7 +12,7 @@ import pytest
 
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority, new_authority
-from deepopsctl.node_programs.log_collector.places import files_of
+from deepopsctl.node_programs.services.log_collector.places import files_of
 from tests.lab.foreign_slurm import put
 from tests.lab.monitored import MonitoredCluster
 from tests.support.cluster import DEEPOPSCTL, wait_until
@@ -210,7 +210,7 @@ def test_a_clock_that_jumps_ahead_by_years_removes_nothing(monitored: MonitoredC
     program = (
         "import sys, time; real = time.time; time.time = lambda: real() + 3650 * 86400; "
         "sys.path.insert(0, '/usr/local/lib/deepopsctl/log_collector'); "
-        "from node_programs.log_collector.cli import main; "
+        "from node_programs.services.log_collector.cli import main; "
         "sys.exit(main(['tidy', '--days', '30', '--gigabytes', '20']))"
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deepopsctl.monitoring.targets import FILE as TARGETS_FILE
-from deepopsctl.node_programs.log_collector.places import address_of
+from deepopsctl.node_programs.services.log_collector.places import address_of
 from tests.lab.harness import lab_up, wait_until
 from tests.lab.monitored import ALERTMANAGER, MonitoredCluster
 from tests.lab.test_logs import KNOCK, wait_for_lines

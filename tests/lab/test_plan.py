@@ -100,7 +100,7 @@ def test_a_changed_partition_is_reconfigured_under_a_job_that_is_named(cluster: 
 
 @pytest.mark.usefixtures("job")
 def test_what_would_end_jobs_is_blocked_beforehand_and_refused_with_nothing_changed(cluster: LabCluster) -> None:
-    options = ("-e", '{"slurm_config": {"SelectType": "select/linear"}, "slurm_time_servers": ["192.0.2.1"]}')
+    options = ("-e", '{"slurm_config": {"SelectType": "select/linear"}, "node_common_time_servers": ["192.0.2.1"]}')
     before = cluster.root("ctl1", "cat /etc/slurm/slurm.conf /etc/chrony/conf.d/deepopsctl.conf")
 
     planned = plan(cluster, *options, code=1)

@@ -28,7 +28,8 @@ TELLING = "    purge: {age: 7d, mode: delete, warn: 7d, mail: local}\n"
 # eight days are no time to wait for
 LATER = (
     "import sys, time; real = time.time; time.time = lambda: real() + 8 * 86400; "
-    "sys.path.insert(0, '/usr/local/lib/deepopsctl/scratch_purge'); from node_programs.scratch_purge.cli import main; "
+    "sys.path.insert(0, '/usr/local/lib/deepopsctl/scratch_purge'); "
+    "from node_programs.services.scratch_purge.cli import main; "
     "sys.exit(main(['scratch', *sys.argv[1:]]))"
 )
 

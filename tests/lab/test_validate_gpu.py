@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.gpu_check.evaluation import MEASURED
+from deepopsctl.node_programs.suites.gpu_check.evaluation import MEASURED
 from tests.lab.harness import DEEPOPSCTL, PATIENCE_S, LabCluster, wait_until
 from tests.lab.smoke import damaged
 from tests.lab.smoke_faults import COMPUTE, both, conf_steps

@@ -9,7 +9,7 @@ import pytest
 from tests.lab.harness import SETTINGS, LabCluster, edit
 
 # a script of the site's own is enough for a job_submit.lua
-SCRIPTED = 'slurm_job_submit: "-- nothing"\nslurm_conf_contact: help@example.com\n'
+SCRIPTED = 'slurm_conf_job_script: "-- nothing"\nslurm_conf_contact: help@example.com\n'
 SHORT = '  - {name: short, nodes: "gpu01", max_time: "1:00:00"}\n'
 GPU = '  - {name: gpu, nodes: "gpu[01-02]", default: true}\n'
 SUBMIT = "--wrap=true"

@@ -192,7 +192,7 @@ partitions:
                 "EnforcePartLimits": True,
                 "UnkillableStepTimeout": None,
             },
-            "slurm_time_servers": ["ntp1.example.com", "ntp2.example.com"],
+            "node_common_time_servers": ["ntp1.example.com", "ntp2.example.com"],
         },
     ),
     "unconfined": Case(

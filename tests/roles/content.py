@@ -15,6 +15,16 @@ PLAYBOOKS = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "
 
 Task = Mapping[str, Any]
 
+# what several roles share, with its default; computed values have names of their own
+SITE_WIDE = {
+    name: value
+    for path in sorted((ROOT / "group_vars" / "all").glob("*.yml"))
+    for name, value in yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader).items()
+    if not name.startswith(("deepops_", "__deepops_"))
+}
+# what is not set is left alone on nodes, so there is no default
+WITHOUT_DEFAULT = {"nvidia_container_toolkit", "nvidia_dcgm", "nvidia_gdrcopy"}
+
 
 @cache
 def load(path: str) -> Any:

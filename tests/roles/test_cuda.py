@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.gpu_check.dcgm import SOCKET
+from deepopsctl.node_programs.suites.gpu_check.dcgm import SOCKET
 from tests.data.driver_samples import SET_PLATFORM, facts, platform
 from tests.roles.content import load, role_calls
 from tests.support.local_ansible import Played, play
@@ -17,9 +17,10 @@ BOTH = ["12.8", "13.0"]
 FROM_DEBIAN = {"cuda_toolkits": ["12.4"], "cuda_source": "distro"}
 ROLES = ("cuda", "nvidia_container", "nvidia_dcgm")
 MIRRORED_DCGM = {
+    "nvidia_dcgm": True,
     "nvidia_dcgm_catalogue": "{{ deepops_dcgm }}",
     "nvidia_dcgm_repositories": "{{ deepops_nvidia_drivers.repository }}",
-    "nvidia_dcgm_repository_url": "https://mirror.example.com",
+    "nvidia_driver_repository_url": "https://mirror.example.com",
     "nvidia_dcgm_platform": "Debian 13",
     "nvidia_dcgm_driver": "580",
     "nvidia_dcgm_gpus": {"type": "h100", "count": 8},
@@ -161,12 +162,6 @@ def test_an_hgx_node_gets_all_packages_of_dcgm_in_one_version_from_the_mirror(pl
     assert "deepopsctl-mig.service" in planned["unit.conf"]
     # where its clients connect to it, and no port
     assert f"--domain-socket {SOCKET}\n" in planned["unit.conf"]
-
-
-def test_the_mirror_of_the_driver_is_the_mirror_of_cuda() -> None:
-    default = load("roles/nvidia_driver/defaults/main.yml")["nvidia_driver_repository_url"]
-
-    assert load("group_vars/all/nvidia.yml")["nvidia_driver_repository_url"] == default
 
 
 def test_pins_that_block_packages_come_after_those_that_select_them() -> None:

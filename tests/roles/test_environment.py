@@ -30,7 +30,7 @@ NODE: dict[str, Any] = {
     "modules_directory": MODULES,
     "modules_trees": [],
     "modules_wheels": "/opt/wheels",
-    "modules_http_proxy": "http://[2001:db8::1]:3128",
+    "environment_http_proxy": "http://[2001:db8::1]:3128",
     "modules_declared": {
         "python/3.12": {"prefix": "/opt/python/3.12", "default": True},
         "gcc/14": {"prefix": "/opt/gcc/14"},
@@ -39,7 +39,7 @@ NODE: dict[str, Any] = {
     "http_proxy_packages": ["squid"],
     "http_proxy_addresses": ["192.0.2.1"],
     "http_proxy_listen": "192.0.2.1",
-    "http_proxy_port": 3128,
+    "environment_proxy_port": 3128,
     "http_proxy_allowed": ["pypi.org"],
     "http_proxy_clients": ["192.0.2.1", "192.0.2.11"],
 }
@@ -248,7 +248,7 @@ def test_a_standby_gets_the_accounts_of_the_directorys_users_or_keeps_those_it_h
         "tasks": [{"ansible.builtin.set_fact": {"deepops_members": answer}}],
     }
     values = {
-        "slurm_controller_hosts": ["ctl1", "ctl2"], "slurm_shared": {"mount": "/shared"},
+        "slurm_controller_hosts": ["ctl1", "ctl2"], "deepops_slurm_shared": {"mount": "/shared"},
         "environment_people": {"people": [], "groups": []},
         "environment_directory": {"accounts": [{"account": "phys", "group": "physicists"}]},
     }  # fmt: skip

@@ -32,7 +32,7 @@ CLUSTER: dict[str, Any] = {
     "slurm_nodes": [{"names": "gpu01", "gpus": {"type": "a100", "count": 2}}, {"names": "gpu02"}],
     "grafana_admin_password": "admin-secret",
     "prometheus_port": PORT,
-    "monitoring_job_summaries": True,
+    "monitoring_node_job_summaries": True,
     "drift_check_result": {"recorded": []},
     "monitoring_web_password": "correct-horse-battery-staple",
     "cluster_authority": new_authority(date(2026, 11, 1)),
@@ -109,7 +109,7 @@ def test_a_port_that_a_site_changes_is_changed_for_all_that_use_it(recorded: Rec
 def test_grafana_has_prometheus_scrape_interval(recorded: Recorded) -> None:
     sources = recorded.step("ctl1", "grafana").texts()["/etc/grafana/provisioning/datasources/deepopsctl.yaml"]
 
-    assert f'timeInterval: "{load("roles/prometheus/defaults/main.yml")["prometheus_scrape_interval"]}"' in sources
+    assert f'timeInterval: "{load("group_vars/all/monitoring.yml")["prometheus_scrape_interval"]}"' in sources
 
 
 def expected(host: str, **variables: object) -> list[str]:

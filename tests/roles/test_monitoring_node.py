@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from deepopsctl.monitoring.problems import CPU_DETAILS
-from deepopsctl.node_programs.alert_drain.settings import Settings as DrainSettings
-from deepopsctl.node_programs.gpu_check.dcgm import SOCKET
+from deepopsctl.node_programs.services.alert_drain.settings import Settings as DrainSettings
+from deepopsctl.node_programs.suites.gpu_check.dcgm import SOCKET
 from deepopsctl.slurm.job_hooks import PIECES
-from tests.roles.content import load
+from tests.roles.content import load, options
 from tests.support.monitoring_roles import CTL1, GPU01, JOBS, PASSWORD
 from tests.support.recorded_roles import Asked, Recorded, record
 
@@ -26,7 +26,9 @@ NVITOP = f"{UNITS}/deepops-gpumetrics.service"
 
 
 def node(base: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return {**base, **{f"monitoring_node_{name}": value for name, value in changes.items()}}
+    known = options("monitoring_node")
+    own = {name: f"monitoring_node_{name}" for name in changes}
+    return {**base, **{own[name] if own[name] in known else f"monitoring_{name}": changes[name] for name in changes}}
 
 
 # Each is a host of one run.
@@ -60,13 +62,13 @@ NODES = {
     ),
     "ipv6-nvitop": node(GPU01, address="2001:db8::7", gpu_exporter="nvitop"),
     "debian12": node(GPU01, platform="Debian 12"),
-    "open": node(CTL1, tls=False, logs=False, collectors={}, gpu_exporter="nvitop"),
+    "open": node(CTL1, exporter_tls=False, logs=False, collectors={}, gpu_exporter="nvitop"),
     "waiting": node(GPU01, in_clear=True),
     "idle-mounts": node(GPU01, idle_mounts=["/archive", "/data (old)"]),
     "login1": node(GPU01, runs_jobs=False, collectors={}),
     "mon1": node(GPU01, runs_jobs=False, has_slurm=False, stores_logs=True, log_members=["ctl1", "gpu01", "gpu02"]),
     "refused": node(GPU01, problems=["one thing", "another"]),
-    "unwanted": node(CTL1, wanted=False, problems=["one thing"]),
+    "unwanted": node(CTL1, enabled=False, problems=["one thing"]),
 }
 
 
@@ -134,7 +136,7 @@ def test_no_line_of_a_unit_is_empty_where_systemd_expects_the_next_argument(reco
 @pytest.mark.parametrize("host", WRITTEN)
 def test_a_unit_restarts_only_for_files_that_the_role_writes(recorded: Recorded, host: str) -> None:
     call = asked(recorded, host)
-    tls = () if NODES[host].get("monitoring_node_tls", True) else CERTIFICATE
+    tls = () if NODES[host].get("monitoring_exporter_tls", True) else CERTIFICATE
     watched = {path for unit in call.units for path in (*unit.get("restart_on", []), *unit.get("reload_on", []))}
 
     assert watched <= {*call.texts(), *tls}
@@ -345,7 +347,7 @@ def test_job_summaries_ask_prometheus_with_a_password_that_is_roots_alone(record
     settings = json.loads(text(recorded, "everything", "/etc/deepopsctl/job-summaries.json"))
 
     assert (settings["url"], settings["user"], settings["password"]) == ("http://192.0.2.1:9090", "admin", PASSWORD)
-    assert "node_programs.job_report.keeper import main" in text(
+    assert "node_programs.commands.job_report.keeper import main" in text(
         recorded, "everything", "/usr/local/sbin/deepops-job-summaries"
     )
 

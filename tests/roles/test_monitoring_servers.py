@@ -45,7 +45,7 @@ def of_nodes(*names: str) -> dict[str, Any]:
 
 # Each is a host of one run, with the roles' variables.
 PROMETHEUS: dict[str, dict[str, Any]] = {
-    "plain": prometheus(prometheus_exporter_tls=False, prometheus_retention_size=""),
+    "plain": prometheus(monitoring_exporter_tls=False, prometheus_retention_size=""),
     "tls": prometheus(),
     "share": prometheus(prometheus_retention_size="40%"),
     "limited": prometheus(prometheus_retention="1y", prometheus_retention_size="100GB"),
@@ -55,8 +55,8 @@ PROMETHEUS: dict[str, dict[str, Any]] = {
     "slower": prometheus(prometheus_scrape_interval="30s", prometheus_slow_scrape_interval="5m"),
     "a-node-more": of_nodes("ctl1", "gpu01"),
     "many": of_nodes(*MORE_NODES),
-    "changed-alert": prometheus(prometheus_alerts={"DiskFull": {"for": "15m"}}),
-    "wrong-alert": prometheus(prometheus_alerts={"DiskFul": {"for": "15m"}}),
+    "changed-alert": prometheus(monitoring_alerts={"DiskFull": {"for": "15m"}}),
+    "wrong-alert": prometheus(monitoring_alerts={"DiskFul": {"for": "15m"}}),
     "unwanted": prometheus(prometheus_wanted=False, prometheus_retention="x"),
     "wrong-limits": prometheus(prometheus_retention="90", prometheus_retention_size="50%; reboot"),
 }
@@ -77,7 +77,7 @@ GRAFANA: dict[str, dict[str, Any]] = {
     "tls": grafana(**TLS),
     "no-key": grafana(grafana_tls_certificate="/etc/ssl/grafana.pem"),
     "no-password": grafana(grafana_admin_password=""),
-    "slower": grafana(grafana_scrape_interval="30s", grafana_web_password="plain_password"),
+    "slower": grafana(prometheus_scrape_interval="30s", grafana_web_password="plain_password"),
     "named": grafana(grafana_dashboard_folder="HPC: nodes, GPUs #1"),
     "unwanted": grafana(grafana_wanted=False),
 }
@@ -201,8 +201,8 @@ def test_a_share_of_the_disk_is_worked_out_at_each_start(of_prometheus: Recorded
 
 def test_what_is_neither_a_size_nor_a_share_or_no_time_is_refused(of_prometheus: Recorded) -> None:
     assert of_prometheus.failures["wrong-limits"] == (
-        "monitoring_retention: 90 is not a time: write 90d, 26w or 1y; "
-        "monitoring_retention_size: 50%; reboot is neither a size nor a share: write 100GB or 50%"
+        "prometheus_retention: 90 is not a time: write 90d, 26w or 1y; "
+        "prometheus_retention_size: 50%; reboot is neither a size nor a share: write 100GB or 50%"
     )
     assert of_prometheus.asked["wrong-limits"] == []
 
@@ -427,7 +427,7 @@ def test_no_graph_has_a_smaller_step_than_metrics_are_scraped(of_grafana: Record
 
 
 def test_ports_that_others_need_are_the_defaults_of_the_roles_and_settings_of_a_site() -> None:
-    of_site = load("group_vars/all/monitoring.yml")["monitoring_settings"]["ports"]
+    of_site = load("group_vars/all/monitoring.yml")["deepops_monitoring_settings"]["ports"]
 
     assert set(of_site) == set(ports.VARIABLES)
     for name, (_role, variable) in ports.VARIABLES.items():

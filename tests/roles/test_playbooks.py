@@ -10,7 +10,21 @@ import jinja2.nativetypes
 import pytest
 from ansible.playbook.task import Task as AnsibleTask
 
-from tests.roles.content import PLAYBOOKS, ROLES, Task, all_tasks, load, options, role_calls, role_tasks, steps_of
+from deepopsctl.cluster.role_parameters import passed
+from deepopsctl.cluster.secrets import new_secrets
+from tests.roles.content import (
+    PLAYBOOKS,
+    ROLES,
+    SITE_WIDE,
+    WITHOUT_DEFAULT,
+    Task,
+    all_tasks,
+    load,
+    options,
+    role_calls,
+    role_tasks,
+    steps_of,
+)
 from tests.support.local_ansible import ANSIBLE_PLAYBOOK, environment
 from tests.support.paths import ROOT
 
@@ -33,6 +47,28 @@ RECORDED = {
         for name, routing in load("meta/runtime.yml")["plugin_routing"]["modules"].items()
         if routing == {"action_plugin": "deepopsctl.cluster.node_state"}
     ),
+}
+
+# what a playbook may pass as it is, besides computed values (deepops_*)
+PASSED = {
+    # hosts and groups, and what the inventory has of cluster.yml and people.yml
+    *(
+        "groups",
+        "monitoring_host",
+        "slurm_compute_hosts",
+        "slurm_controller_hosts",
+        "slurm_dbd_host",
+        "slurm_dbd_hosts",
+    ),
+    *("environment_directory", "environment_people", "nvlink_domains", "slurm_job_directories", "slurm_maintenance"),
+    *("slurm_nodes", "slurm_partitions", "slurm_policy", "storage_mounts"),
+    # secrets
+    *new_secrets(),
+    # of the catalogue of packages those of the node's distribution
+    *("environment_module_packages", "environment_module_versions", "environment_proxy_packages"),
+    *("environment_software_packages", "slurm_packages"),
+    # results of this run
+    *("ansible_facts", "ansible_user", "drift_check_result", "nvidia_driver_info_result", "slurm_conf_files"),
 }
 
 
@@ -129,8 +165,17 @@ class TestPlays:
             params = set(call) - {"role", "tags", "when", "become"}
             required = {name for name, option in options(role).items() if option.get("required")}
 
-            assert required <= params, role
+            assert required <= params | SITE_WIDE.keys() | WITHOUT_DEFAULT, role
             assert params <= set(options(role)), role
+
+    @each_playbook
+    def test_nothing_is_passed_one_to_one_but_hosts_groups_secrets_and_computed_values(self, playbook: str) -> None:
+        """A site's name is the role's name: a role that shares a setting with others names it in its specification."""
+        one = re.compile(r"\{\{ \(?(\w+)[\w.\[\]']*( \| (bool|int|string|list|default\([^()]*\))\)?)*( or '')? \}\}")
+        values = [(name, one.fullmatch(str(value).strip())) for name, value in passed(load(playbook))]
+
+        assert [name for name, match in values if match and not match[1].startswith("deepops_")
+                and match[1] not in PASSED] == []  # fmt: skip
 
     @each_playbook
     def test_every_role_has_a_tag_of_its_own(self, playbook: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.validation.result import EXPLICIT, SUITES, playbook_of
+from deepopsctl.checks.suites import EXPLICIT, SUITES
+from deepopsctl.validation.result import playbook_of
 from tests.roles.content import ROLES, load, options, plays, role_calls, with_inner
 from tests.support.paths import ROOT
 
@@ -110,8 +111,9 @@ def test_single_roles_run_twice_without_anything_of_deepopsctls_command_line() -
     assert {call["role"] for call in calls} == {
         f"deepopsctl.cluster.{role}" for role in ("node_common", "mariadb", "slurmdbd", "slurmctld", "slurmd")
     }
-    # what each of them requires, and nothing that is not in its README
+    shared = set(load("molecule/roles/group_vars/all.yml"))
+    # what each of them requires, and nothing that is not in its specification
     for call in calls:
         known = options(call["role"].rpartition(".")[2])
-        assert {name for name, option in known.items() if option.get("required")} <= set(call), call["role"]
+        assert {name for name, option in known.items() if option.get("required")} <= set(call) | shared
         assert set(call) - {"role", "tags"} <= set(known), call["role"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.roles.content import ROLES, load, options, role_tasks
+from tests.roles.content import ROLES, SITE_WIDE, WITHOUT_DEFAULT, load, options, role_tasks
 from tests.support.paths import ROOT
 
 each_role = pytest.mark.parametrize("role", ROLES)
@@ -50,9 +50,26 @@ def test_a_variable_is_required_or_has_a_default(role: str) -> None:
     assert neither_or_both == []
 
 
+def test_a_default_stands_once() -> None:
+    """In the defaults of one role, which its specification repeats, or in group_vars where several roles share it."""
+    own = [name for role in ROLES for name in load(f"roles/{role}/defaults/main.yml")]
+
+    assert sorted(name for name in {*own, *SITE_WIDE} if [*own, *SITE_WIDE].count(name) > 1) == []
+
+
+def test_roles_agree_on_the_type_of_what_they_share() -> None:
+    types: dict[str, set[tuple[str, str]]] = {}
+    for role in ROLES:
+        for name, option in options(role).items():
+            types.setdefault(name, set()).add((option["type"], option.get("elements", "")))
+
+    assert [name for name, each in types.items() if len(each) > 1] == []
+
+
 @each_role
-def test_every_variable_bears_the_roles_name(role: str) -> None:
-    public = [*options(role), *load(f"roles/{role}/defaults/main.yml")]
+def test_every_variable_bears_the_roles_name_or_is_shared(role: str) -> None:
+    defaults = [*load(f"roles/{role}/defaults/main.yml")]
+    public = [*defaults, *(name for name in options(role) if name not in SITE_WIDE and name not in WITHOUT_DEFAULT)]
     private = list(load(f"roles/{role}/vars/main.yml"))
     own = [task["register"] for task in role_tasks(role) if "register" in task]
     own += [
@@ -82,15 +99,16 @@ class TestReadmes:
     def test_a_specification_that_changed_is_noticed_and_written_once(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        shutil.copytree(ROOT / "playbooks", tmp_path / "playbooks")
+        for directory in ("playbooks", "group_vars"):
+            shutil.copytree(ROOT / directory, tmp_path / directory)
         role = shutil.copytree(ROOT / "roles" / "node_common", tmp_path / "roles" / "node_common")
         spec, readme = role / "meta" / "argument_specs.yml", role / "README.md"
-        spec.write_text(spec.read_text(encoding="utf-8").replace("Nodes to follow.", "Whom to follow."))
+        spec.write_text(spec.read_text(encoding="utf-8").replace("own time servers.", "own clocks."))
 
         assert write_readmes(["--check", str(tmp_path)]) == 1
-        assert "Nodes to follow." in readme.read_text(encoding="utf-8")
+        assert "own time servers." in readme.read_text(encoding="utf-8")
         assert write_readmes([str(tmp_path)]) == write_readmes([str(tmp_path)]) == 0
-        assert "Whom to follow." in readme.read_text(encoding="utf-8")
+        assert "own clocks." in readme.read_text(encoding="utf-8")
         assert capsys.readouterr().err == (
             "roles/node_common/README.md is out of date: run scripts/role-readmes\n"
             "roles/node_common/README.md written\n"

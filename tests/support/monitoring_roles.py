@@ -17,7 +17,7 @@ JOBS = {"map": "/run/deepops/jobs", "dcgm": "/run/deepops/gpus", "gpus": ["0", "
 
 # a compute node
 GPU01: dict[str, Any] = {
-    "monitoring_node_wanted": True,
+    "monitoring_enabled": True,
     "monitoring_node_cluster_name": "hpc",
     "monitoring_node_address": "192.0.2.11",
     "monitoring_node_platform": "Debian 13",
@@ -58,7 +58,7 @@ def prometheus(**changes: Any) -> dict[str, Any]:
         "addresses": {"ctl1": "192.0.2.1"},
         "mounts": [],
         "nodes": [],
-        "settings": {"exporter_tls": changes.get("prometheus_exporter_tls", True)},
+        "settings": {"exporter_tls": changes.get("monitoring_exporter_tls", True)},
         "secrets": {},
     }
     return {
@@ -128,5 +128,5 @@ def scraper_files(directory: Path, scraper: str, name: str = "", authority: str 
 
 def prometheus_config(*, tls: bool = True, targets: str = "/etc/prometheus/targets/deepops.yml", **changes: Any) -> str:
     """prometheus.yml of the role."""
-    variables = prometheus(prometheus_exporter_tls=tls, __prometheus_target_limit=64, __prometheus_targets=targets)
+    variables = prometheus(monitoring_exporter_tls=tls, __prometheus_target_limit=64, __prometheus_targets=targets)
     return render("prometheus", "prometheus.yml.j2", **{**variables, **changes})

@@ -10,9 +10,9 @@ from deepopsctl.cli.passwords import Passwords
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.nodes.workflow import Flow, Report
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Change, Totals
 from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, TaskResult, Verdict
+from deepopsctl.run.request import RunRequest
 from deepopsctl.run.workspace import RunDir
 
 # a cluster of each kind of node

@@ -17,7 +17,7 @@ from deepopsctl.checks.check import Check, Status, parse_check
 from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.node_programs._shared import command, slurm_output
 from deepopsctl.node_programs._slurm_jobs.snapshot import COMMANDS, SlurmSnapshot
-from deepopsctl.node_programs.validate_smoke import context
+from deepopsctl.node_programs.suites.validate_smoke import context
 from deepopsctl.text import node_sets
 from tests.testinfra.collect import GPUS, Live, Snapshot
 

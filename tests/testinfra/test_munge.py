@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from deepopsctl.node_programs.validate_smoke import munge
+from deepopsctl.node_programs.suites.validate_smoke import munge
 from tests.testinfra.collect import MUNGE_KEY, Live, Snapshot
 from tests.testinfra.evaluation import accept
 

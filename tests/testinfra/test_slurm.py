@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from deepopsctl.model.cluster import Role
-from deepopsctl.node_programs.validate_smoke import accounting, confinement, state
+from deepopsctl.node_programs.suites.validate_smoke import accounting, confinement, state
 from tests.testinfra.collect import CONFIGURATION, FETCHED, WRITTEN, Live, Snapshot
 from tests.testinfra.evaluation import accept, hardware_of, slurm_of, wanted_nodes, wanted_partitions
 

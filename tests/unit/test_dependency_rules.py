@@ -18,9 +18,10 @@ CORE = [name for name in MODULES if not name.startswith("cli/") and name != "__m
 PROGRAMS = "node_programs/"
 # these run on nodes, where nothing of ours is installed
 ON_NODES = [name for name in MODULES if name.startswith(PROGRAMS) and name.count("/") > 1]
-GPU_CHECK = [name for name in ON_NODES if name.startswith("node_programs/gpu_check/")]
+WINGS = ("commands", "operations", "services", "suites")
+GPU_CHECK = [name for name in ON_NODES if name.startswith("node_programs/suites/gpu_check/")]
 # what is brought to the node with a program
-BROUGHT = {"gpu_metrics": {"nvitop", "nvitop_exporter", "prometheus_client", "pynvml"}}
+BROUGHT = {"services/gpu_metrics": {"nvitop", "nvitop_exporter", "prometheus_client", "pynvml"}}
 # in the process that becomes ansible-playbook; and for the vault's own format
 ANSIBLE = {"run/supervisor.py", "cluster/secrets.py"}
 
@@ -38,14 +39,19 @@ def at_import(node: ast.AST) -> Iterator[ast.AST]:
             yield from at_import(child)
 
 
-def program_of(name: str) -> str:
-    return name.split("/")[1]
+def program_of(name: str) -> list[str]:
+    """The program's place in node_programs/: wing and name; _shared and _slurm_jobs are in no wing."""
+    parts = name.split("/")[1:]
+    return parts[:2] if parts[0] in WINGS else parts[:1]
 
 
 def test_the_rules_see_the_whole_package() -> None:
-    assert {"run/runner.py", "text/node_sets.py", "cli/commands/deploy.py", "node_programs/gpu_check/nvml.py"} <= set(
-        MODULES
-    )
+    assert {
+        "run/runner.py",
+        "text/node_sets.py",
+        "cli/commands/deploy.py",
+        "node_programs/suites/gpu_check/nvml.py",
+    } <= set(MODULES)
 
 
 def test_ansible_itself_is_imported_in_two_places() -> None:
@@ -62,6 +68,28 @@ def test_only_the_command_line_prints_and_exits() -> None:
     assert found == []
 
 
+# of commands of several runs: the lock, pauses (of Slurm, of the lock, of a host that boots), why they stopped
+ONE_PLACE = {
+    "cluster_lock": {"nodes/workflow.py"},
+    "sleep": {"nodes/wait_for_jobs.py", "nodes/workflow.py", "nodes/host_keys.py"},
+    "stopped": {"nodes/workflow.py"},
+}
+
+
+@pytest.mark.parametrize("name", ONE_PLACE)
+def test_commands_of_several_runs_have_one_frame_and_one_wait(name: str) -> None:
+    places = {
+        module
+        for module in CORE
+        if module.startswith(("nodes/", "lifecycle/"))
+        for node in ast.walk(tree_of(module))
+        if (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
+        # others may read it
+        if name != "stopped" or isinstance(node.ctx, ast.Store)
+    }
+    assert places == ONE_PLACE[name]
+
+
 def test_nothing_reads_the_environment_when_it_is_imported() -> None:
     found = [
         (name, node.lineno)
@@ -74,21 +102,19 @@ def test_nothing_reads_the_environment_when_it_is_imported() -> None:
 
 @pytest.mark.parametrize("name", ON_NODES)
 def test_what_runs_on_nodes_needs_the_standard_library_and_itself(name: str) -> None:
-    program, tree = program_of(name), tree_of(name)
+    parts, tree = program_of(name), tree_of(name)
+    program = "/".join(parts)
     relative = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1}
-    beyond = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not _is_within(node)]
+    # which programs may import which packages beside them is import-linter's
+    beyond = [each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) and each.level > name.count("/")]
     # its own command line may be named in full: python -m starts it
-    known = sys.stdlib_module_names | {f"deepopsctl.node_programs.{program}.cli"} | BROUGHT.get(program, set())
+    known = sys.stdlib_module_names | {f"deepopsctl.node_programs.{'.'.join(parts)}.cli"} | BROUGHT.get(program, set())
     foreign = imported(tree) - known
 
     assert foreign == set()
     assert beyond == []
-    assert {f"{PROGRAMS}{program}/{module}.py" for module in relative if module} <= set(MODULES)
-
-
-def _is_within(node: ast.ImportFrom) -> bool:
-    # which programs may import which packages beside them is import-linter's
-    return node.level < 3
+    beside = {f"{name.rpartition('/')[0]}/{module.replace('.', '/')}" for module in relative if module}
+    assert {module for module in beside if not {f"{module}.py", f"{module}/__init__.py"} & set(MODULES)} == set()
 
 
 @pytest.mark.parametrize("name", ON_NODES)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.validate_environment import examples
+from deepopsctl.node_programs.suites.validate_environment import examples
 from tests.support.cluster import wait_until
 from tests.support.paths import ROOT
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from deepopsctl.lab.image import SUITES, Notify, run_mmdebstrap
+from deepopsctl.lab.image import CODENAMES, Notify, run_mmdebstrap
 from tests.vm.box.build import cache_directory
 
 # Debian's default for this branch. Its open modules of 550.163.01-2 do not compile for Debian 13's own kernel 6.12.107,
@@ -60,6 +60,6 @@ def build_argv(os_name: str, kernel: str, version: str, source: Path) -> tuple[s
         f"--customize-hook=tar-in {source} /usr/src",
         f'--customize-hook=chroot "$1" /bin/sh -c {build}',
         f"--customize-hook=copy-out /var/tmp/modules {source.parent}",
-        SUITES[os_name],
+        CODENAMES[os_name],
         "/dev/null",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from deepopsctl.checks.catalogue.entry import Entry
 
-SUITE = "environment"
 _PEOPLE = "People"
 _COMMANDS = "Commands"
 _LOGIN = "Login nodes"

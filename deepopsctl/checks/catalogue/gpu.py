@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from deepopsctl.checks.catalogue.entry import Entry
 
-SUITE, BURNIN_SUITE = "gpu", "burnin"
 _DRIVER, _HEALTH, _LINKS, _RATES, _TOGETHER, _JOBS = (
     "GPU driver", "GPU health", "GPU links", "GPU rates", "GPUs together", "GPU jobs",
 )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from deepopsctl.checks.catalogue.entry import Entry
 
-SUITE = "ha"
 _GROUP = "Controllers"
 _LOGS = "`journalctl -u slurmctld -u deepops-slurm-guard` on both controllers"
 _SUBMIT = f"see {_LOGS}; SlurmctldTimeout decides when a standby takes over"

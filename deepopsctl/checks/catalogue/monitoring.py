@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from deepopsctl.checks.catalogue.entry import Entry
 
-SUITE = "monitoring"
 _SERVERS, _SEEN, _TOLD = "Monitoring servers", "What monitoring sees", "Alerts and dashboards"
 _DEPLOY = "`deepopsctl deploy monitoring` starts what should run"
 

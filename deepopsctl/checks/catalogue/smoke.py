@@ -1,26 +1,12 @@
-"""Every check by name: title, what it verifies, advice."""
+"""The checks of the suite `smoke` by name, as docs/reference/validate-smoke.md defines them."""
 
 from __future__ import annotations
 
-from deepopsctl.checks.catalogue.doctor import DOCTOR, SUITE as DOCTORS_SUITE
 from deepopsctl.checks.catalogue.entry import Entry
-from deepopsctl.checks.catalogue.environment import (
-    ENVIRONMENT,
-    PER_NODE as ENVIRONMENT_PER_NODE,
-    SUITE as ENVIRONMENT_SUITE,
-)
-from deepopsctl.checks.catalogue.gpu import BURNIN, BURNIN_SUITE, GPU, SUITE as GPU_SUITE
-from deepopsctl.checks.catalogue.ha import HA, SUITE as HA_SUITE
-from deepopsctl.checks.catalogue.monitoring import (
-    MONITORING,
-    PER_NODE as MONITORING_PER_NODE,
-    SUITE as MONITORING_SUITE,
-)
-from deepopsctl.checks.catalogue.storage import STORAGE, SUITE as STORAGE_SUITE
 
 _LOGS = "see `journalctl -u {unit}` on {where}; `deepopsctl deploy` starts what should run"
 
-CATALOGUE = {
+SMOKE = {
     "reachable": Entry(
         "Nodes", "reachable", "The node answers over SSH.",
         "is the node up, and its address in cluster.yml right? `deepopsctl ssh setup` pins new host keys", "SSH",
@@ -153,7 +139,7 @@ CATALOGUE = {
     ),
     "accounting-association": Entry(
         "Accounting", "user's account", "The user may charge an account.",
-        "`sacctmgr add user NAME account=ACCOUNT`, or list the user under `slurm_users:` and deploy",
+        "`sacctmgr add user NAME account=ACCOUNT`, or list the user under `slurm_accounts_users:` and deploy",
     ),
     "accounting-jobs": Entry(
         "Accounting", "jobs recorded", "The database has this validation's jobs: user, account, state, exit code.",
@@ -164,44 +150,3 @@ CATALOGUE = {
         "see `sacctmgr show cluster` and slurmctld's log for messages to slurmdbd that wait",
     ),
 }  # fmt: skip
-
-# checks that any suite may make on a node
-_ANY = {name: CATALOGUE[name] for name in ("reachable", "suite-ran")}
-_SUITES = {
-    DOCTORS_SUITE: DOCTOR, GPU_SUITE: _ANY | GPU, STORAGE_SUITE: _ANY | STORAGE,
-    ENVIRONMENT_SUITE: _ANY | ENVIRONMENT, MONITORING_SUITE: _ANY | MONITORING, BURNIN_SUITE: _ANY | BURNIN,
-    HA_SUITE: _ANY | HA,
-}  # fmt: skip
-
-# checks made on every node (or every compute node): the columns of the report's matrix
-PER_NODE = frozenset({
-    "reachable", "suite-ran", "services", "clock", "munge-local", "munge-across", "node-state", "slurm-version",
-    "node-cpus", "node-memory", "node-gpus", "node-answers", "gpu-assignment", "cpu-confinement",
-    "memory-confinement", "gpu-confinement", *GPU, *STORAGE, *BURNIN, *ENVIRONMENT_PER_NODE,
-    *MONITORING_PER_NODE,
-})  # fmt: skip
-GROUPS = tuple(
-    dict.fromkeys(
-        entry.group
-        for table in (CATALOGUE, GPU, STORAGE, ENVIRONMENT, MONITORING, BURNIN, HA)
-        for entry in table.values()
-    )
-)
-_OTHER = Entry("Other", "", "", "see the message")
-
-
-def catalogue_of(suite: str) -> dict[str, Entry]:
-    """All checks of a suite, in the order of its reports."""
-    return _SUITES.get(suite, CATALOGUE)
-
-
-def entry(name: str, suite: str = "smoke") -> Entry:
-    """The entry of a check; made from its name if the suite is newer than its table."""
-    known = catalogue_of(suite).get(name)
-    return known or Entry(_OTHER.group, name.replace("-", " "), "", _OTHER.advice)
-
-
-def position(name: str, suite: str = "smoke") -> int:
-    """Where a check stands in a report."""
-    names = list(catalogue_of(suite))
-    return names.index(name) if name in names else len(names)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from deepopsctl.checks.catalogue.entry import Entry
 
-SUITE = "storage"
 _MOUNTS, _FILES, _RATES = "Storage mounts", "Storage across nodes", "Storage rates"
 _SLOW = (
     "compare the node's link (`ethtool`, `ibstat`), its mount options and its load with the others'; "

@@ -30,12 +30,12 @@ def run(settings: Settings, /, *, as_json: bool) -> int:
     from deepopsctl.cli.output import info
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.lifecycle.backup import run_backup
+    from deepopsctl.text.answers import texts
 
     answers, error = run_backup(ClusterDir.open(settings.directory))
     for answer in answers:
         made = answer.result
-        parts = made["parts"]
-        what = " and ".join(parts) if isinstance(parts, list) else ""
+        what = " and ".join(texts(made["parts"]))
         info(f"{answer.node}: {what} saved as {made['snapshot']}, {_size(made['bytes'])}, read back whole")
     if error:
         raise error
@@ -50,12 +50,12 @@ def list_(settings: Settings, /, *, as_json: bool) -> int:
     from deepopsctl.cli.output import info, show, table
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.lifecycle.backup import list_backups, snapshots_of
+    from deepopsctl.text.answers import texts
 
     answers, error = list_backups(ClusterDir.open(settings.directory))
     rows = [
-        [str(entry["id"]), str(entry["time"])[:19].replace("T", " "), str(entry["host"]), " + ".join(parts)]
-        for entry in snapshots_of(answers)
-        if isinstance(parts := entry["parts"], list)
+        [str(each["id"]), str(each["time"])[:19].replace("T", " "), str(each["host"]), " + ".join(texts(each["parts"]))]
+        for each in snapshots_of(answers)
     ]
     if not as_json:
         for line in table(["snapshot", "time", "node", "what"], rows):

@@ -53,7 +53,7 @@ def _examine(settings: Settings, options: dict[str, Any]) -> Examination:
     from deepopsctl.doctor.check_builders import Declared
     from deepopsctl.doctor.control_host import check_control_host, read_control_facts
     from deepopsctl.doctor.examine import COMMAND, examine, names_of, unfit
-    from deepopsctl.run.command_line import IMPATIENT_SSH
+    from deepopsctl.run.request import IMPATIENT_SSH
     from deepopsctl.slurm.hardware import load_hardware
 
     begin, started = time.monotonic(), datetime.now().astimezone()

@@ -22,7 +22,7 @@ from deepopsctl.cli.options import (
 
 if TYPE_CHECKING:
     from deepopsctl.nodes.drain import DrainAction, DrainResult
-    from deepopsctl.run.command_line import RunRequest
+    from deepopsctl.run.request import RunRequest
     from deepopsctl.slurm.state import SlurmJob
 
 
@@ -88,15 +88,13 @@ def add(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> 
     Without --like, the last node with a similar name is the model (gpu02 for gpu03). After a failure, run the same
     command again: it resumes where it stopped. No job starts on a node before its validation has passed.
     """
-    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.cli.interactive import open_console, run_workflow
     from deepopsctl.nodes.add import add as add_members
     from deepopsctl.nodes.new_nodes import AddRequest
 
-    console, directory, base = open_console(settings, "node-add", options)
+    console, _, base = open_console(settings, "node-add", options)
     request = AddRequest(names, options["gpus"], options["features"], options["like"], options["partition"])
-    with console.attentive():
-        report = add_members(directory, request, base, console)
-    return show_report(report, directory, as_json=as_json)
+    return run_workflow(add_members, request, base, console, as_json=as_json)
 
 
 @click.command(short_help="Remove nodes after their last job.")
@@ -115,19 +113,13 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) 
     Nothing is removed while a job runs there, or while a waiting job needs the nodes. Unreachable nodes are removed
     with a warning.
     """
-    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.cli.interactive import open_console, run_workflow
+    from deepopsctl.nodes.drain import DrainOptions
     from deepopsctl.nodes.remove import remove as remove_members
-    from deepopsctl.nodes.wait_for_jobs import DrainOptions
 
-    console, directory, base = open_console(settings, "node-remove", options)
-    with console.attentive():
-        report = remove_members(
-            directory,
-            DrainOptions(names, options["timeout"], force=options["force"], hold_waiting=options["hold_waiting"]),
-            base,
-            console,
-        )
-    return show_report(report, directory, as_json=as_json)
+    console, _, base = open_console(settings, "node-remove", options)
+    request = DrainOptions(names, options["timeout"], force=options["force"], hold_waiting=options["hold_waiting"])
+    return run_workflow(remove_members, request, base, console, as_json=as_json)
 
 
 @click.command(short_help="Replace the hardware of a node.")
@@ -143,14 +135,12 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) 
 @click.pass_obj
 def replace(settings: Settings, /, name: str, *, as_json: bool, **options: Any) -> int:
     """Replace the hardware behind a node name: new host key, hardware detected again, deploy, validate, then jobs."""
-    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.cli.interactive import open_console, run_workflow
     from deepopsctl.nodes.replace import ReplaceRequest, replace as replace_member
 
-    console, directory, base = open_console(settings, "node-replace", options)
-    with console.attentive():
-        request = ReplaceRequest(name, options["address"], options["timeout"], hold_waiting=options["hold_waiting"])
-        report = replace_member(directory, request, base, console)
-    return show_report(report, directory, as_json=as_json)
+    console, _, base = open_console(settings, "node-replace", options)
+    request = ReplaceRequest(name, options["address"], options["timeout"], hold_waiting=options["hold_waiting"])
+    return run_workflow(replace_member, request, base, console, as_json=as_json)
 
 
 @click.command(short_help="Reboot NODES when their jobs have ended.")
@@ -177,18 +167,16 @@ def reboot(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **op
     With --wait a node takes jobs again when it passed its validation, without --wait when it has registered. Login
     nodes reboot at once, one after the other.
     """
-    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.cli.interactive import open_console, run_workflow
     from deepopsctl.nodes.reboot import RebootOptions, reboot as reboot_members
 
     if options["max_down"] and not options["wait"]:
         raise click.UsageError("--max-down needs --wait: the next node is rebooted when one is back")
-    console, directory, base = open_console(settings, "node-reboot", options)
+    console, _, base = open_console(settings, "node-reboot", options)
     request = RebootOptions(
         nodes, _one_line(options["reason"]), options["wait"], options["timeout"], options["max_down"] or 0
     )
-    with console.attentive():
-        report = reboot_members(directory, request, base, console)
-    return show_report(report, directory, as_json=as_json)
+    return run_workflow(reboot_members, request, base, console, as_json=as_json)
 
 
 @click.group()
@@ -274,7 +262,7 @@ def _change(
 
 def _wait(request: RunRequest, names: Sequence[str], timeout: float) -> None:
     from deepopsctl.cli.output import info
-    from deepopsctl.nodes.drain import wait_for_jobs
+    from deepopsctl.nodes.wait_for_jobs import wait_for_jobs
     from deepopsctl.text.node_sets import fold
 
     def show_jobs(jobs: Sequence[SlurmJob]) -> None:
@@ -282,7 +270,7 @@ def _wait(request: RunRequest, names: Sequence[str], timeout: float) -> None:
             f"waiting on {fold(names)} for {_jobs(jobs, 'job', 'jobs')} (Ctrl-C ends the wait, the nodes stay drained)"
         )
 
-    wait_for_jobs(request, names, timeout, show_jobs)
+    wait_for_jobs(request, names, timeout or None, show_jobs)
     info(f"no job runs on {fold(names)} any more")
 
 

@@ -32,14 +32,13 @@ def restore(settings: Settings, /, *, snapshot: str, only: str | None, as_json: 
     in the queue; jobs that were lost since the backup are held. After a failure or an interruption, run it again: it
     resumes.
     """
-    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.cli.interactive import open_console, run_workflow
     from deepopsctl.lifecycle.backup import MONITORING
     from deepopsctl.lifecycle.restore import PARTS, Restore, restore as restore_cluster
     from deepopsctl.lifecycle.restore_monitoring import restore_monitoring
 
-    console, directory, base = open_console(settings, "restore", options)
-    with console.attentive():
-        if only == MONITORING:
-            return show_report(restore_monitoring(directory, snapshot, base, console), directory, as_json=as_json)
-        report = restore_cluster(directory, Restore(snapshot, (only,) if only else PARTS), base, console)
-    return show_report(report, directory, as_json=as_json)
+    console, _, base = open_console(settings, "restore", options)
+    if only == MONITORING:
+        return run_workflow(restore_monitoring, snapshot, base, console, as_json=as_json)
+    wanted = Restore(snapshot, (only,) if only else PARTS)
+    return run_workflow(restore_cluster, wanted, base, console, as_json=as_json)

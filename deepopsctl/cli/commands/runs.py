@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -65,24 +65,23 @@ def show_run(settings: Settings, /, run: str, *, as_json: bool) -> None:
 def _details(run: PastRun) -> Iterator[str]:
     from deepopsctl.cli.views.checks import check_lines
     from deepopsctl.cli.views.run import failure_lines, left_out_lines, node_table, shown_path
+    from deepopsctl.text.answers import mappings, texts
     from deepopsctl.validation.result import REPORT_FILE
     from deepopsctl.validation.stored import past_facts
 
     request = run.request
     elapsed = f" after {run.elapsed_s:.1f} s" if run.elapsed_s is not None else ""
-    names = request.get("playbooks")
-    playbooks = [str(name) for name in names] if isinstance(names, list) else []
     yield click.style(run.run_dir.id, bold=True) + f": {run.state}{elapsed}"
-    yield " ".join([str(request.get("command", "?")), *playbooks])
+    yield " ".join([str(request.get("command", "?")), *texts(request.get("playbooks"))])
     options = [name if request[name] is True else f"{name} {request[name]}" for name in _OPTIONS if request.get(name)]
     if options:
         yield f"options: {', '.join(options)}"
     yield f"started {request.get('started', '?')} by {request.get('user', '?')} on {request.get('host', '?')}"
     yield ""
     yield from node_table(run.hosts.items())
-    yield from _section("slowest", [f"{e['elapsed_s']:>8} s  {e['task']}" for e in _entries(run, "slowest")])
-    warnings = run.summary.get("warnings")
-    yield from _section("warnings", [str(text) for text in warnings] if isinstance(warnings, list) else [])
+    slowest = mappings(run.summary.get("slowest"))
+    yield from _section("slowest", [f"{e['elapsed_s']:>8} s  {e['task']}" for e in slowest])
+    yield from _section("warnings", texts(run.summary.get("warnings")))
     yield from left_out_lines(run.left_out)
     yield from failure_lines(run.failures)
     facts = past_facts(run)
@@ -97,12 +96,7 @@ def _details(run: PastRun) -> Iterator[str]:
 _OPTIONS = ("limit", "tags", "check", "full")
 
 
-def _section(name: str, lines: list[str]) -> Iterator[str]:
+def _section(name: str, lines: Sequence[str]) -> Iterator[str]:
     if lines:
         yield f"{name}:"
         yield from (f"  {line}" for line in lines)
-
-
-def _entries(run: PastRun, name: str) -> list[dict[str, object]]:
-    entries = run.summary.get(name)
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []

@@ -57,7 +57,7 @@ def rotate(settings: Settings, /, what: tuple[str, ...], *, as_json: bool, **opt
     Running jobs continue; slurmctld is stopped for some seconds while the nodes change their keys. If a node does not
     answer, nothing is changed. After a failure or an interruption, run it again: it resumes.
     """
-    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.cli.interactive import open_console, run_workflow
     from deepopsctl.cluster.selection import select_nodes
     from deepopsctl.nodes.rotate_secrets import Rotation, Secret, rotate as rotate_secrets
 
@@ -67,9 +67,7 @@ def rotate(settings: Settings, /, what: tuple[str, ...], *, as_json: bool, **opt
     wanted = frozenset(Secret(name) for name in what or USUAL)
     sign_again = _signer(directory) if Secret.SIGNING_KEY in wanted else None
     rotation = Rotation(wanted, left_out, bind_password, sign_again)
-    with console.attentive():
-        report = rotate_secrets(directory, rotation, base, console)
-    return show_report(report, directory, as_json=as_json)
+    return run_workflow(rotate_secrets, rotation, base, console, as_json=as_json)
 
 
 def _bind_password(what: tuple[str, ...], file: Path | None) -> str:

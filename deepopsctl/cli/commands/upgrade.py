@@ -95,7 +95,7 @@ def slurm(
     are saved first; where the new slurmdbd or slurmctld does not start, everything is put back. After an interruption,
     run it again: it goes on.
     """
-    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.cli.interactive import open_console, run_workflow
     from deepopsctl.cli.views.upgrade import plan_lines
     from deepopsctl.lifecycle.pace import batch_size
     from deepopsctl.lifecycle.upgrade_plan import Wanted
@@ -108,9 +108,7 @@ def slurm(
         plan = plan_upgrade(directory, wanted, base)
         _show_plan("upgrade slurm", plan, plan_lines(plan), ok=not plan.refusals, as_json=as_json)
         return 1 if plan.refusals else 0
-    with console.attentive():
-        report = upgrade_slurm(directory, wanted, base, console)
-    return show_report(report, directory, as_json=as_json)
+    return run_workflow(upgrade_slurm, wanted, base, console, as_json=as_json)
 
 
 @upgrade.command("os", short_help="Upgrade the packages of the nodes, and reboot where that is needed.")
@@ -127,7 +125,7 @@ def operating_system(settings: Settings, /, *, only_plan: bool, as_json: bool, *
     Login nodes and servers are upgraded one after the other, and not rebooted. Held packages stay, and so do those of
     Slurm, of the driver and of the database server. After an interruption, run it again: it goes on.
     """
-    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.cli.interactive import open_console, run_workflow
     from deepopsctl.cli.views.upgrade import os_plan_lines
     from deepopsctl.lifecycle.upgrade_os import OsOptions, plan_os, upgrade_os
 
@@ -137,9 +135,7 @@ def operating_system(settings: Settings, /, *, only_plan: bool, as_json: bool, *
         plan = plan_os(directory, wanted, base)
         _show_plan("upgrade os", plan, os_plan_lines(plan), ok=not plan.silent, as_json=as_json)
         return int(plan.exit_code)
-    with console.attentive():
-        report = upgrade_os(directory, wanted, base, console)
-    return show_report(report, directory, as_json=as_json)
+    return run_workflow(upgrade_os, wanted, base, console, as_json=as_json)
 
 
 @upgrade.command(short_help="Take the nodes with GPUs to another branch of the driver.")
@@ -156,7 +152,7 @@ def nvidia(settings: Settings, /, *, branch: str, only_plan: bool, as_json: bool
     settings.yml gets the branch; then nodes are drained, get the driver, are rebooted where the old modules can't be
     unloaded, validated and resumed. After an interruption, run it again: it goes on.
     """
-    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.cli.interactive import open_console, run_workflow
     from deepopsctl.cli.views.upgrade import nvidia_plan_lines
     from deepopsctl.lifecycle.upgrade_nvidia import NvidiaOptions, plan_nvidia, upgrade_nvidia
 
@@ -168,9 +164,7 @@ def nvidia(settings: Settings, /, *, branch: str, only_plan: bool, as_json: bool
         plan = plan_nvidia(directory, wanted, base)
         _show_plan("upgrade nvidia", plan, nvidia_plan_lines(plan), ok=not plan.refusals, as_json=as_json)
         return 1 if plan.refusals else 4 if plan.silent else 0
-    with console.attentive():
-        report = upgrade_nvidia(directory, wanted, base, console)
-    return show_report(report, directory, as_json=as_json)
+    return run_workflow(upgrade_nvidia, wanted, base, console, as_json=as_json)
 
 
 def _pace(options: Mapping[str, Any]) -> Pace:

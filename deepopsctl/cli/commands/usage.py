@@ -11,7 +11,7 @@ from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import json_option
 
 if TYPE_CHECKING:
-    from deepopsctl.node_programs.account_usage.accounting import Use
+    from deepopsctl.node_programs.commands.account_usage.accounting import Use
     from deepopsctl.status.usage import AccountUse, Usage
 
 _TIMES = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])

@@ -9,27 +9,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from deepopsctl.checks.suites import BURNIN, EXPLICIT, SUITES
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import connection_options, json_option, limit_option, seconds
 from deepopsctl.cli.output import emit_json, info
 
 if TYPE_CHECKING:
     from deepopsctl.report.model import Facts
-    from deepopsctl.run.command_line import RunRequest
     from deepopsctl.run.outcome import RunOutcome
+    from deepopsctl.run.request import RunRequest
     from deepopsctl.validation.burn_in import Burnin
     from deepopsctl.validation.result import Validation
 
 
 F = TypeVar("F", bound=Callable[..., object])
-# burnin.SUITE, without importing it: --help answers at once
-SUITE = "burnin"
 # a shorter load tests nothing; a longer one exceeds the time limits of partitions
 _USUAL, _SHORTEST_S, _LONGEST_S = "10m", 10, 7 * 86_400
 
-
-# validation.SUITES, without importing it: --help answers at once
-SUITES = ("smoke", "gpu", "storage", "environment", "monitoring", "all", "burnin", "ha")
 _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 
@@ -51,7 +47,7 @@ def burn_in_request(ctx: click.Context, wanted: tuple[str, ...], options: Mappin
     """The requested burn-in; None without one, and then its options are refused."""
     from deepopsctl.validation.burn_in import Burnin
 
-    if SUITE in wanted:
+    if BURNIN in wanted:
         return Burnin(options["duration"], options["partition"], options["qos"])
     for name in ("duration", "partition", "qos"):
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
@@ -83,7 +79,7 @@ def _duration(ctx: click.Context, param: click.Parameter, text: str) -> int:
 
 
 @click.command()
-@click.argument("suites", nargs=-1, type=click.Choice(SUITES), metavar="[SUITE]...")
+@click.argument("suites", nargs=-1, type=click.Choice((*SUITES, "all", *EXPLICIT)), metavar="[SUITE]...")
 @limit_option
 @click.option("--junit", type=_file_option, metavar="FILE", help="Write JUnit XML, for CI servers.")
 @click.option("--html", type=_file_option, metavar="FILE", help="Write a report as one self-contained page.")
@@ -155,9 +151,7 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
 
 
 def _wanted(suites: tuple[str, ...]) -> tuple[str, ...]:
-    from deepopsctl.validation.result import EXPLICIT, SUITES as ALL
-
-    usual = tuple(suite for suite in ALL if not suites or "all" in suites or suite in suites)
+    usual = tuple(suite for suite in SUITES if not suites or "all" in suites or suite in suites)
     return usual + tuple(suite for suite in EXPLICIT if suite in suites)
 
 

@@ -13,10 +13,10 @@ from shlex import quote
 import click
 
 from deepopsctl.cli.output import info, table
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event, Output, Totals
 from deepopsctl.run.outcome import Failure, LeftOut, RunOutcome, Verdict
 from deepopsctl.run.progress import Progress, title
+from deepopsctl.run.request import RunRequest
 from deepopsctl.text.node_sets import fold
 
 # More rows than this say less than a few

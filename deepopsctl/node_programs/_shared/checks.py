@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-Check = dict[str, str]
+from typing import Dict
+
+Check = Dict[str, str]
 
 PASS, WARN, FAIL, SKIP = "pass", "warn", "fail", "skip"
 

@@ -1,6 +1,6 @@
 """A program that the Ansible module `node_program` has started: a request comes in, one result goes out.
 
-Its `main` (of deepopsctl/node_programs/NAME/main.py) takes the module's `input`, and `check_mode`. What it returns are
+Its `main` (of node_programs/WING/NAME/main.py) takes the module's `input`, and `check_mode`. What it returns are
 the keys of the task's result. For a failure it raises; SystemExit with a text is one that needs no traceback. A call
 that was asked for by `again` is repeated then, unless it returns `failed` and `final`.
 """
@@ -18,7 +18,7 @@ Result = dict[str, Any]
 
 
 def main() -> None:
-    """Run the program that is named on the command line."""
+    """Run the program that is named on the command line, as `suites.burn_in`."""
     request: Request = json.loads(sys.stdin.buffer.readline())
     # what the program prints is no result; the connection stays where `hangup` watches it
     connection, sys.stdout = sys.stdout, sys.stderr

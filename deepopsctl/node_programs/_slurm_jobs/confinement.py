@@ -44,9 +44,8 @@ def gpus(suite: str, name: str, node: str, with_one: Mapping[str, str], with_non
         text = f"a job that asked for no GPU could open {_results(opened, with_none)}"
         return checks.failed(suite, name, node, text, f"{len(opened)} GPUs", "none")
     if closed:
-        text = "not known: the file mode keeps the user from {} before the cgroup is asked (EACCES)".format(
-            ", ".join("/dev/" + each for each in closed)
-        )
+        devices = ", ".join("/dev/" + each for each in closed)
+        text = f"not known: the file mode keeps the user from {devices} before the cgroup is asked (EACCES)"
         return checks.check(suite, name, node, WARN, "not tried", expected, message=text)
     if not reached:
         return checks.failed(suite, name, node, "a job with one GPU could not open any", "0 GPUs", expected)

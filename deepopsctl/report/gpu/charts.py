@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 from xml.sax.saxutils import escape
 
-from deepopsctl.checks.catalogue.smoke import entry
+from deepopsctl.checks.catalogue.suites import entry
 from deepopsctl.report.gpu.plots import Curve, Dot, Point, bandwidth_plot, heat_map, strip
 from deepopsctl.report.gpu.summary import COLUMNS, Model
 from deepopsctl.report.grouping import fold_names

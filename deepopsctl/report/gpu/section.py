@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from deepopsctl.checks.catalogue.smoke import entry
+from deepopsctl.checks.catalogue.suites import entry
 from deepopsctl.checks.check import Status
 from deepopsctl.report.gpu.charts import all_reduce_plot, heat_maps, link_plot, strips
 from deepopsctl.report.gpu.summary import OUTLIER_STATUSES, Column, Gpu, Model, read_models, unmeasured

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deepopsctl.checks.catalogue.smoke import entry, position
+from deepopsctl.checks.catalogue.suites import entry, position
 from deepopsctl.checks.check import Check, Status, worst
-from deepopsctl.node_programs.gpu_check.rates import METRICS, value_of
-from deepopsctl.node_programs.gpu_check.results import target_of
+from deepopsctl.node_programs.suites.gpu_check.rates import METRICS, value_of
+from deepopsctl.node_programs.suites.gpu_check.results import target_of
 from deepopsctl.report.grouping import fold_names
 from deepopsctl.report.model import Facts, ends, figure, span, spread
+from deepopsctl.text.answers import mappings, text
 
 Result = Any  # one node's result of gpucheck: plain JSON (docs/reference/gpucheck.md)
 _METRICS = {metric.name: metric for metric in METRICS}
@@ -150,8 +151,8 @@ def read_models(facts: Facts) -> tuple[Model, ...]:
         checks.setdefault(check.target, []).append(check)
     members_by_model: dict[str, list[tuple[Result, Any]]] = {}
     for result in facts.gpus:
-        for gpu in _listed(result):
-            members_by_model.setdefault(gpu.get("name") or _usual_name(result), []).append((result, gpu))
+        for gpu in mappings(result.get("gpus")):
+            members_by_model.setdefault(text(gpu.get("name")) or _usual_name(result), []).append((result, gpu))
     return tuple(_model(name, members, checks) for name, members in members_by_model.items())
 
 
@@ -159,9 +160,9 @@ def unmeasured(facts: Facts) -> tuple[tuple[str, str], ...]:
     """Nodes without a GPU to ask, as node sets with the reason."""
     reasons: dict[str, list[str]] = {}
     for result in facts.gpus:
-        if not _listed(result):
-            text = result.get("simulated") or result.get("problem") or "the driver sees no GPU"
-            reasons.setdefault(str(text), []).append(str(result["node"]))
+        if not mappings(result.get("gpus")):
+            why = result.get("simulated") or result.get("problem") or "the driver sees no GPU"
+            reasons.setdefault(str(why), []).append(str(result["node"]))
     return tuple((fold_names(nodes), text) for text, nodes in reasons.items())
 
 
@@ -178,14 +179,9 @@ def gpu_lines(facts: Facts) -> Iterator[tuple[Status, str]]:
         yield Status.SKIP, f"{nodes}: {reason}"
 
 
-def _listed(result: Result) -> Sequence[Any]:
-    listed = result.get("gpus")
-    return [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
-
-
 def _usual_name(result: Result) -> str:
     """What the others of a node are, for a GPU that does not open."""
-    names = Counter(gpu["name"] for gpu in _listed(result) if gpu.get("name"))
+    names = Counter(text(gpu["name"]) for gpu in mappings(result.get("gpus")) if gpu.get("name"))
     return names.most_common(1)[0][0] if names else UNKNOWN
 
 

@@ -1,15 +1,17 @@
-"""apt's sources: where else one is named, the key that signs it, and its package lists."""
+"""apt's sources: where else one is listed, the key that signs it, and its package lists."""
 
 from __future__ import annotations
 
-import collections
 import glob
 import os
 import re
 import shutil
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
     errors as node_errors,
     files as node_files,
     openpgp,
@@ -26,14 +28,23 @@ _KEY_ITSELF = "-----BEGIN"
 # what apt takes for no
 _NO = ("no", "false", "without", "off", "disable", "0")
 
-Source = collections.namedtuple("Source", "path types uri suite components key")
+
+class Source(NamedTuple):
+    """One address and suite that apt reads."""
+
+    path: str
+    types: list[str]
+    uri: str
+    suite: str
+    components: list[str]
+    key: str
 
 
 class SourceError(node_errors.HintedError):
     """A source or its key can't be used."""
 
 
-def is_the_key(data, fingerprint):
+def is_the_key(data: bytes | None, fingerprint: str | None) -> bool:
     """Whether a file has this key and no other."""
     try:
         return openpgp.fingerprints(data or b"") == [fingerprint]
@@ -41,7 +52,7 @@ def is_the_key(data, fingerprint):
         return False
 
 
-def fetch_key(url, fingerprint, hint):
+def fetch_key(url: str, fingerprint: str | None, hint: str) -> bytes:
     """The key, by its address or itself; raises SourceError where it can't be had or is another."""
     if url.startswith(_KEY_ITSELF):
         name, data = "the key", url.encode("ascii", "replace")
@@ -55,29 +66,29 @@ def fetch_key(url, fingerprint, hint):
     return data
 
 
-def _download(url, hint):
+def _download(url: str, hint: str) -> bytes:
     # urllib raises many kinds, Ansible's wrapper of it still others
     try:
-        return open_url(url, timeout=30).read()
+        return bytes(open_url(url, timeout=30).read())
     except Exception as error:
         raise SourceError(f"cannot fetch {url}: {error}", hint) from error
 
 
-def ensure_key(noted, path, url, fingerprint, hint):
+def ensure_key(noted: node_changes.Noted, path: str, url: str, fingerprint: str | None, hint: str) -> bool:
     """The key is there, and is the one that it should be; True where it was written."""
     ids, current = node_files.owner_ids("root", "root"), node_files.read(path)
-    known = is_the_key(current, fingerprint)
-    if known and not node_files.differs(path, current, ids, MODE):
+    known = current if is_the_key(current, fingerprint) else None
+    if known and not node_files.differs(path, known, ids, MODE):
         return False
     # fetched in check mode, too: a plan reports what a deploy could not fetch
-    data = current if known else fetch_key(url, fingerprint, hint)
+    data = known or fetch_key(url, fingerprint, hint)
     if not noted.dry:
         node_files.write(path, data, ids, MODE, [])
     noted.did("file", path, "write", detail=f"fingerprint {fingerprint}", new=current is None)
     return True
 
 
-def named_elsewhere(uri, own, directory="/etc/apt"):
+def named_elsewhere(uri: str, own: str, directory: str = "/etc/apt") -> str:
     """The first file but `own` whose sources have this address; '' where there is none.
 
     Two files that name one source with different keys make apt refuse all work.
@@ -85,15 +96,16 @@ def named_elsewhere(uri, own, directory="/etc/apt"):
     return next((source.path for source in sources(directory, own) if _bare(source.uri) == _bare(uri)), "")
 
 
-def _bare(uri):
+def _bare(uri: str) -> str:
     return _SCHEME.sub("", uri).rstrip("/")
 
 
-def debian_sources(directory, own):
+def debian_sources(directory: str, own: str) -> list[list[Any]]:
     """[[uri, suite, signed_by, [missing component]]] of Debian's `main` on this node; not from the file `own`."""
     codename = re.search("^VERSION_CODENAME=(.+)$", node_files.text("/etc/os-release"), re.MULTILINE)
     names = (codename.group(1) if codename else "stable", "stable", "oldstable")
-    components, keys = {}, {}
+    components: dict[tuple[str, str], set[str]] = {}
+    keys: dict[tuple[str, str], str] = {}
     for source in sources(directory, own):
         named = re.sub("-(updates|security)$", "", source.suite) in names
         # a key in the file itself can't be named elsewhere
@@ -106,7 +118,7 @@ def debian_sources(directory, own):
     ]
 
 
-def sources(directory, own):
+def sources(directory: str, own: str) -> Iterator[Source]:
     """A Source for each address and suite that apt reads here, but those in the file `own`."""
     for path in [os.path.join(directory, "sources.list")] + sorted(
         glob.glob(os.path.join(directory, "sources.list.d", "*"))
@@ -117,7 +129,7 @@ def sources(directory, own):
                 yield Source(path, *entry)
 
 
-def _one_line_entries(text):
+def _one_line_entries(text: str) -> Iterator[tuple[list[str], str, str, list[str], str]]:
     """`deb [signed-by=KEY] URI SUITE COMPONENT...`."""
     for line in text.splitlines():
         match = re.match(r"deb\s+(?:\[([^]]*)\]\s+)?(\S+)\s+(\S+)([^#]*)", line.strip())
@@ -126,10 +138,11 @@ def _one_line_entries(text):
             yield ["deb"], match.group(2), match.group(3), match.group(4).split(), key.group(1) if key else ""
 
 
-def _stanzas(text):
+def _stanzas(text: str) -> Iterator[tuple[list[str], str, str, list[str], str]]:
     """The deb822 form; what goes on in further lines is one value."""
     for block in re.split(r"\n\s*\n", text):
-        fields, name = {}, ""
+        fields: dict[str, str] = {}
+        name = ""
         for line in block.splitlines():
             if line[:1].isspace():
                 fields[name] = f"{fields.get(name, '')} {line.strip()}".strip()
@@ -145,7 +158,7 @@ def _stanzas(text):
                 yield types, uri, suite, components, fields.get("signed-by", "")
 
 
-def stanza(uri, suite, components, keyring):
+def stanza(uri: str, suite: str, components: str, keyring: str) -> str:
     """A source as apt reads it."""
     lines = ["Types: deb", f"URIs: {uri}", f"Suites: {suite}"]
     lines += [f"Components: {components}"] if components else []
@@ -153,7 +166,7 @@ def stanza(uri, suite, components, keyring):
     return "".join(f"{line}\n" for line in lines)
 
 
-def refresh(path, lock_wait, before):
+def refresh(path: str, lock_wait: int, before: Mapping[str, bytes | None]) -> None:
     """Fetch the package lists of one source file, and nothing else.
 
     Where any of it fails, puts back the files of before, {path: content or None}, and raises SourceError: with a source
@@ -177,7 +190,7 @@ def refresh(path, lock_wait, before):
         raise SourceError(str(error), error.hint) from error
 
 
-def remove_superseded(noted, directory, uri, own, etc="/etc/apt"):
+def remove_superseded(noted: node_changes.Noted, directory: str, uri: str, own: str, etc: str = "/etc/apt") -> None:
     """Remove the repositories in a directory that are not at `uri`, and that no source file but `own` names."""
     files = [os.path.join(etc, "sources.list")] + glob.glob(os.path.join(etc, "sources.list.d", "*"))
     # by their text: what apt does not read now may be switched on again
@@ -190,7 +203,7 @@ def remove_superseded(noted, directory, uri, own, etc="/etc/apt"):
                 shutil.rmtree(path)
 
 
-def has_lists(path):
+def has_lists(path: str) -> bool:
     """Whether apt has the package lists of a source file; a file that is not there needs none."""
     only = ["-o", f"Dir::Etc::sourcelist={path}", "-o", "Dir::Etc::sourceparts=-"]
     asked = ["apt-get", "indextargets", "--format", "$(FILENAME)"] + only + ["Created-By: Packages"]

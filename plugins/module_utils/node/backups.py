@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
+from typing import Any
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files, step as node_step
 
 SUFFIX = ".before-deepopsctl"
 
 
-def save(step, wanted):
+def save(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
     """Copy a file next to itself, unless deepopsctl wrote it; a secret's copy is for its owner alone."""
     path = wanted["path"]
     content = unmanaged(path)
@@ -23,7 +25,7 @@ def save(step, wanted):
     step.did(f"saved {path}{SUFFIX}", "file", path, "write", detail=f"kept as *{SUFFIX}")
 
 
-def remove(step, wanted):
+def remove(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
     """Remove a saved file that deepopsctl does not replace, or put a link in its place."""
     path, link = wanted["path"], wanted["link"]
     if not wanted["remove"]:
@@ -35,7 +37,7 @@ def remove(step, wanted):
         os.symlink(link, path)
 
 
-def unmanaged(path):
+def unmanaged(path: str) -> bytes | None:
     """Content of a file that deepopsctl did not write; None for others."""
     content = node_files.read(path)
     return None if content is None or content.startswith(node_files.MANAGED) else content

@@ -100,7 +100,7 @@ def require(
     """Output of a command that must succeed. Raises CommandError."""
     result = run_merged(argv, limit_s, stdin, env)
     if not result.ok:
-        raise CommandError("{}: {}".format(" ".join(argv), result.message[-600:] or "exits %d" % result.status))
+        raise CommandError(f"{' '.join(argv)}: {result.message[-600:] or f'exits {result.status}'}")
     return result.output
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     ownership as node_ownership,
     packages_apt as node_packages,
@@ -11,12 +14,12 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 
 
-def differences(record):
+def differences(record: Mapping[str, Any]) -> list[str]:
     """Sentences for everything that is no longer as recorded."""
     return _differences(record["items"], present([record]))
 
 
-def present(records):
+def present(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What there is now of all packages and units of some records, asked once."""
     everything = [record["items"] for record in records]
     return {
@@ -26,7 +29,7 @@ def present(records):
     }
 
 
-def _differences(items, now):
+def _differences(items: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     differences = []
     packages = now["packages"]
     for name, version in items["packages"].items():
@@ -49,7 +52,7 @@ def _differences(items, now):
     return differences + unit_differences(items["units"], now["units"], items.get("ports", {}))
 
 
-def file_difference(path, then, now):
+def file_difference(path: str, then: Sequence[Any] | None, now: Sequence[Any] | None) -> str:
     """What became of a file, '' for nothing."""
     if now == then:
         return ""
@@ -58,7 +61,9 @@ def file_difference(path, then, now):
     return f"{path} was changed" if then is None or now[0] != then[0] else f"{path} has another owner or mode"
 
 
-def unit_differences(units, shown, ports):
+def unit_differences(
+    units: Mapping[str, bool], shown: Mapping[str, Mapping[str, str]], ports: Mapping[str, int]
+) -> list[str]:
     """Sentences for units that should run and don't, or the reverse; `shown` is what systemd says of them."""
     differences = []
     for name, running in units.items():
@@ -69,7 +74,7 @@ def unit_differences(units, shown, ports):
         elif running and node_services.is_restarting(properties):
             differences.append(f"{name} does not stay up: systemd restarts it")
         elif running and active and name in ports and not node_services.is_listening(ports[name]):
-            differences.append("%s runs but does not listen on port %d" % (name, ports[name]))
+            differences.append(f"{name} runs but does not listen on port {ports[name]}")
         elif running and not node_services.is_enabled(properties):
             differences.append(f"{name} is not enabled")
         elif not running and properties.get("ActiveState") == "active":
@@ -81,12 +86,12 @@ def unit_differences(units, shown, ports):
     return differences
 
 
-def is_left_of(component):
+def is_left_of(component: str) -> bool:
     """Whether a component that is to have nothing here has something all the same."""
     return bool(node_record.steps(component)) or node_ownership.owns_anything(component)
 
 
-def compare(components, digest):
+def compare(components: Sequence[Mapping[str, Any]], digest: str) -> dict[str, dict[str, Any]]:
     """Of each component its parts, for a report: every difference is listed, even if the desired state has changed.
 
     `components` is a list of {component, steps}; one without steps is not wanted here.
@@ -99,7 +104,9 @@ def compare(components, digest):
     return {component: _compared(component, steps, digest, now) for component, steps in records.items()}
 
 
-def _compared(component, records, digest, now):
+def _compared(
+    component: str, records: Mapping[str, Mapping[str, Any] | None], digest: str, now: Mapping[str, Any]
+) -> dict[str, Any]:
     known = [record for record in records.values() if record]
     left_out = [note for note in (node_record.left_out(component, step) for step in records) if note]
     # a deploy tries them again, and all else is as it should be
@@ -125,7 +132,7 @@ def _compared(component, records, digest, now):
     }
 
 
-def reasons(component, digest, steps):
+def reasons(component: str, digest: str, steps: Sequence[str]) -> list[str]:
     """Why the node needs the component's steps; empty when it does not."""
     if not digest:
         return ["a full run was asked for"]
@@ -136,5 +143,6 @@ def reasons(component, digest, steps):
     stale += node_record.unfinished(component, steps)
     if stale:
         return [f"the desired state changed, or the last deploy did not finish: {', '.join(stale)}"]
-    now = present(list(records.values()))
-    return [sentence for record in records.values() for sentence in _differences(record["items"], now)]
+    known = [record for record in records.values() if record]
+    now = present(known)
+    return [sentence for record in known for sentence in _differences(record["items"], now)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command, files as node_files
 
@@ -10,18 +12,18 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import com
 class HintedError(Exception):
     """Something on the node refuses; the hint says what to do."""
 
-    def __init__(self, message, hint=""):
+    def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
 
 
-def run(argv, environment=None):
+def run(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
     """Run a command that must succeed; fail_on_error() reports its output where it fails."""
     command.require(argv, env=command.environment(**(environment or {})))
 
 
 @contextlib.contextmanager
-def fail_on_error(fail, words="%s"):
+def fail_on_error(fail: Callable[..., Any], words: str = "%s") -> Iterator[None]:
     """Call `fail(message, hint=...)`, a module's fail_json, for what is raised inside; `words` around the message."""
     try:
         yield

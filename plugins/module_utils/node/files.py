@@ -8,8 +8,10 @@ import grp
 import os
 import pwd
 import stat
+from collections.abc import Sequence
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
     command as node_command,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.atomic_file import discard, prepare, put_in_place
@@ -29,7 +31,7 @@ class FileRefusedError(Exception):
     """A parser refused the new content; the old file is still in place."""
 
 
-def owner_ids(owner, group):
+def owner_ids(owner: str, group: str) -> tuple[int, int] | None:
     """(uid, gid), or None while a package has not created the account yet."""
     try:
         return pwd.getpwnam(owner).pw_uid, grp.getgrnam(group).gr_gid
@@ -37,7 +39,7 @@ def owner_ids(owner, group):
         return None
 
 
-def read(path):
+def read(path: str) -> bytes | None:
     """Content of a file, or None when it is not there."""
     try:
         with open(path, "rb") as stream:
@@ -46,12 +48,12 @@ def read(path):
         return None
 
 
-def text(path):
+def text(path: str) -> str:
     """A small file's text without the blanks around it; '' where it can't be read."""
     return (read(path) or b"").decode(errors="replace").strip()
 
 
-def differs(path, content, ids, mode):
+def differs(path: str, content: bytes, ids: tuple[int, int] | None, mode: int) -> list[str]:
     """What is not as desired: any of 'content', 'owner', 'mode'. `content` None leaves the content alone."""
     current = read(path) if content is not None else None
     differences = []
@@ -68,7 +70,7 @@ def differs(path, content, ids, mode):
     return differences
 
 
-def ensure(noted, path, content, mode=0o644, secret=False):
+def ensure(noted: node_changes.Noted, path: str, content: bytes, mode: int = 0o644, secret: bool = False) -> list[str]:
     """Make a file of root's what it should be, and note it, a secret's without a word of it; what of it was not so."""
     ids = owner_ids("root", "root")
     differences = differs(path, content, ids, mode)
@@ -83,7 +85,7 @@ def ensure(noted, path, content, mode=0o644, secret=False):
     return differences
 
 
-def remove(noted, path):
+def remove(noted: node_changes.Noted, path: str) -> bool:
     """Remove a file, and note it; False where there is none."""
     if not os.path.lexists(path):
         return False
@@ -93,7 +95,7 @@ def remove(noted, path):
     return True
 
 
-def write(path, content, ids, mode, validate):
+def write(path: str, content: bytes, ids: tuple[int, int] | None, mode: int, validate: Sequence[str]) -> None:
     """Replace a file in one rename; `validate` is an argv whose %s is the new file. Raises FileRefusedError."""
     temporary = prepare(path, content, ids, mode)
     try:
@@ -105,7 +107,7 @@ def write(path, content, ids, mode, validate):
         raise
 
 
-def error_text(error):
+def error_text(error: OSError) -> tuple[str, str]:
     """(message, hint) of an OSError met while something was written."""
     where = f"{error.filename}: " if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -115,23 +117,23 @@ def error_text(error):
     return f"{where}{error.strerror or error}", "see the space and the mount options of that file system"
 
 
-def _validate(path, temporary, command):
+def _validate(path: str, temporary: str, command: Sequence[str]) -> None:
     result = node_command.run_merged([word.replace("%s", temporary) for word in command])
     if not result.ok:
         raise FileRefusedError(f"{path}: the new content is not valid: {result.message[-600:]}")
 
 
-def set_owner_and_mode(path, ids, mode):
+def set_owner_and_mode(path: str, ids: tuple[int, int] | None, mode: int) -> None:
     """Owner and mode without touching the content, of what no link of a user's leads to."""
     _set_and_close(open_own(path, os.O_RDONLY | os.O_NONBLOCK), ids, mode)
 
 
-def make_directory(path, ids, mode):
+def make_directory(path: str, ids: tuple[int, int] | None, mode: int) -> None:
     """A directory with this owner and mode, made where it is missing; never by way of a link of a user's."""
     _set_and_close(open_own(path, os.O_RDONLY | os.O_DIRECTORY, make=True), ids, mode)
 
 
-def _set_and_close(handle, ids, mode):
+def _set_and_close(handle: int, ids: tuple[int, int] | None, mode: int) -> None:
     try:
         if ids is not None:
             os.fchown(handle, ids[0], ids[1])
@@ -140,12 +142,13 @@ def _set_and_close(handle, ids, mode):
         os.close(handle)
 
 
-def open_own(path, flags, make=False):
+def open_own(path: str, flags: int, make: bool = False) -> int:
     """A handle of what is at a path: links are root's, and none that is put there meanwhile is followed.
 
     Root must not go where a user points. With `make`, directories that are missing are made.
     """
-    done, left, links = [], _parts(path), 0
+    done: list[str] = []
+    left, links = _parts(path), 0
     handle = os.open("/", os.O_PATH | os.O_CLOEXEC)
     while left:
         part = left.pop(0)
@@ -170,17 +173,17 @@ def open_own(path, flags, make=False):
     return handle
 
 
-def _parts(path):
+def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
-def check_link(path, owner, links):
+def check_link(path: str, owner: int, links: int) -> None:
     """Raises OSError for a link that is not root's, and after too many."""
     if owner != 0 or links > MOST_LINKS:
         raise OSError(errno.ELOOP, "is a link of a user's" if owner else "is one link too many", path)
 
 
-def users_link(path):
+def users_link(path: str) -> str:
     """The first part of a path that is a link, and not root's: root must not go where a user points. '' for none."""
     parts = path.strip("/").split("/")
     for count in range(1, len(parts) + 1):
@@ -190,7 +193,7 @@ def users_link(path):
     return ""
 
 
-def with_block(current, block, marker):
+def with_block(current: bytes | None, block: str, marker: str) -> bytes:
     """A text with the managed block put in, or replaced where it stands."""
     # only at line feeds: whatever else is in the other lines stays as it is
     lines = (current or b"").decode("utf-8", "surrogateescape").split("\n")
@@ -202,14 +205,14 @@ def with_block(current, block, marker):
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
 
 
-def without_block(current, marker):
+def without_block(current: bytes, marker: str) -> bytes:
     """A text without the managed block; as it is where it has none."""
     lines = current.decode("utf-8", "surrogateescape").split("\n")
     first, last = _block_in(lines, marker) or (0, 0)
     return "\n".join(lines[:first] + lines[last:]).encode("utf-8", "surrogateescape")
 
 
-def _block_in(lines, marker):
+def _block_in(lines: Sequence[str], marker: str) -> tuple[int, int] | None:
     """Where the first whole block begins, and what comes after it; None without one."""
     begin, end = f"# BEGIN {marker}", f"# END {marker}"
     if begin not in lines or end not in lines[lines.index(begin) :]:
@@ -218,7 +221,7 @@ def _block_in(lines, marker):
     return first, lines.index(end, first) + 1
 
 
-def remove_block(noted, path, marker):
+def remove_block(noted: node_changes.Noted, path: str, marker: str) -> None:
     """Take the managed block out of a file, and note it; the rest of the file stays as it is."""
     before = read(path)
     after = without_block(before or b"", marker)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import threading
+from typing import Any
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
 DATABASE = "/var/lib/mysql"
@@ -18,7 +19,7 @@ LEAST_INODES = 0.02
 PATIENCE_S = 3
 
 
-def full():
+def full() -> list[dict[str, Any]]:
     """[{path, what, free_mb, why}]: `why` is `space`, `files` or `read-only`; one for each file system."""
     entries, devices = [], set()
     for path, what in places():
@@ -34,7 +35,7 @@ def full():
     return entries
 
 
-def places():
+def places() -> list[tuple[str, str]]:
     """What must not be full here, the most important first."""
     wanted = [(DATABASE, "the accounting database"), ("/var", "the system"), ("/", "the system")]
     if any(os.path.exists(path) for path in SLURMCTLD):
@@ -42,7 +43,7 @@ def places():
     return [(path, what) for path, what in wanted if path]
 
 
-def state_directory():
+def state_directory() -> str:
     """StateSaveLocation; '' where it is not known."""
     try:
         with open(SLURM_CONF, encoding="utf-8", errors="replace") as stream:
@@ -52,7 +53,7 @@ def state_directory():
     return written[-1] if written else ""
 
 
-def reason(status):
+def reason(status: os.statvfs_result) -> str:
     """Why nothing can be written there, for others than root; '' for nothing."""
     if status.f_flag & os.ST_RDONLY:
         return "read-only"
@@ -64,11 +65,11 @@ def reason(status):
     return ""
 
 
-def _ask(path):
+def _ask(path: str) -> tuple[os.statvfs_result, int] | tuple[None, None]:
     """(statvfs, device) of a path; (None, None) where it is not there, or does not answer."""
     answers = []
 
-    def ask():
+    def ask() -> None:
         with contextlib.suppress(OSError):
             answers.append((os.statvfs(path), os.stat(path).st_dev))
 

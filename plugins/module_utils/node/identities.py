@@ -7,8 +7,7 @@ import datetime
 import grp
 import os
 import pwd
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 Entry = Mapping[str, Any]
 # of a list of sentences, so many are shown

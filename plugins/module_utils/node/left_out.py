@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    errors as node_errors,
+    record as node_record,
+)
 
 # arguments of a module whose source may be optional
 OPTIONAL = {"optional": {"default": ""}, "needed_by": {"type": "list", "elements": "str", "default": []}}
 
 
-def leave_out(module, error, *steps):
+def leave_out(module: AnsibleModule, error: node_errors.HintedError, *steps: tuple[str, str]) -> None:
     """End a module whose source can't be used. The run continues without it, and ends with a failure all the same.
 
     Not where the module's `optional` says what it is for: a cluster does without that, so the run ends well, with a

@@ -11,11 +11,14 @@ import re
 import shutil
 import socket
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     errors as node_errors,
     ownership as node_ownership,
+    step as node_step,
 )
 
 DATA = "/var/lib/mysql"
@@ -28,12 +31,12 @@ HINT_ELSEWHERE = "is slurm_dbd_server right? The server has to listen there, and
 HINT = "see `journalctl -u mariadb` on the node"
 
 
-def is_installed():
+def is_installed() -> bool:
     """Whether there is a client; the server comes with it."""
     return shutil.which("mariadb") is not None
 
 
-def sql(statement, *options):
+def sql(statement: str, *options: str) -> node_command.Result:
     """The result of SQL that is given on standard input."""
     argv = ["mariadb", *options, "--batch", "--skip-column-names"]
     # a login of root's own in ~/.my.cnf is read after the one that an option names, and would take its place
@@ -41,7 +44,7 @@ def sql(statement, *options):
     return node_command.run_merged(argv, ANSWER_S, stdin=statement, env=env)
 
 
-def require(statement, password=""):
+def require(statement: str, password: str = "") -> None:
     """SQL that must succeed; the password is in no message."""
     result = sql(statement)
     if not result.ok:
@@ -49,7 +52,7 @@ def require(statement, password=""):
         raise node_errors.HintedError(f"MariaDB refused: {words}", HINT)
 
 
-def check_names(users, databases=()):
+def check_names(users: Sequence[str], databases: Sequence[str] = ()) -> None:
     """Raises HintedError for a name that would end a statement."""
     for pattern, names, what in (
         ("[A-Za-z0-9_][A-Za-z0-9_-]*", users, "user"),
@@ -60,7 +63,7 @@ def check_names(users, databases=()):
                 raise node_errors.HintedError(f"{name!r} is no plain name of a {what}")
 
 
-def login_works(user, password, database):
+def login_works(user: str, password: str, database: str) -> bool:
     """Whether the user's own login would reach its database."""
     with option_file(f'[client]\nuser="{user}"\npassword="{password}"\n') as option:
         grants = sql("SHOW GRANTS;", option)
@@ -68,7 +71,7 @@ def login_works(user, password, database):
 
 
 @contextlib.contextmanager
-def option_file(text):
+def option_file(text: str) -> Iterator[str]:
     """The option of a client that reads this; it must be the first. The file is 0600 and gone in a moment."""
     handle, path = tempfile.mkstemp()
     try:
@@ -79,21 +82,21 @@ def option_file(text):
         os.unlink(path)
 
 
-def has_all_rights(grants, database):
+def has_all_rights(grants: str, database: str) -> bool:
     """Whether `SHOW GRANTS` has all rights on a database, whose name there may be a pattern of SQL."""
     names = re.findall(r"^GRANT ALL PRIVILEGES ON (\S+)\.\* TO ", grants, re.MULTILINE)
     return any(name == "*" or re.fullmatch(expression_of(name.strip("`")), database) for name in names)
 
 
-def expression_of(pattern):
+def expression_of(pattern: str) -> str:
     """The regular expression for a pattern of SQL; a client that is no terminal doubles backslashes."""
     parts = re.findall(r"\\{1,2}.|.", pattern)
     return "".join({"%": ".*", "_": "."}.get(part, re.escape(part[-1])) for part in parts)
 
 
-def verify_elsewhere(step, wanted):
+def verify_elsewhere(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
     """That a server which others run lets the user do everything in its database, which is created where it is not."""
-    database, where = wanted["name"], "the database server %s port %d" % (wanted["server"], wanted["server_port"])
+    database, where = wanted["name"], f"the database server {wanted['server']} port {wanted['server_port']}"
     check_login(wanted)
     address = own_address(wanted, where)
     if step.dry and not is_installed():
@@ -117,7 +120,7 @@ def verify_elsewhere(step, wanted):
         raise node_errors.HintedError(f"{where} refuses: {made.message}", HINT_ELSEWHERE)
 
 
-def check_login(wanted):
+def check_login(wanted: Mapping[str, Any]) -> None:
     """Raises HintedError for what would end a statement, or a line of a configuration."""
     check_names([wanted["user"]], [wanted["name"]])
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9.:_-]*", wanted["server"]):
@@ -125,7 +128,7 @@ def check_login(wanted):
     check_password(wanted, "[\\s#\"'\\\\]")
 
 
-def check_password(wanted, refused):
+def check_password(wanted: Mapping[str, Any], refused: str) -> None:
     """Raises HintedError for one that slurmdbd would read differently, or that has what is `refused` here."""
     if not wanted["password"] or re.search(refused, wanted["password"]):
         raise node_errors.HintedError(
@@ -134,35 +137,35 @@ def check_password(wanted, refused):
         )
 
 
-def own_address(wanted, where):
+def own_address(wanted: Mapping[str, Any], where: str) -> str:
     """The address of this node that the server sees."""
     try:
         with socket.create_connection((wanted["server"], wanted["server_port"]), CONNECT_S) as connection:
-            return connection.getsockname()[0]
+            return str(connection.getsockname()[0])
     except OSError as error:
         message = f"{where} does not answer: {error.strerror or error}"
         raise node_errors.HintedError(message, HINT_ELSEWHERE) from error
 
 
-def seen_as(text):
+def seen_as(text: str) -> str:
     """The host that the server knows this node as, from a refusal or from grants."""
     match = re.search("[`']@[`']([^`']+)", text)
     return match.group(1) if match else ""
 
 
-def grant_hint(wanted, host):
+def grant_hint(wanted: Mapping[str, Any], host: str) -> str:
     """What its administrators have to run."""
-    names = {"d": wanted["name"], "u": wanted["user"], "h": host}
+    database, user = wanted["name"], f"'{wanted['user']}'@'{host}'"
     return (
-        "on the database server: CREATE DATABASE IF NOT EXISTS `{d}`; "
-        "CREATE USER IF NOT EXISTS '{u}'@'{h}' IDENTIFIED BY 'PASSWORD'; "
-        "ALTER USER '{u}'@'{h}' IDENTIFIED BY 'PASSWORD'; "
-        "GRANT ALL PRIVILEGES ON `{d}`.* TO '{u}'@'{h}'; "
-        "where PASSWORD is slurm_dbd_password of secrets.yml".format(**names)
+        f"on the database server: CREATE DATABASE IF NOT EXISTS `{database}`; "
+        f"CREATE USER IF NOT EXISTS {user} IDENTIFIED BY 'PASSWORD'; "
+        f"ALTER USER {user} IDENTIFIED BY 'PASSWORD'; "
+        f"GRANT ALL PRIVILEGES ON `{database}`.* TO {user}; "
+        "where PASSWORD is slurm_dbd_password of secrets.yml"
     )
 
 
-def ensure_database(step, wanted):
+def ensure_database(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
     """The database, and its user with all rights on it."""
     database, user, password = wanted["name"], wanted["user"], wanted["password"]
     check_names([user], [database])
@@ -194,7 +197,7 @@ def ensure_database(step, wanted):
     step.did(f"set the login of {user}", "login", user, "set", detail=f"of database {database}")
 
 
-def ensure_logins(step):
+def ensure_logins(step: node_step.Step) -> None:
     """Users who log in by the socket and have no rights; one that the step created and no longer wants is removed."""
     take_over(step)
     wanted, owned = step.wanted["database_logins"], step.owned["logins"]
@@ -217,7 +220,7 @@ def ensure_logins(step):
             step.save_owned()
 
 
-def has_login(step, user):
+def has_login(step: node_step.Step, user: str) -> bool | None:
     """Whether MariaDB has the user; None where it does not answer, or is not there."""
     query = f"SELECT 1 FROM mysql.user WHERE user = '{user}' AND host = 'localhost';"  # noqa: S608 (a plain name)
     shown = sql(query) if is_installed() else None
@@ -227,7 +230,7 @@ def has_login(step, user):
     return user in step.owned["logins"] if step.dry else None
 
 
-def take_over(step):
+def take_over(step: node_step.Step) -> None:
     """What the former step of its own created is this step's."""
     component = step.wanted["component"]
     former = node_ownership.load(component, FORMER_STEP)

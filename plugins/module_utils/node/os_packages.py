@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
@@ -29,32 +30,32 @@ _LIBRARY = re.compile(r"\s(/(?:usr/)?lib(?:32|64)?/\S*\.so\S*) \(deleted\)$", re
 _SYSTEM = re.compile(r"/(init\.scope|system\.slice/([^/\n]+))", re.MULTILINE)
 
 
-def pins(leave, own):
+def pins(leave: Sequence[str], own: str) -> str:
     """apt's preferences: these packages (names or patterns) stay as they are, then the site's own."""
     # the first entry that matches a version counts
     entry = f"Package: {' '.join(leave)}\nPin: release *\nPin-Priority: -1\n" if leave else ""
     return entry + ("\n" if entry and own else "") + own
 
 
-def options(leave):
+def options(leave: Sequence[str]) -> list[str]:
     """What makes apt leave these packages alone."""
     text = pins(leave, node_files.text(SITE_PREFERENCES))
     node_record.write_atomically(PREFERENCES, text.encode(), 0o644)
     return ["-o", f"Dir::Etc::preferences={PREFERENCES}"]
 
 
-def upgrades_in(simulated):
+def upgrades_in(simulated: str) -> dict[str, list[str]]:
     """{package: [version now, later one]}; '' is the version of one that is not there yet."""
     return {name: [before, after] for name, before, after in _INSTALLED.findall(simulated)}
 
 
-def kept_back_in(simulated):
+def kept_back_in(simulated: str) -> list[str]:
     """The packages that apt could upgrade only if it removed another one, and those that are held."""
     listed = _KEPT_BACK.search(simulated)
     return sorted(listed.group(1).split()) if listed else []
 
 
-def waiting(names):
+def waiting(names: Iterable[str]) -> dict[str, list[str]]:
     """The same as upgrades_in, of installed packages (names or patterns) whose later version stays away."""
     there = node_packages.installed(sorted(names))
     offered = node_packages.candidates(sorted(there)) if there else {}
@@ -63,22 +64,22 @@ def waiting(names):
     }
 
 
-def new_kernel(upgrades):
+def new_kernel(upgrades: Mapping[str, Sequence[str]]) -> str:
     """The newest kernel among them, '' without one."""
     releases = [match.group(1) for match in map(_KERNEL_IMAGE.fullmatch, upgrades) if match]
     return newest([release for release in releases if not release.endswith(("-dbg", "-unsigned"))])
 
 
-def newest(releases):
+def newest(releases: Sequence[str]) -> str:
     """The newest of kernel releases, as boot loaders sort them; '' of none."""
     return max(releases, key=_numbers, default="")
 
 
-def _numbers(release):
+def _numbers(release: str) -> list[tuple[int, int, str]]:
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.findall(r"\d+|[^\d.]+", release)]
 
 
-def boot_time():
+def boot_time() -> float:
     """When this system started (seconds since the epoch); in a container its own first process."""
     with open("/proc/1/stat") as stream:
         ticks = int(stream.read().rpartition(")")[2].split()[19])
@@ -87,7 +88,7 @@ def boot_time():
     return began + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def kernel_since(began, running, root="/"):
+def kernel_since(began: float, running: str, root: str = "/") -> str:
     """A kernel that is newer than the running one, and was installed since then; '' without one.
 
     An older one was there at the boot, and the boot loader chose another: that would not change.
@@ -101,16 +102,16 @@ def kernel_since(began, running, root="/"):
     return later if later and newest([later, running]) != running else ""
 
 
-def installed_kernel(root="/"):
+def installed_kernel(root: str = "/") -> str:
     """The newest kernel in /boot; '' where there is none, as in a container."""
     return newest(
         [os.path.basename(path)[len("vmlinuz-") :] for path in glob.glob(os.path.join(root, "boot/vmlinuz-*"))]
     )
 
 
-def replaced_libraries(root="/proc"):
+def replaced_libraries(root: str = "/proc") -> dict[str, str]:
     """{unit: library} of the system's services that use a library whose file was replaced since they started."""
-    users = {}
+    users: dict[str, str] = {}
     for directory in glob.glob(os.path.join(root, "[0-9]*")):
         mapped = _LIBRARY.search(_read(os.path.join(directory, "maps")))
         unit = _SYSTEM.search(_read(os.path.join(directory, "cgroup"))) if mapped else None
@@ -119,7 +120,7 @@ def replaced_libraries(root="/proc"):
     return users
 
 
-def _read(path):
+def _read(path: str) -> str:
     # a process may end meanwhile
     try:
         with open(path, errors="replace") as stream:
@@ -128,7 +129,7 @@ def _read(path):
         return ""
 
 
-def why_reboot():
+def why_reboot() -> str:
     """Why this node has to reboot, '' where it has not."""
     running = os.uname().release
     later = kernel_since(boot_time(), running)
@@ -136,19 +137,16 @@ def why_reboot():
         return f"kernel {later} is installed, {running} runs"
     if os.path.exists(REQUIRED):
         names = node_files.text(REQUIRED + ".pkgs").split()
-        return "requested by %s" % (", ".join(sorted(set(names))[:3]) or "a package")
+        return f"requested by {', '.join(sorted(set(names))[:3]) or 'a package'}"
     users = replaced_libraries()
     if users:
         unit = min(users)
-        return "{}{} uses a library that was replaced: {}".format(
-            unit,
-            " and %d more" % (len(users) - 1) if len(users) > 1 else "",
-            os.path.basename(users[unit]),
-        )
+        more = f" and {len(users) - 1} more" if len(users) > 1 else ""
+        return f"{unit}{more} uses a library that was replaced: {os.path.basename(users[unit])}"
     return ""
 
 
-def left_behind(since, root="/etc"):
+def left_behind(since: float, root: str = "/etc") -> list[str]:
     """New versions of configuration files that were put next to edited ones since then."""
     paths = (
         os.path.join(directory, name)
@@ -159,7 +157,7 @@ def left_behind(since, root="/etc"):
     return sorted(path for path in paths if os.lstat(path).st_ctime >= since)
 
 
-def restart_pending():
+def restart_pending() -> list[str]:
     """Restart daemons whose program was replaced; their units."""
     units = [f"{name}.service" for name in node_packages.DAEMONS]
     waiting_units = [unit for unit in units if node_record.is_pending(unit)]

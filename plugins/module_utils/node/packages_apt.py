@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
@@ -68,48 +69,48 @@ class PackageError(node_errors.HintedError):
     """The package manager refused."""
 
 
-def _run(argv):
+def _run(argv: Sequence[str]) -> node_command.Result:
     return node_command.run_merged(argv, env=node_command.environment(**ENVIRONMENT))
 
 
-def output(argv):
+def output(argv: Sequence[str]) -> str:
     """What a command that only asks prints, however it ends: it complains of each name that it does not know."""
     return node_command.run(argv, env=node_command.environment(**ENVIRONMENT)).output
 
 
-def installed(names):
+def installed(names: Sequence[str]) -> dict[str, str]:
     """{name: version} of those that are installed and configured; names may be patterns."""
     query = ["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\n"]
     return installed_in(output(query + list(names))) if names else {}
 
 
-def installed_in(shown):
+def installed_in(shown: str) -> dict[str, str]:
     """The same from what `dpkg-query` prints."""
     rows = (line.split() for line in shown.splitlines())
     return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
 
 
-def versions(names):
+def versions(names: Sequence[str]) -> dict[str, list[str]]:
     """{name: [version]} that the package lists of this node have, newest first."""
-    available = {}
+    available: dict[str, list[str]] = {}
     for name, version in versions_in(output(["apt-cache", "madison"] + list(names))):
         if version not in available.setdefault(name, []):
             available[name].append(version)
     return available
 
 
-def versions_in(shown):
+def versions_in(shown: str) -> list[tuple[str, str]]:
     """(name, version) of each line of `apt-cache madison`."""
     rows = [[part.strip() for part in line.split("|")] for line in shown.splitlines()]
     return [(row[0], row[1]) for row in rows if len(row) == 3]
 
 
-def in_upstream(names, upstream):
+def in_upstream(names: Sequence[str], upstream: str) -> dict[str, str]:
     """{name: version} of those that the package lists of this node have in an upstream version."""
     return in_upstream_of(versions(names), upstream) if names and upstream else {}
 
 
-def in_upstream_of(known, upstream):
+def in_upstream_of(known: Mapping[str, Sequence[str]], upstream: str) -> dict[str, str]:
     """The same from {name: [version]}: the newest revision of it."""
     fitting = {
         name: [v for v in versions_of_name if upstream_of(v) == upstream] for name, versions_of_name in known.items()
@@ -117,22 +118,22 @@ def in_upstream_of(known, upstream):
     return {name: versions_of_name[0] for name, versions_of_name in fitting.items() if versions_of_name}
 
 
-def upstream_of(version):
+def upstream_of(version: str) -> str:
     """`580.95.05` of `1:580.95.05-0ubuntu1`."""
     return version.rpartition(":")[2].rpartition("-")[0]
 
 
-def candidates(names):
+def candidates(names: Sequence[str]) -> dict[str, str]:
     """{name: version} that the package lists of this node have; it writes nothing, not even apt's own cache."""
     return candidates_in(output(["apt-cache"] + NO_CACHE + ["policy"] + list(names)))
 
 
-def candidates_in(shown):
+def candidates_in(shown: str) -> dict[str, str]:
     """The same from the output of `apt-cache policy`."""
     return dict(_CANDIDATE.findall(shown))
 
 
-def install(names, lock_wait=LOCK_WAIT_S, downgrade=False):
+def install(names: Sequence[str], lock_wait: int = LOCK_WAIT_S, downgrade: bool = False) -> None:
     """Install packages, refreshing the lists only when they do not know a name. Raises PackageError."""
     deadline = time.monotonic() + lock_wait
     finish_interrupted_transaction()
@@ -151,12 +152,12 @@ def install(names, lock_wait=LOCK_WAIT_S, downgrade=False):
         raise PackageError(_summary(result.message), _hint(result.message))
 
 
-def refresh(options, lock_wait=LOCK_WAIT_S):
+def refresh(options: Sequence[str], lock_wait: int = LOCK_WAIT_S) -> None:
     """Fetch package lists. Raises PackageError."""
     _checked(["update"] + list(options), time.monotonic() + lock_wait)
 
 
-def simulated_upgrade(options):
+def simulated_upgrade(options: Sequence[str]) -> str:
     """What apt-get prints of an upgrade of all packages that it would not do. Raises PackageError."""
     # a simulation releases nothing: `options` have what else is held
     done = _run(["apt-get", "--simulate", "--ignore-hold"] + NO_CACHE + list(options) + UPGRADE)
@@ -165,26 +166,26 @@ def simulated_upgrade(options):
     return done.output
 
 
-def upgrade(options, lock_wait=LOCK_WAIT_S):
+def upgrade(options: Sequence[str], lock_wait: int = LOCK_WAIT_S) -> None:
     """Upgrade all packages that can be without removing one. Raises PackageError."""
     finish_interrupted_transaction()
     _checked(list(options) + UPGRADE, time.monotonic() + lock_wait)
 
 
-def remove(names, lock_wait=LOCK_WAIT_S):
+def remove(names: Sequence[str], lock_wait: int = LOCK_WAIT_S) -> None:
     """Remove packages with their configuration, and nothing else. Raises PackageError."""
     finish_interrupted_transaction()
     _checked(["purge"] + list(names), time.monotonic() + lock_wait)
 
 
-def with_configuration_only(names):
+def with_configuration_only(names: Sequence[str]) -> list[str]:
     """Those that are removed, and whose files in /etc are still there."""
     query = ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n"]
     shown = output(query + list(names)).splitlines() if names else []
     return [line.split()[0] for line in shown if line.endswith(" config-files")]
 
 
-def removable_with(names):
+def removable_with(names: Sequence[str]) -> list[str]:
     """The named packages with what came for them alone; [] where somebody's own package needs one.
 
     Changes nothing. Raises PackageError.
@@ -195,13 +196,13 @@ def removable_with(names):
     return [] if chosen(removed) - set(names) else removed
 
 
-def held():
+def held() -> set[str]:
     """Packages that apt leaves as they are; every gate asks, and dpkg answers in a fraction of apt-mark's time."""
     shown = output(["dpkg-query", "--show", "--showformat=${db:Status-Want} ${Package}\n"])
     return {line.split()[1] for line in shown.splitlines() if line.startswith("hold ")}
 
 
-def guarded():
+def guarded() -> set[str]:
     """Packages that deepopsctl has apt hold, so that nobody replaces a daemon under its jobs."""
     try:
         with open(GUARDED) as stream:
@@ -210,7 +211,7 @@ def guarded():
         return set()
 
 
-def guard(names):
+def guard(names: Iterable[str]) -> None:
     """Have apt hold these packages, and none that were guarded before and are not among them. Raises PackageError."""
     before, now = guarded(), held()
     # before it happens, so that an interrupted run leaves no hold that nobody knows of
@@ -221,7 +222,7 @@ def guard(names):
             raise PackageError(f"apt-mark {how}: {_summary(result.message)}", _hint(result.message))
 
 
-def _mark_patiently(how, names, deadline):
+def _mark_patiently(how: str, names: list[str], deadline: float) -> node_command.Result:
     """apt-mark needs dpkg's lock, which another package manager may hold; a failure is the result."""
     while True:
         result = _run(["apt-mark", how] + names)
@@ -230,17 +231,17 @@ def _mark_patiently(how, names, deadline):
         time.sleep(1)
 
 
-def mark(how, names):
+def mark(how: str, names: Sequence[str]) -> None:
     """`hold` or `unhold` packages. Raises CommandError."""
     node_command.require(["apt-mark", how] + list(names))
 
 
-def chosen(names):
+def chosen(names: Sequence[str]) -> set[str]:
     """Those that a person, or a tool, asked for; the others came because these need them."""
     return set(output(["apt-mark", "showmanual"] + list(names)).split()) if names else set()
 
 
-def _simulated(arguments):
+def _simulated(arguments: list[str]) -> list[str]:
     """Packages that apt-get would remove. Raises PackageError."""
     done = _run(["apt-get", "--simulate"] + NO_CACHE + arguments)
     if not done.ok:
@@ -248,24 +249,24 @@ def _simulated(arguments):
     return _REMOVED.findall(done.output)
 
 
-def known(prefix):
+def known(prefix: str) -> list[str]:
     """Names of packages that the package lists have."""
     return sorted(output(["apt-cache", "--generate", "pkgnames", prefix]).split())
 
 
-def is_packaged(path):
+def is_packaged(path: str) -> bool:
     """Whether this file belongs to a package."""
     return bool(output(["dpkg-query", "--search", path]))
 
 
-def finish_interrupted_transaction():
+def finish_interrupted_transaction() -> None:
     """What a power cut or kill in the middle of dpkg left half-configured is finished first."""
     if os.listdir("/var/lib/dpkg/updates") or output(["dpkg", "--audit"]).strip():
         with _daemons_left_alone():
             _run(["dpkg", "--configure", "--pending", "--force-confold"])
 
 
-def _refuse_removals(arguments):
+def _refuse_removals(arguments: list[str]) -> None:
     """Raises PackageError where apt would remove what the cluster lives by, also as somebody else's conflict."""
     if not installed(VITAL_PATTERNS):
         return
@@ -280,7 +281,7 @@ def _refuse_removals(arguments):
 
 
 @contextlib.contextmanager
-def _daemons_left_alone():
+def _daemons_left_alone() -> Iterator[None]:
     """No package's script restarts a daemon of the cluster; what runs a replaced program is noted to be restarted."""
     header = POLICY_HEADER.encode()
     try:
@@ -307,7 +308,7 @@ def _daemons_left_alone():
                 node_record.mark_pending(name + ".service", "another version of its package")
 
 
-def _apt(arguments, deadline):
+def _apt(arguments: list[str], deadline: float) -> node_command.Result:
     """Run apt-get, and wait for other package managers until the deadline: apt itself waits for one of its locks.
 
     What is guarded is released for that, and holds of others are not.
@@ -325,7 +326,7 @@ def _apt(arguments, deadline):
             _mark_patiently("hold", there, time.monotonic() + AGAIN_S)
 
 
-def _patiently(arguments, deadline):
+def _patiently(arguments: list[str], deadline: float) -> node_command.Result:
     while True:
         if arguments[0] != "update":
             _refuse_removals(arguments)
@@ -337,19 +338,19 @@ def _patiently(arguments, deadline):
         time.sleep(1)
 
 
-def _checked(arguments, deadline):
+def _checked(arguments: list[str], deadline: float) -> None:
     result = _apt(arguments, deadline)
     if not result.ok:
         raise PackageError(_summary(result.message), _hint(result.message))
 
 
-def _summary(output):
+def _summary(output: str) -> str:
     """The last few errors, each once: apt repeats one for every list of a source."""
     errors = dict.fromkeys(line for line in output.splitlines() if line.startswith(("E:", "dpkg: error", "W: Failed")))
     return "\n".join([*errors][-6:] or output.splitlines()[-6:])
 
 
-def _hint(output):
+def _hint(output: str) -> str:
     if LOCKED.search(output):
         return "another package manager works on this node; wait until it is done, then deploy again"
     if "No space left" in output or "enough free space" in output:

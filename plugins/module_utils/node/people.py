@@ -14,12 +14,15 @@ import re
 import shutil
 import stat
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     errors as node_errors,
     files as node_files,
     identities as node_identities,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table
 
@@ -48,8 +51,9 @@ LOCK_S = 60
 class Tables:
     """The node's files as lines; `index` leads from a name to its fields."""
 
-    def __init__(self):
-        self.lines, self.index = {}, {}
+    def __init__(self) -> None:
+        self.lines: dict[str, list[list[str]]] = {}
+        self.index: dict[str, dict[str, list[str]]] = {}
         for name in FILES:
             text = (node_files.read(os.path.join(ETC, name)) or b"").decode("utf-8", "surrogateescape")
             lines = text.split("\n")
@@ -63,18 +67,18 @@ class Tables:
                     self.index[name].setdefault(fields[0], fields)
         self.before = {name: self.text(name) for name in FILES}
 
-    def text(self, name):
+    def text(self, name: str) -> str:
         return "".join(f"{':'.join(fields)}\n" for fields in self.lines[name])
 
-    def add(self, name, *fields):
+    def add(self, name: str, *fields: str) -> None:
         row = list(fields)
         self.lines[name].append(row)
         self.index[name][row[0]] = row
 
-    def changed(self):
+    def changed(self) -> list[str]:
         return [name for name in FILES if self.text(name) != self.before[name]]
 
-    def write(self):
+    def write(self) -> None:
         """Replace the files that changed; groups first, so that no user has one that is not there."""
         for name in ("group", "gshadow", "passwd", "shadow", "subuid", "subgid"):
             if self.text(name) == self.before[name]:
@@ -85,11 +89,11 @@ class Tables:
                 status = os.stat(path)
                 ids, mode = (status.st_uid, status.st_gid), status.st_mode & 0o7777
                 # as useradd leaves one; never for a moment with a mode that others can read hashes of passwords by
-                node_files.write(path + "-", node_files.read(path), ids, mode, [])
+                node_files.write(path + "-", node_files.read(path) or b"", ids, mode, [])
             node_files.write(path, self.text(name).encode("utf-8", "surrogateescape"), ids, mode, [])
 
 
-def add_files(wanted):
+def add_files(wanted: dict[str, Any]) -> None:
     """Add what `people` wants of files to those of the step: a file of keys for each person, and sshd's setting."""
     people = wanted["people"]
     if not people:
@@ -108,12 +112,12 @@ def add_files(wanted):
     ]
 
 
-def _file(path, content):
+def _file(path: str, content: str) -> dict[str, Any]:
     return {"path": path, "content": node_files.HEADER + content, "secret_base64": None, "block": None,
             "owner": "root", "group": "root", "mode": "0644", "validate": []}  # fmt: skip
 
 
-def ensure_people(step, people):
+def ensure_people(step: node_step.Step, people: Mapping[str, Any]) -> None:
     """Everybody with groups, expiry and home; refused as a whole where an id or a name is somebody else's."""
     owned = step.owned
     check_sshd(step, people["authorized_keys_files"])
@@ -146,12 +150,12 @@ def ensure_people(step, people):
     step.record["people"] = facts([group["name"] for group in people["groups"]], owned["people"], tables)
 
 
-def left_behind(people, owned):
+def left_behind(people: Mapping[str, Any], owned: Mapping[str, Sequence[str]]) -> list[str]:
     """Who is no longer declared; everything of theirs is still on the node."""
     return sorted(set(owned["people"]) - {person["name"] for person in people["people"]})
 
 
-def check_sshd(step, kept):
+def check_sshd(step: node_step.Step, kept: Sequence[str]) -> None:
     """Refuse to hide a place of keys that this node's sshd reads and the setting does not have."""
     if not _INCLUDE.search(node_files.read(SSHD_CONFIG) or b""):
         step.fail(f"{SSHD_CONFIG} does not include sshd_config.d/*.conf", "add that line of the distribution's again")
@@ -169,7 +173,7 @@ def check_sshd(step, kept):
         )
 
 
-def expiry_conflicts(tables, people, owned):
+def expiry_conflicts(tables: Tables, people: Mapping[str, Any], owned: Mapping[str, Sequence[str]]) -> list[str]:
     """Sentences for accounts that are about to be adopted and would be opened by that."""
     sentences = []
     for person in people["people"]:
@@ -184,7 +188,9 @@ def expiry_conflicts(tables, people, owned):
     return sentences
 
 
-def change(tables, people, owned, did):
+def change(
+    tables: Tables, people: Mapping[str, Any], owned: Mapping[str, Sequence[str]], did: Callable[..., None]
+) -> None:
     """Change the tables to what is declared; `did` hears of each change."""
     for group in people["groups"]:
         if group["name"] not in tables.index["group"] and node_identities.gid_of(group["name"]) is None:
@@ -209,7 +215,7 @@ def change(tables, people, owned, did):
     _set_members(tables, people, owned, did)
 
 
-def _create(tables, person, home, did):
+def _create(tables: Tables, person: Mapping[str, Any], home: str, did: Callable[..., None]) -> None:
     name, uid = person["name"], str(person["uid"])
     if name not in tables.index["group"]:
         tables.add("group", name, "x", uid, "")
@@ -227,7 +233,9 @@ def _create(tables, person, home, did):
     did(f"created the user {name}", "account", name, "add", detail=f"id {uid}")
 
 
-def _update(tables, person, owned, did):
+def _update(
+    tables: Tables, person: Mapping[str, Any], owned: Mapping[str, Sequence[str]], did: Callable[..., None]
+) -> None:
     name, fields = person["name"], tables.index["passwd"][person["name"]]
     if name not in owned["adopted"]:
         gecos, shell = person.get("full_name", ""), person.get("shell") or "/bin/bash"
@@ -237,7 +245,7 @@ def _update(tables, person, owned, did):
     _set_expiry(tables, name, node_identities.expiry(person.get("expires", "")), did)
 
 
-def _set_expiry(tables, name, days, did):
+def _set_expiry(tables: Tables, name: str, days: str, did: Callable[..., None]) -> None:
     shadow = tables.index["shadow"].get(name)
     if shadow is None or shadow[EXPIRY] == days:
         return
@@ -253,9 +261,11 @@ def _set_expiry(tables, name, days, did):
     did(f"{name} {text}", "account", name, "modify", detail=text)
 
 
-def _set_members(tables, people, owned, did):
+def _set_members(
+    tables: Tables, people: Mapping[str, Any], owned: Mapping[str, Sequence[str]], did: Callable[..., None]
+) -> None:
     """Of managed groups, managed people are members as declared; other members are a site's own."""
-    declared = {name: set() for name in owned["groups"]}
+    declared: dict[str, set[str]] = {name: set() for name in owned["groups"]}
     for person in people["people"]:
         for name in person["groups"]:
             declared.setdefault(name, set()).add(person["name"])
@@ -277,10 +287,10 @@ def _set_members(tables, people, owned, did):
                 did(f"set the members of {name}: {detail}", "group", name, "modify", detail=detail)
 
 
-def facts(groups, names, tables=None):
+def facts(groups: Sequence[str], names: Sequence[str], tables: Tables | None = None) -> dict[str, dict[str, str]]:
     """What the gate compares: the groups that it is about, and of each person ids, expiry and which of these."""
     tables = tables or Tables()
-    members = {}
+    members: dict[str, list[str]] = {}
     for group in groups:
         for name in tables.index["group"].get(group, [""])[-1].split(","):
             members.setdefault(name, []).append(group)
@@ -290,7 +300,7 @@ def facts(groups, names, tables=None):
     }
 
 
-def _facts_of(name, tables, groups):
+def _facts_of(name: str, tables: Tables, groups: Sequence[str]) -> str:
     fields, shadow = tables.index["passwd"].get(name), tables.index["shadow"].get(name)
     if fields is None:
         return ""
@@ -298,7 +308,7 @@ def _facts_of(name, tables, groups):
     return ":".join([fields[UID], fields[GID], fields[SHELL], expires, ",".join(sorted(groups))])
 
 
-def differences(recorded):
+def differences(recorded: Mapping[str, Mapping[str, str]] | None) -> list[str]:
     """Sentences for what is no longer as it was recorded."""
     if not recorded:
         return []
@@ -313,7 +323,7 @@ def differences(recorded):
 
 
 @contextlib.contextmanager
-def _locked():
+def _locked() -> Iterator[None]:
     """The lock of lckpwdf(3)."""
     descriptor = os.open(os.path.join(ETC, ".pwd.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -331,7 +341,7 @@ def _locked():
         os.close(descriptor)
 
 
-def ensure_homes(step, people, tables):
+def ensure_homes(step: node_step.Step, people: Mapping[str, Any], tables: Tables) -> None:
     """Make the homes that are not there; one that is there stays as it is."""
     base, point = people["homes_in"], people["homes_mounted"]
     if point and not mount_table.is_mounted(point):
@@ -352,7 +362,7 @@ def ensure_homes(step, people, tables):
         step.did(f"created the home of {person['name']}", "directory", os.path.join(base, person["name"]), "set")
 
 
-def make_homes(base, people, warn):
+def make_homes(base: str, people: Sequence[Mapping[str, Any]], warn: Callable[[str], None]) -> list[Mapping[str, Any]]:
     """Make homes for these people; returns those whose home could be made. Refused where others than root may write."""
     status = os.stat(base) if os.path.isdir(base) else None
     if status and (status.st_uid != 0 or status.st_mode & 0o022):
@@ -372,13 +382,13 @@ def make_homes(base, people, warn):
     return made
 
 
-def _home_is_here(name, people, tables):
+def _home_is_here(name: str, people: Mapping[str, Any], tables: Tables) -> bool:
     """Whether a home is where homes are made; an adopted account may have its home elsewhere."""
     fields = tables.index["passwd"].get(name)
     return fields is None or fields[HOME] == os.path.join(people["home"], name)
 
 
-def warn_of_others(base, people, warn):
+def warn_of_others(base: str, people: Sequence[Mapping[str, Any]], warn: Callable[[str], None]) -> bool:
     """Warn of homes that are somebody else's, who decides what their users run at a login; whether there is any."""
     sentences = []
     for person in people:
@@ -389,14 +399,14 @@ def warn_of_others(base, people, warn):
         except OSError:
             continue
         if owner != int(person["uid"]):
-            sentences.append("%s belongs to the user id %d, not %s" % (path, owner, person["uid"]))
+            sentences.append(f"{path} belongs to the user id {owner}, not {person['uid']}")
     if sentences:
         hint = "move it away, or give it to its user: chown -R"
         warn(f"homes of somebody else: {node_identities.first_few(sentences)}; {hint}")
     return bool(sentences)
 
 
-def make_home(base, name, uid, gid):
+def make_home(base: str, name: str, uid: int, gid: int) -> None:
     """A copy of the skeleton, complete before anybody sees it: until then nobody but root gets in.
 
     By handles: root of a node that has the same file system could put links in place of what root makes here.
@@ -413,7 +423,7 @@ def make_home(base, name, uid, gid):
         os.close(within)
 
 
-def _copy_directory(source, name, within, uid, gid):
+def _copy_directory(source: str, name: str, within: int, uid: int, gid: int) -> None:
     """A directory and what is in it, each given away when it is complete; '' copies nothing."""
     os.mkdir(name, 0o700, dir_fd=within)
     made = os.open(name, _DIRECTORY, dir_fd=within)
@@ -425,7 +435,7 @@ def _copy_directory(source, name, within, uid, gid):
         os.close(made)
 
 
-def _copy_entry(source, name, within, uid, gid):
+def _copy_entry(source: str, name: str, within: int, uid: int, gid: int) -> None:
     mode = os.lstat(source).st_mode
     if stat.S_ISLNK(mode):
         os.symlink(os.readlink(source), name, dir_fd=within)
@@ -441,7 +451,7 @@ def _copy_entry(source, name, within, uid, gid):
             os.fchmod(copy.fileno(), stat.S_IMODE(mode))
 
 
-def _set_mode(name, within, mode):
+def _set_mode(name: str, within: int, mode: int) -> None:
     made = os.open(name, _DIRECTORY, dir_fd=within)
     try:
         os.fchmod(made, stat.S_IMODE(mode))

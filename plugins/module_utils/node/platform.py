@@ -106,7 +106,7 @@ def refusals(requires: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """All of these by what they are about: (message, way out) each."""
     facts = dict(os_release(), **cgroup_facts())
     slurm = packaged_slurm(requires.get("slurm") or {}, facts)
-    version, core = "%d.%d.%d" % sys.version_info[:3], str(requires.get("core", ""))
+    version, core = ".".join(map(str, sys.version_info[:3])), str(requires.get("core", ""))
     answers = {
         "python": python_refusal(version, requires.get("python") or (), core),
         "slurm": slurm_refusal(slurm, facts),

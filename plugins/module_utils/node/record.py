@@ -11,6 +11,8 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import atomic_file
 
@@ -21,7 +23,7 @@ UNFINISHED = "unfinished"
 STEP = {"component": {"required": True}, "step": {"required": True}, "digest": {"default": ""}}
 
 
-def file_facts(path):
+def file_facts(path: str) -> list[Any] | None:
     """[sha256, uid, gid, mode] of a file, or None when it is not there."""
     try:
         with open(path, "rb") as stream:
@@ -32,7 +34,7 @@ def file_facts(path):
     return [digest, status.st_uid, status.st_gid, status.st_mode & 0o7777]
 
 
-def directory_facts(path):
+def directory_facts(path: str) -> list[int] | None:
     """[uid, gid, mode] of a directory, or None when it is not there."""
     try:
         status = os.stat(path)
@@ -43,7 +45,9 @@ def directory_facts(path):
     return [status.st_uid, status.st_gid, status.st_mode & 0o7777]
 
 
-def items(packages=None, files=(), units=None):
+def items(
+    packages: Mapping[str, str] | None = None, files: Iterable[str] = (), units: Mapping[str, bool] | None = None
+) -> dict[str, Any]:
     """What a record holds: versions, these files as they are now, and the units that run (True) or must not (False)."""
     return {
         "packages": dict(packages or {}),
@@ -54,11 +58,11 @@ def items(packages=None, files=(), units=None):
     }
 
 
-def _path(component, step):
+def _path(component: str, step: str) -> str:
     return os.path.join(STATE, "records", f"{component}.{step}.json")
 
 
-def _read(path):
+def _read(path: str) -> Any:
     """What a JSON file holds; None where it is missing or can't be read."""
     try:
         with open(path, "rb") as stream:
@@ -67,18 +71,18 @@ def _read(path):
         return None
 
 
-def _unlink(path):
+def _unlink(path: str) -> None:
     if os.path.exists(path):
         os.unlink(path)
 
 
-def write_atomically(path, data, mode=0o600):
+def write_atomically(path: str, data: bytes, mode: int = 0o600) -> None:
     """Write bytes so that a power cut leaves the old file or the new one."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     atomic_file.write_synced(path, data, mode)
 
 
-def save(component, step, digest, items):
+def save(component: str, step: str, digest: str, items: Mapping[str, Any]) -> None:
     """Remember a step that succeeded and what it found (see items); an empty digest forgets it."""
     path = _path(component, step)
     _unlink(_left_out_path(component, step))
@@ -89,11 +93,11 @@ def save(component, step, digest, items):
     write_atomically(path, document)
 
 
-def _left_out_path(component, step):
+def _left_out_path(component: str, step: str) -> str:
     return os.path.join(STATE, "left-out", f"{component}.{step}.json")
 
 
-def leave_out(component, step, what, message, needed_by):
+def leave_out(component: str, step: str, what: str, message: str, needed_by: Iterable[str]) -> None:
     """Remember that `what`, an optional download, is left out with the steps `needed_by`, and why: until a save."""
     save(component, step, "", {})
     note = {"what": what, "message": message, "steps": [step] + list(needed_by)}
@@ -102,50 +106,50 @@ def leave_out(component, step, what, message, needed_by):
     write_atomically(_left_out_path(component, step), json.dumps(note, sort_keys=True).encode())
 
 
-def left_out(component, step):
+def left_out(component: str, step: str) -> dict[str, Any] | None:
     """What is left out with a step: what, message, steps. None where it was not left out, or that can't be read."""
     note = _read(_left_out_path(component, step))
     return note if isinstance(note, dict) and {"what", "message", "steps"} <= set(note) else None
 
 
-def begin(component, step):
+def begin(component: str, step: str) -> None:
     """Remember that a step was begun: until it is saved or forgotten, the next deploy has to end it."""
     save(component, step, UNFINISHED, items())
 
 
-def load(component, step):
+def load(component: str, step: str) -> dict[str, Any] | None:
     """The record of a step, or None when there is none or it cannot be read."""
     record = _read(_path(component, step))
     complete = isinstance(record, dict) and "digest" in record and "items" in record
     return record if complete else None
 
 
-def steps(component):
+def steps(component: str) -> list[str]:
     """The steps of a component that have a record here."""
     prefix, suffix = _path(component, "*").split("*")
     return sorted(path[len(prefix) : -len(suffix)] for path in glob.glob(prefix + "*" + suffix))
 
 
-def unfinished(component, wanted):
+def unfinished(component: str, wanted: Container[str]) -> list[str]:
     """The steps of a component whose removal began on this node and did not finish, without those in `wanted`."""
     others = [step for step in steps(component) if step not in wanted]
     return [step for step in others if (load(component, step) or {}).get("digest") == UNFINISHED]
 
 
-def _pending_path(unit):
+def _pending_path(unit: str) -> str:
     return os.path.join(STATE, "pending", unit)
 
 
-def mark_pending(unit, reason):
+def mark_pending(unit: str, reason: str) -> None:
     """Note that a unit must restart, before the file that calls for it changes: survives a kill."""
     write_atomically(_pending_path(unit), reason.encode())
 
 
-def is_pending(unit):
+def is_pending(unit: str) -> bool:
     """True when a unit's restart was called for and has not happened."""
     return os.path.exists(_pending_path(unit))
 
 
-def clear_pending(unit):
+def clear_pending(unit: str) -> None:
     """The restart has happened."""
     _unlink(_pending_path(unit))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Sequence
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
     errors as node_errors,
     files as node_files,
     kernel as node_kernel,
     packages_apt as node_packages,
     record as node_record,
     services as node_services,
+    step as node_step,
 )
 
 UNIT_DIRECTORY = "/etc/systemd/system/"
@@ -21,7 +24,7 @@ _OWN_PARENTS = (UNIT_DIRECTORY, "/usr/local/lib/deepopsctl/", "/opt/deepopsctl/m
 class Ownership:
     """What a step owns: recorded before anything is installed, so that an interrupted run loses no record."""
 
-    def __init__(self, step):
+    def __init__(self, step: node_step.Step) -> None:
         self.step = step
         self.noted = step.noted
         self.owned = step.owned
@@ -36,9 +39,9 @@ class Ownership:
             "directories": [directory["path"] for directory in wanted["directories"]],
         }
         # removed drop-ins that say more than what a unit starts after
-        self.dropins = []
+        self.dropins: list[str] = []
 
-    def record_additions(self):
+    def record_additions(self) -> None:
         """Record what is about to be installed as managed. What exists already is not, except files."""
         present = node_packages.installed(self.names["packages"])
         shown = node_services.show(self.names["units"])
@@ -53,16 +56,16 @@ class Ownership:
             self.owned[type_name] += [name for name in names if name not in self.owned[type_name]]
         self.step.save_owned()
 
-    def is_empty(self):
+    def is_empty(self) -> bool:
         return not any(self.names.values())
 
-    def has_obsolete(self):
+    def has_obsolete(self) -> bool:
         return any(self.obsolete(type_name) for type_name in self.names)
 
-    def obsolete(self, type_name):
+    def obsolete(self, type_name: str) -> list[str]:
         return [name for name in self.owned[type_name] if name not in self.names[type_name]]
 
-    def remove_files(self):
+    def remove_files(self) -> list[str]:
         """Stop obsolete units and remove obsolete files and blocks; returns the paths of the removed files."""
         stop(self.noted, self.obsolete("units"))
         for path in self.obsolete("blocks"):
@@ -71,7 +74,7 @@ class Ownership:
         self.dropins = [path for path in files if path.startswith(UNIT_DIRECTORY) and not is_ordering(path)]
         return [path for path in files if node_files.remove(self.noted, path)]
 
-    def remove_rest(self, removed):
+    def remove_rest(self, removed: Sequence[str]) -> None:
         """Once the files are removed and systemd has reloaded: remove packages and empty directories."""
         if not self.noted.dry:
             for path in removed:
@@ -86,7 +89,7 @@ class Ownership:
             self.owned[type_name] = [name for name in self.owned[type_name] if name in wanted]
         self.step.save_owned()
 
-    def restart_units_without(self, paths):
+    def restart_units_without(self, paths: Sequence[str]) -> None:
         """Restart units that existed before and had a managed drop-in, so that they run without it."""
         dropins = [os.path.dirname(path) for path in paths]
         names = [os.path.basename(directory)[: -len(".d")] for directory in dropins if directory.endswith(".d")]
@@ -99,13 +102,13 @@ class Ownership:
                 node_errors.run(["systemctl", "restart", name])
 
 
-def is_ordering(path):
+def is_ordering(path: str) -> bool:
     """Whether a drop-in has the section [Unit] alone: a unit that runs need not be restarted without it."""
     text = (node_files.read(path) or b"").decode("utf-8", "replace")
     return [line for line in text.splitlines() if line.startswith("[")] == ["[Unit]"]
 
 
-def stop(noted, names):
+def stop(noted: node_changes.Noted, names: Sequence[str]) -> None:
     """Stop and disable the units that exist."""
     served, shown = [], node_services.show(names)
     for name in names:
@@ -122,7 +125,9 @@ def stop(noted, names):
         node_errors.run(["systemctl", "disable", "--now", "--quiet"] + served, node_services.ENVIRONMENT)
 
 
-def remove_packages(noted, obsolete, warn, lock_wait):
+def remove_packages(
+    noted: node_changes.Noted, obsolete: Sequence[str], warn: Callable[[str], None], lock_wait: int
+) -> None:
     """Purge packages and their dependencies; none where another package needs one. Raises PackageError."""
     present = node_packages.installed(obsolete)
     # one that a package of this step has just replaced left its configuration
@@ -140,19 +145,19 @@ def remove_packages(noted, obsolete, warn, lock_wait):
             return
         others = len(removable) - len(present)
         for name in sorted(present):
-            noted.did("package", name, "remove", detail="and %d that came with it" % others if others else "")
+            noted.did("package", name, "remove", detail=f"and {others} that came with it" if others else "")
         if not noted.dry:
             node_packages.remove(removable, lock_wait)
     except node_packages.PackageError as error:
         raise node_packages.PackageError(f"cannot remove {names}: {error}", error.hint) from error
 
 
-def remove_directory_of(path):
+def remove_directory_of(path: str) -> None:
     """Remove a unit's drop-in directory, or a program directory, once its last file is removed."""
     remove_empty(os.path.dirname(path), _OWN_PARENTS)
 
 
-def remove_empty(directory, below):
+def remove_empty(directory: str, below: Iterable[str]) -> None:
     """Remove an empty directory and its empty parents, as far as they are below one of `below`."""
     while directory.startswith(tuple(below)):
         try:

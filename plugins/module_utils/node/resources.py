@@ -1,4 +1,4 @@
-"""One step of a node: what M(node_state) does for each kind of thing, and what it remembers of it."""
+"""What M(node_state) does for each kind of thing, and what it remembers of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pwd
 import re
 import socket
 import stat
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
@@ -18,6 +20,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages_apt as node_packages,
     record as node_record,
     services as node_services,
+    step as node_step,
     system_directories as node_system_directories,
 )
 
@@ -29,50 +32,12 @@ OF_SLURM = "slurm"
 DONE = {"install": "installed", "upgrade": "upgraded"}
 
 
-class Step:
-    """One call of a module: what is wanted, what was done, and what the record will say."""
-
-    def __init__(self, module, wanted=None):
-        self.module = module
-        self.wanted = module.params if wanted is None else wanted
-        self.actions = []
-        self.noted = node_changes.Noted(module.check_mode)
-        self.record = node_record.items()
-        # what an earlier call of this step has installed
-        self.owned = node_ownership.load(self.wanted["component"], self.wanted["step"])
-        # what check mode would refuse: (message, hint) each
-        self.blocked = []
-
-    @property
-    def dry(self):
-        return self.noted.dry
-
-    def did(self, sentence, type_name, name, action, **more):
-        self.actions.append(sentence)
-        self.noted.did(type_name, name, action, **more)
-
-    def fail(self, message, hint=""):
-        changes = self.noted.changes
-        self.module.fail_json(msg=message, hint=hint, actions=self.actions, changes=changes, changed=bool(changes))
-
-    def save_owned(self):
-        """Remember what is managed: before it is installed, so that an interrupted run loses nothing."""
-        if not self.dry:
-            node_ownership.save(self.wanted["component"], self.wanted["step"], self.owned)
-
-    def save_record(self, record=None):
-        """Remember that the step is done, and what it left on the node."""
-        if not self.dry:
-            items = self.record if record is None else record
-            node_record.save(self.wanted["component"], self.wanted["step"], self.wanted["digest"], items)
-
-
-def versions_of(packages):
+def versions_of(packages: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
     """{name: wanted version} of the option C(packages); '' is any version."""
     return dict(packages) if isinstance(packages, dict) else dict.fromkeys(packages, "")
 
 
-def leave_manual_installs(step):
+def leave_manual_installs(step: node_step.Step) -> None:
     """Take the packages that were installed manually, without apt, out of those that are wanted."""
     packages = step.wanted["packages"]
     missing = [name for name in packages if name in step.wanted["manual_installs"]]
@@ -83,7 +48,7 @@ def leave_manual_installs(step):
         del packages[name]
 
 
-def ensure_packages(step):
+def ensure_packages(step: node_step.Step) -> dict[str, str]:
     """Install what is missing or of another version; returns what is there."""
     wanted = step.wanted["packages"]
     release_held_units(step)
@@ -109,7 +74,7 @@ def ensure_packages(step):
     return present
 
 
-def ensure_guarded(step):
+def ensure_guarded(step: node_step.Step) -> None:
     """Have apt hold what is installed of these packages; named are those that were asked for."""
     patterns = step.wanted["guard"]
     if not patterns:
@@ -123,13 +88,13 @@ def ensure_guarded(step):
     step.record["held"] = sorted(named)
 
 
-def specification(step, name, exact):
+def specification(step: node_step.Step, name: str, exact: Mapping[str, str]) -> str:
     """A package as apt takes it."""
     version = exact.get(name) or step.wanted["packages"][name]
     return step.wanted["archives"].get(name) or (f"{name}={version}" if version else name)
 
 
-def mark_restarts(step, other):
+def mark_restarts(step: node_step.Step, other: Sequence[str]) -> None:
     """Before anything is replaced, so that an interrupted run loses no restart."""
     for name, facts in node_services.show(step.wanted["restart_on_upgrade"] if other else []).items():
         if node_services.is_active(facts) and step.dry:
@@ -138,13 +103,13 @@ def mark_restarts(step, other):
             node_record.mark_pending(name, f"another version of {' '.join(other)}")
 
 
-def note_restart(step, name):
+def note_restart(step: node_step.Step, name: str) -> None:
     """For a plan, once: the packages and a drop-in of a unit may both change."""
     if node_changes.entry("unit", name, "restart") not in step.noted.changes:
         step.noted.did("unit", name, "restart")
 
 
-def install_packages(step, specifications):
+def install_packages(step: node_step.Step, specifications: Sequence[str]) -> None:
     stopped = stop_for_packages(step)
     # only what does not run yet: a daemon that serves is left alone
     hold_units = node_services.show(step.wanted["hold_units"] + stopped)
@@ -163,7 +128,7 @@ def install_packages(step, specifications):
         step.fail(f"cannot install {' '.join(specifications)}: {failure}", hint_for(step, failure))
 
 
-def stop_for_packages(step):
+def stop_for_packages(step: node_step.Step) -> list[str]:
     """Stop what must not run on replaced programs; the names of what ran."""
     units = node_services.show(step.wanted["stop_units"])
     running = [name for name, facts in units.items() if node_services.is_active(facts)]
@@ -173,7 +138,7 @@ def stop_for_packages(step):
     return running
 
 
-def release_held_units(step):
+def release_held_units(step: node_step.Step) -> None:
     """Unmask what an installation that was cut off left masked: such a unit can't be enabled, and does not start."""
     names = step.wanted["hold_units"] + step.wanted["stop_units"]
     paths = {name: os.path.join(RUNTIME_UNITS, name) for name in names}
@@ -182,7 +147,7 @@ def release_held_units(step):
         run_systemctl(step, ["unmask", "--runtime", "--quiet"] + held, "")
 
 
-def hint_for(step, error):
+def hint_for(step: node_step.Step, error: node_packages.PackageError) -> str:
     """What to do; where the sources have no such package, what the role says, or what they have instead."""
     if not re.search("Unable to locate|no installation candidate|was not found", str(error)):
         return error.hint
@@ -192,7 +157,7 @@ def hint_for(step, error):
     return f"{error.hint}; they have {' '.join(node_packages.known(prefix)) or 'nothing of that kind'}"
 
 
-def check_installed(step, present):
+def check_installed(step: node_step.Step, present: Mapping[str, str]) -> None:
     """Fail where a package is missing all the same, or a file has another version than the settings name."""
     for name, path in step.wanted["archives"].items():
         version, installed = step.wanted["packages"].get(name, ""), present.get(name, "")
@@ -204,7 +169,7 @@ def check_installed(step, present):
         step.fail(f"the package manager reported success, yet these are missing: {' '.join(absent)}")
 
 
-def ensure_hostname(step, name):
+def ensure_hostname(step: node_step.Step, name: str) -> None:
     if not name or socket.gethostname() == name:
         return
     was = f"was {socket.gethostname()}"
@@ -217,7 +182,7 @@ def ensure_hostname(step, name):
         step.fail(f"cannot set the hostname: {result.message}")
 
 
-def ensure_directory(step, wanted):
+def ensure_directory(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
     path, mode = wanted["path"], int(wanted["mode"], 8)
     ids = node_files.owner_ids(wanted["owner"], wanted["group"])
     if ids is None and not step.dry:
@@ -234,7 +199,7 @@ def ensure_directory(step, wanted):
     step.record["directories"][path] = node_record.directory_facts(path)
 
 
-def refuse_foreign(step, path, current, ids):
+def refuse_foreign(step: node_step.Step, path: str, current: Sequence[int] | None, ids: tuple[int, int] | None) -> None:
     """Fail where a directory belongs to the system or to another owner: the setting names the wrong one."""
     if current is None:
         return
@@ -253,7 +218,7 @@ def refuse_foreign(step, path, current, ids):
     )
 
 
-def account_of(uid):
+def account_of(uid: int) -> str:
     """The name of an account here; '' for a number that nobody has (any more)."""
     try:
         return pwd.getpwuid(uid).pw_name
@@ -261,7 +226,7 @@ def account_of(uid):
         return ""
 
 
-def make_directory(step, path, ids, mode):
+def make_directory(step: node_step.Step, path: str, ids: tuple[int, int] | None, mode: int) -> None:
     try:
         link = node_files.users_link(path)
         if link:
@@ -271,7 +236,7 @@ def make_directory(step, path, ids, mode):
         step.fail(f"{path}: {error.strerror}", "see what is at that path, and its file system")
 
 
-def desired_content(step, wanted):
+def desired_content(step: node_step.Step, wanted: Mapping[str, Any]) -> bytes:
     if wanted["block"] is not None:
         return node_files.with_block(node_files.read(wanted["path"]), wanted["block"], node_files.MARKER)
     if wanted["secret_base64"] is not None:
@@ -280,10 +245,10 @@ def desired_content(step, wanted):
         except ValueError:
             step.fail(f"{wanted['path']}: its content is not base64", "correct the variable that holds the secret")
     # lines of somebody else's may be in another encoding: login_access keeps them
-    return wanted["content"].encode("utf-8", "surrogateescape")
+    return str(wanted["content"]).encode("utf-8", "surrogateescape")
 
 
-def ensure_file(step, wanted, units):
+def ensure_file(step: node_step.Step, wanted: Mapping[str, Any], units: Sequence[Mapping[str, Any]]) -> bool:
     path, mode = wanted["path"], int(wanted["mode"], 8)
     if wanted.get("where_present") and not os.path.exists(path):
         # once the file is there the record differs, and the next deploy looks again
@@ -312,7 +277,14 @@ def ensure_file(step, wanted, units):
     return "content" in differences
 
 
-def apply_file(step, wanted, content, ids, differences, due):
+def apply_file(
+    step: node_step.Step,
+    wanted: Mapping[str, Any],
+    content: bytes,
+    ids: tuple[int, int] | None,
+    differences: Sequence[str],
+    due: Sequence[str],
+) -> None:
     path, mode, validate = wanted["path"], int(wanted["mode"], 8), wanted["validate"]
     try:
         if "content" in differences:
@@ -327,10 +299,13 @@ def apply_file(step, wanted, content, ids, differences, due):
             # a parser's complaint quotes the line it does not like
             words = f"{path}: {validate[0]} refuses the new content"
             step.fail(str(error) if wanted["secret_base64"] is None else words, "the old file is still in place")
-        step.fail(*node_files.error_text(OSError(error.errno, error.strerror, path)))
+        else:
+            step.fail(*node_files.error_text(OSError(error.errno, error.strerror, path)))
 
 
-def note_file(step, wanted, differences, before, content):
+def note_file(
+    step: node_step.Step, wanted: Mapping[str, Any], differences: Sequence[str], before: bytes | None, content: bytes
+) -> None:
     path = wanted["path"]
     if "content" not in differences:
         owned = f"{wanted['owner']}:{wanted['group']} {wanted['mode']}"
@@ -343,24 +318,24 @@ def note_file(step, wanted, differences, before, content):
         step.noted.wrote_secret(path, before)
 
 
-def ensure_absent(step, path):
+def ensure_absent(step: node_step.Step, path: str) -> None:
     if node_files.remove(step.noted, path):
         step.actions.append(f"removed {path}")
     step.record["files"][path] = None
 
 
-def calls_of(path, units):
+def calls_of(path: str, units: Sequence[Mapping[str, Any]]) -> list[str]:
     """The notes that the change of a file leaves, until it has had its effect: `a.service`, `b.service.reload`."""
     restarts = [unit["name"] for unit in units if is_among(path, unit["restart_on"])]
     return restarts + [reload_of(unit["name"]) for unit in units if is_among(path, unit.get("reload_on") or [])]
 
 
-def is_among(path, wanted):
+def is_among(path: str, wanted: Sequence[str]) -> bool:
     """Whether a path is one of these, or below one that ends with a slash."""
     return path in wanted or any(path.startswith(directory) for directory in wanted if directory.endswith("/"))
 
 
-def running_with(step, path):
+def running_with(step: node_step.Step, path: str) -> list[str]:
     """Units of `restart_on_upgrade` that run, and whose drop-in this file is."""
     directory = os.path.dirname(path)
     names = step.wanted.get("restart_on_upgrade", ())
@@ -368,11 +343,13 @@ def running_with(step, path):
     return [name for name, facts in node_services.show(names).items() if node_services.is_active(facts)]
 
 
-def reload_of(name):
+def reload_of(name: str) -> str:
     return f"{name}.reload"
 
 
-def ensure_units(step, units, changed_files, new_units):
+def ensure_units(
+    step: node_step.Step, units: Sequence[Mapping[str, Any]], changed_files: Sequence[str], new_units: Collection[str]
+) -> None:
     names = [unit["name"] for unit in units]
     if not step.dry and any(path.startswith(UNIT_DIRECTORY) for path in changed_files):
         run_systemctl(step, ["daemon-reload"], "")
@@ -387,14 +364,20 @@ def ensure_units(step, units, changed_files, new_units):
             ensure_stopped(step, unit, shown[unit["name"]])
 
 
-def enable(step, names, shown):
+def enable(step: node_step.Step, names: Sequence[str], shown: Mapping[str, Mapping[str, str]]) -> None:
     """Enable all that do not start at boot in one call: systemd reloads all of its units after each."""
     wanted = [name for name in names if not node_services.is_enabled(shown.get(name, {}))]
     if wanted and not step.dry:
         run_systemctl(step, ["enable", "--quiet"] + wanted, wanted[0])
 
 
-def ensure_running(step, unit, properties, changed_files, is_new):
+def ensure_running(
+    step: node_step.Step,
+    unit: Mapping[str, Any],
+    properties: Mapping[str, str],
+    changed_files: Sequence[str],
+    is_new: bool,
+) -> None:
     name = unit["name"]
     due = node_record.is_pending(name) or any(is_among(path, unit["restart_on"]) for path in changed_files)
     reload_on = unit.get("reload_on") or []
@@ -421,7 +404,7 @@ def ensure_running(step, unit, properties, changed_files, is_new):
         step.record["ports"][name] = unit["port"]
 
 
-def is_held_back(unit, properties, due, dry):
+def is_held_back(unit: Mapping[str, Any], properties: Mapping[str, str], due: bool, dry: bool) -> bool:
     """True where systemd itself keeps a unit from starting (chrony in a container: no clock to set)."""
     if not unit["optional"] or properties.get("ActiveState") == "active":
         return False
@@ -431,7 +414,7 @@ def is_held_back(unit, properties, due, dry):
     return node_services.is_refused_by_condition(properties) and (dry or not due)
 
 
-def start_or_restart(step, unit):
+def start_or_restart(step: node_step.Step, unit: Mapping[str, Any]) -> bool:
     """True when the unit runs afterwards; False when a condition of its own keeps it from it."""
     name = unit["name"]
     facts = node_services.show([name])[name]
@@ -454,12 +437,12 @@ def start_or_restart(step, unit):
             f"see `journalctl -u {name}` on the node",
         )
     if unit["port"] and not node_services.wait_for_port(unit["port"], 60):
-        step.fail("%s runs but does not listen on port %d" % (name, unit["port"]), node_services.journal_tail(name))
+        step.fail(f"{name} runs but does not listen on port {unit['port']}", node_services.journal_tail(name))
     node_record.clear_pending(name)
     return True
 
 
-def ensure_stopped(step, unit, properties):
+def ensure_stopped(step: node_step.Step, unit: Mapping[str, Any], properties: Mapping[str, str]) -> None:
     name = unit["name"]
     if properties.get("LoadState") == "not-found":
         return
@@ -470,7 +453,7 @@ def ensure_stopped(step, unit, properties):
     step.record["units"][name] = False
 
 
-def run_systemctl(step, arguments, unit):
+def run_systemctl(step: node_step.Step, arguments: list[str], unit: str) -> None:
     environment = node_command.environment(**node_services.ENVIRONMENT)
     result = node_command.run_merged(["systemctl"] + arguments, env=environment)
     if not result.ok and unit:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Dict
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
@@ -26,14 +28,14 @@ RECENT_S = 60
 RESTARTS = 2
 
 
-class Units(dict):
+class Units(Dict[str, Dict[str, str]]):
     """{unit: {property: value}}; to ask it for a unit that systemd did not answer about is an error of the node's."""
 
-    def __init__(self, result):
+    def __init__(self, result: node_command.Result) -> None:
         super().__init__()
         self._result = result
 
-    def __missing__(self, name):
+    def __missing__(self, name: str) -> dict[str, str]:
         raise node_errors.HintedError(
             f"systemd does not answer about {name}: {self._result.failure}",
             f"`systemctl show {name}` has to answer on the node: try `systemctl daemon-reexec`, or "
@@ -42,7 +44,7 @@ class Units(dict):
         )
 
 
-def show(names):
+def show(names: Sequence[str]) -> dict[str, dict[str, str]]:
     """{unit: {property: value}} for the named units; unknown ones have LoadState=not-found."""
     if not names:
         return {}
@@ -54,7 +56,7 @@ def show(names):
     return units
 
 
-def is_enabled(properties):
+def is_enabled(properties: Mapping[str, str]) -> bool:
     """True for units that start at boot, or that cannot be enabled at all (static)."""
     return properties.get("UnitFileState") in (
         "enabled",
@@ -66,18 +68,18 @@ def is_enabled(properties):
     )
 
 
-def is_active(properties):
+def is_active(properties: Mapping[str, str]) -> bool:
     """True when the unit runs (or, for a oneshot, has run)."""
     return properties.get("ActiveState") in ("active", "activating", "reloading")
 
 
-def is_refused_by_condition(properties):
+def is_refused_by_condition(properties: Mapping[str, str]) -> bool:
     """True when a condition kept the unit from starting; of one that was never started systemd says no as well."""
     tried = properties.get("ConditionTimestampMonotonic") not in (None, "", "0")
     return tried and properties.get("ConditionResult") == "no"
 
 
-def wait_until_active(name, seconds):
+def wait_until_active(name: str, seconds: float) -> dict[str, str]:
     """Wait until a unit is active for good; returns its last properties."""
     deadline = time.monotonic() + seconds
     while True:
@@ -88,7 +90,7 @@ def wait_until_active(name, seconds):
         time.sleep(0.2)
 
 
-def is_listening(port):
+def is_listening(port: int) -> bool:
     """True when something listens on this node's TCP port; asks the kernel, so that no daemon sees a caller."""
     wanted = f":{port:04X}"
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -102,7 +104,7 @@ def is_listening(port):
     return False
 
 
-def wait_for_port(port, seconds):
+def wait_for_port(port: int, seconds: float) -> bool:
     """True as soon as something listens on this node's port."""
     deadline = time.monotonic() + seconds
     while not is_listening(port):
@@ -112,54 +114,54 @@ def wait_for_port(port, seconds):
     return True
 
 
-def journal_tail(name, lines=12):
+def journal_tail(name: str, lines: int = 12) -> str:
     """The end of a unit's journal, for an error message."""
     return _logged(["--unit", name], lines)
 
 
-def own_journal_tail(name, lines):
+def own_journal_tail(name: str, lines: int) -> str:
     """The same, without what systemd says of it."""
     return _logged([f"_SYSTEMD_UNIT={name}"], lines)
 
 
-def _logged(which, lines):
+def _logged(which: list[str], lines: int) -> str:
     argv = ["journalctl", "--quiet", "--no-pager", "--lines", str(lines), "--output", "cat"]
     return node_command.run(argv + which).output.strip()
 
 
-def main_pid(name):
+def main_pid(name: str) -> int:
     """Process id of a unit's daemon; 0 when it does not run."""
     argv = ["systemctl", "show", "--property", "MainPID", "--value", "--", name]
     shown = node_command.run(argv).output.strip()
     return int(shown) if shown.isdigit() else 0
 
 
-def runs_a_replaced_program(pid):
+def runs_a_replaced_program(pid: int) -> bool:
     """True when the program file of a running process has been replaced or removed since it started."""
     try:
-        return os.readlink("/proc/%d/exe" % pid).endswith(" (deleted)")
+        return os.readlink(f"/proc/{pid}/exe").endswith(" (deleted)")
     except OSError:
         return False
 
 
-def restarts(properties):
+def restarts(properties: Mapping[str, str]) -> int:
     """How often systemd has restarted a unit by itself since somebody started it."""
     text = properties.get("NRestarts") or "0"
     return int(text) if text.isdigit() else 0
 
 
-def age(properties):
+def age(properties: Mapping[str, str]) -> float:
     """For how long a unit is active, in seconds; all the time where systemd does not say."""
     since = properties.get("ActiveEnterTimestampMonotonic") or "0"
     return time.monotonic() - int(since) / 1e6 if since.isdigit() and since != "0" else float("inf")
 
 
-def is_restarting(properties):
+def is_restarting(properties: Mapping[str, str]) -> bool:
     """Whether systemd restarted a unit by itself more than once, and lately: one that was killed is back for good."""
     return restarts(properties) >= RESTARTS and age(properties) < RECENT_S
 
 
-def is_blocked(properties):
+def is_blocked(properties: Mapping[str, str]) -> bool:
     """Whether a condition of its own keeps a unit from running."""
     return is_refused_by_condition(properties) and properties.get("ActiveState") == "inactive"
 
@@ -167,13 +169,13 @@ def is_blocked(properties):
 class Watch:
     """Units that should run, and their ports, watched until they have settled or it is plain that they do not."""
 
-    def __init__(self, names, ports):
+    def __init__(self, names: Sequence[str], ports: Mapping[str, int]) -> None:
         self.ports = ports
         self.started = time.monotonic()
         self.first = show(names)
         self.now = self.first
 
-    def problems(self, seconds):
+    def problems(self, seconds: float) -> dict[str, str]:
         """{unit: why it does not stay up}; waits for at most so long, and not at all where all is calm already."""
         while True:
             waiting = {name: why for name, why in self._waiting() if why}
@@ -183,11 +185,11 @@ class Watch:
             time.sleep(0.5)
             self.now = show(list(self.first))
 
-    def _waiting(self):
+    def _waiting(self) -> Iterator[tuple[str, str]]:
         for name, properties in self.now.items():
             yield name, self._why(name, properties)
 
-    def _why(self, name, properties):
+    def _why(self, name: str, properties: Mapping[str, str]) -> str:
         if is_blocked(properties):
             return ""
         state = f"{properties.get('ActiveState', 'unknown')}, {properties.get('SubState', '?')}"
@@ -196,13 +198,13 @@ class Watch:
         if age(properties) < (CALM_AGAIN_S if restarts(properties) else CALM_S):
             return f"does not stay up{self._restarted(name)}"
         port = self.ports.get(name)
-        return "runs but does not listen on port %d" % port if port and not is_listening(port) else ""
+        return f"runs but does not listen on port {port}" if port and not is_listening(port) else ""
 
-    def _restarted(self, name):
+    def _restarted(self, name: str) -> str:
         count = restarts(self.now[name])
-        return ": systemd restarted it %d time%s" % (count, "" if count == 1 else "s") if count else ""
+        return f": systemd restarted it {count} time{'' if count == 1 else 's'}" if count else ""
 
-    def _is_hopeless(self, name):
+    def _is_hopeless(self, name: str) -> bool:
         """Whether nothing more is to be expected: it gave up, or is restarted over and over."""
         before, now = self.first.get(name, {}), self.now[name]
         gave_up = now.get("ActiveState") in ("failed", "inactive") and now.get("SubState") != "auto-restart"

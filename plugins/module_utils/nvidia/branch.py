@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
 
@@ -35,42 +36,44 @@ _MODULES = re.compile(r"-dkms$|^nvidia-dkms-|^linux-(modules|objects|signatures)
 class Transaction:
     """apt's task: versions to install, others in any, packages to remove; `missing` has none of the branch."""
 
-    def __init__(self, versions, removed, missing, others):
+    def __init__(
+        self, versions: Mapping[str, str], removed: Sequence[str], missing: Sequence[str], others: list[str]
+    ) -> None:
         self.versions = versions
         self.removed = removed
         self.others = others
         self.missing = missing
 
     @property
-    def arguments(self):
+    def arguments(self) -> list[str]:
         """For `apt-get install`."""
-        versions = ["{}={}".format(*pair) for pair in sorted(self.versions.items())]
+        versions = [f"{name}={version}" for name, version in sorted(self.versions.items())]
         return versions + self.others + [name + "-" for name in self.removed]
 
 
-def of_the_driver(names):
+def of_the_driver(names: Iterable[str]) -> list[str]:
     """Those that are of the driver, and not headers of the kernel."""
     return sorted(nvidia_node.of_the_driver(names))
 
 
-def branch_of(version):
+def branch_of(version: str) -> str:
     """`580` of `1:580.95.05-1`."""
-    return version.split(":")[-1].partition(".")[0]
+    return version.rsplit(":", maxsplit=1)[-1].partition(".")[0]
 
 
-def family(installed, before):
+def family(installed: Mapping[str, str], before: str) -> dict[str, str]:
     """{name: version} of all packages of the driver that is there; helpers with versions of their own stay."""
     branch = branch_of(before)
     return {name: installed[name] for name in of_the_driver(installed) if branch_of(installed[name]) == branch}
 
 
-def offered(versions, branch):
+def offered(versions: Mapping[str, Sequence[str]], branch: str) -> dict[str, str]:
     """{name: version}: the first that the package sources have of the branch, which is the newest."""
     matching = {name: [text for text in known if branch_of(text) == branch] for name, known in versions.items()}
     return {name: known[0] for name, known in matching.items() if known}
 
 
-def transaction(old, wanted, available):
+def transaction(old: Mapping[str, str], wanted: Sequence[str], available: Mapping[str, str]) -> Transaction:
     """All packages of the old driver and the wanted ones, in the version that is available."""
     asked = of_the_driver(wanted)
     staying = [name for name in old if name in available and (name in asked or not _MODULES.search(name))]

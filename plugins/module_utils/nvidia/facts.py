@@ -5,6 +5,8 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command, files as node_files
 
@@ -29,13 +31,13 @@ _DRIVER_PACKAGE = re.compile(
 _VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
 
-def output_of(argv):
+def output_of(argv: Sequence[str]) -> str:
     """What a command prints, '' where it fails or is not there."""
     result = command.run(argv, 60)
     return result.output if result.ok else ""
 
 
-def devices(root="/"):
+def devices(root: str = "/") -> dict[str, Any]:
     """NVIDIA's GPUs and NVSwitches on the PCI bus: {gpus: [{address, device}], nvswitches: number}."""
     gpus, switches = [], 0
     for directory in sorted(glob.glob(os.path.join(root, "sys/bus/pci/devices/*"))):
@@ -50,7 +52,7 @@ def devices(root="/"):
     return {"gpus": gpus, "nvswitches": switches}
 
 
-def loaded(root="/"):
+def loaded(root: str = "/") -> dict[str, Any]:
     """The kernel module that runs: {version, open}; version is '' where none does."""
     return {
         "version": node_files.text(os.path.join(root, "sys/module/nvidia/version")),
@@ -58,20 +60,20 @@ def loaded(root="/"):
     }
 
 
-def built_version():
+def built_version() -> str:
     """Version of the kernel module that the running kernel could load; '' without one."""
     versions = [output_of(["modinfo", "--field", "version", name]).strip() for name in MODULE_FILES]
     return next((version for version in versions if version), "")
 
 
-def library_version(root="/"):
+def library_version(root: str = "/") -> str:
     """Version of the installed user space, by its NVML library; '' without one."""
     paths = [path for pattern in LIBRARIES for path in sorted(glob.glob(os.path.join(root, pattern)))]
     matches = [_VERSION.search(os.path.basename(path)) for path in paths]
     return next((match.group(1) for match in matches if match), "")
 
 
-def secure_boot(root="/"):
+def secure_boot(root: str = "/") -> bool:
     """True where the firmware lets only signed kernel modules in."""
     try:
         with open(os.path.join(root, SECURE_BOOT), "rb") as stream:
@@ -81,17 +83,17 @@ def secure_boot(root="/"):
         return False
 
 
-def mok_enrolled():
+def mok_enrolled() -> bool:
     """True where the key that dkms signs with is one that the firmware trusts."""
     return "is already enrolled" in output_of(["mokutil", "--test-key", MOK]) if os.path.exists(MOK) else False
 
 
-def of_the_driver(names):
+def of_the_driver(names: Iterable[str]) -> list[str]:
     """Those that are NVIDIA's; kernel headers are the kernel's, and follow it."""
     return [name for name in names if _DRIVER_PACKAGE.search(name)]
 
 
-def driver_packages(installed, names):
+def driver_packages(installed: Mapping[str, str], names: Sequence[str]) -> list[str]:
     """The named packages of the driver among {name: version} of the installed ones, and all others of its version."""
     # the revision is each source package's own
     there = {name: version.rpartition("-")[0] for name, version in installed.items()}
@@ -99,7 +101,7 @@ def driver_packages(installed, names):
     return sorted(name for name in of_the_driver(there) if there[name] in versions)
 
 
-def is_drained(node):
+def is_drained(node: str) -> bool:
     """True where no job is and none can start on a node, by `scontrol show node`."""
     match = re.search(r"\bState=(\S+)", node)
     state = match.group(1) if match else ""
@@ -110,20 +112,20 @@ def is_drained(node):
     return empty and "DRAIN" in flags and "COMPLETING" not in flags
 
 
-def packages_to_install(names):
+def packages_to_install(names: Sequence[str]) -> list[str]:
     """The packages of the driver that installing these would add; these themselves where apt does not know them yet."""
     shown = output_of(["apt-get", "--simulate", "--no-install-recommends", "install"] + list(names))
     return packages_in_simulation(shown, names)
 
 
-def packages_in_simulation(shown, names):
+def packages_in_simulation(shown: str, names: Sequence[str]) -> list[str]:
     """The same from what `apt-get --simulate install` prints: those of the driver's version."""
     rows = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+)", shown, re.MULTILINE)
     known = {name.partition(":")[0]: version for name, version in rows}
     return driver_packages(known, names) or sorted(of_the_driver(names))
 
 
-def run_installer(root="/"):
+def run_installer(root: str = "/") -> str:
     """The file by which NVIDIA's .run installer is known; '' where it was not used."""
     for path in RUN_INSTALLER:
         there = os.path.join(root, path.lstrip("/"))
@@ -132,7 +134,7 @@ def run_installer(root="/"):
     return ""
 
 
-def headers(release):
+def headers(release: str) -> dict[str, Any]:
     """{installed, available, meta}: headers of the running kernel, and the package that follows its flavour."""
     match = re.match(r"^[0-9.]+(?:-\d+)?(?:\+[^-]+)?-(.+)$", release)
     meta = f"linux-headers-{match.group(1)}" if match else ""
@@ -146,14 +148,14 @@ def headers(release):
     }
 
 
-def old_dcgm():
+def old_dcgm() -> str:
     """Version of DCGM's package of before version 4; '' where it is not installed."""
     shown = output_of(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", "datacenter-gpu-manager"])
     status, _, version = shown.partition(" ")
     return version if status == "installed" else ""
 
 
-def facts(managed_preferences, idle):
+def facts(managed_preferences: str, idle: bool) -> dict[str, Any]:
     """All of it but apt's sources, as the driver's plan wants it; `idle` says whether a job runs or can start."""
     release = os.uname().release
     result = dict(devices(), loaded=loaded(), library=library_version(), kernel=release, headers=headers(release))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command, files as node_files
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
@@ -21,20 +23,20 @@ HINT = (
 class Driver:
     """The driver's GPUs: {minor or position: product}; `silent` is why it reports none where it should."""
 
-    def __init__(self, cards=None, silent=""):
+    def __init__(self, cards: Mapping[int, str] | None = None, silent: str = "") -> None:
         self.cards = cards
         self.silent = silent
 
     @property
-    def words(self):
+    def words(self) -> str:
         """`7 x NVIDIA H100 80GB HBM3`."""
         if not self.cards:
             return self.silent or ("nothing (there is none)" if self.cards is None else "none")
         names = list(self.cards.values())
-        return " + ".join("%d x %s" % (names.count(name), name) for name in sorted(set(names)))
+        return " + ".join(f"{names.count(name)} x {name}" for name in sorted(set(names)))
 
 
-def ask_driver(root="/"):
+def ask_driver(root: str = "/") -> Driver:
     """The driver's GPUs; no cards (None) where there is no driver to ask: simulated GPUs have none."""
     result = command.run_merged(QUERY, ANSWER_S)
     if result.ok:
@@ -46,7 +48,7 @@ def ask_driver(root="/"):
     return Driver(silent=f"none (nvidia-smi: {words[0] if words else 'failed'})")
 
 
-def read_cards(output, root="/"):
+def read_cards(output: str, root: str = "/") -> dict[int, str]:
     """{minor: product} from nvidia-smi's lines; by position where the kernel module does not say the minors."""
     cards = {}
     for position, line in enumerate(line for line in output.splitlines() if "," in line):
@@ -55,7 +57,7 @@ def read_cards(output, root="/"):
     return cards
 
 
-def _minor(address, root, position):
+def _minor(address: str, root: str, position: int) -> int:
     """The N of /dev/nvidiaN: nvidia-smi writes the PCI domain with eight digits, the kernel with four."""
     domain, _colon, rest = address.lower().partition(":")
     path = f"proc/driver/nvidia/gpus/{domain[-4:]}:{rest}/information"
@@ -63,7 +65,7 @@ def _minor(address, root, position):
     return int(match.group(1)) if match else position
 
 
-def accepts(card, product):
+def accepts(card: Mapping[str, Any], product: str) -> bool:
     """Whether a GPU that the driver calls `product` is of the type that cluster.yml gives the card."""
     if product in card["products"] or not card["products"]:
         return True
@@ -75,7 +77,7 @@ def accepts(card, product):
     return card["type"].lower() in runs
 
 
-def _driver_differs(cards, driver):
+def _driver_differs(cards: Sequence[Mapping[str, Any]], driver: Driver) -> bool:
     if driver.silent:
         return True
     if driver.cards is None:
@@ -98,7 +100,7 @@ def _driver_differs(cards, driver):
 class Registered:
     """What slurmd has registered with slurmctld, from `scontrol --oneliner show node`."""
 
-    def __init__(self, output, name):
+    def __init__(self, output: str, name: str) -> None:
         entry = slurm_output.records(output, "NodeName").get(name, {})
         gres = slurm_output.present(entry.get("Gres"))
         self.known = bool(entry)
@@ -107,39 +109,36 @@ class Registered:
         # the reason stays when the fault is gone, the flag does not
         reason = re.search(r"gres/gpu.*?(?= \[|$)", entry.get("Reason", ""))
         self.refused = bool(reason) and "INVAL" in entry.get("State", "")
-        if self.refused:
+        if reason and self.refused:
             self.words += f" ({reason.group(0)})"
         if not entry:
             self.words = "nothing (slurmctld does not answer)"
 
 
-def sentence(expected, driver, slurmd):
+def sentence(expected: Mapping[str, Any], driver: Driver, slurmd: Registered) -> str:
     """What disagrees, with all three values; '' where nothing does."""
     miscounted = slurmd.known and slurmd.devices != expected["devices"]
     if not (_driver_differs(expected["cards"], driver) or slurmd.refused or miscounted):
         return ""
-    return "its GPUs are not what they should be: cluster.yml says {}, the driver {}, slurmd {}".format(
-        expected["words"],
-        driver.words,
-        slurmd.words,
-    )
+    shown = f"cluster.yml says {expected['words']}, the driver {driver.words}, slurmd {slurmd.words}"
+    return f"its GPUs are not what they should be: {shown}"
 
 
-def surplus(expected, driver):
+def surplus(expected: Mapping[str, Any], driver: Driver) -> str:
     """A warning for GPUs that Slurm does not schedule; '' where there are none."""
     more = len(driver.cards or ()) - len(expected["cards"])
-    return "%d of its GPUs are not in cluster.yml: nobody gets them" % more if more > 0 else ""
+    return f"{more} of its GPUs are not in cluster.yml: nobody gets them" if more > 0 else ""
 
 
 class Comparison:
     """The comparison on this node; the driver is asked once, however often slurmd is."""
 
-    def __init__(self, expected, name):
+    def __init__(self, expected: Mapping[str, Any], name: str) -> None:
         self.expected = expected
         self.name = name
-        self.driver = None
+        self.driver: Driver | None = None
 
-    def sentence(self, shown=None):
+    def sentence(self, shown: str | None = None) -> str:
         """What disagrees; `shown` is slurmctld's record of the node, where that is known."""
         if not self.expected:
             return ""
@@ -150,11 +149,11 @@ class Comparison:
         return sentence(self.expected, self.driver, Registered(shown, self.name))
 
     @property
-    def lasting(self):
+    def lasting(self) -> bool:
         """Whether the driver differs: slurmd may still be about to register, a driver does not change by itself."""
         return self.driver is not None and _driver_differs(self.expected["cards"], self.driver)
 
-    def warnings(self):
+    def warnings(self) -> list[str]:
         """Warnings for GPUs that Slurm does not schedule."""
         text = surplus(self.expected, self.driver) if self.driver else ""
         return [text] if text else []

@@ -19,6 +19,8 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 LAYOUT = "/etc/deepopsctl/mig.json"
 PROC = "/proc"
@@ -45,7 +47,7 @@ class NvidiaSmiError(Exception):
     """nvidia-smi is missing or gives no usable output; the message is its output."""
 
 
-def run(argv, seconds=180):
+def run(argv: Sequence[str], seconds: float = 180) -> tuple[bool, str]:
     """(worked, combined output). Defined here: at boot no other file of deepopsctl is there."""
     try:
         done = subprocess.run(
@@ -59,18 +61,18 @@ def run(argv, seconds=180):
             env=dict(os.environ, LC_ALL="C"),
         )
     except subprocess.TimeoutExpired:
-        return False, "%s: no answer within %d s" % (" ".join(argv), seconds)
+        return False, f"{' '.join(argv)}: no answer within {seconds} s"
     except OSError as error:
         return False, f"{argv[0]}: {error.strerror}"
     return done.returncode == 0, done.stdout.strip()
 
 
-def has_steps():
+def has_steps() -> bool:
     """Whether a step of a job is here. With cgroup v2, `slurmstepd infinity` always is: it holds the place of all."""
     return any(_is_step(path) for path in glob.glob(PROC + "/[0-9]*"))
 
 
-def _is_step(process):
+def _is_step(process: str) -> bool:
     try:
         with open(process + "/comm") as comm:
             named = comm.read().startswith("slurmstepd")
@@ -84,14 +86,14 @@ def _is_step(process):
         return False
 
 
-def _is_roots_own(process):
+def _is_roots_own(process: str) -> bool:
     """Whether no user started it: one may call itself as it likes, and be a program that has root's rights (sudo)."""
     with open(process + "/status") as status:
         real = re.search(r"^Uid:\s*0\s", status.read(), re.MULTILINE)
     return bool(real) and not os.stat(process + "/exe").st_mode & stat.S_ISUID
 
 
-def one_line(text):
+def one_line(text: str) -> str:
     """A program's output on one line."""
     return " ".join(text.split())
 
@@ -99,7 +101,7 @@ def one_line(text):
 # --- what is there ---
 
 
-def gpus_in(xml):
+def gpus_in(xml: str) -> dict[int, dict[str, Any]]:
     """{minor: {address, name, index, current, pending, slices}} from `nvidia-smi -q -x`; no slices yet."""
     gpus = {}
     # the order is that of the indexes in all other lists
@@ -117,24 +119,24 @@ def gpus_in(xml):
     return gpus
 
 
-def _mode(word):
+def _mode(word: str) -> bool | None:
     """True, False, or None for a GPU without MIG."""
     return {"Enabled": True, "Disabled": False}.get(word)
 
 
-def slices_in(gpu_instances, compute_instances):
+def slices_in(gpu_instances: str, compute_instances: str) -> dict[int, list[list[Any]]]:
     """{index of the GPU: [[profile, its number, profiles of its compute instances]]} from `mig -lgi` and `mig -lci`."""
-    parts = {}
+    parts: dict[tuple[int, int], list[str]] = {}
     for index, number, profile in _COMPUTE_INSTANCE.findall(compute_instances):
         parts.setdefault((int(index), int(number)), []).append(profile)
-    slices = {}
+    slices: dict[int, list[list[Any]]] = {}
     for index, profile, number in _GPU_INSTANCE.findall(gpu_instances):
         key = (int(index), int(number))
         slices.setdefault(key[0], []).append([profile, key[1], parts.get(key, [])])
     return slices
 
 
-def read():
+def read() -> dict[int, dict[str, Any]]:
     """The GPUs as they are now, as gpus_in() has them, with their slices; raises SilentError."""
     worked, shown = run(["nvidia-smi", "-q", "-x"])
     try:
@@ -150,7 +152,7 @@ def read():
     return gpus
 
 
-def _listed(option):
+def _listed(option: str) -> str:
     worked, shown = run(["nvidia-smi", "mig", option])
     # that there are none is an error for some versions
     if _NONE.search(shown):
@@ -160,7 +162,7 @@ def _listed(option):
     return shown
 
 
-def names(gpu):
+def names(gpu: Mapping[str, Any]) -> list[str]:
     """A GPU's slices by profile; one that is not a single compute instance has a name that no request has."""
     return [
         profile
@@ -170,23 +172,23 @@ def names(gpu):
     ]
 
 
-def _base_profile(profile):
+def _base_profile(profile: str) -> str:
     """Without `+me`, as the compute instance of such a slice is called; one that is a part begins with `1c.`."""
     return re.split("[+-]", profile)[0]
 
 
-def _parts_text(parts):
+def _parts_text(parts: Sequence[str]) -> str:
     return f"in parts: {', '.join(parts)}" if parts else "without a compute instance"
 
 
-def slices_text(slices, whole="whole"):
+def slices_text(slices: Sequence[str], whole: str = "whole") -> str:
     """`3g.20gb + 2 x 1g.5gb`; large ones first."""
     counts = Counter(slices)
-    shown = sorted(counts, key=lambda name: (-int(re.match(r"\d*", name).group() or 0), name))
-    return " + ".join(("%d x %s" % (counts[name], name)) if counts[name] > 1 else name for name in shown) or whole
+    shown = sorted(counts, key=lambda name: (-int(re.split(r"\D", name)[0] or 0), name))
+    return " + ".join(f"{counts[name]} x {name}" if counts[name] > 1 else name for name in shown) or whole
 
 
-def current_text(gpu):
+def current_text(gpu: Mapping[str, Any]) -> str:
     """How a GPU is cut now, in words."""
     now = slices_text(names(gpu), "in MIG mode, without slices" if gpu["current"] else "whole")
     waits = " (MIG mode waits for a reset)" if gpu["pending"] != gpu["current"] else ""
@@ -196,12 +198,12 @@ def current_text(gpu):
 # --- what is wanted ---
 
 
-def unmet(wanted, gpus):
+def unmet(wanted: Sequence[Mapping[str, Any]], gpus: Mapping[int, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The requests that are not met; missing GPUs are left out."""
     return [request for request in wanted if request["minor"] in gpus and not is_met(request, gpus[request["minor"]])]
 
 
-def is_met(request, gpu):
+def is_met(request: Mapping[str, Any], gpu: Mapping[str, Any]) -> bool:
     if gpu["current"] is None:
         return True
     modes = (gpu["current"], gpu["pending"]) == (bool(request["slices"]),) * 2
@@ -211,7 +213,9 @@ def is_met(request, gpu):
 # --- changing it ---
 
 
-def apply(wanted, gpus, wait=True):
+def apply(
+    wanted: Sequence[Mapping[str, Any]], gpus: Mapping[int, Mapping[str, Any]], wait: bool = True
+) -> list[tuple[int, str, str]]:
     """Make GPUs what is wanted; [(GPU, message, hint)] of those that refused. `wait` false only at boot."""
     todo = unmet(wanted, gpus)
     if not todo:
@@ -228,11 +232,11 @@ def apply(wanted, gpus, wait=True):
                 refused[request["minor"]] = _cut(request, gpus[request["minor"]])
         make_device_files(wanted)
     finally:
-        _start(reversed(stopped), wait)
+        _start(stopped[::-1], wait)
     return [(minor,) + refusal for minor, refusal in refused.items() if refusal]
 
 
-def _clear(request, gpu):
+def _clear(request: Mapping[str, Any], gpu: Mapping[str, Any]) -> tuple[str, str] | None:
     """A GPU without slices and in the right mode; the (message, hint) of what kept it from that, or None."""
     smi = ["nvidia-smi", "mig", "-i", gpu["address"]]
     steps = [smi + ["-dci"]] if any(parts for _, _, parts in gpu["slices"]) else []
@@ -244,7 +248,7 @@ def _clear(request, gpu):
     return _switch(gpu, bool(request["slices"]))
 
 
-def _switch(gpu, mode):
+def _switch(gpu: Mapping[str, Any], mode: bool) -> tuple[str, str] | None:
     if (gpu["current"], gpu["pending"]) == (mode, mode):
         return None
     _worked, output = run(["nvidia-smi", "-i", gpu["address"], "-mig", "1" if mode else "0"])
@@ -261,13 +265,13 @@ def _switch(gpu, mode):
     return one_line(output), "see what uses it: `fuser -v /dev/nvidia*`"
 
 
-def _mode_of(gpu):
+def _mode_of(gpu: Mapping[str, Any]) -> tuple[bool | None, ...]:
     query = ["--query-gpu=mig.mode.current,mig.mode.pending", "--format=csv,noheader"]
     worked, shown = run(["nvidia-smi", "-i", gpu["address"]] + query)
     return tuple(_mode(word.strip()) for word in shown.split(",")) if worked else (None, None)
 
 
-def _cut(request, gpu):
+def _cut(request: Mapping[str, Any], gpu: Mapping[str, Any]) -> tuple[str, str] | None:
     worked, output = run(["nvidia-smi", "mig", "-i", gpu["address"], "-cgi", ",".join(request["slices"]), "-C"])
     if worked:
         return None
@@ -277,20 +281,20 @@ def _cut(request, gpu):
     ), "its slices must be profiles that `nvidia-smi mig -lgip` lists, and fit together"
 
 
-def make_device_files(wanted):
+def make_device_files(wanted: Sequence[Mapping[str, Any]]) -> None:
     """Slurm looks for a slice's files before any program could make the driver create them."""
     paths = [path for request in wanted if request["slices"] for path in capability_files(request["minor"])]
     if paths and shutil.which("nvidia-modprobe"):
         run(["nvidia-modprobe"] + [word for path in paths for word in ("-f", path)])
 
 
-def capability_files(minor):
+def capability_files(minor: int) -> list[str]:
     """The kernel's files for the slices that a GPU has."""
-    directory = "%s/gpu%d/mig" % (CAPABILITIES, minor)
+    directory = f"{CAPABILITIES}/gpu{minor}/mig"
     return sorted(glob.glob(directory + "/gi*/access") + glob.glob(directory + "/gi*/ci*/access"))
 
 
-def _stop(units):
+def _stop(units: Sequence[str]) -> list[str]:
     """Those that ran; stopped now."""
     running = [name for name in units if run(["systemctl", "is-active", "--quiet", name])[0]]
     for name in running:
@@ -298,25 +302,25 @@ def _stop(units):
     return running
 
 
-def _start(units, wait):
+def _start(units: Sequence[str], wait: bool) -> None:
     for name in units:
         # at boot a unit may wait for the very one that asks for it
         run(["systemctl", "start"] + ([] if wait else ["--no-block"]) + [name])
 
 
-def boot(wanted):
+def boot(wanted: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
     """Apply the layout when the node boots: (exit status, lines of output)."""
     try:
         gpus = read()
         if unmet(wanted, gpus) and has_steps():
             return 1, [f"jobs run here, and the GPUs are not as {LAYOUT} has them: drain the node first"]
-        lines = ["GPU %d: %s (%s)" % refusal for refusal in apply(wanted, gpus, wait=False)]
+        lines = [f"GPU {minor}: {why} ({hint})" for minor, why, hint in apply(wanted, gpus, wait=False)]
         now = read()
     except NvidiaSmiError as error:
         return 1, [f"nvidia-smi can't say how the GPUs are cut: {error}"]
-    lines += ["GPU %d: %s" % (minor, current_text(gpu)) for minor, gpu in sorted(now.items())]
+    lines += [f"GPU {minor}: {current_text(gpu)}" for minor, gpu in sorted(now.items())]
     missing = [request["minor"] for request in wanted if request["slices"] and request["minor"] not in now]
-    lines += ["GPU %d: nvidia-smi does not list it" % minor for minor in missing]
+    lines += [f"GPU {minor}: nvidia-smi does not list it" for minor in missing]
     return (1 if missing or unmet(wanted, now) else 0), lines
 
 

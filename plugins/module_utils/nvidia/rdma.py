@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
@@ -17,7 +19,7 @@ DMA_BUF_SINCE = (5, 12)
 PEER_FUNCTION = "ib_register_peer_memory_client"
 
 
-def query(root="/"):
+def query(root: str = "/") -> dict[str, Any]:
     """What there is: RDMA devices, the kernel, NVIDIA's modules, what nvidia-peermem needs, and whether it runs."""
     directory = os.path.join(root, "sys/class/infiniband")
     return {
@@ -32,7 +34,7 @@ def query(root="/"):
     }
 
 
-def _has_symbol(path, name):
+def _has_symbol(path: str, name: str) -> bool:
     try:
         with open(path) as stream:
             return any(line.split()[2:3] == [name] for line in stream)
@@ -40,7 +42,7 @@ def _has_symbol(path, name):
         return False
 
 
-def decide(wanted, there):
+def decide(wanted: str, there: Mapping[str, Any]) -> dict[str, Any]:
     """{load, why, problem}: whether nvidia-peermem is to be loaded; `wanted` is auto, always or never."""
     nothing = _nothing_to_do(wanted, there)
     if nothing:
@@ -49,14 +51,14 @@ def decide(wanted, there):
     if wanted == "auto" and not lacking:
         return {"load": False, "why": "RDMA devices reach the GPUs by DMA-BUF", "problem": ""}
     if there["peermem"] or there["peer_function"]:
-        why = "by nvidia-peermem: %s" % (lacking or "it is asked for")
+        why = f"by nvidia-peermem: {lacking or 'it is asked for'}"
         return {"load": True, "why": f"RDMA devices reach the GPUs {why}", "problem": ""}
     without = "nvidia-peermem needs MLNX_OFED or DOCA-OFED, which is not there"
     problem = without if not lacking else f"{there['devices'][0]} can't reach the GPUs: {lacking}, and {without}"
     return {"load": False, "why": problem, "problem": problem}
 
 
-def _nothing_to_do(wanted, there):
+def _nothing_to_do(wanted: str, there: Mapping[str, Any]) -> str:
     if there["container"]:
         return "a container has its host's kernel"
     if wanted == "never":
@@ -68,7 +70,7 @@ def _nothing_to_do(wanted, there):
     return "" if there["driver"]["version"] else "no driver runs"
 
 
-def _lacking_for_dma_buf(there):
+def _lacking_for_dma_buf(there: Mapping[str, Any]) -> str:
     """What DMA-BUF lacks here, '' where it serves."""
     if not there["driver"]["open"]:
         return "DMA-BUF needs NVIDIA's open kernel modules"

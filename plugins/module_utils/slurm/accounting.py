@@ -1,6 +1,6 @@
 """QOS, accounts and users: what cluster.yml declares and what sacctmgr prints, as data. Pure.
 
-A setting is named by sacctmgr's column; one of several TRES is a setting of its own (`GrpTRES[cpu]`). Values are
+A setting has the name of sacctmgr's column; one of several TRES is a setting of its own (`GrpTRES[cpu]`). Values are
 kept in one normal form, and '' means that nothing is set: sacctmgr prints `90` as `01:30:00` and `1024G` as `1T`.
 Tried with Slurm 22.05 and 24.11.
 """

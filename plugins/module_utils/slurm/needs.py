@@ -11,14 +11,13 @@ import pwd
 import re
 import stat
 import threading
-from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Iterator, Mapping, Tuple
 
 from .spank import obstacles
 
 Needs = Mapping[str, Any]
 # a key of slurm.conf or cluster.yml, a sentence, and whether it is known here that this is asked for the first time
-Problem = tuple[str, str, bool]
+Problem = Tuple[str, str, bool]
 
 SLURM_USER = "slurm"
 # where packages and builds have Slurm's plugins, where PluginDir does not say it

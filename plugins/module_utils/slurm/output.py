@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Dict, Mapping
 
 from .hostlist import expand
 
 # for squeue. No text of a user's: a job's name may have line ends and bars in it, and would be read as more jobs.
 JOB_FORMAT = "%i|%u|%T|%P|%N"
-Record = dict[str, str]
+Record = Dict[str, str]
 # the key must follow a blank: CfgTRES=cpu=2 is one pair
 _KEY = re.compile(r"(?:(?<=\s)|^)([A-Za-z][A-Za-z0-9_:/.()]*)=")
 _REASON = re.compile(r"\sReason=((.*?) \[([^@\[\]]*)@([^\[\]]*)\])(?=\s|$)")

@@ -4,7 +4,7 @@ What slurmctld does at its next start, seen with 24.11: a waiting job ends with 
 `--nodelist`, or one partition of its list, is gone, also when it is held. When no node has its feature any more it
 waits with BadConstraints, and one whose reservation has lost its last node is held. For other requests it waits.
 
-What can't be read of a request counts as met, before and after: no job is named for what is not understood. Python 3.8.
+What can't be read of a request counts as met, before and after: no job is reported for it. Python 3.8.
 """
 
 from __future__ import annotations

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     apt_repository as apt_source,
+    changes as node_changes,
     errors as node_failure,
     files as node_files,
     packages_apt as node_packages,
@@ -26,12 +29,18 @@ class ArchiveError(node_failure.HintedError):
 _HINT = "let the node reach it, or change the address: `repository`, `key` or `archives` of the entry in cluster.yml"
 
 
-def paths(name):
+def paths(name: str) -> list[str]:
     """The files of a client's source that the gate compares; those that are not there are no part of it."""
     return [path for path in (SOURCES % name, KEYRINGS % name) if os.path.exists(path)]
 
 
-def ensure(noted, name, repository, archives, lock_wait):
+def ensure(
+    noted: node_changes.Noted,
+    name: str,
+    repository: Mapping[str, Any] | None,
+    archives: Sequence[Mapping[str, str]],
+    lock_wait: int,
+) -> None:
     """The source of one client as it is wanted, with its package lists; what can't be used is put back."""
     path = SOURCES % name
     before = node_files.read(path)
@@ -56,7 +65,7 @@ def ensure(noted, name, repository, archives, lock_wait):
         apt_source.refresh(path, lock_wait, {path: before})
 
 
-def drop_archives(noted, directory):
+def drop_archives(noted: node_changes.Noted, directory: str) -> None:
     """Remove the packages and their directory."""
     for entry in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
         node_files.remove(noted, os.path.join(directory, entry))
@@ -64,7 +73,7 @@ def drop_archives(noted, directory):
         os.rmdir(directory)
 
 
-def ensure_archives(noted, directory, archives):
+def ensure_archives(noted: node_changes.Noted, directory: str, archives: Sequence[Mapping[str, str]]) -> bool:
     """The packages, each with its hash, and their index; True where any of it was not there."""
     wanted = {os.path.basename(archive["url"]): archive for archive in archives}
     missing = [name for name in wanted if _digest(os.path.join(directory, name)) != wanted[name]["sha256"]]
@@ -87,7 +96,7 @@ def ensure_archives(noted, directory, archives):
     return bool(node_files.ensure(noted, os.path.join(directory, "Packages"), text.encode("utf-8"))) or bool(missing)
 
 
-def fetch(url, sha256, path):
+def fetch(url: str, sha256: str, path: str) -> None:
     """Download a file that must have this hash; nothing is left of another."""
     temporary = path + ".new"
     try:
@@ -106,23 +115,23 @@ def fetch(url, sha256, path):
         )
 
 
-def _download(url, path):
+def _download(url: str, path: str) -> None:
     with _open(url) as source, open(path, "wb") as stream:
         for part in iter(lambda: _read(url, source), b""):
             stream.write(part)
         length = source.headers.get("Content-Length", "")
         if length.isdigit() and stream.tell() < int(length):
-            raise ArchiveError("cannot fetch %s: it ended after %d of %s bytes" % (url, stream.tell(), length), _HINT)
+            raise ArchiveError(f"cannot fetch {url}: it ended after {stream.tell()} of {length} bytes", _HINT)
 
 
-def _read(url, source):
+def _read(url: str, source: Any) -> bytes:
     try:
-        return source.read(_PART)
+        return bytes(source.read(_PART))
     except Exception as error:
         raise ArchiveError(f"cannot fetch {url}: {error}", _HINT) from error
 
 
-def _open(url):
+def _open(url: str) -> Any:
     # urllib and Ansible's wrapper raise many types
     try:
         return open_url(url, timeout=60)
@@ -130,14 +139,14 @@ def _open(url):
         raise ArchiveError(f"cannot fetch {url}: {error}", _HINT) from error
 
 
-def index_entry(directory, name):
+def index_entry(directory: str, name: str) -> str:
     """A package's entry in the index of its directory."""
     path = os.path.join(directory, name)
     control = node_packages.output(["dpkg-deb", "--field", path]).strip()
-    return "%s\nFilename: ./%s\nSize: %d\nSHA256: %s\n\n" % (control, name, os.path.getsize(path), _digest(path))
+    return f"{control}\nFilename: ./{name}\nSize: {os.path.getsize(path)}\nSHA256: {_digest(path)}\n\n"
 
 
-def _digest(path):
+def _digest(path: str) -> str:
     hasher = hashlib.sha256()
     try:
         with open(path, "rb") as stream:
@@ -148,12 +157,12 @@ def _digest(path):
     return hasher.hexdigest()
 
 
-def is_of_version(version, wanted):
+def is_of_version(version: str, wanted: str) -> bool:
     """Whether a package's version is of a release: `20:8.3.1-1` is of 8.3, and `8.30-1` is not."""
     bare = version.split(":", 1)[-1]
     return bare == wanted or (bare.startswith(wanted) and not bare[len(wanted)].isdigit())
 
 
-def choose(available, wanted):
+def choose(available: Sequence[str], wanted: str) -> str:
     """The newest of a package's versions, newest first, that is of a release; '' where none is."""
     return next((version for version in available if is_of_version(version, wanted)), "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table
@@ -17,7 +18,7 @@ TRIAL = 'user=$1 file=$2; shift 2; mount "$@" || exit 91; runuser -u "$user" -- 
 HINT = "put the keys into that storage first; the deploy would unmount it again"
 
 
-def below(path, file):
+def below(path: str, file: str) -> bool:
     """Whether a file is in a directory, or anywhere below it."""
     inside = os.path.realpath(path).rstrip("/") + "/"
     return os.path.realpath(file).startswith(inside)
@@ -27,7 +28,7 @@ class UnknownError(Exception):
     """The mount can't be tried; the message has the reason."""
 
 
-def refusal(mount, keys):
+def refusal(mount: Mapping[str, str], keys: Sequence[str]) -> tuple[str, ...]:
     """What a deploy would refuse (message, hint), or (); `keys` are (user, file) or (). Raises UnknownError."""
     path = mount["path"]
     if not keys or not below(path, keys[1]):
@@ -44,7 +45,5 @@ def refusal(mount, keys):
         return (message, HINT)
     reason = (result.message.strip().splitlines() or ["no answer"])[-1]
     raise UnknownError(
-        "storage {} comes over {}; the deploy is refused where it has no such file: {}".format(
-            mount["name"], keys[1], reason
-        )
+        f"storage {mount['name']} comes over {keys[1]}; the deploy is refused where it has no such file: {reason}"
     )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     access_keys as node_access_keys,
     command,
     errors as node_errors,
     files as node_files,
     record as node_record,
-    resources as node_resources,
     services as node_services,
+    step as node_step,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import node_jobs as slurm_node_jobs
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.node_states import drain_reason
@@ -29,7 +32,7 @@ class InUseError(Exception):
     """Somebody uses a mount that has to go."""
 
 
-def systemctl(*words):
+def systemctl(*words: str) -> tuple[bool, str]:
     """(success, output)."""
     result = command.run_merged(["systemctl", *words], PATIENCE_S)
     return result.ok, result.message
@@ -38,7 +41,7 @@ def systemctl(*words):
 class Quiet:
     """The node without jobs, while mounts are removed; drained once, then resumed."""
 
-    def __init__(self, dry, node, reason, wait):
+    def __init__(self, dry: bool, node: str, reason: str, wait: int) -> None:
         self.dry = dry
         self.node = node
         self.reason = drain_reason(reason)
@@ -46,7 +49,7 @@ class Quiet:
         self.sought = False
         self.stays = False
 
-    def seek(self):
+    def seek(self) -> None:
         """No job runs here, and none starts. Raises InUseError."""
         self.sought = True
         busy = slurm_node_jobs.why_busy(self.node)
@@ -64,67 +67,65 @@ class Quiet:
             self.stays = bool(self.wait)
             raise InUseError(str(error)) from error
 
-    def end(self, warn):
+    def end(self, warn: Callable[[str], None]) -> None:
         """Give the node back if it is drained for our reason, by this call or by one that was cut off."""
         if not (self.sought or node_record.is_pending(DRAINED)) or self.stays or self.dry:
             return
+        resumes = f"`deepopsctl node resume {self.node}`"
         try:
             resumed = slurm_node_jobs.resume(self.node, self.reason, lambda: "", dry=False)
             if resumed or slurm_node_jobs.answers(self.node):
                 node_record.clear_pending(DRAINED)
             elif node_record.is_pending(DRAINED):
-                words = "slurmctld does not answer: `deepopsctl node resume %s` ends the drain for its storage"
-                warn(words % self.node)
+                warn(f"slurmctld does not answer: {resumes} ends the drain for its storage")
         except slurm_node_jobs.BusyError as error:
             warn(f"{self.node}: {error}")
 
 
-class MountRun(node_resources.Step):
+class MountRun(node_step.Step):
     """One call: desired state, managed files, changes and deferred mounts."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         super().__init__(module)
         self.table = mount_table.mounted()
         self.quiet = Quiet(
             module.check_mode, self.wanted["node"], self.wanted["drain_reason"], self.wanted["drain_wait"]
         )
-        self.deferred = {}
-        self.failed = {}
-        self.unmanaged_mounts = []
-        # what a deploy would refuse: (message, hint)
-        self.blocked = []
+        self.deferred: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+        self.unmanaged_mounts: list[dict[str, str]] = []
 
-    def own(self, path):
+    def own(self, path: str) -> None:
         """Record a managed file before it is created: an interrupted run loses none."""
         if path not in self.owned["files"]:
             self.owned["files"].append(path)
             self.save_owned()
 
-    def disown(self, path):
+    def disown(self, path: str) -> None:
         node_files.remove(self.noted, path)
         if path in self.owned["files"] and not self.dry:
             self.owned["files"].remove(path)
             self.save_owned()
 
-    def defer(self, name, reason):
+    def defer(self, name: str, reason: str) -> None:
         self.deferred[name] = reason
         self.module.warn(f"storage {name} stays as it is: {reason}; the next deploy without that changes it")
 
 
-def file_of(unit):
+def file_of(unit: str) -> str:
     return os.path.join(mount_table.UNIT_DIRECTORY, unit)
 
 
-def automount_of(unit):
+def automount_of(unit: str) -> str:
     return unit[: -len(".mount")] + ".automount"
 
 
-def text_of(path):
+def text_of(path: str) -> str | None:
     content = node_files.read(path)
     return None if content is None else content.decode("utf-8", "replace")
 
 
-def drop_unit(step, unit):
+def drop_unit(step: MountRun, unit: str) -> None:
     """Disable a unit and remove its file."""
     if file_of(unit) not in step.owned["files"]:
         return
@@ -133,7 +134,7 @@ def drop_unit(step, unit):
     step.disown(file_of(unit))
 
 
-def unmount(step, unit, path):
+def unmount(step: MountRun, unit: str, path: str) -> None:
     """Stop the units of a mount. Raises InUseError; the mount is then as it was."""
     on_itself = mount_table.is_on_itself(mount_table.parse_unit(text_of(file_of(unit)) or ""), path)
     if on_itself and path in step.table and not mount_table.below(path, step.table):
@@ -147,7 +148,7 @@ def unmount(step, unit, path):
     # of a unit whose file somebody removed systemd says that there is none
     _worked, output = systemctl("stop", unit)
     if path in mount_table.mounted():
-        raise InUseError("in use by %s" % (mount_table.users(path) or output or "the kernel"))
+        raise InUseError(f"in use by {mount_table.users(path) or output or 'the kernel'}")
     # never before: systemd also unmounts what is on top of an automount, for those who use it
     systemctl("stop", automount_of(unit))
     systemctl("reset-failed", unit)
@@ -155,7 +156,7 @@ def unmount(step, unit, path):
     step.table = mount_table.mounted()
 
 
-def is_left_alone(step, mount):
+def is_left_alone(step: MountRun, mount: Mapping[str, Any]) -> bool:
     """Whether a directory that is to be mounted on itself can't be, without hiding or replacing others' mounts."""
     path = mount["path"]
     if not mount_table.is_on_itself(mount_table.parse_unit(mount["text"]), path):
@@ -167,13 +168,12 @@ def is_left_alone(step, mount):
         return True
     inner = mount_table.below(path, step.table)
     if inner:
-        words = (path, inner[0])
         hint = "put nosuid,nodev into the options of its file system, or unmount that and deploy again"
-        step.module.warn("{} is exported and honours setuid programs: {} is mounted below; {}".format(*words, hint))
+        step.module.warn(f"{path} is exported and honours setuid programs: {inner[0]} is mounted below; {hint}")
     return bool(inner)
 
 
-def check_path(step, mount, unit):
+def check_path(step: MountRun, mount: Mapping[str, Any], unit: mount_table.Unit) -> None:
     """Refuse a path that is somebody else's."""
     path, managed = mount["path"], file_of(mount["unit"]) in step.owned["files"]
     entry = step.table.get(path)
@@ -181,24 +181,21 @@ def check_path(step, mount, unit):
         return
     text = text_of(file_of(mount["unit"]))
     if text is not None and not text.startswith(node_files.MANAGED.decode()):
-        words = (mount["name"], file_of(mount["unit"]))
-        raise node_errors.HintedError(
-            "storage {}: {} exists and is not managed by deepopsctl".format(*words), "remove it, or the entry"
-        )
+        message = f"storage {mount['name']}: {file_of(mount['unit'])} exists and is not managed by deepopsctl"
+        raise node_errors.HintedError(message, "remove it, or the entry")
     hint = "unmount it there and take it out of /etc/fstab, or choose another path in cluster.yml"
     if entry is not None and not mount_table.is_same_mount(entry, unit):
-        words = (mount["name"], entry.source, entry.fstype, path)
-        raise node_errors.HintedError("storage {}: {} ({}) is mounted at {} already".format(*words), hint)
+        message = f"storage {mount['name']}: {entry.source} ({entry.fstype}) is mounted at {path} already"
+        raise node_errors.HintedError(message, hint)
     conflict = mount_table.conflict_at(path) if entry is None else ""
     if conflict:
         raise node_errors.HintedError(f"storage {mount['name']}: {conflict}", hint)
     hidden = mount_table.hidden_entries(path) if entry is None and not mount_table.is_on_itself(unit, path) else 0
     if hidden:
-        words = (mount["name"], path, hidden)
-        step.module.warn("storage %s: %s is not empty: the mount hides %d entries there" % words)
+        step.module.warn(f"storage {mount['name']}: {path} is not empty: the mount hides {hidden} entries there")
 
 
-def check_login_home(mount, unit):
+def check_login_home(mount: Mapping[str, str], unit: mount_table.Unit) -> None:
     """Refuse a file server over the home of the user by whom the node is reached: who writes there would be root."""
     user = os.environ.get("SUDO_USER") or "root"
     try:
@@ -207,13 +204,13 @@ def check_login_home(mount, unit):
         return
     inside = home == mount["path"] or home.startswith(mount["path"].rstrip("/") + "/")
     if inside and node_access_keys.NETWORKED.fullmatch(unit.fstype):
-        words = (mount["name"], user, home)
-        message = "storage {}: the home of {}, who may become root here, would be on a file server: {}".format(*words)
+        whose = f"the home of {user}, who may become root here"
+        message = f"storage {mount['name']}: {whose}, would be on a file server: {home}"
         hint = f"give {user} a home on this node's disk, or deploy as another user (docs/deploy/ssh.md)"
         raise node_errors.HintedError(message, hint)
 
 
-def write_units(step, mount):
+def write_units(step: MountRun, mount: Mapping[str, Any]) -> None:
     """Both texts of a mount; reloads systemd where one changed."""
     wanted = {mount["unit"]: mount["text"]}
     if mount["automount"]:
@@ -228,7 +225,7 @@ def write_units(step, mount):
         systemctl("daemon-reload")
 
 
-def ensure_mount(step, mount):
+def ensure_mount(step: MountRun, mount: Mapping[str, Any]) -> None:
     """One mount, as it is wanted. Raises InUseError where it has to stay as it is."""
     path, after = mount["path"], mount_table.parse_unit(mount["text"])
     check_path(step, mount, after)
@@ -254,7 +251,7 @@ def ensure_mount(step, mount):
     return start(step, mount, is_new=text is None, is_there=is_there)
 
 
-def remount(step, mount, before, after):
+def remount(step: MountRun, mount: Mapping[str, Any], before: mount_table.Unit, after: mount_table.Unit) -> None:
     """Other options, under those who use it. Raises InUseError where the kernel refuses; all is then as it was."""
     result = None if step.dry else command.run_merged(remount_command(mount["path"], before, after), PATIENCE_S)
     if result and not result.ok:
@@ -266,7 +263,7 @@ def remount(step, mount, before, after):
     write_units(step, mount)
 
 
-def remount_command(path, before, after):
+def remount_command(path: str, before: mount_table.Unit, after: mount_table.Unit) -> list[str]:
     """mount(8) with what changes; flags of the mount without the type's helper, which may ask a server."""
     options = mount_table.remount_options(before, after)
     type_arguments = [] if after.fstype in ("none", "auto") else ["-t", after.fstype]
@@ -277,7 +274,7 @@ def remount_command(path, before, after):
     return ["mount"] + type_arguments + ["-o", options, after.what, path]
 
 
-def remount_below(step, path, before, after):
+def remount_below(step: MountRun, path: str, before: mount_table.Unit, after: mount_table.Unit) -> None:
     """NFS mounts each file system of its server by itself, with the flags of that moment."""
     for inner in mount_table.below(path, step.table):
         if step.table[inner].fstype in mount_table.NFS:
@@ -286,7 +283,7 @@ def remount_below(step, path, before, after):
                 step.module.warn(f"{inner} keeps its options until it is unmounted: {result.message}")
 
 
-def start(step, mount, is_new, is_there):
+def start(step: MountRun, mount: Mapping[str, Any], is_new: bool, is_there: bool) -> None:
     """Enable and start what mounts it."""
     if not is_there and mount["client"] in step.wanted["missing_clients"]:
         step.failed[mount["name"]] = LEFT_OUT
@@ -314,7 +311,7 @@ def start(step, mount, is_new, is_there):
         undo_mount(mount, unit, keys)
 
 
-def predict(step, mount, is_there):
+def predict(step: MountRun, mount: Mapping[str, Any], is_there: bool) -> None:
     """What a deploy will refuse about a new mount, for a plan."""
     try:
         refusal = () if is_there else hidden_keys.refusal(mount, authorized_keys())
@@ -323,14 +320,14 @@ def predict(step, mount, is_there):
         step.module.warn(str(error))
 
 
-def failure_reason(unit):
+def failure_reason(unit: str) -> str:
     """mount(8)'s error for a unit that failed; systemd's own message where there is none."""
     lines = node_services.journal_tail(unit, 8).splitlines()
     messages = [line for line in lines if line.startswith("mount")]
     return messages[-1] if messages else "\n".join(lines[-3:])
 
 
-def authorized_keys():
+def authorized_keys() -> tuple[str, ...]:
     """(user, file) by which the node is reached; () where there is none, or it is root's own, which nothing hides."""
     user = os.environ.get("SUDO_USER") or "root"
     try:
@@ -342,13 +339,13 @@ def authorized_keys():
     return keys if is_there_for_its_owner(keys) else ()
 
 
-def is_there_for_its_owner(keys):
+def is_there_for_its_owner(keys: Sequence[str]) -> bool:
     """Asked as the user: root is nobody on most servers, and may not look into a home there."""
     argv = ["runuser", "-u", keys[0], "--", "test", "-r", keys[1]]
     return command.run(argv).ok
 
 
-def undo_mount(mount, unit, keys):
+def undo_mount(mount: Mapping[str, Any], unit: str, keys: Sequence[str]) -> None:
     systemctl("disable", "--now", "--quiet", unit)
     systemctl("stop", mount["unit"])
     message = f"storage {mount['name']} would hide {keys[1]}, and nobody could log in here any more"

@@ -1,16 +1,17 @@
-"""Lines of exports(5), wanted, previous and served, and who goes on having mounted what is withdrawn.
+"""Lines of exports(5), wanted, previous and served, and who still has mounted what is withdrawn.
 
-An NFS mount without its export fails whoever uses it, and may hang its node, at its shutdown as well.
+An NFS mount without its export fails every process that uses it, and may hang its node, at its shutdown as well.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import glob
 import ipaddress
 import os
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
 
@@ -20,36 +21,45 @@ CLIENTS = "/proc/fs/nfsd/clients"
 RMTAB = "/var/lib/nfs/rmtab"
 
 # who: an address or a node; export: what it has mounted, '' where the server can't know; at: where, '' likewise
-Holder = collections.namedtuple("Holder", "who address export at")
+
+
+class Holder(NamedTuple):
+    """A client, and what it has mounted where; '' for what is not known."""
+
+    who: str
+    address: str
+    export: str
+    at: str
+
 
 _ADDRESS = re.compile(r'^address: "?\[?([0-9A-Fa-f:.]+?)\]?(?::\d+)?"?$', re.MULTILINE)
 _IN_USE = re.compile(r"^([0-9A-Fa-f:.]+):(/.*):0x0*([0-9A-Fa-f]+)$")
 
 
-def lines_of(text):
+def lines_of(text: str) -> dict[str, str]:
     """{directory: line} of the managed file."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return {line.split(" ")[0]: line for line in lines}
 
 
-def text_of(lines):
+def text_of(lines: Mapping[str, str]) -> str:
     """The file."""
     return node_files.HEADER_FROM_CLUSTER + "".join(f"{line}\n" for line in lines.values())
 
 
-def merged(old, new):
+def merged(old: str, new: str) -> str:
     """A directory's line for those who had it and those who are to have it; the new rules, where both name a client."""
     names = [client.partition("(")[0] for client in new.split(" ")]
     return " ".join([new] + [client for client in old.split(" ")[1:] if client.partition("(")[0] not in names])
 
 
-def closing(before, wanted):
+def closing(before: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
     """{directory: line} of what somebody may still have mounted who is to have it no more."""
     wide = {path: merged(line, wanted[path]) if path in wanted else line for path, line in before.items()}
     return {path: line for path, line in wide.items() if line != wanted.get(path)}
 
 
-def has_all(shown, lines):
+def has_all(shown: str, lines: Mapping[str, str]) -> bool:
     """Whether `exportfs -s` shows every client of every directory; names are shown as they resolve, so not compared."""
     known = set()
     for line in shown.splitlines():
@@ -59,7 +69,7 @@ def has_all(shown, lines):
     return all(pair in known for pair in wanted if pair[1])
 
 
-def _range(client):
+def _range(client: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     """Addresses in one spelling; None for a name."""
     try:
         return ipaddress.ip_network(client)
@@ -67,7 +77,7 @@ def _range(client):
         return None
 
 
-def of_kernel(directory=CLIENTS):
+def of_kernel(directory: str = CLIENTS) -> list[Holder]:
     """Clients of NFS 4: the kernel knows their addresses, and not what they have mounted."""
     holders = []
     for path in sorted(glob.glob(os.path.join(directory, "*", "info"))):
@@ -78,7 +88,7 @@ def of_kernel(directory=CLIENTS):
     return list(dict.fromkeys(holders))
 
 
-def of_mountd(path=RMTAB):
+def of_mountd(path: str = RMTAB) -> list[Holder]:
     """Clients of NFS 3, and what they once mounted: one that crashed stays in that list."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
@@ -88,7 +98,7 @@ def of_mountd(path=RMTAB):
     return [Holder(match[1], match[1], match[2], "") for match in matches if match and int(match[3], 16)]
 
 
-def of_nodes(mounts, servers):
+def of_nodes(mounts: Iterable[Mapping[str, Any]], servers: Iterable[str]) -> list[Holder]:
     """Mounts on nodes that deepopsctl does not manage, as far as it is from one of these addresses."""
     return [
         Holder(mount["node"], mount["client"], mount["export"], mount["path"])
@@ -97,7 +107,7 @@ def of_nodes(mounts, servers):
     ]
 
 
-def losing(before, wanted, holders):
+def losing(before: Mapping[str, str], wanted: Mapping[str, str], holders: Iterable[Holder]) -> dict[str, list[Holder]]:
     """{directory: [Holder]}: who may have it mounted by the lines of before, and may not by those that are wanted."""
     losing_holders = {}
     for path, line in before.items():
@@ -112,7 +122,7 @@ def losing(before, wanted, holders):
     return losing_holders
 
 
-def lets_in(line, address):
+def lets_in(line: str, address: str) -> bool:
     """Whether a managed line of exports(5) is for an address; names in it are not looked up."""
     for client in line.split(" ")[1:]:
         with contextlib.suppress(ValueError):
@@ -121,7 +131,7 @@ def lets_in(line, address):
     return False
 
 
-def sentence(path, holder):
+def sentence(path: str, holder: Holder) -> str:
     """The message for an administrator."""
     if holder.at:
         what = f"{holder.who} has it mounted at {holder.at}, not by deepopsctl"
@@ -129,5 +139,5 @@ def sentence(path, holder):
         what = f"{holder.who} had it mounted when mountd last heard of that"
     else:
         what = f"{holder.who} is a client of this server, and may have it mounted"
-    values = (path, holder.who, what)
-    return "{} is no longer for {}: {}; what is not unmounted there fails, and can hang its shutdown".format(*values)
+    result = "what is not unmounted there fails, and can hang its shutdown"
+    return f"{path} is no longer for {holder.who}: {what}; {result}"

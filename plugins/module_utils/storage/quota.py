@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import functools
 import json
 import os
 import pwd
 import re
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
@@ -27,10 +28,16 @@ XFS_DEFAULT = 0
 
 _FSTAB_LINE = re.compile(r"(?P<before>\s*[^#\s]\S*\s+(?P<point>\S+)\s+\S+\s+)(?P<options>\S+)(?P<after>.*)")
 
-FileSystem = collections.namedtuple("FileSystem", "point device type")
+
+class FileSystem(NamedTuple):
+    """One of a node's, by where it is mounted."""
+
+    point: str
+    device: str
+    type: str
 
 
-def file_system_of(path, table):
+def file_system_of(path: str, table: str) -> FileSystem | None:
     """The file system that a directory is on, by the kernel's table of mounts (the text of /proc/self/mountinfo)."""
     real = os.path.realpath(path)
     innermost, shown = None, None
@@ -47,13 +54,13 @@ def file_system_of(path, table):
     return innermost
 
 
-def _without_end(root, point, around):
+def _without_end(root: str, point: str, around: str) -> str | None:
     """The directory that is mounted `around`, where `root` is mounted at `point` as it would be seen without that."""
     end = point[len(around.rstrip("/")) :]
     return root[: -len(end)].rstrip("/") if point != around and root.endswith(end) else None
 
 
-def check(where, quota_type, state):
+def check(where: FileSystem, quota_type: str, state: quota_kernel.State) -> bool:
     """Raises HintedError where the file system can't have these quotas; True where they only have to be enforced."""
     if where.type not in TYPES:
         words = f"{where.point} is on {where.device} ({where.type}), which has no quotas that deepopsctl knows"
@@ -68,7 +75,7 @@ def check(where, quota_type, state):
     )
 
 
-def _how_to_enable(where, quota_type):
+def _how_to_enable(where: FileSystem, quota_type: str) -> str:
     option = option_of(quota_type)
     if where.type == "xfs":
         first = "XFS applies it when it is mounted again, a remount is not enough"
@@ -85,12 +92,12 @@ def _how_to_enable(where, quota_type):
     )
 
 
-def option_of(quota_type):
+def option_of(quota_type: str) -> str:
     """The mount option by which limits hold from boot on."""
     return "usrquota" if quota_type == quota_kernel.USER else "prjquota"
 
 
-def fstab_with(text, point, option):
+def fstab_with(text: str, point: str, option: str) -> str | None:
     """/etc/fstab with an option for a mount point; None where it does not stand there, the same where it has it."""
     lines = text.split("\n")
     for index, line in enumerate(lines):
@@ -103,7 +110,13 @@ def fstab_with(text, point, option):
     return None
 
 
-def wanted_limits(export, fstype, accounts, present, limited):
+def wanted_limits(
+    export: Mapping[str, Any],
+    fstype: str,
+    accounts: Mapping[str, int],
+    present: Sequence[int],
+    limited: Collection[int],
+) -> dict[int, Sequence[int]]:
     """{number: limits} that have to hold; `present` are numbers the file system knows, `limited` those set before.
 
     `accounts` is {name: uid} of this node. Raises HintedError for a user that it does not know.
@@ -126,7 +139,7 @@ def wanted_limits(export, fstype, accounts, present, limited):
     return limits
 
 
-def _named(users, accounts):
+def _named(users: Mapping[str, Sequence[int]], accounts: Mapping[str, int]) -> dict[int, Sequence[int]]:
     unknown = sorted(name for name in users if name not in accounts and not name.isdigit())
     if unknown:
         hint = "make the accounts first (or give their numbers), or take them out of cluster.yml"
@@ -134,19 +147,19 @@ def _named(users, accounts):
     return {accounts[name] if name in accounts else int(name): limits for name, limits in users.items()}
 
 
-def to_set(wanted, read):
+def to_set(wanted: Mapping[int, Sequence[int]], read: Callable[[int], Sequence[int]]) -> dict[int, Sequence[int]]:
     """{number: limits} that differ from read(number)."""
     return {number: limits for number, limits in sorted(wanted.items()) if list(read(number)) != list(limits)}
 
 
-def tables(projects):
+def tables(projects: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
     """(lines for /etc/projects, lines for /etc/projid): what tools call the numbers by."""
     ordered = sorted(projects, key=lambda project: project["name"])
-    directories = ["%d:%s" % (project["id"], project["path"]) for project in ordered]
-    return directories, ["%s:%d" % (project["name"], project["id"]) for project in ordered]
+    directories = [f"{project['id']}:{project['path']}" for project in ordered]
+    return directories, [f"{project['name']}:{project['id']}" for project in ordered]
 
 
-def with_lines(current, lines):
+def with_lines(current: bytes | None, lines: Sequence[str]) -> bytes:
     """A table with our lines between markers, all others as they were; without lines the block goes."""
     text = (current or b"").decode("utf-8", "surrogateescape").split("\n")
     begin, end = f"# BEGIN {MARKER}", f"# END {MARKER}"
@@ -160,7 +173,7 @@ def with_lines(current, lines):
     return "\n".join(text).encode("utf-8", "surrogateescape")
 
 
-def table_conflicts(projid, projects):
+def table_conflicts(projid: bytes | None, projects: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names or numbers that the tables use for another project already."""
     lines = with_lines(projid, []).decode("utf-8", "surrogateescape").splitlines()
     others = [line.partition(":")[::2] for line in lines if ":" in line and not line.startswith("#")]
@@ -175,7 +188,12 @@ def table_conflicts(projid, projects):
 class Host:
     """Paths and kernel interface of this host; a test passes others."""
 
-    def __init__(self, root="/", kernel=quota_kernel.Kernel, table=None):
+    def __init__(
+        self,
+        root: str = "/",
+        kernel: Callable[..., quota_kernel.Kernel] = quota_kernel.Kernel,
+        table: str | None = None,
+    ) -> None:
         self.kernel = kernel
         self.fstab = os.path.join(root, "etc/fstab")
         self.projects = os.path.join(root, "etc/projects")
@@ -187,21 +205,24 @@ class Host:
 class Export:
     """One export, its file system and the quotas there."""
 
-    def __init__(self, wanted, host):
+    def __init__(self, wanted: Mapping[str, Any], host: Host) -> None:
         self.wanted = wanted
         self.kind = wanted["kind"]
-        self.where = file_system_of(wanted["path"], host.table)
+        where = file_system_of(wanted["path"], host.table)
+        if where is None:
+            raise HintedError(f"{wanted['path']} is on no file system", "see /proc/self/mountinfo on the node")
+        self.where = where
         self.kernel = host.kernel(self.where.device, self.where.point, self.kind)
         # another has no device that the kernel could ask
         self.state = self.kernel.state() if self.where.type in TYPES else quota_kernel.OFF
         self.is_lax = check(self.where, self.kind, self.state)
 
     @property
-    def key(self):
+    def key(self) -> str:
         return f"{self.where.point} {self.kind}"
 
 
-def read_limited(host):
+def read_limited(host: Host) -> dict[str, list[int]]:
     """{"point kind": numbers} that have limits by an earlier call."""
     try:
         limited = json.loads(node_files.read(host.limited_path) or b"{}")
@@ -210,11 +231,11 @@ def read_limited(host):
     return limited if isinstance(limited, dict) else {}
 
 
-def write_limited(host, limited):
+def write_limited(host: Host, limited: Mapping[str, Sequence[int]]) -> None:
     node_record.write_atomically(host.limited_path, json.dumps(limited, sort_keys=True).encode())
 
 
-def read_exports(exports, host):
+def read_exports(exports: Sequence[Mapping[str, Any]], host: Host) -> list[Export]:
     """All file systems, refused together where one can't have its quotas."""
     exported, problems = [], []
     for wanted in exports:
@@ -227,21 +248,21 @@ def read_exports(exports, host):
     return exported
 
 
-def check_together(exports):
+def check_together(exports: Sequence[Export]) -> None:
     """One file system has one set of limits of a type."""
-    seen = {}
+    seen: dict[str, Export] = {}
     for export in exports:
         other = seen.setdefault(export.key, export)
         shared_settings = ("grace",) if export.kind == quota_kernel.PROJECT else ("grace", "default", "users")
         if any(export.wanted[key] != other.wanted[key] for key in shared_settings):
-            words = "%s and %s are on one file system (%s) with different limits"
+            both = f"{other.wanted['path']} and {export.wanted['path']}"
             raise HintedError(
-                words % (other.wanted["path"], export.wanted["path"], export.where.point),
+                f"{both} are on one file system ({export.where.point}) with different limits",
                 "let both entries say the same: whoever has files there has one limit",
             )
 
 
-def enforce(export, host, noted):
+def enforce(export: Export, host: Host, noted: node_changes.Noted) -> None:
     """Let limits hold, now and from boot on."""
     if export.is_lax:
         noted.did("quota", export.where.point, "enforce", detail=export.kind)
@@ -256,16 +277,21 @@ def enforce(export, host, noted):
             node_files.ensure(noted, host.fstab, after.encode("utf-8", "surrogateescape"), mode)
 
 
-def set_grace(export, noted):
+def set_grace(export: Export, noted: node_changes.Noted) -> None:
     seconds = export.wanted["grace"]
     if tuple(export.state.grace) == (seconds, seconds):
         return
-    noted.did("quota", export.where.point, "set", detail="grace of %d h" % (seconds // 3600))
+    noted.did("quota", export.where.point, "set", detail=f"grace of {seconds // 3600} h")
     if not noted.dry:
         export.kernel.set_grace(seconds)
 
 
-def set_limits(exports, limited, noted, remember=list):
+def set_limits(
+    exports: Sequence[Export],
+    limited: Collection[int],
+    noted: node_changes.Noted,
+    remember: Callable[[list[int]], object] = list,
+) -> list[int]:
     """All limits of one file system and kind, and which numbers are managed from now on.
 
     `remember` gets, before any is set, all that may have limits if this is cut off.
@@ -288,14 +314,14 @@ def set_limits(exports, limited, noted, remember=list):
     return managed
 
 
-def limits_text(limits):
+def limits_text(limits: Sequence[int]) -> str:
     soft, hard, files_soft, files = limits
-    parts = ["%s %d KiB" % pair for pair in (("soft", soft), ("space", hard)) if pair[1]]
-    parts += ["%s %d" % pair for pair in (("files soft", files_soft), ("files", files)) if pair[1]]
+    parts = [f"{name} {kib} KiB" for name, kib in (("soft", soft), ("space", hard)) if kib]
+    parts += [f"{name} {count}" for name, count in (("files soft", files_soft), ("files", files)) if count]
     return ", ".join(parts) or "no limit"
 
 
-def name_projects(exports, host, noted):
+def name_projects(exports: Sequence[Export], host: Host, noted: node_changes.Noted) -> list[dict[str, Any]]:
     """Our lines of the two tables."""
     projects = [each for export in exports for each in export.wanted["projects"]]
     projid = node_files.read(host.projid)
@@ -311,13 +337,13 @@ def name_projects(exports, host, noted):
     return projects
 
 
-def assign_projects(projects, noted):
+def assign_projects(projects: Sequence[Mapping[str, Any]], noted: node_changes.Noted) -> dict[str, str]:
     """Each directory, with what is in it; returns a sentence for each that can't be, by its path."""
     waiting = {}
     for project in projects:
         if not os.path.isdir(project["path"]):
-            words = "%s does not exist: whoever gives a project its directory has to make it"
-            waiting[project["path"]] = words % project["path"]
+            why = "does not exist: whoever gives a project its directory has to make it"
+            waiting[project["path"]] = f"{project['path']} {why}"
             continue
         if quota_kernel.has_project(project["path"], project["id"]):
             continue
@@ -331,7 +357,9 @@ def assign_projects(projects, noted):
     return waiting
 
 
-def remove_obsolete_limits(limited, known, host, noted):
+def remove_obsolete_limits(
+    limited: dict[str, list[int]], known: Container[str], host: Host, noted: node_changes.Noted
+) -> None:
     """Remove limits on file systems that are no longer declared."""
     for key in [key for key in limited if key not in known]:
         point, _, quota_type = key.rpartition(" ")
@@ -340,23 +368,25 @@ def remove_obsolete_limits(limited, known, host, noted):
         if kernel is not None and kernel.state().counted:
             for number in limited[key]:
                 if any(kernel.limits(number)):
-                    noted.did("quota", point, "set", detail="%s %d: no limit" % (quota_type, number))
+                    noted.did("quota", point, "set", detail=f"{quota_type} {number}: no limit")
                     if not noted.dry:
                         kernel.set_limits(number, NO_LIMITS)
         del limited[key]
 
 
-def converge(exports, host, noted):
+def converge(
+    exports: Sequence[Mapping[str, Any]], host: Host, noted: node_changes.Noted
+) -> tuple[tuple[str, ...], dict[str, str]]:
     """Everything in its order; returns (managed files, sentences for directories that are no project yet)."""
     file_systems = read_exports(exports, host)
     check_together(file_systems)
     limited = read_limited(host)
     projects = name_projects(file_systems, host, noted)
-    groups = {}
+    groups: dict[str, list[Export]] = {}
     for export in file_systems:
         groups.setdefault(export.key, []).append(export)
 
-    def remember(key, numbers):
+    def remember(key: str, numbers: Sequence[int]) -> None:
         if not noted.dry and numbers != limited.get(key, []):
             write_limited(host, {**limited, key: numbers})
 
@@ -371,7 +401,7 @@ def converge(exports, host, noted):
     return ((host.projects, host.projid) if projects else ()), waiting
 
 
-def differences(wanted, host):
+def differences(wanted: Mapping[str, Any], host: Host) -> dict[str, Any]:
     """{differences, problem}: what would still have to be set for one export, or why it can have no quotas."""
     noted = node_changes.Noted(True)
     try:

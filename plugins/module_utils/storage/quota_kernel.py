@@ -9,13 +9,14 @@ Numbers are those of linux/quota.h, linux/dqblk_xfs.h and linux/fs.h, which are 
 from __future__ import annotations
 
 import array
-import collections
 import ctypes
 import errno
 import fcntl
 import os
 import stat
 import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import HintedError
 
@@ -46,20 +47,28 @@ _INHERIT = 0x200
 DEEPEST = 200
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-State = collections.namedtuple("State", "counted enforced grace")
+
+class State(NamedTuple):
+    """Whether space is counted, whether limits hold, and the graces in seconds (space, files)."""
+
+    counted: bool
+    enforced: bool
+    grace: tuple[int, int]
+
+
 OFF = State(False, False, (0, 0))
 
 
 class Kernel:
     """The quotas of one type on one device."""
 
-    def __init__(self, device, point, quota_type):
+    def __init__(self, device: str, point: str, quota_type: str) -> None:
         self._device = os.fsencode(device)
         self._point = os.fsencode(point)
         self._type = _TYPES[quota_type]
         self._libc = ctypes.CDLL(None, use_errno=True)
 
-    def _call(self, command, number, address):
+    def _call(self, command: int, number: int, address: Any) -> None:
         word = (command << 8) | self._type
         # the interface has it signed
         word = word - (1 << 32) if word >= 1 << 31 else word
@@ -67,10 +76,10 @@ class Kernel:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), os.fsdecode(self._device))
 
-    def state(self):
-        """Whether space is counted, whether limits hold, and the graces in seconds (space, files)."""
+    def state(self) -> State:
+        """As the kernel has it now."""
         answer = ctypes.create_string_buffer(_QSTAT_SIZE)
-        answer[0] = _QSTAT_VERSION
+        answer[0] = bytes([_QSTAT_VERSION])
         try:
             self._call(_Q_XGETQSTAT, 0, answer)
         except OSError as error:
@@ -80,11 +89,11 @@ class Kernel:
             raise
         return parse_state(answer.raw, self._type)
 
-    def enforce(self):
+    def enforce(self) -> None:
         """Let limits hold where space is counted already (ext4)."""
         self._call(_Q_QUOTAON, _VFS_V1, self._point)
 
-    def limits(self, number):
+    def limits(self, number: int) -> list[int]:
         """[soft KiB, hard KiB, soft files, hard files] of one user or project."""
         answer = ctypes.create_string_buffer(_DQBLK.size)
         try:
@@ -95,9 +104,10 @@ class Kernel:
             raise
         return parse_limits(answer.raw)
 
-    def numbers(self):
+    def numbers(self) -> list[int]:
         """All users or projects that use something or have limits."""
-        numbers, number = [], 0
+        numbers: list[int] = []
+        number = 0
         while True:
             answer = ctypes.create_string_buffer(_NEXTDQBLK.size)
             try:
@@ -112,41 +122,41 @@ class Kernel:
                 return numbers
             number += 1
 
-    def set_limits(self, number, limits):
+    def set_limits(self, number: int, limits: Sequence[int]) -> None:
         """The reverse of limits(); what is used stays as it is."""
         soft, hard, files_soft, files = limits
         self._call(_Q_SETQUOTA, number, _DQBLK.pack(hard, soft, 0, files, files_soft, 0, 0, 0, _LIMITS))
 
-    def set_grace(self, seconds):
+    def set_grace(self, seconds: int) -> None:
         """How long a soft limit may be exceeded."""
         self._call(_Q_SETINFO, 0, _DQINFO.pack(seconds, seconds, 0, _BGRACE | _IGRACE))
 
 
-def parse_state(raw, quota_type):
+def parse_state(raw: bytes, quota_type: int) -> State:
     """A struct fs_quota_stat."""
     (flags,) = _FLAGS.unpack_from(raw, _FLAGS_AT)
     graces = _GRACES.unpack_from(raw, _GRACES_AT)
     return State(bool(flags & _COUNTED[quota_type]), bool(flags & _ENFORCED[quota_type]), graces)
 
 
-def parse_limits(raw):
+def parse_limits(raw: bytes) -> list[int]:
     """A struct if_dqblk."""
     hard, soft, _, files, files_soft = _DQBLK.unpack(raw[: _DQBLK.size])[:5]
     return [soft, hard, files_soft, files]
 
 
-def _signed(number):
+def _signed(number: int) -> int:
     return number - (1 << 32) if number >= 1 << 31 else number
 
 
-def of_handle(handle):
+def of_handle(handle: int) -> tuple[int, bool]:
     """(number, whether new files inherit it) of an open file or directory."""
     values = array.array("B", bytes(_XATTR_SIZE))
     fcntl.ioctl(handle, _GET_XATTR, values)
     return _word(values, _PROJECT), bool(_word(values, _FLAGS_FIELD) & _INHERIT)
 
 
-def set_project(handle, number, inherit):
+def set_project(handle: int, number: int, inherit: bool) -> bool:
     """Give it a number; True where it had another."""
     values = array.array("B", bytes(_XATTR_SIZE))
     fcntl.ioctl(handle, _GET_XATTR, values)
@@ -160,11 +170,11 @@ def set_project(handle, number, inherit):
     return True
 
 
-def _word(values, start):
+def _word(values: array.array[int], start: int) -> int:
     return int.from_bytes(values[start : start + 4].tobytes(), "little")
 
 
-def has_project(path, number):
+def has_project(path: str, number: int) -> bool:
     """Whether a directory is that project already; its own mark is put on last, so then all below is."""
     handle = os.open(path, _OPEN | os.O_DIRECTORY)
     try:
@@ -173,7 +183,7 @@ def has_project(path, number):
         os.close(handle)
 
 
-def assign_project(path, number):
+def assign_project(path: str, number: int) -> int:
     """Assign a directory and all below it to a project; how many changed. Follows no link, enters no mount."""
     handle = os.open(path, _OPEN | os.O_DIRECTORY)
     try:
@@ -183,7 +193,7 @@ def assign_project(path, number):
         os.close(handle)
 
 
-def _below(handle, device, number, deeper):
+def _below(handle: int, device: int, number: int, deeper: int) -> int:
     changed = 0
     with os.scandir(handle) as entries:
         for entry in entries:
@@ -194,7 +204,7 @@ def _below(handle, device, number, deeper):
     return changed
 
 
-def _entry(name, within, device, number, deeper):
+def _entry(name: str, within: int, device: int, number: int, deeper: int) -> int:
     try:
         handle = os.open(name, _OPEN, dir_fd=within)
     except OSError:
@@ -205,7 +215,7 @@ def _entry(name, within, device, number, deeper):
         if not stat.S_ISDIR(mode):
             return set_project(handle, number, inherit=False) if stat.S_ISREG(mode) else 0
         if not deeper:
-            raise HintedError("it has a directory more than %d levels deep" % DEEPEST, "let its owner look at it")
+            raise HintedError(f"it has a directory more than {DEEPEST} levels deep", "let its owner look at it")
         below = _below(handle, device, number, deeper - 1)
         return below + set_project(handle, number, inherit=True)
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deepopsctl.monitoring.alert_routing import Wanted, routing
-from deepopsctl.node_programs.alert_drain.settings import Settings
+from deepopsctl.node_programs.services.alert_drain.settings import Settings
 from tests.integration.monitoring import servers
 from tests.integration.monitoring.promapi import login
 from tests.support.role_templates import render

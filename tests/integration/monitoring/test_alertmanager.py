@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.monitoring.alert_routing import Wanted
-from deepopsctl.node_programs.alert_drain.alertmanager import AskError, ask
-from deepopsctl.node_programs.alert_drain.settings import Settings
+from deepopsctl.node_programs.services.alert_drain.alertmanager import AskError, ask
+from deepopsctl.node_programs.services.alert_drain.settings import Settings
 from tests.integration.monitoring.alertmanager import SOON, Alertmanager, alertmanager
 from tests.integration.monitoring.promapi import login
 from tests.integration.monitoring.servers import USER, Page

@@ -21,7 +21,7 @@ import yaml
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import new_authority
 from deepopsctl.gpus.wheels import cache_directory, fetch_for
-from deepopsctl.node_programs import gpu_metrics
+from deepopsctl.node_programs.services import gpu_metrics
 from tests.integration.monitoring.exporters import Asked
 from tests.integration.monitoring.replay import TEXTS
 from tests.support.cluster import wait_until
@@ -35,7 +35,10 @@ from tests.support.silent_clients import memory_mb, silent_clients
 node_wheels = load("node.wheels")
 STANDIN = FAKES / "nvml_metrics.c"
 PATIENCE_S = 120
-START = "import sys; sys.path.insert(0, {above!r}); from node_programs.gpu_metrics.cli import main; sys.exit(main())"
+START = (
+    "import sys; sys.path.insert(0, {above!r}); "
+    "from node_programs.services.gpu_metrics.cli import main; sys.exit(main())"
+)
 NAMES = re.compile(r"^(\w+)(?:\{| )", re.MULTILINE)
 
 
@@ -114,7 +117,7 @@ def running(
         "STANDIN_NVML": str(driver_state),
         "LD_LIBRARY_PATH": str(driver or tmp_path),
     }
-    above = str(Path(str(gpu_metrics.__file__)).parents[2])
+    above = str(Path(str(gpu_metrics.__file__)).parents[3])
     options = ["--libraries", str(libraries), "--address", "127.0.0.1", "--port", str(port), "--interval", "0.2"]
     options += certificate_options(tls) if tls else []
     argv = [sys.executable, "-B", "-S", "-c", START.format(above=above), *options]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.job_report import keeper, records, summary
-from deepopsctl.node_programs.job_report.asking import UnansweredError
-from deepopsctl.node_programs.job_report.keeping import MOST_JOBS, SETTLE_S, Keeper
-from deepopsctl.node_programs.job_report.prometheus import PrometheusError, Query, querying, summarise
-from deepopsctl.node_programs.job_report.summary import GpuUse, NodeUse, Summary
+from deepopsctl.node_programs.commands.job_report import keeper, records, summary
+from deepopsctl.node_programs.commands.job_report.asking import UnansweredError
+from deepopsctl.node_programs.commands.job_report.keeping import MOST_JOBS, SETTLE_S, Keeper
+from deepopsctl.node_programs.commands.job_report.prometheus import PrometheusError, Query, querying, summarise
+from deepopsctl.node_programs.commands.job_report.summary import GpuUse, NodeUse, Summary
 from tests.integration.monitoring import servers
 
 GIB = 1 << 30

@@ -38,7 +38,7 @@ NODE = {
     **CTL1,
     "monitoring_node_address": ADDRESS,
     "monitoring_node_has_database": False,
-    "monitoring_node_logs": False,
+    "monitoring_logs": False,
     # whatever release runs the tests: what all exporters can do
     "monitoring_node_platform": "Debian 12",
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deepopsctl.node_programs.slurm_metrics import nodes
-from deepopsctl.node_programs.slurm_metrics.asking import FIELD, RECORD, AskingError
+from deepopsctl.node_programs.services.slurm_metrics import nodes
+from deepopsctl.node_programs.services.slurm_metrics.asking import FIELD, RECORD, AskingError
 from tests.data.slurm_metrics_samples import RELEASES, samples, snapshot_of
 from tests.integration.monitoring import promtool
 

@@ -9,14 +9,14 @@ import click
 import pytest
 
 from deepopsctl.cli import execute, main
-from deepopsctl.cli.variables import parse_extra_vars
+from deepopsctl.cli.variables import names_in, parse_extra_vars
 from deepopsctl.cli.views.run import failure_lines, node_table, report_lines
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import content_dir
 from deepopsctl.errors import ExitCode, InputError
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import Failure, RunOutcome, Verdict
+from deepopsctl.run.request import RunRequest
 from tests.support.problems import problems_of
 from tests.support.runs import run_of
 
@@ -156,8 +156,8 @@ def test_the_json_object_has_the_documented_keys() -> None:
         ('{"grafana_enabled": "false"}', {"grafana_enabled": False}),
         ("nfs_server_threads=8", {"nfs_server_threads": 8}),
         ("validate_storage_seconds=2.5", {"validate_storage_seconds": 2.5}),
-        ("slurm_time_servers=a.example.com,b.example.com", {"slurm_time_servers": ["a.example.com", "b.example.com"]}),
-        ("slurm_time_servers=", {"slurm_time_servers": []}),
+        ("modules_paths=/opt/a,/opt/b", {"modules_paths": ["/opt/a", "/opt/b"]}),
+        ("modules_paths=", {"modules_paths": []}),
         ('\'cuda_toolkits=["12.8", "13.0"]\'', {"cuda_toolkits": ["12.8", "13.0"]}),
         ("'slurm_config={MaxArraySize: 7}'", {"slurm_config": {"MaxArraySize": 7}}),
         ("nvidia_driver_branch=580", {"nvidia_driver_branch": "580"}),
@@ -172,9 +172,9 @@ def test_variables_are_read_as_ansible_reads_them(text: str, values: dict[str, o
     "text",
     [
         "grafana_enabled=maybe", "grafana_enabled=", "monitoring_drain_limit=two", "nfs_server_threads=1.5",
-        "slurm_config=hello", "'slurm_config=[a]'", "slurm_users=ada", "'slurm_time_servers={a: b}'",
+        "slurm_config=hello", "'slurm_config=[a]'", "slurm_accounts_users=ada", "'node_common_time_servers={a: b}'",
         "nvidia_driver_source=reposotory", "nfs_server_threads=" + "9" * 40, "{slurm_config: hello}",
-        "{slurm_accounts: a}", "{a: 1, a: 2}", "{slurm_config: {A: 1, A: 2}}", "{grafana_enabled: [false]}",
+        "{slurm_accounts_names: a}", "{a: 1, a: 2}", "{slurm_config: {A: 1, A: 2}}", "{grafana_enabled: [false]}",
         "'slurm_config={a: &a [1], b: *c}'", "{a: !!set {b, c}}", "@vars.yml",
     ],
 )  # fmt: skip
@@ -193,6 +193,16 @@ def test_a_file_of_variables_is_named_from_where_the_user_stands(
     (tmp_path / "my.yml").write_text("a: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  61\n")
     monkeypatch.chdir(tmp_path)
     assert parse_extra_vars(["@my.yml"], content_dir()) == (tmp_path / "my.yml",)
+
+
+@pytest.mark.parametrize("text", ["slurm_users='[{name: ada}]'", "{slurm_users: [{name: ada}]}", "@old.yml"])
+def test_a_setting_with_its_old_name_has_the_new_one_too(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "old.yml").write_text("slurm_users: [{name: ada}]\n")
+    monkeypatch.chdir(tmp_path)
+    first, second = parse_extra_vars([text], content_dir())
+    assert (names_in(first), second) == (("slurm_users",), {"slurm_accounts_users": "{{ slurm_users }}"})
 
 
 @pytest.mark.parametrize("text", ["word", "=1", "1a=2", "{a: [}", "a='open", "@/no/such/file", "", "{a}b"])

@@ -213,7 +213,7 @@ def test_force_lists_the_settings_that_it_leaves_out(capsys: pytest.CaptureFixtu
     directory = init()
     directory.settings.write_text("monitoring_enabled: false\n")
     Path("nodes.yml").write_text(
-        "schema: 1\nsettings: {monitoring_enabled: false, slurm_time_servers: [ntp.example.com]}\nnodes:\n"
+        "schema: 1\nsettings: {monitoring_enabled: false, node_common_time_servers: [ntp.example.com]}\nnodes:\n"
         "  - {names: ctl1, roles: [controller]}\n  - {names: n1, roles: [compute]}\n"
     )
     capsys.readouterr()
@@ -221,7 +221,7 @@ def test_force_lists_the_settings_that_it_leaves_out(capsys: pytest.CaptureFixtu
     assert run(["init", "hpc", "--from", "nodes.yml", "--force", "--json"]) == ExitCode.OK
 
     left = json.loads(capsys.readouterr().out)["not_carried"]
-    assert [note["name"] for note in left] == ["slurm_time_servers"]
+    assert [note["name"] for note in left] == ["node_common_time_servers"]
 
 
 def test_a_setting_that_is_no_date_is_named_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:

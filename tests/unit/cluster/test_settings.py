@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from deepopsctl.cluster.create import create_cluster
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.renamed import RENAMED
 from deepopsctl.cluster.role_parameters import role_parameters
 from deepopsctl.cluster.settings import (
     known_names,
     misspelt_settings,
+    renamed_variables,
     require_settings,
     require_vault_password,
     setting_types,
@@ -27,12 +31,11 @@ SETTINGS = "inventory/group_vars/all/settings.yml"
 
 # follow from cluster.yml and other settings: no site's to set
 WORKED_OUT = {
-    *("ansible_managed", "monitoring_host", "monitoring_secrets", "monitoring_settings"),
+    *("ansible_managed", "monitoring_host", "slurm_serving_hosts"),
     *("environment_packages", "environment_module_packages", "environment_module_versions"),
     "environment_login_packages",
-    *("environment_easybuild_release", "environment_software_packages", "environment_proxy_packages"),
+    *("site_software_easybuild_release", "environment_software_packages", "environment_proxy_packages"),
     *("slurm_compute_hosts", "slurm_controller_hosts", "slurm_dbd_host", "slurm_dbd_hosts", "slurm_packages"),
-    *("slurm_serving_hosts", "slurm_shared", "slurm_controller_program"),
 }
 
 
@@ -102,9 +105,9 @@ class TestValues:
             ("- a\n- b\n", 0, "holds no variables"),
             ("slurm_config: hello\n", 1, "slurm_config is 'hello', which is not a mapping"),
             ("a: 1\nmonitoring_enabled: maybe\n", 2, "monitoring_enabled is 'maybe', which is not true or false"),
-            ("slurm_time_servers: ntp1\n", 1, "slurm_time_servers is 'ntp1', which is not a list of texts"),
-            ("slurm_time_servers:\n  - {a: b}\n", 2, "slurm_time_servers is a list, which is not a list of texts"),
-            ("slurm_users: [ada]\n", 1, "slurm_users is a list, which is not a list of mappings"),
+            ("node_common_time_servers: ntp1\n", 1, "node_common_time_servers is 'ntp1', which is not a list of texts"),
+            ("modules_paths:\n  - {a: b}\n", 2, "modules_paths is a list, which is not a list of texts"),
+            ("slurm_accounts_users: [ada]\n", 1, "slurm_accounts_users is a list, which is not a list of mappings"),
             ("slurm_config:\n", 1, "slurm_config is empty, which is not a mapping"),
             (
                 f"nfs_server_threads: {'9' * 30}\n",
@@ -138,8 +141,8 @@ class TestValues:
             "",
             "# only comments\n---\n",
             'grafana_enabled: "no"\nmonitoring_enabled: off\nnvidia_dcgm: 0\nmonitoring_drain_limit: "3"\n',
-            'slurm_config: "{{ ours }}"\nslurm_accounts: ["{{ ours }}", b]\ngrafana_enabled: !vault |\n  $ANSIBLE\n',
-            "slurm_config: {A: null, B: [1]}\nslurm_users: [{name: a, account: b}]\nnvidia_driver_branch: 580\n",
+            'slurm_config: "{{ ours }}"\nmodules_paths: ["{{ ours }}", b]\ngrafana_enabled: !vault |\n  $ANSIBLE\n',
+            "slurm_config: {A: null, B: [1]}\nslurm_accounts_users: [{name: a}]\nnvidia_driver_branch: 580\n",
             "x: &x {a: 1}\ny: {<<: *x, <<: *x, a: 2}\nz: [*x, *x]\n",
         ],
     )
@@ -174,7 +177,7 @@ class TestValues:
     def test_a_setting_that_its_role_takes_as_anything_has_the_type_of_its_default(self) -> None:
         types = setting_types(content_dir())
 
-        assert (types["monitoring_alerts"].name, types["monitoring_alert_routes"].name) == ("dict", "list")
+        assert (types["monitoring_alerts"].name, types["alertmanager_routes"].name) == ("dict", "list")
         assert "raw" not in {wanted.name for wanted in types.values()}
 
     def test_every_switch_is_read_as_one_also_where_ansible_gets_a_text(self) -> None:
@@ -223,50 +226,93 @@ class TestNames:
 class TestRoleParameters:
     """Ansible lets what a play passes to a role win over the inventory."""
 
-    def test_one_that_a_playbook_passes_is_refused_with_the_name_that_works(self, directory: ClusterDir) -> None:
+    def test_one_that_a_playbook_passes_is_refused(self, directory: ClusterDir) -> None:
         directory.settings.write_text("---\nprometheus_retention: 10d\ngrafana_wanted: true\ngrafana_port: 3001\n")
 
-        problems = problems_of(require_settings, directory, content_dir())
+        (problem,) = problems_of(require_settings, directory, content_dir())
 
-        assert [(problem.where, problem.message, problem.hint) for problem in problems] == [
-            (
-                f"{SETTINGS}:2",
-                "prometheus_retention has no effect here: a playbook passes it to the role",
-                "set monitoring_retention instead",
-            ),
-            (
-                f"{SETTINGS}:3",
-                "grafana_wanted has no effect here: a playbook passes it to the role",
-                "remove it: deepopsctl computes the value, see settings.md",
-            ),
-        ]
+        assert (problem.where, problem.message, problem.hint) == (
+            f"{SETTINGS}:3",
+            "grafana_wanted has no effect here: a playbook passes it to the role",
+            "remove it: deepopsctl computes the value, see settings.md",
+        )
 
     def test_those_of_a_node_are_refused_as_well(self, directory: ClusterDir) -> None:
         (directory.inventory_dir / "host_vars").mkdir(exist_ok=True)
-        (directory.inventory_dir / "host_vars" / "gpu01.yml").write_text("monitoring_node_tls: false\n")
+        (directory.inventory_dir / "host_vars" / "gpu01.yml").write_text("monitoring_node_runs_jobs: false\n")
 
         (problem,) = problems_of(require_settings, directory, content_dir())
 
         assert problem.where == "inventory/host_vars/gpu01.yml:1"
-        assert problem.hint == "set monitoring_exporter_tls instead"
 
     def test_a_misspelt_one_is_not_recommended(self, directory: ClusterDir) -> None:
         directory.settings.write_text("prometheus_retenton: 10d\ngrafana_wantd: true\n")
 
         assert [problem.hint for problem in misspelt_settings(directory, content_dir())] == [
-            "did you mean monitoring_retention?"
+            "did you mean prometheus_retention?"
         ]
 
     def test_no_setting_of_the_reference_is_passed_by_its_own_name(self) -> None:
-        assert role_parameters(content_dir(), documented()) == {}
+        assert role_parameters(content_dir(), documented()) == set()
 
-    def test_every_name_that_works_instead_is_a_setting_of_the_reference(self) -> None:
-        texts = [path.read_text(encoding="utf-8") for path in Path("roles").glob("*/meta/argument_specs.yml")]
-        options = {name for text in texts for name in re.findall(r"^ +([a-z]\w+_\w+):", text, re.MULTILINE)}
-        passed = role_parameters(content_dir(), options)
+    def test_every_option_of_a_role_works_or_is_refused(self, directory: ClusterDir) -> None:
+        """All of them at once, each with its default or a value of its type."""
+        specs = [yaml.safe_load(path.read_text("utf-8")) for path in Path("roles").glob("*/meta/argument_specs.yml")]
+        entries = [entry for spec in specs for entry in spec["argument_specs"].values()]
+        options = {name: option for entry in entries for name, option in (entry.get("options") or {}).items()}
+        values = {name: option.get("default", example(option)) for name, option in options.items()}
+        directory.settings.write_text(yaml.safe_dump(values, default_style=None), "utf-8")
 
-        assert len(passed) > 100
-        assert {works for works in passed.values() if works} <= documented()
+        problems = problems_of(require_settings, directory, content_dir())
+
+        refused = {problem.message.split(" has no effect")[0] for problem in problems}
+        assert refused == role_parameters(content_dir(), options)
+        assert len(options.keys() - refused) > 200
+
+
+def example(option: dict[str, Any]) -> object:
+    """A value of an option's type."""
+    values = {"bool": True, "int": 1, "float": 1.5, "list": [], "dict": {}, "raw": {}}
+    return values[option["type"]] if option["type"] in values else option.get("choices", ["word"])[0]
+
+
+class TestOldNames:
+    """Those of before 0.1.0 work for one release, and a warning has the new one."""
+
+    def test_every_one_has_a_message_with_the_setting_that_it_is_now(self, directory: ClusterDir) -> None:
+        directory.settings.write_text("".join(f"{old}: '{{{{ ours }}}}'\n" for old in RENAMED))
+
+        require_settings(directory, content_dir())
+        problems = misspelt_settings(directory, content_dir(), ["slurm_users"])
+
+        lines = [f"{SETTINGS}:{number}" for number, _ in enumerate(RENAMED, 1)]
+        assert [problem.where for problem in problems] == [*lines, "-e"]
+        assert [problem.message for problem in problems] == [
+            *(f"{old} is now {new}" for old, new in RENAMED.items()),
+            "slurm_users is now slurm_accounts_users",
+        ]
+        assert set(RENAMED.values()) <= documented()
+
+    def test_it_has_the_type_of_the_new_one(self) -> None:
+        types = setting_types(content_dir())
+
+        assert all(types[old] == types[new] for old, new in RENAMED.items())
+
+    def test_values_are_read_by_the_new_name_which_wins(self, directory: ClusterDir) -> None:
+        directory.settings.write_text("slurm_users: [1]\nslurm_accounts_names: [a]\nslurm_accounts: [b]\n")
+
+        assert site_values(directory) == {"slurm_accounts_users": [1], "slurm_accounts_names": ["a"]}
+
+    def test_each_file_of_variables_gets_one_with_the_new_names(self, directory: ClusterDir) -> None:
+        directory.settings.write_text("slurm_time_servers: [a]\nslurm_users: []\nslurm_accounts_users: []\n")
+        of_node = directory.inventory_dir / "host_vars" / "gpu01.yml"
+        of_node.write_text("slurm_login_limits: {}\n")
+        (of_node.parent / "gpu02.yml").write_text("login_access_limits: {}\n")
+
+        assert renamed_variables(directory) == {
+            Path("group_vars/all/settings.yml"): {"node_common_time_servers": "{{ slurm_time_servers }}"},
+            Path("host_vars/gpu01.yml"): {"login_access_limits": "{{ slurm_login_limits }}"},
+        }
 
 
 class TestVault:

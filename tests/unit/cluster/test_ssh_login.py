@@ -19,7 +19,7 @@ from deepopsctl.cluster.ssh_login import (
     proxy_command,
     withheld,
 )
-from deepopsctl.run.command_line import IMPATIENT_SSH, USUAL_SSH, ssh_arguments
+from deepopsctl.run.request import IMPATIENT_SSH, USUAL_SSH, ssh_arguments
 from deepopsctl.ssh.client import Client
 from deepopsctl.text.values import check_jump_host
 from tests.support.files import write_program

@@ -12,7 +12,7 @@ from tests.support import node_modules as nodeside
 from tests.support.files import write_program
 
 kernel = nodeside.load("node.kernel")
-resources = nodeside.load("node.resources")
+node_step = nodeside.load("node.step")
 HintedError = nodeside.load("node.errors").HintedError
 
 WANTED = {"name": "my-mod", "loaded": True, "requires": None, "device": None, "rebuild": False, "hint": ""}
@@ -41,7 +41,7 @@ class Node:
 
     def ensure(self, *, check_mode: bool = False, **wanted: object) -> Any:
         params = {"component": "test", "step": "modules"}
-        step = resources.Step(SimpleNamespace(check_mode=check_mode, params=params))
+        step = node_step.Step(SimpleNamespace(check_mode=check_mode, params=params))
         kernel.ensure_module(step, {**WANTED, **wanted})
         return step
 

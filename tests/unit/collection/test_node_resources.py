@@ -16,6 +16,7 @@ from tests.support.files import write_program
 node_record = nodeside.load("node.record")
 removal = nodeside.load("node.removal")
 resources = nodeside.load("node.resources")
+node_step = nodeside.load("node.step")
 services = nodeside.load("node.services")
 
 UNIT = {"name": "a.service", "optional": False, "running": True, "restart_on": [], "port": None}
@@ -32,7 +33,7 @@ def step_of(**wanted: object) -> Any:
     """A step that wants these, and nothing else."""
     nothing: dict[str, Any] = {key: [] for key in ("packages", "units", "files", "kernel_modules", "directories")}
     params = {**nothing, "component": "test", "step": "test", **wanted}
-    return resources.Step(SimpleNamespace(check_mode=False, params=params))
+    return node_step.Step(SimpleNamespace(check_mode=False, params=params))
 
 
 def test_a_restart_is_noted_before_the_file_that_asks_for_it_changes_and_done_by_the_next_call(

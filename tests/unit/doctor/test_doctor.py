@@ -32,7 +32,7 @@ from deepopsctl.doctor.facts import (
 )
 from deepopsctl.doctor.single_node import check_failure
 from deepopsctl.errors import ExitCode
-from deepopsctl.node_programs.validate_smoke import clock
+from deepopsctl.node_programs.suites.validate_smoke import clock
 from deepopsctl.report.table import table
 from deepopsctl.run.events import Totals
 from deepopsctl.run.hints import hint_for

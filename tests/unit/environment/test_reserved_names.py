@@ -39,7 +39,7 @@ def test_the_directory_gives_none_of_them_to_anybody() -> None:
                         "last_id": 0, "access_filter": "(a=b)"},
         sssd_hidden_users=filters.environment_hidden(["ops"]),
         sssd_hidden_groups=filters.environment_hidden([]),
-        sssd_home="/home",
+        environment_home="/home",
         sssd_cached_days=1,
         __sssd_authority="ca.pem",
         __sssd_schema_of_expiry={"ad": "ad"},

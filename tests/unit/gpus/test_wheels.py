@@ -16,7 +16,7 @@ from deepopsctl.cli.main import cli
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.gpus import wheels
 from deepopsctl.gpus.wheels import Wheel, cache_directory, fetch
-from deepopsctl.node_programs.validate_gpu import inputs
+from deepopsctl.node_programs.suites.validate_gpu import inputs
 from tests.support.node_modules import Call, FailedError, plugin
 from tests.support.paths import ROOT
 

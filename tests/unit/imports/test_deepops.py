@@ -64,7 +64,7 @@ def test_the_example_is_imported_whole() -> None:
     assert (batch.name, batch.default, batch.max_time) == ("batch", True, "7-00:00:00")
     assert batch.options == {"DefaultTime": "01:00:00"}
     assert result.carryover.settings == {
-        "slurm_time_servers": ["ntp1.example.com"],
+        "node_common_time_servers": ["ntp1.example.com"],
         "slurm_user_id": 22078,
         "slurm_config": {"ReturnToService": "2"},
     }

@@ -10,7 +10,7 @@ import pytest
 
 from deepopsctl.errors import InputError
 from deepopsctl.lab import rootfs
-from deepopsctl.lab.image import SUITES, Recipe
+from deepopsctl.lab.image import CODENAMES, Recipe
 from deepopsctl.lab.rootfs import RootFile, write_rootfs
 
 DEBIAN13 = Recipe.for_os("debian13")
@@ -27,9 +27,9 @@ def test_the_name_tells_the_system_and_is_always_the_same() -> None:
 
 def test_another_system_mirror_or_file_is_another_image(monkeypatch: pytest.MonkeyPatch) -> None:
     mirrored = replace(DEBIAN13, mirror="http://mirror.example.com/debian")
-    references = [*(Recipe.for_os(name).reference for name in SUITES), mirrored.reference]
+    references = [*(Recipe.for_os(name).reference for name in CODENAMES), mirrored.reference]
     monkeypatch.setitem(rootfs.FILES, "etc/motd", RootFile(0o644, "hello\n"))
-    assert len({*references, DEBIAN13.reference}) == len(SUITES) + 2
+    assert len({*references, DEBIAN13.reference}) == len(CODENAMES) + 2
 
 
 def test_an_unknown_system_is_refused_with_those_there_are() -> None:
@@ -40,7 +40,7 @@ def test_an_unknown_system_is_refused_with_those_there_are() -> None:
 
 def test_only_sid_takes_an_index_past_its_date() -> None:
     past_date = '--aptopt=Acquire::Check-Valid-Until "false"'
-    assert [name for name in SUITES if past_date in argv(Recipe.for_os(name))] == ["sid"]
+    assert [name for name in CODENAMES if past_date in argv(Recipe.for_os(name))] == ["sid"]
 
 
 def test_suite_tarball_and_mirror_come_last_in_mmdebstraps_order() -> None:

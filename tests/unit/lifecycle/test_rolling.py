@@ -11,6 +11,7 @@ import pytest
 from deepopsctl.lifecycle import rolling
 from deepopsctl.lifecycle.pace import Pace
 from deepopsctl.lifecycle.rolling import Rolling, Selection, WorkResult
+from deepopsctl.nodes import node_pass, wait_for_jobs
 from deepopsctl.nodes.workflow import Flow
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
@@ -25,7 +26,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """A pass over nodes, of which Slurm has these states one after the other; and what it does."""
     done = list[str]()
 
-    def set_node_state(_flow: Flow, _cluster: object, state: str, names: Any, **_: object) -> RunOutcome:
+    def set_node_state(_flow: Flow, _cluster: object, state: str, names: Any, *_: str, **__: object) -> RunOutcome:
         done.append(f"{state} {','.join(names)}")
         return run_of()
 
@@ -38,11 +39,11 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
         monkeypatch.setattr(Flow, "slurm_now", lambda _: left.pop(0) if len(left) > 1 else left[0])
         monkeypatch.setattr(rolling, "state_of", lambda _: left[0])
         operation = flow(cluster_dir(tmp_path), "upgrade os")
-        return Rolling(operation, CLUSTER, "upgrade os", "upgrade os", Pace(), work), done
+        return Rolling(operation, CLUSTER, Pace(), work, again="upgrade os"), done
 
     monkeypatch.setattr(Flow, "set_node_state", set_node_state)
-    monkeypatch.setattr(rolling, "try_out", lambda *_: done.append("validate"))
-    monkeypatch.setattr(rolling, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(node_pass, "try_out", lambda *_: done.append("validate"))
+    monkeypatch.setattr(wait_for_jobs, "FIRST_PAUSE_S", 0.0)
     return begin
 
 

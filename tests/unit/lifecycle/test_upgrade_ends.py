@@ -16,8 +16,8 @@ from deepopsctl.lifecycle.rolling import Selection
 from deepopsctl.lifecycle.upgrade_nvidia import NvidiaOptions, NvidiaPlan
 from deepopsctl.lifecycle.upgrade_os import OsOptions
 from deepopsctl.nodes.workflow import SILENT, Flow, Report, StoppedError
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmState
 from tests.support.runs import cluster_dir, console, run_of
 

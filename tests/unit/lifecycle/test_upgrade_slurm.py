@@ -13,10 +13,9 @@ from deepopsctl.errors import ExitCode
 from deepopsctl.lifecycle import upgrade_slurm
 from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Wanted, make_plan
 from deepopsctl.lifecycle.upgrade_slurm import BACK, CONTROLLER, DRAIN, NODES
-from deepopsctl.nodes.drain import NODE_STATE
-from deepopsctl.nodes.workflow import Flow, Report
-from deepopsctl.run.command_line import RunRequest
+from deepopsctl.nodes.workflow import NODE_STATE, Flow, Report
 from deepopsctl.run.outcome import Failure, RunOutcome, TaskResult
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmNode, SlurmState
 from tests.support.runs import cluster_dir, console, run_of
 from tests.unit.lifecycle.test_upgrade_plan import ALL, NEW, SERVED, node

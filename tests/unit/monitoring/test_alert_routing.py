@@ -101,7 +101,7 @@ def test_secrets_are_in_the_text_and_nowhere_else() -> None:
             "{receivers: {a: {email: {to: x@example.com}}}, email: {server: m, from: x}}",
             "email is a list of addresses",
         ),
-        ("email: {server: m}", "monitoring_alert_email has no from"),
+        ("email: {server: m}", "alertmanager_email has no from"),
         ("email: {server: m, from: x, secret: none}", "the vault has no secret none"),
         ("email: {server: m, from: x, user: hpc}", "user needs secret"),
         ("receivers: {a: {webhook: {url: 'https://x', user: hpc}}}", "user needs password_secret"),
@@ -111,7 +111,7 @@ def test_secrets_are_in_the_text_and_nowhere_else() -> None:
         ("receivers: {a: {webhook: {url: http://x, pasword: y}}}", "pasword is not known"),
         ("receivers: {a: {alertmanager: {pagerduty: []}}}", "pagerduty is no list of Alertmanager's"),
         ("routes: [{severity: critical}]", "number 1 names no receivers"),
-        ("routes: [{receivers: [a]}]", "monitoring_alert_receivers has no a"),
+        ("routes: [{receivers: [a]}]", "alertmanager_receivers has no a"),
         ("{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], severity: fatal}]}", "severity fatal"),
         ("{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], match: [x]}]}", "match is no mapping"),
         (

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from deepopsctl.monitoring.gpu_exporter_choice import Exporter, plan_exporter
-from deepopsctl.node_programs.gpu_metrics import cli
+from deepopsctl.node_programs.services.gpu_metrics import cli
 from tests.support.paths import ROOT
 
 DCGM: dict[str, Any] = {

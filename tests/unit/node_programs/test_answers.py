@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from deepopsctl.node_programs.alert_drain import alertmanager
-from deepopsctl.node_programs.alert_drain.settings import Settings
-from deepopsctl.node_programs.job_report import prometheus
-from deepopsctl.node_programs.validate_monitoring import web
+from deepopsctl.node_programs.commands.job_report import prometheus
+from deepopsctl.node_programs.services.alert_drain import alertmanager
+from deepopsctl.node_programs.services.alert_drain.settings import Settings
+from deepopsctl.node_programs.suites.validate_monitoring import web
 from tests.support.node_modules import plugin
 from tests.support.ports import answering
 

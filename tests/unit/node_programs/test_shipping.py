@@ -25,7 +25,7 @@ PROGRAMS = [
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_module_of_a_program_can_be_imported_on_a_node(name: str, tmp_path: Path) -> None:
     files = write_files(tmp_path, dict(shipping.sources(name)))
-    programs = [path for path, _ in shipping.sources(name) if path.startswith(f"node_programs/{name}/")]
+    programs = [path for path, _ in shipping.sources(name) if f"/{name}/" in path]
     modules = [path.removesuffix(".py").replace("/", ".") for path in programs if "__init__" not in path]
 
     code = f"import sys; sys.path.insert(0, {str(files)!r}); import {', '.join(modules)}"
@@ -38,9 +38,12 @@ def test_every_module_of_a_program_can_be_imported_on_a_node(name: str, tmp_path
 def test_a_program_brings_what_it_shares_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "node_programs"
     files = {
-        **dict.fromkeys(("__init__.py", "first/__init__.py", "second/__init__.py", "second/cli.py"), ""),
-        **dict.fromkeys(("_shared/__init__.py", "_shared/d.py"), ""),
-        "first/cli.py": "from .._shared import a\nfrom .._shared.b import x\nfrom . import other\n",
+        **dict.fromkeys(("__init__.py", "a_wing/__init__.py", "b_wing/__init__.py", "c_wing/__init__.py"), ""),
+        **dict.fromkeys(("a_wing/first/__init__.py", "b_wing/second/__init__.py", "b_wing/second/cli.py"), ""),
+        **dict.fromkeys(("c_wing/third/__init__.py", "c_wing/third/part/__init__.py", "c_wing/third/part/x.py"), ""),
+        **dict.fromkeys(("_shared/__init__.py", "_shared/d.py", "shipping.py"), ""),
+        "a_wing/first/cli.py": "from ..._shared import a\nfrom ..._shared.b import x\nfrom . import other\n",
+        "c_wing/third/cli.py": "from ...a_wing.first.cli import x\nfrom ...shipping import y\n",
         "_shared/a.py": "from . import c\n",
         "_shared/b.py": "from .c import y\n",
         "_shared/c.py": "from . import a\n",
@@ -51,10 +54,12 @@ def test_a_program_brings_what_it_shares_and_nothing_else(tmp_path: Path, monkey
 
     first = {path.partition("/")[2] for path, _ in shipping.sources("first")}
     second = {path.partition("/")[2] for path, _ in shipping.sources("second")}
+    third = {path.partition("/")[2] for path, _ in shipping.sources("third")}
 
     shipping.sources.cache_clear()
-    assert first == set(files) - {"second/__init__.py", "second/cli.py", "_shared/d.py"}
-    assert second == {"__init__.py", "second/__init__.py", "second/cli.py"}
+    assert first == {path for path in files if path.startswith(("_shared/", "a_wing/", "__init__"))} - {"_shared/d.py"}
+    assert second == {"__init__.py", "b_wing/__init__.py", "b_wing/second/__init__.py", "b_wing/second/cli.py"}
+    assert third == first | {path for path in files if path.startswith("c_wing/")}
 
 
 @pytest.mark.parametrize("name", ["burn_in", "node_doctor", "validate_gpu", "validate_smoke"])
@@ -72,15 +77,18 @@ def test_every_module_of_an_archive_can_be_imported_from_memory(name: str, tmp_p
     )
 
     assert (done.returncode, done.stderr.decode()) == (0, "")
-    assert f"deepopsctl.node_programs.{name}.main" in wanted
+    assert f"deepopsctl.node_programs.{shipping.place(name)}.main" in wanted
 
 
 def test_a_suite_brings_the_whole_program_that_it_measures_with() -> None:
     with zipfile.ZipFile(io.BytesIO(shipping.archive("validate_gpu"))) as stream:
         files = set(stream.namelist())
 
-    assert {"deepopsctl/node_programs/gpu_check/cli.py", "deepopsctl/node_programs/gpu_check/kernels/fma.ptx"} <= files
-    assert "deepopsctl/node_programs/validate_smoke/main.py" not in files
+    assert {
+        "deepopsctl/node_programs/suites/gpu_check/cli.py",
+        "deepopsctl/node_programs/suites/gpu_check/kernels/fma.ptx",
+    } <= files
+    assert "deepopsctl/node_programs/suites/validate_smoke/main.py" not in files
 
 
 def test_the_same_sources_make_the_same_archive() -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
-from deepopsctl.nodes.drain import DrainAction, DrainResult, drain_request, read_drain_result, wait_for_jobs
-from deepopsctl.run.command_line import RunRequest
+from deepopsctl.nodes.drain import DrainAction, DrainResult, drain_request, read_drain_result
+from deepopsctl.nodes.wait_for_jobs import wait_for_jobs
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import TaskResult, Verdict
+from deepopsctl.run.request import RunRequest
 from tests.support.runs import run_of
 
 BASE = RunRequest(ClusterDir(Path("/hpc")), "")

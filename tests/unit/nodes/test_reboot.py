@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.errors import ExitCode, InputError
-from deepopsctl.nodes import reboot
+from deepopsctl.nodes import node_pass, reboot
 from deepopsctl.nodes.admit import NotAdmittedError
 from deepopsctl.nodes.reboot import Phase, RebootOptions, phase_of, refuse_services
 from deepopsctl.nodes.workflow import Flow
@@ -51,12 +51,13 @@ def test_a_node_that_passed_is_not_reported_with_one_that_failed(
     def refuse(*_: object) -> None:
         raise NotAdmittedError(["cn1"], "cn1 failed the validation", "", ExitCode.FAILED)
 
-    monkeypatch.setattr(reboot, "try_out", refuse)
+    monkeypatch.setattr(node_pass, "try_out", refuse)
     operation = flow(cluster_dir(tmp_path), "node reboot", "cn1", "cn2")
     work = reboot._Reboot(operation, CLUSTER, CLUSTER.compute[:2], RebootOptions(("cn[1-2]",)))
 
     work._admit(["cn1", "cn2"])
-    work._conclude()
+    with operation.reporting():
+        work._conclude()
 
     assert operation.report.closing == "cn2 rebooted"
     assert operation.report.stopped
@@ -69,7 +70,7 @@ def test_a_node_that_slurm_can_not_reboot_is_named_with_the_reason(
     answer = {"reboot": [{"name": "cn1", "action": "host", "message": "deepopsctl: node upgrade os"}]}
     monkeypatch.setattr(Flow, "set_node_state", lambda *_, **__: run_of(TaskResult("ctl1", "", answer)))
 
-    lost = reboot.reboot_drained(flow(cluster_dir(tmp_path), "upgrade os"), CLUSTER, ["cn1"], "upgrade os")
+    lost = reboot.reboot_drained(flow(cluster_dir(tmp_path), "upgrade os"), CLUSTER, ["cn1"])
 
     assert lost == {"cn1": "it does not answer slurmctld (deepopsctl: node upgrade os)"}
 
@@ -83,12 +84,13 @@ def test_a_node_that_systemd_can_not_reboot_does_not_stop_the_others(
     down = Failure("cn3", "", "Reboot", "no answer", "", unreachable=True)
     monkeypatch.setattr(Flow, "set_node_state", lambda *_, **__: run_of(answer))
     monkeypatch.setattr(Flow, "run", lambda *_, **__: run_of(down, hosts={"cn3": Totals(unreachable=1)}))
-    monkeypatch.setattr(reboot, "try_out", lambda *_: None)
+    monkeypatch.setattr(node_pass, "try_out", lambda *_: None)
     operation = flow(cluster_dir(tmp_path), "node reboot", *ACTIONS)
     work = reboot._Reboot(operation, CLUSTER, CLUSTER.compute[:3], RebootOptions(("cn[1-3]",)), queue=list(ACTIONS))
 
     work._request()
-    work._conclude()
+    with operation.reporting():
+        work._conclude()
 
     assert operation.report.closing == "cn2 rebooted; cn1 reboots when its jobs have ended, see `deepopsctl status`"
     assert operation.report.stopped

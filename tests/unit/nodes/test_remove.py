@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.cluster.editor import SpecFile, remove_nodes
+from deepopsctl.nodes.drain import DrainOptions, NodeDrain
 from deepopsctl.nodes.remove import _Remove, remove
-from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
 from deepopsctl.nodes.workflow import PAUSE_S, Flow, StoppedError
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import is_held
+from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmState, WaitingJob
 from tests.support.runs import CLUSTER, TEXT, cluster_dir, console, flow
 

@@ -18,9 +18,9 @@ from deepopsctl.nodes.remove import chosen
 from deepopsctl.nodes.replace import ReplaceRequest, replace
 from deepopsctl.nodes.wait_for_jobs import job_words
 from deepopsctl.nodes.workflow import Report, StoppedError, dependent_nodes, deployed_from_here, untouched_nodes
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import Failure
+from deepopsctl.run.request import RunRequest
 from deepopsctl.run.workspace import Workspace
 from deepopsctl.slurm.state import SlurmJob
 from tests.support.runs import cluster_dir, console, flow, run_of

@@ -14,10 +14,11 @@ from deepopsctl.checks.catalogue.doctor import DOCTOR
 from deepopsctl.checks.catalogue.environment import ENVIRONMENT
 from deepopsctl.checks.catalogue.gpu import BURNIN, GPU
 from deepopsctl.checks.catalogue.monitoring import MONITORING
-from deepopsctl.checks.catalogue.smoke import CATALOGUE, PER_NODE, catalogue_of, entry
+from deepopsctl.checks.catalogue.smoke import SMOKE
 from deepopsctl.checks.catalogue.storage import STORAGE
+from deepopsctl.checks.catalogue.suites import PER_NODE, catalogue_of, entry
 from deepopsctl.checks.check import Check, Status
-from deepopsctl.node_programs.gpu_check.evaluation import evaluate
+from deepopsctl.node_programs.suites.gpu_check.evaluation import evaluate
 from deepopsctl.report.grouping import FEW, build_matrix, fold_checks
 from deepopsctl.report.html import render_html
 from deepopsctl.report.junit import render_junit
@@ -69,7 +70,7 @@ class TestFolding:
 
 
 class TestCatalogue:
-    ALL = CATALOGUE | GPU | BURNIN | STORAGE | ENVIRONMENT | MONITORING
+    ALL = SMOKE | GPU | BURNIN | STORAGE | ENVIRONMENT | MONITORING
 
     def test_every_entry_says_what_it_proves_and_what_to_do(self) -> None:
         for name, what in (*self.ALL.items(), *DOCTOR.items()):
@@ -81,7 +82,7 @@ class TestCatalogue:
     @pytest.mark.parametrize(
         ("page", "checks"),
         [
-            ("validate-smoke", CATALOGUE),
+            ("validate-smoke", SMOKE),
             ("validate-environment", ENVIRONMENT),
             ("validate-storage", STORAGE),
             ("validate-monitoring", MONITORING),

@@ -16,7 +16,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.model.people import Group, People, Person
-from deepopsctl.node_programs.cluster_claim import claim as control, main as program
+from deepopsctl.node_programs.operations.cluster_claim import claim as control, main as program
 from deepopsctl.run.claim import (
     RELEASE,
     TASK,

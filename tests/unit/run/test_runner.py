@@ -8,8 +8,8 @@ import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ControlMachineError, ExitCode
-from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event, HostResult
+from deepopsctl.run.request import RunRequest
 from deepopsctl.run.runner import Interrupts, _Run, mechanism_for, require_ssh
 from deepopsctl.run.workspace import RunDir
 

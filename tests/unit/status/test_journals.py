@@ -16,7 +16,7 @@ from deepopsctl.cli.main import run
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import ExitCode
-from deepopsctl.node_programs.log_collector.places import DIRECTORY, files_of
+from deepopsctl.node_programs.services.log_collector.places import DIRECTORY, files_of
 from deepopsctl.status.journals import FIELDS, Question, lines_of, pass_on, ssh_command
 from tests.support.files import write_program
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.errors import DeepOpsError
-from deepopsctl.node_programs.account_usage.accounting import Use, read_jobs, read_shares
+from deepopsctl.node_programs.commands.account_usage.accounting import Use, read_jobs, read_shares
 from deepopsctl.status.usage import AccountUse, Usage, query_usage
 from tests.support.runs import TEXT, cluster_dir
 

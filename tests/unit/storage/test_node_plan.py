@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.model.storage import Platform
-from deepopsctl.node_programs.validate_storage import inputs
+from deepopsctl.node_programs.suites.validate_storage import inputs
 from deepopsctl.storage.node_plan import (
     NodePlan,
     addresses_of,

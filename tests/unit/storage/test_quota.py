@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.scratch_purge.settings import from_object
+from deepopsctl.node_programs.services.scratch_purge.settings import from_object
 from deepopsctl.storage.purge import files, purges_on
 from deepopsctl.storage.quota import Limits, QuotaType, number_of, quota_of, served
 from deepopsctl.storage.values import parse_count, parse_size, parse_time

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.model.storage import NodeFile
-from deepopsctl.node_programs.snapshots.cli import CONFIG
+from deepopsctl.node_programs.services.snapshots.cli import CONFIG
 from deepopsctl.storage.user_tools import node_files, packages, timers
 from tests.data.storage_samples import HOME, PROJECT, SCRATCH, SERVED, read
 from tests.support.cluster_yml import faults

@@ -85,8 +85,8 @@ def test_what_running_jobs_lean_on_is_kept() -> None:
         "slurm_group_id": 22078,
         "slurm_dbd_database": "hand_acct",
         "slurm_dbd_user": "handmade",
-        "slurm_accounts": [],
-        "slurm_users": [],
+        "slurm_accounts_names": [],
+        "slurm_accounts_users": [],
     }
     assert found.secrets == {"munge_key": "b2xk", "slurm_dbd_password": "by-hand"}
     assert [warning[:14] for warning in found.warnings] == ["no account and"]
@@ -242,7 +242,7 @@ def test_differences_that_cost_nothing_are_warnings() -> None:
 
     assert [warning.partition(":")[0] for warning in plan_takeover(cluster(), found).warnings] == [
         "old9", "gpu02", "gpu02", "job_container.conf", "topology.conf",
-        "no account and no user is added to the accounting (slurm_accounts, slurm_users)",
+        "no account and no user is added to the accounting (slurm_accounts_names, slurm_accounts_users)",
     ]  # fmt: skip
 
 
@@ -340,7 +340,7 @@ def test_the_script_that_decides_on_jobs_and_the_other_plugins_are_kept() -> Non
 
     # braces of a script would be a template of Ansible's in settings.yml
     assert (
-        taken.settings["slurm_job_submit"]
+        taken.settings["slurm_conf_job_script"]
         == "{{ lookup('ansible.builtin.file', deepops_cluster_dir ~ '/job_submit.lua') }}"
     )
     assert taken.script == "return slurm.SUCCESS"
@@ -348,7 +348,7 @@ def test_the_script_that_decides_on_jobs_and_the_other_plugins_are_kept() -> Non
     assert isinstance(config, Mapping)
     assert config["JobSubmitPlugins"] == "all_partitions"
     assert taken.not_kept == ()
-    assert "slurm_job_submit" not in plan_takeover(cluster(), with_files("return 0", "")).settings
+    assert "slurm_conf_job_script" not in plan_takeover(cluster(), with_files("return 0", "")).settings
 
 
 def test_policy_of_slurmdbd_and_cgroups_is_kept_and_the_rest_is_named() -> None:
@@ -379,10 +379,10 @@ def test_policy_of_slurmdbd_and_cgroups_is_kept_and_the_rest_is_named() -> None:
 
 
 def test_the_login_user_gets_an_association_only_where_the_site_says_so() -> None:
-    users = {"slurm_users": [{"name": "ada", "account": "default"}], "slurm_accounts": ["default"]}
+    users = {"slurm_accounts_users": [{"name": "ada", "account": "default"}], "slurm_accounts_names": ["default"]}
 
-    assert plan_takeover(cluster(), FOUND).settings["slurm_users"] == []
-    assert "slurm_users" not in plan_takeover(cluster(), FOUND, site=users).settings
+    assert plan_takeover(cluster(), FOUND).settings["slurm_accounts_users"] == []
+    assert "slurm_accounts_users" not in plan_takeover(cluster(), FOUND, site=users).settings
 
 
 def test_the_script_goes_to_the_cluster_directory_and_never_over_another(tmp_path: Path) -> None:

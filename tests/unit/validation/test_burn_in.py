@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from deepopsctl.cli.main import cli
-from deepopsctl.node_programs.burn_in import jobs
+from deepopsctl.node_programs.suites.burn_in import jobs
 from deepopsctl.run.outcome import TaskResult
 from deepopsctl.validation.burn_in import Burnin, save_results
 from tests.data.burn_samples import burn_result
@@ -38,12 +38,13 @@ class TestCommandLine:
         assert jobs.session(burnin.token, "ubuntu").name("load") in burnin.cancel_command
 
     def test_a_burn_in_is_never_part_of_all(self) -> None:
-        from deepopsctl.cli.commands.validate import SUITES, _wanted
+        from deepopsctl.checks.suites import EXPLICIT
+        from deepopsctl.cli.commands.validate import _wanted
 
         assert "burnin" not in _wanted(()) + _wanted(("all",)) + _wanted(("smoke",))
         assert _wanted(("burnin",)) == ("burnin",)
         assert _wanted(("burnin", "all"))[-1] == "burnin"
-        assert "burnin" in SUITES
+        assert "burnin" in EXPLICIT
 
     def test_what_was_measured_is_kept_with_the_run(self, tmp_path: Path) -> None:
         measured = TaskResult("gpu01", "Fetch", {"burnin": [burn_result(node="gpu01")]})

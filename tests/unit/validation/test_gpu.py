@@ -15,9 +15,9 @@ from deepopsctl.checks.check import Check, Status, parse_check
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Role
-from deepopsctl.node_programs.gpu_check.document import read_results
-from deepopsctl.node_programs.gpu_check.evaluation import evaluate
-from deepopsctl.node_programs.gpu_check.rates import METRICS
+from deepopsctl.node_programs.suites.gpu_check.document import read_results
+from deepopsctl.node_programs.suites.gpu_check.evaluation import evaluate
+from deepopsctl.node_programs.suites.gpu_check.rates import METRICS
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import TaskResult
 from deepopsctl.run.workspace import RunDir

@@ -77,7 +77,7 @@ class BoxRecipe:
             f"--customize-hook={user}",
             f"--customize-hook=sync-in {files} /",
             f'--customize-hook=chroot "$1" /bin/sh -c {shlex.quote(rootfs.FINISH)}',
-            image.SUITES[self.os],
+            image.CODENAMES[self.os],
             str(root),
             *((self.mirror,) if self.mirror else ()),
         )

@@ -7,11 +7,11 @@ from types import ModuleType
 import pytest
 
 from deepopsctl.node_programs._slurm_jobs import suite
-from deepopsctl.node_programs.validate_environment import main as environment
-from deepopsctl.node_programs.validate_gpu import main as gpu
-from deepopsctl.node_programs.validate_monitoring import main as monitoring
-from deepopsctl.node_programs.validate_smoke import main as smoke
-from deepopsctl.node_programs.validate_storage import main as storage
+from deepopsctl.node_programs.suites.validate_environment import main as environment
+from deepopsctl.node_programs.suites.validate_gpu import main as gpu
+from deepopsctl.node_programs.suites.validate_monitoring import main as monitoring
+from deepopsctl.node_programs.suites.validate_smoke import main as smoke
+from deepopsctl.node_programs.suites.validate_storage import main as storage
 
 NOTHING = {"deepops": {"checks": []}, "elapsed_s": 0.0, "msg": "check mode: nothing is tried"}
 

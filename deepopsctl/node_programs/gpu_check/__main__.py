@@ -1,7 +1,0 @@
-"""`python -m deepopsctl.node_programs.gpu_check`."""
-
-import sys
-
-from deepopsctl.node_programs.gpu_check.cli import main
-
-sys.exit(main())

@@ -1,0 +1,1 @@
+"""What runs on nodes by itself: daemons, and programs that timers start."""

@@ -1,0 +1,1 @@
+"""What `deepopsctl validate` runs: suites through Slurm, the burn-in, and the measurement of GPUs."""

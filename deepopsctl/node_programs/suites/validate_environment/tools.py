@@ -1,0 +1,54 @@
+"""Whether users find the commands that guides name: in a login shell of an account without rights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..._shared import command
+from ..._shared.checks import FAIL, PASS, Check
+from .checks import check
+
+TOOLS, ANSWERS = "environment-tools", "environment-queue"
+COMMANDS = (
+    "sq",
+    "seff",
+    "partition-stats",
+    "avail_wheels",
+    "stage-in",
+    "stage-out",
+    "git",
+    "git-lfs",
+    "htop",
+    "nano",
+    "parallel",
+    "rsync",
+    "tmux",
+    "unzip",
+    "vim",
+    "zstd",
+)
+# of login nodes only
+LOGIN_COMMANDS = ("curl", "man", "wget")
+LIMIT_S = 60
+_MARK = "deepopsctl-missing: "
+_SEARCH = 'for name in {}; do command -v "$name" >/dev/null || echo "' + _MARK + '$name"; done'
+
+
+def run(node: str, more: Sequence[str] = ()) -> list[Check]:
+    """One check for commands that are there, one for what Slurm answers them."""
+    wanted = [*COMMANDS, *more]
+    # in one shell: each login shell reads all of /etc/profile.d
+    search = _as_nobody(_SEARCH.format(" ".join(wanted)))
+    lines = search.output.splitlines()
+    missing = [name for name in wanted if not search.ok or _MARK + name in lines]
+    status, message = (FAIL, "missing: " + ", ".join(missing)) if missing else (PASS, "")
+    tools = check(TOOLS, node, status, len(wanted) - len(missing), len(wanted), "commands", message)
+    answers = [_as_nobody(name) for name in ("sq", "partition-stats")]
+    failures = [answer.failure for answer in answers if not answer.ok]
+    queue = check(ANSWERS, node, FAIL if failures else PASS, "no answer" if failures else "answered", "answered",
+                  message="; ".join(failures))  # fmt: skip
+    return [tools, queue]
+
+
+def _as_nobody(script: str) -> command.Result:
+    return command.run(["runuser", "-u", "nobody", "--", "bash", "-lc", script], LIMIT_S)

@@ -1,1 +1,0 @@
-"""The suite `ha`: the first controller is killed, frozen and cut off, and jobs go on."""

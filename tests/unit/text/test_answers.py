@@ -1,0 +1,90 @@
+"""Values of any type and size from nodes, as typed ones."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deepopsctl
+from deepopsctl.text import answers
+from deepopsctl.text.answers import Fields, OversizedError, RequiredFields, mappings, moment, number, texts, words
+
+PACKAGE = Path(deepopsctl.__file__).parent
+HOSTILE: list[Any] = [
+    None,
+    True,
+    1,
+    -1.5,
+    float("nan"),
+    float("inf"),
+    10**400,
+    "x",
+    "9" * 5000,
+    [],
+    [[]],
+    {},
+    {"a": [1]},
+]
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
+def test_whatever_a_node_answers_has_the_type_that_is_asked_for(value: Any) -> None:
+    fields = Fields.of({"key": value})
+    for kind, read in (
+        (str, fields.text), (int, fields.number), (float, fields.real), (bool, fields.yes), (tuple, fields.texts),
+        (dict, fields.words), (Fields, fields.part), (tuple, fields.parts), (dict, fields.lists),
+    ):  # fmt: skip
+        assert type(read("key")) is kind
+    assert all(isinstance(part, Fields) for _, part in fields.members("key"))
+    assert moment(value) is None or value in (1, "9" * 5000)
+
+
+def test_numbers_may_be_written_in_digits_and_nothing_else_is_one() -> None:
+    assert [number(value) for value in ("17", 17, 17.9, "1_7", "-1", "٣", True, [17])] == [17, 17, 17, 0, 0, 0, 0, 0]
+
+
+def test_entries_of_another_type_are_ignored() -> None:
+    assert mappings([{"a": 1}, "b", None]) == [{"a": 1}]
+    assert texts("abc") == ()
+    assert words({1: 2}) == {"1": "2"}
+    assert Fields({"a": {"b": {"c": 1}, "d": 2}}).members("a").__next__()[1].number("c") == 1
+
+
+def test_a_part_of_a_list_does_not_pass_for_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "MOST_ENTRIES", 2)
+    with pytest.raises(OversizedError, match="a list of 3 entries"):
+        texts(["a", "b", "c"])
+
+
+def test_a_time_beyond_the_calendar_is_none() -> None:
+    assert [moment(value) for value in (1e18, -5, "soon")] == [None] * 3
+    assert f"{moment(86_400 * 365):%F}" == "1971-01-01"
+
+
+@pytest.mark.parametrize("read", ["text", "number", "real", "yes", "items", "texts", "words", "part", "parts", "lists"])
+def test_a_required_value_that_is_missing_is_refused_by_name(read: str) -> None:
+    with pytest.raises(ValueError, match=r"^key: "):
+        getattr(RequiredFields({}), read)("key")
+
+
+def test_types_of_values_are_looked_at_in_one_place() -> None:
+    """No `value if isinstance(value, list) else []`, and what resembles it, anywhere else."""
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if "node_programs" not in path.parts and "_content" not in path.parts and path.name != "answers.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.IfExp) and _asks_for_a_type(node.test) and _is_empty(node.orelse)
+    ]
+    assert found == []
+
+
+def _asks_for_a_type(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
+
+
+def _is_empty(node: ast.expr) -> bool:
+    return ast.unparse(node) in ("[]", "()", "{}", "''", "set()", "0", "0.0")
