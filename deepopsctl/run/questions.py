@@ -17,7 +17,6 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -62,10 +61,8 @@ main()
 """
 # whole or not at all; the second line of input has the archive, the first is for the program
 _INSTALL = f"""
-import base64, compileall, hashlib, io, os, shutil, sys, tempfile, zipfile
+import base64, compileall, io, os, shutil, sys, tempfile, zipfile
 asked, data = sys.stdin.buffer.readline(), base64.b64decode(sys.stdin.buffer.readline())
-if hashlib.sha256(data).hexdigest() != sys.argv[1]:
-    sys.exit("the program came damaged")
 os.makedirs("{_PROGRAMS}", 0o700, exist_ok=True)
 new = tempfile.mkdtemp(dir="{_PROGRAMS}")
 zipfile.ZipFile(io.BytesIO(data)).extractall(new)
@@ -256,7 +253,7 @@ def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, 
     limit_s = float(str(request.extra_vars.get("deepops_node_timeout", GATE_S)))
     sockets = None if "ControlPath" in request.ssh else control_dir(request.directory.path, os.environ)
     way = Way(request.directory, cluster, request.user or cluster.access.user, request.ssh, sockets)
-    digest, archive = program(content)
+    name_there = version(content)
     lines = {
         name: json.dumps([{"question": each.module, "arguments": each.arguments} for each in questions]).encode()
         + b"\n"
@@ -268,7 +265,7 @@ def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, 
     start = without_variables(withheld(kinds.values(), os.environ))
 
     def ask_with(text: str, more: bytes, nodes: Iterable[Node]) -> dict[str, fan_out.Answer]:
-        words = ["/usr/bin/python3", "-IBc", text, digest]
+        words = ["/usr/bin/python3", "-IBc", text, name_there]
         calls = [
             fan_out.Call(node.name, [*start, *way.command(node, words, as_root=True)], lines[node.name] + more)
             for node in nodes
@@ -277,7 +274,7 @@ def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, 
 
     answers = ask_with(_START, b"", nodes)
     if absent := [node for node in nodes if node.name in answers and answers[node.name].status == _ABSENT]:
-        answers |= ask_with(_INSTALL + _START, archive, absent)
+        answers |= ask_with(_INSTALL + _START, archive(content), absent)
     return dict(_read(answers, asked))
 
 
@@ -296,15 +293,22 @@ def _read(answers: Mapping[str, fan_out.Answer], asked: Questions) -> Iterator[t
             yield name, cast(list[Answer], printable_tree(parsed))
 
 
-@cache
-def program(content: Path) -> tuple[str, bytes]:
-    """The program for nodes: its hash, and the archive as a line of base64."""
+def version(content: Path) -> str:
+    """The program's hash: of all that its files may be."""
+    root, total = content / "plugins" / "module_utils", sha256(_INSTALL.encode())
+    for path in sorted(root.rglob("*.py")):
+        data = path.read_bytes()
+        total.update(f"{path.relative_to(root)}:{len(data)}:".encode() + data)
+    return total.hexdigest()
+
+
+def archive(content: Path) -> bytes:
+    """The program for nodes, a line of base64."""
     raw = io.BytesIO()
     with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as stream:
         for path, text in sorted(_sources(content / "plugins" / "module_utils").items()):
             stream.writestr(zipfile.ZipInfo(f"{_UTILS.replace('.', '/')}/{path}", _TIME), text, zipfile.ZIP_DEFLATED)
-    data = raw.getvalue()
-    return sha256(data).hexdigest(), base64.b64encode(data) + b"\n"
+    return base64.b64encode(raw.getvalue()) + b"\n"
 
 
 def _sources(root: Path) -> dict[str, str]:

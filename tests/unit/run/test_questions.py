@@ -14,7 +14,7 @@ import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import content_dir
-from deepopsctl.run.questions import GATE, INFO, Memory, Question, known, left_for_ansible, program
+from deepopsctl.run.questions import GATE, INFO, Memory, Question, archive, known, left_for_ansible
 from deepopsctl.run.request import RunRequest
 
 SPEC = """\
@@ -177,10 +177,9 @@ def test_a_damaged_memory_is_none(tmp_path: Path, text: str) -> None:
 
 def test_the_program_has_all_that_it_imports(tmp_path: Path) -> None:
     """As it lies on a node, without Ansible and without this checkout."""
-    _, archive = program(content_dir())
-    zipfile.ZipFile(BytesIO(b64decode(archive))).extractall(tmp_path)
+    zipfile.ZipFile(BytesIO(b64decode(archive(content_dir())))).extractall(tmp_path)
     start = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.modules['ansible'] = None; "
         "from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.questions import main; main()"
     )
     gate = {"component": "nothing", "steps": ["x"], "digest": "d", "run": [], "registered": [], "foreign": False}
