@@ -73,14 +73,13 @@ class _Asked:
     _until: float = field(init=False)
 
     def __post_init__(self) -> None:
-        # closed with the answer
-        self._streams = (tempfile.TemporaryFile(), tempfile.TemporaryFile(), tempfile.TemporaryFile())  # noqa: SIM115
-        given, output, errors = self._streams
-        given.write(self.call.data)
-        given.seek(0)
+        files = (tempfile.TemporaryFile() for _ in range(3))  # noqa: SIM115 (closed with the answer)
+        question, output, errors = self._streams = (next(files), next(files), next(files))
+        question.write(self.call.data)
+        question.seek(0)
         # a session of its own: no terminal to ask on
         self._process = subprocess.Popen(
-            self.call.command, stdin=given, stdout=output, stderr=errors, start_new_session=True,
+            self.call.command, stdin=question, stdout=output, stderr=errors, start_new_session=True,
             env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
         self._until = time.monotonic() + self.timeout_s

@@ -236,7 +236,7 @@ def _nodes(request: RunRequest, cluster: Cluster) -> tuple[Node, ...]:
         return ()
     own = [path for name in ("group_vars", "host_vars") for path in (directory.inventory_dir / name).rglob("*")]
     files = (path for path in (*own, *variables) if isinstance(path, Path) and path.is_file())
-    names = (name for given in variables if not isinstance(given, Path) for name in given)
+    names = (name for values in variables if not isinstance(values, Path) for name in values)
     if any(_CONNECTION.search(text) for text in (*names, *(file.read_text("utf-8", "replace") for file in files))):
         return ()
     wanted = set(filter(None, request.limit.split(",")))
