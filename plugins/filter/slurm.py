@@ -207,7 +207,7 @@ def slurm_refused_keys(
     keys = slurm_conf.owned_keys_in(extra, job_hooks.from_inventory(directories))
     keys += failover.refused_keys(extra) if shared else []
     keys += job_hooks.refused_flags(extra, "slurm_adopt_enabled") if adopted else []
-    return list(dict.fromkeys([*keys, *(job_hooks.refused_with_job_map(extra) if monitored else [])]))
+    return list(dict.fromkeys([*keys, *job_hooks.refused_with_job_map(extra, monitored=bool(monitored))]))
 
 
 # groups of the inventory by what Slurm runs there
@@ -265,8 +265,8 @@ def slurm_refused_in_files(dbd: Any, cgroup: Any) -> list[str]:
 
 
 def slurm_job_map(extra: Mapping[str, Any], monitored: object) -> Mapping[str, object]:
-    """`slurm_config` with the programs around jobs that monitoring needs."""
-    return job_hooks.with_job_map(extra) if monitored else extra
+    """`slurm_config` with deepopsctl's programs around jobs, where monitoring or a pattern needs them."""
+    return job_hooks.with_job_map(extra, monitored=bool(monitored))
 
 
 def slurm_generation(files: Mapping[str, str]) -> str:
