@@ -89,10 +89,8 @@ lint: venv ## ruff, codespell, shellcheck, import-linter and ansible-lint
 sanity: venv ## Ansible's own checks of the collection (ansible-test)
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/ansible-sanity
 
-types: venv ## mypy: strict for the package and tests, names and calls for the collection
+types: venv ## mypy, strict, also for the collection and the tests
 	$(BIN)/mypy
-	$(BIN)/mypy --config-file .mypy-plugins.ini $(addprefix .collections/ansible_collections/deepopsctl/cluster/plugins/, \
-		module_utils modules filter action callback)
 
 docs: venv ## The documentation as a site in site/; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

@@ -1,7 +1,6 @@
 """The pass of `upgrade os` and `upgrade nvidia`: drain, wait for jobs, work, reboot, validate, resume.
 
-The drain reason of a node that was taken out of service has the command in it, so that the same command continues after
-an interruption, and no other drain is touched.
+Slurm's drain reasons say how far it is (docs/develop/decisions/progress-in-slurm.md).
 """
 
 from __future__ import annotations
@@ -16,12 +15,9 @@ from deepopsctl.nodes.node_pass import NodePass
 from deepopsctl.nodes.reboot import reboot_drained
 from deepopsctl.nodes.wait_for_jobs import Wait, job_words
 from deepopsctl.nodes.workflow import StoppedError, state_of
-from deepopsctl.slurm.node_states import NODE_PREFIX, REBOOT_PREFIX, REBOOTING
+from deepopsctl.slurm.node_states import NODE_PREFIX, NOT_TESTABLE, OUT_OF_SERVICE, REBOOT_PREFIX, REBOOTING
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 from deepopsctl.text.node_sets import fold
-
-# of a node that does not run its jobs, though it answers
-_UNFIT = frozenset({"NOT_RESPONDING", "INVAL", "INVALID_REG", "FAIL", "ERROR"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ class Selection:
 def is_begun(node: SlurmNode, command: str) -> bool:
     """Whether `command` (`upgrade os`) took the node out of service."""
     own = node.reason.startswith((f"{NODE_PREFIX}{command}", f"{REBOOT_PREFIX}: {command}"))
-    return own and bool(node.flags & {"DRAIN", "DOWN", *REBOOTING})
+    return own and bool(node.flags & (OUT_OF_SERVICE | REBOOTING))
 
 
 def select(names: Iterable[str], slurm: SlurmState, command: str) -> Selection:
@@ -65,12 +61,6 @@ def select(names: Iterable[str], slurm: SlurmState, command: str) -> Selection:
         else:
             free.append(name)
     return Selection(tuple(begun), tuple(free), left_alone)
-
-
-def _is_taken_out(node: SlurmNode) -> bool:
-    """Whether somebody took it out of service meanwhile: the validation of a whole batch would be refused."""
-    out = node.is_drained or "DOWN" in node.flags
-    return out and not node.reason.startswith(NODE_PREFIX) and node.reason_user not in ("", "slurm")
 
 
 @dataclass(slots=True)
@@ -210,9 +200,11 @@ class Rolling(NodePass):
 
     def _admit(self, names: list[str]) -> None:
         slurm = self.flow.slurm_now()
-        unfit = {name: slurm.nodes[name] for name in names if name in slurm.nodes and slurm.nodes[name].flags & _UNFIT}
+        known = {name: slurm.nodes[name] for name in names if name in slurm.nodes}
+        unfit = {name: node for name, node in known.items() if node.flags & NOT_TESTABLE}
         self._fail({name: f"Slurm has it as {node.state.lower()}: {node.reason}" for name, node in unfit.items()})
-        taken = {name for name in names if name in slurm.nodes and _is_taken_out(slurm.nodes[name])} - set(unfit)
+        # the validation of a whole batch would be refused
+        taken = {name for name, node in known.items() if node.is_taken_out_by_person} - set(unfit)
         self._leave_out(taken, slurm)
         good = [name for name in names if name not in unfit and name not in taken]
         if good:

@@ -66,15 +66,7 @@ class Answer:
 
 def parse_answer(data: Mapping[str, object]) -> Answer | None:
     """The answer in a result of the node program cluster_claim; None in results of others."""
-    if not isinstance(data.get("claim"), Mapping):
-        return None
-    answer = Fields.of(data["claim"])
-    return Answer(
-        **{key: answer.text(key) for key in ("state", "refused", "message", "hint")},
-        holder=answer.part("holder").values,
-        warnings=answer.texts("warnings"),
-        components=answer.texts("components"),
-    )
+    return Fields.of(data["claim"]).fill(Answer) if isinstance(data.get("claim"), Mapping) else None
 
 
 def result_of_node(event: HostResult) -> HostResult:

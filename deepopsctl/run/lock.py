@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.files import naming
+from deepopsctl.waiting import wait_until
 
 # Clusters that this process has locked, each with a token: a command with several runs keeps the lock
 # between them, here and on the first controller.
@@ -130,12 +130,7 @@ def _acquire(handle: int) -> bool:
 
 
 def _acquire_within(handle: int, seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while not _acquire(handle):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True
+    return wait_until(lambda: _acquire(handle), seconds, 0.01)
 
 
 def _wait_for_ansible(runs: Path) -> None:

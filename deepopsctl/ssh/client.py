@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -15,6 +14,7 @@ from pathlib import Path
 from deepopsctl.cluster.ssh_login import CONFINED, Target, options, quoted, withheld, without_variables
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.ssh.remote_scripts import Script
+from deepopsctl.waiting import wait_until
 
 _METHODS = re.compile(r"Permission denied \(([^)]*)\)")
 _HOST_KEY = re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key verification failed|host key is known for")
@@ -85,9 +85,7 @@ class Client:
         first = options({"ControlMaster": "yes", "ControlPath": quoted(control)})
         process = self._start(["ssh", "-N", "-T", *first, *self.options(), *auth, *target.arguments()], {})
         self._shared.append(process)
-        deadline = time.monotonic() + self.connect_timeout
-        while not control.exists() and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_until(lambda: control.exists() or process.poll() is not None, self.connect_timeout, 0.02)
 
     def options(self) -> list[str]:
         """Options of every connection: pinned keys only, no side effects of the person's own configuration."""

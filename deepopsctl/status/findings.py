@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from deepopsctl.run.history import RUNNING, PastRun
 from deepopsctl.run.outcome import Verdict
+from deepopsctl.slurm.node_states import SLURM_USER, is_by_person
 from deepopsctl.slurm.state import SlurmNode, SlurmState
 from deepopsctl.status.nodes import REMOVED_BY, Answer, Deploy, NodeStatus
 from deepopsctl.text.node_sets import fold
@@ -17,8 +18,6 @@ from deepopsctl.text.node_sets import fold
 LATE = timedelta(days=1)
 # once a day
 LATE_OF_MONITORING = timedelta(days=2)
-# slurmctld drains nodes as this user; a person's drain has their own name, or root's
-SLURM_USERS = frozenset({"slurm"})
 # of the message of a failed task (characters)
 MAX_FAILURE = 200
 # placeholder in a hint for the nodes that share it
@@ -232,7 +231,7 @@ def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:
         elif slurm.controller_up:
             yield Finding(Severity.PROBLEM, here, "Slurm does not know it", "`deepopsctl deploy` adds it to Slurm")
         return
-    who = "Slurm" if known.reason_user in SLURM_USERS else known.reason_user or "somebody"
+    who = "Slurm" if known.reason_user == SLURM_USER else known.reason_user or "somebody"
     since = f" since {known.reason_since.replace('T', ' ')}" if known.reason_since else ""
     reason = known.reason or "no reason given"
     if known.is_faulty:
@@ -250,6 +249,6 @@ def _fault_hint(known: SlurmNode) -> str:
     """How to repair a faulty node."""
     if "unexpectedly rebooted" in known.reason:
         return "`deepopsctl deploy` verifies it and returns it to service"
-    if known.reason_user and known.reason_user not in SLURM_USERS and "DOWN" in known.flags:
+    if is_by_person(known.reason_user) and "DOWN" in known.flags:
         return f"someone set it down; after the repair: {_RESUME}"
     return "see `journalctl -u slurmd` there; `deepopsctl deploy` starts what should run"

@@ -43,7 +43,6 @@ import base64
 import http.client
 import json
 import ssl
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -57,6 +56,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
     services as node_services,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
 
 TIMEOUT_S = 20
 # X509_V_FLAG_PARTIAL_CHAIN: the file may have the certificate alone, without who signed it
@@ -119,17 +119,13 @@ def trusting(path: str) -> ssl.SSLContext:
 
 def wait_until_healthy(grafana: Grafana, unit: str, seconds: float) -> str:
     """Grafana's version, once its database is there."""
-    deadline = time.monotonic() + seconds
-    while True:
-        health = grafana.health()
-        if health.get("database") == "ok":
-            return str(health.get("version", ""))
-        if time.monotonic() > deadline:
-            raise node_errors.HintedError(
-                f"{grafana.url} is not well within {seconds} s: {grafana.trouble}",
-                node_services.journal_tail(unit) or f"see `journalctl -u {unit}` on the node",
-            )
-        time.sleep(1)
+    health = wait_until(grafana.health, seconds, 1, lambda answer: answer.get("database") == "ok")
+    if health.get("database") != "ok":
+        raise node_errors.HintedError(
+            f"{grafana.url} is not well within {seconds} s: {grafana.trouble}",
+            node_services.journal_tail(unit) or f"see `journalctl -u {unit}` on the node",
+        )
+    return str(health.get("version", ""))
 
 
 def set_password(password: str) -> None:

@@ -32,7 +32,6 @@ credential: {description: A credential that only root can decode and Slurm accep
 """
 
 import base64
-import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -42,6 +41,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
     services as node_services,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import readiness as slurm_readiness
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.detect import MUNGE_KEY
 
@@ -90,13 +90,11 @@ def swap(module: AnsibleModule, noted: node_changes.Noted, key: bytes, ids: tupl
 def restart(module: AnsibleModule) -> None:
     """munged with the key that is on disk, tried by itself."""
     failed, output = slurm_readiness.run(["systemctl", "restart", UNIT], seconds=90)
-    deadline = time.monotonic() + ANSWER_S
-    while not failed:
-        silent, output = slurm_readiness.run(["sh", "-c", "munge --no-input | unmunge --no-output"])
-        if not silent:
-            return
-        failed = time.monotonic() > deadline
-        time.sleep(0.2)
+    if not failed:
+        pipe = ["sh", "-c", "munge --no-input | unmunge --no-output"]
+        failed, output = wait_until(lambda: slurm_readiness.run(pipe), ANSWER_S, 0.2, lambda answer: not answer[0])
+    if not failed:
+        return
     words = slurm_readiness.last_line(output)
     module.fail_json(msg=f"munge does not work with the new key: {words}", hint="see `journalctl -u munge` there")
 

@@ -99,7 +99,6 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    command as node_command,
     errors as node_errors,
     files as node_files,
     record as node_record,
@@ -107,6 +106,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     accounting as slurm_accounting,
     accounting_diff as slurm_accounting_diff,
+    client as slurm_client,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.sacctmgr import AccountingError, Sacctmgr
 
@@ -153,7 +153,10 @@ def save_owned(wanted: Mapping[str, Any], others: Any) -> None:
 
 
 def result(
-    changes: list[dict[str, Any]], present: Mapping[str, str], undeclared: Sequence[str], notes: Sequence[str]
+    changes: Sequence[slurm_accounting_diff.Change],
+    present: Mapping[str, Any],
+    undeclared: Mapping[str, list[str]],
+    notes: Sequence[str],
 ) -> dict[str, Any]:
     """What the module returns: the changes as data and as a diff."""
     answer = {
@@ -196,14 +199,14 @@ def add_missing_qos(sacctmgr: Sacctmgr, wanted: Mapping[str, Any], bare: Any, dr
     changes = slurm_accounting_diff.difference({"qos": missing}, {}, {})
     if not dry:
         sacctmgr.apply(changes, "")
-    return result(changes, {}, [], [])
+    return result(changes, {}, {}, [])
 
 
 def apply(
     sacctmgr: Sacctmgr,
     cluster: str,
     wanted: Mapping[str, Any],
-    changes: list[Any],
+    changes: Sequence[slurm_accounting_diff.Change],
     present: Mapping[str, Any],
     owned: dict[str, Any],
 ) -> None:
@@ -227,7 +230,7 @@ def jobs_of(names: Sequence[str]) -> list[str]:
     """A warning for jobs of users who may submit no more; they are left alone."""
     if not names:
         return []
-    answer = node_command.run(["squeue", "--noheader", "--user=" + ",".join(names), "--format=%u %A %T"], 60)
+    answer = slurm_client.ask(slurm_client.squeue("%u %A %T", "--user=" + ",".join(names)), 60)
     rows = [line.split() for line in answer.output.splitlines()]
     texts = [f"{row[0]}: job {row[1]}, {row[2]}" for row in rows if len(row) == 3]
     if not texts:
@@ -240,14 +243,14 @@ def cancel_jobs(names: Sequence[str], dry: bool) -> list[dict[str, Any]]:
     """Changes for the users whose jobs are cancelled; each is closed already, so that none comes back."""
     changes = []
     for name in names:
-        answer = node_command.run(["squeue", "--noheader", "--user=" + name, "--format=%A"], 60)
+        answer = slurm_client.ask(slurm_client.squeue("%A", "--user=" + name), 60)
         jobs = sorted(set(answer.output.split())) if answer.ok else []
         if not jobs:
             continue
         detail = f"{len(jobs)} jobs of {name}"
         changes.append(node_changes.entry("jobs", name, "cancel", detail=detail))
         if not dry:
-            done = node_command.run_merged(["scancel", "--user=" + name], 120)
+            done = slurm_client.ask(["scancel", "--user=" + name], 120)
             if not done.ok:
                 raise AccountingError(f"jobs of {name}: {done.message}", f"scancel --user={name}")
     return changes
@@ -323,7 +326,7 @@ def main() -> None:
         noted = write_names(module)
         if bare and os.path.exists(OWNED):
             warning = "slurmdbd does not answer: accounts and limits could not be compared"
-            module.exit_json(**with_names(result([], EMPTY, [], [warning]), noted))
+            module.exit_json(**with_names(result([], EMPTY, {}, [warning]), noted))
         if params["only_names"]:
             module.exit_json(**add_missing_qos(sacctmgr, wanted, bare, module.check_mode))
         module.exit_json(**with_names(converge(module, sacctmgr, wanted, bare), noted))

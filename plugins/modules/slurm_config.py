@@ -128,9 +128,9 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     adoption as slurm_adoption,
     apply_config as slurm_apply_config,
+    client as slurm_client,
     effects as slurm_effects,
-    output as slurm_output,
-    query as slurm_query,
+    slurm_output,
     spank as slurm_spank,
     unsafe_changes as slurm_unsafe_changes,
     waiting_jobs as slurm_waiting_jobs,
@@ -324,7 +324,7 @@ def waiting_jobs(
     if not (current[conf] and params["primary"] and slurm_waiting_jobs.concerned(changes)):
         return []
     old, new = (slurm_waiting_jobs.layout(text) for text in (current[conf], files[conf]))
-    return slurm_waiting_jobs.query(old, new.lent(old, params["missing_nodes"]), slurm_query.run)
+    return slurm_waiting_jobs.query(old, new.lent(old, params["missing_nodes"]), slurm_client.ask)
 
 
 def lost_waiting(params: Mapping[str, Any], cases: Sequence[slurm_waiting_jobs.Affected]) -> list[tuple[str, str]]:
@@ -343,7 +343,7 @@ def hold(
     changes: Sequence[Change],
 ) -> list[str]:
     """Hold the jobs without what would end them; their names."""
-    problems = slurm_waiting_jobs.hold(cases, slurm_query.run)
+    problems = slurm_waiting_jobs.hold(cases, slurm_client.ask)
     left = [case for case in waiting_jobs(module.params, files, current, changes) if case.ends]
     if left:
         why = "; ".join([slurm_waiting_jobs.sentence(left), *problems])
@@ -392,7 +392,7 @@ def changed_nodes(
 
 def installed() -> str:
     """The version of Slurm's commands here."""
-    return str(slurm_query.installed_version().get("slurm", ""))
+    return slurm_client.version()
 
 
 def differences(params: Mapping[str, Any], files: Mapping[str, str], current: Mapping[str, str]) -> list[Change]:
@@ -421,7 +421,8 @@ def adopt(module: AnsibleModule, files: Mapping[str, str]) -> None:
     current = node_files.read(conf)
     if current is None or current.startswith(node_files.MANAGED):
         module.exit_json(changed=False, effect="none", keys=[], changes=[])
-    differing = slurm_adoption.changed_settings(conf, current, files[conf])
+    before = current or b""
+    differing = slurm_adoption.changed_settings(conf, before, files[conf])
     problems = slurm_adoption.refusals(files[conf]) + list(filter(None, [slurm_apply_config.syntax_error(files)]))
     problems += slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
     if problems:
@@ -439,7 +440,7 @@ def adopt(module: AnsibleModule, files: Mapping[str, str]) -> None:
     diff = {
         "before_header": conf,
         "after_header": conf,
-        "before": (current or b"").decode(errors="replace"),
+        "before": before.decode(errors="replace"),
         "after": files[conf],
     }
     module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=changes, diff=[diff])

@@ -43,9 +43,10 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    client as slurm_client,
     maintenance as slurm_maintenance,
-    output as slurm_output,
     query as slurm_query,
+    slurm_output,
 )
 
 # the names that earlier calls created: only those are ever removed
@@ -66,25 +67,24 @@ def save_owned(names: set[str]) -> None:
 
 
 def answers() -> bool:
-    worked, _text = slurm_query.run("scontrol", "ping")
-    return bool(worked)
+    return slurm_client.ask(slurm_client.PING).ok
 
 
 def present() -> dict[str, Any]:
     """Slurm's reservations by name."""
-    worked, text = slurm_query.run("scontrol", "--oneliner", "show", "reservation")
-    if not worked:
-        raise node_errors.HintedError(f"scontrol show reservation: {slurm_query.sentence(text)}", "is slurmctld up?")
-    return slurm_output.records(text, "ReservationName")
+    shown = slurm_client.ask(slurm_client.RESERVATIONS)
+    if not shown.ok:
+        raise node_errors.HintedError(f"scontrol show reservation: {slurm_query.sentence(shown)}", "is slurmctld up?")
+    return slurm_output.records(shown.output, "ReservationName")
 
 
 def apply(commands: Sequence[tuple[list[str], str, str, str]]) -> None:
     """All of them: one that Slurm refuses must not leave the nodes of another without a reservation."""
     refused = []
     for argv, name, _action, _detail in commands:
-        worked, text = slurm_query.run("scontrol", *argv)
-        if not worked:
-            refused.append(f"maintenance {name}: {slurm_query.sentence(text)}")
+        done = slurm_client.ask(slurm_client.scontrol(*argv))
+        if not done.ok:
+            refused.append(f"maintenance {name}: {slurm_query.sentence(done)}")
     if refused:
         raise node_errors.HintedError("; ".join(refused), "see `scontrol show reservation`")
 

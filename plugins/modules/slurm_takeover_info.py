@@ -63,9 +63,9 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     packages as node_packages,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    client as slurm_client,
     detect as slurm_detect,
-    output as slurm_output,
-    query as slurm_query,
+    slurm_output,
     spank as slurm_spank,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import (
@@ -93,7 +93,7 @@ def owned_by_package(program: str) -> bool:
     return node_packages.is_packaged(os.path.realpath(program))
 
 
-def build(programs: Mapping[str, str | None], target: str) -> dict[str, Any]:
+def build(programs: Mapping[str, str], target: str) -> dict[str, Any]:
     """The Slurm on this node that no package installed: where, its version, and that of the packages; {} for none."""
     for path in [*programs.values(), shutil.which("scontrol")]:
         if path and not owned_by_package(path):
@@ -125,18 +125,18 @@ def unit_paths(names: Sequence[str]) -> dict[str, str]:
 
 def config() -> dict[str, Any]:
     """slurmctld's settings as they are in force, without passwords; {} where it does not answer."""
-    worked, shown = slurm_query.run("scontrol", "show", "config")
-    values = slurm_output.config(shown) if worked else {}
+    shown = slurm_client.ask(slurm_client.CONFIG)
+    values = slurm_output.config(shown.output) if shown.ok else {}
     return {key: value for key, value in values.items() if not key.lower().endswith("pass") and " " not in key}
 
 
 def nodes() -> dict[str, dict[str, Any]]:
     """Hardware of the nodes as slurmctld counts it: with other numbers it would end their jobs."""
-    worked, shown = slurm_query.run(*slurm_query.SHOW_NODES)
+    shown = slurm_client.ask(slurm_client.show("node"))
     keys = {"cpus": "CPUTot", "boards": "Boards", "sockets": "Sockets", "cores_per_socket": "CoresPerSocket"}
     keys.update(threads_per_core="ThreadsPerCore", memory_mb="RealMemory")
     shapes = {}
-    for line in shown.splitlines() if worked else ():
+    for line in shown.output.splitlines() if shown.ok else ():
         # nothing after a reason, which is free text, is wanted
         entry = slurm_output.record(line.partition(" Reason=")[0])
         if "NodeName" in entry:
@@ -147,14 +147,14 @@ def nodes() -> dict[str, dict[str, Any]]:
 
 def slurmd_report() -> str:
     """The first line of `slurmd -C`, '' without slurmd."""
-    worked, shown = slurm_query.run("slurmd", "-C")
-    return shown.splitlines()[0] if worked and shown else ""
+    shown = slurm_client.ask(["slurmd", "-C"])
+    return shown.output.splitlines()[0] if shown.ok and shown.output else ""
 
 
 def jobs() -> int:
     """How many jobs run."""
-    worked, shown = slurm_query.run("squeue", "--noheader", "--all", "--states=R,CG,S", "--format=%A")
-    return len(set(shown.split())) if worked else 0
+    shown = slurm_client.ask(slurm_client.squeue("%A", "--all", "--states=R,CG,S"))
+    return len(set(shown.output.split())) if shown.ok else 0
 
 
 def other_files(directory: str) -> list[str]:
@@ -168,7 +168,7 @@ def other_files(directory: str) -> list[str]:
     return names
 
 
-def plugins_of_jobs(conf: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
+def plugins_of_jobs(conf: bytes, prefix: str) -> list[dict[str, Any]]:
     """What plugstack.conf has jobs load; a Slurm that was built in `prefix` has plugins there, which packages lack."""
     named = slurm_detect.settings(conf).get("plugstackconfig")
     directory = os.path.join(prefix, "lib", "slurm") if prefix else ""

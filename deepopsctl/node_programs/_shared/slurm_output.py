@@ -1,1 +1,1 @@
-../../../plugins/module_utils/slurm/output.py
+../../../plugins/module_utils/slurm/slurm_output.py

@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from .._shared import slurm_output
+from .._shared import node_states, slurm_output
 from .._shared.slurm_output import Record
 
 PROBE_MEMORY_MB = 100
-# flags in a node's State= that keep jobs away
-OUT = ("DOWN", "DRAIN", "FAIL", "ERROR", "INVAL", "NOT_RESPONDING", "UNKNOWN", "FUTURE")
 
 
 class Placement(NamedTuple):
@@ -39,8 +37,9 @@ def is_up(node: Record | None) -> bool:
     """True when Slurm would start jobs on the node, now or after others have ended."""
     if node is None:
         return False
-    state = node.get("State", "UNKNOWN")
-    return not state.endswith("*") and not any(flag in state for flag in (*OUT, "MAINT", "POWER"))
+    # a reservation keeps away nobody who may use it, and a requested reboot nobody who comes before it
+    away = node_states.NO_JOBS | node_states.STARTING | node_states.MAINTENANCE
+    return not node_states.flags(node.get("State", "UNKNOWN")) & away
 
 
 def allocated(node: Record, tres: str) -> int:

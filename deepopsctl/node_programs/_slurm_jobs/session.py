@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, NamedTuple
 
-from .._shared import command
+from .._shared import command, slurm_client, slurm_output
 from . import slurm
 
 # what srun, sbatch and salloc read a reservation from
@@ -252,11 +252,11 @@ class Session:
 
     def wait(self, identifiers: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Wait until these batch jobs, with all tasks, have left the queue; (state, reason) of those that have not."""
-        started = time.monotonic()
+        started, columns = time.monotonic(), "%F|%T|%r"
         while True:
-            answer = slurm.ask(["squeue", "--noheader", "--jobs=" + ",".join(identifiers), "--format=%A|%F|%T|%r"])
-            rows = [line.split("|") for line in answer.output.splitlines() if line.count("|") == 3]
-            left = {row[1]: (row[2], row[3]) for row in rows if row[2] != "COMPLETING"}
+            answer = slurm.ask(slurm_client.squeue(columns, "--jobs=" + ",".join(identifiers)))
+            rows = slurm_output.rows(answer.output, columns)
+            left = {array: (state, reason) for array, state, reason in rows if state != "COMPLETING"}
             waited = time.monotonic() - started
             # squeue exits with an error once the controller has forgotten all of the jobs: they are over
             if not left and (answer.ok or "Invalid job id" in answer.errors):
@@ -269,14 +269,14 @@ class Session:
 
     def queued(self, name: str) -> tuple[str, str]:
         """State and reason of the user's job of that name; empty when the queue has none."""
-        answer = slurm.ask(["squeue", "--noheader", "--user=" + self.user, "--name=" + name, "--format=%T|%r"])
+        answer = slurm.ask(slurm_client.squeue("%T|%r", "--user=" + self.user, "--name=" + name))
         state, _separator, reason = answer.output.strip().split("\n")[0].partition("|")
         return state, reason
 
     def pending_reason(self, identifier: str) -> str:
         """Why Slurm keeps a job pending, asked again until it has made up its mind; '' when the job is not pending."""
         for _attempt in range(REASON_ATTEMPTS):
-            answer = slurm.ask(["squeue", "--noheader", "--jobs=" + identifier, "--states=PENDING", "--format=%r"])
+            answer = slurm.ask(slurm_client.squeue("%r", "--jobs=" + identifier, "--states=PENDING"))
             reason = answer.output.strip()
             if reason not in ("None", "Priority"):
                 return reason
@@ -289,7 +289,7 @@ class Session:
 
     def close(self) -> list[str]:
         """Cancel whatever is left of this validation; the names of what there was."""
-        answer = slurm.ask(["squeue", "--noheader", "--user=" + self.user, "--format=%F|%j"])
+        answer = slurm.ask(slurm_client.squeue("%F|%j", "--user=" + self.user))
         mine = self.name("")
         rows = [line.split("|") for line in answer.output.splitlines() if "|" in line]
         left = {row[0]: row[1] for row in rows if row[0] in self._ids or row[1].startswith(mine)}

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from .._shared import slurm_output
+from .._shared import slurm_client, slurm_output
 from .._shared.checks import one_line
 from .._shared.command import Result
 from .._shared.slurm_output import Record
 from . import placement, slurm
 
 COMMANDS = {
-    "ping": ["scontrol", "ping"],
-    "config": ["scontrol", "show", "config"],
-    "nodes": ["scontrol", "-o", "--all", "show", "node"],
-    "partitions": ["scontrol", "-o", "--all", "show", "partition"],
-    "clusters": ["sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster"],
+    "ping": slurm_client.PING,
+    "config": slurm_client.CONFIG,
+    "nodes": slurm_client.show("node", "--all"),
+    "partitions": slurm_client.show("partition", "--all"),
+    "clusters": slurm_client.CLUSTERS,
 }
 
 

@@ -15,6 +15,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     record as node_record,
     services as node_services,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
 
 ENVIRONMENT = {
     "DEBIAN_FRONTEND": "noninteractive",
@@ -202,18 +203,14 @@ def guard(names: Iterable[str]) -> None:
     # before it happens, so that an interrupted run leaves no hold that nobody knows of
     node_record.write_atomically(GUARDED, "".join(f"{name}\n" for name in sorted(names)).encode(), 0o644)
     for how, changed in (("unhold", sorted((before - set(names)) & now)), ("hold", sorted(set(names) - now))):
-        result = _mark_patiently(how, changed, time.monotonic() + LOCK_WAIT_S) if changed else None
+        result = _mark_patiently(how, changed, LOCK_WAIT_S) if changed else None
         if result and not result.ok:
             raise PackageError(f"apt-mark {how}: {_summary(result.message)}", _hint(result.message))
 
 
-def _mark_patiently(how: str, names: list[str], deadline: float) -> node_command.Result:
+def _mark_patiently(how: str, names: list[str], seconds: float) -> node_command.Result:
     """apt-mark needs dpkg's lock, which another package manager may hold; a failure is the result."""
-    while True:
-        result = _run(["apt-mark", how] + names)
-        if result.ok or time.monotonic() > deadline:
-            return result
-        time.sleep(1)
+    return wait_until(lambda: _run(["apt-mark", how] + names), seconds, 1, lambda result: result.ok)
 
 
 def mark(how: str, names: Sequence[str]) -> None:
@@ -308,19 +305,18 @@ def _apt(arguments: list[str], deadline: float) -> node_command.Result:
         there = sorted(installed(own))
         if there:
             # where this fails, the gate notices that they are no longer held
-            _mark_patiently("hold", there, time.monotonic() + AGAIN_S)
+            _mark_patiently("hold", there, AGAIN_S)
 
 
 def _patiently(arguments: list[str], deadline: float) -> node_command.Result:
-    while True:
+    def attempt() -> node_command.Result:
         if arguments[0] != "update":
             _refuse_removals(arguments)
         with _daemons_left_alone():
-            result = _run(APT + arguments)
-        locked = not result.ok and LOCKED.search(result.message)
-        if not locked or time.monotonic() > deadline:
-            return result
-        time.sleep(1)
+            return _run(APT + arguments)
+
+    left = deadline - time.monotonic()
+    return wait_until(attempt, left, 1, lambda result: result.ok or not LOCKED.search(result.message))
 
 
 def _checked(arguments: list[str], deadline: float) -> None:

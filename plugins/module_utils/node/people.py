@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import stat
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     identities as node_identities,
     step as node_step,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -322,20 +322,23 @@ def differences(recorded: Mapping[str, Mapping[str, str]] | None) -> list[str]:
     return [*sentences, *(f"the account {name} was changed" for name in changed)]
 
 
+def _refusal(descriptor: int) -> OSError | None:
+    """Why the lock can't be had now; None where it was taken."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error
+    return None
+
+
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
     """The lock of lckpwdf(3)."""
     descriptor = os.open(os.path.join(ETC, ".pwd.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        until = time.monotonic() + LOCK_S
-        while True:
-            try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.1)
+        refused = wait_until(lambda: _refusal(descriptor), LOCK_S, 0.1, lambda error: error is None)
+        if refused:
+            raise refused
         yield
     finally:
         os.close(descriptor)

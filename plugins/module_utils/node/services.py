@@ -11,6 +11,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     errors as node_errors,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
 
 # Where a unit has an init script as well, `enable` and `disable` keep links for other inits, too, which nothing here
 # reads, and each of the two calls for that makes systemd reload all of its units: a fifth of a second of CPU.
@@ -81,13 +82,8 @@ def is_refused_by_condition(properties: Mapping[str, str]) -> bool:
 
 def wait_until_active(name: str, seconds: float) -> dict[str, str]:
     """Wait until a unit is active for good; returns its last properties."""
-    deadline = time.monotonic() + seconds
-    while True:
-        properties = show([name]).get(name, {})
-        settled = properties.get("ActiveState") in ("active", "failed", "inactive")
-        if settled or time.monotonic() > deadline:
-            return properties
-        time.sleep(0.2)
+    settled = ("active", "failed", "inactive")
+    return wait_until(lambda: show([name]).get(name, {}), seconds, 0.2, lambda unit: unit.get("ActiveState") in settled)
 
 
 def is_listening(port: int) -> bool:
@@ -106,12 +102,7 @@ def is_listening(port: int) -> bool:
 
 def wait_for_port(port: int, seconds: float) -> bool:
     """True as soon as something listens on this node's port."""
-    deadline = time.monotonic() + seconds
-    while not is_listening(port):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
+    return wait_until(lambda: is_listening(port), seconds, 0.1)
 
 
 def journal_tail(name: str, lines: int = 12) -> str:

@@ -105,17 +105,6 @@ def driver_packages(installed: Mapping[str, str], names: Sequence[str]) -> list[
     return sorted(name for name in of_the_driver(there) if there[name] in versions)
 
 
-def is_drained(node: str) -> bool:
-    """True where no job is and none can start on a node, by `scontrol show node`."""
-    match = re.search(r"\bState=(\S+)", node)
-    state = match.group(1) if match else ""
-    flags = set(state.rstrip("*").split("+"))
-    # Slurm ends the jobs of a node that is down; one that does not answer (*) has perhaps not heard of it
-    empty = "IDLE" in flags or ("DOWN" in flags and "*" not in state)
-    # a node that just ends a job is COMPLETING, besides
-    return empty and "DRAIN" in flags and "COMPLETING" not in flags
-
-
 def packages_to_install(names: Sequence[str]) -> list[str]:
     """The packages of the driver that installing these would add; these themselves where apt does not know them yet."""
     return packages_in_simulation(node_packages.simulated_install(names), names)

@@ -9,7 +9,11 @@ from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command, files as node_files
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import output as slurm_output
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    client as slurm_client,
+    node_states as slurm_node_states,
+    slurm_output,
+)
 
 QUERY = ("nvidia-smi", "--query-gpu=name,pci.bus_id", "--format=csv,noheader")
 # a GPU without persistence mode takes seconds to wake, and a node may have sixteen
@@ -108,7 +112,8 @@ class Registered:
         self.words = re.sub(r"\([^)]*\)", "", gres) or "none"
         # the reason stays when the fault is gone, the flag does not
         reason = re.search(r"gres/gpu.*?(?= \[|$)", entry.get("Reason", ""))
-        self.refused = bool(reason) and "INVAL" in entry.get("State", "")
+        flags = slurm_node_states.flags(entry.get("State", ""))
+        self.refused = bool(reason) and bool(flags & slurm_node_states.INVALID)
         if reason and self.refused:
             self.words += f" ({reason.group(0)})"
         if not entry:
@@ -143,7 +148,7 @@ class Comparison:
         if not self.expected:
             return ""
         if shown is None:
-            shown = command.run_merged(["scontrol", "--oneliner", "show", "node", self.name], ANSWER_S).output
+            shown = slurm_client.ask(slurm_client.show("node", self.name), ANSWER_S).output
         if self.driver is None:
             self.driver = ask_driver()
         return sentence(self.expected, self.driver, Registered(shown, self.name))

@@ -7,6 +7,9 @@ Tried with Slurm 22.05 and 24.11.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 TRES, COUNT, TIME, SECONDS, FACTOR, WORDS, WORD = "tres", "count", "time", "seconds", "factor", "words", "word"
 
 # Column of `sacctmgr show` -> (form of its value, option of `sacctmgr add` and `modify`, the value that unsets it).
@@ -67,7 +70,12 @@ COLUMNS = {
     "users": ["User"] + list(USER),
     "associations": ["Account", "User", "Partition"] + list(ASSOCIATION),
 }
-TABLES = {"qos": QOS, "accounts": ACCOUNT, "users": USER, "associations": dict(ASSOCIATION, **ACCOUNT)}
+TABLES: dict[str, dict[str, Any]] = {
+    "qos": QOS,
+    "accounts": ACCOUNT,
+    "users": USER,
+    "associations": dict(ASSOCIATION, **ACCOUNT),
+}
 
 # What sacctmgr prints where nothing was set.
 UNSET = {
@@ -81,7 +89,7 @@ UNSET = {
 _SIZES = {"K": 1.0 / 1024, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 
 
-def minutes(text):
+def minutes(text: str) -> int:
     """A time of Slurm's in minutes, rounded up as Slurm does: `90`, `1:30:00`, `1-12`, `90:30`."""
     days, dash, rest = text.rpartition("-")
     parts = [int(part) for part in rest.split(":")]
@@ -94,7 +102,7 @@ def minutes(text):
     return (int(days or 0) * 24 + hours) * 60 + mins + (seconds > 0)
 
 
-def seconds(text):
+def seconds(text: str) -> int:
     """A time in seconds: `60` and `00:01:00`."""
     if text.isdigit():
         return int(text)
@@ -103,13 +111,13 @@ def seconds(text):
     return ((int(days or 0) * 24 + hours) * 60 + mins) * 60 + secs
 
 
-def megabytes(text):
+def megabytes(text: str) -> str:
     """An amount of memory in MiB: `2000`, `1T`, `500G`."""
     number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "M")
-    return "%d" % round(float(number) * _SIZES.get(unit, 1))
+    return str(round(float(number) * _SIZES.get(unit, 1)))
 
 
-def normal(column, form, text):
+def normal(column: str, form: str, text: str) -> dict[str, str]:
     """{setting: value} for what stands in a column; empty when nothing is set."""
     text = text.strip()
     if text in ("", "-1") or (form == TIME and text.upper() in ("UNLIMITED", "INFINITE")):
@@ -134,17 +142,19 @@ def normal(column, form, text):
     return {} if (column, value) in UNSET else {column: value}
 
 
-def settings(object_type, columns):
+def settings(object_type: str, columns: Mapping[str, str]) -> dict[str, str]:
     """Normal settings of one object, from {column: text}."""
-    values = {}
+    values: dict[str, str] = {}
     for column, text in columns.items():
         values.update(normal(column, TABLES[object_type][column][0], text))
     return values
 
 
-def desired_state(accounts, users, policy):
+def desired_state(
+    accounts: Sequence[str], users: Sequence[Mapping[str, str]], policy: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
     """{type: {key: settings}} of everything that is declared."""
-    wanted = {"qos": {}, "associations": {}, "users": {}}
+    wanted: dict[str, dict[str, Any]] = {"qos": {}, "associations": {}, "users": {}}
     for qos in policy.get("qos", []):
         wanted["qos"][qos["name"]] = settings("qos", qos["settings"])
     for name in accounts:
@@ -160,7 +170,7 @@ def desired_state(accounts, users, policy):
     return wanted
 
 
-def state(outputs):
+def state(outputs: Mapping[str, str]) -> dict[str, dict[str, dict[str, str]]]:
     """{kind: {key: settings}} from what sacctmgr showed of each kind."""
     objects = {object_type: parse(object_type, output) for object_type, output in outputs.items()}
     for name, description in objects.pop("accounts").items():
@@ -169,12 +179,12 @@ def state(outputs):
     return objects
 
 
-def parse(object_type, output):
+def parse(object_type: str, output: str) -> dict[str, dict[str, str]]:
     """{key: settings} from `sacctmgr --parsable2 --noheader show`; an association is `account` or `account/user`.
 
     Keys are in lower case, as Slurm itself stores them unless it is set to preserve a user's.
     """
-    objects = {}
+    objects: dict[str, dict[str, str]] = {}
     for line in output.splitlines():
         row = dict(zip(COLUMNS[object_type], line.split("|")))
         if object_type == "associations":
@@ -190,14 +200,14 @@ def parse(object_type, output):
     return objects
 
 
-def is_removable(object_type, setting):
+def is_removable(object_type: str, setting: str) -> bool:
     """Whether a setting can be unset at all."""
     return TABLES[object_type][setting.partition("[")[0]][2] is not None
 
 
-def options(object_type, change):
+def options(object_type: str, change: Mapping[str, str]) -> list[str]:
     """The words of `sacctmgr add` or `modify ... set` that make a change."""
-    merged = {}
+    merged: dict[str, list[str]] = {}
     for name, value in change.items():
         column, _bracket, tres = name.partition("[")
         form, option, nothing = TABLES[object_type][column]

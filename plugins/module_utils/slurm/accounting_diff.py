@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Dict, List, Tuple
+
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.accounting import (
     TABLES,
     TIME,
@@ -9,11 +12,15 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.accountin
     options,
 )
 
+# what it is of, its key, whether it is new, and {setting: value}
+Change = Tuple[str, str, bool, Dict[str, str]]
+# changes, and the words of sacctmgr that make them
+Task = Tuple[List[Change], List[str]]
 # of a user who has left: submits nothing, and what is in the queue (a job that requeues itself, too) does not start
 CLOSED_USER = {"MaxSubmit": "0", "MaxJobs": "0"}
 
 
-def difference(wanted, present, owned):
+def difference(wanted: Mapping[str, Any], present: Mapping[str, Any], owned: Mapping[str, Any]) -> list[Change]:
     """[(kind, key, is new, {setting: value})]: what has to be set, '' unsets a setting; in the order of execution.
 
     `owned` holds the settings that the last call made: of those, what is not wanted any more is unset.
@@ -40,7 +47,7 @@ def difference(wanted, present, owned):
     return changes
 
 
-def missing_account(wanted, present):
+def missing_account(wanted: Mapping[str, Any], present: Mapping[str, Any]) -> str:
     """A sentence for a declared object whose account is neither declared nor in the database; '' for none."""
     known = {key.lower() for key in list(wanted["associations"]) + list(present["associations"]) if "/" not in key}
     for key, values in wanted["associations"].items():
@@ -50,7 +57,7 @@ def missing_account(wanted, present):
     return ""
 
 
-def close_users(wanted, present, names):
+def close_users(wanted: Mapping[str, Any], present: Mapping[str, Any], names: Collection[str]) -> None:
     """Let these users submit and start no more jobs, wherever they have an association."""
     for key in present["associations"]:
         if key.partition("/")[2] in names:
@@ -58,7 +65,9 @@ def close_users(wanted, present, names):
             wanted["associations"].setdefault(key, {}).update(CLOSED_USER)
 
 
-def close_left(wanted, present, accounts, others):
+def close_left(
+    wanted: Mapping[str, Any], present: Mapping[str, Any], accounts: Sequence[str], others: Mapping[str, Any]
+) -> list[str]:
     """Let nobody submit jobs in these accounts but who is declared there; returns the names of who has left."""
     declared = {key.lower() for key in [*wanted["associations"], *others]}
     left = [
@@ -71,13 +80,15 @@ def close_left(wanted, present, accounts, others):
     return sorted({key.partition("/")[2] for key in left} - still)
 
 
-def within(present, accounts):
+def within(present: Mapping[str, Any], accounts: Sequence[str]) -> list[str]:
     """The associations of these accounts and of users in them."""
     names = {name.lower() for name in accounts}
     return [key for key in present["associations"] if key.partition("/")[0] in names]
 
 
-def undeclared(wanted, present, others=()):
+def undeclared(
+    wanted: Mapping[str, Any], present: Mapping[str, Any], others: Collection[str] = ()
+) -> dict[str, list[str]]:
     """{kind: names} of what is there and not declared, in `others` neither: a site's own, left alone."""
     declared_keys = {key.lower() for key in [*wanted["associations"], *others]}
     undeclared = [key.partition("/") for key in present["associations"] if key not in declared_keys]
@@ -89,7 +100,7 @@ def undeclared(wanted, present, others=()):
     }
 
 
-def manual_limits(wanted, present, owned):
+def manual_limits(wanted: Mapping[str, Any], present: Mapping[str, Any], owned: Mapping[str, Any]) -> list[str]:
     """Sentences for limits of declared objects that nobody declared: somebody set them with sacctmgr."""
     sentences = []
     for object_type in ("qos", "associations"):
@@ -104,9 +115,12 @@ def manual_limits(wanted, present, owned):
     return sentences
 
 
-def commands(changes, cluster):
+def commands(changes: Iterable[Change], cluster: str) -> list[Task]:
     """[(changes, words of sacctmgr)]: one call for each change, and one for what is added with identical settings."""
-    first, identical, new_accounts, of_users = [], {}, {}, {}
+    first: list[Task] = []
+    identical: dict[tuple[str, ...], list[tuple[Change, str]]] = {}
+    new_accounts: dict[tuple[str, ...], Task] = {}
+    of_users: dict[tuple[str, ...], list[Change]] = {}
     for change in changes:
         object_type, key, new, values = change
         account, _slash, user = key.partition("/")
@@ -127,7 +141,7 @@ def commands(changes, cluster):
     return first + _added_users(identical, cluster) + _modified_users(of_users, cluster)
 
 
-def _modified_users(identical, cluster):
+def _modified_users(identical: Mapping[tuple[str, ...], list[Change]], cluster: str) -> list[Task]:
     """One call for up to 100 users who get the same."""
     calls = []
     for words, members in identical.items():
@@ -138,9 +152,9 @@ def _modified_users(identical, cluster):
     return calls
 
 
-def _added_users(identical, cluster):
+def _added_users(identical: Mapping[tuple[str, ...], Sequence[tuple[Change, str]]], cluster: str) -> list[Task]:
     """One call for the same users with the same settings in several accounts, for up to 100 users at once."""
-    together = {}
+    together: dict[tuple[str, tuple[str, ...]], tuple[list[str], list[Change]]] = {}
     for (account, *words), members in identical.items():
         for start in range(0, len(members), 100):
             some = members[start : start + 100]
@@ -154,7 +168,7 @@ def _added_users(identical, cluster):
     ]
 
 
-def command(change, cluster):
+def command(change: Change, cluster: str) -> list[str]:
     """The words of sacctmgr for one change."""
     object_type, key, new, values = change
     account, _slash, user = key.partition("/")
@@ -167,27 +181,27 @@ def command(change, cluster):
     return ["modify"] + whom + ["cluster=" + cluster, "set"] + words
 
 
-def label(object_type, key):
+def label(object_type: str, key: str) -> str:
     """How a message names an object."""
     account, _slash, user = key.partition("/")
     if object_type == "associations":
         return f"user {user} in {account}" if user else f"account {account}"
-    return "{} {}".format({"qos": "QOS", "users": "user"}[object_type], key)
+    return f"{'QOS' if object_type == 'qos' else 'user'} {key}"
 
 
-def shown(object_type, setting, value):
+def shown(object_type: str, setting: str, value: str) -> str:
     """A normal value for people."""
     column, _bracket, tres = setting.partition("[")
     form = TABLES[object_type][column][0]
     if form == TIME and value:
         hours, mins = divmod(int(value), 60)
-        return "%d-%02d:%02d:00" % (hours // 24, hours % 24, mins)
+        return f"{hours // 24}-{hours % 24:02}:{mins:02}:00"
     if tres == "mem]" and value:
-        return value[:] + "M" if int(value) % 1024 else "%dG" % (int(value) // 1024)
+        return value[:] + "M" if int(value) % 1024 else f"{int(value) // 1024}G"
     return value
 
 
-def lines(changes, present, after):
+def lines(changes: Iterable[Change], present: Mapping[str, Any], after: bool) -> str:
     """One line for every object and setting that changes, before (`after` false) or after."""
     result = []
     for object_type, key, new, values in changes:
@@ -199,7 +213,7 @@ def lines(changes, present, after):
     return "".join(line + "\n" for line in result)
 
 
-def row(change, present):
+def row(change: Change, present: Mapping[str, Any]) -> dict[str, str]:
     """A change as `changes` of a module's result has it."""
     object_type, key, new, values = change
     now = present.get(object_type, {}).get(key.lower(), {})
@@ -212,14 +226,16 @@ def row(change, present):
     return {"kind": noun, "name": name, "action": "add" if new else "modify", "detail": ", ".join(parts)}
 
 
-def sentence(row):
+def sentence(row: Mapping[str, str]) -> str:
     """What a change does."""
     noun = row["kind"].replace("qos", "QOS")
     detail = f" ({row['detail']})" if row["detail"] else ""
-    return "{} {} {}{}".format({"add": "added", "modify": "modified"}[row["action"]], noun, row["name"], detail)
+    return f"{'added' if row['action'] == 'add' else 'modified'} {noun} {row['name']}{detail}"
 
 
-def notes(wanted, present, owned, others=()):
+def notes(
+    wanted: Mapping[str, Any], present: Mapping[str, Any], owned: Mapping[str, Any], others: Collection[str] = ()
+) -> list[str]:
     """What a person should know of what is not declared, in `others` neither: it is left alone."""
     sentences = [
         f"Slurm has {noun} that cluster.yml does not declare, left alone: {some(names)}"
@@ -232,7 +248,7 @@ def notes(wanted, present, owned, others=()):
     return sentences
 
 
-def some(names, separator=", "):
+def some(names: Sequence[str], separator: str = ", ") -> str:
     """The first few of many names."""
-    more = " and %d more" % (len(names) - 5) if len(names) > 5 else ""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return separator.join(names[:5]) + more

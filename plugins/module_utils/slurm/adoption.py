@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     backups as node_backups,
@@ -11,11 +12,12 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     apply_config as slurm_apply_config,
+    client as slurm_client,
     detect as slurm_detect,
     effects as slurm_effects,
     hostlist as slurm_hostlist,
-    output as slurm_output,
     query as slurm_query,
+    slurm_output,
     waiting_jobs as slurm_waiting_jobs,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
@@ -28,7 +30,7 @@ KEPT = ("ClusterName", "StateSaveLocation", "SelectType", "SwitchType")
 _NONE = ("", "(null)", "switch/none")
 
 
-def lost_settings(live, text):
+def lost_settings(live: Mapping[str, str], text: str) -> list[str]:
     """Sentences for settings that slurmctld can't change without losing its jobs."""
     new = slurm_detect.settings(text.encode())
     pairs = [(key, live[key], new.get(key.lower(), "")) for key in KEPT if live.get(key)]
@@ -39,18 +41,18 @@ def lost_settings(live, text):
     ]
 
 
-def _plain(value):
+def _plain(value: str) -> str:
     return "" if value in _NONE else value.lower().rstrip("/")
 
 
-def shape(entry):
+def shape(entry: Mapping[str, str]) -> tuple[int, int, int, int]:
     """(boards, sockets, cores, threads) of a node, from `scontrol show node` or from a line of slurm.conf."""
     boards = slurm_output.number(entry, "Boards") or 1
     sockets = slurm_output.number(entry, "Sockets") or boards * slurm_output.number(entry, "SocketsPerBoard")
     return (boards, sockets, slurm_output.number(entry, "CoresPerSocket"), slurm_output.number(entry, "ThreadsPerCore"))
 
 
-def wanted_shapes(text):
+def wanted_shapes(text: str) -> dict[str, tuple[int, int, int, int]]:
     """{node: shape} of the new slurm.conf."""
     shapes = {}
     for line in text.splitlines():
@@ -60,10 +62,10 @@ def wanted_shapes(text):
     return shapes
 
 
-def lost_jobs(shown, queue, text):
+def lost_jobs(shown: str, queue: str, text: str) -> list[str]:
     """Sentences for nodes whose jobs would not survive the new slurm.conf."""
     wanted = wanted_shapes(text)
-    busy = {}
+    busy: dict[str, list[str]] = {}
     for job in slurm_output.jobs(queue):
         for name in job["nodes"] if job["state"] != "PENDING" else ():
             busy.setdefault(name, []).append(job["id"])
@@ -78,32 +80,28 @@ def lost_jobs(shown, queue, text):
     return sentences
 
 
-def refusals(text):
+def refusals(text: str) -> list[str]:
     """Why running jobs would not survive this slurm.conf: the settings of the old one are asked from slurmctld."""
-    worked, shown = slurm_query.run("scontrol", "show", "config")
-    if not worked:
-        return [f"slurmctld does not answer: {' '.join(shown.split())}"]
-    problems = lost_settings(slurm_output.config(shown), text)
-    answered, nodes = slurm_query.run(*slurm_query.SHOW_NODES)
-    listed, queue = slurm_query.run(*slurm_query.SHOW_JOBS)
-    if not (answered and listed):
-        return [f"slurmctld does not answer: {' '.join((queue if answered else nodes).split())}"]
-    shown, partitions = slurm_query.run("scontrol", "--oneliner", "show", "partition")
-    if not shown:
-        return [f"slurmctld does not answer: {' '.join(partitions.split())}"]
+    try:
+        problems = lost_settings(slurm_client.config(), text)
+        nodes, queue, partitions = (
+            slurm_client.require(words)
+            for words in (slurm_query.SHOW_NODES, slurm_query.SHOW_JOBS, slurm_client.show("partition"))
+        )
+    except slurm_client.NoAnswerError as error:
+        return [f"slurmctld does not answer: {error}"]
     try:
         live, wanted = slurm_waiting_jobs.live(nodes, partitions), slurm_waiting_jobs.layout(text)
-        waiting = slurm_waiting_jobs.query(live, wanted, slurm_query.run)
+        waiting = slurm_waiting_jobs.query(live, wanted, slurm_client.ask)
         lost = [f"waiting jobs would end, or never start: {slurm_waiting_jobs.sentence(waiting)}"] if waiting else []
         return problems + lost_jobs(nodes, queue, text) + lost
     except ValueError as error:
         return [*problems, str(error)]
 
 
-def changed_settings(path, current, text):
+def changed_settings(path: str, current: bytes, text: str) -> list[slurm_effects.Change]:
     """What the new slurm.conf changes, its includes read: keys, nodes and partitions; not what is in force already."""
-    worked, shown = slurm_query.run("scontrol", "show", "config")
-    live = slurm_output.config(shown) if worked else {}
+    live = slurm_output.config(slurm_client.ask(slurm_client.CONFIG).output)
     old = slurm_detect.with_includes(path, current).decode(errors="replace")
     changes = []
     for change in slurm_effects.changes(old, text):
@@ -114,7 +112,7 @@ def changed_settings(path, current, text):
     return changes
 
 
-def install(files, unit=""):
+def install(files: Mapping[str, str], unit: str = "") -> None:
     """Write the files and restart slurmctld. Raises NotAcceptedError with the old files back in force.
 
     `unit` is the file of a slurmctld that was built from source: without it, the package's is started.
@@ -141,7 +139,7 @@ def install(files, unit=""):
         )
 
 
-def rename_unit(path, target):
+def rename_unit(path: str, target: str) -> None:
     """Rename the file of a unit; what runs goes on, and the next restart starts what systemd reads then."""
     os.rename(path, target)
     node_command.run_merged(["systemctl", "daemon-reload"], 120)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files, record as node_record
 
@@ -16,7 +17,7 @@ MUNGE_KEY = "/etc/munge/munge.key"
 RESTORE = "/var/lib/deepopsctl/restore/current.json"
 
 
-def daemons():
+def daemons() -> dict[str, str]:
     """{name: path of the program} of Slurm's daemons that run here."""
     programs = {}
     for entry in os.listdir("/proc"):
@@ -27,7 +28,7 @@ def daemons():
     return programs
 
 
-def _program(pid, name):
+def _program(pid: str, name: str) -> str:
     try:
         # a program whose package was upgraded under it reads `... (deleted)`
         return os.readlink(f"/proc/{pid}/exe").replace(" (deleted)", "")
@@ -35,7 +36,7 @@ def _program(pid, name):
         return _started_as(pid, name)
 
 
-def _started_as(pid, name):
+def _started_as(pid: str, name: str) -> str:
     """The program by its command line, as a container without SYS_PTRACE hides the link; '' where it is not root's."""
     word = (node_files.read(f"/proc/{pid}/cmdline") or b"").split(b"\0")[0].decode(errors="replace")
     path = word if os.path.isabs(word) and os.path.basename(word) == name else shutil.which(name) or ""
@@ -47,7 +48,7 @@ def _started_as(pid, name):
     return path if facts.st_uid == 0 and not facts.st_mode & 0o022 else ""
 
 
-def first_file(name):
+def first_file(name: str) -> tuple[str, bytes]:
     """Path and content of a configuration file in the first usual directory that has it; ('', b'') for none."""
     for directory in DIRECTORIES:
         path = os.path.join(directory, name)
@@ -57,25 +58,25 @@ def first_file(name):
     return "", b""
 
 
-def settings(content):
+def settings(content: bytes) -> dict[str, str]:
     """KEY=VALUE lines as a dict with keys in lower case; the last one wins."""
     return {key.lower(): value for key, value in _pairs(content)}
 
 
-def public_settings(content):
+def public_settings(content: bytes) -> dict[str, str]:
     """The same with keys as they are written, without passwords."""
     last = {key.lower(): (key, value) for key, value in _pairs(content)}
     return dict(last[key] for key in last if not key.endswith("pass"))
 
 
-def _pairs(content):
+def _pairs(content: bytes) -> Iterator[tuple[str, str]]:
     for line in content.decode(errors="replace").splitlines():
         match = re.match(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$", line.partition("#")[0])
         if match:
             yield match.group(1), match.group(2).strip('"')
 
 
-def with_includes(path, content, depth=4):
+def with_includes(path: str, content: bytes, depth: int = 4) -> bytes:
     """The text of a configuration file with the files that it includes, as Slurm reads them."""
     lines = []
     for line in content.decode(errors="replace").splitlines(keepends=True):
@@ -88,18 +89,18 @@ def with_includes(path, content, depth=4):
     return "".join(lines).encode()
 
 
-def restore_begun():
+def restore_begun() -> bool:
     """Whether a restore was begun here that has not ended."""
     return os.path.exists(RESTORE)
 
 
-def munge_key_hash():
+def munge_key_hash() -> str:
     """SHA-256 of this node's munge key, '' without one."""
     content = node_files.read(MUNGE_KEY)
     return hashlib.sha256(content).hexdigest() if content else ""
 
 
-def foreign(component):
+def foreign(component: str) -> dict[str, str]:
     """Facts of a Slurm that deepopsctl did not deploy; {} when there is none."""
     if deployed(component):
         return {}
@@ -114,7 +115,7 @@ def foreign(component):
     }
 
 
-def deployed(component):
+def deployed(component: str) -> bool:
     """Whether deepopsctl has deployed a component here, or begun to."""
     directory = os.path.join(node_record.STATE, "records")
     names = os.listdir(directory) if os.path.isdir(directory) else []

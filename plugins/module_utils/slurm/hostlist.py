@@ -41,7 +41,7 @@ def _expand_part(part: str, room: int) -> list[str]:
         if not span or not 0 < (last - first + 1) * len(tails) <= room - len(names):
             raise _error(part)
         for number in range(first, last + 1):
-            head = "{}{:0{}d}".format(part[: group.start()], number, len(span[1]))
+            head = part[: group.start()] + str(number).zfill(len(span[1]))
             names += [head + tail for tail in tails]
     return names
 
@@ -75,8 +75,5 @@ def _bracket(prefix: str, width: int, numbers: Sequence[int]) -> str:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
-    texts = [
-        "{:0{}d}".format(first, width) if first == last else "{:0{w}d}-{:0{w}d}".format(first, last, w=width)
-        for first, last in ranges
-    ]
+    texts = [f"{first:0{width}d}" if first == last else f"{first:0{width}d}-{last:0{width}d}" for first, last in ranges]
     return prefix + (texts[0] if len(numbers) == 1 else f"[{','.join(texts)}]")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any, Tuple
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import hostlist, output as slurm_output
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import hostlist, slurm_output
+
+# start and end
+Times = Tuple[datetime, datetime]
 
 FLAGS = ("MAINT", "IGNORE_JOBS")
 DAY = timedelta(days=1)
 _WORKING_DAYS = 5
 
 
-def occurrence(entry, now):
+def occurrence(entry: Mapping[str, Any], now: datetime) -> Times | None:
     """(start, end) of the time that is on or comes next; None once the only one is over."""
     start, length = _first(entry)
     repeat = entry.get("repeat", "")
@@ -22,16 +27,21 @@ def occurrence(entry, now):
     return None if start + length <= now else (start, start + length)
 
 
-def _first(entry):
+def _first(entry: Mapping[str, Any]) -> tuple[datetime, timedelta]:
     return datetime.fromisoformat(entry["start"]), timedelta(minutes=entry["minutes"])
 
 
-def _is_day_of(repeat, day):
+def _is_day_of(repeat: str, day: datetime) -> bool:
     working = day.weekday() < _WORKING_DAYS
     return working if repeat == "weekday" else not working if repeat == "weekend" else True
 
 
-def commands(declared, present, owned, now):
+def commands(
+    declared: Sequence[Mapping[str, Any]],
+    present: Mapping[str, Mapping[str, str]],
+    owned: Sequence[str],
+    now: datetime,
+) -> list[tuple[list[str], str, str, str]]:
     """[(argv of scontrol, name, action, detail)] that make reservations as declared; `present` are Slurm's records."""
     wanted = {entry["name"]: entry for entry in declared}
     todo = [(_delete(name), name, "remove", "") for name in owned if name not in wanted and name in present]
@@ -46,7 +56,7 @@ def commands(declared, present, owned, now):
             record = None
         if entry.get("repeat") and times[0] <= now and (record or {}).get("State") != "ACTIVE":
             # a start in the middle would be the start of all that follow
-            times = occurrence(entry, times[1])
+            times = occurrence(entry, times[1]) or times
         if record is None:
             todo.append((_create(entry, times, now), name, "add", _detail(entry, times)))
             continue
@@ -56,11 +66,11 @@ def commands(declared, present, owned, now):
     return todo
 
 
-def _delete(name):
+def _delete(name: str) -> list[str]:
     return ["delete", "reservationname=" + name]
 
 
-def _create(entry, times, now):
+def _create(entry: Mapping[str, Any], times: Times, now: datetime) -> list[str]:
     words = ["starttime=" + _start(times, now), "endtime=" + times[1].isoformat()]
     flags = [*FLAGS, *filter(None, [entry.get("repeat", "").upper()])]
     named = [
@@ -72,29 +82,29 @@ def _create(entry, times, now):
     return ["create", "reservation", *named, *words]
 
 
-def _start(times, now):
+def _start(times: Times, now: datetime) -> str:
     """Slurm takes no start in the past."""
     return times[0].isoformat() if times[0] > now else "now"
 
 
-def _detail(entry, times):
+def _detail(entry: Mapping[str, Any], times: Times) -> str:
     return f"{times[0].isoformat()} to {times[1].isoformat()}, {entry['nodes']}"
 
 
-def _is_cut_short(record, entry):
+def _is_cut_short(record: Mapping[str, str], entry: Mapping[str, Any]) -> bool:
     """Whether it is the one that is over by now, and not a later one of somebody's by the same name."""
     start, length = _first(entry)
     return datetime.fromisoformat(record["StartTime"]) < start + length
 
 
-def _is_another(record, entry, times, now):
+def _is_another(record: Mapping[str, str], entry: Mapping[str, Any], times: Times, now: datetime) -> bool:
     """Whether it can't be changed: its repetition stays, and so does the start of one that is on."""
     flags = record.get("Flags", "").upper().split(",")
     repeats = next((flag for flag in ("DAILY", "WEEKLY", "WEEKDAY", "WEEKEND") if flag in flags), "")
     return repeats != entry.get("repeat", "").upper() or (record.get("State") == "ACTIVE" and times[0] > now)
 
 
-def _differences(entry, times, record, now):
+def _differences(entry: Mapping[str, Any], times: Times, record: Mapping[str, str], now: datetime) -> list[str]:
     words = []
     if set(hostlist.expand(slurm_output.present(record.get("Nodes")))) != set(hostlist.expand(entry["nodes"])):
         words.append("nodes=" + hostlist.written_out(entry["nodes"]))

@@ -57,7 +57,7 @@ def unmet(needs: Needs, version: str = "") -> list[dict[str, Any]]:
 
     threading.Thread(target=work, daemon=True).start()
     if not done.wait(ANSWER_S):
-        problems.append(("slurm_config", "its paths can't be read within %d s: a file server hangs" % ANSWER_S, False))
+        problems.append(("slurm_config", f"its paths can't be read within {ANSWER_S} s: a file server hangs", False))
     return [{"key": key, "message": message, "new": new} for key, message, new in dict.fromkeys(problems)]
 
 
@@ -68,9 +68,8 @@ def _problems(needs: Needs, version: str) -> Iterator[Problem]:
     directories = _plugin_directories(needs.get("plugin_directories", ""))
     for plugin in needs.get("plugins", ()) if directories else ():
         if not any(os.path.exists(os.path.join(path, plugin["file"])) for path in directories):
-            yield plugin["key"], "{}={}: there is no {} in {}".format(
-                plugin["key"], plugin["name"], plugin["file"], " or ".join(directories),
-            ), False  # fmt: skip
+            key, where = plugin["key"], " or ".join(directories)
+            yield key, f"{key}={plugin['name']}: there is no {plugin['file']} in {where}", False
     for reason in obstacles(version, needs.get("plugstack", "")):
         yield "slurm_plugstack", reason, False
     for entry in needs.get("directories", ()):
@@ -112,7 +111,7 @@ def _fault(path: str) -> str:
     except FileNotFoundError:
         return "is not there"
     except OSError as error:
-        return "can't be read (%s)" % (error.strerror or error)
+        return f"can't be read ({error.strerror or error})"
     if not stat.S_ISREG(mode):
         return "is a directory" if stat.S_ISDIR(mode) else "is no file"
     if not mode & 0o111:
@@ -178,7 +177,7 @@ def _temporary(entry: Needs) -> Iterator[Problem]:
         return
     size = status.f_blocks * status.f_frsize // 2**20
     if size < int(entry["mb"]):
-        yield "TmpDisk", "TmpDisk=%d is more than the %d MiB of %s" % (int(entry["mb"]), size, entry["path"]), False
+        yield "TmpDisk", f"TmpDisk={int(entry['mb'])} is more than the {size} MiB of {entry['path']}", False
 
 
 def _file_system(path: str) -> str:

@@ -3,80 +3,84 @@
 from __future__ import annotations
 
 import re
-from collections import namedtuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import output as slurm_output
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    client as slurm_client,
+    node_states as slurm_node_states,
+    slurm_output,
+)
 
 # longer than a busy slurmctld takes, shorter than anybody waits for one that hangs
 ANSWER_S = 15
-# a node in one of these states, or with one of these flags, has not registered as configured
-BAD = re.compile(r"DOWN|UNKNOWN|INVAL|FAIL(?!ING)|NOT_RESPONDING|NO_RESPOND|\*")
-UNHEARD = re.compile(r"RESPON|\*")
 REBOOTED = "Node unexpectedly rebooted"
 # what munge says of a credential that another clock made
 CLOCK = re.compile(r"Expired|Rewound")
 
 
-# of a daemon that is ready: what was done for it, states of nodes, its version, a munge credential, warnings
-Ready = namedtuple("Ready", ["changes", "states", "version", "credential", "warnings"])
+class Ready(NamedTuple):
+    """Of a daemon that is ready: what was done for it, states of nodes, its version, a munge credential, warnings."""
+
+    changes: list[dict[str, Any]]
+    states: dict[str, str]
+    version: str
+    credential: str
+    warnings: list[str]
 
 
 class NotReadyError(Exception):
     """A daemon does not run what was deployed; `changes` is what was tried."""
 
-    def __init__(self, message, hint, changes):
+    def __init__(self, message: str, hint: str, changes: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(message)
         self.hint = hint
         self.changes = changes
 
 
-class NodeState:
+class NodeState(NamedTuple):
     """A node as slurmctld has it."""
 
-    def __init__(self, state, reason="", reason_user=""):
-        self.state = state
-        self.reason = reason
-        self.reason_user = reason_user
+    state: str
+    reason: str = ""
+    reason_user: str = ""
 
     @property
-    def by_a_person(self):
-        """True when somebody, and not Slurm itself, gave the reason of this state."""
-        return self.reason_user not in ("", "slurm")
-
-    @property
-    def bad(self):
+    def bad(self) -> bool:
         """True when the node does not serve as it should, and nobody asked for that."""
-        return bool(BAD.search(self.state)) and not (self.by_a_person and _only_down(self.state))
+        flags = slurm_node_states.flags(self.state)
+        asked_for = slurm_node_states.is_by_person(self.reason_user) and slurm_node_states.is_only_down(self.state)
+        return bool(flags & slurm_node_states.NOT_SERVING) and not asked_for
 
     @property
-    def rebooted(self):
+    def rebooted(self) -> bool:
         """True when all that keeps it from serving is that Slurm saw it restart unannounced."""
-        drained = "DRAIN" in self.state
-        return _only_down(self.state) and not drained and self.reason.startswith(REBOOTED) and not self.by_a_person
+        by_slurm = self.reason.startswith(REBOOTED) and not slurm_node_states.is_by_person(self.reason_user)
+        return by_slurm and slurm_node_states.is_only_down(self.state) and "DRAIN" not in self.state
 
     @property
-    def unheard(self):
+    def unheard(self) -> bool:
         """True when slurmctld has had no answer from it: it asks again only after a third of SlurmdTimeout."""
-        return bool(UNHEARD.search(self.state))
+        return "NOT_RESPONDING" in slurm_node_states.flags(self.state)
 
-    def sentence(self):
+    def sentence(self) -> str:
         """`slurmctld has it as DOWN (Not responding)`."""
         return f"slurmctld has it as {self.state}{(f' ({self.reason})' if self.reason else '')}"
 
 
-def _only_down(state):
-    """DOWN and registered: `scontrol update state=down`, or Slurm's after a restart of the node."""
-    return state.split("+")[0] == "DOWN" and "INVAL" not in state and not UNHEARD.search(state)
-
-
-def run(argv, text="", seconds=ANSWER_S):
-    """(exit status, combined output) of one of Slurm's or munge's commands."""
+def run(argv: Sequence[str], text: str = "", seconds: float = ANSWER_S) -> tuple[int, str]:
+    """(exit status, combined output) of one of munge's or systemd's commands."""
     result = node_command.run_merged(argv, seconds, text)
     return result.status, result.message
 
 
-def parse_nodes(output):
+def ask(argv: Sequence[str]) -> node_command.Result:
+    """The answer of one of Slurm's commands."""
+    return slurm_client.ask(argv, ANSWER_S)
+
+
+def parse_nodes(output: str) -> dict[str, NodeState]:
     """{node: NodeState} from `scontrol --oneliner show node`."""
     return {
         node["name"]: NodeState(node["state"], node["reason"], node["reason_user"])
@@ -84,41 +88,42 @@ def parse_nodes(output):
     }
 
 
-def out_of_service(names):
+def out_of_service(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """(what is wrong with slurmctld, {node: NodeState} of those that it knows and Slurm itself keeps from serving)."""
     if not names:
         return "", {}
-    status, output = run(["scontrol", "--oneliner", "show", "node"])
-    if status:
+    shown = ask(slurm_client.show("node"))
+    if not shown.ok:
         # not installed yet is no trouble
-        return "" if status == node_command.MISSING else f"slurmctld does not answer: {last_line(output)}", {}
-    nodes = parse_nodes(output)
+        missing = shown.status == node_command.MISSING
+        return "" if missing else f"slurmctld does not answer: {last_line(shown.message)}", {}
+    nodes = parse_nodes(shown.output)
     return "", {name: nodes[name] for name in names if name in nodes and nodes[name].bad}
 
 
-def last_line(output):
+def last_line(output: str) -> str:
     """What a command says at the end: why it gives up."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return re.sub(r"^(\S+: )?(error|fatal): ", "", lines[-1]) if lines else "no answer"
 
 
-def last_error(journal):
+def last_error(journal: str) -> str:
     """The last line of a daemon's journal that says what is wrong, else its last line."""
     lines = [line for line in journal.splitlines() if re.search(r"error:|fatal:", line)]
     return last_line("\n".join(lines) or journal)
 
 
-def upstream(version):
+def upstream(version: str) -> str:
     """`24.11.5` from the package's `1:24.11.5-4+deb13u1`."""
     return re.sub(r"^\d+:|[-+~].*$", "", version)
 
 
-def release(version):
+def release(version: str) -> tuple[int, ...]:
     """(24, 11), which is what Slurm's daemons compare; () for what is no version."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
-def version_sentence(daemon, running, installed, replaced):
+def version_sentence(daemon: str, running: str, installed: str, replaced: bool) -> str:
     """What is wrong between the daemon that runs and the package that is installed; '' when nothing is."""
     if not running or not installed:
         return ""
@@ -129,13 +134,13 @@ def version_sentence(daemon, running, installed, replaced):
     return ""
 
 
-def credential():
+def credential() -> str:
     """For the nodes to decode. Made as nobody, for root only: Slurm takes nothing that nobody signed."""
     status, output = run(["runuser", "-u", "nobody", "--", "munge", "--no-input", "--restrict-uid=0"])
     return output if status == 0 else ""
 
 
-def credential_sentence(output, controller):
+def credential_sentence(output: str, controller: str) -> str:
     """What `unmunge` says about a credential of the controller's, as a reason; '' when it is fine."""
     status = re.search(r"^STATUS:\s+(.*?)\s*(?:\(\d+\))?$", output, re.MULTILINE)
     words = status.group(1) if status else last_line(output).replace("unmunge: Error: ", "")
@@ -146,7 +151,7 @@ def credential_sentence(output, controller):
     if CLOCK.search(words) and len(times) == 2:
         ahead = times[1] - times[0]
         where = "ahead of" if ahead > 0 else "behind"
-        return "its clock is about %d s %s %s's: munge refuses what the other signs" % (abs(ahead), where, controller)
+        return f"its clock is about {abs(ahead)} s {where} {controller}'s: munge refuses what the other signs"
     if words == "Invalid credential":
         return f"its munge runs with another key than {controller}'s"
     return f"munge: {words}"

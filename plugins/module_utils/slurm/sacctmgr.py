@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterable
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command as node_command
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import HintedError
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     accounting as slurm_accounting,
     accounting_diff as slurm_accounting_diff,
@@ -26,33 +27,31 @@ class AccountingError(HintedError):
 class Sacctmgr:
     """sacctmgr with the node's slurm.conf, or with one that is not in its place yet."""
 
-    def __init__(self, slurm_conf=""):
+    def __init__(self, slurm_conf: str = "") -> None:
         settings = {"SLURM_CONF": slurm_conf} if slurm_conf else {}
         self.environment = node_command.slurm_environment(**settings)
 
-    def run(self, *words):
+    def run(self, *words: str) -> node_command.Result:
         """How a command ended, and its output."""
         argv = ["sacctmgr", "--immediate", "--noheader", "--parsable2", *words]
         return node_command.run_merged(argv, ANSWER_S, env=self.environment)
 
-    def show(self, *words):
+    def show(self, *words: str) -> str:
         """Lines of a `show`, tolerating a slurmdbd that is just starting. Raises AccountingError."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            result = self.run("show", *words)
-            if result.ok:
-                return result.output.strip()
-            if result.status == node_command.MISSING:
-                raise AccountingError("Slurm is not installed here", "deploy it first: `deepopsctl deploy slurm`")
-            if time.monotonic() > deadline:
-                message = f"sacctmgr show {words[0]}: {result.message}"
-                raise AccountingError(message, "see `journalctl -u slurmdbd` on the accounting host")
-            time.sleep(0.5)
+        result = wait_until(
+            lambda: self.run("show", *words), PATIENCE_S, 0.5, lambda r: r.ok or r.status == node_command.MISSING
+        )
+        if result.ok:
+            return result.output.strip()
+        if result.status == node_command.MISSING:
+            raise AccountingError("Slurm is not installed here", "deploy it first: `deepopsctl deploy slurm`")
+        message = f"sacctmgr show {words[0]}: {result.message}"
+        raise AccountingError(message, "see `journalctl -u slurmdbd` on the accounting host")
 
-    def qos_names(self):
+    def qos_names(self) -> list[str]:
         return self.show("qos", "format=name").splitlines()
 
-    def state(self, cluster):
+    def state(self, cluster: str) -> dict[str, dict[str, dict[str, str]]]:
         """What Slurm has, in four calls. Raises AccountingError."""
         columns = {object_type: "format=" + ",".join(names) for object_type, names in slurm_accounting.COLUMNS.items()}
         where = ["where", "cluster=" + cluster]
@@ -66,7 +65,7 @@ class Sacctmgr:
             }
         )
 
-    def apply(self, changes, cluster):
+    def apply(self, changes: Iterable[slurm_accounting_diff.Change], cluster: str) -> None:
         """Make the changes; one that is refused may need another one first, so it is tried again after them.
 
         Raises AccountingError.
@@ -84,11 +83,8 @@ class Sacctmgr:
                 raise AccountingError(f"sacctmgr {' '.join(words)}: {error}", hint)
             todo = [(some, words) for some, words, _error in refused]
 
-    def ensure_cluster(self, cluster):
+    def ensure_cluster(self, cluster: str) -> None:
         """Add the cluster, if slurmctld does not register it itself. Raises AccountingError."""
-        deadline = time.monotonic() + REGISTRATION_S
-        while time.monotonic() < deadline:
-            if cluster in self.show("cluster", "format=cluster").splitlines():
-                return
-            time.sleep(0.3)
-        self.run("add", "cluster", cluster)
+        shown = ["cluster", "format=cluster"]
+        if not wait_until(lambda: cluster in self.show(*shown).splitlines(), REGISTRATION_S, 0.3):
+            self.run("add", "cluster", cluster)

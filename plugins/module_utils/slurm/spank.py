@@ -42,9 +42,10 @@ def obstacles(version: str, text: str | None = None) -> list[str]:
     reasons = []
     for plugin in filter(itemgetter("required"), loaded):
         if not plugin["there"]:
-            reasons.append("slurm_plugstack requires {path}, which is not there".format(**plugin))
+            reasons.append(f"slurm_plugstack requires {plugin['path']}, which is not there")
         elif version and plugin["version"] and _release(plugin["version"]) != _release(version):
-            reasons.append("slurm_plugstack requires {path}, which was built for Slurm {version}".format(**plugin))
+            built = f"which was built for Slurm {plugin['version']}"
+            reasons.append(f"slurm_plugstack requires {plugin['path']}, {built}")
     return reasons
 
 

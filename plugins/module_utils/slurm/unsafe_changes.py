@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_query
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import CONTAINERS, Effect, fold
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import client as slurm_client
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import CONTAINERS, Change, Effect
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.hostlist import fold
 
 # jobs that hold nodes; what becomes of those that wait is in waiting_jobs.py
 HOLDING = "--states=RUNNING,COMPLETING,SUSPENDED,CONFIGURING"
 
 
-def refusals(changes, ask=slurm_query.run):
+def refusals(changes: Iterable[Change], ask: Callable[..., Any] = slurm_client.ask) -> list[tuple[str, str]]:
     """(message, hint) for each change that would end or forget jobs; `ask` runs a command."""
     problems = []
     for change in changes:
@@ -21,7 +25,7 @@ def refusals(changes, ask=slurm_query.run):
     return problems
 
 
-def certain(changes, missing_nodes):
+def certain(changes: Sequence[Change], missing_nodes: Sequence[str]) -> Sequence[Change]:
     """Without those that may only seem so, because nodes are still missing in the new text."""
     if not missing_nodes:
         return changes
@@ -34,7 +38,7 @@ def certain(changes, missing_nodes):
     return result
 
 
-def _needs_drain(change, ask):
+def _needs_drain(change: Change, ask: Callable[..., Any]) -> list[tuple[str, str]]:
     names = fold(list(change.names)) if change.key.startswith("NodeName=") else ",".join(change.names)
     if change.key.startswith("NodeName="):
         argv, where = [HOLDING, f"--nodelist={names}"], f"run on {names}"
@@ -48,19 +52,17 @@ def _needs_drain(change, ask):
     else:
         argv, where = [], "are there"
         hint = "Slurm would forget them all: let them end (scontrol update state=drain), then deploy again"
-    worked, output = ask("squeue", "--noheader", "--all", "--format=%A", *argv)
-    if not worked:
-        words = "changing {} may end jobs, and Slurm does not say which: {}".format(
-            change.key, " ".join(output.split())
-        )
+    shown = ask(slurm_client.squeue("%A", "--all", *argv))
+    if not shown.ok:
+        words = f"changing {change.key} may end jobs, and Slurm does not say which: {shown.failure}"
         return [(words, "see that slurmctld runs and answers (scontrol ping), then deploy again")]
-    jobs = sorted(set(output.split()), key=lambda job: (len(job), job))
+    jobs = sorted(set(shown.output.split()), key=lambda job: (len(job), job))
     if not jobs:
         return []
     harm = "break" if change.key in CONTAINERS else "end"
     return [(f"changing {change.key} would {harm} jobs that {where}: {_some(jobs)}", hint)]
 
 
-def _some(jobs, most=10):
+def _some(jobs: Sequence[str], most: int = 10) -> str:
     more = len(jobs) - most
-    return ", ".join(jobs[:most]) + (" and %d more" % more if more > 0 else "")
+    return ", ".join(jobs[:most]) + (f" and {more} more" if more > 0 else "")

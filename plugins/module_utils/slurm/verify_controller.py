@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
     packages as node_packages,
     services as node_services,
 )
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     apply_config as slurm_apply_config,
-    output as slurm_output,
+    client as slurm_client,
+    node_states as slurm_node_states,
     readiness as slurm_readiness,
+    slurm_output,
 )
 
 CONTROLLER, ACCOUNTING = "slurmctld.service", "slurmdbd.service"
@@ -22,32 +27,31 @@ UNREGISTERED = "slurmctld has not registered the cluster %s with it"
 class Observation:
     """The state of the controller at one query."""
 
-    def __init__(self):
-        self.problems = []
+    def __init__(self) -> None:
+        self.problems: list[str] = []
         self.version = ""
-        self.nodes = {}
+        self.nodes: dict[str, slurm_readiness.NodeState] = {}
 
-    def add_problem(self, where, sentence):
+    def add_problem(self, where: str, sentence: str) -> None:
         if sentence:
             self.problems.append(f"{where}: {sentence}")
 
 
-def observe(wanted, cluster):
+def observe(wanted: Sequence[str], cluster: str) -> Observation:
     """One query; the later questions make no sense while slurmctld does not answer."""
     observation = Observation()
-    status, output = slurm_readiness.run(["scontrol", "show", "config"])
-    if status:
-        observation.add_problem("slurmctld", f"does not answer: {slurm_readiness.last_line(output)}")
+    shown = slurm_readiness.ask(slurm_client.CONFIG)
+    if not shown.ok:
+        observation.add_problem("slurmctld", f"does not answer: {slurm_readiness.last_line(shown.message)}")
         return observation
-    config = slurm_output.config(output)
+    config = slurm_output.config(shown.output)
     observation.version = config.get("SLURM_VERSION", "")
     if config.get("HASH_VAL", "Match").startswith("Different"):
         observation.add_problem("slurmctld", "runs another slurm.conf than the one that is installed")
     check_versions(observation)
     if cluster:
         observation.add_problem("slurmdbd", accounting_problem(cluster))
-    status, output = slurm_readiness.run(["scontrol", "--oneliner", "show", "node"])
-    observation.nodes = slurm_readiness.parse_nodes(output)
+    observation.nodes = slurm_readiness.parse_nodes(slurm_readiness.ask(slurm_client.show("node")).output)
     for name in wanted:
         if name not in observation.nodes:
             observation.add_problem(name, "not in slurm.conf")
@@ -56,7 +60,7 @@ def observe(wanted, cluster):
     return observation
 
 
-def check_versions(observation):
+def check_versions(observation: Observation) -> None:
     """The daemons of this node against their packages."""
     installed = node_packages.installed(["slurmctld", "slurmdbd"])
     for unit, running_version in ((CONTROLLER, observation.version), (ACCOUNTING, "")):
@@ -72,30 +76,28 @@ def check_versions(observation):
                 observation.problems.append(problem)
 
 
-def accounting_problem(cluster):
+def accounting_problem(cluster: str) -> str:
     """Why jobs of this cluster would not be accounted; '' when they are."""
-    status, output = slurm_readiness.run(
-        ["sacctmgr", "-nP", "show", "cluster", "where", f"cluster={cluster}", "format=cluster,controlport"]
-    )
-    if status:
-        return f"does not answer: {slurm_readiness.last_line(output)}"
-    rows = [line.split("|") for line in output.splitlines() if line]
+    where = ("where", f"cluster={cluster}", "format=cluster,controlport")
+    shown = slurm_readiness.ask(slurm_client.sacctmgr("cluster", *where))
+    if not shown.ok:
+        return f"does not answer: {slurm_readiness.last_line(shown.message)}"
+    rows = [line.split("|") for line in shown.output.splitlines() if line]
     if not rows:
         return f"does not know the cluster {cluster}"
     return "" if rows[0][-1] not in ("", "0") else UNREGISTERED % cluster
 
 
-def return_to_service(names):
+def return_to_service(names: Sequence[str]) -> list[dict[str, str]]:
     """Nodes that Slurm took out because they restarted; it is known now that they are well. Returns what was done."""
     if not names:
         return []
-    status, _output = slurm_readiness.run(["scontrol", "update", f"nodename={','.join(names)}", "state=resume"])
-    if status:
+    if not slurm_readiness.ask(slurm_client.update("node", names, "state=resume")).ok:
         return []
     return [{"kind": "node", "name": name, "action": "resume", "detail": slurm_readiness.REBOOTED} for name in names]
 
 
-def register_again(start_timeout):
+def register_again(start_timeout: float) -> list[dict[str, str]]:
     """Have slurmctld register with slurmdbd, which did not listen when it started. Returns what was done.
 
     By itself it does so only with its next record, and a quiet cluster has none. With 22.05 only a restart helps.
@@ -105,39 +107,42 @@ def register_again(start_timeout):
     return [] if refusal else [node_changes.entry("unit", CONTROLLER, "reconfigure", detail=detail)]
 
 
-def verify(params):
+def verify(params: Mapping[str, Any]) -> slurm_readiness.Ready:
     """Wait until the controller's daemons are ready; returns Ready. Raises NotReadyError."""
     wanted, cluster = params["nodes"], params["cluster"]
-    started = time.monotonic()
-    deadline = started + params["timeout"]
-    changes, tried = [], False
-    while True:
+    deadline = time.monotonic() + params["timeout"]
+    changes: list[dict[str, str]] = []
+    tries: list[float] = []
+
+    def attempt() -> Observation:
         observation = observe(wanted, cluster)
-        changes += return_to_service(
-            [name for name in wanted if name in observation.nodes and observation.nodes[name].rebooted]
-        )
-        if not observation.problems:
-            break
-        if time.monotonic() > deadline:
-            raise not_ready(params, observation, changes)
+        known = [name for name in wanted if name in observation.nodes]
+        changes.extend(return_to_service([name for name in known if observation.nodes[name].rebooted]))
+        left = deadline - time.monotonic()
         only_unregistered = observation.problems == ["slurmdbd: " + UNREGISTERED % cluster]
         # one with a record to send registers within 20 s
-        if only_unregistered and not tried and time.monotonic() - started > params["timeout"] / 3:
-            tried = True
-            changes += register_again(deadline - time.monotonic())
-        time.sleep(0.5)
+        if only_unregistered and not tries and 0 < left < params["timeout"] * 2 / 3:
+            tries.append(left)
+            changes.extend(register_again(left))
+        return observation
+
+    observation = wait_until(attempt, params["timeout"], 0.5, lambda seen: not seen.problems)
+    if observation.problems:
+        raise not_ready(params, observation, changes)
     states = {name: observation.nodes[name].state for name in wanted}
     return slurm_readiness.Ready(
         changes, states, observation.version, slurm_readiness.credential(), warnings(wanted, observation, changes)
     )
 
 
-def warnings(wanted, observation, changes):
+def warnings(wanted: Mapping[str, Any], observation: Observation, changes: Sequence[Mapping[str, str]]) -> list[str]:
     """Warn of a slurmctld that had to register again, and of nodes that somebody set down on purpose: they stay so."""
-    words = "slurmctld read its configuration again: %s"
-    again = [words % change["detail"] for change in changes if change["action"] == "reconfigure"]
+    words = "slurmctld read its configuration again"
+    again = [f"{words}: {change['detail']}" for change in changes if change["action"] == "reconfigure"]
     down = [
-        name for name in wanted if observation.nodes[name].state.startswith("DOWN") and not observation.nodes[name].bad
+        name
+        for name in wanted
+        if "DOWN" in slurm_node_states.flags(observation.nodes[name].state) and not observation.nodes[name].bad
     ]
     return again + [
         f"{name} stays down: {observation.nodes[name].reason_user} set it so ({observation.nodes[name].reason})"
@@ -145,7 +150,7 @@ def warnings(wanted, observation, changes):
     ]
 
 
-def hanging(problems):
+def hanging(problems: Sequence[str]) -> list[str]:
     """Daemons of this node that systemd sees running, and that answer nobody."""
     silent = [
         unit
@@ -156,7 +161,9 @@ def hanging(problems):
     return [unit.partition(".")[0] for unit in silent if facts[unit].get("ActiveState") == "active"]
 
 
-def not_ready(params, observation, changes):
+def not_ready(
+    params: Mapping[str, Any], observation: Observation, changes: Sequence[Mapping[str, str]]
+) -> slurm_readiness.NotReadyError:
     """The error that names what is wrong, and where to look."""
     nodes = [name for name in params["nodes"] if any(text.startswith(name + ":") for text in observation.problems)]
     where = f"`journalctl -u slurmd` on {', '.join(nodes[:5])}" if nodes else "`journalctl -u slurmctld -u slurmdbd`"
@@ -169,5 +176,5 @@ def not_ready(params, observation, changes):
     if hung:
         restart = f"`systemctl restart {' '.join(hung)}` there (jobs go on)"
         hint = f"it runs and says nothing: {restart}, then deploy again; see {where}"
-    message = "after %d s: %s" % (params["timeout"], "; ".join(observation.problems))
+    message = f"after {params['timeout']} s: {'; '.join(observation.problems)}"
     return slurm_readiness.NotReadyError(message, hint, changes)

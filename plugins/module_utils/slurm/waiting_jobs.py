@@ -10,9 +10,10 @@ What can't be read of a request counts as met, before and after: no job is repor
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
-from . import effects, output
+from . import client, effects, slurm_output as output
+from .command import Result
 from .hostlist import HostlistError, expand, fold
 from .node_states import ON_NODES
 
@@ -22,15 +23,10 @@ _COLUMNS = {
     "nodes": "%D", "cpus": "%C", "node_cpus": "%c", "memory": "%m", "gres": "%b", "limit": "%l", "reservation": "%v",
     "priority": "%Q", "features": "%f",
 }  # fmt: skip
-QUEUE = ("squeue", "--noheader", "--all", "--sort=i", "--format=" + "|".join(_COLUMNS.values()))
+QUEUE = client.squeue("|".join(_COLUMNS.values()), "--all", "--sort=i")
 # squeue has these by its long options only, in columns
 _WIDTHS = (64, 256, 256, 256)
-GPUS = (
-    "squeue", "--noheader", "--all", "--Format=" + ",".join(
-        "%s:%d" % column for column in zip(("JobArrayID", "tres-per-job", "tres-per-socket", "tres-per-task"), _WIDTHS)
-    ),
-)  # fmt: skip
-RESERVATIONS = ("scontrol", "--oneliner", "show", "reservation")
+GPUS = client.squeue_long(("JobArrayID", "tres-per-job", "tres-per-socket", "tres-per-task"), _WIDTHS, "--all")
 _ID = re.compile(r"[0-9]+(?:\+[0-9]+|_[0-9]+|_\[[0-9,:%.-]+\]?)?")
 _RESERVED = re.compile(r"^ReservationName=(\S+) .* Nodes=(\S+)", re.MULTILINE)
 _GRES = re.compile(r"(?:gres[/:])?([A-Za-z]\w*)(?:[:=]([A-Za-z]\w*(?:[.\-]\w+)*))?(?:[:=]([0-9]+))?(?:\([^)]*\))?")
@@ -371,11 +367,11 @@ def _words(job: Job, new: Layout) -> str:
     if words:
         return ", ".join(dict.fromkeys(words))
     parts = [
-        "%d node%s" % (job.nodes, "s" * (job.nodes > 1)),
-        "%d CPU%s" % (job.cpus, "s" * (job.cpus > 1)),
-        "%d MB a node" % job.memory,
+        f"{job.nodes} node{'s' * (job.nodes > 1)}",
+        f"{job.cpus} CPU{'s' * (job.cpus > 1)}",
+        f"{job.memory} MB a node",
     ]
-    parts += ["%s:%d" % (":".join(filter(None, key)), count) for key, count in (*job.gres, *job.all_gres)]
+    parts += [f"{':'.join(filter(None, key))}:{count}" for key, count in (*job.gres, *job.all_gres)]
     parts += [f"features {job.features}"] if job.features else []
     parts += [f"{output.clock(job.limit)} in time"] if job.limit else []
     return f"{', '.join(parts)} (partition {','.join(job.partitions)})"
@@ -401,7 +397,7 @@ def live(nodes: str, partitions: str) -> Layout:
     return Layout(there, members, attributes)
 
 
-Ask = Callable[..., Tuple[Optional[bool], str]]
+Ask = Callable[[Sequence[str]], Result]
 
 
 def concerned(changes: Iterable[effects.Change]) -> bool:
@@ -412,11 +408,11 @@ def concerned(changes: Iterable[effects.Change]) -> bool:
 def query(old: Layout, new: Layout, ask: Ask) -> list[Affected]:
     """The waiting jobs that this concerns; `ask` runs a command. Raises UnreadableError."""
     answers = []
-    for command in (QUEUE, GPUS, RESERVATIONS):
-        worked, text = ask(*command)
-        if not worked:
-            raise output.UnreadableError(" ".join(text.split()))
-        answers.append(text)
+    for command in (QUEUE, GPUS, client.RESERVATIONS):
+        shown = ask(command)
+        if not shown.ok:
+            raise output.UnreadableError(shown.failure)
+        answers.append(shown.output)
     reserved = {name: frozenset(_names(nodes)) for name, nodes in _RESERVED.findall(answers[2])}
     return affected(jobs(*answers[:2]), old, new, reserved)
 
@@ -428,16 +424,17 @@ def hold(cases: Iterable[Affected], ask: Ask) -> list[str]:
         # of an array all tasks that wait: squeue cuts a long list of them. Of a job of several parts Slurm holds all.
         job = case.job.number if "+" in case.job.id else case.job.id.partition("_[")[0]
         # one that an administrator holds stays so
-        commands = [] if case.job.held else [["uhold", case.job.id.partition("+")[0].partition("_[")[0]]]
-        commands += [["update", "jobid=" + job, word] for word in case.rescue or ()]
+        first = case.job.id.partition("+")[0].partition("_[")[0]
+        commands = [] if case.job.held else [client.scontrol("uhold", first)]
+        commands += [client.update("job", [job], word) for word in case.rescue or ()]
         for command in commands:
-            worked, text = ask("scontrol", *command)
-            if not worked:
-                problems.append(f"scontrol {' '.join(command)}: {' '.join(text.split())}")
+            done = ask(command)
+            if not done.ok:
+                problems.append(f"{' '.join(command)}: {' '.join(done.message.split())}")
     return problems
 
 
 def sentence(cases: list[Affected], most: int = 10) -> str:
     """`12 (alice) asks for gpu02, which goes`: the jobs by what happens to them."""
     parts = [f"{case.job.id} ({case.job.user}): {case.reason}" for case in cases[:most]]
-    return "; ".join(parts) + ("; and %d more" % (len(cases) - most) if len(cases) > most else "")
+    return "; ".join(parts) + (f"; and {len(cases) - most} more" if len(cases) > most else "")

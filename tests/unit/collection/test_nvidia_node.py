@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from deepopsctl.slurm.node_states import is_empty_and_drained
 from tests.support import node_modules as nodeside
 from tests.support.files import write_files
 
@@ -119,8 +120,7 @@ nvidia-settings deinstall config-files 550.163.01-1
     ],
 )
 def test_only_a_drained_node_without_jobs_may_be_rebooted(state: str, drained: bool) -> None:
-    assert nvidia_node.is_drained(f"NodeName=gpu01 CPUAlloc=0 State={state} ThreadsPerCore=1") is drained
-    assert nvidia_node.is_drained("") is False
+    assert is_empty_and_drained(state) is drained
 
 
 class TestFingerprint:

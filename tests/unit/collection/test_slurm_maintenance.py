@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from deepopsctl.node_programs._shared.command import Result
 from tests.support import node_modules as nodeside
 
 maintenance = nodeside.load("slurm.maintenance")
@@ -122,14 +123,15 @@ def test_one_that_slurm_refuses_keeps_no_other_from_being_reserved(
 ) -> None:
     module, created = nodeside.plugin("modules", "slurm_maintenance"), []
 
-    def scontrol(*argv: str) -> tuple[bool, str]:
+    def ask(argv: list[str]) -> Result:
         if "create" not in argv:
-            return True, "No reservations in the system"
+            return Result("scontrol", 0, "No reservations in the system", "", 0.1)
         created.append(argv[3])
-        return "nodes=gone" not in argv, "Error creating the reservation: Invalid node name specified"
+        refusal = "Error creating the reservation: Invalid node name specified"
+        return Result("scontrol", int("nodes=gone" in argv), "", refusal, 0.1)
 
     monkeypatch.setattr(module, "OWNED", str(tmp_path / "owned.json"))
-    monkeypatch.setattr(module.slurm_query, "run", scontrol)
+    monkeypatch.setattr(module.slurm_client, "ask", ask)
     start = {"start": "2099-12-01T08:00:00", "minutes": 240}
     entries = [{"name": "disks", "nodes": "gone", **start}, {"name": "upgrade", "nodes": "gpu01", **start}]
 

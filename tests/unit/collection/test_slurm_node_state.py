@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from deepopsctl.node_programs._shared.command import Result
 from deepopsctl.node_programs.suites.validate_smoke import state
 from deepopsctl.slurm.node_states import drain_reason
 from deepopsctl.slurm.state import SlurmNode
@@ -33,13 +33,13 @@ def test_a_reason_is_one_line_with_our_prefix() -> None:
 def test_a_plan_changes_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[tuple[str, ...]] = []
 
-    def run(*argv: str) -> tuple[bool, str]:
-        ran.append(argv)
-        return True, ""
+    def ask(argv: list[str]) -> Result:
+        ran.append(tuple(argv))
+        return Result("scontrol", 0, "", "", 0.1)
 
     monkeypatch.setattr(service, "require_state", lambda _patience: [])
     monkeypatch.setattr(service, "known_nodes", lambda _state, _names: {"gpu01": node("IDLE", "", "")})
-    monkeypatch.setattr(service.slurm_query, "run", run)
+    monkeypatch.setattr(service.slurm_client, "ask", ask)
 
     decided = service.drain_or_resume("drain", ["gpu01"], OURS, {}, dry=True)
     assert (decided[0][0]["action"], ran) == ("drain", [])
@@ -148,10 +148,10 @@ def test_a_node_whose_validation_was_cut_off_is_validated_before_it_reboots() ->
 def test_no_reboot_is_asked_for_that_slurm_would_take_for_a_failure(
     monkeypatch: pytest.MonkeyPatch, config: str
 ) -> None:
-    monkeypatch.setattr(service, "run", lambda *_words: "RebootProgram = /sbin/reboot\nResumeTimeout = 900 sec")
+    monkeypatch.setattr(service, "run", lambda _argv: "RebootProgram = /sbin/reboot\nResumeTimeout = 900 sec")
     service.require_reboot_settings()
 
-    monkeypatch.setattr(service, "run", lambda *_words: config)
+    monkeypatch.setattr(service, "run", lambda _argv: config)
     with pytest.raises(service.RefusedError):
         service.require_reboot_settings()
 
@@ -219,7 +219,8 @@ def test_a_node_of_which_slurmctld_says_nothing_is_asked_about_again(
     monkeypatch: pytest.MonkeyPatch, shown: str, serves: bool, recorded: bool
 ) -> None:
     module, jobs = nodeside.plugin("modules", "slurm_node_state"), nodeside.load("slurm.node_jobs")
-    monkeypatch.setattr(jobs, "_scontrol", lambda *_words: SimpleNamespace(ok=bool(shown), output=shown))
+    answer = Result("scontrol", 0 if shown else 1, shown, "", 0.1)
+    monkeypatch.setattr(jobs.slurm_client, "ask", lambda *_given: answer)
     monkeypatch.setattr(jobs, "_serves", lambda: serves)
     params = {"nodes": ["gpu01"], "state": "resumed", "reason": "its driver", "local": True,
               "component": "nvidia", "step": "in_service", "digest": "d"}  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from deepopsctl.node_programs._shared.command import Result
 from deepopsctl.slurm.effects import changes
 from tests.support import node_modules as nodeside
 
@@ -26,10 +27,10 @@ class Answers:
 
     def __init__(self, output: str = "41\n", *, worked: bool = True) -> None:
         self.questions: list[tuple[str, ...]] = []
-        self._answer = (worked, output)
+        self._answer = Result("squeue", 0, output, "", 0.1) if worked else Result("squeue", 1, "", output, 0.1)
 
-    def __call__(self, *command: str) -> tuple[bool, str]:
-        self.questions.append(command)
+    def __call__(self, command: list[str]) -> Result:
+        self.questions.append(tuple(command))
         return self._answer
 
 

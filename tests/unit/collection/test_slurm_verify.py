@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from deepopsctl.node_programs._shared.command import Result
 from tests.support import node_modules as nodeside
 
 slurm = nodeside.load("slurm.readiness")
@@ -52,16 +53,15 @@ class Unregistered:
         self.calls: list[str] = []
         self._hears = hears
 
-    def run(self, argv: list[str], text: str = "", seconds: int = 15) -> tuple[int, str]:
-        assert (text, seconds > 0) == ("", True)
+    def ask(self, argv: list[str]) -> Result:
         call = " ".join(argv[:2])
         self.calls.append(call)
         registered = self._hears and "scontrol reconfigure" in self.calls
         answers = {
             "scontrol show": "SLURM_VERSION = 24.11.5",
-            "sacctmgr -nP": "gpu|6817" if registered else "gpu|0",
+            "sacctmgr --noheader": "gpu|6817" if registered else "gpu|0",
         }
-        return 0, answers.get(call, "")
+        return Result(argv[0], 0, answers.get(call, ""), "", 0.1)
 
     def reconfigure(self, _start_timeout: float) -> tuple[str, bool]:
         self.calls.append("scontrol reconfigure")
@@ -86,9 +86,12 @@ class TestRegistration:
 
     def slurmctld(self, monkeypatch: pytest.MonkeyPatch, *, hears: bool) -> Unregistered:
         fake = Unregistered(hears=hears)
-        monkeypatch.setattr(controller.slurm_readiness, "run", fake.run)
+        monkeypatch.setattr(controller.slurm_readiness, "ask", fake.ask)
+        monkeypatch.setattr(controller.slurm_readiness, "credential", str)
         monkeypatch.setattr(controller.slurm_apply_config, "reconfigure", fake.reconfigure)
-        monkeypatch.setattr(controller, "time", Clock())
+        clock = Clock()
+        monkeypatch.setattr(controller, "time", clock)
+        monkeypatch.setattr(nodeside.load("node.waiting"), "time", clock)
         monkeypatch.setattr(controller, "check_versions", lambda _observation: None)
         monkeypatch.setattr(controller, "hanging", lambda _problems: [])
         return fake

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deepopsctl.node_programs._shared.command import Result
 from tests.support import node_modules as nodeside
 
 waiting = nodeside.load("slurm.waiting_jobs")
@@ -179,11 +180,11 @@ def test_what_is_no_line_of_squeue_is_an_error_and_not_an_empty_queue() -> None:
 
 
 def test_a_hold_clears_what_would_end_the_job_and_leaves_an_administrators_hold_alone() -> None:
-    commands: list[tuple[str, ...]] = []
+    commands: list[list[str]] = []
 
-    def ask(*command: str) -> tuple[bool, str]:
+    def ask(command: list[str]) -> Result:
         commands.append(command)
-        return True, ""
+        return Result("scontrol", 0, "", "", 0.1)
 
     jobs = [line("9_[1-4%2]", nodes="gpu03"), line("10", nodes="gpu03", priority="0"), line("11+1", nodes="gpu03")]
 

@@ -12,7 +12,7 @@ from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT, TESTS
 
 DATA = TESTS / "data" / "slurm"
-READING = nodeside.load("slurm.output")
+READING = nodeside.load("slurm.slurm_output")
 
 
 @pytest.fixture(params=["22.05", "24.11"])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Callable
 
-from ..._shared import command
+from ..._shared import command, slurm_client
 from . import records
 from .records import Job
 
@@ -56,7 +56,7 @@ def _with_live(job: Job, run: Run) -> Job:
 def run_command(argv: Sequence[str]) -> str:
     """Run one of Slurm's commands."""
     # times as numbers, whatever the user likes to see
-    result = command.run(argv, LIMIT_S, env=command.slurm_environment(SLURM_TIME_FORMAT="%s", TZ="UTC"))
+    result = slurm_client.ask(argv, LIMIT_S, env=command.slurm_environment(SLURM_TIME_FORMAT="%s", TZ="UTC"))
     if not result.ok:
         raise UnansweredError(result.failure)
     return result.output

@@ -16,8 +16,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..._shared import command
+from ..._shared import slurm_client
 from ..._shared.slurm_output import whole
+from ..._shared.waiting import wait_until
 from .values import format_count, format_share, format_size, format_time
 
 METRICS = "/var/lib/prometheus/node-exporter/nodemetrics-jobs.prom"
@@ -83,7 +84,9 @@ def _seconds(environment: Mapping[str, str]) -> float:
 def _query_job(job: str) -> dict[str, str]:
     # the epilog's environment has no output before 23.11, and then with its patterns not filled in
     # a path of the user's need not be UTF-8
-    return read_job(command.run(["scontrol", "show", "job", job], ASK_S, undecodable="surrogateescape").output)
+    return read_job(
+        slurm_client.ask(slurm_client.scontrol("show", "job", job), ASK_S, undecodable="surrogateescape").output
+    )
 
 
 def read_job(text: str) -> dict[str, str]:
@@ -137,12 +140,9 @@ def append(path: str, text: str, user: str) -> bool:
             status = 0
         finally:
             os._exit(status)
-    deadline = time.monotonic() + WRITE_S
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return status == 0
-        time.sleep(0.02)
+    ended, status = wait_until(lambda: os.waitpid(child, os.WNOHANG), WRITE_S, 0.02, lambda answer: answer[0] != 0)
+    if ended:
+        return status == 0
     # it can't be killed while its file system hangs: left behind
     os.kill(child, signal.SIGKILL)
     return False

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Callable, NamedTuple
 
-from ..._shared import command, slurm_output
+from ..._shared import command, slurm_client, slurm_output
 
 Run = Callable[[Sequence[str]], command.Result]
 
-PARTITIONS = ("sinfo", "--noheader", "--format=%P|%F|%l")
-RESERVATIONS = ("scontrol", "--oneliner", "show", "reservation")
+PARTITIONS = slurm_client.sinfo("--format=%P|%F|%l")
 HEADER = ("partition", "nodes", "idle", "in use", "not available", "longest job")
 # partitions to show, and how early maintenance is announced
 MOST = 12
@@ -33,7 +32,7 @@ class Maintenance(NamedTuple):
 
 def run(argv: Sequence[str]) -> command.Result:
     """Run one of Slurm's commands."""
-    return command.run(argv, LIMIT_S)
+    return slurm_client.ask(argv, LIMIT_S)
 
 
 def message(cluster: str, now: datetime, ask: Run = run) -> str:
@@ -45,7 +44,7 @@ def message(cluster: str, now: datetime, ask: Run = run) -> str:
     lines = [f"{printable(cluster)}, {now:%a %d %b %H:%M}", *_table([HEADER, *rows[:MOST]])]
     if len(rows) > MOST:
         lines.append(f"and {len(rows) - MOST} more partitions: `sinfo -s`")
-    lines += [_announcement(each, now) for each in maintenances(ask(RESERVATIONS).output, now)]
+    lines += [_announcement(each, now) for each in maintenances(ask(slurm_client.RESERVATIONS).output, now)]
     return _text(lines)
 
 

@@ -7,12 +7,12 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Callable
 
+from ..._shared import slurm_client
 from . import job
 from .job import StagingError
 from .stage_in import TAR
@@ -107,12 +107,8 @@ def _take_up(target: str, name: str, own: str) -> None:
 
 
 def _may_run(job_id: str) -> bool:
-    argv = ["squeue", "--noheader", "--format=%T", "--jobs=" + job_id]
-    try:
-        asked = subprocess.run(argv, capture_output=True, text=True, check=False)
-    except OSError:
-        return True
-    return bool(asked.stdout.strip()) if asked.returncode == 0 else "Invalid job id" not in asked.stderr
+    shown = slurm_client.ask(slurm_client.squeue("%T", "--jobs=" + job_id), None)
+    return bool(shown.output.strip()) if shown.ok else "Invalid job id" not in shown.errors
 
 
 def _copy(path: str, new: str) -> None:

@@ -8,17 +8,17 @@ from collections import Counter, Counter as Counted
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..._shared import slurm_output
+from ..._shared import slurm_client, slurm_output
+from ..._shared.node_states import NO_FREE_GPUS
 from ..job_report import asking
 from ..job_report.asking import Run, UnansweredError
 
 OK, UNKNOWN = 0, 1
 # wide enough for Slurm's longest names; columns are cut by place
 _WIDTHS = {"Partition": 64, "Time": 16, "NodeList": 256, "StateLong": 32, "Gres": 256, "GresUsed": 256}
-NODES = ["sinfo", "--Node", "--noheader", "--Format=" + ",".join(f"{name}:{width}" for name, width in _WIDTHS.items())]
-JOBS = ["squeue", "--noheader", "--array", "--states=PENDING,RUNNING", "--format=%P|%T"]
+NODES = slurm_client.sinfo("--Node", "--Format=" + ",".join(f"{name}:{width}" for name, width in _WIDTHS.items()))
+JOBS = slurm_client.squeue("%P|%T", "--array", "--states=PENDING,RUNNING")
 _HEADER = ("Partition", "Max time", "Nodes", "Free", "GPUs free/total", "Running", "Queued")
-_NO_JOBS = ("down", "drain", "fail", "maint", "unk", "power", "reboot", "inval", "block", "plan", "reserv")
 
 
 @dataclass
@@ -62,7 +62,7 @@ def count(nodes: str, jobs: str) -> dict[str, Partition]:
         partition.free += state == "idle"
         total = slurm_output.gpus(gres)
         partition.gpus.update(total)
-        if not state.startswith(_NO_JOBS) and not state.endswith("*"):
+        if not state.startswith(NO_FREE_GPUS) and not state.endswith("*"):
             partition.free_gpus.update(total)
             partition.free_gpus.subtract(slurm_output.gpus(used))
     for line in jobs.splitlines():

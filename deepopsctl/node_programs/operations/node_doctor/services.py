@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..._shared import command, database as database_clients, spank
+from ..._shared import command, database as database_clients, slurm_client, spank
 from .query import output, read
 
 SLURM = ("slurmctld", "slurmd", "slurmdbd")
@@ -138,7 +138,7 @@ def _settings() -> dict[str, str]:
 
 def slurm(running: dict[int, str]) -> dict[str, Any]:
     """Slurm's daemons, its version, and whether deepopsctl has deployed here."""
-    version = re.search(r"\d+\.\d+\S*", output(["slurmd", "-V"]) or output(["sinfo", "-V"]))
+    version = re.search(r"\d+\.\d+\S*", output(["slurmd", "-V"]) or output(slurm_client.VERSION))
     return {
         "daemons": sorted(set(running.values()) & set(SLURM)),
         "version": version.group(0) if version else "",

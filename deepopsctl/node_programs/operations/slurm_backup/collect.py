@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import pwd
-import re
 import shutil
 import stat
 import subprocess
@@ -18,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..._shared import command, database as database_clients
+from ..._shared import command, database as database_clients, slurm_client, slurm_output
 from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring
 
 # slurmctld saves every 5 s; each of its files is replaced at once, but not all in the same moment
@@ -61,8 +60,7 @@ def collect(config: Mapping[str, Any], target: str) -> Manifest:
 
 def release() -> str:
     """Slurm's release on this host, `24.11.5`."""
-    shown = command.run(["sinfo", "--version"], _ANSWER_S, env=command.slurm_environment())
-    return shown.output.split()[-1] if shown.ok and shown.output.split() else ""
+    return slurm_client.version()
 
 
 def copy_state(source: str, target: str) -> bool:
@@ -139,15 +137,14 @@ def _ids_of(directory: str) -> dict[str, object]:
 
 def _jobs() -> Manifest:
     """Jobs in the queue and the id of the next one, as far as slurmctld answers."""
-    own = command.slurm_environment()
-    queue = command.run(["squeue", "--noheader", "--all", "--array", "--format=%A|%T|%u|%i"], _ANSWER_S, env=own)
-    if not queue.ok:
+    try:
+        jobs = slurm_client.jobs("%A|%T|%u|%i", "--all", "--array", limit_s=_ANSWER_S)
+    except slurm_client.NoAnswerError:
         return {"jobs": None, "next_job_id": None}
-    jobs = [line.split("|") for line in queue.output.splitlines() if line.count("|") == 3]
     listed = [{"id": int(number), "state": state, "user": user, "name": shown} for number, state, user, shown in jobs]
-    settings = command.run(["scontrol", "show", "config"], _ANSWER_S, env=own)
-    following = re.search(r"^NEXT_JOB_ID\s*=\s*([0-9]+)", settings.output, re.MULTILINE) if settings.ok else None
-    return {"jobs": listed, "next_job_id": int(following[1]) if following else None}
+    settings = slurm_client.ask(slurm_client.CONFIG, _ANSWER_S)
+    following = slurm_output.config(settings.output).get("NEXT_JOB_ID", "") if settings.ok else ""
+    return {"jobs": listed, "next_job_id": slurm_output.whole(following)}
 
 
 def dump(database: str, cluster: str, target: str) -> dict[str, object]:

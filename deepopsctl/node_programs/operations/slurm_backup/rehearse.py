@@ -19,12 +19,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
-from ..._shared import command, database as database_clients
+from ..._shared import command, database as database_clients, slurm_client
+from ..._shared.waiting import wait_until
 from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring
 from .collect import DATABASE_S, count_rows, sql
 from .dump import import_dump
@@ -169,8 +169,7 @@ def _accounting(place: str, set_directory: str, database: str, cluster: str) -> 
     _write_slurmdbd_conf(os.path.join(configuration, "slurmdbd.conf"), storage)
     _ensure_slurm_conf(configuration, cluster)
     _start(place, [*_without_rights(), "/usr/sbin/slurmdbd", "-D"])
-    words = ["sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster"]
-    _until(lambda: cluster in _output(words).split(), "slurmdbd", place)
+    _until(lambda: cluster in _output(slurm_client.CLUSTERS).split(), "slurmdbd", place)
     return rows
 
 
@@ -194,8 +193,8 @@ def _state(place: str, set_directory: str, state_directory: str, *, with_account
     _bind(copy, state_directory)
     _write_slurm_conf(os.path.join(_CONFIGURATION, "slurm.conf"), set_directory, place)
     _start(place, [*_without_rights(), "/usr/sbin/slurmctld", "-D"])
-    _until(lambda: "UP" in _output(["scontrol", "ping"]), "slurmctld", place)
-    there = {int(word) for word in _output(["squeue", "--noheader", "--all", "--array", "--format=%A"]).split()}
+    _until(lambda: "UP" in _output(slurm_client.PING), "slurmctld", place)
+    there = {int(word) for word in _output(slurm_client.squeue("%A", "--all", "--array")).split()}
     missing = [job["id"] for job in manifest["jobs"] or [] if job["id"] not in there and job["state"] != "COMPLETING"]
     # a job that ended while the set was made is in the one and not in the other
     if missing and not manifest["state_complete"]:
@@ -306,7 +305,7 @@ def _bind(source: str, target: str) -> None:
 
 
 def _output(words: Sequence[str]) -> str:
-    return command.run([*_without_rights(), *words], _ANSWER_S, env=command.slurm_environment()).output
+    return slurm_client.ask([*_without_rights(), *words], _ANSWER_S).output
 
 
 def _start(place: str, words: Sequence[str]) -> None:
@@ -315,14 +314,8 @@ def _start(place: str, words: Sequence[str]) -> None:
         subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
-def _until(works: Any, name: str, place: str) -> None:
-    deadline = time.monotonic() + _START_S
-    while not works():
-        if time.monotonic() > deadline:
-            lines = [
-                line.strip()
-                for kind in ("{}.out", "run/{}.log")
-                for line in _lines(os.path.join(place, kind.format(name)))
-            ]
-            raise BackupError(f"{name} of the copy does not answer: {'; '.join(lines[-3:])}")
-        time.sleep(_PAUSE_S)
+def _until(works: Callable[[], bool], name: str, place: str) -> None:
+    if not wait_until(works, _START_S, _PAUSE_S):
+        paths = (os.path.join(place, name + ".out"), os.path.join(place, "run", name + ".log"))
+        lines = [line.strip() for path in paths for line in _lines(path)]
+        raise BackupError(f"{name} of the copy does not answer: {'; '.join(lines[-3:])}")

@@ -11,13 +11,13 @@ import os
 import re
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from ..._shared import command
+from ..._shared.waiting import wait_until
 from . import BackupError
 
 CACHE = "/var/cache/deepopsctl/restic"
@@ -194,13 +194,13 @@ class Repository:
 
     def _run(self, arguments: Sequence[str], limit_s: float | None = None, **instead: str) -> command.Result:
         os.makedirs(CACHE, 0o700, exist_ok=True)
-        deadline = time.monotonic() + LOCKED_S
-        while True:
-            answer = command.run(["restic", *arguments], limit_s, env={**self._environment, **instead})
-            # restic's own --retry-lock came with 0.16
-            if answer.ok or _LOCKED not in answer.message or time.monotonic() > deadline:
-                return answer
-            time.sleep(PAUSE_S)
+        # restic's own --retry-lock came with 0.16
+        return wait_until(
+            lambda: command.run(["restic", *arguments], limit_s, env={**self._environment, **instead}),
+            LOCKED_S,
+            PAUSE_S,
+            lambda answer: answer.ok or _LOCKED not in answer.message,
+        )
 
     def _require(self, arguments: Sequence[str]) -> str:
         answer = self._run(arguments)

@@ -9,11 +9,12 @@ import pwd
 import re
 import shutil
 import stat
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..._shared import atomic_file, command, hostlist, settings
+from ..._shared import atomic_file, command, hostlist, settings, slurm_client, slurm_output
+from ..._shared.node_states import ON_NODES
+from ..._shared.waiting import wait_until
 from . import ACCOUNTING, CURRENT, DUMP, MANIFEST, MONITORING, RESTORED, STATE, BackupError, monitoring
 from .collect import DATABASE_S, Manifest, hashes, of_tables, sql
 from .dump import import_dump
@@ -23,8 +24,6 @@ _SLURMCTLD = "slurmctld.service"
 _ANSWER_S = 60
 # one that can't write its state is killed by systemd
 _STOP_S = 300
-# the states in which a job has nodes
-_STARTED = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "STOPPED")
 _PAUSE_S = 2.0
 # as the daemon names itself
 _STEP = re.compile(rb"^slurmstepd: \[([0-9]+)\.")
@@ -289,11 +288,7 @@ def _hold_started(ran: Mapping[int, object]) -> dict[str, list[dict[str, Any]]]:
 
 def _waiting() -> dict[int, tuple[str, bool, bool]]:
     """Whose each waiting job is, whether it is an array, and whether somebody holds it."""
-    words = ["squeue", "--noheader", "--all", "--states=PENDING", "--format=%F|%i|%Q|%u"]
-    shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
-    if not shown.ok:
-        raise BackupError(shown.failure)
-    rows = (line.split("|") for line in shown.output.splitlines() if line.count("|") == 3)
+    rows = _jobs("%F|%i|%Q|%u", "--states=PENDING")
     return {int(number): (user, "_" in job, priority == "0") for number, job, priority, user in rows}
 
 
@@ -308,7 +303,7 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> dict[st
     if STATE not in _current():
         return {}
     manifest = read_manifest(_current()[STATE]["set"])
-    ran = {job["id"]: job for job in manifest["jobs"] or [] if job["state"] in _STARTED}
+    ran = {job["id"]: job for job in manifest["jobs"] or [] if job["state"] in ON_NODES}
     silent = _wait_for_nodes(timeout_s)
     started = _hold_started(ran)
     held, refused = [], set()
@@ -319,7 +314,7 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> dict[st
         is_lost = len(known) == len(nodes) and not any(number in jobs for jobs in known)
         if state == "PENDING":
             done = _scontrol("uhold", number)
-        elif state in _STARTED and nodes and is_lost:
+        elif state in ON_NODES and nodes and is_lost:
             done = _scontrol("requeuehold", number)
         else:
             continue
@@ -331,11 +326,11 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> dict[st
             refused.add(number)
     queue = _queue()
     # one that ended in this moment is no more
-    stuck = sorted(number for number in refused if queue.get(number, ("", []))[0] in _STARTED)
+    stuck = sorted(number for number in refused if queue.get(number, ("", []))[0] in ON_NODES)
     apart = {*(job["id"] for jobs in (held, *started.values()) for job in jobs), *stuck}
     now = [state for number, (state, _nodes) in queue.items() if number not in apart]
     return {
-        "running": sum(state in _STARTED for state in now),
+        "running": sum(state in ON_NODES for state in now),
         "pending": now.count("PENDING"),
         "held": held,
         "stuck": [{"id": number, "user": ran[number]["user"]} for number in stuck],
@@ -344,31 +339,32 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> dict[st
     }
 
 
+def _jobs(columns: str, *options: str) -> list[list[str]]:
+    try:
+        return slurm_client.jobs(columns, "--all", *options, limit_s=_ANSWER_S)
+    except slurm_client.NoAnswerError as error:
+        raise BackupError(str(error)) from error
+
+
 def _scontrol(action: str, number: int) -> command.Result:
-    return command.run(["scontrol", action, str(number)], _ANSWER_S, env=command.slurm_environment())
+    return slurm_client.ask(slurm_client.scontrol(action, str(number)), _ANSWER_S)
 
 
 def _wait_for_nodes(timeout_s: float) -> list[str]:
     """Wait until all nodes have registered; those that have not."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        words = ["scontrol", "--oneliner", "show", "nodes"]
-        shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
-        # what slurmctld knows of them from the restored state is no registration: that has a time
-        times = dict(re.findall(r"^NodeName=(\S+) .*? SlurmdStartTime=(\S+)", shown.output, re.MULTILINE))
-        silent = sorted(name for name, started in times.items() if started == "None")
-        if (times and not silent) or time.monotonic() > deadline:
-            return silent
-        time.sleep(_PAUSE_S)
+
+    def registered() -> dict[str, bool]:
+        nodes = slurm_output.records(slurm_client.ask(slurm_client.show("node"), _ANSWER_S).output, "NodeName")
+        # what slurmctld knows of them from the restored state is not a registration: that has a time
+        return {name: node["SlurmdStartTime"] != "None" for name, node in nodes.items() if "SlurmdStartTime" in node}
+
+    nodes = wait_until(registered, timeout_s, _PAUSE_S, lambda answer: bool(answer) and all(answer.values()))
+    return sorted(name for name, has in nodes.items() if not has)
 
 
 def _queue() -> dict[int, tuple[str, list[str]]]:
     """State and nodes of each job."""
-    words = ["squeue", "--noheader", "--all", "--array", "--format=%A|%T|%N"]
-    shown = command.run(words, _ANSWER_S, env=command.slurm_environment())
-    if not shown.ok:
-        raise BackupError(shown.failure)
-    rows = (line.split("|") for line in shown.output.splitlines() if line.count("|") == 2)
+    rows = _jobs("%A|%T|%N", "--array")
     return {int(number): (state, hostlist.expand(nodes) if nodes else []) for number, state, nodes in rows}
 
 
@@ -398,7 +394,7 @@ def _check(manifest: Manifest) -> None:
 
 def _summary(manifest: Manifest) -> dict[str, Any]:
     jobs: list[dict[str, Any]] | None = manifest.get("jobs")
-    running = [job["id"] for job in jobs or [] if job["state"] in _STARTED]
+    running = [job["id"] for job in jobs or [] if job["state"] in ON_NODES]
     return {
         "cluster": manifest["cluster"], "host": manifest["host"], "finished": manifest["finished"],
         "slurm": manifest["slurm"], "next_job_id": manifest.get("next_job_id"),

@@ -6,7 +6,8 @@ import re
 import time
 from collections.abc import Sequence
 
-from ..._shared import command, slurm_output
+from ..._shared import command, slurm_client, slurm_output
+from ..._shared.waiting import wait_until
 from . import UpgradeError
 
 PAUSE_S = 2.0
@@ -21,35 +22,27 @@ def accounting(version: str) -> str:
 
     It says that it has started once its tables are converted, also where there was nothing to convert.
     """
-    deadline = time.monotonic() + _CALL_S
     started = f"slurmdbd version {version} started"
-    while True:
+
+    def progress() -> str:
         state = _unit("slurmdbd.service")
         lines = _journal("slurmdbd.service", state.get("InvocationID", ""))
         if any(started in line for line in lines):
             return ""
         if state.get("ActiveState") in ("failed", "inactive"):
             raise UpgradeError(f"slurmdbd does not run: {_last_error(lines)}")
-        if time.monotonic() > deadline:
-            since = int(state.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
-            minutes = max(time.monotonic() - since, 0) / 60
-            return f"slurmdbd converts its tables since {minutes:.0f} min: {_last(lines)}"
-        time.sleep(PAUSE_S)
+        since = int(state.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+        minutes = max(time.monotonic() - since, 0) / 60
+        return f"slurmdbd converts its tables since {minutes:.0f} min: {_last(lines)}"
+
+    return wait_until(progress, _CALL_S, PAUSE_S, lambda text: not text)
 
 
 def queue() -> tuple[int, int]:
     """How many records slurmctld keeps for slurmdbd, and how many it can; zero where it does not say."""
-    own = command.slurm_environment()
-    figures = (
-        re.search(r"DBD Agent queue size:\s*(\d+)", command.run(["sdiag"], _ANSWER_S, env=own).output),
-        re.search(
-            r"^MaxDBDMsgs\s*=\s*(\d+)",
-            command.run(["scontrol", "show", "config"], _ANSWER_S, env=own).output,
-            re.MULTILINE,
-        ),
-    )
-    size, limit = (int(figure[1]) if figure else 0 for figure in figures)
-    return size, limit
+    size = re.search(r"DBD Agent queue size:\s*(\d+)", slurm_client.ask(["sdiag"]).output)
+    settings = slurm_output.config(slurm_client.ask(slurm_client.CONFIG).output)
+    return int(size[1]) if size else 0, slurm_output.number(settings, "MaxDBDMsgs")
 
 
 def discarded(since: float) -> int:
@@ -61,26 +54,24 @@ def discarded(since: float) -> int:
 
 def controller(version: str, timeout_s: float) -> None:
     """Wait until slurmctld answers, in this version; '' is any."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        shown = command.run(["scontrol", "show", "config"], _ANSWER_S, env=command.slurm_environment())
+    ended = ("failed", "inactive")
+
+    def answer() -> tuple[bool, dict[str, str]]:
+        shown = slurm_client.ask(slurm_client.CONFIG)
         running = slurm_output.running_version(shown.output)
-        if shown.ok and running and version in ("", running) and any(_ping().values()):
-            return
-        state = _unit("slurmctld.service")
-        if state.get("ActiveState") in ("failed", "inactive") or time.monotonic() > deadline:
-            lines = _journal("slurmctld.service", state.get("InvocationID", ""))
-            raise UpgradeError(f"slurmctld does not run: {_last_error(lines)}")
-        time.sleep(PAUSE_S)
+        if shown.ok and running and version in ("", running) and any(slurm_client.ping().values()):
+            return True, {}
+        return False, _unit("slurmctld.service")
+
+    serves, state = wait_until(answer, timeout_s, PAUSE_S, lambda seen: seen[0] or seen[1].get("ActiveState") in ended)
+    if not serves:
+        lines = _journal("slurmctld.service", state.get("InvocationID", ""))
+        raise UpgradeError(f"slurmctld does not run: {_last_error(lines)}")
 
 
 def runs(unit: str) -> bool:
     """Whether systemd has it as running."""
     return _unit(unit).get("ActiveState") == "active"
-
-
-def _ping() -> dict[str, bool]:
-    return slurm_output.pinged(command.run(["scontrol", "ping"], _ANSWER_S, env=command.slurm_environment()).output)
 
 
 def _unit(name: str) -> dict[str, str]:

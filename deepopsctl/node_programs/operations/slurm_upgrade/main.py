@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ..._shared.slurm_client import NoAnswerError
 from ..slurm_backup import ACCOUNTING, BackupError
 from . import UpgradeError, copies, daemons, nodes, query, record, transaction
 
@@ -17,7 +18,7 @@ def main(request: Request) -> Result:
     """One phase; SystemExit with the reason where it fails."""
     try:
         return _PHASES[request["phase"]](request)
-    except (UpgradeError, BackupError, OSError) as error:
+    except (UpgradeError, BackupError, NoAnswerError, OSError) as error:
         raise SystemExit(str(error)) from error
 
 

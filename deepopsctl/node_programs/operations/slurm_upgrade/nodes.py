@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..._shared import command, hostlist, slurm_output
-from ..._shared.node_states import flags
-from . import UpgradeError
+from ..._shared import hostlist, node_states, slurm_client
+from ..._shared.waiting import wait_until
 
-_PAUSE_S, _ANSWER_S = 1.0, 30
-_UNFIT = re.compile(r"DOWN|UNKNOWN|INVAL|NOT_RESPONDING|NO_RESPOND|\*")
-# registered, and set down by somebody: it stays so
-_SET_DOWN = re.compile(r"DOWN(?:\+DRAIN)?")
-# a job that has its nodes and has not begun there: 22.05 has it as configuring until the prolog has ended
-_STARTING = re.compile(r"([^|]+)\|(?:CONFIGURING\|.*|RUNNING\|Prolog)\|([^|]+)")
-Nodes = dict[str, dict[str, Any]]
+_PAUSE_S = 1.0
+Nodes = dict[str, slurm_client.Node]
 
 
 def drain(names: Sequence[str], reason: str, timeout_s: float) -> dict[str, str]:
@@ -28,16 +20,11 @@ def drain(names: Sequence[str], reason: str, timeout_s: float) -> dict[str, str]
     again.
     """
     nodes = _nodes(names)
-    out = {name for name, node in nodes.items() if {"DRAIN", "DOWN"} & flags(node["state"])}
-    todo = sorted(set(nodes) - out)
+    todo = sorted(name for name, node in nodes.items() if not node_states.is_out(node["state"]))
     if todo:
         _update(todo, "state=drain", "reason=" + reason)
     drained = sorted({*todo, *_drained_for(nodes, reason)})
-    deadline = time.monotonic() + timeout_s
-    jobs = _starting(drained)
-    while jobs and time.monotonic() < deadline:
-        time.sleep(_PAUSE_S)
-        jobs = _starting(drained)
+    jobs = wait_until(lambda: _starting(drained), timeout_s, _PAUSE_S, lambda starting: not starting)
     starting = {
         name: f"job {' '.join(there)} has been starting there for {timeout_s:.0f} s" for name, there in jobs.items()
     }
@@ -59,34 +46,36 @@ def registered(names: Sequence[str], reason: str, version: str, timeout_s: float
 
     Returns `left`, {name: why} of those that do not serve, and `resumed`, the nodes whose drain was ended.
     """
-    deadline = time.monotonic() + timeout_s
     seen: set[str] = set()
     resumed: list[str] = []
-    while True:
+
+    def unregistered() -> dict[str, str]:
         left = _unregistered(names, version)
         ready = set(names) - seen - set(left)
         if ready:
-            resumed += resume(sorted(ready), reason)
-        seen |= ready
-        if not left or time.monotonic() > deadline:
-            return {"left": left, "resumed": sorted(resumed)}
-        time.sleep(_PAUSE_S)
+            resumed.extend(resume(sorted(ready), reason))
+        seen.update(ready)
+        return left
+
+    left = wait_until(unregistered, timeout_s, _PAUSE_S, lambda nodes: not nodes)
+    return {"left": left, "resumed": sorted(resumed)}
 
 
 def _unregistered(names: Sequence[str], version: str) -> dict[str, str]:
-    shown = command.run(["scontrol", "--oneliner", "show", "nodes"], _ANSWER_S, env=command.slurm_environment())
-    return unregistered_in(shown.output, names, version) if shown.ok else dict.fromkeys(names, shown.failure)
+    try:
+        return unregistered_in(slurm_client.nodes(), names, version)
+    except slurm_client.NoAnswerError as error:
+        return dict.fromkeys(names, str(error))
 
 
-def unregistered_in(shown: str, names: Sequence[str], version: str) -> dict[str, str]:
-    """The same from the output of `scontrol --oneliner show nodes`."""
-    nodes = {node["name"]: node for node in slurm_output.nodes(shown)}
+def unregistered_in(nodes: Nodes, names: Sequence[str], version: str) -> dict[str, str]:
+    """Those of the nodes that do not serve in this version, and why."""
     left = {}
     for name in names:
         node = nodes.get(name)
         if node is None:
             left[name] = "slurmctld does not know it"
-        elif _UNFIT.search(node["state"]) and not _is_set_down(node):
+        elif node_states.flags(node["state"]) & node_states.UNREGISTERED and not _is_set_down(node):
             reason = f" ({node['reason']})" if node["reason"] else ""
             left[name] = f"slurmctld has it as {node['state']}{reason}"
         elif node["version"] != version:
@@ -94,38 +83,31 @@ def unregistered_in(shown: str, names: Sequence[str], version: str) -> dict[str,
     return left
 
 
-def _is_set_down(node: dict[str, Any]) -> bool:
-    return bool(_SET_DOWN.fullmatch(node["state"])) and node["reason_user"] not in ("", "slurm")
+def _is_set_down(node: slurm_client.Node) -> bool:
+    """Registered, and set down by an administrator: it stays so."""
+    return node_states.is_only_down(node["state"]) and node_states.is_by_person(node["reason_user"])
 
 
 def _nodes(names: Sequence[str]) -> Nodes:
-    shown = _run("scontrol", "--oneliner", "show", "nodes")
-    return {node["name"]: node for node in slurm_output.nodes(shown) if node["name"] in names}
+    return {name: node for name, node in slurm_client.nodes().items() if name in names}
 
 
-def _drained_for(nodes: Mapping[str, Mapping[str, Any]], reason: str) -> list[str]:
-    return sorted(name for name, node in nodes.items() if "DRAIN" in flags(node["state"]) and node["reason"] == reason)
+def _drained_for(nodes: Nodes, reason: str) -> list[str]:
+    return sorted(name for name, node in nodes.items() if node_states.is_drained_with(node, reason))
 
 
 def _starting(names: Sequence[str]) -> dict[str, list[str]]:
     """{node: jobs that have it and have not begun there}."""
     jobs: dict[str, list[str]] = {}
     if names:
-        words = ["--noheader", "--all", "--states=CONFIGURING,RUNNING", "--format=%i|%T|%r|%N"]
-        for line in _run("squeue", *words, "--nodelist=" + ",".join(names)).splitlines():
-            match = _STARTING.fullmatch(line.strip())
-            job, where = match.groups() if match else ("", "")
-            for name in set(hostlist.expand(where)) & set(names):
-                jobs.setdefault(name, []).append(job)
+        options = ("--all", "--states=CONFIGURING,RUNNING", "--nodelist=" + ",".join(names))
+        for job, state, reason, where in slurm_client.jobs("%i|%T|%r|%N", *options):
+            # it has its nodes and has not begun there: 22.05 has it as configuring until the prolog has ended
+            if state == "CONFIGURING" or (state, reason) == ("RUNNING", "Prolog"):
+                for name in set(hostlist.expand(where)) & set(names):
+                    jobs.setdefault(name, []).append(job)
     return jobs
 
 
 def _update(names: Sequence[str], *words: str) -> None:
-    _run("scontrol", "update", "nodename=" + ",".join(names), *words)
-
-
-def _run(*words: str) -> str:
-    done = command.run_merged(words, _ANSWER_S, env=command.slurm_environment())
-    if not done.ok:
-        raise UpgradeError(f"{' '.join(words[:2])}: {' '.join(done.failure.split())}")
-    return done.output
+    slurm_client.require(slurm_client.update("node", names, *words))

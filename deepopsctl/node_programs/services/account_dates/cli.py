@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Callable
 
-from ..._shared import command, settings
+from ..._shared import command, settings, slurm_client, slurm_output
 from ..._shared.settings import SettingsError
 from . import plan
 
@@ -22,7 +22,7 @@ Run = Callable[[Sequence[str]], command.Result]
 
 def run_command(argv: Sequence[str]) -> command.Result:
     """Run sacctmgr."""
-    return command.run(argv, LIMIT_S)
+    return slurm_client.ask(argv, LIMIT_S)
 
 
 def main(arguments: list[str] | None = None, run: Run = run_command, now: datetime | None = None) -> int:
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None, run: Run = run_command, now: dateti
         return INVALID
     where = "cluster=" + str(declared["cluster"])
     columns = "format=" + ",".join(plan.COLUMNS)
-    shown = run(["sacctmgr", "--noheader", "--parsable2", "show", "association", "where", where, "wopl", columns])
+    shown = run(slurm_client.sacctmgr("association", "where", where, "wopl", columns))
     if not shown.ok:
         sys.stderr.write(f"error: {shown.failure}\n")
         return FAILED
@@ -62,11 +62,10 @@ def jobs_of(names: Sequence[str], run: Run) -> list[str]:
     """A line for everybody who has expired and still has jobs: those that run go on, the others wait for ever."""
     if not names:
         return []
-    shown = run(["squeue", "--noheader", "--user=" + ",".join(names), "--format=%u|%i|%T"])
+    shown = run(slurm_client.squeue("%u|%i|%T", "--user=" + ",".join(names)))
     jobs: dict[str, list[str]] = {}
-    for row in (line.split("|") for line in shown.output.splitlines()):
-        if shown.ok and len(row) == 3:
-            jobs.setdefault(row[0], []).append(f"{row[1]} {row[2]}")
+    for name, job, state in slurm_output.rows(shown.output, "%u|%i|%T") if shown.ok else []:
+        jobs.setdefault(name, []).append(f"{job} {state}")
     return [
         f"{name} has expired and still has jobs: {_some(listed)} (scancel --user={name})"
         for name, listed in sorted(jobs.items())

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from ..._shared import atomic_file
 from ..._shared.prometheus_text import COUNTER, GAUGE, Families
+from ..._shared.slurm_client import NoAnswerError
 from . import slurm
 from .alertmanager import AskError, ask
 from .decide import Decision, HealthyTimers, Limits, decide
 from .settings import Settings
-from .slurm import SlurmError
 
 NOTHING = Decision({}, (), (), (), {})
 _HELP: Mapping[str, str] = {
@@ -62,7 +62,7 @@ class Rounds:
             alerts = ask(self.settings)
             nodes = slurm.nodes()
             limits = Limits(self.settings.limit, self.settings.resume_after_s)
-        except (AskError, SlurmError) as error:
+        except (AskError, NoAnswerError) as error:
             self.timers.reset()
             self._log_change("trouble", str(error))
             return False
@@ -91,7 +91,7 @@ class Rounds:
         for name, reason in decision.drains.items():
             try:
                 slurm.drain(name, reason)
-            except SlurmError as error:
+            except NoAnswerError as error:
                 refusals.append(str(error))
                 continue
             self.drains += 1
@@ -99,7 +99,7 @@ class Rounds:
         for name in decision.resumes:
             try:
                 resumed = slurm.resume(name)
-            except SlurmError as error:
+            except NoAnswerError as error:
                 refusals.append(str(error))
                 continue
             if resumed:

@@ -1,34 +1,19 @@
-"""Query and update nodes by scontrol. Its text output is the same from 22.05 on, its JSON output is not."""
+"""Query and update nodes."""
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
-from ..._shared import command, slurm_output
+from ..._shared import node_states, slurm_client
 from .decide import Node
-
-# above Slurm's own MessageTimeout (10 s), to get scontrol's error message
-PATIENCE_S = 30
-# Whether the alert of an unreachable node has ended is unknown.
-_UNWELL = frozenset((
-    "DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING",
-    "REBOOT_ISSUED", "POWERING_DOWN", "POWERED_DOWN", "POWERING_UP",
-))  # fmt: skip
-
-
-class SlurmError(Exception):
-    """slurmctld does not answer, or refuses."""
 
 
 def nodes() -> dict[str, Node]:
-    """All nodes, by name."""
-    return {entry["name"]: _node(entry) for entry in slurm_output.nodes(_scontrol("show", "node"))}
+    """All nodes, by name. Raises NoAnswerError."""
+    return {name: _node(entry) for name, entry in slurm_client.nodes().items()}
 
 
 def drain(name: str, reason: str) -> None:
-    """Jobs that run go on; none starts."""
-    _scontrol("update", "nodename=" + name, "state=drain", "reason=" + reason)
+    """Jobs that run continue; none starts."""
+    slurm_client.require(slurm_client.update("node", [name], "state=drain", "reason=" + reason))
 
 
 def resume(name: str) -> bool:
@@ -37,20 +22,12 @@ def resume(name: str) -> bool:
     if node is None or not node.drained_by_alert:
         return False
     # not resume: a node that is down for another reason stays down
-    _scontrol("update", "nodename=" + name, "state=undrain")
+    slurm_client.require(slurm_client.update("node", [name], "state=undrain"))
     return True
 
 
-def _node(entry: dict[str, Any]) -> Node:
-    state = str(entry["state"])
-    words = set(re.findall("[A-Z_]+", state))
-    # `*`: slurmd does not answer
-    is_healthy = "*" not in state and not words & _UNWELL
-    return Node(str(entry["name"]), "DRAIN" in words, str(entry["reason"]), is_healthy)
-
-
-def _scontrol(*words: str) -> str:
-    result = command.run_merged(["scontrol", "--oneliner", *words], PATIENCE_S)
-    if not result.ok:
-        raise SlurmError(f"scontrol {' '.join(words)}: {' '.join(result.message.split())}")
-    return result.output
+def _node(entry: slurm_client.Node) -> Node:
+    flags = node_states.flags(entry["state"])
+    # whether the alert of an unreachable node has ended is not known
+    is_healthy = not flags & node_states.NOT_MEASURED
+    return Node(entry["name"], "DRAIN" in flags, entry["reason"], is_healthy)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Callable
 
-from ..._shared import command
+from ..._shared import command, slurm_client
 from ..._shared.prometheus_text import COUNTER, GAUGE
 from . import cgroups, jobmap
 from .jobmap import Job
@@ -108,9 +108,9 @@ def squeue(numbers: Sequence[str]) -> str:
     # without AccountingStorageEnforce an account is whatever the user typed: no user can know this mark, though the
     # arguments of a process are everybody's to read
     mark = secrets.token_hex(16)
-    argv: list[str] = ["squeue", "--noheader", "--jobs=" + ",".join(numbers)]
+    argv = slurm_client.squeue("", "--jobs=" + ",".join(numbers))
     environment = command.slurm_environment(SQUEUE_FORMAT=mark + "%A|%u|%P|%a")
-    return lines(command.run(argv, SQUEUE_S, env=environment).output, mark)
+    return lines(slurm_client.ask(argv, SQUEUE_S, env=environment).output, mark)
 
 
 def lines(text: str, mark: str) -> str:

@@ -10,7 +10,7 @@ import re
 import secrets
 from collections.abc import Sequence
 
-from ..._shared import command
+from ..._shared import slurm_client
 
 # ASCII's own: unit separator, record separator
 FIELD, RECORD = "\x1f", "\x1e"
@@ -23,7 +23,7 @@ class AskingError(Exception):
 def ask(query: Sequence[str], limit_s: float) -> str:
     """Output of a command; it and its children have ended when this returns."""
     argv, environment, mark = marked(query)
-    result = command.run(argv, limit_s, env={**_environment(), **environment})
+    result = slurm_client.ask(argv, limit_s, env={**_environment(), **environment})
     if not result.ok:
         raise AskingError(result.failure)
     return unmarked(result.output, mark)
@@ -38,7 +38,7 @@ def marked(query: Sequence[str]) -> tuple[list[str], dict[str, str], str]:
     """
     mark = secrets.token_hex(8)
     argv = [word.replace(FIELD, FIELD + mark).replace(RECORD, RECORD + mark) for word in query]
-    if argv[0] != "squeue" or "-O" not in argv:
+    if argv[0] != slurm_client.SQUEUE or "-O" not in argv:
         return argv, {}, mark if argv != list(query) else ""
     place = argv.index("-O")
     return argv[:place] + argv[place + 2 :], {"SQUEUE_FORMAT2": argv[place + 1]}, mark

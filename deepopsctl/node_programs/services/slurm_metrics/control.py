@@ -10,8 +10,6 @@ from ..._shared import settings
 from ..._shared.prometheus_text import Families
 from ..slurm_controllers.cli import CONFIG, in_control
 
-COMMAND = ("scontrol", "ping")
-
 
 def load(path: str = CONFIG) -> dict[str, Any]:
     """The controllers of a cluster that has several; {} for one. Raises SettingsError for a damaged file."""

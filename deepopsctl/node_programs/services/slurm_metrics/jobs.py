@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..._shared import slurm_client
 from ..._shared.slurm_output import gpus_of_tres, number as count_in, present, size, tres, whole
 from .asking import layout, rows
 
@@ -13,7 +14,7 @@ FIELDS = (
     "JobArrayID", "State", "Partition", "Account", "UserName", "NumNodes", "NodeList", "tres-alloc", "EligibleTime",
     "StartTime", "Reason",
 )  # fmt: skip
-COMMAND = ("squeue", "--noheader", "--all", "--states=all", "-O", layout(FIELDS))
+COMMAND = slurm_client.squeue("", "--all", "--states=all", "-O", layout(FIELDS))
 PENDING, RUNNING, SUSPENDED = "pending", "running", "suspended"
 # what holds resources: COMPLETING does until its epilog ends
 _ALLOCATED = frozenset((RUNNING, SUSPENDED, "completing", "configuring", "stopped", "resizing", "signaling"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..._shared import slurm_client
 from ..._shared.slurm_output import gpus, size, whole
 from .asking import layout, rows
 
@@ -12,7 +13,7 @@ FIELDS = (
     "NodeList", "PartitionName", "StateComplete", "CPUsState", "Memory", "AllocMem", "FreeMem", "Gres", "GresUsed",
     "User", "Timestamp", "Reason",
 )  # fmt: skip
-COMMAND = ("sinfo", "--noheader", "--all", "--Node", "-O", layout(FIELDS))
+COMMAND = slurm_client.sinfo("--all", "--Node", "-O", layout(FIELDS))
 # Prometheus refuses a whole page for one value that is too long
 LONGEST_REASON = 1024
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from ..._shared import slurm_output
+from ..._shared import slurm_client, slurm_output
 from ..._shared.prometheus_text import Families
 from . import control, jobs, native, nodes, own, statistics
 from .asking import AskingError, ask
@@ -21,8 +21,6 @@ DATABASE_LIMIT_S = 10.0
 ENDPOINT_LIMIT_S = 3.0
 # longest user-supplied text in a label
 LABEL_LIMIT = 200
-VERSION = ("sinfo", "--version")
-DATABASE = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster")
 # The page that costs slurmctld least: no jobs and no nodes. Without the plugin it is there as well, but empty.
 ENDPOINT = "/metrics/scheduler"
 _FIRST_BYTES = 1 << 12
@@ -66,7 +64,7 @@ class SlurmReader:
             families, up = Families(LABEL_LIMIT), False
             problems.append(str(error))
         try:
-            self._ask(DATABASE, DATABASE_LIMIT_S)
+            self._ask(slurm_client.CLUSTERS, DATABASE_LIMIT_S)
         except AskingError as error:
             problems.append(str(error))
             database = 0
@@ -91,7 +89,7 @@ class SlurmReader:
         # from their nodes: one that has none would take one more question
         partitions = {name for node in all_nodes for name in node.partitions}
         # each time, as it costs slurmctld nothing: packages are replaced under a running program
-        match = _VERSION.search(self._ask(VERSION, COMMAND_LIMIT_S))
+        match = _VERSION.search(self._ask(slurm_client.VERSION, COMMAND_LIMIT_S))
         version = match[0] if match else ""
         if not self._is_native():
             native.add_nodes(families, all_nodes)
@@ -115,7 +113,7 @@ class SlurmReader:
     def _pinged(self) -> Mapping[str, bool]:
         """Whether each controller answers; {} where none does."""
         try:
-            return slurm_output.pinged(self._ask(control.COMMAND, COMMAND_LIMIT_S))
+            return slurm_output.pinged(self._ask(slurm_client.PING, COMMAND_LIMIT_S))
         except AskingError:
             return {}
 

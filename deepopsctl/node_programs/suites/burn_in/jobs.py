@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..._shared import archive, command
+from ..._shared import archive, command, slurm_client, slurm_output
 from ..._shared.checks import one_line
+from ..._shared.node_states import ON_NODES
+from ..._shared.waiting import wait_until
 from ..._slurm_jobs import slurm, snapshot
 from ..._slurm_jobs.session import Session, job_name
 from ..gpu_check.burn.evaluation import SUITE
@@ -18,7 +19,7 @@ from .plan import Batch, LoadRequest, Plan
 # job, node, state, reason, seconds used; one line a task also where Slurm folds an array
 _FORMAT = "%i|%N|%T|%r|%M"
 # what is still, or will be, on a node
-ACTIVE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT")
+ACTIVE = ON_NODES | {"PENDING"}
 _LEAVING_S = 90.0
 
 
@@ -77,8 +78,8 @@ def resumed(sent: Plan, known: Sequence[Task]) -> Plan:
 
 def query_tasks(jobs: Session) -> tuple[list[Task], str]:
     """All tasks that the queue knows, ended ones too as long as Slurm remembers them; and why it could not be asked."""
-    argv = ["squeue", "--noheader", "--array", "--states=all", "--user=" + jobs.user, "--name=" + jobs.name("load")]
-    answer = slurm.ask([*argv, "--format=" + _FORMAT])
+    options = ("--array", "--states=all", "--user=" + jobs.user, "--name=" + jobs.name("load"))
+    answer = slurm.ask(slurm_client.squeue(_FORMAT, *options))
     if not answer.ok:
         return [], one_line(answer.message)
     return tasks(answer.output), ""
@@ -86,8 +87,8 @@ def query_tasks(jobs: Session) -> tuple[list[Task], str]:
 
 def tasks(out: str) -> list[Task]:
     """Lines of squeue."""
-    rows = [line.split("|") for line in out.splitlines()]
-    return [Task(row[0], row[1], row[2], row[3], seconds(row[4])) for row in rows if len(row) == len(Task._fields)]
+    rows = slurm_output.rows(out, _FORMAT)
+    return [Task(job, node, state, reason, seconds(used)) for job, node, state, reason, used in rows]
 
 
 def seconds(text: str) -> int:
@@ -108,18 +109,17 @@ def cancel_pending(jobs: Session) -> None:
 
 def cancel(jobs: Session) -> list[Task]:
     """Cancel all of them, and wait until they have left the nodes; what is there after that."""
-    until = time.monotonic() + _LEAVING_S
-    while True:
+
+    def left() -> tuple[list[Task], str]:
         jobs.cancel(["--name=" + jobs.name("load")])
         known, problem = query_tasks(jobs)
-        still = [task for task in known if task.state in ACTIVE]
-        is_late = time.monotonic() > until
-        if problem and is_late:
-            # nobody knows whether they are gone
-            raise SystemExit(problem)
-        if is_late or not (still or problem):
-            return still
-        time.sleep(0.5)
+        return [task for task in known if task.state in ACTIVE], problem
+
+    still, problem = wait_until(left, _LEAVING_S, 0.5, lambda answer: not any(answer))
+    if problem:
+        # nobody knows whether they are gone
+        raise SystemExit(problem)
+    return still
 
 
 def as_dicts(known_tasks: Sequence[Task]) -> list[dict[str, Any]]:

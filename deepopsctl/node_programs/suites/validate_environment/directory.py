@@ -9,12 +9,12 @@ import os
 import re
 import socket
 import ssl
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..._shared import command, identities
 from ..._shared.checks import FAIL, PASS, WARN, Check, one_line
+from ..._shared.waiting import wait_until
 from .checks import check
 
 TLS, LOOKUP, IDS = "environment-directory", "environment-directory-lookup", "environment-directory-ids"
@@ -57,12 +57,7 @@ def wait(groups: Sequence[str]) -> bool:
     if not os.path.exists(SOCKET):
         # a plan before the first deploy
         return False
-    until = time.monotonic() + SETTLED_S
-    while not any(_entries("group", groups)):
-        if time.monotonic() > until:
-            return False
-        time.sleep(1)
-    return True
+    return wait_until(lambda: any(_entries("group", groups)), SETTLED_S, 1)
 
 
 def conflicts(people: Entry) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, NamedTuple
 
-from ..._shared import slurm_output
+from ..._shared import slurm_client, slurm_output
 from ..._shared.checks import FAIL, PASS, SKIP, Check, one_line
 from ..._shared.slurm_output import Record
 from ..._slurm_jobs import placement, slurm
@@ -195,12 +195,13 @@ class _Jobs:
 
     def _wait(self, jobs: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Until all have left the queue; (state, reason) of those that have not in time, which are cancelled."""
+        columns = "%F|%T|%r"
         began = moved = time.monotonic()
         left: dict[str, tuple[str, str]] = {}
         since: dict[str, float] = {}
         while jobs:
-            answer = slurm.ask(["squeue", "--noheader", "--jobs=" + ",".join(jobs), "--format=%F|%T|%r"])
-            rows = [line.split("|") for line in answer.output.splitlines() if line.count("|") == 2]
+            answer = slurm.ask(slurm_client.squeue(columns, "--jobs=" + ",".join(jobs)))
+            rows = slurm_output.rows(answer.output, columns)
             # also those that are completing: a requeued job is, before it is pending again
             left = {job: (state, reason) for job, state, reason in rows}
             # the controller forgets jobs, and then says so
@@ -211,7 +212,7 @@ class _Jobs:
             for job in requeued:
                 if now - since.setdefault(job, now) >= RESTART_S:
                     # at once, which also makes the scheduler run: it would come by within a minute
-                    slurm.ask(["scontrol", "update", "JobId=" + job, "StartTime=now"])
+                    slurm.ask(slurm_client.update("job", [job], "StartTime=now"))
                     del since[job]
             if requeued or any(state != "PENDING" for state, _reason in left.values()):
                 moved = now
@@ -243,7 +244,7 @@ def _why(texts: Texts, jobs: Sequence[str]) -> str:
     """How Slurm says that the jobs ended, and the ends of what they printed."""
     parts = []
     for job in jobs:
-        shown = slurm_output.record(slurm.ask(["scontrol", "-o", "show", "job", job]).output.split("\n")[0])
+        shown = slurm_output.record(slurm.ask(slurm_client.show("job", job)).output.split("\n")[0])
         parts.append(f"job {job} {shown.get('JobState', 'is not known')}")
         parts += [texts[name][-200:] for name in sorted(texts) if re.search(rf"-{job}[._]", name)]
     return one_line("; ".join(parts))

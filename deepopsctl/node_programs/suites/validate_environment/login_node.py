@@ -9,6 +9,7 @@ from typing import Any
 
 from ..._shared import command
 from ..._shared.checks import FAIL, PASS, Check
+from ..._shared.waiting import wait_until
 from .checks import check
 
 PASSWORDS, MESSAGE = "environment-login-keys", "environment-login-message"
@@ -35,9 +36,7 @@ def _passwords(node: str) -> Check:
 
 
 def _message(node: str) -> Check:
-    deadline = time.monotonic() + FIRST_S
-    while not os.path.exists(MOTD) and time.monotonic() < deadline:
-        time.sleep(0.2)
+    wait_until(lambda: os.path.exists(MOTD), FIRST_S, 0.2)
     try:
         age = time.time() - os.stat(MOTD).st_mtime
     except OSError as error:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..._shared import slurm_output
+from ..._shared import slurm_client, slurm_output
 from ..._shared.checks import SKIP
 from ..._shared.slurm_output import Record
 from ..._slurm_jobs import probe_jobs, slurm
@@ -81,5 +81,5 @@ def parse(out: str) -> list[dict[str, Any]]:
 
 def hostlist(names: Sequence[str]) -> str:
     """`gpu[01-16]`, as Slurm writes it."""
-    answer = slurm.ask(["scontrol", "show", "hostlist", ",".join(names)])
+    answer = slurm.ask(slurm_client.scontrol("show", "hostlist", ",".join(names)))
     return answer.output.strip() if answer.ok and answer.output.strip() else ",".join(names)

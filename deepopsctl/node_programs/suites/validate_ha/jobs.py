@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Sequence
 
-from ..._shared import command
+from ..._shared import command, slurm_client, slurm_output
+from ..._shared.waiting import wait_until
 
 # one that waits for a controller gives up after one and a half of SlurmctldTimeout
 SUBMIT_LIMIT_S = 15.0
@@ -17,7 +17,7 @@ MINUTES = 40
 def _as_user(argv: Sequence[str], limit_s: float) -> command.Result:
     user = os.environ.get("SUDO_USER", "")
     words = ["runuser", "-u", user, "--", *argv] if user and os.geteuid() == 0 else list(argv)
-    return command.run(words, limit_s, env=command.slurm_environment())
+    return slurm_client.ask(words, limit_s)
 
 
 def submit(name: str, wrapped: str, *options: str) -> str:
@@ -29,11 +29,9 @@ def submit(name: str, wrapped: str, *options: str) -> str:
 
 def states(ids: Sequence[str]) -> dict[str, str] | None:
     """The states of those jobs that slurmctld knows; None where it does not answer."""
-    argv = ["squeue", "--noheader", "--all", "--states=all", "--jobs=" + ",".join(ids), "--format=%A %T"]
-    result = _as_user(argv, SUBMIT_LIMIT_S)
-    if not result.ok:
-        return None
-    return dict(line.split()[:2] for line in result.output.splitlines() if len(line.split()) > 1)
+    columns = "%A|%T"
+    result = _as_user(slurm_client.squeue(columns, "--all", "--states=all", "--jobs=" + ",".join(ids)), SUBMIT_LIMIT_S)
+    return dict(slurm_output.rows(result.output, columns)) if result.ok else None
 
 
 def second_slurmdbd(path: str = "/etc/slurm/slurm.conf") -> bool:
@@ -49,12 +47,7 @@ def accounting_answers() -> bool:
 
 def wait_until_runs(job: str, limit_s: float) -> bool:
     """Whether a job starts in time."""
-    until = time.monotonic() + limit_s
-    while time.monotonic() < until:
-        if (states([job]) or {}).get(job) == "RUNNING":
-            return True
-        time.sleep(1)
-    return False
+    return wait_until(lambda: (states([job]) or {}).get(job) == "RUNNING", limit_s, 1)
 
 
 def cancel(names: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from ..._shared import checks, settings
 from ..._shared.checks import Check
+from ..._shared.waiting import wait_until
 from ...services.slurm_controllers import heartbeat
 from ...services.slurm_controllers.cli import CONFIG, in_control
 from . import faults, jobs
@@ -62,9 +63,8 @@ def begin(request: dict[str, Any]) -> dict[str, Any]:
 
 def _wait_until_saved(directory: str) -> None:
     """slurmctld saves what it knows every few seconds: a job that it has just started would start again."""
-    before, until = _saved(directory), time.monotonic() + SAVE_LIMIT_S
-    while _saved(directory) == before and time.monotonic() < until:
-        time.sleep(0.5)
+    before = _saved(directory)
+    wait_until(lambda: _saved(directory) != before, SAVE_LIMIT_S, 0.5)
 
 
 def _saved(directory: str) -> int:
@@ -87,14 +87,16 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     limit_s = 1.5 * heartbeat.timeout_s() + SLACK_S
     # until it has begun
     time.sleep(faults.DELAY_S + 1)
-    started, job = time.monotonic(), ""
+    started = time.monotonic()
     stamps = set()
-    while not job and time.monotonic() - started < limit_s:
+
+    def submit() -> str:
         job = jobs.submit(_name(request, request["fault"]), "hostname", "--dependency=afterok:" + ids[0])
-        if not job:
-            if time.monotonic() - started < int(request["seconds"]):
-                stamps |= _heartbeats_of_the_first(config["directory"])
-            time.sleep(0.5)
+        if not job and time.monotonic() - started < int(request["seconds"]):
+            stamps.update(_heartbeats_of_the_first(config["directory"]))
+        return job
+
+    job = wait_until(submit, limit_s, 0.5)
     took = time.monotonic() - started
     name = TITLES[request["fault"]]
     if not job:
@@ -134,11 +136,9 @@ def _accounting(started: float, seconds: int) -> Check:
     """While the first slurmdbd is killed, the other one answers."""
     # what answers at the end may be the first one again
     limit_s, name = seconds - SLACK_S / 2, TITLES[KILLED] + "-accounting"
-    while time.monotonic() - started < limit_s:
-        if jobs.accounting_answers():
-            took = f"{time.monotonic() - started:.0f}"
-            return checks.check(SUITE, name, "cluster", checks.PASS, took, f"{limit_s:.0f}", "s")
-        time.sleep(0.5)
+    if wait_until(jobs.accounting_answers, started + limit_s - time.monotonic(), 0.5):
+        took = f"{time.monotonic() - started:.0f}"
+        return checks.check(SUITE, name, "cluster", checks.PASS, took, f"{limit_s:.0f}", "s")
     return checks.failed(SUITE, name, "cluster", "no slurmdbd answers", "", f"{limit_s:.0f}", "s")
 
 
@@ -146,13 +146,16 @@ def _after(config: dict[str, Any], ids: list[str], request: dict[str, Any], ends
     """Once the fault has ended, and the first controller is in control again, everything is there."""
     name = TITLES[request["fault"]] + "-after"
     until = ends + 3 * heartbeat.timeout_s() + SLACK_S
-    first, known = config["hosts"][0], None
-    while time.monotonic() < until:
-        known = jobs.states(ids)
-        if time.monotonic() > ends and known is not None and in_control(config) == first:
-            break
-        time.sleep(1)
-    else:
+    first = config["hosts"][0]
+    known: dict[str, str] = {}
+
+    def is_over() -> bool:
+        states = jobs.states(ids)
+        known.clear()
+        known.update(states or {})
+        return time.monotonic() > ends and states is not None and in_control(config) == first
+
+    if not wait_until(is_over, until - time.monotonic(), 1):
         message = f"{first} is not in control again"
         return [checks.failed(SUITE, name, "cluster", message, in_control(config) or "none", first)]
     expected = {ids[0]: "RUNNING", **dict.fromkeys(ids[1:], "PENDING")}

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..._shared.checks import FAIL, PASS, SKIP, Check, one_line
+from ..._shared.waiting import wait_until
 from . import web
-from .checks import check, names, poll_until, skip
+from .checks import check, names, skip
 from .web import NoAnswer, Prometheus, Service
 
 ANSWERS, KNOWN, ARRIVES, FORWARDED = "alertmanager-answers", "alertmanager-known", "alert-arrives", "alerts-forwarded"
@@ -61,7 +62,9 @@ def evaluate(
 def _known(prometheus: Prometheus, alertmanager: Service, monitor: str) -> Check:
     wanted = alertmanager.url.partition("://")[2].rstrip("/")
     try:
-        known_urls = poll_until(_KNOWN_S, prometheus.alertmanagers, lambda urls: any(wanted in url for url in urls))
+        known_urls = wait_until(
+            prometheus.alertmanagers, _KNOWN_S, 1.0, lambda urls: any(wanted in url for url in urls)
+        )
     except NoAnswer as why:
         return check(KNOWN, monitor, FAIL, "no answer", wanted, message=str(why))
     if any(wanted in url for url in known_urls):
@@ -93,13 +96,13 @@ def _sent(alertmanager: Service, route: Route, labels: Mapping[str, str], cluste
     started = time.monotonic()
     try:
         _post(alertmanager, labels, _LIVES_S)
-        received = poll_until(_SHOWN_S, mine, bool, 0.2)
+        received = wait_until(mine, _SHOWN_S, 0.2)
     finally:
         # ended before a notification is sent, should it have the wrong receiver
         _post(alertmanager, labels, 0)
     took = time.monotonic() - started
     receivers = [entry["name"] for alert in received for entry in alert["receivers"]]
-    left = poll_until(_SHOWN_S, mine, lambda alerts: not alerts, 0.2)
+    left = wait_until(mine, _SHOWN_S, 0.2, lambda alerts: not alerts)
     if not received:
         return check(ARRIVES, cluster, FAIL, "nothing", "arrived", message="what was sent to Alertmanager is not there")
     if receivers != [route.receiver]:
@@ -130,7 +133,7 @@ def _forwarded(prometheus: Prometheus, alertmanager: Service, cluster: str) -> C
         return len(firing), [labels for labels, _value in firing if not any(_same(labels, other) for other in there)]
 
     try:
-        count, missing = poll_until(_SENT_S, compare, lambda state: not state[1])
+        count, missing = wait_until(compare, _SENT_S, 1.0, lambda state: not state[1])
     except NoAnswer as why:
         return check(FORWARDED, cluster, FAIL, "an error", "forwarded", message=str(why))
     if not count:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from functools import partial
-from typing import Callable, TypeVar
+from typing import TypeVar
 
 from ..._shared import checks
 
@@ -27,13 +26,3 @@ def names(items: Iterable[object], most: int = 8) -> str:
     listed = sorted(str(name) for name in items)
     more = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
-
-
-def poll_until(seconds: float, query: Callable[[], T], done: Callable[[T], bool], pause: float = 1.0) -> T:
-    """Repeat a query until its result is `done` or time is up; the last result."""
-    end = time.monotonic() + seconds
-    while True:
-        result = query()
-        if done(result) or time.monotonic() >= end:
-            return result
-        time.sleep(pause)

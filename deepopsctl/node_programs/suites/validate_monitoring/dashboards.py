@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..._shared.checks import FAIL, PASS, WARN, Check, one_line
-from .checks import check, names, poll_until
+from ..._shared.waiting import wait_until
+from .checks import check, names
 from .web import NoAnswer, Prometheus, Service
 
 QUERIES, GRAFANA = "dashboard-queries", "grafana-healthy"
@@ -34,7 +35,7 @@ def evaluate(prometheus: Prometheus, wanted: Sequence[Query], patience: float) -
                 empty[query] = error
         return empty
 
-    poll_until(patience, query_empty, lambda left: not left, 5.0)
+    wait_until(query_empty, patience, 5.0, lambda left: not left)
     return [_one(name, wanted, empty) for name in dict.fromkeys(query.dashboard for query in wanted)]
 
 

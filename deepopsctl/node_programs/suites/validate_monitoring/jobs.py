@@ -7,11 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ..._shared import slurm_client
 from ..._shared.checks import FAIL, PASS, SKIP, Check, one_line
+from ..._shared.waiting import wait_until
 from ..._slurm_jobs import placement, slurm
 from ..._slurm_jobs.session import POLL_INTERVAL_S, Running, Session
 from ..._slurm_jobs.snapshot import SlurmSnapshot
-from .checks import check, names, poll_until, skip
+from .checks import check, names, skip
 from .web import Prometheus
 
 JOB, NODES, COUNT, SLURM = "job-metrics", "slurm-nodes-agree", "slurm-jobs-agree", "slurm-metrics"
@@ -58,21 +60,20 @@ def hold(trial: Trial, snapshot: SlurmSnapshot) -> tuple[list[Held], list[Check]
 def identified(trial: Trial, held: Held) -> tuple[str, str, str]:
     """The job's id and account, once it runs; or why it does not."""
     name = trial.session.name(held.what)
-    end = time.monotonic() + trial.session.queue_timeout
-    while True:
-        answer = slurm.ask(
-            ["squeue", "--noheader", "--user=" + trial.session.user, "--name=" + name, "--format=%i|%a|%T|%r"]
-        )
+    argv = slurm_client.squeue("%i|%a|%T|%r", "--user=" + trial.session.user, "--name=" + name)
+
+    def query_job() -> tuple[bool, tuple[str, str, str]]:
+        answer = slurm.ask(argv)
         number, account, state, reason = ([*answer.output.strip().split("\n")[0].split("|"), "", "", "", ""])[:4]
         if state == "RUNNING":
-            return number, account, ""
+            return True, (number, account, "")
         code = held.running.ended(0)
         if code is not None:
-            return "", "", one_line(held.running.text("err")) or f"exit code {code}"
-        if time.monotonic() > end:
-            text = f"the job did not start in time; Slurm's reason: {reason or 'none given'}"
-            return "", "", text if answer.ok else one_line(answer.message)
-        time.sleep(POLL_INTERVAL_S / 6)
+            return True, ("", "", one_line(held.running.text("err")) or f"exit code {code}")
+        text = f"the job did not start in time; Slurm's reason: {reason or 'none given'}"
+        return False, ("", "", text if answer.ok else one_line(answer.message))
+
+    return wait_until(query_job, trial.session.queue_timeout, POLL_INTERVAL_S / 6, lambda answer: answer[0])[1]
 
 
 def in_prometheus(trial: Trial, held: Held) -> list[Check]:
@@ -87,7 +88,7 @@ def in_prometheus(trial: Trial, held: Held) -> list[Check]:
     def query_job() -> dict[str, Mapping[str, str]]:
         return {labels.get("node", ""): labels for labels, _value in trial.prometheus.query(_job_query(trial, number))}
 
-    labels_by_node = poll_until(trial.patience, query_job, lambda seen: wanted <= set(seen))
+    labels_by_node = wait_until(query_job, trial.patience, 1.0, lambda seen: wanted <= set(seen))
     took = time.monotonic() - started
     return [
         _one(trial, node, labels_by_node.get(node), number, {"user": user, "account": account}, took)
@@ -129,11 +130,11 @@ def compare_with_slurm(trial: Trial) -> list[Check]:
 
 def _nodes(trial: Trial) -> Check:
     def read_nodes() -> tuple[set[str], set[str]]:
-        answer = slurm.ask(["sinfo", "--noheader", "--Node", "--all", "--format=%N"])
+        answer = slurm.ask(slurm_client.sinfo("--Node", "--all", "--format=%N"))
         in_prometheus = trial.prometheus.by("node", "count by (node) (deepops_slurm_node_state)")
         return set(answer.output.split()), set(in_prometheus)
 
-    in_slurm, in_prometheus = poll_until(trial.patience, read_nodes, lambda both: both[0] == both[1], POLL_INTERVAL_S)
+    in_slurm, in_prometheus = wait_until(read_nodes, trial.patience, POLL_INTERVAL_S, lambda both: both[0] == both[1])
     wrong = [f"not in the metrics: {names(in_slurm - in_prometheus)}"] if in_slurm - in_prometheus else []
     wrong += [f"in the metrics only: {names(in_prometheus - in_slurm)}"] if in_prometheus - in_slurm else []
     return check(
@@ -146,12 +147,12 @@ def _count(trial: Trial) -> Check:
     slurm_counts: list[int] = []
 
     def query_count() -> int:
-        answer = slurm.ask(["squeue", "--noheader", "--all", "--array", "--states=RUNNING", "--format=%i"])
+        answer = slurm.ask(slurm_client.squeue("%i", "--all", "--array", "--states=RUNNING"))
         slurm_counts.append(len(answer.output.split()))
         in_prometheus = trial.prometheus.query('sum(deepops_slurm_jobs{state="running"}) or vector(0)')
         return int(in_prometheus[0][1])
 
-    in_prometheus = poll_until(trial.patience, query_count, lambda count: fits(count, slurm_counts), POLL_INTERVAL_S)
+    in_prometheus = wait_until(query_count, trial.patience, POLL_INTERVAL_S, lambda count: fits(count, slurm_counts))
     return counted(trial.cluster, in_prometheus, slurm_counts)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from ..._shared import command
 from ..._shared.checks import FAIL, PASS, Check, one_line
-from .checks import check, poll_until
+from ..._shared.waiting import wait_until
+from .checks import check
 
 LOG = "log-arrives"
 TAG = "deepopsctl-validate"
@@ -31,7 +32,7 @@ def evaluate(directory: str, line: str, nodes: Sequence[str], seconds: float) ->
             seen.setdefault(node, time.monotonic() - started)
         return seen
 
-    poll_until(seconds, read_journal, lambda arrival_times: len(arrival_times) == len(nodes), 0.5)
+    wait_until(read_journal, seconds, 0.5, lambda arrival_times: len(arrival_times) == len(nodes))
     return [_one(node, seen, seconds, error) for node in nodes]
 
 

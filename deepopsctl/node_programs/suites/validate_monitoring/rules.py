@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._shared.checks import FAIL, PASS, Check, one_line
-from .checks import check, poll_until
+from ..._shared.waiting import wait_until
+from .checks import check
 from .web import Prometheus
 
 RULES = "rules-healthy"
@@ -17,7 +18,7 @@ _MOMENT_S = 30.0
 def evaluate(prometheus: Prometheus, cluster: str, wanted: Mapping[str, int]) -> list[Check]:
     """A check for each file that is expected, by its number of rules; and one for the site's own rules."""
     first = max((float(group["interval"]) for group in prometheus.rules()), default=0.0)
-    rules_by_file = poll_until(first + _MOMENT_S, lambda: _by_file(prometheus), _evaluated)
+    rules_by_file = wait_until(lambda: _by_file(prometheus), first + _MOMENT_S, 1.0, _evaluated)
     checks = [_one(name, wanted[name], rules_by_file.get(name, [])) for name in sorted(wanted)]
     others = [rule for name, rules in rules_by_file.items() if name not in wanted for rule in rules]
     if others:

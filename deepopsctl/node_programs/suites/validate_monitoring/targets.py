@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..._shared.checks import FAIL, PASS, WARN, Check, one_line
+from ..._shared.waiting import wait_until
 from . import web
-from .checks import check, names, place, poll_until
+from .checks import check, names, place
 from .web import Prometheus
 
 UP, MORE, CLOCK, TEXTFILES = "target-up", "targets-unexpected", "clock-monitoring", "textfiles-fresh"
@@ -72,7 +73,7 @@ def problems(prometheus: Prometheus, wanted: Sequence[Wanted]) -> list[str]:
         reasons = {target.key: _problem(target, scraped.get(target.key), since) for target in wanted}
         return {key: why for key, why in reasons.items() if why}
 
-    left = waiting(poll_until(_FIRST_S + 60.0, lambda: query_targets(prometheus), lambda scraped: not waiting(scraped)))
+    left = wait_until(lambda: waiting(query_targets(prometheus)), _FIRST_S + 60.0, 1.0, lambda reasons: not reasons)
     return [f"{place(*key)}: {why}" for key, why in left.items()]
 
 
@@ -97,7 +98,7 @@ def _scraped_again(prometheus: Prometheus, keys: Sequence[Key]) -> Scraped:
 
     first = query_targets(prometheus)
     intervals = [web.span(target.get("scrapeInterval", "")) for target in first.values()]
-    return poll_until(_FIRST_S + max(intervals or [15.0]), lambda: query_targets(prometheus), settled)
+    return wait_until(lambda: query_targets(prometheus), _FIRST_S + max(intervals or [15.0]), 1.0, settled)
 
 
 def _one(target: Wanted, scraped: Mapping[str, Any] | None, now: float) -> Check:
@@ -143,7 +144,7 @@ def stores(prometheus: Prometheus, monitor: str) -> Check:
         samples = prometheus.query("time() - max(timestamp(up))")
         return samples[0][1] if samples else None
 
-    age = poll_until(_FIRST_S, query_targets, lambda samples: samples is not None and samples <= _NEWEST_S)
+    age = wait_until(query_targets, _FIRST_S, 1.0, lambda samples: samples is not None and samples <= _NEWEST_S)
     if age is not None and age <= _NEWEST_S:
         return check(STORES, monitor, PASS, f"{age:.0f}", bound, "s")
     since = "for minutes" if age is None else f"for {age:.0f} s"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple
 
+from ..._shared import slurm_client
 from ..._shared.checks import FAIL, PASS, Check, one_line
 from ..._shared.command import Result
 from ..._shared.slurm_output import Record
+from ..._shared.waiting import wait_until
 from ..._slurm_jobs import slurm
 from .context import Context, Job, check, failed, skipped
 
@@ -54,7 +55,7 @@ def user_checks(context: Context) -> list[Check]:
     if not is_on(config):
         return [skipped("accounting-association", inputs.cluster, "the cluster keeps no accounting")]
     where = ["user=" + inputs.user, "cluster=" + config.get("ClusterName", inputs.cluster)]
-    argv = ["sacctmgr", "--noheader", "--parsable2", "show", "associations", "where", *where, "format=account"]
+    argv = slurm_client.sacctmgr("associations", "where", *where, "format=account")
     return [association(inputs.cluster, inputs.user, slurm.ask(argv))]
 
 
@@ -121,23 +122,14 @@ def complete(job: Job, rows: Sequence[Row]) -> bool:
 
 def fetch(jobs: Sequence[Job], run: Callable[..., Result] = slurm.ask, patience: float = RETRY_S) -> Result:
     """sacct's answer, asked again until it has all jobs: the controller sends them to the database with a delay."""
-    argv = [
-        "sacct",
-        "--noheader",
-        "--parsable2",
-        "--allocations",
-        "--format=" + FORMAT,
-        "--jobs=" + ",".join(job.id for job in jobs),
-    ]
-    until = time.monotonic() + patience
-    while True:
-        answer = run(argv, 10)
+    which = "--jobs=" + ",".join(job.id for job in jobs)
+    argv = ["sacct", "--noheader", "--parsable2", "--allocations", "--format=" + FORMAT, which]
+
+    def has_all(answer: Result) -> bool:
         rows = parse(answer.output)
-        if answer.ok and all(complete(job, rows) for job in jobs):
-            return answer
-        if time.monotonic() > until:
-            return answer
-        time.sleep(0.5)
+        return answer.ok and all(complete(job, rows) for job in jobs)
+
+    return wait_until(lambda: run(argv, 10), patience, 0.5, has_all)
 
 
 def evaluate(cluster: str, jobs: Sequence[Job], answer: Result, user: str, accounts: Sequence[str]) -> list[Check]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 from typing import Any
 
+from ..._shared import slurm_client
 from ..._slurm_jobs import slurm, suite as suite_of_jobs
 from ..._slurm_jobs.snapshot import read_snapshot
 from . import context, node_report, suite
@@ -55,4 +56,4 @@ def expand(names: str) -> list[str]:
     """Slurm's own reading of a node set; a plain name needs none."""
     if not set(names) & set("[],"):
         return [names]
-    return slurm.ask(["scontrol", "show", "hostnames", names]).output.split()
+    return slurm.ask(slurm_client.scontrol("show", "hostnames", names)).output.split()

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from ..._shared import command
+from ..._shared import command, slurm_client
 from ..._shared.checks import FAIL, PASS, Check, one_line
 from . import munge
 from .context import check, failed, skipped
@@ -55,8 +55,8 @@ def munge_local(node: str) -> tuple[Check, dict[str, str]]:
 
 def slurm_version() -> str:
     """The version of the installed slurmd, else of the client tools; '' without either."""
-    for tool in ("slurmd", "sinfo"):
-        answer = command.run([tool, "-V"], 10)
+    for argv in (["slurmd", "-V"], slurm_client.VERSION):
+        answer = command.run(argv, 10)
         match = re.search(r"\d+\.\d+\S*", answer.output)
         if answer.ok and match:
             return match.group(0)

@@ -6,15 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..._shared import slurm_output
+from ..._shared import node_states, slurm_output
 from ..._shared.checks import FAIL, PASS, WARN, Check, one_line
 from ..._shared.slurm_output import Record
-from ..._slurm_jobs.placement import OUT
 from ..._slurm_jobs.snapshot import SlurmSnapshot
 from .context import Inputs, Node, Partition, Reports, check, failed, skipped
 
-# flags in a node's State= that only postpone jobs
-LATER = ("MAINT", "REBOOT", "POWER", "RESERVED")
 # a kernel may report a little more or less memory after an update
 MEMORY_SLACK = 0.02
 LEAST_SHARE = 0.75
@@ -72,14 +69,15 @@ def node_state(name: str, node: Record | None, *, reserved: bool) -> Check:
         return failed("node-state", name, "Slurm does not know this node", "not registered", expected)
     state = node.get("State", "UNKNOWN")
     reason = slurm_output.reason(node)
-    if state.endswith("*") or any(flag in state for flag in OUT):
+    flags = node_states.flags(state)
+    if flags & node_states.NO_JOBS:
         text = f"Slurm's reason: {reason}" if reason else "Slurm gives no reason"
-        if state.endswith("*"):
+        if "NOT_RESPONDING" in flags:
             text += "; slurmd does not answer"
         return failed("node-state", name, text, state.lower(), expected)
     # a node on trial is reserved for these very jobs
-    later = [flag for flag in LATER if not (flag == "RESERVED" and reserved)]
-    status = WARN if any(flag in state for flag in later) else PASS
+    later = node_states.JOBS_LATER - ({"RESERVED"} if reserved else set())
+    status = WARN if flags & later else PASS
     return check("node-state", name, status, state.lower(), expected, message=reason)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..._shared import slurm_output
+from ..._shared import slurm_client, slurm_output
 from ..._shared.checks import FAIL, PASS, SKIP, Check, one_line
 from ..._shared.slurm_output import Record
 from ..._slurm_jobs import placement, probe_jobs, slurm
@@ -187,7 +187,7 @@ def batch_script(session: Session, where: Place) -> tuple[Check, list[Job]]:
         status = SKIP if job_state == "PENDING" and is_busy(reason) else FAIL
         text += "; Slurm's reason: " + reason
         return check(what, where.name, status, job_state.lower(), "completed", message=text), []
-    shown = slurm_output.record(slurm.ask(["scontrol", "-o", "show", "job", job.id]).output)
+    shown = slurm_output.record(slurm.ask(slurm_client.show("job", job.id)).output)
     files = batch.Files(shown.get("BatchHost", ""), where.name, [shown.get("StdOut", "")])
     out, error = batch.fetch(session, "fetch-guide", files)
     result = evaluate_script(where.name, values, text, out, error)

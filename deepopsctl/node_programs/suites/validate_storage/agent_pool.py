@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..._shared import archive, checks, command
+from ..._shared.waiting import wait_until
 from ..._slurm_jobs import probe_jobs
 from ..._slurm_jobs.placement import Placement
 from ..._slurm_jobs.probe_jobs import MOST_ALONE, Trouble
@@ -172,9 +173,7 @@ class AgentPool:
         return {"hung": limit}
 
     def _wait(self, jobs: Sequence[AgentJob], number: object, nodes: Sequence[str], seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while not all(job.has_answered(number, nodes) for job in jobs) and time.monotonic() < until:
-            time.sleep(POLL_INTERVAL_S)
+        wait_until(lambda: all(job.has_answered(number, nodes) for job in jobs), seconds, POLL_INTERVAL_S)
 
     def stop(self) -> None:
         """End all: an agent whose input ends removes what is left of its trials first."""

@@ -11,6 +11,8 @@ import signal
 import time
 from typing import Any, Callable
 
+from ..._shared.waiting import wait_until
+
 # how long a stopped process may take to go, before it is left behind
 _GOING_S = 1.0
 Result = dict[str, Any]
@@ -51,16 +53,13 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             # a group of its own: what it started goes with it
             os.killpg(self.pid, signal.SIGKILL)
-        until = time.monotonic() + _GOING_S
-        while True:
-            try:
-                if os.waitpid(self.pid, os.WNOHANG)[0]:
-                    return True
-            except ChildProcessError:
-                return True
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.01)
+        return wait_until(self._has_ended, _GOING_S, 0.01)
+
+    def _has_ended(self) -> bool:
+        try:
+            return bool(os.waitpid(self.pid, os.WNOHANG)[0])
+        except ChildProcessError:
+            return True
 
 
 def attempt(do: Callable[[], Result], limit: float) -> Result:

@@ -20,6 +20,7 @@ import time
 from typing import Any, Callable
 
 from ..._shared import command
+from ..._shared.waiting import wait_until
 
 PREFIX = "deepopsctl-storage-"
 # one small write, whole or not at all: what a reader of another node must find
@@ -103,11 +104,8 @@ def absent(path: str) -> Result:
 def appears(path: str, seconds: float, pause: float = 0.25) -> Result:
     """Wait for a name to appear; after how many seconds, none where it never was."""
     started = time.monotonic()
-    while not os.path.lexists(path):
-        if time.monotonic() - started > seconds:
-            return {"after": None}
-        time.sleep(pause)
-    return {"after": round(time.monotonic() - started, 2)}
+    is_there = wait_until(lambda: os.path.lexists(path), seconds, pause)
+    return {"after": round(time.monotonic() - started, 2) if is_there else None}
 
 
 def replace(path: str, seconds: float) -> Result:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from deepopsctl.node_programs._shared import slurm_output
 from deepopsctl.node_programs.operations.slurm_upgrade import UpgradeError, copies, daemons, record, transaction
 from deepopsctl.node_programs.operations.slurm_upgrade.main import main
 from deepopsctl.node_programs.operations.slurm_upgrade.nodes import unregistered_in
@@ -55,7 +56,8 @@ def test_everything_that_is_replaced_is_kept_libraries_as_well() -> None:
 
 
 def test_a_node_counts_once_it_serves_in_the_new_version() -> None:
-    assert unregistered_in(NODES, [f"cn0{n}" for n in range(1, 7)], "26.05.5") == {
+    nodes = {node["name"]: node for node in slurm_output.nodes(NODES)}
+    assert unregistered_in(nodes, [f"cn0{n}" for n in range(1, 7)], "26.05.5") == {
         "cn02": "its slurmd is 24.11.5",
         "cn03": "slurmctld has it as DOWN*+DRAIN (Not responding)",
         "cn04": "slurmctld does not know it",

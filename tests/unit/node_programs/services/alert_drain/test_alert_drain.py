@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from deepopsctl.node_programs._shared.settings import SettingsError
+from deepopsctl.node_programs._shared.slurm_client import NoAnswerError
 from deepopsctl.node_programs.services.alert_drain import cli, slurm
 from deepopsctl.node_programs.services.alert_drain.alertmanager import AskError, read
 from deepopsctl.node_programs.services.alert_drain.decide import Alert, HealthyTimers, Limits, Node, decide
 from deepopsctl.node_programs.services.alert_drain.rounds import Rounds, render
 from deepopsctl.node_programs.services.alert_drain.settings import Settings, load
-from deepopsctl.node_programs.services.alert_drain.slurm import SlurmError
 from tests.support.files import write_program
 
 OURS = "deepopsctl: alert GpuLost"
@@ -195,7 +195,7 @@ class TestSlurmsText:
     def test_a_refusal_says_what_scontrol_said(self, asked: Path) -> None:
         write_program(asked.with_name("scontrol"), "echo slurm_update error: Invalid user id\nexit 1")
 
-        with pytest.raises(SlurmError, match="Invalid user id"):
+        with pytest.raises(NoAnswerError, match="Invalid user id"):
             slurm.drain("gpu01", OURS)
 
 

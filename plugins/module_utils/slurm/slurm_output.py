@@ -92,6 +92,12 @@ def _node(line: str) -> dict[str, Any]:
 # --- squeue
 
 
+def rows(text: str, columns: str) -> list[list[str]]:
+    """Lines of `squeue --format=COLUMNS`, split at its bars; those with other bars in them are left out."""
+    bars = columns.count("|")
+    return [line.split("|") for line in text.splitlines() if line.count("|") == bars and line]
+
+
 def jobs(text: str) -> list[dict[str, Any]]:
     """Jobs from `squeue --noheader --format=JOB_FORMAT`; an array's waiting tasks are one. Raises UnreadableError."""
     return [_job(line) for line in text.split("\n") if line]
