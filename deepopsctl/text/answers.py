@@ -1,6 +1,6 @@
 """Untrusted values as typed ones: answers of nodes, documents of earlier runs, a site's variables.
 
-Whoever is root on a compute node writes its answers. Types and sizes are looked at here and nowhere else: a value of
+Root on a compute node writes its answers. Types and sizes are looked at here and nowhere else: a value of
 another type counts as missing, and a longer list or mapping is refused, since a part of it would pass for the whole.
 """
 
