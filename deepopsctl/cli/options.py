@@ -64,7 +64,7 @@ def seconds(ctx: click.Context, param: click.Parameter, text: str) -> float:
     figure, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
     number = float(figure) * unit if _FIGURE.fullmatch(figure) else -1
     if not 0 <= number <= _MOST_SECONDS:
-        raise click.BadParameter(f"{text!r} is no duration: write 90s, 30m, 2h or 1d", ctx, param)
+        raise click.BadParameter(f"{text!r} is not a valid duration: write 90s, 30m, 2h or 1d", ctx, param)
     return int(number) if number == int(number) else number
 
 

@@ -272,7 +272,7 @@ def plugins(node: NodeFacts, _: Declared) -> Check | None:
     required = any(plugin["required"] and plugin["path"] in wrong for plugin in node.plugins)
     if required:
         return failed("plugins", node.name, f"{words}: slurmd does not start with it", measured=has)
-    return warned("plugins", node.name, f"{words}: jobs go on without it", has)
+    return warned("plugins", node.name, f"{words}: jobs continue without it", has)
 
 
 def storage_rights(node: NodeFacts, _: Declared) -> Check:

@@ -52,7 +52,7 @@ def draft_hosts_file(text: str, source: str, problems: Problems) -> Draft:
         if is_prefixed(words[0]):
             draft.refuse(where, prefixed(words[0]))
         elif not is_ip_address(words[0]):
-            draft.refuse(where, RefusedError(f"{shorten(words[0])!r} is no IP address", _HINT))
+            draft.refuse(where, RefusedError(f"{shorten(words[0])!r} is not an IP address", _HINT))
         elif len(words) == 1:
             draft.refuse(where, RefusedError(f"no name for {words[0]}", _HINT))
         elif not _is_local_entry(words[0], words[1]):

@@ -65,7 +65,7 @@ def draft_yaml(text: str, where: str, problems: Problems) -> Draft:
     wrong = wrong or [str(name) for name in settings if not _VARIABLE.fullmatch(str(name))]
     if wrong:
         hint = "write `name: value`, as in settings.yml"
-        problems.add(f"{where}:{document.line((KEY,))}", f"settings: {wrong[0]} is no variable of Ansible's", hint)
+        problems.add(f"{where}:{document.line((KEY,))}", f"settings: {wrong[0]} is not a variable of Ansible's", hint)
     else:
         draft.carryover.direct_settings.update(settings)
     return draft
@@ -105,7 +105,7 @@ def draft_text(
     if form in INVENTORY_READERS:
         return INVENTORY_READERS[form](text, name, directory, problems, groups)
     if groups:
-        problems.add("--group", f"{name} is no inventory: it has no groups", "leave --group out")
+        problems.add("--group", f"{name} is not an inventory: it has no groups", "leave --group out")
     if form in SITE_READERS:
         return SITE_READERS[form](text, name, directory, problems)
     return READERS[form](text, name, problems)

@@ -60,7 +60,7 @@ def _space_of(written: object) -> tuple[tuple[str, str], ...]:
 def check_size(text: str) -> str:
     """A size as Slurm counts it, by powers of 1024."""
     if not _SIZE.fullmatch(text):
-        raise RefusedError(f"{shorten(text)!r} is no size", "write 500M, 800G or 2T")
+        raise RefusedError(f"{shorten(text)!r} is not a valid size", "write 500M, 800G or 2T")
     return text
 
 
@@ -71,7 +71,7 @@ def parse_space(written: object, compute: Sequence[str]) -> tuple[tuple[str, str
     space = tuple((str(names), check_size(str(size))) for names, size in written.items())
     named, known = Counter(name for names, _ in space for name in expand(names)), frozenset(compute)
     for wrong, what, hint in (
-        ([name for name in named if name not in known], "is no compute node", "name compute nodes"),
+        ([name for name in named if name not in known], "is not a compute node", "name compute nodes"),
         ([name for name in compute if name not in named], "has no size", "name every compute node"),
         ([name for name in compute if named[name] > 1], "has two sizes", "name it once"),
     ):
@@ -104,7 +104,7 @@ def check_base(text: str, shared: Mapping[str, str]) -> str:
     """Check a directory on the nodes' local disks; `shared` has the type of each shared mount."""
     path = text.rstrip("/")
     if not _PATH.fullmatch(path) or posixpath.normpath(path) != path:
-        raise RefusedError(f"{text} is no absolute path of plain letters", "write base: /scratch")
+        raise RefusedError(f"{text} is not an absolute path of plain letters", "write base: /scratch")
     for reserved in _NO_BASE:
         if path == reserved or path.startswith(f"{reserved}/"):
             raise RefusedError(

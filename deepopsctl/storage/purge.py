@@ -150,9 +150,9 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     elif not faults and _parse_warn(warn) > parse_time(str(part["age"])):
         yield "purge.warn", RefusedError("is more than the age", "users are notified before the age is reached")
     if mode not in MODES:
-        yield "purge.mode", RefusedError(f"{shorten(mode)!r} is no mode", suggest(mode, MODES))
+        yield "purge.mode", RefusedError(f"{shorten(mode)!r} is not a valid mode", suggest(mode, MODES))
     if mail and not _DOMAIN.fullmatch(mail):
-        yield "purge.mail", RefusedError(f"{shorten(mail)!r} is no mail domain", "write hpc.example.com, or local")
+        yield "purge.mail", RefusedError(f"{shorten(mail)!r} is not a mail domain", "write hpc.example.com, or local")
     yield from _check_exclude(part)
     yield from _check_node(mount, str(part.get("node", "")))
     for path in _trees(mount):

@@ -74,7 +74,7 @@ def nvidia_driver_sources(sources: Sequence[Sequence[Any]], repository: str, key
 
 
 def nvidia_driver_units(names: Sequence[str]) -> list[dict[str, Any]]:
-    """The driver's units as node_state takes them; what their own conditions keep from starting is no error."""
+    """The driver's units as node_state takes them; what their own conditions keep from starting is not an error."""
     return [{"name": name, "optional": True} for name in names]
 
 

@@ -131,7 +131,7 @@ def test_deploy_goes_on_from_there_under_the_running_job(made: HandMade) -> None
         assert setting in shown
     assert "MaxTime=2-00:00:00" in shown
     assert lab.root("ctl1", "cat /etc/slurm/slurm.conf.before-deepopsctl") == foreign_slurm.SLURM_CONF.strip()
-    # its commands read what slurmd fetched, not the file of before; so do those of jobs that have its path
+    # its commands read what slurmd fetched, not the file from before; so do those of jobs that have its path
     lab.root("gpu01", "test -L /etc/slurm/slurm.conf && sinfo -h && test -e /etc/slurm/slurm.conf.before-deepopsctl")
 
 

@@ -73,7 +73,7 @@ PASSED = {
 
 
 def module_of(task: Task) -> str:
-    """The one key of a task that is no keyword."""
+    """The one key of a task that is not a keyword."""
     (module,) = (key for key in task if key not in KEYWORDS and not key.startswith("with_"))
     return module
 

@@ -58,7 +58,7 @@ def check_names(users: Sequence[str], databases: Sequence[str] = ()) -> None:
     ):
         for name in names:
             if not re.fullmatch(pattern, name):
-                raise node_errors.HintedError(f"{name!r} is no plain name of a {what}")
+                raise node_errors.HintedError(f"{name!r} is not a plain name of a {what}")
 
 
 def login_works(user: str, password: str, database: str) -> bool:
@@ -87,7 +87,7 @@ def has_all_rights(grants: str, database: str) -> bool:
 
 
 def expression_of(pattern: str) -> str:
-    """The regular expression for a pattern of SQL; a client that is no terminal doubles backslashes."""
+    """The regular expression for a pattern of SQL; a client that is not a terminal doubles backslashes."""
     parts = re.findall(r"\\{1,2}.|.", pattern)
     return "".join({"%": ".*", "_": "."}.get(part, re.escape(part[-1])) for part in parts)
 
@@ -122,7 +122,7 @@ def check_login(wanted: Mapping[str, Any]) -> None:
     """Raises HintedError for what would end a statement, or a line of a configuration."""
     check_names([wanted["user"]], [wanted["name"]])
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9.:_-]*", wanted["server"]):
-        raise node_errors.HintedError(f"{wanted['server']!r} is no name or address of a database server")
+        raise node_errors.HintedError(f"{wanted['server']!r} is not a valid name or address of a database server")
     check_password(wanted, "[\\s#\"'\\\\]")
 
 

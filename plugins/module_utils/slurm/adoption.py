@@ -143,7 +143,7 @@ def install(files: Mapping[str, str], unit: str = "") -> None:
 
 
 def rename_unit(path: str, target: str) -> None:
-    """Rename the file of a unit; what runs goes on, and the next restart starts what systemd reads then."""
+    """Rename the file of a unit; what runs continues, and the next restart starts what systemd reads then."""
     os.rename(path, target)
     node_command.run_merged(["systemctl", "daemon-reload"], 120)
     slurm_apply_config.systemctl(["reenable"], 120)

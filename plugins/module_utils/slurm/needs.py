@@ -115,7 +115,7 @@ def _fault(path: str) -> str:
     except OSError as error:
         return f"can't be read ({error.strerror or error})"
     if not stat.S_ISREG(mode):
-        return "is a directory" if stat.S_ISDIR(mode) else "is no file"
+        return "is a directory" if stat.S_ISDIR(mode) else "is not a file"
     if not mode & 0o111:
         return "is not executable"
     if os.statvfs(path).f_flag & os.ST_NOEXEC:
@@ -136,7 +136,7 @@ def _closed_to_users(path: str) -> str:
 
 
 def _interpreter(path: str) -> str | None:
-    """The program that a script's first line names; None for anything that is no script."""
+    """The program that a script's first line names; None for anything that is not a script."""
     try:
         with open(path, "rb") as stream:
             line = stream.readline(4096)
@@ -153,7 +153,7 @@ def _directory(entry: Needs, away: list[str]) -> Iterator[Problem]:
         return
     where = next((each for each in [path, *_parents(path)] if os.path.lexists(each)), "/")
     if not os.path.isdir(where):
-        yield key, f"{key}: {where} is no directory", False
+        yield key, f"{key}: {where} is not a directory", False
     elif where != path and not entry.get("made"):
         yield key, f"{key}: the directory {path} is not there", False
     elif os.statvfs(where).f_flag & os.ST_RDONLY:

@@ -171,7 +171,7 @@ def test_faults_are_printed_all_and_nothing_is_written(capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
-    [(MACHINES, "hpc: already holds a cluster"), (["--controller", "b-", "--force"], "'b-' is no hostname")],
+    [(MACHINES, "hpc: already holds a cluster"), (["--controller", "b-", "--force"], "'b-' is not a valid hostname")],
 )
 def test_a_cluster_stays_without_force_and_with_an_input_at_fault(
     arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]

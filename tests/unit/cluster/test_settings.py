@@ -278,7 +278,7 @@ def example(option: dict[str, Any]) -> object:
 
 
 class TestOldNames:
-    """Those of before 0.1.0 work for one release, and a warning has the new one."""
+    """Those from before 0.1.0 work for one release, and a warning has the new one."""
 
     def test_every_one_has_a_message_with_the_setting_that_it_is_now(self, directory: ClusterDir) -> None:
         directory.settings.write_text("".join(f"{old}: '{{{{ ours }}}}'\n" for old in RENAMED))

@@ -30,9 +30,9 @@ def test_each_typing_error_is_named_once_with_the_nearest_word() -> None:
     warnings = [f"{each.message}; {each.hint}" for each in misspelt_values(cluster("H1OO", "Wieght", "PriorityTeir"))]
 
     assert warnings == [
-        "slurm: Wieght of gpu[01-16] is no key of a node in slurm.conf; did you mean Weight?",
-        "options: PriorityTeir of gpu is no key of a partition in slurm.conf; did you mean PriorityTier?",
-        "gpus: H1OO of gpu[01-16] is no type of GPU that deepopsctl knows; did you mean h100?",
+        "slurm: Wieght of gpu[01-16] is not a key of a node in slurm.conf; did you mean Weight?",
+        "options: PriorityTeir of gpu is not a key of a partition in slurm.conf; did you mean PriorityTier?",
+        "gpus: H1OO of gpu[01-16] is not a type of GPU that deepopsctl knows; did you mean h100?",
     ]
 
 

@@ -80,10 +80,10 @@ class TestForm:
     @pytest.mark.parametrize(
         ("base", "message"),
         [
-            ("scratch", "scratch is no absolute path of plain letters"),
-            ("/a/../b", "/a/../b is no absolute path of plain letters"),
-            ("/a b", "/a b is no absolute path of plain letters"),
-            ("/", "/ is no absolute path of plain letters"),
+            ("scratch", "scratch is not an absolute path of plain letters"),
+            ("/a/../b", "/a/../b is not an absolute path of plain letters"),
+            ("/a b", "/a b is not an absolute path of plain letters"),
+            ("/", "/ is not an absolute path of plain letters"),
             ("/tmp/jobs", "/tmp/jobs is in /tmp"),
             ("/dev/shm", "/dev/shm is in /dev"),
             ("/home/jobs", "/home/jobs is in /home, which several nodes mount (nfs)"),
@@ -219,17 +219,17 @@ class TestSpace:
 
         assert parsed
         assert disk_sizes(parsed, []) == {"GPU01": "800G", "GPU02": "800G"}
-        assert faults(f"{spec}job_directories: {section.replace('GPU', 'gpu')}\n")[0].endswith("is no compute node")
+        assert faults(f"{spec}job_directories: {section.replace('GPU', 'gpu')}\n")[0].endswith("is not a compute node")
 
     @pytest.mark.parametrize(
         ("section", "message"),
         [
-            ("{space: plenty}", "'plenty' is no size"),
+            ("{space: plenty}", "'plenty' is not a valid size"),
             ("{space: {gpu01: 800G}}", "gpu02 has no size"),
             ('{space: {"gpu[01-02]": 800G, gpu02: 1T}}', "gpu02 has two sizes"),
-            ('{space: {"gpu[01-03]": 800G}}', "gpu03 is no compute node"),
+            ('{space: {"gpu[01-03]": 800G}}', "gpu03 is not a compute node"),
             ("{share: 10G}", "is a part of `space`"),
-            ("{space: 800G, share: 10}", "'10' is no size"),
+            ("{space: 800G, share: 10}", "'10' is not a valid size"),
             ("{space: {gpu01: 2T, gpu02: 800G}, share: 1T}", "1T is more than the 800G of `space`"),
         ],
     )

@@ -120,7 +120,7 @@ class TestOwnDirectory:
 
     def test_a_requeued_job_starts_with_an_empty_one(self, made: Path, jobs_path: Path) -> None:
         (jobs_path / JOB).mkdir()
-        (jobs_path / JOB / "of before").write_text("")
+        (jobs_path / JOB / "from before").write_text("")
 
         assert run(made, "make").returncode == 0
         assert [path.name for path in jobs_path.iterdir()] == [JOB]

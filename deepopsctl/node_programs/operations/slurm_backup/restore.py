@@ -56,7 +56,7 @@ def fetch(config: Mapping[str, Any], asked: str, parts: Sequence[str]) -> dict[s
     current = _current()
     is_asked = not asked or any(entry["snapshot"] == asked[:8] for entry in current.values())
     begun = {part for part, entry in current.items() if _is_done(part, entry, "begun")}
-    # one that was cut off goes on with its set: by now, a newer one is of what has been restored so far
+    # one that was cut off continues with its set: by now, a newer one is of what has been restored so far
     if begun and is_asked and begun <= {*parts} <= {*current}:
         current = {part: current[part] for part in parts}
         atomic_file.write_synced(CURRENT, json.dumps(current))

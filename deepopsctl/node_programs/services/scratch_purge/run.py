@@ -152,7 +152,7 @@ class _Run:
             raise TreeError(f"{settings.root} is not mounted")
         held = what_it_holds(settings.root, mount, mounts, (each.pw_dir for each in pwd.getpwall()))
         if held:
-            raise TreeError(f"{settings.root} holds {held}: it is no scratch and is never purged")
+            raise TreeError(f"{settings.root} holds {held}: it is not scratch and is never purged")
         if not notes_reads(mount) and not settings.ignore_reads:
             noatime = ", noatime" if "noatime" in mount.options else ""
             raise TreeError(

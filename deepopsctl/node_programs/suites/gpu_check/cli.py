@@ -82,7 +82,7 @@ def _burn(options: argparse.Namespace) -> int:
 
 
 def exit_code(checks: list[dict[str, str]]) -> int:
-    """Nothing measured is no success."""
+    """Nothing measured is not success."""
     return {FAIL: FAILED, SKIP: NOT_FIT}.get(status_of(checks), OK)
 
 

@@ -128,7 +128,7 @@ def test_directories_must_be_there_or_be_possible(tmp_path: Path) -> None:
         f"SlurmdLogFile: the directory {tmp_path}/a is not there"
     ]
     assert faults(directories=[{"key": "SlurmdSpoolDir", "path": below, "made": True}]) == [
-        f"SlurmdSpoolDir: {tmp_path}/file is no directory"
+        f"SlurmdSpoolDir: {tmp_path}/file is not a directory"
     ]
 
 

@@ -71,7 +71,7 @@ class TestPlacement:
         found = placement.place(["a", "b"], nodes, parts)
 
         assert [(place.partition, place.nodes) for place in found] == [("gpu", ["a"]), ("all", ["b"])]
-        # a job is no larger than its partition allows
+        # a job is not a larger than its partition allows
         many = {f"n{number}": node(f"n{number}") for number in range(5)}
         found = placement.place(list(many), many, {"gpu": partition(MaxNodes="2")})
         assert [len(place.nodes) for place in found] == [2, 2, 1]

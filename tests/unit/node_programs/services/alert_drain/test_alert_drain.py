@@ -83,7 +83,7 @@ class TestResuming:
     def test_a_node_is_resumed_when_its_alert_has_ended_for_long_enough(self) -> None:
         assert self.after((0, []), (599, [])) == []
         assert self.after((0, []), (599, []), (600, [])) == ["gpu01"]
-        # one round is no evidence
+        # one round is not an evidence
         assert self.after((100_000, [])) == []
         # an alert that comes back begins the wait again
         assert self.after((0, []), (300, [alert("gpu01")]), (600, [])) == []

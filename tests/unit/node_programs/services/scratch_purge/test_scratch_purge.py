@@ -314,7 +314,7 @@ def test_refuses_a_tree_that_holds_homes_or_the_system_under_another_name(root: 
     done = with_mounts(f"{place.format(root=root)} && {configured(root)}", "-ec")
 
     assert done.returncode == cli.PROBLEMS, done.stderr
-    assert "is no scratch and is never purged" in done.stderr
+    assert "is not scratch and is never purged" in done.stderr
 
 
 @as_root
@@ -379,7 +379,7 @@ def test_a_directory_that_cannot_be_read_is_a_problem_and_no_end(root: Path) -> 
 
 
 def attacked(root: Path, attack: Callable[[], object]) -> list[str]:
-    """List, let the owner do something between the first and the second deletion, go on; why each was kept."""
+    """List, let the owner do something between the first and the second deletion, continue; why each was kept."""
     found: list[Record] = []
     list_due(settings(root), LATER, found.append)
     found.sort(key=lambda record: record.path)

@@ -62,7 +62,7 @@ class TestMemory:
             # never, or late
             ([0, 100, 300], "", None, True, "fail"),
             ([0, 100, 250], OOM, None, False, "fail"),
-            # another reason is no evidence
+            # another reason is not an evidence
             ([0, 50], "srun: error: Node failure on gpu01", None, False, "fail"),
             # several nodes share a job, and its output
             ([0, 50], f"{OOM}\nsrun: error: gpu[01-02]: tasks 0-1: Out Of Memory", None, False, "pass"),
@@ -90,7 +90,7 @@ class TestGpus:
             ({"nvidia0": "ENXIO", "nvidia1": "ENXIO"}, {}, "fail"),
             ({"nvidia0": "EPERM", "nvidia1": "EPERM"}, {}, "fail"),
             ({"nvidia0": "OK"}, {"nvidia0": "OK"}, "fail"),
-            # one that was opened is no less open for another that was not
+            # one that was opened is not a less open for another that was not
             ({"nvidia0": "OK", "nvidia1": "OK", "nvidia2": "EACCES"}, {}, "fail"),
             ({}, {}, "fail"),
         ],
@@ -169,7 +169,7 @@ class TestOverAsking:
         ("error", "pending", "enforced", "status"),
         [
             ("Requested node configuration is not available", "", "NO", "pass"),
-            # another reason is no evidence
+            # another reason is not an evidence
             ("Invalid account or account/partition combination", "", "NO", "skip"),
             ("", "", "NO", "fail"),
             ("", "Resources", "NO", "fail"),
