@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from deepopsctl.model.cluster import TMP, VAR_TMP, JobDirectories
 from deepopsctl.node_programs._shared.own_programs import JOB_PROGRAMS, own_among
-from deepopsctl.text.answers import items, texts
+from deepopsctl.text.answers import items, listed, texts
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.node_sets import expand, shorten
 from deepopsctl.text.problems import RefusedError
@@ -226,19 +226,35 @@ def _words(value: object) -> list[str]:
 MAPPED = ("Prolog", "Epilog")
 
 
-def with_job_map(extra: Mapping[str, object]) -> dict[str, object]:
+def keys_called(extra: Mapping[str, object], *, monitored: bool) -> list[str]:
+    """The keys for which slurm.conf names deepopsctl's program, which calls the site's.
+
+    Besides monitoring's those with a pattern: where it matches nothing, slurmd drains the node (_script_list_create()
+    of its prep_script_slurmd.c), and for TaskProlog Slurm knows no patterns.
+    """
+    patterns = {key.lower() for key, value in extra.items() if is_pattern(value)}
+    return [key for key in PROGRAMS if (monitored and key in MAPPED) or key.lower() in patterns]
+
+
+def is_pattern(value: object) -> bool:
+    """Whether it may stand for several files."""
+    return any(letter in str(word) for word in listed(value) for letter in "*?[")
+
+
+def with_job_map(extra: Mapping[str, object], *, monitored: bool) -> dict[str, object]:
     """`slurm_config` with deepopsctl's programs, which call the site's own."""
-    site_settings = {key: value for key, value in extra.items() if key.lower() not in _lower()}
-    return {**site_settings, **{key: f"{PIECES}/{PROGRAMS[key]}" for key in MAPPED}}
+    keys = keys_called(extra, monitored=monitored)
+    replaced = {key.lower() for key in keys}
+    site_settings = {key: value for key, value in extra.items() if key.lower() not in replaced}
+    return {**site_settings, **{key: f"{PIECES}/{PROGRAMS[key]}" for key in keys}}
 
 
-def refused_with_job_map(extra: Mapping[str, object]) -> list[str]:
+def refused_with_job_map(extra: Mapping[str, object], *, monitored: bool) -> list[str]:
     """Messages for programs of the site that deepopsctl's can't call."""
+    called = {key.lower() for key in keys_called(extra, monitored=monitored)}
     refusals = (
-        program_refusal(key, value, "monitoring") for key, value in sorted(extra.items()) if key.lower() in _lower()
+        program_refusal(key, value, "a pattern" if is_pattern(value) else "monitoring")
+        for key, value in sorted(extra.items())
+        if key.lower() in called
     )
     return [sentence for sentence in refusals if sentence]
-
-
-def _lower() -> set[str]:
-    return {key.lower() for key in MAPPED}

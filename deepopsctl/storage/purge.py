@@ -83,8 +83,6 @@ class PurgeSection(Section):
     mail: str = ""
     exclude: tuple[str, ...] = ()
     empty_directories: Boolean = False
-    # the former name, for one release
-    empty_folders: Boolean = False
     ignore_reads: Boolean = False
     node: str = ""
 
@@ -118,7 +116,7 @@ def purge_of(mount: Mount) -> Purge | None:
         "warn": _parse_warn(str(part.get("warn", DEFAULT_WARN))),
         "mail": str(part.get("mail", "")),
         "exclude": [*texts(patterns)],
-        "empty_folders": bool(part.get("empty_directories") or part.get("empty_folders")),
+        "empty_directories": bool(part.get("empty_directories")),
         "ignore_reads": bool(part.get("ignore_reads", False)),
         "mounted": node != mount.server,
     }

@@ -72,8 +72,9 @@ def test_takeover_shows_what_it_preserves_and_changes_nothing_on_the_nodes(made:
     assert "slurm.conf: ProctrackType=proctrack/linuxproc" in document["not_kept"]
     planned = json.loads(made.leaks.run("plan", "slurm", "--json").stdout)["changes"]
     keys = {change["name"]: change["detail"] for change in planned if change["kind"] == "key"}
-    assert {"JobSubmitPlugins", "SelectTypeParameters", "ClusterName"}.isdisjoint(keys)
-    assert keys["PriorityType"].endswith("-> priority/multifactor")
+    # slurm.conf has no SlurmdTimeout; the running Slurm has the value that a deploy writes
+    assert {"JobSubmitPlugins", "SelectTypeParameters", "ClusterName", "SlurmdTimeout"}.isdisjoint(keys)
+    assert keys["ProctrackType"] == "proctrack/linuxproc -> proctrack/cgroup"
 
 
 def with_settings(made: HandMade, **settings: str) -> str:

@@ -25,7 +25,7 @@ INSTEAD = {
     "tell": "report, notify", "told": "reported, notified", "wish": "desired state, request",
 }  # fmt: skip
 # keys of cluster.yml, and what Grafana calls its folder
-KEYS = frozenset({"empty_folders", "grafana_dashboard_folder"})
+KEYS = frozenset({"grafana_dashboard_folder"})
 # phrases that readers stumble over, with plain ones; for texts, where INSTEAD is for names
 PHRASES = {
     r"(?<!here )\b(is|are|was|were) no (?!longer\b|more\b)": "is not a, is not a valid",

@@ -17,14 +17,12 @@ from typing import Any
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     errors as node_errors,
-    ownership as node_ownership,
     step as node_step,
 )
 
 DATA = "/var/lib/mysql"
 ANSWER_S, CONNECT_S = 60, 10
 # before it was part of the step that it is for
-FORMER_STEP = "login"
 # on from MariaDB 11.6: a conflict of two writes is an error then, which slurmdbd does not expect
 ISOLATION = "innodb_snapshot_isolation"
 HINT_ELSEWHERE = "is slurm_dbd_server right? The server has to listen there, and its firewall to let this host through"
@@ -199,7 +197,6 @@ def ensure_database(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
 
 def ensure_logins(step: node_step.Step) -> None:
     """Users who log in by the socket and have no rights; one that the step created and no longer wants is removed."""
-    take_over(step)
     wanted, owned = step.wanted["database_logins"], step.owned["logins"]
     check_names(wanted)
     for user in [name for name in wanted if has_login(step, name) is False]:
@@ -228,14 +225,3 @@ def has_login(step: node_step.Step, user: str) -> bool | None:
         return bool(shown.output.strip())
     # a check run is before MariaDB is installed or started
     return user in step.owned["logins"] if step.dry else None
-
-
-def take_over(step: node_step.Step) -> None:
-    """What the former step of its own created is this step's."""
-    component = step.wanted["component"]
-    former = node_ownership.load(component, FORMER_STEP)
-    if former["logins"]:
-        step.owned["logins"] += [name for name in former["logins"] if name not in step.owned["logins"]]
-        step.save_owned()
-        if not step.dry:
-            node_ownership.save(component, FORMER_STEP, {**former, "logins": []})

@@ -27,6 +27,8 @@ PLUGIN_DIRECTORIES = (
 # any directory of plugins has it
 ALWAYS_THERE = "auth_munge.so"
 IN_MEMORY = ("tmpfs", "ramfs")
+# for the other keys Slurm takes a pattern for the name of a file
+PATTERNS = ("Prolog", "Epilog", "TaskProlog")
 # a file server that hangs must not hang the node's answer
 ANSWER_S = 15
 _NVIDIA = "/dev/nvidia"
@@ -81,11 +83,11 @@ def _problems(needs: Needs, version: str) -> Iterator[Problem]:
 
 
 def _program(program: Needs, away: list[str]) -> Iterator[Problem]:
-    """Slurm runs nothing for a pattern without a match, and each file that matches."""
+    """Of a pattern that deepopsctl's own program has, each file that matches is run; without one, nothing."""
     key, written = str(program["key"]), str(program["path"])
     if _is_below(written, away):
         return
-    is_pattern = any(letter in written for letter in "*?[")
+    is_pattern = key in PATTERNS and any(letter in written for letter in "*?[")
     for path in sorted(glob.glob(written)) if is_pattern else [written]:
         fault = _fault(path) or (_closed_to_users(path) if program.get("user") else "")
         if fault:

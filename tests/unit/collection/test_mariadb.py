@@ -134,15 +134,6 @@ def test_a_mariadb_that_does_not_answer_is_asked_again_by_the_next_deploy(server
     assert converge() == [("prometheus", "remove")]
 
 
-def test_the_login_of_a_former_step_is_this_steps(server: Server) -> None:
-    server.users.add("prometheus")
-    ownership.save("monitoring", "login", {**ownership.load("monitoring", "login"), "logins": ["prometheus"]})
-
-    assert converge("prometheus") == []
-    assert converge() == [("prometheus", "remove")]
-    assert not ownership.owns_anything("monitoring")
-
-
 def elsewhere(**more: object) -> dict[str, object]:
     """A database of another server, as a role asks for it; nothing listens on its port."""
     base = {"name": "slurm_acct_db", "user": "slurm", "password": "s3cret", "server": "127.0.0.1", "server_port": 1}

@@ -17,8 +17,10 @@ from deepopsctl.slurm.job_hooks import (
     disk_sizes,
     from_inventory,
     refused_in,
+    refused_with_job_map,
     site_programs,
     with_job_directories,
+    with_job_map,
 )
 from deepopsctl.text.problems import RefusedError
 from tests.support.cluster_yml import faults
@@ -177,6 +179,19 @@ class TestSettings:
             "epilog": "/site/epilog.d/*"
         }
         assert refused_in({"Epilog": "/site/epilog.d/*"}, JobDirectories()) == []
+
+    def test_a_pattern_is_ours_to_run_as_slurmd_drains_the_node_where_it_matches_nothing(self) -> None:
+        settings = {"Prolog": "/site/prolog", "epilog": "/site/epilog.d/*", "TaskProlog": "/site/task-?"}
+
+        assert with_job_map(settings, monitored=False) == {
+            "Prolog": "/site/prolog",
+            "Epilog": "/etc/slurm/deepops/epilog",
+            "TaskProlog": "/etc/slurm/deepops/task_prolog",
+        }
+        assert refused_with_job_map(settings, monitored=False) == []
+        assert refused_with_job_map({"Prolog": ["/s/one", "/s/d/*"]}, monitored=False) == [
+            "Prolog: with a pattern it must be an absolute path or pattern, and ['/s/one', '/s/d/*'] is none"
+        ]
 
 
 class TestSpace:

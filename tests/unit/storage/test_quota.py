@@ -123,7 +123,7 @@ def test_a_purge_gets_every_age_in_seconds_on_the_node_that_has_it() -> None:
     assert purge.unit == "deepops-purge-scratch"
     assert purge.settings == {
         "name": "scratch", "root": "/scratch", "age": 60 * 86400, "mode": "delete", "warn": 14 * 86400,
-        "mail": "hpc.example.com", "exclude": ["*.keep", "shared/data"], "empty_folders": False,
+        "mail": "hpc.example.com", "exclude": ["*.keep", "shared/data"], "empty_directories": False,
         "ignore_reads": False, "mounted": True,
     }  # fmt: skip
     # the program takes what it is told

@@ -70,7 +70,7 @@ class Selection:
 
     def is_candidate(self, record: Record) -> bool:
         """Whether it is old enough to be announced or deleted."""
-        if record.file_type == records.DIRECTORY and not self._settings.empty_folders:
+        if record.file_type == records.DIRECTORY and not self._settings.empty_directories:
             return False
         return record.used <= self._now - (self._settings.age - (self._settings.warn if self._warned else 0))
 

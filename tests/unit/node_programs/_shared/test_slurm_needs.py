@@ -44,6 +44,14 @@ def test_a_program_that_can_be_run_and_a_pattern_without_a_match_are_fine(readab
     assert faults(programs=[{"key": "HealthCheckProgram", "path": "/bin/true"}]) == []
 
 
+def test_where_slurm_knows_no_patterns_one_is_the_name_of_a_file(tmp_path: Path) -> None:
+    pattern = f"{script(tmp_path / 'check')}*"
+
+    assert faults(programs=[{"key": "HealthCheckProgram", "path": pattern}]) == [
+        f"HealthCheckProgram={pattern} is not there"
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "mode", "words"),
     [

@@ -158,7 +158,7 @@ def test_what_is_excluded_stays(root: Path, pattern: str, kept: set[str]) -> Non
 def test_empty_directories_go_only_where_it_is_reported_and_never_on_the_first_level(root: Path) -> None:
     for name in ("alice/old/older", "bob"):
         (root / name).mkdir(parents=True)
-    keeping, removing = settings(root, mode="delete"), settings(root, mode="delete", empty_folders=True)
+    keeping, removing = settings(root, mode="delete"), settings(root, mode="delete", empty_directories=True)
 
     assert listed(keeping) == []
     assert listed(removing) == [b"alice/old/older"]
@@ -269,7 +269,7 @@ def test_sockets_pipes_and_devices_are_counted_and_left(root: Path) -> None:
         if os.geteuid() == 0:
             os.mknod(root / "alice/null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
 
-        summary = apply(settings(root, mode="delete", empty_folders=True), LATER)
+        summary = apply(settings(root, mode="delete", empty_directories=True), LATER)
 
     assert summary.looked_at["special"] >= 2
     assert summary.deleted == 0

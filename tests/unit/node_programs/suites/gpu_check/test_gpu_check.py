@@ -148,12 +148,6 @@ class TestCommandLine:
         assert text.count("; no GPU was measured") == 2
         assert '"ok": false' in text
 
-    def test_the_former_name_of_an_option_works_with_a_warning(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["--judge", *written(tmp_path, result("gpu01"))]) == 0
-        assert "--judge is called --evaluate now" in capsys.readouterr().err
-
     def test_a_file_that_is_no_result_exits_3(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "x.json").write_text("{", encoding="utf-8")
 

@@ -46,8 +46,7 @@ class TestCalls:
         assert found["ecc"]["uncorrected_ever"] == 2**40 + 11
         assert found["ecc"]["mode"] == {"now": True, "after_reboot": False}
         assert found["rows"] == {"corrected": 1, "uncorrected": 2, "pending": True, "failed": False}
-        ills = ["unhealthy route"]
-        assert found["fabric"] == {"state": "completed", "status": 0, "faults": ills, "ills": ills}
+        assert found["fabric"] == {"state": "completed", "status": 0, "faults": ["unhealthy route"]}
         assert found["nvlinks"] == [True, True, True, False]
         assert found["power"] == {"draw": 70.125, "limit": None, "default_limit": None}
 
