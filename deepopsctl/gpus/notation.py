@@ -106,7 +106,9 @@ def parse_gpus(gpu_type: str, count: str) -> Gpus:
     if gpu_type and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", gpu_type):
         raise RefusedError(f"{shorten(gpu_type)!r} is not a GPU type", "write a short model name: h100")
     if not re.fullmatch(r"[0-9]{1,9}", count) or not 1 <= int(count) <= MAX_GPUS:
-        raise RefusedError(f"{shorten(count)!r} is not a number of GPUs", f"give how many one node has, 1 to {MAX_GPUS}")
+        raise RefusedError(
+            f"{shorten(count)!r} is not a number of GPUs", f"give how many one node has, 1 to {MAX_GPUS}"
+        )
     return Gpus(gpu_type, int(count))
 
 

@@ -211,7 +211,9 @@ def match_hosts(pattern: str, groups: Mapping[str, Sequence[str]], hosts: Sequen
 def _begin(header: re.Match[str], where: str, inventory: Inventory) -> tuple[str, str]:
     section, section_type = header[1], header[2] or "hosts"
     if section_type not in ("hosts", "vars", "children"):
-        raise RefusedError(f"[{section}:{section_type}] is not a section", "use [GROUP], [GROUP:vars], [GROUP:children]")
+        raise RefusedError(
+            f"[{section}:{section_type}] is not a section", "use [GROUP], [GROUP:vars], [GROUP:children]"
+        )
     inventory.where.setdefault(section, where)
     (inventory.members if section_type == "hosts" else inventory.children).setdefault(section, [])
     return section, section_type
@@ -220,7 +222,9 @@ def _begin(header: re.Match[str], where: str, inventory: Inventory) -> tuple[str
 def _read_variable(line: str, where: str, into: dict[str, Setting]) -> None:
     key, equals, value = line.partition("=")
     if not equals or not re.fullmatch(r"\s*[A-Za-z_][A-Za-z0-9_]*\s*", key):
-        raise RefusedError(f"{shorten(line)!r} is not a VARIABLE=VALUE", "under [GROUP:vars] every line sets a variable")
+        raise RefusedError(
+            f"{shorten(line)!r} is not a VARIABLE=VALUE", "under [GROUP:vars] every line sets a variable"
+        )
     into[key.strip()] = Setting(_literal(_uncomment(value.strip())), where)
 
 
@@ -396,7 +400,9 @@ def _values(body: str, text: str) -> list[str]:
         first, last, step = letters[1] or letters[4], letters[2] or letters[5], int(letters[3] or letters[6] or 1)
         if step and first <= last:
             return [chr(code) for code in range(ord(first), ord(last) + 1, step)]
-    raise RefusedError(f"{shorten(text)}: [{shorten(body)}] is not a valid range", "Ansible's ranges are [01:16] and [a:f]")
+    raise RefusedError(
+        f"{shorten(text)}: [{shorten(body)}] is not a valid range", "Ansible's ranges are [01:16] and [a:f]"
+    )
 
 
 def _match_one(word: str, groups: Mapping[str, Sequence[str]], hosts: Sequence[str]) -> list[str]:

@@ -146,7 +146,9 @@ def check_weights(weights: Mapping[str, str], known: tuple[str, ...]) -> Mapping
         if key not in known:
             raise RefusedError(f"{shorten(key)} is not a factor of the priority", suggest(key, known))
         if not value or not re.fullmatch(r"[0-9]{1,9}", value):
-            raise RefusedError(f"{key}: {shorten(value)!r} is not a valid weight", "write a whole number, 0 switches it off")
+            raise RefusedError(
+                f"{key}: {shorten(value)!r} is not a valid weight", "write a whole number, 0 switches it off"
+            )
     return weights
 
 

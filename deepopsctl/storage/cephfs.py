@@ -68,7 +68,10 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
         hint = "write cephfs: {user: NAME}, as in `ceph fs authorize FS client.NAME / rw`"
         yield "cephfs", RefusedError("names no Ceph user", hint)
     elif not _USER.fullmatch(user) or user.startswith("client."):
-        yield "cephfs.user", RefusedError(f"{shorten(user)!r} is not a name of a Ceph user", "write it without `client.`")
+        yield (
+            "cephfs.user",
+            RefusedError(f"{shorten(user)!r} is not a name of a Ceph user", "write it without `client.`"),
+        )
     for field in ("fs", "secret"):
         yield from check_words(f"cephfs.{field}", (text_of(settings, field),) if settings.get(field) else ())
 

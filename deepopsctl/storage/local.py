@@ -37,7 +37,10 @@ def _check_tmpfs(mount: Mount, _site: Site) -> Iterator[Fault]:
     if mount.source:
         yield "source", RefusedError("a tmpfs has none: it is memory", "leave it out")
     if not _SIZE.fullmatch(size) or (size.endswith("%") and int(size[:-1]) > 100):
-        yield "tmpfs.size", RefusedError(f"{shorten(size)!r} is not a valid size", "write 16G, or 25% of the node's memory")
+        yield (
+            "tmpfs.size",
+            RefusedError(f"{shorten(size)!r} is not a valid size", "write 16G, or 25% of the node's memory"),
+        )
     if not _MODE.fullmatch(mode):
         yield "tmpfs.mode", RefusedError(f"{shorten(mode)!r} is not a valid mode", 'write it in quotes: "1777"')
 

@@ -67,7 +67,8 @@ def finish_burn_in(outcome: RunOutcome, request: RunRequest, burnin: Burnin | No
     info("burn-in: cancelling its jobs")
     if not end(request, burnin):
         info(
-            f"burn-in: its jobs may continue; on a host with Slurm's tools, as the cluster's user: {burnin.cancel_command}"
+            "burn-in: its jobs may continue; on a host with Slurm's tools, as the cluster's user: "
+            f"{burnin.cancel_command}"
         )
 
 

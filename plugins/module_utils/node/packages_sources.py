@@ -172,7 +172,7 @@ def stanza(uri: str, suite: str, components: str, keyring: str) -> str:
 def refresh(path: str, lock_wait: int, before: Mapping[str, bytes | None]) -> None:
     """Fetch the package lists of one source file, and nothing else.
 
-    Where any of it fails, puts back the files from before, {path: content or None}, and raises SourceError: with a source
+    Where any of it fails, puts back the previous files, {path: content or None}, and raises SourceError: with a source
     that can't be used, apt would refuse all other work as well.
     """
     options = [

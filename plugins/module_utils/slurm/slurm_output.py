@@ -205,7 +205,7 @@ def gpus_of_tres(values: Mapping[str, str]) -> dict[str, int]:
 
 
 def gpus(gres: str) -> dict[str, int]:
-    """{type: count} of `gpu:h100:4(S:0-1),gpu:2(IDX:0,3)`; '' for those without a type. What is not a GPU is left out."""
+    """{type: count} of `gpu:h100:4(S:0-1),gpu:2(IDX:0,3)`; '' for those without a type. Only GPUs are counted."""
     counts: dict[str, int] = {}
     # commas stand between resources, and within their brackets
     for word in re.split(r",(?![^(]*\))", present(gres)):

@@ -113,7 +113,10 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
             '{names: "n[2-3]", addresses: "192.0.2.[3-5]", roles: [compute]}',
             "nodes[2].names: n[2-3] stands for 2 names",
         ),
-        ("{names: n2, addresses: 192.0.2.300, roles: [compute]}", "nodes[2].addresses: 192.0.2.300 is not an IP address"),
+        (
+            "{names: n2, addresses: 192.0.2.300, roles: [compute]}",
+            "nodes[2].addresses: 192.0.2.300 is not an IP address",
+        ),
         ("{names: n2, addresses: 224.0.0.1, roles: [compute]}", "nodes[2].addresses: 224.0.0.1 is not the address"),
         ("{names: n2, addresses: a-, roles: [compute]}", "nodes[2].addresses: 'a-' is neither an address"),
         ("{names: n2, roles: [computer]}", "nodes[2].roles: 'computer' is not a role"),

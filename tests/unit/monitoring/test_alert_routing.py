@@ -113,7 +113,10 @@ def test_secrets_are_in_the_text_and_nowhere_else() -> None:
         ("routes: [{severity: critical}]", "number 1 names no receivers"),
         ("routes: [{receivers: [a]}]", "alertmanager_receivers has no a"),
         ("{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], severity: fatal}]}", "severity fatal"),
-        ("{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], match: [x]}]}", "match is not a mapping"),
+        (
+            "{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], match: [x]}]}",
+            "match is not a mapping",
+        ),
         (
             "{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], repeats: 1h}]}",
             "repeats is not known",

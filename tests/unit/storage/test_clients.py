@@ -181,7 +181,12 @@ def test_lustre_is_built_by_dkms_or_comes_for_exactly_this_kernel() -> None:
         (CEPHFS, "user: hpc", "user: client.hpc", "cephfs.user: 'client.hpc' is not a name of a Ceph user"),
         (CEPHFS, "fs: main", "driver: nfs", "cephfs.driver: 'nfs' is not known"),
         (CEPHFS, "path: /home", "path: /home, options: [secret=abc]", "options[0]: secret is written by deepopsctl"),
-        (GLUSTERFS, "options: [ro]", "glusterfs: {log_level: loud}", "glusterfs.log_level: 'loud' is not a valid level"),
+        (
+            GLUSTERFS,
+            "options: [ro]",
+            "glusterfs: {log_level: loud}",
+            "glusterfs.log_level: 'loud' is not a valid level",
+        ),
         (GLUSTERFS, ":/gv0", "", "source: '192.0.2.91,192.0.2.92' is not a volume of GlusterFS"),
     ],
 )

@@ -66,7 +66,11 @@ def test_a_server_gets_its_own_exports_in_the_order_of_setquota() -> None:
         ("50G", "50 gigs", "cluster.yml:13 storage[0].quota.default.space: '50 gigs' is not a valid size"),
         ("500k", "many", "cluster.yml:13 storage[0].quota.default.files: 'many' is not a number of files"),
         ("45G", "60G", "cluster.yml:13 storage[0].quota.default.space_soft: is more than space"),
-        ("alice", "alice.b: {space: x}, alice", "cluster.yml:14 storage[0].quota.users.alice.b.space: 'x' is not a valid size"),
+        (
+            "alice",
+            "alice.b: {space: x}, alice",
+            "cluster.yml:14 storage[0].quota.users.alice.b.space: 'x' is not a valid size",
+        ),
         ("alice", "root", "cluster.yml:14 storage[0].quota.users: root has no limits"),
         ("space: 2T", "room: 2T", "cluster.yml:14 storage[0].quota.users.alice.room"),
         (
@@ -74,7 +78,11 @@ def test_a_server_gets_its_own_exports_in_the_order_of_setquota() -> None:
             "kind: group\n      default:",
             "cluster.yml:13 storage[0].quota.kind: 'group' is not a type of quota",
         ),
-        ("default:", "grace: soon\n      default:", "cluster.yml:13 storage[0].quota.grace: 'soon' is not a valid time"),
+        (
+            "default:",
+            "grace: soon\n      default:",
+            "cluster.yml:13 storage[0].quota.grace: 'soon' is not a valid time",
+        ),
         ("default:", "kind: project\n      default:", "cluster.yml:15 storage[0].quota.users: are for kind: user"),
         ("nfs1:/srv", "192.0.2.99:/srv", "cluster.yml:12 storage[0].quota: limits can only be set where"),
     ],

@@ -54,7 +54,7 @@ def main(request: Request) -> Result:
 
 
 def set_aside_units(request: Request) -> bool:
-    """Give the units of these daemons to the packages. What runs continues; its next restart starts the packaged one."""
+    """Give the units of these daemons to the packages. What runs continues; its next restart is the packaged one."""
     paths = [path for path in map(unit_path, request["daemons"]) if os.path.isfile(path) and not os.path.islink(path)]
     if not request["check_mode"]:
         _move_units({path: path + SUFFIX for path in paths})
@@ -172,7 +172,9 @@ def verify(request: Request) -> bool:
         raise BuildError(f"Slurm's programs in {prefix} were not replaced yet: deploy first")
     users = sorted({name for name, program in processes() if within(program, prefix)} | set(library_users(prefix)))
     if users:
-        raise BuildError(f"{', '.join(users)} started from {prefix} and still run: wait for the jobs from before to end")
+        raise BuildError(
+            f"{', '.join(users)} started from {prefix} and still run: wait for the jobs from before to end"
+        )
     return False
 
 
