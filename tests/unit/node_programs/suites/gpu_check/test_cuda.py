@@ -1,6 +1,6 @@
 """Our side of libcuda, cuBLAS and NCCL: every measurement run against stand-ins in C, healthy and with faults.
 
-That shows that calls are made as cuda.h has them and that wrong results are noticed. It proves nothing of CUDA: the rates
+That shows that calls are made as cuda.h has them and that wrong results are noticed. It proves nothing of CUDA: rates
 are nonsense, and no PTX is compiled (docs/reference/gpucheck.md says what was proven).
 """
 
