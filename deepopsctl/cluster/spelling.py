@@ -95,4 +95,4 @@ def _having(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 
 def _problem(what: str, near: str, known: str) -> Iterator[Problem]:
     if near:
-        yield Problem(_WHERE, f"{what} is no {known}", f"did you mean {near}?")
+        yield Problem(_WHERE, f"{what} is not a {known}", f"did you mean {near}?")

@@ -192,7 +192,7 @@ def _each(value: object, count: int, pattern: re.Pattern[str], what: str, exampl
         raise RefusedError(f"{len(texts)} entries for {count} GPUs", "give one for all, or one for each GPU")
     for text in texts:
         if not isinstance(text, str) or not pattern.fullmatch(text):
-            raise RefusedError(f"{shorten(str(text))!r} are no {what}", f"write {example}")
+            raise RefusedError(f"{shorten(str(text))!r} are not {what}", f"write {example}")
     return tuple(texts)
 
 

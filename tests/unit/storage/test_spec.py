@@ -111,7 +111,7 @@ def test_all_faults_are_reported_at_once_with_their_lines() -> None:
         ("name: a, type: local, source: /a, path: /a", "storage[0].source: is the path itself"),
         ("name: a, type: local, source: /b, path: /a, local: {fstype: xfs}", "storage[0].local.fstype: a directory"),
         ("name: a, type: nfs, source: 'x:/a', path: /a, nfs: {version: 2}", "nfs.version: '2' is not a version of NFS"),
-        ("name: a, type: nfs, source: 'x:/a', path: /a, nfs: {nconnect: 99}", "nfs.nconnect: '99' is not a valid"),
+        ("name: a, type: nfs, source: 'x:/a', path: /a, nfs: {nconnect: 99}", "nfs.nconnect: '99' is not a number"),
         ("name: a, type: nfs, source: 'x:/a', path: /a, nfs: {squash: all}", "nfs.squash: x is not a node of this"),
         ("name: a, type: tmpfs, path: /a, automount_idle: 10m", "storage[0].automount_idle: needs automount"),
         ("name: a, type: tmpfs, path: /a, automount: true, automount_idle: 1d", "'1d' is not a valid time without use"),
