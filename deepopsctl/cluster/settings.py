@@ -211,7 +211,7 @@ def variables(text: str, where: str) -> yaml.Node | Problem | None:
         explanation = why_broken(text, line, str(error.problem or error.context), hint)
         return Problem(f"{where}:{line}" if line else where, *explanation)
     except yaml.YAMLError as error:
-        return Problem(where, f"no valid YAML: {' '.join(str(error).split())}", "take out what is not a text")
+        return Problem(where, f"not valid YAML: {' '.join(str(error).split())}", "take out what is not a text")
     if root is not None and is_endless(root):
         return Problem(where, "its anchors (&name, *name) stand for too many values", "write the values out")
     if root is None or isinstance(root, yaml.MappingNode) or (isinstance(root, yaml.ScalarNode) and not root.value):
@@ -278,7 +278,7 @@ def _loaded(root: yaml.Node, where: str) -> object | Problem:
         value: object = PlainTagLoader("").construct_document(root)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        return Problem(f"{where}:{line}", f"no valid YAML: {error.problem}", "put it in quotes if it is text")
+        return Problem(f"{where}:{line}", f"not valid YAML: {error.problem}", "put it in quotes if it is text")
     return value
 
 

@@ -136,10 +136,10 @@ def parse_yaml_inventory(text: str, source: str, problems: Problems) -> Inventor
         root = _composed(text)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        problems.add(f"{source}{line}", f"no valid YAML: {error.problem or error.context}", "compare it with Ansible")
+        problems.add(f"{source}{line}", f"not valid YAML: {error.problem or error.context}", "compare it with Ansible")
         return inventory
     except (yaml.YAMLError, RecursionError):
-        problems.add(source, "no valid YAML", "compare it with `ansible-inventory --list`")
+        problems.add(source, "not valid YAML", "compare it with `ansible-inventory --list`")
         return inventory
     reader = _Reader(source, problems, inventory)
     for name, where, node in reader.pairs(root, source):
@@ -352,7 +352,7 @@ def _variables(text: str, source: str, problems: Problems) -> dict[str, Setting]
         problems.add(where, *why_broken(text, line, str(error.problem or error.context), hint))
         return {}
     except (yaml.YAMLError, RecursionError):
-        problems.add(source, "no valid YAML", hint)
+        problems.add(source, "not valid YAML", hint)
         return {}
     problems.add(source, "no variables: KEY: VALUE is expected", hint)
     return {}

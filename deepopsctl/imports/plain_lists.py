@@ -122,7 +122,7 @@ def _rows(text: str, source: str, problems: Problems) -> Iterator[tuple[int, lis
             if cells and not cells[0].lstrip().startswith("#"):
                 yield reader.line_num, cells
     except csv.Error as error:
-        problems.add(f"{source}:{reader.line_num}", f"no valid CSV: {error}", "check the quotes of this line")
+        problems.add(f"{source}:{reader.line_num}", f"not valid CSV: {error}", "check the quotes of this line")
 
 
 def _columns(header: list[str], where: str, problems: Problems) -> list[str]:

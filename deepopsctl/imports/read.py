@@ -59,7 +59,7 @@ def draft_yaml(text: str, where: str, problems: Problems) -> Draft:
         settings = yaml.load(text, AnyTagLoader)[KEY]  # noqa: S506 - a safe loader
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else document.line((KEY,))
-        problems.add(f"{where}:{line}", f"no valid YAML: {error.problem}", "put it in quotes if it is text")
+        problems.add(f"{where}:{line}", f"not valid YAML: {error.problem}", "put it in quotes if it is text")
         return draft
     wrong = [] if isinstance(settings, dict) else [str(settings)]
     wrong = wrong or [str(name) for name in settings if not _VARIABLE.fullmatch(str(name))]

@@ -157,7 +157,7 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
         ("{names: &a n2, roles: [compute]}", "anchors and aliases (&name, *name) are not used here"),
         ("{names: *a, roles: [compute]}", "anchors and aliases (&name, *name) are not used here"),
         ("{names: !!python/name:os.system x, roles: [compute]}", "the tag tag:yaml.org,2002:python/name:os.system"),
-        ("{names: n[2-3], roles: [compute]}", "no valid YAML: did not find expected ',' or '}'"),
+        ("{names: n[2-3], roles: [compute]}", "not valid YAML: did not find expected ',' or '}'"),
     ],
 )
 def test_refuses_a_bad_node_entry_and_names_its_line(entry: str, fault: str) -> None:
@@ -216,12 +216,12 @@ def test_refuses_two_partitions_of_one_name_and_two_defaults() -> None:
     [
         ("# only\n# comments\n", "cluster.yml:1 the file holds nothing but comments"),
         ("- a\n- b\n", "cluster.yml:1 no cluster.yml: keys are expected"),
-        ("schema: 1\nnodes:\n  - {names: a, ro", "cluster.yml:3 no valid YAML"),
+        ("schema: 1\nnodes:\n  - {names: a, ro", "cluster.yml:3 not valid YAML"),
         ("schema: 1\n", "cluster.yml:1 nodes: is missing"),
         ("schema: 1\nnodes: []\n", "cluster.yml:2 nodes: is empty"),
         ("schema: 1\nnodes: {a: b}\n", "cluster.yml:2 nodes: must be a list"),
         ("nodes: []\n---\nnodes: []\n", "cluster.yml:2 a second YAML document begins here"),
-        ("a: \x07\n", "cluster.yml:1 no valid YAML: a control character"),
+        ("a: \x07\n", "cluster.yml:1 not valid YAML: a control character"),
         ("[" * 100_000, "cluster.yml:1 nested more than 12 levels deep"),
     ],
 )

@@ -156,7 +156,7 @@ class TestImport:
             ("name,group\ncarol,def-curie\n", "new.csv:1: there is no column 'group'"),
             ("name,key,groups,key\n", "new.csv:1: has the column key twice"),
             ("name,groups\ncarol,def-curie,x\n", "new.csv:2: has 3 cells, the header 2"),
-            ('name,groups\n"carol,def-curie\n', "new.csv:2: no valid CSV: unexpected end of data"),
+            ('name,groups\n"carol,def-curie\n', "new.csv:2: not valid CSV: unexpected end of data"),
             ("name,groups,uid\ncarol,def-curie,0\n", "new.csv:2: people[0].uid: 0 is not between 1000 and 99999"),
         ],
     )

@@ -206,7 +206,7 @@ def test_a_network_is_not_taken_for_an_address(text: str) -> None:
 def test_a_tab_that_breaks_yaml_is_named() -> None:
     (fault,) = faults("nodes:\n\t- {names: ctl1}\n")
 
-    assert fault == "nodes:2: no valid YAML: a tab indents this line"
+    assert fault == "nodes:2: not valid YAML: a tab indents this line"
 
 
 def test_reports_every_faulty_row_of_a_table() -> None:
@@ -228,7 +228,7 @@ def test_reports_every_faulty_row_of_a_table() -> None:
         "nodes:4: has 9 cells, the header 6",
         "nodes:5: the template marker {{ is not allowed",
         "nodes:6: no names are given",
-        "nodes:7: no valid CSV: unexpected end of data",
+        "nodes:7: not valid CSV: unexpected end of data",
     ]
 
 
