@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..._shared import command, database as database_clients, slurm_client, slurm_output
+from ..._shared.values import format_size
 from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring
 
 # slurmctld saves every 5 s; each of its files is replaced at once, but not all in the same moment
@@ -173,7 +174,7 @@ def _require_space(database: str, directory: str) -> None:
     size = int(of_tables("COALESCE(SUM(data_length), 0)", database))
     free = shutil.disk_usage(directory).free
     if size > free:
-        raise BackupError(f"{directory}: {free >> 20} MiB are free, the database has {size >> 20} MiB")
+        raise BackupError(f"{directory}: {format_size(free)} are free, the database has {format_size(size)}")
 
 
 def of_tables(what: str, database: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..._shared import command
+from ..._shared.values import format_size
 from . import MANIFEST, BackupError
 
 PROMETHEUS, GRAFANA = "prometheus.service", "grafana-server.service"
@@ -179,7 +180,7 @@ def _require_space(blocks: list[str], data: str) -> None:
     files = (os.path.join(path, name) for block in blocks for path, _, names in os.walk(block) for name in names)
     size, free = sum(map(os.path.getsize, files)), shutil.disk_usage(data).free
     if size > free:
-        raise BackupError(f"{data}: {free >> 20} MiB are free, the set has {size >> 20} MiB")
+        raise BackupError(f"{data}: {format_size(free)} are free, the set has {format_size(size)}")
 
 
 def _put_block(source: str, target: str) -> None:

@@ -221,7 +221,7 @@ def test_a_set_that_is_not_what_was_saved_or_has_no_room_is_refused(tmp_path: Pa
     with pytest.raises(BackupError, match="not what was saved: state/job_state"):
         restore.fetch_one(damaged, snapshot("aa", "1", "state"), str(tmp_path / "damaged"))
     # before the disk of a controller is full
-    with pytest.raises(BackupError, match="MiB are free, snapshot aa has 1099511627776 MiB"):
+    with pytest.raises(BackupError, match="iB are free, snapshot aa has 1 EiB"):
         restore.fetch_one(large, snapshot("aa", "1", "state"), str(tmp_path / "large"))
     assert list((tmp_path / "large").iterdir()) == []
 
