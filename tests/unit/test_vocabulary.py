@@ -186,13 +186,13 @@ def test_texts_of_code_are_in_plain_phrases(directory: str) -> None:
 @pytest.mark.parametrize(
     ("text", "is_plain"),
     [
-        ("gpu01 is not a node of this cluster", False),
+        ("gpu01 is no node of this cluster", False),
         ("there is no node gpu01", True),
         ("it is no longer there", True),
         ("running jobs go\non", False),
         ("what can go on each node", True),
         ("Whoever writes it", False),
-        ("`is not a directory`: correct it", True),
+        ("`is no directory`: correct it", True),
         ("the nodes are named by", False),
     ],
 )

@@ -58,7 +58,7 @@ def converge(*logins: str, dry: bool = False) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("name", ["slurm'@'%'; DROP DATABASE x", "", "a b", "slurm\n"])
 def test_a_name_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(HintedError, match="no plain name of a user"):
+    with pytest.raises(HintedError, match="not a plain name of a user"):
         mariadb.check_names([name])
     with pytest.raises(HintedError, match="no plain name of a database"):
         mariadb.check_names(["slurm"], [name])
@@ -166,13 +166,13 @@ def test_rights_on_the_database_are_read_from_the_grants(grants: str, all_rights
 @pytest.mark.parametrize(
     ("login", "message"),
     [
-        ({"server": "db1 --execute"}, "no name or address"),
-        ({"server": "-h"}, "no name or address"),
+        ({"server": "db1 --execute"}, "not a valid name or address"),
+        ({"server": "-h"}, "not a valid name or address"),
         ({"password": "a b"}, "can't hold the password"),
         ({"password": 'a"b'}, "can't hold the password"),
         ({"password": "a\nStorageHost=evil"}, "can't hold the password"),
         ({"password": ""}, "can't hold the password"),
-        ({"user": "slurm'"}, "no plain name of a user"),
+        ({"user": "slurm'"}, "not a plain name of a user"),
         ({}, "the database server 127.0.0.1 port 1 does not answer: Connection refused"),
     ],
 )

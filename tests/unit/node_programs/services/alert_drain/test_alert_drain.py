@@ -253,7 +253,7 @@ class TestTheProgram:
         assert "# TYPE deepops_alertdrain_drains_total counter\n" in text
 
     @pytest.mark.parametrize(
-        ("more", "fault"), [({"limits": 1}, "unknown keys"), ({"url": "file:///etc/passwd"}, "no address of http")]
+        ("more", "fault"), [({"limits": 1}, "unknown keys"), ({"url": "file:///etc/passwd"}, "not an address of http")]
     )
     def test_a_configuration_that_makes_no_sense_is_refused(
         self, tmp_path: Path, more: dict[str, object], fault: str

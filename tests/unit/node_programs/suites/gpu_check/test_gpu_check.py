@@ -89,7 +89,7 @@ class TestFiles:
             ("{", "no JSON"),
             ("[]", "no result of gpucheck"),
             ('{"command": "validate", "results": []}', "no result of gpucheck"),
-            ('{"command": "gpucheck", "results": [3]}', "no object"),
+            ('{"command": "gpucheck", "results": [3]}', "not an object"),
             ('{"command": "gpucheck", "results": [{"schema": 9}]}', "schema 9"),
             ('{"command": "gpucheck", "results": [{"schema": 1, "node": "a"}]}', "when is missing"),
         ],
