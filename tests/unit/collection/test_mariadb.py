@@ -60,7 +60,7 @@ def converge(*logins: str, dry: bool = False) -> list[tuple[str, ...]]:
 def test_a_name_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(HintedError, match="not a plain name of a user"):
         mariadb.check_names([name])
-    with pytest.raises(HintedError, match="no plain name of a database"):
+    with pytest.raises(HintedError, match="not a plain name of a database"):
         mariadb.check_names(["slurm"], [name])
 
 
