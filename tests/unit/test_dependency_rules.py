@@ -59,13 +59,13 @@ def test_ansible_itself_is_imported_in_two_places() -> None:
 
 
 def test_only_the_command_line_prints_and_exits() -> None:
-    found = [
+    result = [
         (name, node.lineno)
         for name in CORE
         for node in ast.walk(tree_of(name))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
-    assert found == []
+    assert result == []
 
 
 # of commands of several runs: the lock, pauses (of Slurm, of the lock, of a host that boots), why they stopped
@@ -91,13 +91,13 @@ def test_commands_of_several_runs_have_one_frame_and_one_wait(name: str) -> None
 
 
 def test_nothing_reads_the_environment_when_it_is_imported() -> None:
-    found = [
+    result = [
         (name, node.lineno)
         for name in MODULES
         for node in at_import(tree_of(name))
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
     ]
-    assert found == []
+    assert result == []
 
 
 @pytest.mark.parametrize("name", ON_NODES)
@@ -113,8 +113,8 @@ def test_what_runs_on_nodes_needs_the_standard_library_and_itself(name: str) -> 
 
     assert foreign == set()
     assert beyond == []
-    beside = {f"{name.rpartition('/')[0]}/{module.replace('.', '/')}" for module in relative if module}
-    assert {module for module in beside if not {f"{module}.py", f"{module}/__init__.py"} & set(MODULES)} == set()
+    alongside = {f"{name.rpartition('/')[0]}/{module.replace('.', '/')}" for module in relative if module}
+    assert {module for module in alongside if not {f"{module}.py", f"{module}/__init__.py"} & set(MODULES)} == set()
 
 
 @pytest.mark.parametrize("name", ON_NODES)

@@ -72,14 +72,14 @@ def test_a_required_value_that_is_missing_is_refused_by_name(read: str) -> None:
 
 def test_types_of_values_are_looked_at_in_one_place() -> None:
     """No `value if isinstance(value, list) else []`, and what resembles it, anywhere else."""
-    found = [
+    result = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}"
         for path in sorted(PACKAGE.rglob("*.py"))
         if "node_programs" not in path.parts and "_content" not in path.parts and path.name != "answers.py"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.IfExp) and _asks_for_a_type(node.test) and _is_empty(node.orelse)
     ]
-    assert found == []
+    assert result == []
 
 
 def _asks_for_a_type(node: ast.expr) -> bool:
