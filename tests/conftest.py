@@ -38,17 +38,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="session", autouse=True)
-def folder_for_temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def directory_for_temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Empty for this run, gone after it: a folder of sockets for each cluster directory, and what a kill -9 leaves."""
     # pytest's own folders stay where people look for them
     tmp_path_factory.getbasetemp()
     # short, for the paths of sockets
-    folder = Path(tempfile.mkdtemp(prefix="dt-", dir="/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix="dt-", dir="/tmp"))
     # as /tmp itself: programs of other users, such as apt's, work below it
-    folder.chmod(0o1777)
+    directory.chmod(0o1777)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TMPDIR", str(folder))
-        patch.setattr(tempfile, "tempdir", str(folder))
+        patch.setenv("TMPDIR", str(directory))
+        patch.setattr(tempfile, "tempdir", str(directory))
         patch.delenv("XDG_RUNTIME_DIR", raising=False)
         yield
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)

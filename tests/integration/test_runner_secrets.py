@@ -73,9 +73,9 @@ def test_a_run_leaves_exactly_its_own_files_closed_to_others(site: Site) -> None
 
 
 def test_no_file_holds_the_environment_while_the_run_goes_on(site: Site) -> None:
-    look = f"- name: Look\n  command: grep -rl environment-5eCr3t '{site.directory.runs}'\n  register: seen\n"
+    query = f"- name: Look\n  command: grep -rl environment-5eCr3t '{site.directory.runs}'\n  register: seen\n"
     show = "  failed_when: false\n- name: Show\n  fail: {msg: 'found: {{ seen.stdout }}'}\n"
-    site.write_playbook("slurm", play(look + show, "n1"))
+    site.write_playbook("slurm", play(query + show, "n1"))
     site.command("deploy", MY_TOKEN="environment-5eCr3t")
     assert site.summary()["failures"][0]["message"] == "found:"
 

@@ -50,21 +50,21 @@ class FilterModule:
 """
 
 
-def said(directory: Path, program: str, argument: str, **settings: str) -> dict[str, Any]:
+def output(directory: Path, program: str, argument: str, **settings: str) -> dict[str, Any]:
     """What a Python program prints as JSON, where Ansible finds this product."""
     argv = [sys.executable, "-P", "-c", program, argument]
     env = {**environment(directory), **settings}
     done = subprocess.run(argv, cwd=directory, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    actual: dict[str, Any] = json.loads(done.stdout)
+    return actual
 
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What is loaded; called without the guard that lets a run continue when Ansible has moved something."""
     directory: Path = tmp_path_factory.mktemp("warm")
-    return said(directory, ASK, str(WARM_UP))
+    return output(directory, ASK, str(WARM_UP))
 
 
 def test_our_filters_are_loaded_with_what_they_import(warm: dict[str, Any]) -> None:
@@ -118,9 +118,9 @@ def test_ansibles_private_function_stays_where_it_was_not_tested_or_is_not_wante
     tmp_path: Path, version: str, switch: str, *, parses: bool, loads: bool
 ) -> None:
     settings = {"ANSIBLE_CALLBACK_PLUGINS": str(WARM_UP.parent)} | ({"DEEPOPSCTL_WARM_UP": switch} if switch else {})
-    found = said(tmp_path, ON_START, version, **settings)
+    actual = output(tmp_path, ON_START, version, **settings)
 
-    assert found == {"parses": parses, "replaced": parses, "loaded": loads, "packed": int(loads)}
+    assert actual == {"parses": parses, "replaced": parses, "loaded": loads, "packed": int(loads)}
 
 
 def test_a_filter_is_loaded_once_a_run_however_many_workers_use_it(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def silent(unit: str, address: str, port: int) -> str:
 def listeners(cluster: MonitoredCluster, node: str) -> dict[int, str]:
     """The program at each TCP port of a node, in the node's own network."""
     lines = cluster.root(node, "ss -Hltnp").splitlines()
-    found = ((line.split()[3].rpartition(":")[2], re.search(r'users:\(\("([^"]+)"', line)) for line in lines)
-    return {int(port): program[1] for port, program in found if program}
+    result = ((line.split()[3].rpartition(":")[2], re.search(r'users:\(\("([^"]+)"', line)) for line in lines)
+    return {int(port): program[1] for port, program in result if program}
 
 
 @pytest.mark.parametrize("node", ["ctl1", "gpu01"])

@@ -70,8 +70,8 @@ def alice(cluster: LabCluster, node: str, script: str) -> str:
 def spaces_checks(cluster: LabCluster) -> dict[str, tuple[str, str]]:
     """Status and message of the check of spaces, by node."""
     done = cluster.deepopsctl("validate", "environment", "--json", ok=False)
-    found = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "environment-spaces"]
-    return {check["target"]: (check["status"], check["message"]) for check in found}
+    result = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "environment-spaces"]
+    return {check["target"]: (check["status"], check["message"]) for check in result}
 
 
 def test_a_second_deploy_changes_nothing(deploys: dict[str, dict[str, Any]]) -> None:

@@ -249,8 +249,8 @@ def test_accounting_goes_on_by_the_second_slurmdbd(cluster: LabCluster) -> None:
     wait_until_accounted(cluster, SECOND, during)
     cluster.power_on(FIRST)
     wait_until("the first is back in control", lambda: in_control(cluster, SECOND) == FIRST)
-    given_up = "journalctl -u slurmdbd | tail -n 5 | grep -q 'in background mode'"
-    wait_until("the second slurmdbd gives up control", lambda: cluster.holds(SECOND, given_up))
+    abandoned = "journalctl -u slurmdbd | tail -n 5 | grep -q 'in background mode'"
+    wait_until("the second slurmdbd gives up control", lambda: cluster.holds(SECOND, abandoned))
     after = submit(cluster, SECOND, "--wait --wrap hostname")
     for job in (before, during, after):
         wait_until_accounted(cluster, SECOND, job)

@@ -118,10 +118,10 @@ class Apt:
             "Dir::State": root, "Dir::State::status": root / "status", "Dir::Cache": root / "cache",
             "APT::Architecture": "amd64", "Debug::NoLocking": "1",
         }  # fmt: skip
-        self._given = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+        self._options = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
 
     def __call__(self, tool: str, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([tool, *self._given, *words], capture_output=True, text=True)
+        return subprocess.run([tool, *self._options, *words], capture_output=True, text=True)
 
 
 # package, version, what it depends on; all made from one source package

@@ -247,7 +247,7 @@ def test_no_service_that_fails_leaves_people_without_accounts() -> None:
     assert before == {"drift_check", "sssd", "people"}
 
 
-def test_playbooks_of_operations_are_in_folders_and_spelled_with_dashes() -> None:
+def test_playbooks_of_operations_are_in_directories_and_spelled_with_dashes() -> None:
     """Of two files with one name a run's progress could not say which it is in."""
     operations = [name for name in PLAYBOOKS if name.startswith("playbooks/operate/")]
 

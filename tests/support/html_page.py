@@ -28,7 +28,7 @@ class Page(HTMLParser):
 
 def page(text: str) -> Page:
     """The page; an AssertionError where tags are not balanced."""
-    found = Page()
-    found.feed(text)
-    assert found.open == []
-    return found
+    result = Page()
+    result.feed(text)
+    assert result.open == []
+    return result

@@ -17,9 +17,9 @@ def make_content(directory: Path, site: str, *names: str) -> Path:
 
 
 def test_a_checkout_is_its_own_content() -> None:
-    found = content_dir()
-    assert (found / "playbooks" / "site.yml").is_file()
-    assert "slurm" in components(found)
+    result = content_dir()
+    assert (result / "playbooks" / "site.yml").is_file()
+    assert "slurm" in components(result)
 
 
 def test_components_come_in_the_order_of_site_yml(tmp_path: Path) -> None:

@@ -60,13 +60,13 @@ def test_ansible_itself_is_imported_in_two_places() -> None:
 
 
 def test_only_the_command_line_prints_and_exits() -> None:
-    found = [
+    result = [
         (name, node.lineno)
         for name in CORE
         for node in ast.walk(tree_of(name))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
-    assert found == []
+    assert result == []
 
 
 # of commands of several runs: the lock, pauses (of Slurm, of the lock, of a host that boots), why they stopped
@@ -92,13 +92,13 @@ def test_commands_of_several_runs_have_one_frame_and_one_wait(name: str) -> None
 
 
 def test_nothing_reads_the_environment_when_it_is_imported() -> None:
-    found = [
+    result = [
         (name, node.lineno)
         for name in MODULES
         for node in at_import(tree_of(name))
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
     ]
-    assert found == []
+    assert result == []
 
 
 @pytest.mark.parametrize("name", ON_NODES)
@@ -114,8 +114,8 @@ def test_what_runs_on_nodes_needs_the_standard_library_and_itself(name: str) -> 
 
     assert foreign == set()
     assert beyond == []
-    beside = {f"{name.rpartition('/')[0]}/{module.replace('.', '/')}" for module in relative if module}
-    assert {module for module in beside if not {f"{module}.py", f"{module}/__init__.py"} & set(MODULES)} == set()
+    alongside = {f"{name.rpartition('/')[0]}/{module.replace('.', '/')}" for module in relative if module}
+    assert {module for module in alongside if not {f"{module}.py", f"{module}/__init__.py"} & set(MODULES)} == set()
 
 
 @pytest.mark.parametrize("name", ON_NODES)
@@ -137,7 +137,7 @@ OLDEST = [
 
 def test_no_import_evaluates_a_type_that_python_3_8_does_not_know() -> None:
     """Python 3.8 has no `dict[...]`, and no `Mapping[...]` of collections.abc, outside of annotations."""
-    found = []
+    matches = []
     for path in OLDEST:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         generic = {alias.name for node in tree.body if isinstance(node, ast.ImportFrom)
@@ -146,12 +146,12 @@ def test_no_import_evaluates_a_type_that_python_3_8_does_not_know() -> None:
         values = [node.value for node in tree.body if isinstance(node, ast.Assign)]
         values += [base for node in tree.body if isinstance(node, ast.ClassDef) for base in node.bases]
         evaluated = (node for value in values for node in ast.walk(value) if isinstance(node, ast.Subscript))
-        found += [
+        matches += [
             (path.name, node.lineno)
             for node in evaluated
             if isinstance(node.value, ast.Name) and node.value.id in generic
         ]
-    assert found == []
+    assert matches == []
 
 
 @pytest.mark.parametrize("name", [name for name in GPU_CHECK if not name.endswith("/cli.py")])

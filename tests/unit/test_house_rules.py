@@ -32,24 +32,24 @@ def is_code(path: Path) -> bool:
 
 def unexplained(text: str) -> list[str]:
     """Lines that silence a checker without a reason of two words or more."""
-    found = []
+    result = []
     for line in text.splitlines():
         match = SILENCED.search(line)
         if match and len(re.findall(r"\w+", match[1])) < 2:
-            found.append(line.strip())
-    return found
+            result.append(line.strip())
+    return result
 
 
-def test_a_checker_is_silenced_with_a_reason_beside_it() -> None:
+def test_a_checker_is_silenced_with_a_reason_next_to_it() -> None:
     files = [path for path in tracked() if is_code(path) and path != Path(__file__)]
-    found = {path.relative_to(ROOT).as_posix(): unexplained(path.read_text(encoding="utf-8")) for path in files}
+    result = {path.relative_to(ROOT).as_posix(): unexplained(path.read_text(encoding="utf-8")) for path in files}
 
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    assert {name: lines for name, lines in result.items() if lines} == {}
     assert len(files) > 800
 
 
 @pytest.mark.parametrize(
-    ("line", "is_told"),
+    ("line", "is_reported"),
     [
         ("x = 1  # noqa: S105", False),
         ("x = 1  # noqa: S105, S106", False),
@@ -61,8 +61,8 @@ def test_a_checker_is_silenced_with_a_reason_beside_it() -> None:
         ("# shellcheck disable=SC2086  # a list of words", True),
     ],
 )
-def test_a_reason_is_two_words_or_more(line: str, is_told: bool) -> None:
-    assert (unexplained(line) == []) is is_told
+def test_a_reason_is_two_words_or_more(line: str, is_reported: bool) -> None:
+    assert (unexplained(line) == []) is is_reported
 
 
 def test_a_page_that_code_refers_to_exists() -> None:

@@ -141,14 +141,14 @@ def outcome(data: bytes) -> InitResult | InputError:
 
 
 def check(text: str | bytes) -> None:
-    found = outcome(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
-    if isinstance(found, InputError):
-        assert all(problem.where and problem.message and problem.hint for problem in found.problems)
+    result = outcome(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+    if isinstance(result, InputError):
+        assert all(problem.where and problem.message and problem.hint for problem in result.problems)
         return
-    assert parse_spec(render_spec(found.cluster), "cluster.yml") == found.cluster
-    assert "{{ x" not in render_inventory(found.cluster)
-    assert "{{" not in str(found.carryover.settings)
-    for note in (*found.carryover.not_carried, *found.carryover.to_check):
+    assert parse_spec(render_spec(result.cluster), "cluster.yml") == result.cluster
+    assert "{{ x" not in render_inventory(result.cluster)
+    assert "{{" not in str(result.carryover.settings)
+    for note in (*result.carryover.not_carried, *result.carryover.to_check):
         assert note.name
         assert note.where
         assert note.reason
@@ -176,20 +176,20 @@ def test_any_damaged_example_gives_a_cluster_or_listed_errors(data: bytes, edits
 
 @bounded
 @given(st.lists(setting, max_size=6), word)
-def test_any_group_vars_give_a_cluster_or_listed_errors(lines: list[str], odd: str) -> None:
-    text = "\n".join(line.replace("=", ": ", 1) for line in lines) + f"\nodd: {odd}\n"
+def test_any_group_vars_give_a_cluster_or_listed_errors(lines: list[str], outlier: str) -> None:
+    text = "\n".join(line.replace("=", ": ", 1) for line in lines) + f"\nodd: {outlier}\n"
     with tempfile.TemporaryDirectory() as directory:
         site = Path(directory)
         (site / "group_vars").mkdir()
         (site / "group_vars" / "all.yml").write_bytes(text.encode("utf-8", "surrogatepass"))
         (site / "inventory").write_text("[slurm-master]\nm1\n[slurm-node]\nn1\n")
         try:
-            found = read_request(InitRequest(Path("hpc"), source=site))
+            result = read_request(InitRequest(Path("hpc"), source=site))
         except InputError as error:
             assert all(problem.where and problem.hint for problem in error.problems)  # noqa: PT017 (it may be raised, or not)
         else:
-            assert found.cluster.compute
-            assert "{{" not in str(found.carryover.settings)
+            assert result.cluster.compute
+            assert "{{" not in str(result.carryover.settings)
 
 
 @few

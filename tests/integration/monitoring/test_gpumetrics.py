@@ -98,9 +98,9 @@ def certificate_options(directory: Path) -> list[str]:
         **{**GPU01, "__monitoring_node_tls": True, "__monitoring_node_tls_directory": str(directory)},
     )
     options = ("--certificate=", "--key=", "--authority=")
-    found = [word for word in unit.split() if word.startswith(options)]
-    assert len(found) == len(options)
-    return found
+    result = [word for word in unit.split() if word.startswith(options)]
+    assert len(result) == len(options)
+    return result
 
 
 @contextmanager

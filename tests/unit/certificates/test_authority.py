@@ -24,13 +24,13 @@ ADDRESSES = ["192.0.2.11", "2001:db8::11", "gpu01.example.com"]
 
 
 @functools.cache
-def ours() -> Authority:
+def managed() -> Authority:
     return Authority(SECRET)
 
 
 @functools.cache
 def gpu01() -> Identity:
-    return ours().identify("gpu01", ADDRESSES, TODAY)
+    return managed().identify("gpu01", ADDRESSES, TODAY)
 
 
 def loaded(identity: Identity) -> x509.Certificate:
@@ -41,7 +41,7 @@ def context(protocol: int, identity: Identity | None, directory: Path) -> ssl.SS
     made = ssl.SSLContext(protocol)
     made.check_hostname = protocol == ssl.PROTOCOL_TLS_CLIENT
     made.verify_mode = ssl.CERT_REQUIRED
-    made.load_verify_locations(cadata=ours().certificate)
+    made.load_verify_locations(cadata=managed().certificate)
     if identity:
         both = directory / "both.pem"
         both.write_text(identity.key + identity.certificate, encoding="utf-8")
@@ -56,7 +56,7 @@ def common_name(stream: ssl.SSLSocket) -> str:
 
 def greeted(directory: Path, identity: Identity | None, name: str = "192.0.2.1") -> str:
     """What the controller, which asks for certificates, makes of a client that calls it so: the client's name."""
-    server = context(ssl.PROTOCOL_TLS_SERVER, ours().identify("ctl1", ["192.0.2.1"], TODAY), directory)
+    server = context(ssl.PROTOCOL_TLS_SERVER, managed().identify("ctl1", ["192.0.2.1"], TODAY), directory)
     client = context(ssl.PROTOCOL_TLS_CLIENT, identity, directory)
     received: list[str] = []
 
@@ -90,7 +90,7 @@ def test_a_period_makes_one_certificate_and_the_next_period_another_with_another
     period = timedelta(validity.PERIOD_DAYS)
     first = date.fromordinal(validity.PERIOD_DAYS * validity.period_of(TODAY))
     here, last, renewed = (
-        ours().identify("gpu01", ADDRESSES, day) for day in (first, first + period - timedelta(1), first + period)
+        managed().identify("gpu01", ADDRESSES, day) for day in (first, first + period - timedelta(1), first + period)
     )
 
     assert here == last
@@ -100,7 +100,7 @@ def test_a_period_makes_one_certificate_and_the_next_period_another_with_another
 
 def test_a_certificate_is_renewed_long_before_it_ends_and_good_before_it_is_made() -> None:
     last_day = date.fromordinal(validity.PERIOD_DAYS * (validity.period_of(TODAY) + 1) - 1)
-    certificate = loaded(ours().identify("gpu01", [], last_day))
+    certificate = loaded(managed().identify("gpu01", [], last_day))
 
     assert certificate.not_valid_after_utc.date() - last_day > timedelta(270)
     first_day = last_day - timedelta(validity.PERIOD_DAYS - 1)
@@ -109,11 +109,11 @@ def test_a_certificate_is_renewed_long_before_it_ends_and_good_before_it_is_made
 
 @pytest.mark.parametrize("other", [("gpu02", ADDRESSES), ("gpu01", ADDRESSES[:1])])
 def test_other_names_and_addresses_make_another_certificate_of_another_number(other: tuple[str, list[str]]) -> None:
-    assert loaded(ours().identify(*other, TODAY)).serial_number != loaded(gpu01()).serial_number
+    assert loaded(managed().identify(*other, TODAY)).serial_number != loaded(gpu01()).serial_number
 
 
 def test_a_node_is_named_by_its_name_and_its_addresses_each_once() -> None:
-    certificate = loaded(ours().identify("gpu01", [*ADDRESSES, "gpu01"], TODAY))
+    certificate = loaded(managed().identify("gpu01", [*ADDRESSES, "gpu01"], TODAY))
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
 
     assert names.get_values_for_type(x509.DNSName) == ["gpu01", "gpu01.example.com"]
@@ -121,7 +121,7 @@ def test_a_node_is_named_by_its_name_and_its_addresses_each_once() -> None:
 
 
 def test_no_node_has_the_key_of_another() -> None:
-    assert ours().identify("gpu02", ADDRESSES, TODAY).key != gpu01().key
+    assert managed().identify("gpu02", ADDRESSES, TODAY).key != gpu01().key
 
 
 def test_both_ends_know_each_other_by_the_authority(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ def outcome(*failures: Failure, code: int = 0, stopped: Verdict | None = None, o
     return run_of(*failures, directory=run_dir, command="deploy", hosts=hosts, code=code, stopped=stopped)
 
 
-def report(found: RunOutcome, **wanted: bool) -> list[str]:
-    return plain(report_lines(found, RunRequest(ClusterDir(Path("/c")), "slurm", **wanted)))  # type: ignore[arg-type]  # any of its fields
+def report(result: RunOutcome, **wanted: bool) -> list[str]:
+    return plain(report_lines(result, RunRequest(ClusterDir(Path("/c")), "slurm", **wanted)))  # type: ignore[arg-type]  # any of its fields
 
 
 def test_nodes_with_the_same_numbers_share_a_row() -> None:
@@ -103,9 +103,9 @@ def test_failures_come_after_the_table_and_the_log_is_named() -> None:
 
 def test_a_stopped_run_says_what_is_undone() -> None:
     stopped = outcome(stopped=Verdict.INTERRUPTED)
-    found = report(replace(stopped, at="slurm: Install", pending=("gpu01", "gpu02")))
-    assert any(line.startswith("undone: slurm: Install on gpu[01-02], and all that comes after it") for line in found)
-    assert "the same command finishes it" in "\n".join(found)
+    result = report(replace(stopped, at="slurm: Install", pending=("gpu01", "gpu02")))
+    assert any(line.startswith("undone: slurm: Install on gpu[01-02], and all that comes after it") for line in result)
+    assert "the same command finishes it" in "\n".join(result)
 
 
 def test_a_check_speaks_of_what_would_change() -> None:
@@ -113,7 +113,7 @@ def test_a_check_speaks_of_what_would_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "code"),
+    ("result", "code"),
     [
         (outcome(), 0),
         (outcome(BROKEN, code=2), 1),
@@ -125,19 +125,19 @@ def test_a_check_speaks_of_what_would_change() -> None:
         (outcome(code=254, stopped=Verdict.INTERRUPTED), 130),
     ],
 )
-def test_the_exit_code_follows_what_happened(found: RunOutcome, code: int) -> None:
-    assert found.exit_code == code
-    assert found.as_object()["ok"] is (code == 0)
+def test_the_exit_code_follows_what_happened(result: RunOutcome, code: int) -> None:
+    assert result.exit_code == code
+    assert result.as_object()["ok"] is (code == 0)
 
 
 def test_the_json_object_has_the_documented_keys() -> None:
-    found = outcome(BROKEN).as_object()
-    assert list(found) == [
+    result = outcome(BROKEN).as_object()
+    assert list(result) == [
         "schema", "command", "ok", "verdict", "run", "elapsed_s", "hosts", "failures", "slowest", "warnings",
         "left_out",
         "changes",
     ]  # fmt: skip
-    failures = found["failures"]
+    failures = result["failures"]
     assert isinstance(failures, list)
     assert list(failures[0]) == ["host", "component", "task", "message", "hint"]
 

@@ -110,9 +110,9 @@ def test_numbers_without_end_and_names_that_are_none_are_refused(words: list[str
 
 def test_usage_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["deploy", "slrm", "--json"]) == ExitCode.USAGE
-    found = json.loads(capsys.readouterr().out)
-    assert found["ok"] is False
-    assert "slrm" in found["errors"][0]["message"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["ok"] is False
+    assert "slrm" in result["errors"][0]["message"]
 
 
 def test_an_environment_variable_has_the_name_of_its_option(
@@ -192,7 +192,7 @@ def test_every_error_becomes_a_sentence_and_an_exit_code(
     assert capsys.readouterr().err == text
 
 
-def test_of_problems_alike_a_few_are_shown_and_the_others_counted(
+def test_of_identical_problems_a_few_are_shown_and_the_others_counted(
     failing: list[BaseException], capsys: pytest.CaptureFixture[str]
 ) -> None:
     same = [Problem(f"nodes.csv:{row}", f"gpu{row}.example.com has a domain", "name it") for row in range(1000)]

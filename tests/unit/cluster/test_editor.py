@@ -88,7 +88,7 @@ def test_a_node_joins_the_entry_it_resembles_and_only_that_text_changes() -> Non
     ]
 
 
-def test_a_node_with_other_gpus_gets_an_entry_beside_the_one_it_resembles() -> None:
+def test_a_node_with_other_gpus_gets_an_entry_next_to_the_one_it_resembles() -> None:
     model = Node("", frozenset({Role.COMPUTE}), gpus=Gpus("h100", 8), features=("ib",))
     after = add_nodes(FLOW, newcomer("gpu03", "10.0.1.13", model, "gpu01", "gpu", "long"))
 

@@ -60,7 +60,7 @@ def test_hosts_carry_only_what_differs_between_them(cluster: Cluster) -> None:
     assert hosts["login1"] == {"ansible_host": "2001:db8::5"}
 
 
-def test_folds_alike_compute_nodes_into_one_entry(cluster: Cluster) -> None:
+def test_folds_identical_compute_nodes_into_one_entry(cluster: Cluster) -> None:
     assert variables(cluster)["slurm_nodes"] == [
         {"names": "gpu[01-02,05-06]", "gpus": {"type": "h100", "count": 8}},
         {"names": "cpu1", "features": ["big"], "slurm": {"Weight": "5", "MemSpecLimit": "1024"}},

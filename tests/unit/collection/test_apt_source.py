@@ -21,7 +21,7 @@ OURS = "deepopsctl-nvidia-cuda.sources"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "found"),
+    ("name", "text", "result"),
     [
         ("sources.list", f"deb {URI} /\n", True),
         ("sources.list", f"deb [signed-by=/usr/share/keyrings/cuda.gpg] {URI.rstrip('/')} /\n", True),
@@ -38,12 +38,12 @@ OURS = "deepopsctl-nvidia-cuda.sources"
         (f"sources.list.d/{OURS}", f"Types: deb\nURIs: {URI}\nSuites: /\n", False),
     ],
 )
-def test_a_source_that_is_named_in_either_form_is_found(tmp_path: Path, name: str, text: str, found: bool) -> None:
+def test_a_source_that_is_named_in_either_form_is_found(tmp_path: Path, name: str, text: str, result: bool) -> None:
     write_files(tmp_path, {name: text})
 
     path = apt_source.named_elsewhere(URI, str(tmp_path / "sources.list.d" / OURS), str(tmp_path))
 
-    assert path == (str(tmp_path / name) if found else "")
+    assert path == (str(tmp_path / name) if result else "")
 
 
 DEB822 = """\
@@ -75,8 +75,8 @@ deb http://deb.example.com/debian {codename} contrib
 
 
 def test_contrib_and_non_free_come_from_where_the_node_has_main(tmp_path: Path) -> None:
-    found = re.search("^VERSION_CODENAME=(.+)$", Path("/etc/os-release").read_text(encoding="utf-8"), re.MULTILINE)
-    codename = found[1] if found else "stable"
+    result = re.search("^VERSION_CODENAME=(.+)$", Path("/etc/os-release").read_text(encoding="utf-8"), re.MULTILINE)
+    codename = result[1] if result else "stable"
     own = "sources.list.d/deepopsctl-nvidia.sources"
     texts = {
         "sources.list": ONE_LINE,
@@ -198,14 +198,14 @@ class TestOwned:
         assert node_owned.load("nvidia", "cuda") == NOTHING
         assert not node_owned.owns_anything("nvidia")
 
-    @pytest.mark.parametrize(("packaged", "found"), [(False, ["there"]), (True, [])])
+    @pytest.mark.parametrize(("packaged", "result"), [(False, ["there"]), (True, [])])
     def test_a_toolkit_without_a_package_was_installed_by_hand(
-        self, tmp_path: Path, packaged: bool, found: list[str]
+        self, tmp_path: Path, packaged: bool, result: list[str]
     ) -> None:
         (tmp_path / "nvcc").touch()
         by_hand = {"there": str(tmp_path / "nvcc"), "gone": str(tmp_path / "none")}
 
-        assert node_owned.manually_installed(["there", "gone", "bare"], by_hand, lambda _path: packaged) == found
+        assert node_owned.manually_installed(["there", "gone", "bare"], by_hand, lambda _path: packaged) == result
 
 
 # it says what goes with a package

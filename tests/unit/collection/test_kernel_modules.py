@@ -81,7 +81,7 @@ def test_check_mode_reports_the_same_and_does_nothing(node: Node) -> None:
     assert (node.file.exists(), node.is_loaded) == (False, False)
 
 
-def test_beside_a_module_that_is_not_loaded_it_waits_for_the_next_start(node: Node) -> None:
+def test_next_to_a_module_that_is_not_loaded_it_waits_for_the_next_start(node: Node) -> None:
     assert node.ensure(requires="nvidia").actions == [f"wrote {node.file}"]
     assert not node.is_loaded
 

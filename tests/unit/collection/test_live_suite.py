@@ -19,9 +19,9 @@ def pytest_says(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_it_takes_no_part_in_a_run_of_all_tests() -> None:
     # its own tests only: collecting all others takes long
-    beside = [f"--ignore=tests/{path.name}" for path in (ROOT / "tests").iterdir() if path.name != "testinfra"]
+    alongside = [f"--ignore=tests/{path.name}" for path in (ROOT / "tests").iterdir() if path.name != "testinfra"]
 
-    done = pytest_says("--collect-only", "-q", *beside, "tests")
+    done = pytest_says("--collect-only", "-q", *alongside, "tests")
 
     assert "no tests collected" in done.stdout
 

@@ -27,20 +27,20 @@ def lines(text: str, kind: str) -> list[str]:
 
 
 def test_users_need_a_job_before_the_account_stack_can_end_early() -> None:
-    found = lines(files.restricted(STACK, ["root", "ubuntu"], ["sudo"], ""), "account")
+    result = lines(files.restricted(STACK, ["root", "ubuntu"], ["sudo"], ""), "account")
 
-    assert found[:3] == [
+    assert result[:3] == [
         "account [success=2 default=ignore] pam_succeed_if.so quiet user in root:ubuntu",
         "account [success=1 default=ignore] pam_succeed_if.so quiet user ingroup sudo",
         "account required pam_slurm_adopt.so action_adopt_failure=deny action_generic_failure=deny",
     ]
-    assert found[3:] == lines(STACK, "account") != []
+    assert result[3:] == lines(STACK, "account") != []
 
 
 def test_only_administrators_have_the_session_with_pam_systemd() -> None:
-    found = lines(files.restricted(STACK, ["root"], [], "n1"), "session")
+    result = lines(files.restricted(STACK, ["root"], [], "n1"), "session")
 
-    assert found[1:5] == [
+    assert result[1:5] == [
         "session [success=2 default=ignore] pam_succeed_if.so quiet user in root",
         "session substack common-session-noninteractive",
         "session [default=1] pam_permit.so",
@@ -76,9 +76,9 @@ def test_lines_of_others_are_never_lost(text: str) -> None:
     ],
 )
 def test_a_session_that_would_leave_its_job_is_a_problem(text: str, noninteractive: str | None, problem: str) -> None:
-    found = files.session_problem(text, noninteractive)
+    result = files.session_problem(text, noninteractive)
 
-    assert problem in found if problem else not found
+    assert problem in result if problem else not result
 
 
 @pytest.mark.parametrize("name", ["", "a b ", "two\nlines", "a:b", "a]b", "#x", "ends\\", "-x", "(x)"])
@@ -108,9 +108,9 @@ HOSTS = [{"name": "login1", "addresses": ["192.0.2.2", "2001:db8::2"], "keys": [
 
 
 def test_a_session_in_a_job_knows_the_jobs_directory_and_an_administrators_does_not() -> None:
-    found = lines(files.restricted(STACK, ["root"], ["sudo"], "", "/etc/security/x.conf"), "session")
+    result = lines(files.restricted(STACK, ["root"], ["sudo"], "", "/etc/security/x.conf"), "session")
 
-    assert found[1:5] == [
+    assert result[1:5] == [
         "session [success=4 default=ignore] pam_succeed_if.so quiet user in root",
         "session [success=3 default=ignore] pam_succeed_if.so quiet user ingroup sudo",
         "session optional pam_env.so conffile=/etc/security/x.conf user_readenv=0",

@@ -155,7 +155,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path / "standin")
 
 
-def wish(minor: int, *slices: str) -> dict[str, Any]:
+def desired(minor: int, *slices: str) -> dict[str, Any]:
     """How a GPU is to be cut."""
     return {"minor": minor, "slices": list(slices), "numbers": {}}
 
@@ -171,44 +171,44 @@ SEVEN = ("1g.5gb",) * 7
 
 class TestChanging:
     def test_whole_gpus_are_cut_each_as_wanted_and_what_is_right_is_left_alone(self, machine: Machine) -> None:
-        wanted = wish(0, *SEVEN), wish(1, "3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb+me")
+        wanted = desired(0, *SEVEN), desired(1, "3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb+me")
 
         assert apply(*wanted) == []
 
         assert machine.now() == {0: "7 x 1g.5gb", 1: "3g.20gb + 2g.10gb + 1g.5gb + 1g.5gb+me"}
         assert machine.calls[-1].endswith("-cgi 3g.20gb,2g.10gb,1g.5gb,1g.5gb+me -C")
-        assert driver.unmet([wish(1, "1g.5gb+me", "3g.20gb", "2g.10gb", "1g.5gb")], driver.read()) == []
+        assert driver.unmet([desired(1, "1g.5gb+me", "3g.20gb", "2g.10gb", "1g.5gb")], driver.read()) == []
 
         before = machine.calls
         assert apply(*wanted) == []
         assert machine.calls == before
 
     def test_another_layout_clears_the_gpu_first_and_leaves_the_mode_on(self, machine: Machine) -> None:
-        apply(wish(0, *SEVEN), wish(1, "7g.40gb"))
+        apply(desired(0, *SEVEN), desired(1, "7g.40gb"))
         before = len(machine.calls)
 
-        assert apply(wish(0, "3g.20gb", "3g.20gb"), wish(1, "7g.40gb")) == []
+        assert apply(desired(0, "3g.20gb", "3g.20gb"), desired(1, "7g.40gb")) == []
 
         assert machine.now() == {0: "2 x 3g.20gb", 1: "7g.40gb"}
         verbs = [line.split("00.0 ")[1] for line in machine.calls[before:]]
         assert verbs == ["-dci", "-dgi", "-cgi 3g.20gb,3g.20gb -C"]
-        assert apply(wish(0), wish(1, "7g.40gb")) == []
+        assert apply(desired(0), desired(1, "7g.40gb")) == []
         assert machine.now() == {0: "whole", 1: "7g.40gb"}
 
     def test_slices_without_compute_instances_are_made_again(self, machine: Machine) -> None:
-        apply(wish(0, "3g.20gb"))
+        apply(desired(0, "3g.20gb"))
         # by hand
         subprocess.run(["nvidia-smi", "mig", "-i", "00000000:17:00.0", "-dci"], check=False)
         assert machine.now()[0] == "3g.20gb (without a compute instance)"
 
-        assert apply(wish(0, "3g.20gb")) == []
+        assert apply(desired(0, "3g.20gb")) == []
 
         assert machine.now()[0] == "3g.20gb"
 
     def test_a_driver_that_refuses_is_reported_for_its_gpu_and_the_others_are_cut(self, machine: Machine) -> None:
         machine.set(refuses=["00000000:17:00.0"])
 
-        ((minor, message, _),) = apply(wish(0, "3g.20gb"), wish(1, "3g.20gb"))
+        ((minor, message, _),) = apply(desired(0, "3g.20gb"), desired(1, "3g.20gb"))
 
         assert (minor, message.count("Insufficient Resources")) == (0, 2)
         assert machine.now() == {0: "in MIG mode, without slices", 1: "3g.20gb"}
@@ -218,7 +218,7 @@ class TestChanging:
     ) -> None:
         machine.set(reset=False)
 
-        ((minor, message, hint),) = apply(wish(0, "3g.20gb"))
+        ((minor, message, hint),) = apply(desired(0, "3g.20gb"))
 
         assert minor == 0
         assert message.startswith("MIG mode on waits for a reset of the GPU, which was refused: Resetting GPU")
@@ -228,16 +228,16 @@ class TestChanging:
         mode = machine.directory / "mode.json"
         pending = {address: [wanted] * 2 for address, (_, wanted) in json.loads(mode.read_text("utf-8")).items()}
         mode.write_text(json.dumps(pending), encoding="utf-8")
-        status, said = driver.boot([wish(0, "3g.20gb")])
-        assert (status, said[0]) == (0, "GPU 0: 3g.20gb")
+        status, output = driver.boot([desired(0, "3g.20gb")])
+        assert (status, output[0]) == (0, "GPU 0: 3g.20gb")
 
     def test_a_start_under_jobs_changes_nothing(self, machine: Machine, tmp_path: Path) -> None:
         process(tmp_path / "proc", "slurmstepd: [12.batch]\0")
 
-        status, said = driver.boot([wish(0, "3g.20gb")])
+        status, output = driver.boot([desired(0, "3g.20gb")])
 
         assert status == 1
-        assert said[0].startswith("jobs run here, and the GPUs are not as")
+        assert output[0].startswith("jobs run here, and the GPUs are not as")
         assert machine.now()[0] == "whole"
 
 
@@ -267,19 +267,19 @@ class TestJudging:
     def test_a_gpu_without_mig_can_not_be_cut(self, machine: Machine) -> None:
         machine.set(mig=False, product="NVIDIA A40")
 
-        problems = judging.impossible([wish(0, "3g.20gb"), wish(1)], driver.read())
+        problems = judging.impossible([desired(0, "3g.20gb"), desired(1)], driver.read())
 
         assert judging.sentences(problems) == "GPU 0: NVIDIA A40 has no MIG (take mig: out of cluster.yml)"
 
     def test_a_gpu_that_is_to_be_cut_must_be_there_and_a_whole_one_need_not(self, machine: Machine) -> None:
-        problems = judging.impossible([wish(0), wish(2, "3g.20gb"), wish(3)], driver.read())
+        problems = judging.impossible([desired(0), desired(2, "3g.20gb"), desired(3)], driver.read())
 
         assert [problem[:2] for problem in problems] == [
             (2, "nvidia-smi does not list it, but /dev/nvidia0, /dev/nvidia1")
         ]
 
     def test_other_numbers_than_slurm_was_told_come_with_what_to_write(self, machine: Machine) -> None:
-        wanted = {**wish(0, "3g.20gb", "1g.5gb", "1g.5gb"), "numbers": {"3g.20gb": [1], "1g.5gb": [11, 12]}}
+        wanted = {**desired(0, "3g.20gb", "1g.5gb", "1g.5gb"), "numbers": {"3g.20gb": [1], "1g.5gb": [11, 12]}}
         apply(wanted)
 
         ((minor, message, hint),) = judging.misnumbered([wanted], driver.read())
@@ -298,7 +298,7 @@ class TestSilence:
 
         with pytest.raises(driver.NvidiaSmiError, match="NVIDIA-SMI has failed"):
             driver.read()
-        assert driver.boot([wish(0, "3g.20gb")]) == (
+        assert driver.boot([desired(0, "3g.20gb")]) == (
             1,
             ["nvidia-smi can't say how the GPUs are cut: NVIDIA-SMI has failed because it could not communicate"],
         )
@@ -306,11 +306,11 @@ class TestSilence:
     def test_a_list_that_can_not_be_read_is_no_empty_list(
         self, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        apply(wish(0, "3g.20gb"))
-        odd = tmp_path / "odd"
+        apply(desired(0, "3g.20gb"))
+        outlier = tmp_path / "odd"
         refuses = f'[ "$1" = mig ] && echo Insufficient Permissions || exec {FAKES}/nvidia-smi "$@"'
-        write_program(odd / "nvidia-smi", refuses)
-        monkeypatch.setenv("PATH", str(odd), prepend=":")
+        write_program(outlier / "nvidia-smi", refuses)
+        monkeypatch.setenv("PATH", str(outlier), prepend=":")
 
         with pytest.raises(driver.NvidiaSmiError, match="mig -lgi: Insufficient Permissions"):
             driver.read()
@@ -318,7 +318,7 @@ class TestSilence:
 
 def test_the_file_runs_by_itself_as_the_unit_runs_it(machine: Machine, tmp_path: Path) -> None:
     layout = tmp_path / "mig.json"
-    layout.write_text(json.dumps({"gpus": [wish(0, *SEVEN), wish(1)]}), encoding="utf-8")
+    layout.write_text(json.dumps({"gpus": [desired(0, *SEVEN), desired(1)]}), encoding="utf-8")
     source = (nodeside.MODULE_UTILS / "nvidia/mig.py").read_text(encoding="utf-8")
     program = tmp_path / "mig.py"
     # jobs of other clusters' containers may run on this machine

@@ -56,17 +56,17 @@ def fragment(name: str) -> str:
     return text
 
 
-def differences(told: Mapping[str, Any], asked: Mapping[str, Any], where: str = "") -> list[str]:
-    found = [f"{where}{name}" for name in sorted(set(told) ^ set(asked))]
-    for name in sorted(set(told) & set(asked)):
+def differences(reported: Mapping[str, Any], asked: Mapping[str, Any], where: str = "") -> list[str]:
+    result = [f"{where}{name}" for name in sorted(set(reported) ^ set(asked))]
+    for name in sorted(set(reported) & set(asked)):
         for key, unsaid in UNSAID.items():
-            one, other = told[name].get(key, unsaid), asked[name].get(key, unsaid)
+            one, other = reported[name].get(key, unsaid), asked[name].get(key, unsaid)
             if one != other:
-                found.append(f"{where}{name}.{key}: {one} is told, {other} is so")
+                result.append(f"{where}{name}.{key}: {one} is told, {other} is so")
         # what a filter makes as a whole is told in prose
-        if "suboptions" in told[name]:
-            found += differences(told[name]["suboptions"], asked[name].get("options", {}), f"{where}{name}.")
-    return found
+        if "suboptions" in reported[name]:
+            result += differences(reported[name]["suboptions"], asked[name].get("options", {}), f"{where}{name}.")
+    return result
 
 
 OPTION_KEYS = {"description", "type", "required", "default", "choices", "elements", "suboptions"}

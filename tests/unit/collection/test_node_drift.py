@@ -50,12 +50,12 @@ def test_each_component_is_compared_with_its_own_records(asked: list[list[str]])
     record("slurm", "common", packages={"munge": "1"}, units={"munge.service": True})
     record("monitoring", "node", "older")
 
-    found = node_drift.compare(wanted(slurm=["common", "slurmd"], monitoring=["node"], nvidia=["driver"]), DIGEST)
+    result = node_drift.compare(wanted(slurm=["common", "slurmd"], monitoring=["node"], nvidia=["driver"]), DIGEST)
 
-    assert found["slurm"]["differences"] == ["package munge is missing, was 1", "munge.service is unknown"]
-    assert (found["slurm"]["missing"], found["slurm"]["stale"]) == (["slurmd"], [])
-    assert (found["monitoring"]["differences"], found["monitoring"]["stale"]) == ([], ["node"])
-    assert (found["nvidia"]["wanted"], found["nvidia"]["deployed"]) == (True, False)
+    assert result["slurm"]["differences"] == ["package munge is missing, was 1", "munge.service is unknown"]
+    assert (result["slurm"]["missing"], result["slurm"]["stale"]) == (["slurmd"], [])
+    assert (result["monitoring"]["differences"], result["monitoring"]["stale"]) == ([], ["node"])
+    assert (result["nvidia"]["wanted"], result["nvidia"]["deployed"]) == (True, False)
 
 
 def test_a_component_without_what_is_left_out_is_as_it_should_be(asked: list[list[str]]) -> None:
@@ -63,16 +63,16 @@ def test_a_component_without_what_is_left_out_is_as_it_should_be(asked: list[lis
     record("monitoring", "node")
     node_record.leave_out("monitoring", "grafana_source", "Grafana", "cannot fetch x", ["grafana"])
 
-    found = node_drift.compare(wanted(monitoring=steps), DIGEST)["monitoring"]
-    assert found["left_out"] == [{"what": "Grafana", "message": "cannot fetch x"}]
-    assert (found["missing"], found["stale"]) == ([], [])
+    result = node_drift.compare(wanted(monitoring=steps), DIGEST)["monitoring"]
+    assert result["left_out"] == [{"what": "Grafana", "message": "cannot fetch x"}]
+    assert (result["missing"], result["stale"]) == ([], [])
     # the next deploy tries it again
     assert node_drift.reasons("monitoring", DIGEST, steps)
 
     record("monitoring", "grafana_source")
 
-    found = node_drift.compare(wanted(monitoring=steps), DIGEST)["monitoring"]
-    assert (found["left_out"], found["missing"]) == ([], ["grafana"])
+    result = node_drift.compare(wanted(monitoring=steps), DIGEST)["monitoring"]
+    assert (result["left_out"], result["missing"]) == ([], ["grafana"])
 
 
 def test_a_unit_that_still_has_to_restart_is_named(asked: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,9 +80,9 @@ def test_a_unit_that_still_has_to_restart_is_named(asked: list[list[str]], monke
     node_record.mark_pending("munge.service", "/etc/munge/munge.key")
     monkeypatch.setattr(node_units, "show", lambda names: dict.fromkeys(names, RUNNING))
 
-    found = node_drift.compare(wanted(slurm=["common"]), DIGEST)
+    result = node_drift.compare(wanted(slurm=["common"]), DIGEST)
 
-    assert found["slurm"]["differences"] == ["munge.service still has to restart"]
+    assert result["slurm"]["differences"] == ["munge.service still has to restart"]
 
 
 def test_dpkg_and_systemd_are_asked_once_whatever_the_number_of_records(asked: list[list[str]]) -> None:
@@ -127,9 +127,9 @@ def test_what_is_left_of_a_component_that_is_not_wanted_is_reported(
 
     assert not node_drift.compare(not_wanted, DIGEST)["monitoring"]["left"]
     leave()
-    found = node_drift.compare(not_wanted, DIGEST)["monitoring"]
+    result = node_drift.compare(not_wanted, DIGEST)["monitoring"]
 
-    assert (found["wanted"], found["left"], found["differences"]) == (False, True, [])
+    assert (result["wanted"], result["left"], result["differences"]) == (False, True, [])
 
 
 STOPPED = {"ActiveState": "inactive", "UnitFileState": "enabled", "ConditionResult": "no"}

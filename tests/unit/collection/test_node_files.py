@@ -62,16 +62,16 @@ def test_a_users_link_is_refused_wherever_it_stands(tmp_path: Path, where: str) 
 def test_a_link_that_comes_while_root_looks_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (victim := tmp_path / "victim").mkdir()
     (tmp_path / "state").mkdir()
-    look = os.stat
+    query = os.stat
 
-    def look_then_swap(path: Any, **how: Any) -> os.stat_result:
-        status = look(path, **how)
+    def inspect_then_swap(path: Any, **how: Any) -> os.stat_result:
+        status = query(path, **how)
         if path == "state" and stat.S_ISDIR(status.st_mode):
             (tmp_path / "state").rmdir()
             users_link(tmp_path / "state", victim)
         return status
 
-    monkeypatch.setattr(files.os, "stat", look_then_swap)
+    monkeypatch.setattr(files.os, "stat", inspect_then_swap)
     with pytest.raises(OSError, match="state") as error:
         make(tmp_path / "state")
 

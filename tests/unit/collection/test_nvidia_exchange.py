@@ -93,7 +93,7 @@ def test_versions_are_read_as_apt_lists_them() -> None:
     assert exchange.offered({"nvidia-smi": ["580.95.05-1", "550.163.01-2"]}, "550") == {"nvidia-smi": "550.163.01-2"}
 
 
-class TestForetoldHolds:
+class TestPredictedHolds:
     SHOWN = """\
 Inst libnvidia-ml1 (550.163.01-2 Debian:13.1/stable [amd64])
 Inst libcuda1 [550.100.00-1] (550.163.01-2 Debian:13.1/stable [amd64])

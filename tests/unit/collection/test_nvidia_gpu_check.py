@@ -30,10 +30,10 @@ def slurmd(gres: str, state: str = "IDLE", reason: str = "") -> Any:
     return agreement.Registered(NODE.format(gres=gres, state=state, reason=reason), "gpu01")
 
 
-def differs(gpus: Gpus, said: Any, registered: Any) -> str:
+def differs(gpus: Gpus, output: Any, registered: Any) -> str:
     """The sentence."""
-    found: str = agreement.sentence(expected_gpus(gpus), said, registered)
-    return found
+    result: str = agreement.sentence(expected_gpus(gpus), output, registered)
+    return result
 
 
 EIGHT = Gpus("h100", 8)
@@ -76,9 +76,9 @@ class TestAgreement:
         ],
     )
     def test_what_differs_is_named_with_all_three_values(self, cards: Any, registered: Any, sentence: str) -> None:
-        found = differs(EIGHT, cards, registered)
+        result = differs(EIGHT, cards, registered)
 
-        assert sentence in found if sentence else found == ""
+        assert sentence in result if sentence else result == ""
 
     def test_more_gpus_than_declared_are_worth_a_warning(self) -> None:
         assert differs(Gpus("h100", 6), EIGHT_CARDS, slurmd("gpu:h100:6")) == ""
@@ -97,9 +97,9 @@ class TestKinds:
         assert differs(self.MIXED, driver(l40s, l40s, a40, a40), self.SLURM) != ""
 
     def test_autodetect_finds_the_files_itself(self) -> None:
-        found = Gpus("", 4, self.MIXED.groups, "nvml")
-        assert differs(found, driver("NVIDIA L40S", "NVIDIA A40", "NVIDIA L40S", "NVIDIA A40"), self.SLURM) == ""
-        assert differs(found, driver("NVIDIA L40S", "NVIDIA A40", "NVIDIA A40", "NVIDIA A40"), self.SLURM) != ""
+        result = Gpus("", 4, self.MIXED.groups, "nvml")
+        assert differs(result, driver("NVIDIA L40S", "NVIDIA A40", "NVIDIA L40S", "NVIDIA A40"), self.SLURM) == ""
+        assert differs(result, driver("NVIDIA L40S", "NVIDIA A40", "NVIDIA A40", "NVIDIA A40"), self.SLURM) != ""
 
     def test_slices_count_in_slurm_and_cards_with_the_driver(self) -> None:
         layout = (MigSlices("1g.5gb", 7, tuple(range(7, 14))),)
@@ -151,8 +151,8 @@ class TestReading:
         if container:
             write_files(tmp_path, {"run/systemd/container": "podman"})
 
-        found = agreement.ask_driver(str(tmp_path))
+        result = agreement.ask_driver(str(tmp_path))
 
-        assert found.cards is None
-        assert bool(found.silent) is bool(silent)
-        assert "NVIDIA-SMI has failed" in found.silent or not silent
+        assert result.cards is None
+        assert bool(result.silent) is bool(silent)
+        assert "NVIDIA-SMI has failed" in result.silent or not silent

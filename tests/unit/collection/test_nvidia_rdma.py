@@ -28,8 +28,8 @@ def machine(
         **{f"sys/class/infiniband/mlx5_{number}/node_type": "1: CA" for number in range(nics)},
     }
     write_files(root, files)
-    found: dict[str, Any] = paths.query(str(root))
-    return found
+    result: dict[str, Any] = paths.query(str(root))
+    return result
 
 
 @pytest.mark.parametrize(
@@ -58,17 +58,17 @@ def machine(
 def test_nvidia_peermem_is_loaded_where_dma_buf_can_not_be_used(
     tmp_path: Path, mode: str, node: dict[str, Any], load: bool, why: str | None
 ) -> None:
-    found = paths.decide(mode, machine(tmp_path, **node))
+    result = paths.decide(mode, machine(tmp_path, **node))
 
-    assert (found["load"], found["problem"]) == (load, "")
-    assert why in (None, found["why"])
+    assert (result["load"], result["problem"]) == (load, "")
+    assert why in (None, result["why"])
 
 
 def test_where_neither_can_be_the_reason_is_named(tmp_path: Path) -> None:
-    found = paths.decide("auto", machine(tmp_path, module=PROPRIETARY))
+    result = paths.decide("auto", machine(tmp_path, module=PROPRIETARY))
 
-    assert found["load"] is False
-    assert found["problem"] == (
+    assert result["load"] is False
+    assert result["problem"] == (
         "mlx5_0 can't reach the GPUs: DMA-BUF needs NVIDIA's open kernel modules, "
         "and nvidia-peermem needs MLNX_OFED or DOCA-OFED, which is not there"
     )
@@ -81,6 +81,6 @@ def test_a_module_of_an_old_driver_and_a_containers_kernel_are_left_alone(tmp_pa
     (tmp_path / "sys/module/nv_peer_mem").mkdir(parents=True)
     assert paths.decide("auto", machine(tmp_path, module=PROPRIETARY, symbols=SYMBOL))["load"] is False
     write_files(tmp_path, {"run/systemd/container": "podman"})
-    found = paths.decide("always", machine(tmp_path, module=PROPRIETARY, symbols=SYMBOL))
+    result = paths.decide("always", machine(tmp_path, module=PROPRIETARY, symbols=SYMBOL))
 
-    assert (found["load"], found["problem"]) == (False, "")
+    assert (result["load"], result["problem"]) == (False, "")

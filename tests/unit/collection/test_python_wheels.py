@@ -26,8 +26,8 @@ class Node:
     def run(
         self, libraries: dict[str, Any], wheels: dict[str, str], *, check: bool = False, **more: Any
     ) -> dict[str, Any]:
-        given = {"component": "c", "step": "s", "digest": "d", "path": str(self.directory), **more}
-        call = Call({**given, "libraries": libraries, "wheels": wheels}, check=check)
+        options = {"component": "c", "step": "s", "digest": "d", "path": str(self.directory), **more}
+        call = Call({**options, "libraries": libraries, "wheels": wheels}, check=check)
         return call.run(plugin("modules", "python_wheels"))
 
     def bring(self, wheel: Wheel) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def test_a_node_says_which_wheels_it_lacks_and_unpacks_what_is_brought(node: Nod
     assert (asked["missing"], asked["changed"]) == (["one"], False)
     assert done["changed"]
     assert (again["missing"], again["changed"]) == ([], False)
-    found = {path.relative_to(node.directory).as_posix() for path in node.directory.rglob("*") if path.is_file()}
-    assert found == {"one/__init__.py", "one.dist-info/LICENSE", "WHEELS.json"}
+    result = {path.relative_to(node.directory).as_posix() for path in node.directory.rglob("*") if path.is_file()}
+    assert result == {"one/__init__.py", "one.dist-info/LICENSE", "WHEELS.json"}
     assert node.directory.stat().st_mode & 0o777 == 0o755
 
 

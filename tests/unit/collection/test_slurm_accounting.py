@@ -24,20 +24,20 @@ State = dict[str, dict[str, dict[str, str]]]
 def recorded(release: str) -> State:
     """QOS, associations and users as sacctmgr printed them."""
     outputs = {kind: (DATA / release / f"{kind}.txt").read_text(encoding="utf-8") for kind in KINDS}
-    found: State = slurm_policy.state(outputs)
-    return found
+    result: State = slurm_policy.state(outputs)
+    return result
 
 
 def state_of(**kinds: dict[str, dict[str, str]]) -> State:
     return {"qos": {}, "associations": {}, "users": {}, **kinds}
 
 
-def wanted(kind: str, key: str, **given: str) -> State:
-    return state_of(**{kind: {key: slurm_policy.settings(kind, given)}})
+def wanted(kind: str, key: str, **values: str) -> State:
+    return state_of(**{kind: {key: slurm_policy.settings(kind, values)}})
 
 
-def difference(wish: State, present: State, owned: dict[str, dict[str, list[str]]] | None = None) -> Any:
-    return slurm_policy_diff.difference(wish, present, owned or {})
+def difference(desired: State, present: State, owned: dict[str, dict[str, list[str]]] | None = None) -> Any:
+    return slurm_policy_diff.difference(desired, present, owned or {})
 
 
 class TestState:
@@ -56,18 +56,18 @@ class TestState:
 
     @each_release
     def test_accounts_and_users_have_their_own_settings_only(self, release: str) -> None:
-        found = recorded(release)
+        result = recorded(release)
 
-        assert found["associations"]["kid"] == {"ParentName": "newp", "DefaultQOS": "normal", "Descr": "kid"}
-        assert found["associations"]["sub/alice"] == {"Share": "parent", "MaxTRES[cpu]": "2", "MaxJobs": "4"}
-        assert found["users"]["carol"] == {"DefaultAccount": "kid"}
+        assert result["associations"]["kid"] == {"ParentName": "newp", "DefaultQOS": "normal", "Descr": "kid"}
+        assert result["associations"]["sub/alice"] == {"Share": "parent", "MaxTRES[cpu]": "2", "MaxJobs": "4"}
+        assert result["users"]["carol"] == {"DefaultAccount": "kid"}
         # what was never set
-        assert found["associations"]["default"] == {"Descr": "default"}
-        assert found["associations"]["default/ubuntu"] == {}
+        assert result["associations"]["default"] == {"Descr": "default"}
+        assert result["associations"]["default/ubuntu"] == {}
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"),
+    ("kind", "values"),
     [
         ("qos", {"Priority": "0"}),
         ("qos", {"UsageFactor": "1.000000"}),
@@ -80,14 +80,14 @@ class TestState:
         ("associations", {"ParentName": "root"}),
     ],
 )
-def test_slurms_defaults_count_as_not_set(kind: str, given: dict[str, str]) -> None:
-    assert slurm_policy.settings(kind, given) == {}
+def test_slurms_defaults_count_as_not_set(kind: str, values: dict[str, str]) -> None:
+    assert slurm_policy.settings(kind, values) == {}
 
 
 class TestDifference:
     @each_release
     @pytest.mark.parametrize(
-        ("kind", "key", "given"),
+        ("kind", "key", "values"),
         [
             ("qos", "high", {"MaxWall": "36:00:00", "GrpTRES": "node=4,mem=1024G", "Flags": "NoReserve,DenyOnLimit"}),
             ("qos", "high", {"UsageFactor": ".5", "GraceTime": "60", "PreemptExemptTime": "2:00:00", "Preempt": "low"}),
@@ -97,15 +97,15 @@ class TestDifference:
         ],
     )
     def test_what_slurm_has_in_other_words_is_no_difference(
-        self, release: str, kind: str, key: str, given: dict[str, str]
+        self, release: str, kind: str, key: str, values: dict[str, str]
     ) -> None:
-        assert difference(wanted(kind, key, **given), recorded(release)) == []
+        assert difference(wanted(kind, key, **values), recorded(release)) == []
 
     @each_release
     def test_only_what_differs_is_set(self, release: str) -> None:
-        wish = wanted("qos", "high", Priority="100", MaxWall="2-0", GrpTRES="node=4,cpu=64")
+        desired = wanted("qos", "high", Priority="100", MaxWall="2-0", GrpTRES="node=4,cpu=64")
 
-        assert difference(wish, recorded(release)) == [
+        assert difference(desired, recorded(release)) == [
             ("qos", "high", False, {"MaxWall": "2880", "GrpTRES[cpu]": "64"})
         ]
 
@@ -123,72 +123,72 @@ class TestDifference:
 
     @each_release
     def test_a_user_whom_slurm_keeps_in_lower_case_is_there(self, release: str) -> None:
-        wish = wanted("associations", "default/Ubuntu")
+        desired = wanted("associations", "default/Ubuntu")
 
-        assert difference(wish, recorded(release)) == []
-        assert "ubuntu" not in slurm_policy_diff.undeclared(wish, recorded(release))["users"]
+        assert difference(desired, recorded(release)) == []
+        assert "ubuntu" not in slurm_policy_diff.undeclared(desired, recorded(release))["users"]
 
     @each_release
     def test_a_site_is_reported_what_is_its_own(self, release: str) -> None:
-        wish = wanted("associations", "newp")
-        found = slurm_policy_diff.undeclared(wish, recorded(release))
+        desired = wanted("associations", "newp")
+        result = slurm_policy_diff.undeclared(desired, recorded(release))
 
-        assert found["qos"] == ["high", "low", "qq", "qr"]
-        assert {"kid", "phys", "sub"} <= set(found["accounts"])
-        assert {"alice", "bob", "carol"} <= set(found["users"])
+        assert result["qos"] == ["high", "low", "qq", "qr"]
+        assert {"kid", "phys", "sub"} <= set(result["accounts"])
+        assert {"alice", "bob", "carol"} <= set(result["users"])
         # what is declared elsewhere
-        named = slurm_policy_diff.undeclared(wish, recorded(release), ["phys", "kid"])["accounts"]
+        named = slurm_policy_diff.undeclared(desired, recorded(release), ["phys", "kid"])["accounts"]
         assert not {"phys", "kid"} & set(named)
 
     @each_release
     def test_a_closed_user_submits_nothing_in_any_account(self, release: str) -> None:
-        wish, present = slurm_policy.desired_state([], [], {}), recorded(release)
+        desired, present = slurm_policy.desired_state([], [], {}), recorded(release)
         mine = [key for key in present["associations"] if key.endswith("/alice")]
         assert mine
 
-        slurm_policy_diff.close_users(wish, present, {"alice"})
+        slurm_policy_diff.close_users(desired, present, {"alice"})
 
-        changes = [(key, change) for _kind, key, _new, change in difference(wish, present)]
+        changes = [(key, change) for _kind, key, _new, change in difference(desired, present)]
         expected = {"MaxSubmit": "0", "MaxJobs": "0"}
         assert changes == [(key, expected) for key in mine]
 
     def test_who_is_declared_nowhere_is_closed_in_an_account_that_follows_a_group(self) -> None:
         policy = {"users": [{"name": "grace", "account": "def-a", "settings": {}}]}
-        wish = slurm_policy.desired_state([], [], policy)
+        desired = slurm_policy.desired_state([], [], policy)
         keys = ("def-a", "def-a/grace", "def-a/lise", "def-a/listed", "def-a/root", "def-b/lise")
         present = state_of(associations={key: {} for key in keys})
 
-        left = slurm_policy_diff.close_left(wish, present, ["def-a"], {"def-a/listed": {}})
+        left = slurm_policy_diff.close_left(desired, present, ["def-a"], {"def-a/listed": {}})
 
         assert left == ["lise"]
-        assert [(key, change) for _kind, key, _new, change in difference(wish, present)] == [
+        assert [(key, change) for _kind, key, _new, change in difference(desired, present)] == [
             ("def-a/lise", {"MaxSubmit": "0", "MaxJobs": "0"})
         ]
 
     @each_release
     def test_a_limit_set_by_hand_on_something_declared_is_reported_and_stays(self, release: str) -> None:
-        wish = wanted("associations", "phys", MaxWall="2-0")
+        desired = wanted("associations", "phys", MaxWall="2-0")
 
-        assert difference(wish, recorded(release)) == []
-        assert slurm_policy_diff.manual_limits(wish, recorded(release), {}) == ["account phys: GrpTRES[gres/gpu]=4"]
+        assert difference(desired, recorded(release)) == []
+        assert slurm_policy_diff.manual_limits(desired, recorded(release), {}) == ["account phys: GrpTRES[gres/gpu]=4"]
 
 
 class TestCommands:
-    def words(self, wish: State, present: State | None = None) -> list[str]:
-        changes = difference(wish, present or state_of())
+    def words(self, desired: State, present: State | None = None) -> list[str]:
+        changes = difference(desired, present or state_of())
         return [" ".join(words) for _changes, words in slurm_policy_diff.commands(changes, "hpc")]
 
     def test_a_new_qos_is_added_with_all_it_has(self) -> None:
-        wish = wanted("qos", "high", Priority="9", GrpTRES="cpu=4,gres/gpu=2", MaxWall="1-0")
+        desired = wanted("qos", "high", Priority="9", GrpTRES="cpu=4,gres/gpu=2", MaxWall="1-0")
 
-        assert self.words(wish) == ["add qos high Priority=9 GrpTRES=cpu=4,gres/gpu=2 MaxWallDurationPerJob=1440"]
+        assert self.words(desired) == ["add qos high Priority=9 GrpTRES=cpu=4,gres/gpu=2 MaxWallDurationPerJob=1440"]
 
-    def test_users_who_are_added_alike_share_a_call(self) -> None:
+    def test_users_who_are_added_with_the_same_settings_share_a_call(self) -> None:
         default = {"DefaultAccount": "x"}
         members: dict[str, dict[str, str]] = {"x/a": {}, "x/b": {}, "x/c": {"MaxJobs": "2"}}
-        wish = state_of(users={"a": default, "b": default}, associations=members)
+        desired = state_of(users={"a": default, "b": default}, associations=members)
 
-        assert self.words(wish) == [
+        assert self.words(desired) == [
             "add user a,b account=x cluster=hpc",
             "add user c account=x cluster=hpc MaxJobs=2",
             "modify user where name=a,b cluster=hpc set DefaultAccount=x",
@@ -199,9 +199,9 @@ class TestCommands:
         people: dict[str, dict[str, str]] = {
             f"{account}/{name}": {} for account in ("lab", "lab_cpu", "lab_gpu") for name in "ab"
         }
-        wish = state_of(associations={"lab": {}, **parts, "other": {}, **people, "other/a": {}})
+        desired = state_of(associations={"lab": {}, **parts, "other": {}, **people, "other/a": {}})
 
-        assert self.words(wish) == [
+        assert self.words(desired) == [
             "add account lab,other cluster=hpc",
             "add account lab_cpu,lab_gpu cluster=hpc Parent=lab",
             "add user a,b account=lab,lab_cpu,lab_gpu cluster=hpc",
@@ -209,17 +209,17 @@ class TestCommands:
         ]
 
     def test_a_limit_of_a_user_is_modified_in_its_account_and_cluster_alone(self) -> None:
-        wish = wanted("associations", "x/a", MaxJobs="3")
+        desired = wanted("associations", "x/a", MaxJobs="3")
 
-        assert self.words(wish, state_of(associations={"x/a": {}})) == [
+        assert self.words(desired, state_of(associations={"x/a": {}})) == [
             "modify user where name=a account=x cluster=hpc set MaxJobs=3"
         ]
 
 
 def test_a_change_is_reported_with_old_and_new_values() -> None:
     present = recorded("24.11")
-    wish = wanted("qos", "high", MaxWall="2-0", GrpTRES="mem=2T", GrpJobs="7")
-    changes = difference(wish, present)
+    desired = wanted("qos", "high", MaxWall="2-0", GrpTRES="mem=2T", GrpJobs="7")
+    changes = difference(desired, present)
 
     (row,) = [slurm_policy_diff.row(change, present) for change in changes]
 

@@ -45,8 +45,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
 def program_of(pid: str) -> str:
     argv = ["setpriv", "--bounding-set=-sys_ptrace", sys.executable, "-c", ASK, pid]
     environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS)}
-    found: dict[str, str] = json.loads(subprocess.run(argv, env=environment, capture_output=True, check=True).stdout)
-    return found["slurmctld"]
+    result: dict[str, str] = json.loads(subprocess.run(argv, env=environment, capture_output=True, check=True).stdout)
+    return result["slurmctld"]
 
 
 def test_a_daemon_is_found_where_a_container_hides_its_program(daemon: tuple[str, Path]) -> None:

@@ -15,14 +15,14 @@ TEXTS = {"slurm_conf_files": {"slurm.conf": "ClusterName=hpc\n", "gres.conf": ""
 GATED = {"drift_check_result": {"clean": False}}
 
 
-def test_files_are_expected_only_where_the_controller_was_proven() -> None:
+def test_files_are_expected_only_where_the_controller_was_verified() -> None:
     nodes = {"gpu01": TEXTS}
 
-    proven = filters.slurm_fetched_files(
+    tested = filters.slurm_fetched_files(
         "ctl1", {"ctl1": {**GATED, "slurmctld_verify_result": PROOF}, **nodes}, "gpu01"
     )
-    assert sorted(proven) == ["cgroup.conf", "slurm.conf"]
-    assert all(len(digest) == 64 for digest in proven.values())
+    assert sorted(tested) == ["cgroup.conf", "slurm.conf"]
+    assert all(len(digest) == 64 for digest in tested.values())
     assert filters.slurm_fetched_files("ctl1", {"ctl1": {}, **nodes}, "gpu01") == {}
 
 
@@ -72,10 +72,10 @@ def foreign_nodes(**slurms: dict[str, str]) -> Any:
 def test_nodes_with_the_same_foreign_slurm_are_named_together() -> None:
     old = {"what": "runs slurmd", "cluster": "old", "munge_key": filters.munge_key_hash("a2V5")}
     other_key = {"what": "has /etc/slurm/slurm.conf", "cluster": "", "munge_key": ""}
-    ours = {**old, "cluster": "lab"}
+    managed = {**old, "cluster": "lab"}
 
     assert foreign_nodes(gpu01=old, gpu02=old, gpu03={}) == ["gpu[01-02] runs slurmd of the cluster old, not Lab"]
-    assert foreign_nodes(gpu01=other_key, gpu02=ours) == [
+    assert foreign_nodes(gpu01=other_key, gpu02=managed) == [
         "gpu01 has /etc/slurm/slurm.conf with another munge key than this cluster's"
     ]
 

@@ -67,9 +67,9 @@ def test_a_plan_changes_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_what_deepopsctl_drained_is_resumed_or_drained_again(
     wanted: str, state: str, reason: str, user: str, result: tuple[str, str | None]
 ) -> None:
-    found, message = action(wanted, state, reason, user)
+    actual, message = action(wanted, state, reason, user)
 
-    assert (found, message if result[1] else None) == result
+    assert (actual, message if result[1] else None) == result
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_only_what_deepopsctl_drained_is_resumed_or_drained_again(
 def test_a_node_that_would_run_jobs_is_resumed_and_a_broken_one_is_not(state: str, is_broken: bool) -> None:
     refusal = "refused", f"Slurm has it as {state.lower()} ({OURS})"
 
-    found = action("resume", state, OURS, "root")
+    actual = action("resume", state, OURS, "root")
 
     assert SlurmNode("gpu01", state).is_faulty is is_broken
-    assert found == refusal if is_broken else found[0] == "resume"
+    assert actual == refusal if is_broken else actual[0] == "resume"
 
 
 def test_a_node_that_slurm_does_not_know_is_refused() -> None:
@@ -220,7 +220,7 @@ def test_a_node_of_which_slurmctld_says_nothing_is_asked_about_again(
 ) -> None:
     module, jobs = nodeside.plugin("modules", "slurm_node_state"), nodeside.load("slurm.node_jobs")
     answer = Result("scontrol", 0 if shown else 1, shown, "", 0.1)
-    monkeypatch.setattr(jobs.slurm_client, "ask", lambda *_given: answer)
+    monkeypatch.setattr(jobs.slurm_client, "ask", lambda *_options: answer)
     monkeypatch.setattr(jobs, "_serves", lambda: serves)
     params = {"nodes": ["gpu01"], "state": "resumed", "reason": "its driver", "local": True,
               "component": "nvidia", "step": "in_service", "digest": "d"}  # fmt: skip

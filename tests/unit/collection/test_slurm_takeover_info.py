@@ -19,8 +19,8 @@ FOUND = {"changed": False, "cluster": "hand", "secrets": {"StoragePass": "hunter
 
 def action(directory: Path, monkeypatch: pytest.MonkeyPatch, *, no_log: bool) -> Any:
     module = plugin("action", "slurm_takeover_info")
-    monkeypatch.setattr(ActionBase, "run", lambda *_given: {})
-    monkeypatch.setattr(module.ActionModule, "_execute_module", lambda *_given, **_more: dict(FOUND))
+    monkeypatch.setattr(ActionBase, "run", lambda *_options: {})
+    monkeypatch.setattr(module.ActionModule, "_execute_module", lambda *_options, **_more: dict(FOUND))
     made = module.ActionModule.__new__(module.ActionModule)
     made._task = SimpleNamespace(args={"secrets": True, "directory": str(directory)}, no_log=no_log)
     return made

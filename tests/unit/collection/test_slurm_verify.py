@@ -34,7 +34,7 @@ LENGTH:          0
 """
 
 
-def test_a_plugin_of_a_file_that_slurmd_has_yet_to_fetch_anew_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_of_a_file_that_slurmd_has_yet_to_fetch_again_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compute.slurm_spank, "obstacles", lambda _version: ["requires /x.so"])
     current, stale = compute.Observation(), compute.Observation()
     stale.add_problem("slurmd still has the plugstack.conf of 07:00")
@@ -149,15 +149,15 @@ class TestNodes:
         assert (node.bad, node.rebooted) == (bad, rebooted)
 
     def test_what_does_not_respond_is_unheard_and_the_reason_is_without_who_gave_it(self) -> None:
-        found = slurm.parse_nodes(OUTPUT)
+        result = slurm.parse_nodes(OUTPUT)
 
-        assert [name for name, node in found.items() if node.unheard] == ["gpu02"]
+        assert [name for name, node in result.items() if node.unheard] == ["gpu02"]
         # as Slurm 22.05 has it, and after a restart of slurmctld
         assert slurm.NodeState("DOWN*").unheard
         assert slurm.NodeState("IDLE+NOT_RESPONDING").unheard
-        assert found["gpu02"].sentence() == "slurmctld has it as DOWN+NOT_RESPONDING (Not responding)"
-        assert (found["gpu04"].reason, found["gpu04"].reason_user) == ("bad DIMM in slot 7", "root")
-        assert found["gpu05"].reason == "gres/gpu count reported lower than configured (1 < 2)"
+        assert result["gpu02"].sentence() == "slurmctld has it as DOWN+NOT_RESPONDING (Not responding)"
+        assert (result["gpu04"].reason, result["gpu04"].reason_user) == ("bad DIMM in slot 7", "root")
+        assert result["gpu05"].reason == "gres/gpu count reported lower than configured (1 < 2)"
 
     def test_an_error_is_no_node(self) -> None:
         assert slurm.parse_nodes("slurm_load_node error: Unable to contact slurm controller (connect failure)") == {}
@@ -221,9 +221,9 @@ class TestVersions:
 def test_another_key_and_another_clock_are_named(output: str, seconds: int | None, sentence: str) -> None:
     text = output if seconds is None else CREDENTIAL.format(output, 1795288264 + seconds)
 
-    found = slurm.credential_sentence(text, "ctl1")
+    result = slurm.credential_sentence(text, "ctl1")
 
-    assert sentence in found if sentence else found == ""
+    assert sentence in result if sentence else result == ""
 
 
 class TestOutputs:

@@ -103,7 +103,7 @@ PROJECT = export(kind="project", projects=[{"name": "a", "id": 100007, "path": "
 
 
 @pytest.mark.parametrize(
-    ("given", "fstype", "owners", "earlier", "limits"),
+    ("options", "fstype", "owners", "earlier", "limits"),
     [
         # ext4 has no default: every account of a person and every owner of files gets it
         (export(users={"bob": MORE}), "ext4", [0, 1, 1003, 65534], [], {1001: DEFAULT, 1002: MORE, 1003: DEFAULT}),
@@ -114,9 +114,9 @@ PROJECT = export(kind="project", projects=[{"name": "a", "id": 100007, "path": "
     ],
 )
 def test_limits_by_number(
-    given: dict[str, Any], fstype: str, owners: list[int], earlier: list[int], limits: dict[int, list[int]]
+    options: dict[str, Any], fstype: str, owners: list[int], earlier: list[int], limits: dict[int, list[int]]
 ) -> None:
-    assert quota.wanted_limits(given, fstype, ACCOUNTS, owners, earlier) == limits
+    assert quota.wanted_limits(options, fstype, ACCOUNTS, owners, earlier) == limits
 
 
 def test_a_user_that_the_node_does_not_know_is_refused_by_name() -> None:
@@ -166,11 +166,11 @@ def test_lines_of_ours_stand_between_markers_and_go_without_a_trace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "result"),
     [(b"def-prof:7\n", ["def-prof:7"]), (b"x:4242\n", ["x:4242"]), (b"prof-b:4242\n", []), (b"#x:4242\n", [])],
 )
-def test_names_and_numbers_of_others_are_not_taken(line: bytes, found: list[str]) -> None:
-    assert quota.table_conflicts(line, MINE) == found
+def test_names_and_numbers_of_others_are_not_taken(line: bytes, result: list[str]) -> None:
+    assert quota.table_conflicts(line, MINE) == result
 
 
 # --- the whole, with a kernel that remembers
@@ -233,9 +233,9 @@ def server(tmp_path: Path) -> Server:
 
 
 def test_a_second_deploy_changes_nothing(server: Server) -> None:
-    given = export(users={"1005": MORE})
+    options = export(users={"1005": MORE})
 
-    first, second = server.deploy(given), server.deploy(given)
+    first, second = server.deploy(options), server.deploy(options)
 
     assert [change["detail"] for change in first] == [
         "grace of 168 h",
@@ -245,14 +245,14 @@ def test_a_second_deploy_changes_nothing(server: Server) -> None:
     assert second == []
     # limits changed by hand are set again
     server.users.known[0] = MORE
-    assert [change["detail"] for change in server.deploy(given)] == [
+    assert [change["detail"] for change in server.deploy(options)] == [
         "user default: soft 45 KiB, space 50 KiB, files 500"
     ]
 
 
 def test_what_a_deploy_would_still_set_is_named_and_not_set(server: Server) -> None:
     point = f"{server.root}/srv"
-    before, told = server.named(), server.deploy(export(), dry=True)
+    before, reported = server.named(), server.deploy(export(), dry=True)
 
     assert server.users.known == {}
     assert not list((server.root / "var").glob("**/*"))
@@ -260,7 +260,7 @@ def test_what_a_deploy_would_still_set_is_named_and_not_set(server: Server) -> N
         f"{point}: grace of 168 h",
         f"{point}: user default: soft 45 KiB, space 50 KiB, files 500",
     ]
-    assert told == server.deploy(export())
+    assert reported == server.deploy(export())
     assert server.named() == {"differences": [], "problem": ""}
 
 
@@ -302,9 +302,9 @@ def test_all_file_systems_are_looked_at_before_any_is_touched(server: Server) ->
 
 def test_projects_wait_for_their_directories(server: Server) -> None:
     project = {**MINE[0], "limits": MORE, "path": f"{server.directory}/b"}
-    given = export(kind="project", path=str(server.directory), projects=[project])
+    options = export(kind="project", path=str(server.directory), projects=[project])
 
-    files, waiting = quota.converge([given], server.machine, Noted(dry=False))
+    files, waiting = quota.converge([options], server.machine, Noted(dry=False))
 
     assert list(waiting) == [f"{server.directory}/b"]
     assert server.projects.known == {4242: MORE}
@@ -344,9 +344,9 @@ def test_directories_that_a_user_has_nested_too_deeply_keep_no_other_project_fro
     monkeypatch.setattr(kernel, "DEEPEST", 2)
     monkeypatch.setattr(kernel, "has_project", lambda _path, _number: False)
     monkeypatch.setattr(kernel, "set_project", mark)
-    given = export(kind="project", path=str(server.directory), projects=projects)
+    options = export(kind="project", path=str(server.directory), projects=projects)
 
-    _files, waiting = quota.converge([given], server.machine, Noted(dry=False))
+    _files, waiting = quota.converge([options], server.machine, Noted(dry=False))
 
     deep = f"{server.directory}/a: it has a directory more than 2 levels deep; let its owner look at it"
     assert waiting == {f"{server.directory}/a": deep}
@@ -486,11 +486,11 @@ def test_numbers_are_those_of_the_kernels_headers(tmp_path: Path) -> None:
     source.write_text(HEADERS)
     subprocess.run(["gcc", source, "-o", tmp_path / "numbers"], check=True)
 
-    said = subprocess.run([tmp_path / "numbers"], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run([tmp_path / "numbers"], capture_output=True, text=True, check=True).stdout
 
     names = (
         "_Q_QUOTAON _Q_SETINFO _Q_GETQUOTA _Q_SETQUOTA _Q_GETNEXTQUOTA _Q_XGETQSTAT _LIMITS _BGRACE _IGRACE "
         "_GET_XATTR _SET_XATTR _XATTR_SIZE _PROJECT _INHERIT"
     )
     sizes = [kernel._DQBLK.size, 68, kernel._DQINFO.size, kernel._QSTAT_SIZE, kernel._FLAGS_AT, kernel._GRACES_AT, 24]
-    assert [int(word) for word in said.split()] == [*sizes, *(getattr(kernel, name) for name in names.split())]
+    assert [int(word) for word in output.split()] == [*sizes, *(getattr(kernel, name) for name in names.split())]

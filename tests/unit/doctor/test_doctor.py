@@ -343,7 +343,7 @@ def test_every_check_has_a_damage_that_it_does_not_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "found"),
+    ("version", "result"),
     [
         ("24.11.5-4+deb13u1", 0),
         ("24.11.5-4+deb13u2", 0),
@@ -364,8 +364,8 @@ def test_every_check_has_a_damage_that_it_does_not_pass() -> None:
         ("26.11.0", 0),
     ],
 )
-def test_a_version_of_slurm_has_what_was_not_fixed_in_it(version: str, found: int) -> None:
-    assert len(open_ones(version, SLURM)) == found
+def test_a_version_of_slurm_has_what_was_not_fixed_in_it(version: str, result: int) -> None:
+    assert len(open_ones(version, SLURM)) == result
 
 
 def test_the_reference_page_has_no_other_checks() -> None:
@@ -419,22 +419,22 @@ class TestLatitude:
 
     def test_of_two_nodes_nobody_knows_which_size_is_right(self) -> None:
         world = gpu02(addresses=addressed("10.89.6.102", mtu=9000))(healthy())
-        found = checks_of(replace(world, nodes=world.nodes[1:]))
+        result = checks_of(replace(world, nodes=world.nodes[1:]))
 
-        assert {found["mtu", name].status for name in ("gpu01", "gpu02")} == {FAIL}
+        assert {result["mtu", name].status for name in ("gpu01", "gpu02")} == {FAIL}
 
     def test_nodes_that_are_wrong_in_different_ways_do_not_blame_this_machine(self) -> None:
-        found = checks_of(healthy().all_but(lead=(100, 101)).but("gpu02", lead=(-90.5, -90)))
+        result = checks_of(healthy().all_but(lead=(100, 101)).but("gpu02", lead=(-90.5, -90)))
 
-        assert found["control-clock", TARGET].status is Status.PASS
-        assert found["clock-offset", "gpu02"].status is FAIL
+        assert result["control-clock", TARGET].status is Status.PASS
+        assert result["clock-offset", "gpu02"].status is FAIL
 
     def test_one_node_can_not_tell_whose_clock_is_wrong(self) -> None:
         world = healthy()
 
         assert checks_of(replace(world, nodes=world.nodes[:1]))["control-clock", TARGET].status is SKIP
 
-    def test_clocks_are_judged_as_the_smoke_suite_does(self) -> None:
+    def test_clocks_are_evaluated_as_the_smoke_suite_does(self) -> None:
         assert (cross_node.WARN_S, cross_node.FAIL_S) == (clock.WARN_S, clock.FAIL_S)
 
 
@@ -459,8 +459,8 @@ def reports(*names: str) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-def examined(found: RunSummary | None, run_dir: Path, here: tuple[Check, ...] = (), **more: Any) -> Examination:
-    outcome = RunOutcome(RunDir(run_dir), "doctor", found, 1.0, 0, **more) if found else None
+def examined(result: RunSummary | None, run_dir: Path, here: tuple[Check, ...] = (), **more: Any) -> Examination:
+    outcome = RunOutcome(RunDir(run_dir), "doctor", result, 1.0, 0, **more) if result else None
     return examine(outcome, here, healthy().declared, datetime(2026, 11, 21, tzinfo=UTC), 1.0)
 
 
@@ -468,7 +468,7 @@ LOST = lost(REFUSED)
 
 
 @pytest.mark.parametrize(
-    ("found", "code"),
+    ("result", "code"),
     [
         # warnings, and what is not there yet
         (summary(reports("gpu01", "gpu02")), ExitCode.OK),
@@ -479,25 +479,25 @@ LOST = lost(REFUSED)
         (summary({"gpu01": {"hostname": "gpu01"}}), ExitCode.FAILED),
     ],
 )
-def test_the_exit_code_is_that_of_the_worst(found: RunSummary, code: ExitCode, tmp_path: Path) -> None:
-    assert examined(found, tmp_path).exit_code is code
+def test_the_exit_code_is_that_of_the_worst(result: RunSummary, code: ExitCode, tmp_path: Path) -> None:
+    assert examined(result, tmp_path).exit_code is code
 
 
 def test_a_machine_that_can_not_ask_is_5(tmp_path: Path) -> None:
     here = check_control_host(replace(control(), ssh=""))
-    found = examined(None, tmp_path, here)
+    result = examined(None, tmp_path, here)
 
     assert unfit(here)
     assert not unfit(check_control_host(replace(control(), free_mb=1, open_files=("runs",))))
-    assert (found.exit_code, found.document()["ok"]) == (ExitCode.CONTROL_MACHINE, False)
+    assert (result.exit_code, result.document()["ok"]) == (ExitCode.CONTROL_MACHINE, False)
 
 
 def test_a_doctor_that_was_interrupted_does_not_call_the_cluster_well(tmp_path: Path) -> None:
-    found = examined(summary(reports()), tmp_path, check_control_host(control()), stopped=Verdict.INTERRUPTED)
+    result = examined(summary(reports()), tmp_path, check_control_host(control()), stopped=Verdict.INTERRUPTED)
 
-    assert found.exit_code is ExitCode.INTERRUPTED
-    assert list(check_lines(found.facts))[-1].count("interrupted after 1.0 s: ") == 1
-    assert (found.document()["ok"], found.document()["verdict"]) == (False, "interrupted")
+    assert result.exit_code is ExitCode.INTERRUPTED
+    assert list(check_lines(result.facts))[-1].count("interrupted after 1.0 s: ") == 1
+    assert (result.document()["ok"], result.document()["verdict"]) == (False, "interrupted")
 
 
 def test_findings_are_kept_in_validates_form_with_what_to_do(tmp_path: Path) -> None:

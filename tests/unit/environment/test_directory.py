@@ -88,8 +88,8 @@ NEVER_ASKED = "is the name of a group of the system or of a package: nodes never
     ],
 )
 def test_a_fault_is_named_with_its_line(keys: dict[str, str], fault: str) -> None:
-    (found,) = faults(written(**keys))
-    assert found.startswith(f"people.yml:{fault}")
+    (result,) = faults(written(**keys))
+    assert result.startswith(f"people.yml:{fault}")
 
 
 PEOPLE = """\

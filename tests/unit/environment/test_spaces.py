@@ -76,11 +76,11 @@ def test_refuses_with_the_line_and_what_was_probably_meant(spaces: str, message:
 def test_users_find_what_their_node_mounts() -> None:
     of = cluster()
 
-    found = {
+    result = {
         host: [each["name"] for each in spaces_on(variables(of), of.storage, host)] for host in ("ctl1", "login1", "n1")
     }
 
-    assert found == {"ctl1": ["project"], "login1": ["scratch", "project"], "n1": ["scratch", "project", "local"]}
+    assert result == {"ctl1": ["project"], "login1": ["scratch", "project"], "n1": ["scratch", "project", "local"]}
 
 
 def test_a_directory_is_made_once_where_its_file_system_belongs() -> None:

@@ -176,9 +176,9 @@ RUN_INSTALLER = facts(run_installer="/usr/bin/nvidia-uninstall", library="590.44
     ],
 )
 def test_what_cannot_work_is_refused_with_what_to_do(node: dict[str, Any], message: str, hint: str) -> None:
-    ((found, advice),) = plan(**node).problems
+    ((result, advice),) = plan(**node).problems
 
-    assert message in found
+    assert message in result
     assert advice
     assert hint in advice
 

@@ -24,7 +24,7 @@ class TestModels:
         assert {other.generation for other in models_of(model.type)} == {model.generation}
         assert not model.family or model.generation in (Generation.AMPERE, Generation.HOPPER, Generation.BLACKWELL)
 
-    def test_variants_of_a_model_with_the_same_memory_are_cut_alike(self) -> None:
+    def test_variants_of_a_model_with_the_same_memory_are_cut_the_same_way(self) -> None:
         families: dict[str, set[str]] = {}
         for model in MODELS:
             families.setdefault(model.typed_with_memory, set()).add(model.family)

@@ -114,7 +114,7 @@ class TestSlurm:
         ]
         assert topology_lines(DOMAINS, ALL[:2])[-2:] == ["BlockName=rack1 Nodes=nvl[1-2]", "BlockSizes=2"]
 
-    def test_beside_other_nodes_there_are_channels_and_features_and_no_blocks(self) -> None:
+    def test_next_to_other_nodes_there_are_channels_and_features_and_no_blocks(self) -> None:
         assert settings(DOMAINS, (*ALL, "c1")) == {"SwitchType": "switch/nvidia_imex"}
         assert topology_lines(DOMAINS, (*ALL, "c1")) == []
         assert feature_of(DOMAINS)["nvl3"] == "nvlink_rack2"

@@ -90,7 +90,7 @@ class TestRead:
 
 class TestRefused:
     @pytest.mark.parametrize(
-        ("gpus", "found"),
+        ("gpus", "result"),
         [
             ("[]", ["gpus: is empty"]),
             ("~, autodetect: nvml", ["autodetect: is given without gpus"]),
@@ -116,11 +116,11 @@ class TestRefused:
             ('{type: a100, count: 2, links: ["-1,4,4", "4,-1,4"]}', ["gpus.links: '-1,4,4' does not fit 2 GPUs"]),
         ],
     )  # fmt: skip
-    def test_gpus_that_cannot_be_are_refused(self, gpus: str, found: list[str]) -> None:
-        assert faults_of(gpus) == found
+    def test_gpus_that_cannot_be_are_refused(self, gpus: str, result: list[str]) -> None:
+        assert faults_of(gpus) == result
 
     @pytest.mark.parametrize(
-        ("gpus", "found"),
+        ("gpus", "result"),
         [
             ('{type: a100, count: 4, mig: {"1g.5gp": 7}}', "a100 has no MIG profile '1g.5gp'"),
             ('{type: a100, count: 4, mig: {"3g.20gb": 3}}', "3 x 3g.20gb do not fit on one a100"),
@@ -144,8 +144,8 @@ class TestRefused:
             ('{type: z1, count: 1, mig: {"large": 1}}, autodetect: nvml', "z1 has no MIG profile 'large'"),
         ],
     )  # fmt: skip
-    def test_slices_that_cannot_be_are_refused(self, gpus: str, found: str) -> None:
-        assert faults_of(gpus) == [f"gpus.mig: {found}"]
+    def test_slices_that_cannot_be_are_refused(self, gpus: str, result: str) -> None:
+        assert faults_of(gpus) == [f"gpus.mig: {result}"]
 
     def test_slices_need_numbered_files_and_have_no_links(self) -> None:
         assert faults_of('{type: a100, count: 1, mig: {"1g.5gb": [7]}, files: /dev/gpu, links: ["-1"]}') == [
@@ -154,7 +154,7 @@ class TestRefused:
         ]
 
     @pytest.mark.parametrize(
-        ("gpus", "found"),
+        ("gpus", "result"),
         [
             ('{type: a100, count: 1, cores: "0-3"}', "gpus.cores: AutoDetect finds cores itself"),
             ("{type: rtx4090, count: 1}", "gpus: AutoDetect calls this GPU nvidia_geforce_rtx_4090, not rtx4090"),
@@ -162,8 +162,8 @@ class TestRefused:
             (MIXED_LAYOUT, "gpus: AutoDetect can't distinguish whole GPUs from slices"),
         ],
     )
-    def test_what_slurm_would_find_by_itself_or_never_is_refused(self, gpus: str, found: str) -> None:
-        assert faults_of(f"{gpus}, autodetect: nvml") == [found]
+    def test_what_slurm_would_find_by_itself_or_never_is_refused(self, gpus: str, result: str) -> None:
+        assert faults_of(f"{gpus}, autodetect: nvml") == [result]
 
 
 class TestSlurm:

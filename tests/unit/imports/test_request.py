@@ -45,7 +45,7 @@ def test_a_node_named_for_two_roles_has_both() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
+    ("options", "actual"),
     [
         ({"controller": ()}, ["init: no node has the role controller"]),
         ({"compute": ()}, ["init: no node has the role compute"]),
@@ -85,8 +85,8 @@ def test_a_node_named_for_two_roles_has_both() -> None:
         ({"ssh_key": "/nowhere/id.pub"}, ["--ssh-key: /nowhere/id.pub is the public half of a key"]),
     ],
 )
-def test_refuses_a_bad_option_by_its_name(options: dict[str, Any], found: list[str]) -> None:
-    assert faults(**options) == found
+def test_refuses_a_bad_option_by_its_name(options: dict[str, Any], actual: list[str]) -> None:
+    assert faults(**options) == actual
 
 
 def test_reports_the_faults_of_options_and_file_at_once(tmp_path: Path) -> None:

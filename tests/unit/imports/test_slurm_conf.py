@@ -256,7 +256,7 @@ def test_a_circle_of_includes_ends(tmp_path: Path) -> None:
     assert "more than 100 files are included" in [problem.message for problem in problems]
 
 
-def test_files_beside_it_that_are_not_read_are_named(tmp_path: Path) -> None:
+def test_files_next_to_it_that_are_not_read_are_named(tmp_path: Path) -> None:
     files = {"plugstack.conf": "optional pyxis.so\n", "job_container.conf": "AutoBasePath=true\n"}
     write_files(tmp_path, {"slurm.conf": HEAD + TAIL, "topology.conf": "# nothing\n", **files})
 

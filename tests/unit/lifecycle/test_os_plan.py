@@ -134,9 +134,9 @@ def test_nodes_that_did_not_answer_are_named_and_decide_the_exit_code() -> None:
 
 
 def test_an_answer_that_is_no_answer_is_nothing_to_do() -> None:
-    odd = parse_facts({"packages": ["x"], "held": {"a": "1", "b": [1]}, "kept_back": "vim", "reboot": None})
+    outlier = parse_facts({"packages": ["x"], "held": {"a": "1", "b": [1]}, "kept_back": "vim", "reboot": None})
 
-    assert odd == OsFacts()
+    assert outlier == OsFacts()
 
 
 def test_what_a_node_still_needs_is_a_sentence() -> None:

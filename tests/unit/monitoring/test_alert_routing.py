@@ -49,10 +49,10 @@ def amtool(tmp_path: Path, text: str, *words: str) -> str:
 
 @pytest.mark.parametrize("text", ["{}", WHOLE])
 def test_alertmanager_takes_what_is_written(tmp_path: Path, text: str) -> None:
-    found = routing(wanted(text))
+    result = routing(wanted(text))
 
-    assert found.problems == ()
-    assert "SUCCESS" in amtool(tmp_path, text_of(found), "check-config", "CONFIG")
+    assert result.problems == ()
+    assert "SUCCESS" in amtool(tmp_path, text_of(result), "check-config", "CONFIG")
 
 
 TWO = "receivers: {a: {webhook: {url: http://x.example.com}}, b: {slack: {secret: chat}}}"
@@ -81,11 +81,11 @@ def test_alertmanager_itself_notifies_by_the_first_route_that_fits(
 
 
 def test_secrets_are_in_the_text_and_nowhere_else() -> None:
-    given = wanted(WHOLE)
+    options = wanted(WHOLE)
 
-    found = routing(given)
-    assert all(secret in text_of(found) for secret in SECRETS.values())
-    assert not any(secret in repr((given, found)) for secret in SECRETS.values())
+    result = routing(options)
+    assert all(secret in text_of(result) for secret in SECRETS.values())
+    assert not any(secret in repr((options, result)) for secret in SECRETS.values())
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_secrets_are_in_the_text_and_nowhere_else() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(text: str, message: str) -> None:
-    found = routing(wanted(text))
+    result = routing(wanted(text))
 
-    assert (found.receivers, found.routes) == ((), ())
-    assert len(found.problems) == 1
-    assert message in found.problems[0]
+    assert (result.receivers, result.routes) == ((), ())
+    assert len(result.problems) == 1
+    assert message in result.problems[0]

@@ -26,13 +26,13 @@ def test_without_changes_the_files_stay_word_for_word() -> None:
 def test_a_change_of_one_alert_leaves_all_others_as_they_are() -> None:
     changed = alert_rules.with_overrides(FILES, {"DiskFull": {"threshold": 0.1, "for": "15m", "severity": "info"}})
 
-    found, before = of(changed, "DiskFull"), of(FILES, "DiskFull")
-    assert found
+    result, before = of(changed, "DiskFull"), of(FILES, "DiskFull")
+    assert result
     assert before
-    assert (found.threshold, found.wait, found.severity) == (0.1, "15m", "info")
-    assert found.expr.rpartition("<")[0] == before.expr.rpartition("<")[0]
+    assert (result.threshold, result.wait, result.severity) == (0.1, "15m", "info")
+    assert result.expr.rpartition("<")[0] == before.expr.rpartition("<")[0]
     assert changed["alerts-nodes.yml"] == FILES["alerts-nodes.yml"]
-    assert [alert for alert in alert_rules.read(changed["alerts-storage.yml"]) if alert != found] == [
+    assert [alert for alert in alert_rules.read(changed["alerts-storage.yml"]) if alert != result] == [
         alert for alert in alert_rules.read(FILES["alerts-storage.yml"]) if alert != before
     ]
 
@@ -56,7 +56,7 @@ def test_an_alert_can_be_taken_away_drain_or_ask_something_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "output"),
     [
         ("{DiskFul: {for: 5m}}", "there is no such alert; did you mean DiskFull?"),
         ("{DiskFull: {wait: 5m}}", "wait can't be changed; known: enabled, for"),
@@ -70,11 +70,11 @@ def test_an_alert_can_be_taken_away_drain_or_ask_something_else() -> None:
         ("[DiskFull]", "monitoring_alerts is not a mapping"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(changes: str, said: str) -> None:
-    found = alert_rules.validate_overrides(FILES, yaml.safe_load(changes))
+def test_what_makes_no_sense_is_refused_in_a_sentence(changes: str, output: str) -> None:
+    result = alert_rules.validate_overrides(FILES, yaml.safe_load(changes))
 
-    assert len(found) == 1
-    assert said in found[0]
+    assert len(result) == 1
+    assert output in result[0]
 
 
 def test_a_threshold_that_would_change_one_of_several_comparisons_alone_is_refused() -> None:

@@ -71,8 +71,8 @@ def test_the_pinned_versions_are_a_pair() -> None:
 def test_half_of_what_tls_takes_is_refused_and_never_served_in_clear(
     missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = {"certificate": "c", "key": "k", "authority": "a", missing: ""}
-    options = ["--libraries=/x", "--address=192.0.2.7", "--port=1", *(f"--{name}={given[name]}" for name in given)]
+    values = {"certificate": "c", "key": "k", "authority": "a", missing: ""}
+    options = ["--libraries=/x", "--address=192.0.2.7", "--port=1", *(f"--{name}={values[name]}" for name in values)]
     monkeypatch.setattr("sys.argv", ["deepops-gpumetrics", *options])
 
     with pytest.raises(SystemExit) as ended:

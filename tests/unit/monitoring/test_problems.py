@@ -53,9 +53,9 @@ def test_details_of_cpus_that_there_are_not_are_refused_by_name(wanted: object) 
     ],
 )
 def test_what_needs_tls_is_refused_without(more: dict[str, object], message: str) -> None:
-    found = problems(with_settings(exporter_tls=False, **more))
+    result = problems(with_settings(exporter_tls=False, **more))
 
-    assert [problem.startswith(message) for problem in found] == ([True] if message else [])
+    assert [problem.startswith(message) for problem in result] == ([True] if message else [])
     assert problems(with_settings(**more)) == []
 
 
@@ -79,9 +79,9 @@ def test_a_vault_without_an_authority_is_a_problem_with_what_to_do(switch: str, 
     ],
 )
 def test_settings_that_would_resume_for_missing_data_are_refused(more: dict[str, object], message: str) -> None:
-    found = problems(with_settings(**more))
+    result = problems(with_settings(**more))
 
-    assert len(found) == 1
-    assert message in found[0]
+    assert len(result) == 1
+    assert message in result[0]
     # the program runs on the first controller alone
     assert problems(replace(with_settings(**more), name="ctl2")) == []

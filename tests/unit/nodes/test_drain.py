@@ -37,21 +37,23 @@ def done(run_dir: Path, action: DrainAction, verdicts: dict[str, tuple[str, str]
 
 
 def test_drained_nodes_have_their_jobs_and_the_state_after(tmp_path: Path) -> None:
-    found = done(tmp_path, DrainAction.DRAIN, {"gpu01": ("drain", "deepopsctl: x"), "gpu02": ("none", "deepopsctl: x")})
+    result = done(
+        tmp_path, DrainAction.DRAIN, {"gpu01": ("drain", "deepopsctl: x"), "gpu02": ("none", "deepopsctl: x")}
+    )
 
-    document = json.loads(json.dumps(found.document()))
+    document = json.loads(json.dumps(result.document()))
     assert (document["command"], document["ok"], document["run"]) == ("node drain", True, tmp_path.name)
     assert document["nodes"][0] == {
         "name": "gpu01", "action": "drained", "message": "deepopsctl: x", "state": "draining",
         "reason": "deepopsctl: x", "jobs": ["41"],
     }  # fmt: skip
     assert document["nodes"][1]["action"] == "unchanged"
-    assert [job.id for job in found.jobs] == ["41"]
-    assert found.without_jobs().jobs == ()
+    assert [job.id for job in result.jobs] == ["41"]
+    assert result.without_jobs().jobs == ()
 
 
 def test_refused_nodes_are_failures_with_what_to_do_and_the_run_remembers(tmp_path: Path) -> None:
-    found = done(
+    result = done(
         tmp_path,
         DrainAction.RESUME,
         {
@@ -63,9 +65,9 @@ def test_refused_nodes_are_failures_with_what_to_do_and_the_run_remembers(tmp_pa
         },
     )
 
-    assert found.outcome.exit_code is ExitCode.FAILED
-    assert [failure.host for failure in found.outcome.summary.failures] == ["gpu02", "gpu03", "gpu04", "gpu05"]
-    hints = [failure.hint for failure in found.outcome.summary.failures]
+    assert result.outcome.exit_code is ExitCode.FAILED
+    assert [failure.host for failure in result.outcome.summary.failures] == ["gpu02", "gpu03", "gpu04", "gpu05"]
+    hints = [failure.hint for failure in result.outcome.summary.failures]
     assert hints[0] == hints[1]
     assert "scontrol update nodename=gpu[02-03] state=resume" in hints[0]
     assert "`deepopsctl status`" in hints[2]
@@ -93,8 +95,8 @@ def test_gpus_are_compared_before_a_resume_and_not_before_a_drain(tmp_path: Path
 
 def test_gpus_that_differ_have_a_hint_of_their_own(tmp_path: Path) -> None:
     differs = "its GPUs are not what they should be: cluster.yml says a100:2, the driver 1 x NVIDIA A100-SXM4-40GB"
-    found = done(tmp_path, DrainAction.RESUME, {"gpu01": ("refused", differs)})
-    (failure,) = found.outcome.summary.failures
+    result = done(tmp_path, DrainAction.RESUME, {"gpu01": ("refused", differs)})
+    (failure,) = result.outcome.summary.failures
     assert "fell off the bus" in failure.hint
 
 

@@ -43,9 +43,9 @@ CLUSTER = parse_spec(TEXT, "cluster.yml")
 
 @pytest.fixture
 def directory(tmp_path: Path) -> ClusterDir:
-    found = cluster_dir(tmp_path, TEXT)
-    found.refresh_inventory(CLUSTER)
-    return found
+    result = cluster_dir(tmp_path, TEXT)
+    result.refresh_inventory(CLUSTER)
+    return result
 
 
 def replace_refused(directory: ClusterDir, node: str) -> InputError:

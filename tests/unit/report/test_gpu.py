@@ -70,7 +70,7 @@ class TestFolding:
     def test_gpus_fold_by_node_and_index(self, targets: list[str], text: str) -> None:
         assert fold_names(targets) == text
 
-    def test_a_few_odd_gpus_are_named_with_their_serial_numbers_and_many_are_not(self) -> None:
+    def test_a_few_outlying_gpus_are_named_with_their_serial_numbers_and_many_are_not(self) -> None:
         few = fold_checks([warned("gpu01/3", "11", "ECC is off"), warned("gpu02/5", "22", "ECC is off")])
         many = fold_checks([warned(f"gpu01/{i}", str(i), "ECC is off") for i in range(FEW_CARDS + 1)])
 
@@ -103,7 +103,7 @@ class TestMatrix:
 
 
 class TestTerminal:
-    def test_a_model_is_one_line_and_each_odd_gpu_another(self) -> None:
+    def test_a_model_is_one_line_and_each_outlying_gpu_another(self) -> None:
         lines = list(gpu_lines(two_h100()))
 
         assert [status for status, _ in lines] == [Status.FAIL, Status.FAIL]
@@ -111,16 +111,16 @@ class TestTerminal:
         assert lines[1][1].startswith("gpu02/5 (serial 1650000020005): ECC, memory copy 1468 GB/s")
 
     def test_models_are_told_apart(self) -> None:
-        found = [text for _, text in gpu_lines(samples.mixed())]
+        actual = [text for _, text in gpu_lines(samples.mixed())]
 
-        assert [text.split(" on ")[0] for text in found if " x " in text] == ["6 x NVIDIA A40", "2 x NVIDIA L40S"]
+        assert [text.split(" on ")[0] for text in actual if " x " in text] == ["6 x NVIDIA A40", "2 x NVIDIA L40S"]
 
     def test_a_lab_is_skipped_with_the_reason(self) -> None:
         assert list(gpu_lines(samples.lab())) == [
             (Status.SKIP, "node[1-2]: simulated GPUs of a lab: nothing to measure")
         ]
 
-    def test_a_hundred_odd_gpus_do_not_fill_the_screen(self) -> None:
+    def test_a_hundred_outlying_gpus_do_not_fill_the_screen(self) -> None:
         slow = samples.facts([samples.node(n, [samples.card(n, i, slow=0.5) for i in range(8)]) for n in range(1, 14)])
         lines = list(gpu_lines(slow))
 
@@ -136,28 +136,28 @@ class TestTerminal:
 
 
 class TestTableOfAModel:
-    def test_few_gpus_have_a_line_each_and_the_odd_number_is_marked(self) -> None:
-        found = block(two_h100())
-        failed = [line for line in found.lines if line.status is Status.FAIL]
+    def test_few_gpus_have_a_line_each_and_the_outlying_number_is_marked(self) -> None:
+        actual = block(two_h100())
+        failed = [line for line in actual.lines if line.status is Status.FAIL]
 
-        assert len(found.lines) == 16
+        assert len(actual.lines) == 16
         assert [(line.label, line.serial, line.complaints) for line in failed] == [
             ("gpu02/5", "1650000020005", "ECC, memory copy, memory triad")
         ]
         assert [cell.text for cell in failed[0].cells if cell.status] == ["1468"]
 
-    def test_many_gpus_share_a_line_the_odd_ones_do_not(self) -> None:
-        found = block(thousand())
+    def test_many_gpus_share_a_line_the_outliers_do_not(self) -> None:
+        actual = block(thousand())
 
-        assert [(line.label, line.status) for line in found.lines] == [
+        assert [(line.label, line.status) for line in actual.lines] == [
             ("gpu17/3", Status.FAIL),
             ("gpu61/2", Status.FAIL),
             ("gpu40/0", Status.WARN),
             ("gpu41/7", Status.WARN),
             ("all others", Status.PASS),
         ]
-        assert sum(line.count for line in found.lines) == len(found.model.gpus) == 149 * 8
-        assert found.lines[-1].cells[0].text == "2797–2831"
+        assert sum(line.count for line in actual.lines) == len(actual.model.gpus) == 149 * 8
+        assert actual.lines[-1].cells[0].text == "2797–2831"
 
     def test_the_limit_between_few_and_many_is_exact(self) -> None:
         def lines(count: int) -> int:
@@ -169,22 +169,22 @@ class TestTableOfAModel:
 
     def test_many_gpus_with_the_same_complaint_share_a_line_too(self) -> None:
         cards = [samples.card(1, index, persistence=False) for index in range(30)]
-        found = block(samples.facts([samples.node(1, cards)], 30))
+        actual = block(samples.facts([samples.node(1, cards)], 30))
 
-        assert [(line.count, line.complaints) for line in found.lines] == [(30, "persistence mode")]
+        assert [(line.count, line.complaints) for line in actual.lines] == [(30, "persistence mode")]
 
     def test_a_column_without_any_number_is_left_out_and_the_reason_is_given(self) -> None:
-        found = block(samples.facts([result("gpu01"), result("gpu02")]))
+        actual = block(samples.facts([result("gpu01"), result("gpu02")]))
 
-        assert "gpu-bf16-gemm" not in [column.check for column in found.columns]
-        assert found.model.not_measured == ("Not measured: bf16 matrix product (no cuBLAS: use --cublas PATH)",)
+        assert "gpu-bf16-gemm" not in [column.check for column in actual.columns]
+        assert actual.model.not_measured == ("Not measured: bf16 matrix product (no cuBLAS: use --cublas PATH)",)
 
     def test_a_gpu_that_does_not_open_stands_with_its_neighbours(self) -> None:
         cards = [gpu(0), gpu(1), {"index": 2, "error": "the GPU has fallen off the bus"}]
-        found = block(samples.facts([result("gpu01", cards)], 3))
+        actual = block(samples.facts([result("gpu01", cards)], 3))
 
-        assert [(line.label, line.complaints) for line in found.lines][2] == ("gpu01/2", "GPU opens")
-        assert {cell.text for cell in found.lines[2].cells} == {"–"}
+        assert [(line.label, line.complaints) for line in actual.lines][2] == ("gpu01/2", "GPU opens")
+        assert {cell.text for cell in actual.lines[2].cells} == {"–"}
 
     def test_other_drivers_are_named_with_their_nodes(self) -> None:
         other = {"driver": "550.1", "nvml": "12.550.1", "cuda": "12.4"}
@@ -237,7 +237,7 @@ class TestCharts:
     def test_nothing_measured_is_nothing_drawn(self) -> None:
         assert (bandwidth_plot("x", [Curve("a", ())]), strip("x", [], ""), heat_map("x", {})) == ("", "", "")
 
-    def test_an_odd_gpu_is_named_on_the_strip_and_the_others_are_bars(self) -> None:
+    def test_an_outlying_gpu_is_named_on_the_strip_and_the_others_are_bars(self) -> None:
         dots = [*(Dot(f"gpu01/{index}", 3000.0 + index) for index in range(7)), Dot("gpu01/7", 1500.0, "fail")]
         svg = strip("memory copy", dots, "GB/s", bound=2680)
 
@@ -245,7 +245,7 @@ class TestCharts:
         assert "3000–3006" in texts(svg)
         assert parsed(svg)[1].text == "7 GPUs: 3000–3006 GB/s; outliers: gpu01/7 1500"
 
-    def test_all_reduce_across_nodes_is_a_line_beside_those_of_the_nodes(self) -> None:
+    def test_all_reduce_across_nodes_is_a_line_next_to_those_of_the_nodes(self) -> None:
         plot = re.sub("<figure>.*</figcaption>|</figure>", "", block(two_h100()).plots[1])
 
         assert {"gpu01 410", "gpu02 172", "across gpu[01-02] 94.9"} <= set(texts(plot))
@@ -260,14 +260,14 @@ class TestCharts:
 
         assert "slow" not in "".join(block(samples.facts([wired], 4)).heats)
 
-    def test_many_nodes_share_one_map_and_the_odd_ones_have_their_own(self) -> None:
+    def test_many_nodes_share_one_map_and_the_outliers_have_their_own(self) -> None:
         nodes = [samples.node(n, [samples.card(n, i) for i in range(8)], {2: 0.4} if n == 9 else {}) for n in range(12)]
         heats = block(samples.facts(nodes)).heats
 
         assert [re.findall("<figcaption>(.*?):", heat)[0] for heat in heats] == ["gpu09", "gpu[00-08,10-11], median"]
 
     def test_what_all_gpus_of_a_mixed_node_do_together_is_shown_once(self) -> None:
-        counts = [len(found.heats) for found in build_section(samples.mixed()).blocks]
+        counts = [len(actual.heats) for actual in build_section(samples.mixed()).blocks]
 
         assert counts == [2, 0]
 

@@ -72,7 +72,7 @@ class TestFolding:
 class TestCatalogue:
     ALL = SMOKE | GPU | BURNIN | STORAGE | ENVIRONMENT | MONITORING
 
-    def test_every_entry_says_what_it_proves_and_what_to_do(self) -> None:
+    def test_every_entry_says_what_it_shows_and_what_to_do(self) -> None:
         for name, what in (*self.ALL.items(), *DOCTOR.items()):
             assert what.verifies.endswith("."), name
             assert what.advice, name
@@ -163,9 +163,9 @@ class TestJunit:
         assert int(suite.get("skipped", "0")) == sum(case.find("skipped") is not None for case in cases)
 
     def failure_of(self, check: Check) -> ET.Element:
-        found = parse(render_junit(facts([check], ("gpu01",)))).find(".//failure")
-        assert found is not None
-        return found
+        actual = parse(render_junit(facts([check], ("gpu01",)))).find(".//failure")
+        assert actual is not None
+        return actual
 
     def test_a_failure_says_what_was_measured_and_what_to_do(self) -> None:
         failure = self.failure_of(failed("node-cpus", "gpu01", "120", "128", "fewer CPUs"))
@@ -192,7 +192,7 @@ class TestMatrix:
         assert matrix.tiles == ()
         assert sum(span for _group, span in matrix.groups) == len(matrix.columns)
 
-    def test_many_nodes_share_rows_the_odd_ones_first(self) -> None:
+    def test_many_nodes_share_rows_the_outliers_first(self) -> None:
         matrix = build_matrix(large(), "smoke")
 
         assert [(row.label, row.status) for row in matrix.rows][:3] == [
@@ -238,23 +238,23 @@ class TestSkipped:
         ]
 
     def test_the_reason_is_whole_for_it_says_what_to_do(self) -> None:
-        found = self.lines(skipped("gpu-confinement", "gpu01", self.REASON))
+        actual = self.lines(skipped("gpu-confinement", "gpu01", self.REASON))
 
-        assert len(found) > 1
-        assert " ".join(" ".join(found).split()).endswith(self.REASON)
-        assert max(map(len, found)) <= 80
+        assert len(actual) > 1
+        assert " ".join(" ".join(actual).split()).endswith(self.REASON)
+        assert max(map(len, actual)) <= 80
 
 
 class TestHtml:
     @pytest.mark.parametrize("sample", [small, large, gpus.two_h100, gpus.mixed, gpus.lab, gpus.thousand])
     def test_the_page_is_whole_and_needs_nothing_else(self, sample: Callable[[], Facts]) -> None:
         text = render_html(sample())
-        found = page(text)
+        actual = page(text)
 
-        assert found.fetched == []
+        assert actual.fetched == []
         assert "url(" not in text
         assert "@import" not in text
-        assert "script" not in found.tags
+        assert "script" not in actual.tags
 
     def test_what_nodes_say_is_escaped(self) -> None:
         checks = [failed("clock", "gpu01", EVIL, EVIL, EVIL), passed("partition", "<b>p</b>", EVIL)]

@@ -65,16 +65,16 @@ def asked(
     }  # fmt: skip
 
 
-def run(clone: str, *given: Any, **change: Any) -> None:
+def run(clone: str, *options: Any, **change: Any) -> None:
     """A whole run of a clone."""
-    mine = asked(clone, *given, **change)
+    mine = asked(clone, *options, **change)
     control.acquire(mine)
     control.release(mine, ["slurm"])
 
 
-def refused(clone: str, *given: Any, **change: Any) -> Any:
+def refused(clone: str, *options: Any, **change: Any) -> Any:
     with pytest.raises(control.RefusedError) as caught:
-        control.acquire(asked(clone, *given, **change))
+        control.acquire(asked(clone, *options, **change))
     return caught.value
 
 

@@ -28,9 +28,9 @@ def raw(event: str, stdout: str = "", **data: Any) -> dict[str, Any]:
 
 
 def result(event: str, stdout: str = "", **data: Any) -> HostResult:
-    found = parse(raw(event, stdout, **data))
-    assert isinstance(found, HostResult)
-    return found
+    actual = parse(raw(event, stdout, **data))
+    assert isinstance(actual, HostResult)
+    return actual
 
 
 def test_the_component_is_the_playbook_unless_the_run_names_it() -> None:
@@ -129,10 +129,10 @@ def test_modules_hand_back_data_hints_and_warnings() -> None:
         "warnings": ["odd mode"],
         "deprecations": [{"msg": "say it otherwise", "version": "2.24"}],
     }
-    found = result("runner_on_failed", res=res)
-    assert found.hint == "change the card"
-    assert found.data == ({"checks": [1]},)
-    assert found.warnings == ("old disk", "odd mode", "deprecated: say it otherwise")
+    actual = result("runner_on_failed", res=res)
+    assert actual.hint == "change the card"
+    assert actual.data == ({"checks": [1]},)
+    assert actual.warnings == ("old disk", "odd mode", "deprecated: say it otherwise")
 
 
 def test_data_of_loop_items_is_found_as_well() -> None:

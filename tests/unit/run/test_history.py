@@ -45,11 +45,11 @@ def run(tmp_path: Path) -> RunDir:
 
 def test_a_finished_run_is_what_its_summary_says(run: RunDir) -> None:
     run.write(run.summary, SUMMARY)
-    found = past_run(run)
-    assert found.state == "failed"
-    assert found.hosts["n1"] == Totals(ok=3, changed=1, failed=1)
-    assert [failure.unreachable for failure in found.failures] == [False, True, False]
-    assert found.as_object() == {
+    result = past_run(run)
+    assert result.state == "failed"
+    assert result.hosts["n1"] == Totals(ok=3, changed=1, failed=1)
+    assert [failure.unreachable for failure in result.failures] == [False, True, False]
+    assert result.as_object() == {
         "run": run.id, "command": "deploy", "state": "failed", "started": REQUEST["started"], "user": "ada",
         "elapsed_s": 41.2, "nodes": 2, "changed": 1, "failed": 1, "unreachable": 1,
     }  # fmt: skip
@@ -59,11 +59,11 @@ def test_a_killed_run_is_known_by_its_events_even_if_the_last_is_cut_off(run: Ru
     failed = {**EVENT, "host": "n2", "status": "failed", "changed": False, "message": "no"}
     lines = [json.dumps(EVENT), json.dumps(failed), '{"host": "n3", "task": "\N{LATIN SMALL LETTER A WITH DIAERESIS}']
     run.events.write_bytes("\n".join(lines).encode()[:-1])
-    found = past_run(run)
-    assert found.state == "killed"
-    assert found.hosts == {"n1": Totals(ok=1, changed=1), "n2": Totals(failed=1)}
-    assert [failure.message for failure in found.failures] == ["no"]
-    assert found.elapsed_s is None
+    result = past_run(run)
+    assert result.state == "killed"
+    assert result.hosts == {"n1": Totals(ok=1, changed=1), "n2": Totals(failed=1)}
+    assert [failure.message for failure in result.failures] == ["no"]
+    assert result.elapsed_s is None
 
 
 def test_an_empty_directory_is_a_killed_run(run: RunDir) -> None:

@@ -68,16 +68,16 @@ def text(plan: Plan, *, whole: bool = False) -> str:
 
 class TestWhatModulesSay:
     def test_a_task_without_a_list_counts_as_one_change_by_its_name(self) -> None:
-        (found,) = parse_changes({}, "gpu01", "slurm", "role : Do it", changed=True)
-        assert found.what == ("task", "Do it", "change")
+        (result,) = parse_changes({}, "gpu01", "slurm", "role : Do it", changed=True)
+        assert result.what == ("task", "Do it", "change")
 
     def test_a_task_that_changes_nothing_has_no_changes(self) -> None:
         assert parse_changes({"changes": [{"kind": "file"}]}, "gpu01", "slurm", "Do it", changed=False) == ()
 
     def test_a_file_of_the_cluster_directory_is_on_no_host(self) -> None:
         entry = {"kind": "file", "name": "hardware.yml", "action": "write", "local": True}
-        (found,) = parse_changes({"changes": [entry]}, "ctl1", "slurm", "Keep it", changed=True)
-        assert found.as_object() == {
+        (result,) = parse_changes({"changes": [entry]}, "ctl1", "slurm", "Keep it", changed=True)
+        assert result.as_object() == {
             "host": "", "component": "slurm", "kind": "file", "name": "hardware.yml", "action": "write",
         }  # fmt: skip
 

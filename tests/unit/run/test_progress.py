@@ -15,8 +15,8 @@ def lines(*events: Event, task: str = "Install") -> list[str]:
 
 
 def test_a_task_gets_one_line_when_it_has_ended() -> None:
-    found = lines(ended("a", Status.OK), ended("b", Status.CHANGED), ended("c", Status.SKIPPED))
-    assert found == ["slurm: Install: 2 nodes ok, 1 changed, 1 skipped"]
+    result = lines(ended("a", Status.OK), ended("b", Status.CHANGED), ended("c", Status.SKIPPED))
+    assert result == ["slurm: Install: 2 nodes ok, 1 changed, 1 skipped"]
 
 
 def test_a_task_that_was_skipped_everywhere_gets_none() -> None:
@@ -31,8 +31,8 @@ def test_ansibles_check_of_arguments_gets_none_while_it_is_content() -> None:
 
 
 def test_a_failure_is_said_at_once_by_its_first_line() -> None:
-    found = lines(ended("a", Status.FAILED, "no disk\nmore"), ended("b", Status.UNREACHABLE, "gone"))
-    assert found == [
+    result = lines(ended("a", Status.FAILED, "no disk\nmore"), ended("b", Status.UNREACHABLE, "gone"))
+    assert result == [
         "slurm: Install: a failed: no disk",
         "slurm: Install: b unreachable: gone",
         "slurm: Install: 1 node failed, 1 unreachable",

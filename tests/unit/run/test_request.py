@@ -37,7 +37,7 @@ def test_the_arguments_name_both_inventories_the_products_first(tmp_path: Path) 
     ]  # fmt: skip
 
 
-def test_a_run_may_have_an_inventory_of_its_own_beside_all_that_the_clusters_own_names(tmp_path: Path) -> None:
+def test_a_run_may_have_an_inventory_of_its_own_next_to_all_that_the_clusters_own_names(tmp_path: Path) -> None:
     cluster, private = tmp_path / "cluster", tmp_path / "private"
     for directory in ("inventory/group_vars", "ssh", "runs"):
         (cluster / directory).mkdir(parents=True)
@@ -92,8 +92,8 @@ def test_no_value_of_a_variable_and_no_password_is_an_argument(tmp_path: Path) -
 
 def test_the_users_variables_come_in_their_order_before_the_runs_own(tmp_path: Path) -> None:
     wanted = request(tmp_path, user_vars=({"a": 1}, Path("/my/vars.yml"), {"b": 2}))
-    found = arguments(wanted, (), Path("/p"))
-    files = [found[index + 1] for index, word in enumerate(found) if word == "-e"]
+    result = arguments(wanted, (), Path("/p"))
+    files = [result[index + 1] for index, word in enumerate(result) if word == "-e"]
     assert files == ["@/p/vars-0.json", "@/my/vars.yml", "@/p/vars-2.json", "@/p/vars.json"]
 
 
@@ -126,29 +126,29 @@ def variables(cluster: Path, **inherited: str) -> dict[str, str]:
 
 
 def test_the_environment_checks_host_keys_and_reads_no_foreign_settings(tmp_path: Path) -> None:
-    found = variables(tmp_path, XDG_RUNTIME_DIR=str(tmp_path))
-    assert found["ANSIBLE_HOST_KEY_CHECKING"] == "True"
-    assert found["ANSIBLE_CONFIG"] == f"{tmp_path}/p/ansible.cfg"
-    assert "ANSIBLE_VAULT_PASSWORD_FILE" not in found
+    result = variables(tmp_path, XDG_RUNTIME_DIR=str(tmp_path))
+    assert result["ANSIBLE_HOST_KEY_CHECKING"] == "True"
+    assert result["ANSIBLE_CONFIG"] == f"{tmp_path}/p/ansible.cfg"
+    assert "ANSIBLE_VAULT_PASSWORD_FILE" not in result
 
 
 def test_a_cluster_may_have_ansible_settings_and_another_vault_password(tmp_path: Path) -> None:
     (tmp_path / "ansible.cfg").write_text("[defaults]\n")
     (tmp_path / ".vault-password").write_text("x")
-    found = variables(tmp_path)
-    assert found["ANSIBLE_CONFIG"] == f"{tmp_path}/ansible.cfg"
-    assert found["ANSIBLE_VAULT_PASSWORD_FILE"] == f"{tmp_path}/.vault-password"
+    result = variables(tmp_path)
+    assert result["ANSIBLE_CONFIG"] == f"{tmp_path}/ansible.cfg"
+    assert result["ANSIBLE_VAULT_PASSWORD_FILE"] == f"{tmp_path}/.vault-password"
     assert "ANSIBLE_VAULT_PASSWORD_FILE" not in variables(tmp_path, ANSIBLE_VAULT_PASSWORD_FILE="/mine")
 
 
 def test_a_sites_own_collections_are_found_after_the_product(tmp_path: Path) -> None:
-    def found(**inherited: str) -> str:
+    def result(**inherited: str) -> str:
         return variables(tmp_path, **inherited)["ANSIBLE_COLLECTIONS_PATH"]
 
-    assert found() == f"{tmp_path}/p/collections:~/.ansible/collections:/usr/share/ansible/collections"
-    assert found(ANSIBLE_COLLECTIONS_PATH="/mine") == f"{tmp_path}/p/collections:/mine"
+    assert result() == f"{tmp_path}/p/collections:~/.ansible/collections:/usr/share/ansible/collections"
+    assert result(ANSIBLE_COLLECTIONS_PATH="/mine") == f"{tmp_path}/p/collections:/mine"
     (tmp_path / "ansible.cfg").write_text("[defaults]\ncollections_path = own:/shared\n")
-    assert found() == f"{tmp_path}/p/collections:{tmp_path}/own:/shared"
+    assert result() == f"{tmp_path}/p/collections:{tmp_path}/own:/shared"
 
 
 def test_a_busy_node_is_waited_for_unless_the_site_says_otherwise(tmp_path: Path) -> None:
@@ -187,10 +187,10 @@ def event(kind: str, play: str, playbook: Path) -> dict[str, Any]:
 
 
 def test_those_that_belong_together_are_one_in_their_place(tmp_path: Path) -> None:
-    found = join((FIRST, NVIDIA, SLURM, LAST), (NVIDIA, SLURM), tmp_path)
+    result = join((FIRST, NVIDIA, SLURM, LAST), (NVIDIA, SLURM), tmp_path)
 
-    assert (found[0], found[2:]) == (FIRST, (LAST,))
-    plays = json.loads(found[1].read_text(encoding="utf-8"))
+    assert (result[0], result[2:]) == (FIRST, (LAST,))
+    plays = json.loads(result[1].read_text(encoding="utf-8"))
     imported = [play["ansible.builtin.import_playbook"] for play in plays if "ansible.builtin.import_playbook" in play]
     assert imported == [str(NVIDIA), str(SLURM)]
 
@@ -204,12 +204,12 @@ def test_one_alone_is_run_as_it_is(tmp_path: Path) -> None:
 def test_the_events_of_each_are_told_apart(tmp_path: Path) -> None:
     together = join((NVIDIA, SLURM), (NVIDIA, SLURM), tmp_path)[0]
     names = [play["name"] for play in json.loads(together.read_text(encoding="utf-8")) if "hosts" in play]
-    tracker, found = PlaybookTracker(), []
+    tracker, result = PlaybookTracker(), []
     for name in names:
         assert tracker.update(event("playbook_on_play_start", name, together))
         assert not tracker.update(event("runner_on_ok", "Nodes", together))
-        found.append(tracker.playbook_of(event("runner_on_ok", "Nodes", together)))
+        result.append(tracker.playbook_of(event("runner_on_ok", "Nodes", together)))
 
-    assert found == ["nvidia", "slurm"]
+    assert result == ["nvidia", "slurm"]
     # a playbook of its own comes after them
     assert tracker.playbook_of(event("runner_on_ok", "Jobs", LAST)) == "jobs"

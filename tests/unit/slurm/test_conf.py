@@ -61,7 +61,7 @@ class TestWeights:
         shown = [fields(line) for line in node_lines(every, hardware, {}, 0)]
         return {line["NodeName"]: line["Weight"] for line in shown if "Weight" in line}
 
-    def test_nodes_that_are_alike_have_none(self) -> None:
+    def test_nodes_that_are_identical_have_none(self) -> None:
         assert self.weights(nodes("c1"), nodes("c2", features=["ib"])) == {}
 
     def test_a_job_without_gpus_goes_to_a_node_without_first_and_to_the_most_gpus_last(self) -> None:

@@ -161,7 +161,7 @@ class TestSettings:
         assert with_job_directories(settings, None) == settings
         assert refused_in(settings, None) == []
 
-    def test_what_a_site_cannot_say_beside_them_is_refused_by_name(self) -> None:
+    def test_what_a_site_cannot_say_next_to_them_is_refused_by_name(self) -> None:
         settings = {"JobContainerType": "x", "prologflags": "NoHold", "Epilog": "epilog.sh", "Prolog": "prolog.sh"}
 
         messages = refused_in(settings, JobDirectories())

@@ -47,8 +47,8 @@ def test_paths_and_patterns_that_lead_to_an_own_program_are_known() -> None:
 def test_every_program_that_roles_install_is_known() -> None:
     """Where Slurm's configuration could name it: not the commands of users."""
     texts = [path.read_text("utf-8") for path in (ROOT / "roles").glob("*/*/*") if path.suffix in (".yml", ".j2")]
-    path_of_ours = re.compile(r"/(?:etc/slurm|usr/local)/[a-z./_-]*deepops[a-z./_-]*")
-    named = {path for text in texts for path in path_of_ours.findall(text)}
+    path_of_own = re.compile(r"/(?:etc/slurm|usr/local)/[a-z./_-]*deepops[a-z./_-]*")
+    named = {path for text in texts for path in path_of_own.findall(text)}
     programs = {HEALTH_CHECK, purge.PROGRAM, snapshots.PROGRAM, f"{JOB_PROGRAMS}/mail"}
     named -= {path for path in named if path.startswith("/usr/local/share/")}
 

@@ -84,10 +84,10 @@ def test_one_name_for_all_login_nodes_is_the_jump_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["gpu01", "2001:db8::11"])
 def test_the_controller_knows_nodes_by_name_and_by_address(tmp_path: Path, host: str) -> None:
     key = "/etc/ssh/deepopsctl/login/deepopsctl-hpc"
-    found = resolved(controller_config(cluster(CONTROLLER, *COMPUTE), "deepopsctl-hpc", key), host, tmp_path)
-    assert (found["hostname"], found["port"], found["user"]) == ("2001:db8::11", "2222", "ubuntu")
-    assert found["identityfile"] == key
-    assert "deepopsctl-hpc.known_hosts" in found["userknownhostsfile"]
+    result = resolved(controller_config(cluster(CONTROLLER, *COMPUTE), "deepopsctl-hpc", key), host, tmp_path)
+    assert (result["hostname"], result["port"], result["user"]) == ("2001:db8::11", "2222", "ubuntu")
+    assert result["identityfile"] == key
+    assert "deepopsctl-hpc.known_hosts" in result["userknownhostsfile"]
 
 
 def test_the_clusters_port_is_every_nodes_port(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_what_the_person_knows_already_is_believed_more_than_a_scan(network: Net
     assert not network.known_hosts.exists()
 
 
-def test_a_key_shown_beside_a_known_one_is_not_pinned(network: Network, tmp_path: Path) -> None:
+def test_a_key_shown_next_to_a_known_one_is_not_pinned(network: Network, tmp_path: Path) -> None:
     own = KnownHosts(tmp_path / "own")
     own.pin(["192.0.2.1"], [ED25519])
     hostkeys(network, own).secure(TARGET, ROUTE)

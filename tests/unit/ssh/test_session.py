@@ -80,7 +80,7 @@ def test_a_node_with_another_password_does_not_stop_the_others() -> None:
     assert set(statuses.values()) == {Status.READY}
 
 
-def test_a_node_that_dies_while_it_is_tried_proves_nothing() -> None:
+def test_a_node_that_dies_while_it_is_tried_shows_nothing() -> None:
     statuses = run([Machine("dying", "broken"), *machines(3, "right")], Password("right"))
     assert statuses.pop("dying") is Status.UNREACHABLE
     assert set(statuses.values()) == {Status.READY}

@@ -57,6 +57,6 @@ def test_a_key_that_cluster_yml_names_is_used_and_none_is_made(directory: Path, 
     own = ensure_key_pair(tmp_path / "keys" / "mine", "mine")
     spec = directory / "cluster.yml"
     spec.write_text(spec.read_text().replace("cluster: {", f"cluster: {{key: {own.private}, "))
-    found = ClusterDir.open(directory)
-    pair = cluster_key(found, found.cluster())
+    result = ClusterDir.open(directory)
+    pair = cluster_key(result, result.cluster())
     assert (pair.private, pair.public, pair.created) == (own.private, own.public, False)

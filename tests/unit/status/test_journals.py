@@ -120,7 +120,7 @@ def test_where_nothing_is_collected_no_other_journal_is_read(tmp_path: Path, hos
     assert done.stdout == ""
 
 
-def test_what_was_asked_for_is_journalctls_to_judge_and_no_shells(tmp_path: Path) -> None:
+def test_what_was_asked_for_is_journalctls_to_evaluate_and_no_shells(tmp_path: Path) -> None:
     question = Question(("slurmd", "a b; reboot"), since="-1h", until="2026-11-22 10:00", priority="err", lines=5)
 
     _, remote = asked(tmp_path, SPEC, "gpu01", question)
@@ -165,12 +165,12 @@ def test_a_line_has_its_time_in_utc_and_what_journald_knows_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [([72, 105, 255], "Hi\ufffd"), (["one", [116, 119, 111]], "one\ntwo"), (None, ""), ("\u2026", "\u2026")],
     ids=["bytes", "twice", "none", "text"],
 )
-def test_a_message_is_text_however_journalctl_writes_it(given: object, message: str) -> None:
-    (line,) = lines_of(json.dumps({"__REALTIME_TIMESTAMP": "1000000", "MESSAGE": given}).encode())
+def test_a_message_is_text_however_journalctl_writes_it(settings: object, message: str) -> None:
+    (line,) = lines_of(json.dumps({"__REALTIME_TIMESTAMP": "1000000", "MESSAGE": settings}).encode())
 
     assert (line["message"], line["unit"], line["priority"]) == (message, "", None)
 

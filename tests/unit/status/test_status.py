@@ -66,11 +66,11 @@ def slurm(
 
 def with_controllers(**more: object) -> RunOutcome:
     """All is well, and the controller says more of itself."""
-    given = outcome()
-    answer = given.summary.results[0].data["node"]
+    options = outcome()
+    answer = options.summary.results[0].data["node"]
     assert isinstance(answer, dict)
     answer.update(more)
-    return given
+    return options
 
 
 def node_facts(
@@ -94,31 +94,31 @@ def outcome(
     if "ctl1" in data:
         data["ctl1"]["slurm"] = answer or slurm()
     hosts = {name: Totals(unreachable=1) if name in lost else Totals(ok=1) for name in NAMES}
-    results = tuple(TaskResult(name, "Query every node", found) for name, found in data.items())
+    results = tuple(TaskResult(name, "Query every node", result) for name, result in data.items())
     return RunOutcome(RunDir(Path("x")), "status", RunSummary(hosts, failures, (), (), results), 1.0, 0)
 
 
-def status(given: RunOutcome) -> ClusterStatus:
-    return examine(given, CLUSTER, HARDWARE, LastRuns())
+def status(options: RunOutcome) -> ClusterStatus:
+    return examine(options, CLUSTER, HARDWARE, LastRuns())
 
 
 def silent(host: str) -> Failure:
     return Failure(host, "status", "Query every node", "ssh: No route to host", "is it up?", unreachable=True)
 
 
-def kinds(found: ClusterStatus) -> list[tuple[str, str]]:
-    return [(str(finding.severity), finding.where) for finding in found.findings]
+def kinds(result: ClusterStatus) -> list[tuple[str, str]]:
+    return [(str(finding.severity), finding.where) for finding in result.findings]
 
 
 class TestWell:
     def test_nodes_that_are_as_wanted_give_0_and_no_finding(self) -> None:
-        found = status(outcome())
+        result = status(outcome())
 
-        assert (found.exit_code, found.findings) == (ExitCode.OK, ())
-        assert {node.deploy for node in found.nodes} == {Deploy.IN_STEP}
-        assert summary_line(found) == "no problems"
+        assert (result.exit_code, result.findings) == (ExitCode.OK, ())
+        assert {node.deploy for node in result.nodes} == {Deploy.IN_STEP}
+        assert summary_line(result) == "no problems"
 
-    def test_alike_nodes_share_a_row_with_their_sums(self) -> None:
+    def test_identical_nodes_share_a_row_with_their_sums(self) -> None:
         jobs: list[object] = [
             {"id": "7", "user": "u", "name": "j", "state": "RUNNING", "partition": "gpu", "nodes": ["gpu01", "gpu02"]},
             {"id": "8", "user": "u", "name": "j", "state": "PENDING", "partition": "gpu", "nodes": []},
@@ -126,14 +126,14 @@ class TestWell:
         mixed = {
             name: {"state": "MIXED", "alloc_cpus": 4, "alloc_gpus": 1, "alloc_memory_mb": 8192} for name in GPUS[:2]
         }
-        found = status(outcome(answer=slurm(mixed, jobs)))
+        result = status(outcome(answer=slurm(mixed, jobs)))
 
-        assert node_rows(found.nodes) == [
+        assert node_rows(result.nodes) == [
             ("ctl1", "controller", "-", "-", "-", "-", "-", "in step"),
             ("gpu[01-02]", "compute", "mixed", "1", "8/16", "16/64", "2/4", "in step"),
             ("gpu[03-04]", "compute", "idle", "0", "0/16", "0/64", "0/4", "in step"),
         ]
-        assert head(found) == "hpc: 5 nodes, Slurm 24.11.5, 1 job runs, 1 waits"
+        assert head(result) == "hpc: 5 nodes, Slurm 24.11.5, 1 job runs, 1 waits"
 
     def test_the_document_has_what_the_contract_names(self) -> None:
         document = json.loads(json.dumps(status(outcome()).document()))
@@ -157,13 +157,13 @@ class TestFindings:
     def test_before_the_first_deploy_there_is_one_note_and_nothing_wrong(self) -> None:
         bare = {"deployed": False, "missing": ["common"], "digests": []}
         answer = {"installed": False, "controller_up": False, "error": "scontrol is not installed"}
-        found = status(outcome(dict.fromkeys(NAMES, bare), answer))
+        result = status(outcome(dict.fromkeys(NAMES, bare), answer))
 
-        assert found.exit_code is ExitCode.OK
-        assert [finding.message for finding in found.findings] == ["nothing is deployed yet"]
-        assert head(found) == "hpc: 5 nodes, no Slurm yet"
+        assert result.exit_code is ExitCode.OK
+        assert [finding.message for finding in result.findings] == ["nothing is deployed yet"]
+        assert head(result) == "hpc: 5 nodes, no Slurm yet"
         # from cluster.yml and hardware.yml
-        assert (found.nodes[1].gpus, found.nodes[1].cpus) == (Amount(None, 2), Amount(None, 8))
+        assert (result.nodes[1].gpus, result.nodes[1].cpus) == (Amount(None, 2), Amount(None, 8))
 
     def test_an_upgrade_that_is_under_way_is_a_note_with_the_command_that_goes_on(self) -> None:
         upgrade = {"from": "24.11", "to": "26.05", "phase": "nodes", "since": "2026-11-25 22:00 UTC"}
@@ -197,12 +197,12 @@ class TestFindings:
     def test_no_other_command_is_named_while_an_upgrade_or_a_restore_is_under_way(
         self, more: dict[str, object], command: str, answer: dict[str, Any]
     ) -> None:
-        given = outcome({"gpu02": {"stale": ["slurmd"]}}, answer)
-        facts = given.summary.results[0].data["node"]
+        options = outcome({"gpu02": {"stale": ["slurmd"]}}, answer)
+        facts = options.summary.results[0].data["node"]
         assert isinstance(facts, dict)
         facts.update(more)
 
-        findings = status(given).findings
+        findings = status(options).findings
 
         assert findings[0].hint == f"{command} continues with it"
         assert len(findings) > 1
@@ -229,13 +229,13 @@ class TestFindings:
         ],
     )
     def test_a_file_system_without_room_is_a_problem(self, entry: dict[str, object], message: str, hint: str) -> None:
-        found = status(with_controllers(full=[entry]))
+        result = status(with_controllers(full=[entry]))
 
-        (finding,) = found.findings
+        (finding,) = result.findings
         assert (finding.severity, finding.nodes, finding.message, finding.hint) == (
             Severity.PROBLEM, ("ctl1",), message, hint,
         )  # fmt: skip
-        assert found.exit_code == 1
+        assert result.exit_code == 1
 
     def test_a_restore_that_has_not_ended_is_a_problem(self) -> None:
         (finding,) = status(with_controllers(restore=True)).findings
@@ -254,16 +254,16 @@ class TestFindings:
         finished = int((datetime.now(UTC) - timedelta(days=days, hours=1)).timestamp())
         backup = {"configured": True, "last_good": {"finished": finished, "snapshot": "ab12"}}
 
-        found = status(with_controllers(**{key: backup})).findings
-        assert [finding.message for finding in found] == [message] * bool(message)
+        result = status(with_controllers(**{key: backup})).findings
+        assert [finding.message for finding in result] == [message] * bool(message)
 
     def test_a_slurmctld_that_does_not_answer_is_a_problem(self) -> None:
-        found = status(outcome(answer={"installed": True, "controller_up": False, "error": "connect failure"}))
+        result = status(outcome(answer={"installed": True, "controller_up": False, "error": "connect failure"}))
 
-        assert found.exit_code is ExitCode.FAILED
-        assert [finding.message for finding in found.findings] == ["slurmctld does not answer: connect failure"]
-        assert head(found) == "hpc: 5 nodes, slurmctld does not answer"
-        assert node_rows(found.nodes)[1][2:7] == ("-", "-", "-/32", "-/128", "-/8")
+        assert result.exit_code is ExitCode.FAILED
+        assert [finding.message for finding in result.findings] == ["slurmctld does not answer: connect failure"]
+        assert head(result) == "hpc: 5 nodes, slurmctld does not answer"
+        assert node_rows(result.nodes)[1][2:7] == ("-", "-", "-/32", "-/128", "-/8")
 
     @pytest.mark.parametrize(
         ("state", "reason", "user", "kind", "text"),
@@ -277,9 +277,9 @@ class TestFindings:
     def test_a_node_out_of_service_is_reported_with_who_and_why(
         self, state: str, reason: str, user: str, kind: Severity, text: str
     ) -> None:
-        found = status(outcome(answer=slurm({"gpu03": {"state": state, "reason": reason, "reason_user": user}})))
+        result = status(outcome(answer=slurm({"gpu03": {"state": state, "reason": reason, "reason_user": user}})))
 
-        (finding,) = found.findings
+        (finding,) = result.findings
         assert (finding.severity, finding.where, finding.message) == (kind, "gpu03", text)
 
     def test_nodes_out_of_service_share_a_hint_that_names_them_all_and_says_what_ends_it(self) -> None:
@@ -314,15 +314,15 @@ class TestFindings:
 
     def test_the_worst_comes_first_and_nodes_with_the_same_share_it(self) -> None:
         drifted = {"differences": ["slurmd.service is inactive"]}
-        found = status(
+        result = status(
             outcome(
                 {"gpu01": drifted, "gpu02": drifted, "ctl1": {"stale": ["common"]}},
                 failures=(silent("gpu03"), silent("gpu04")),
             )
         )
 
-        assert kinds(found) == [("problem", "gpu[01-02]"), ("no answer", "gpu[03-04]"), ("note", "ctl1")]
-        assert summary_line(found) == "1 problem, 2 of 5 nodes did not answer"
+        assert kinds(result) == [("problem", "gpu[01-02]"), ("no answer", "gpu[03-04]"), ("note", "ctl1")]
+        assert summary_line(result) == "1 problem, 2 of 5 nodes did not answer"
 
 
 class TestComponents:
@@ -331,7 +331,7 @@ class TestComponents:
 
     def test_each_says_which_nodes_run_what_was_deployed_and_which_do_not(self) -> None:
         driver = {"differences": ["package nvidia-open is missing, was 580"], "stale": ["driver"]}
-        found = status(
+        result = status(
             outcome(
                 {
                     "ctl1": self.with_others(nvidia=NOT_WANTED),
@@ -343,7 +343,7 @@ class TestComponents:
             )
         )
 
-        assert component_rows(found) == [
+        assert component_rows(result) == [
             ("nvidia", "in step", "gpu01"),
             ("", "behind", "gpu03"),
             ("", "drifted", "gpu02"),
@@ -351,11 +351,11 @@ class TestComponents:
             ("slurm", "in step", "ctl1,gpu[01-03]"),
             ("", "unknown", "gpu04"),
         ]
-        assert [str(node.deploy) for node in found.nodes] == ["in step", "in step", "drifted", "behind", "unknown"]
-        assert found.findings[0].message == "nvidia drifted: package nvidia-open is missing, was 580"
-        assert "`deepopsctl deploy nvidia`" in found.findings[0].hint
-        assert kinds(found) == [("problem", "gpu02"), ("no answer", "gpu04"), ("note", "gpu03")]
-        assert found.exit_code is ExitCode.FAILED
+        assert [str(node.deploy) for node in result.nodes] == ["in step", "in step", "drifted", "behind", "unknown"]
+        assert result.findings[0].message == "nvidia drifted: package nvidia-open is missing, was 580"
+        assert "`deepopsctl deploy nvidia`" in result.findings[0].hint
+        assert kinds(result) == [("problem", "gpu02"), ("no answer", "gpu04"), ("note", "gpu03")]
+        assert result.exit_code is ExitCode.FAILED
 
     def test_the_document_has_them_of_the_cluster_and_of_each_node(self) -> None:
         drifted = {**IN_STEP, "differences": ["/etc/x was removed"]}
@@ -372,46 +372,46 @@ class TestComponents:
 
     def test_what_a_deploy_left_out_is_a_note_and_no_fault(self) -> None:
         without = {**IN_STEP, "left_out": [{"what": "Grafana", "message": "cannot fetch x"}]}
-        found = status(outcome({"ctl1": self.with_others(monitoring=without)}))
+        result = status(outcome({"ctl1": self.with_others(monitoring=without)}))
 
-        (note,) = found.findings
-        assert (found.exit_code, note.severity, note.nodes) == (ExitCode.OK, Severity.NOTE, ("ctl1",))
+        (note,) = result.findings
+        assert (result.exit_code, note.severity, note.nodes) == (ExitCode.OK, Severity.NOTE, ("ctl1",))
         assert note.message == "Grafana is left out: cannot fetch x"
         assert "`deepopsctl deploy monitoring`" in note.hint
 
     def test_a_list_in_cluster_yml_is_compared_with_what_is_deployed(self) -> None:
         listed = replace(CLUSTER, components=("nvidia", "slurm"))
         here = {name: self.with_others(nvidia=NEVER, monitoring=NEVER, storage=IN_STEP) for name in GPUS}
-        found = examine(outcome(here), listed, HARDWARE, LastRuns())
+        result = examine(outcome(here), listed, HARDWARE, LastRuns())
 
-        assert [finding.message for finding in found.findings] == [
+        assert [finding.message for finding in result.findings] == [
             "nvidia is listed in `components:`, but not deployed yet",
             "storage is deployed, but `components:` of cluster.yml does not list it",
         ]
-        assert found.exit_code is ExitCode.OK
-        assert [row[0] for row in component_rows(found)] == ["nvidia", "storage", "slurm"]
-        assert found.document()["listed_components"] == ["nvidia", "slurm"]
+        assert result.exit_code is ExitCode.OK
+        assert [row[0] for row in component_rows(result)] == ["nvidia", "storage", "slurm"]
+        assert result.document()["listed_components"] == ["nvidia", "slurm"]
 
     def test_one_that_only_some_nodes_have_is_a_note_on_the_others(self) -> None:
-        found = status(outcome({"gpu01": self.with_others(nvidia=IN_STEP), "gpu02": self.with_others(nvidia=NEVER)}))
+        result = status(outcome({"gpu01": self.with_others(nvidia=IN_STEP), "gpu02": self.with_others(nvidia=NEVER)}))
 
-        assert found.exit_code is ExitCode.OK
-        (finding,) = found.findings
+        assert result.exit_code is ExitCode.OK
+        (finding,) = result.findings
         assert (finding.where, finding.message) == ("gpu02", "nvidia is not deployed here yet")
-        assert found.nodes[2].deploy is Deploy.BEHIND
+        assert result.nodes[2].deploy is Deploy.BEHIND
 
     def test_what_is_still_there_though_nothing_wants_it_is_a_note(self) -> None:
         left = {**NOT_WANTED, "left": True}
-        found = status(outcome({"gpu01": self.with_others(monitoring=left, nvidia=left)}))
+        result = status(outcome({"gpu01": self.with_others(monitoring=left, nvidia=left)}))
 
         # a driver stays where no GPUs are declared any more
-        (finding,) = found.findings
+        (finding,) = result.findings
         assert (finding.where, finding.message) == ("gpu01", "monitoring is still there, but no longer wanted")
 
     def test_a_silent_node_without_gpus_is_not_counted_among_the_gpu_nodes(self) -> None:
-        found = status(outcome({"gpu01": self.with_others(nvidia=IN_STEP)}, failures=(silent("ctl1"),)))
+        result = status(outcome({"gpu01": self.with_others(nvidia=IN_STEP)}, failures=(silent("ctl1"),)))
 
-        assert component_rows(found) == [
+        assert component_rows(result) == [
             ("nvidia", "in step", "gpu01"),
             ("slurm", "in step", "gpu[01-04]"),
             ("", "unknown", "ctl1"),
@@ -420,23 +420,23 @@ class TestComponents:
 
 class TestSilence:
     def test_nodes_that_do_not_answer_alone_give_4(self) -> None:
-        found = status(outcome(answer=slurm({"gpu04": {"state": "DOWN*"}}), failures=(silent("gpu04"),)))
+        result = status(outcome(answer=slurm({"gpu04": {"state": "DOWN*"}}), failures=(silent("gpu04"),)))
 
-        assert found.exit_code is ExitCode.UNREACHABLE
-        assert found.nodes[4].answer is Answer.NONE
-        assert found.nodes[4].deploy is Deploy.UNKNOWN
-        assert found.findings[0].message == "ssh: No route to host; Slurm has it as down"
-        assert not found.document()["ok"]
+        assert result.exit_code is ExitCode.UNREACHABLE
+        assert result.nodes[4].answer is Answer.NONE
+        assert result.nodes[4].deploy is Deploy.UNKNOWN
+        assert result.findings[0].message == "ssh: No route to host; Slurm has it as down"
+        assert not result.document()["ok"]
 
     def test_nodes_that_are_silent_for_one_reason_share_it_though_each_has_its_own_address(self) -> None:
         def lost(number: int) -> Failure:
             text = f"ssh: connect to host 10.0.1.{number} port 22: No route to host\nmore"
             return replace(silent(f"gpu0{number}"), message=text)
 
-        found = status(outcome(failures=(lost(3), lost(4))))
+        result = status(outcome(failures=(lost(3), lost(4))))
 
-        assert kinds(found) == [("no answer", "gpu[03-04]")]
-        assert found.findings[0].message.startswith("ssh: connect to host ADDRESS port 22: No route to host; Slurm")
+        assert kinds(result) == [("no answer", "gpu[03-04]")]
+        assert result.findings[0].message.startswith("ssh: connect to host ADDRESS port 22: No route to host; Slurm")
 
     @pytest.mark.parametrize(
         ("message", "code", "cell"),
@@ -448,9 +448,9 @@ class TestSilence:
     def test_a_node_that_hangs_did_not_answer_and_one_that_refuses_is_a_problem(
         self, message: str, code: ExitCode, cell: str
     ) -> None:
-        found = status(outcome(failures=(Failure("gpu04", "status", "Query every node", message, ""),)))
+        result = status(outcome(failures=(Failure("gpu04", "status", "Query every node", message, ""),)))
 
-        assert (found.exit_code, node_rows(found.nodes)[-1][-1]) == (code, cell)
+        assert (result.exit_code, node_rows(result.nodes)[-1][-1]) == (code, cell)
 
     @pytest.mark.parametrize(
         ("message", "late"),
@@ -476,11 +476,11 @@ class TestSilence:
         assert more_time(busy) == times
 
     def test_a_silent_controller_leaves_slurm_unknown(self) -> None:
-        found = status(outcome(failures=(silent("ctl1"),)))
+        result = status(outcome(failures=(silent("ctl1"),)))
 
-        assert found.exit_code is ExitCode.UNREACHABLE
-        assert head(found) == "hpc: 5 nodes, Slurm could not be asked"
-        assert kinds(found) == [("no answer", "ctl1")]
+        assert result.exit_code is ExitCode.UNREACHABLE
+        assert head(result) == "hpc: 5 nodes, Slurm could not be asked"
+        assert kinds(result) == [("no answer", "ctl1")]
 
     def test_an_error_of_ansible_itself_is_raised(self) -> None:
         broken = replace(outcome(), summary=RunSummary({}, (Failure("", "", "", "no vault", "hint"),), (), (), ()))
@@ -546,16 +546,16 @@ class TestLastRuns:
         self.run(tmp_path, "20260301-110000-deploy", timedelta(hours=1), check=True)
         self.run(tmp_path, "20260301-115900-node-drain", timedelta(minutes=1))
 
-        found = last_runs(Workspace(tmp_path))
+        result = last_runs(Workspace(tmp_path))
 
-        assert list(last_lines(found, self.NOW)) == [
+        assert list(last_lines(result, self.NOW)) == [
             "last run         20260301-115900-node-drain: ok after 4.0 s, 1 min ago",
             "last deploy      20260301-090000-deploy: ok after 4.0 s, 3 h ago",
             "last upgrade     20260301-103000-upgrade-slurm: ok after 4.0 s, 90 min ago",
             "last restore     20260301-104000-restore: ok after 4.0 s, 80 min ago",
             "last validation  20260301-100000-validate: ok after 4.0 s, 2 h ago: 1 passed",
         ]
-        document = found.as_object()
+        document = result.as_object()
         validated = document["last_validation"]
         assert isinstance(validated, dict)
         assert validated["checks"] == {"passed": 1, "warned": 0, "failed": 0, "skipped": 0}
@@ -570,10 +570,10 @@ class TestLastRuns:
         failures = [failure] if code else []
         (deploy / "summary.json").write_text(json.dumps({"verdict": verdict, "hosts": {}, "failures": failures}))
 
-        found = examine(outcome(), CLUSTER, HARDWARE, last_runs(Workspace(tmp_path)))
+        result = examine(outcome(), CLUSTER, HARDWARE, last_runs(Workspace(tmp_path)))
 
-        assert int(found.exit_code) == code
-        assert [finding.message for finding in found.findings] == (
+        assert int(result.exit_code) == code
+        assert [finding.message for finding in result.findings] == (
             [f"the last deploy (20260301-090000-deploy) did not end well: {verdict} on gpu01: no room"] if code else []
         )
 

@@ -57,8 +57,8 @@ def mount(entry: str) -> Mount:
 
 
 def needs(entry: str, platform: Platform) -> Needs:
-    found = mount(entry)
-    return type_handlers()[found.type].needs(found, platform)
+    result = mount(entry)
+    return type_handlers()[result.type].needs(result, platform)
 
 
 def faults_of(*entries: str) -> list[str]:
@@ -66,13 +66,13 @@ def faults_of(*entries: str) -> list[str]:
 
 
 def client(entry: str, platform: Platform = DEBIAN) -> Client:
-    found = needs(entry, platform).client
-    assert found is not None
-    return found
+    result = needs(entry, platform).client
+    assert result is not None
+    return result
 
 
-def files(found: Needs) -> dict[str, str]:
-    return {file.path: file.content.partition("\n")[2] for file in found.files}
+def files(result: Needs) -> dict[str, str]:
+    return {file.path: file.content.partition("\n")[2] for file in result.files}
 
 
 @pytest.mark.parametrize("entry", [LUSTRE, BEEGFS, CEPHFS, GLUSTERFS])
@@ -83,25 +83,25 @@ def test_what_is_written_of_a_client_reads_back_as_the_same(entry: str) -> None:
 
 
 def test_lnet_comes_by_options_of_its_module() -> None:
-    found = needs(LUSTRE, UBUNTU)
+    result = needs(LUSTRE, UBUNTU)
 
-    assert files(found) == {
+    assert files(result) == {
         lustre.MODPROBE: 'options lnet networks="o2ib0(ib0,ib1),tcp0(eth0)" '
         'routes="tcp9 192.0.2.60@o2ib; tcp9 192.0.2.61@o2ib"\noptions ko2iblnd peer_credits=32\n'
     }
-    assert found.requires == ()
+    assert result.requires == ()
 
 
 def test_lnet_comes_by_its_service_and_then_by_no_option_of_its_module() -> None:
-    found = needs(LUSTRE.replace("lustre: {", "lustre: {lnet: service, "), UBUNTU)
+    result = needs(LUSTRE.replace("lustre: {", "lustre: {lnet: service, "), UBUNTU)
 
-    assert files(found)[lustre.LNET_CONF] == (
+    assert files(result)[lustre.LNET_CONF] == (
         "net:\n  - net type: o2ib0\n    local NI(s):\n      - interfaces:\n          0: ib0\n      - interfaces:\n"
         "          0: ib1\n  - net type: tcp0\n    local NI(s):\n      - interfaces:\n          0: eth0\n"
         "route:\n  - net: tcp9\n    gateway: 192.0.2.60@o2ib\n  - net: tcp9\n    gateway: 192.0.2.61@o2ib\n"
     )
-    assert files(found)[lustre.MODPROBE] == "options ko2iblnd peer_credits=32\n"
-    assert found.requires == ("lnet.service",)
+    assert files(result)[lustre.MODPROBE] == "options ko2iblnd peer_credits=32\n"
+    assert result.requires == ("lnet.service",)
 
 
 def test_lustre_is_built_by_dkms_or_comes_for_exactly_this_kernel() -> None:
@@ -193,7 +193,7 @@ def test_lustre_is_built_by_dkms_or_comes_for_exactly_this_kernel() -> None:
 def test_a_wrong_entry_is_refused_by_what_is_wrong(entry: str, old: str, new: str, fault: str) -> None:
     assert old in entry
 
-    assert [found for found in faults_of(entry.replace(old, new, 1)) if found.startswith(fault)]
+    assert [result for result in faults_of(entry.replace(old, new, 1)) if result.startswith(fault)]
 
 
 def test_two_file_systems_of_a_node_have_one_client_and_one_lnet() -> None:
@@ -208,9 +208,9 @@ def test_two_file_systems_of_a_node_have_one_client_and_one_lnet() -> None:
 
 
 def test_client_8_of_beegfs_has_one_port_for_each_server_and_its_secret_in_a_file() -> None:
-    found = needs(BEEGFS, DEBIAN)
+    result = needs(BEEGFS, DEBIAN)
 
-    assert files(found) == {
+    assert files(result) == {
         "/etc/beegfs/beegfs-client-work.conf": (
             "sysMgmtdHost = 192.0.2.70\nconnMgmtdPort = 8008\nconnClientPort = 8004\n"
             "connAuthFile = /etc/beegfs/conn-work.auth\nconnDisableAuthentication = false\n"
@@ -219,12 +219,12 @@ def test_client_8_of_beegfs_has_one_port_for_each_server_and_its_secret_in_a_fil
         # nothing but one a line: its first line is not a remark
         "/etc/beegfs/interfaces-work": "eth0\n",
     }
-    assert "ib0\neth0\n" in [file.content for file in found.files]
-    assert [(secret.path, secret.name, secret.mode) for secret in found.secrets] == [
+    assert "ib0\neth0\n" in [file.content for file in result.files]
+    assert [(secret.path, secret.name, secret.mode) for secret in result.secrets] == [
         ("/etc/beegfs/conn-work.auth", "work", "0400")
     ]
-    assert found.options == ("cfgFile=/etc/beegfs/beegfs-client-work.conf",)
-    assert found.requires == ("modprobe@beegfs.service",)
+    assert result.options == ("cfgFile=/etc/beegfs/beegfs-client-work.conf",)
+    assert result.requires == ("modprobe@beegfs.service",)
 
 
 def test_a_client_of_beegfs_counts_for_quotas_where_the_entry_has_some() -> None:
@@ -240,34 +240,34 @@ def test_a_client_of_beegfs_counts_for_quotas_where_the_entry_has_some() -> None
 
 def test_client_7_of_beegfs_has_a_port_for_each_protocol_and_a_helper_with_the_secret() -> None:
     entry = BEEGFS.replace("8.3", "7.4.6")
-    found = needs(entry, DEBIAN_12)
+    result = needs(entry, DEBIAN_12)
 
-    conf = files(found)["/etc/beegfs/beegfs-client-work.conf"]
+    conf = files(result)["/etc/beegfs/beegfs-client-work.conf"]
     assert "connMgmtdPortTCP = 8008\nconnMgmtdPortUDP = 8008\nconnClientPortUDP = 8004\n" in conf
-    assert "connAuthFile = /etc/beegfs/conn-work.auth" in files(found)["/etc/beegfs/beegfs-helperd.conf"]
-    assert found.requires == ("beegfs-helperd.service", "modprobe@beegfs.service")
+    assert "connAuthFile = /etc/beegfs/conn-work.auth" in files(result)["/etc/beegfs/beegfs-helperd.conf"]
+    assert result.requires == ("beegfs-helperd.service", "modprobe@beegfs.service")
     assert client(entry, DEBIAN_12).packages == ("beegfs-client-dkms", "beegfs-helperd", "beegfs-utils")
-    assert found.problems == ()
+    assert result.problems == ()
 
 
 def test_the_service_of_beegfs_builds_the_module_and_mounts_nothing() -> None:
     entry = BEEGFS.replace("8.3", "8.3, modules: service, build_arguments: [OFED_INCLUDE_PATH=/usr/src/ofa/include]")
-    found = needs(entry, DEBIAN)
+    result = needs(entry, DEBIAN)
 
-    assert files(found)["/etc/beegfs/beegfs-mounts.conf"] == ""
+    assert files(result)["/etc/beegfs/beegfs-mounts.conf"] == ""
     assert (
         "buildArgs=-j OFED_INCLUDE_PATH=/usr/src/ofa/include\n"
-        in files(found)["/etc/beegfs/beegfs-client-autobuild.conf"]
+        in files(result)["/etc/beegfs/beegfs-client-autobuild.conf"]
     )
-    assert found.requires == ("beegfs-client.service",)
+    assert result.requires == ("beegfs-client.service",)
     assert client(entry).packages == ("beegfs-client", "beegfs-tools")
 
 
 def test_beegfs_comes_from_its_own_repository_unless_a_mirror_is_named() -> None:
     def repository(release: str, platform: Platform = DEBIAN) -> Repository:
-        found = client(BEEGFS.replace("8.3", release), platform).repository
-        assert found is not None
-        return found
+        result = client(BEEGFS.replace("8.3", release), platform).repository
+        assert result is not None
+        return result
 
     own, older = repository("8.3.1"), repository("7.4.6", DEBIAN_12)
     mirrored = repository(f"8.3, {MIRROR}")
@@ -307,34 +307,34 @@ def test_the_secret_of_client_7_is_that_of_the_entrys_name_where_it_names_none()
 
 
 def test_the_kernel_mounts_cephfs_with_the_key_in_a_file() -> None:
-    found = needs(CEPHFS, DEBIAN)
+    result = needs(CEPHFS, DEBIAN)
 
-    assert found.what == "192.0.2.81:6789,192.0.2.82:6789:/volumes/home"
-    assert found.options == ("name=hpc", "secretfile=/etc/ceph/deepopsctl-home.secret", "fs=main")
-    assert [(secret.name, secret.before) for secret in found.secrets] == [("home", "")]
-    assert found.packages == {"ceph-common": ""}
+    assert result.what == "192.0.2.81:6789,192.0.2.82:6789:/volumes/home"
+    assert result.options == ("name=hpc", "secretfile=/etc/ceph/deepopsctl-home.secret", "fs=main")
+    assert [(secret.name, secret.before) for secret in result.secrets] == [("home", "")]
+    assert result.packages == {"ceph-common": ""}
     newer = needs(CEPHFS.replace("fs: main", "ms_mode: prefer-secure"), DEBIAN)
     assert newer.what == "192.0.2.81:3300,192.0.2.82:3300:/volumes/home"
     assert "ms_mode=prefer-secure" in newer.options
 
 
 def test_ceph_fuse_finds_monitors_and_key_in_a_configuration_of_its_own() -> None:
-    found = needs(CEPHFS.replace("fs: main", "fs: main, driver: fuse"), DEBIAN)
+    result = needs(CEPHFS.replace("fs: main", "fs: main, driver: fuse"), DEBIAN)
 
-    assert (found.what, found.fstype) == ("none", "fuse.ceph")
-    assert found.options == ("ceph.id=hpc", "ceph.conf=/etc/ceph/deepopsctl-home.conf")
-    assert files(found)["/etc/ceph/deepopsctl-home.conf"] == (
+    assert (result.what, result.fstype) == ("none", "fuse.ceph")
+    assert result.options == ("ceph.id=hpc", "ceph.conf=/etc/ceph/deepopsctl-home.conf")
+    assert files(result)["/etc/ceph/deepopsctl-home.conf"] == (
         "[global]\nmon_host = v1:192.0.2.81:6789,v1:192.0.2.82:6789\n"
         "[client]\nkeyring = /etc/ceph/deepopsctl-home.keyring\nclient_mountpoint = /volumes/home\nclient_fs = main\n"
     )
-    assert [secret.before for secret in found.secrets] == ["[client.hpc]\n\tkey = "]
+    assert [secret.before for secret in result.secrets] == ["[client.hpc]\n\tkey = "]
 
 
 def test_glusterfs_asks_the_other_servers_where_the_first_is_away() -> None:
-    found = needs(GLUSTERFS, DEBIAN)
+    result = needs(GLUSTERFS, DEBIAN)
 
-    assert (found.what, found.fstype) == ("192.0.2.91:/gv0", "glusterfs")
-    assert found.options == ("backup-volfile-servers=192.0.2.92", "log-level=WARNING", "ro")
+    assert (result.what, result.fstype) == ("192.0.2.91:/gv0", "glusterfs")
+    assert result.options == ("backup-volfile-servers=192.0.2.92", "log-level=WARNING", "ro")
 
 
 @pytest.mark.parametrize(
@@ -394,12 +394,12 @@ def test_the_files_of_secrets_have_them_as_their_readers_want_them() -> None:
 
 
 def test_a_secret_that_is_missing_or_of_another_form_is_named_and_never_shown() -> None:
-    found = [needs(entry, DEBIAN).secrets[0] for entry in (CEPHFS, BEEGFS)]
+    result = [needs(entry, DEBIAN).secrets[0] for entry in (CEPHFS, BEEGFS)]
 
-    assert [sentence.partition(":")[0] for sentence in why_unusable(found, {})] == [
+    assert [sentence.partition(":")[0] for sentence in why_unusable(result, {})] == [
         "the vault has no secret home", "the vault has no secret work",
     ]  # fmt: skip
-    wrong = why_unusable(found, {"home": "hunter2", "work": "hunter2"})
+    wrong = why_unusable(result, {"home": "hunter2", "work": "hunter2"})
     assert [sentence.partition(" (")[0].partition(" as ")[0] for sentence in wrong] == [
         "the secret home is not a key", "the secret work is not the file in base64",
     ]  # fmt: skip

@@ -307,8 +307,8 @@ class TestHolders:
     BEFORE: ClassVar = {"/a": "/a 192.0.2.0/24(rw) 2001:db8::/64(rw)", "/b": "/b 192.0.2.9(rw)"}
 
     def losing(self, wanted: dict[str, str], *holders: Any) -> list[tuple[str, str]]:
-        found = nfs_exports.losing(self.BEFORE, wanted, holders)
-        return [(directory, holder.who) for directory in found for holder in found[directory]]
+        result = nfs_exports.losing(self.BEFORE, wanted, holders)
+        return [(directory, holder.who) for directory in result for holder in result[directory]]
 
     def client(self, address: str, export: str = "") -> Any:
         return nfs_exports.Holder(address, address, export, "")

@@ -36,8 +36,8 @@ LUSTRE = (
 
 def setting(text: str, key: str) -> str:
     """A setting of a unit."""
-    (found,) = (line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{key}="))
-    return found
+    (result,) = (line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{key}="))
+    return result
 
 
 def test_a_node_gets_its_own_mounts_and_no_others() -> None:
@@ -142,13 +142,13 @@ def test_a_server_is_reached_by_its_address_on_the_storage_network() -> None:
 
 
 def test_a_client_that_nobody_makes_for_a_platform_is_refused_with_those_it_is_made_for() -> None:
-    found = plan_node(mounts(), "gpu3", ADDRESSES, Platform("Rocky 9"))
+    result = plan_node(mounts(), "gpu3", ADDRESSES, Platform("Rocky 9"))
 
-    assert [problem.partition(" (")[0] for problem in found.problems] == [
+    assert [problem.partition(" (")[0] for problem in result.problems] == [
         "storage home: nfs has no client for Rocky 9",
         "storage data: nfs has no client for Rocky 9",
     ]
-    assert "Debian 13" in found.problems[0]
+    assert "Debian 13" in result.problems[0]
 
 
 def test_slurmd_waits_for_what_is_required_and_needs_none_of_it() -> None:
@@ -207,7 +207,7 @@ def test_a_client_expects_what_its_unit_has_and_the_server_its_own_directory() -
     assert at_server.quota["users"] == {"ada": [0, 1024**2, 0, 0]}
 
 
-def test_a_server_without_a_mount_of_its_own_has_its_quota_judged_and_nothing_else() -> None:
+def test_a_server_without_a_mount_of_its_own_has_its_quota_evaluated_and_nothing_else() -> None:
     home = mounts(SPEC.replace('nodes: "ctl1,gpu[01-02]", ', ""))[:1]
 
     (at_server,) = inputs.expected(expected_on(home, "ctl1", NODES_AT))
@@ -218,7 +218,7 @@ def test_a_server_without_a_mount_of_its_own_has_its_quota_judged_and_nothing_el
     assert [entry["nodes"] for entry in wanted_on(home, ["ctl1", "gpu01", "gpu02"], NODES_AT)] == [["gpu01", "gpu02"]]
 
 
-def test_the_suite_gets_every_entry_once_for_all_that_have_it_alike() -> None:
+def test_the_suite_gets_every_entry_once_for_all_that_have_it_the_same_way() -> None:
     wanted = wanted_on(mounts(SPEC), ["ctl1", "gpu01", "gpu02"], NODES_AT)
 
     assert [(entry["name"], entry["nodes"]) for entry in wanted] == [

@@ -88,9 +88,9 @@ def test_a_server_gets_its_own_exports_in_the_order_of_setquota() -> None:
     ],
 )
 def test_refuses_quotas_that_cannot_be(before: str, after: str, fault: str) -> None:
-    (found,) = faults(SERVED + HOME.replace(before, after, 1))
+    (result,) = faults(SERVED + HOME.replace(before, after, 1))
 
-    assert found.startswith(fault)
+    assert result.startswith(fault)
 
 
 def test_two_entries_of_one_export_have_the_same_limits() -> None:
@@ -116,9 +116,9 @@ def test_two_entries_of_one_export_have_the_same_limits() -> None:
     ],
 )
 def test_refuses_projects_that_cannot_be(before: str, after: str, fault: str) -> None:
-    (found,) = faults(SERVED + PROJECT.replace(before, after, 1))
+    (result,) = faults(SERVED + PROJECT.replace(before, after, 1))
 
-    assert fault in found
+    assert fault in result
 
 
 # --- purge
@@ -177,9 +177,9 @@ def test_what_we_serve_is_purged_where_it_is_served() -> None:
     ],
 )
 def test_refuses_purges_that_nobody_can_mean(before: str, after: str, fault: str) -> None:
-    (found,) = faults(SERVED + SCRATCH.replace(before, after, 1))
+    (result,) = faults(SERVED + SCRATCH.replace(before, after, 1))
 
-    assert fault in found
+    assert fault in result
 
 
 ALL = """\
@@ -197,9 +197,9 @@ ALL = """\
     ],
 )
 def test_a_tree_from_which_other_storage_is_served_is_no_scratch(other: str, fault: str) -> None:
-    (found,) = faults(SERVED + ALL + f"  - {{name: other, {other}}}\n")
+    (result,) = faults(SERVED + ALL + f"  - {{name: other, {other}}}\n")
 
-    assert fault in found
+    assert fault in result
 
 
 def test_what_others_are_served_can_be_excluded_from_a_purge() -> None:
@@ -218,10 +218,10 @@ def test_reads_need_not_be_noted_where_they_are_not_counted() -> None:
 
 
 def test_memory_has_no_quota_and_no_purge() -> None:
-    found = faults(SERVED + "  - {name: fast, type: tmpfs, path: /fast, quota: {kind: user}, purge: {age: 30d}}\n")
+    result = faults(SERVED + "  - {name: fast, type: tmpfs, path: /fast, quota: {kind: user}, purge: {age: 30d}}\n")
 
-    assert len(found) == 2
-    assert all("can't be set for type tmpfs" in fault for fault in found)
+    assert len(result) == 2
+    assert all("can't be set for type tmpfs" in fault for fault in result)
 
 
 def test_of_a_nodes_own_disks_only_what_nodes_share_is_purged() -> None:

@@ -30,11 +30,11 @@ def variable(cluster: Cluster) -> object:
 
 
 def test_storage_is_on_the_nodes_that_it_names_or_on_all_but_its_server() -> None:
-    found = mounts(WHOLE)
+    result = mounts(WHOLE)
 
-    assert found["home"].nodes == found["data"].nodes == ("gpu1", "gpu2", "gpu3", "login1")
-    assert found["disk"].nodes == ("gpu1", "gpu2")
-    assert (found["home"].server, found["data"].server) == ("ctl1", "")
+    assert result["home"].nodes == result["data"].nodes == ("gpu1", "gpu2", "gpu3", "login1")
+    assert result["disk"].nodes == ("gpu1", "gpu2")
+    assert (result["home"].server, result["data"].server) == ("ctl1", "")
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def test_what_is_written_reads_back_as_the_same_storage(text: str) -> None:
 
 
 def test_roles_read_every_key_of_every_mount() -> None:
-    found = variable(parse_spec(WHOLE, "cluster.yml"))
+    result = variable(parse_spec(WHOLE, "cluster.yml"))
 
-    assert isinstance(found, list)
-    assert found[0] == {
+    assert isinstance(result, list)
+    assert result[0] == {
         "name": "home", "type": "nfs", "source": "ctl1:/srv/home", "path": "/home", "nodes": "gpu[1-3],login1",
         "options": ["ro"], "required": True, "automount": False, "automount_idle": "", "user_writable": "",
         "server": "ctl1", "nfs": {"nconnect": "4"},
@@ -65,13 +65,13 @@ def test_an_empty_list_says_that_nothing_is_to_be_mounted_any_more() -> None:
 
 
 def test_all_faults_are_reported_at_once_with_their_lines() -> None:
-    found = faults_of(
+    result = faults_of(
         "name: Home, type: nfs, source: /srv/home, path: /home",
         "name: a, type: zfs, path: /a",
         "name: b, type: nfs, source: 'x:/b', path: /etc/b, nodes: 'gpu[1-4]'",
     )
 
-    assert [line.split()[0] for line in found] == ["cluster.yml:7", "cluster.yml:8", "cluster.yml:9", "cluster.yml:9"]
+    assert [line.split()[0] for line in result] == ["cluster.yml:7", "cluster.yml:8", "cluster.yml:9", "cluster.yml:9"]
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_all_faults_are_reported_at_once_with_their_lines() -> None:
     ],
 )  # fmt: skip
 def test_a_fault_is_named_with_its_key(line: str, fault: str) -> None:
-    (found,) = faults_of(line)
+    (result,) = faults_of(line)
 
-    assert found.startswith("cluster.yml:7 ")
-    assert fault in found
+    assert result.startswith("cluster.yml:7 ")
+    assert fault in result
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_a_fault_is_named_with_its_key(line: str, fault: str) -> None:
     ],
 )
 def test_two_entries_must_not_meet_on_a_node(second: str, fault: str) -> None:
-    (found,) = faults_of("name: a, type: tmpfs, path: /a/b", second)
+    (result,) = faults_of("name: a, type: tmpfs, path: /a/b", second)
 
-    assert fault in found
+    assert fault in result
 
 
 def test_one_path_may_be_two_things_on_different_nodes() -> None:
@@ -155,12 +155,12 @@ def test_one_path_may_be_two_things_on_different_nodes() -> None:
 
 
 def test_one_export_has_one_set_of_rules() -> None:
-    (found,) = faults_of(
+    (result,) = faults_of(
         "name: a, type: nfs, source: 'ctl1:/srv', path: /a, nodes: gpu1",
         "name: b, type: nfs, source: '192.0.2.1:/srv', path: /b, nodes: gpu2, nfs: {squash: none}",
     )
 
-    assert "storage[1].nfs.squash: differs from a's at cluster.yml:7, which is the same export" in found
+    assert "storage[1].nfs.squash: differs from a's at cluster.yml:7, which is the same export" in result
 
 
 def test_an_export_that_somebody_else_looks_after_is_only_mounted() -> None:
@@ -171,11 +171,11 @@ def test_an_export_that_somebody_else_looks_after_is_only_mounted() -> None:
 
 def test_a_new_node_mounts_what_its_like_mounts_and_a_removed_one_leaves_it() -> None:
     new = NewNodes((("gpu4", "192.0.2.14"),), Node("", frozenset({Role.COMPUTE})), like="gpu2")
-    found, left = mounts(add_nodes(WHOLE, new)), mounts(remove_nodes(WHOLE, ["gpu2"]))
+    result, left = mounts(add_nodes(WHOLE, new)), mounts(remove_nodes(WHOLE, ["gpu2"]))
 
-    assert found["disk"].nodes == ("gpu1", "gpu2", "gpu4")
-    assert "gpu4" in found["home"].nodes
-    assert "gpu4" in found["data"].nodes
+    assert result["disk"].nodes == ("gpu1", "gpu2", "gpu4")
+    assert "gpu4" in result["home"].nodes
+    assert "gpu4" in result["data"].nodes
     assert (left["disk"].nodes, left["disk"].written) == (("gpu1",), "gpu1")
 
 

@@ -24,11 +24,11 @@ def texts(host: str, text: str = HOME + PROJECT + SCRATCH) -> dict[str, NodeFile
 
 
 def test_a_node_that_mounts_something_has_the_report() -> None:
-    found = texts("gpu1")
+    result = texts("gpu1")
 
-    assert found["/usr/local/bin/diskusage_report"].mode == "0755"
-    assert not any("purge" in path for path in found)
-    assert json.loads(found["/etc/deepopsctl/diskusage.json"].content)["filesystems"] == [
+    assert result["/usr/local/bin/diskusage_report"].mode == "0755"
+    assert not any("purge" in path for path in result)
+    assert json.loads(result["/etc/deepopsctl/diskusage.json"].content)["filesystems"] == [
         {"name": "home", "path": "/home", "type": "nfs", "quota": "user", "mounted": True},
         {
             "name": "project",
@@ -81,11 +81,13 @@ def test_the_programs_run_from_their_files_alone(tmp_path: Path) -> None:
         return done.returncode, done.stdout, done.stderr
 
     shown = run(tmp_path / "usr/local/bin/diskusage_report", "--config", config)
-    status, said, error = run(tmp_path / "usr/local/sbin/deepops-purge", tmp_path / "etc/deepopsctl/purge/scratch.json")
+    status, output, error = run(
+        tmp_path / "usr/local/sbin/deepops-purge", tmp_path / "etc/deepopsctl/purge/scratch.json"
+    )
 
     assert shown == (0, "Description  Space  # of files\n", "")
     # no /scratch here
-    assert (status, said, error[:7]) == (1, "", "error: ")
+    assert (status, output, error[:7]) == (1, "", "error: ")
     assert not list(tmp_path.rglob("__pycache__"))
 
 

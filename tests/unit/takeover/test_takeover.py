@@ -58,8 +58,8 @@ def cluster(**options: Any) -> Cluster:
     return read_request(InitRequest(Path("hpc"), **{**MACHINES, **options})).cluster
 
 
-def faults(found: Mapping[str, NodeFacts]) -> list[str]:
-    return faults_of(plan_takeover, cluster(), found)
+def faults(result: Mapping[str, NodeFacts]) -> list[str]:
+    return faults_of(plan_takeover, cluster(), result)
 
 
 def changed(name: str, **fields: Any) -> dict[str, NodeFacts]:
@@ -67,9 +67,9 @@ def changed(name: str, **fields: Any) -> dict[str, NodeFacts]:
 
 
 def test_what_running_jobs_lean_on_is_kept() -> None:
-    found = plan_takeover(cluster(), FOUND)
+    result = plan_takeover(cluster(), FOUND)
 
-    assert found.settings == {
+    assert result.settings == {
         "slurm_taken_over": True,
         "slurm_config": {
             "StateSaveLocation": "/srv/state",
@@ -88,8 +88,8 @@ def test_what_running_jobs_lean_on_is_kept() -> None:
         "slurm_accounts_names": [],
         "slurm_accounts_users": [],
     }
-    assert found.secrets == {"munge_key": "b2xk", "slurm_dbd_password": "by-hand"}
-    assert [warning[:14] for warning in found.warnings] == ["no account and"]
+    assert result.secrets == {"munge_key": "b2xk", "slurm_dbd_password": "by-hand"}
+    assert [warning[:14] for warning in result.warnings] == ["no account and"]
 
 
 ON_ANOTHER_HOST = {
@@ -100,9 +100,9 @@ ON_ANOTHER_HOST = {
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_an_accounting_database_on_another_host_stays_there(lost: bool) -> None:
-    found = changed("ctl1", database=ON_ANOTHER_HOST, deployed=lost)
+    result = changed("ctl1", database=ON_ANOTHER_HOST, deployed=lost)
 
-    taken = plan_takeover(cluster(), found, "bmV3" if lost else "")
+    taken = plan_takeover(cluster(), result, "bmV3" if lost else "")
 
     assert {name: value for name, value in taken.settings.items() if "_server" in name} == {
         "slurm_dbd_server": "db9.example.com",
@@ -160,9 +160,9 @@ def test_several_kinds_of_gpus_agree_in_any_order() -> None:
     several = cluster(gpus=("a40:1", "l40s:1"))
     node = {**GPU_NODE, "gres": "gpu:l40s:1(S:0),gpu:a40:1(S:0)"}
 
-    found = changed("ctl1", nodes={"gpu01": node, "gpu02": node})
+    result = changed("ctl1", nodes={"gpu01": node, "gpu02": node})
 
-    assert plan_takeover(several, found).hardware.keys() == {"gpu01", "gpu02"}
+    assert plan_takeover(several, result).hardware.keys() == {"gpu01", "gpu02"}
 
 
 def test_cores_and_memory_are_counted_as_slurmctld_counts_them() -> None:
@@ -176,9 +176,9 @@ def test_cores_and_memory_are_counted_as_slurmctld_counts_them() -> None:
 def test_memory_that_slurm_conf_does_not_set_is_the_nodes_own() -> None:
     nodes = {"gpu01": {**GPU_NODE, "memory_mb": 1}, "gpu02": GPU_NODE}
     report = "NodeName=gpu01 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=7900"
-    found = {**changed("gpu01", slurmd_report=report), "ctl1": replace(CONTROLLER, nodes=nodes)}
+    result = {**changed("gpu01", slurmd_report=report), "ctl1": replace(CONTROLLER, nodes=nodes)}
 
-    assert plan_takeover(cluster(), found).hardware["gpu01"].memory_mb == 7900
+    assert plan_takeover(cluster(), result).hardware["gpu01"].memory_mb == 7900
 
 
 @pytest.mark.parametrize(
@@ -238,9 +238,9 @@ def test_what_can_not_be_kept_is_refused(name: str, fields: dict[str, Any], faul
 def test_differences_that_cost_nothing_are_warnings() -> None:
     nodes = {"gpu01": GPU_NODE, "old9": GPU_NODE}
     files = ("job_container.conf", "topology.conf")
-    found = {"ctl1": replace(CONTROLLER, nodes=nodes, other_files=files), "gpu01": COMPUTE}
+    result = {"ctl1": replace(CONTROLLER, nodes=nodes, other_files=files), "gpu01": COMPUTE}
 
-    assert [warning.partition(":")[0] for warning in plan_takeover(cluster(), found).warnings] == [
+    assert [warning.partition(":")[0] for warning in plan_takeover(cluster(), result).warnings] == [
         "old9", "gpu02", "gpu02", "job_container.conf", "topology.conf",
         "no account and no user is added to the accounting (slurm_accounts_names, slurm_accounts_users)",
     ]  # fmt: skip
@@ -304,7 +304,7 @@ def test_it_is_written_into_settings_vault_and_hardware_and_only_once(tmp_path: 
     assert set(load_hardware(directory.hardware)) == {"gpu01", "gpu02"}
 
 
-def test_secrets_are_in_no_document_and_no_picture_of_an_object() -> None:
+def test_secrets_are_in_no_document_and_no_repr_of_an_object() -> None:
     taken = plan_takeover(cluster(), FOUND)
 
     assert "by-hand" not in f"{taken}{CONTROLLER}{json.dumps(taken.document(written=True))}"
@@ -332,11 +332,11 @@ def with_files(script: str = "", plugins: str = "", **files: Mapping[str, str]) 
 
 
 def test_the_script_that_decides_on_jobs_and_the_other_plugins_are_kept() -> None:
-    found = with_files(
+    result = with_files(
         "return slurm.SUCCESS", "lua,all_partitions", slurm_conf={"JobSubmitPlugins": "lua,all_partitions"}
     )
 
-    taken = plan_takeover(cluster(), found)
+    taken = plan_takeover(cluster(), result)
 
     # braces of a script would be a template of Ansible's in settings.yml
     assert (
@@ -352,7 +352,7 @@ def test_the_script_that_decides_on_jobs_and_the_other_plugins_are_kept() -> Non
 
 
 def test_policy_of_slurmdbd_and_cgroups_is_kept_and_the_rest_is_named() -> None:
-    found = with_files(
+    result = with_files(
         slurmdbd_conf={
             "PrivateData": "jobs,usage", "PurgeJobAfter": "12months", "TrackWCKey": "yes", "StorageLoc": "hand_acct",
             "DbdHost": "ctl1", "PluginDir": "/opt/plugins", "LogFile": "/var/log/{{ x }}",
@@ -363,7 +363,7 @@ def test_policy_of_slurmdbd_and_cgroups_is_kept_and_the_rest_is_named() -> None:
         slurm_conf={"ClusterName": "hand", "PriorityWeightAge": "7", "Prolog": "/etc/p.sh", "SelectType": "x"},
     )  # fmt: skip
 
-    taken = plan_takeover(cluster(), found, site={"slurm_config": {"prolog": "/etc/p.sh"}})
+    taken = plan_takeover(cluster(), result, site={"slurm_config": {"prolog": "/etc/p.sh"}})
 
     assert taken.settings["slurm_dbd_config"] == {
         "PrivateData": "jobs,usage", "PurgeJobAfter": "12months", "TrackWCKey": "yes",

@@ -87,14 +87,14 @@ def test_a_required_value_that_is_missing_is_refused_by_name(read: str) -> None:
 
 def test_types_of_values_are_looked_at_in_one_place() -> None:
     """No `value if isinstance(value, list) else []`, and what resembles it, anywhere else but in the lab."""
-    found = [
+    result = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}"
         for path in sorted(PACKAGE.rglob("*.py"))
         if not {"node_programs", "_content", "lab"} & {*path.parts} and path.name != "answers.py"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.IfExp) and _is_guard(node)
     ]
-    assert found == []
+    assert result == []
 
 
 def _is_guard(node: ast.IfExp) -> bool:

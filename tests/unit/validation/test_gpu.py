@@ -45,16 +45,16 @@ def validated(directory: Path, run: str, *results: Any) -> tuple[Validation, tup
     return with_gpus(examine(outcome, cluster(), ("gpu",), WHEN), cluster(), ClusterDir(directory))
 
 
-def found(validation: Validation, name: str, target: str) -> Check:
+def actual(validation: Validation, name: str, target: str) -> Check:
     (check,) = [check for check in validation.facts.checks if (check.name, check.target) == (name, target)]
     return check
 
 
-def test_results_are_judged_beside_the_checks_of_the_jobs(tmp_path: Path) -> None:
+def test_results_are_evaluated_next_to_the_checks_of_the_jobs(tmp_path: Path) -> None:
     validation, notes = validated(tmp_path, "20261121-120000-validate", result("gpu01"), result("gpu02"))
 
-    assert found(validation, "gpu-job", "gpu01").status is Status.PASS
-    assert found(validation, "gpu-memory-copy", "gpu02/7").status is Status.PASS
+    assert actual(validation, "gpu-job", "gpu01").status is Status.PASS
+    assert actual(validation, "gpu-memory-copy", "gpu02/7").status is Status.PASS
     assert [entry["node"] for entry in validation.facts.gpus] == ["gpu01", "gpu02"]
     assert validation.exit_code is ExitCode.OK
     assert notes == ()
@@ -68,7 +68,7 @@ def test_a_gpu_that_lost_speed_since_an_earlier_run_is_named(tmp_path: Path) -> 
         tmp_path, "20261122-120000-validate", result("gpu01", slow, when="2026-11-22T12:00:00+00:00")
     )
 
-    check = found(validation, "gpu-memory-copy", "gpu01/5")
+    check = actual(validation, "gpu-memory-copy", "gpu01/5")
     assert check.status is Status.WARN
     assert "down 10% since 2026-11-21" in check.message
 
@@ -76,7 +76,7 @@ def test_a_gpu_that_lost_speed_since_an_earlier_run_is_named(tmp_path: Path) -> 
 def test_a_node_without_a_driver_fails_where_cluster_yml_has_gpus(tmp_path: Path) -> None:
     validation, _ = validated(tmp_path, "20261121-120000-validate", without_driver("gpu01"))
 
-    assert found(validation, "gpu-driver", "gpu01").status is Status.FAIL
+    assert actual(validation, "gpu-driver", "gpu01").status is Status.FAIL
     assert validation.exit_code is ExitCode.FAILED
 
 
@@ -116,8 +116,8 @@ def copying(gb_s: float, when: str, node: str = "gpu01", index: int = 3) -> Resu
 
 
 def text_of(checks: Iterable[Check], name: str = "gpu-memory-copy") -> str:
-    (found,) = [check for check in checks if check.name == name]
-    return f"{found.status}: {found.message}"
+    (actual,) = [check for check in checks if check.name == name]
+    return f"{actual.status}: {actual.message}"
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ class TestDamage:
     def test_a_full_disk_is_a_note_and_no_end_of_the_validation(
         self, directory: ClusterDir, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def full(*_given: object) -> None:
+        def full(*_options: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr("deepopsctl.validation.gpu.write_atomic", full)
@@ -303,10 +303,10 @@ class TestDamage:
         newest = max(directory.runs.glob(f"*/{RUN_FILE}"))
         newest.write_text(text)
 
-        found = earlier_results(directory)
+        actual = earlier_results(directory)
 
-        assert newest.parent.name in found.warnings[0]
-        assert [entry["when"] for entry in found.results] == [FIRST]
+        assert newest.parent.name in actual.warnings[0]
+        assert [entry["when"] for entry in actual.results] == [FIRST]
 
 
 def test_a_thousand_cards_make_a_file_that_fits_into_git(directory: ClusterDir) -> None:

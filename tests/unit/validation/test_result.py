@@ -41,15 +41,15 @@ def lost(host: str) -> Failure:
 
 
 def test_the_checks_of_all_modules_come_together() -> None:
-    found = collect(summary(PASSED, FAILED), "smoke")
+    actual = collect(summary(PASSED, FAILED), "smoke")
 
-    assert [(check.name, check.status) for check in found] == [("services", Status.PASS), ("node-state", Status.FAIL)]
+    assert [(check.name, check.status) for check in actual] == [("services", Status.PASS), ("node-state", Status.FAIL)]
 
 
 def test_a_node_that_did_not_answer_is_a_failed_check_with_the_reason_in_one_line() -> None:
-    found = collect(summary(PASSED, failures=(lost("gpu02"),)), "smoke")
+    actual = collect(summary(PASSED, failures=(lost("gpu02"),)), "smoke")
 
-    assert found[-1] == Check(
+    assert actual[-1] == Check(
         "smoke", "reachable", "gpu02", Status.FAIL, "no", "yes", message="ssh: connection refused"
     )
 
@@ -76,7 +76,7 @@ LOST = (lost("gpu02"),)
 
 
 @pytest.mark.parametrize(
-    ("found", "ran", "code"),
+    ("actual", "ran", "code"),
     [
         (summary(PASSED), ExitCode.OK, ExitCode.OK),
         (summary(PASSED, FAILED), ExitCode.OK, ExitCode.FAILED),
@@ -102,11 +102,11 @@ LOST = (lost("gpu02"),)
         "interrupted",
     ],
 )
-def test_the_exit_code_is_that_of_what_was_found(found: RunSummary, ran: ExitCode, code: ExitCode) -> None:
-    assert exit_code_of(ran, collect(found, "smoke"), found) is code
+def test_the_exit_code_is_that_of_what_was_found(actual: RunSummary, ran: ExitCode, code: ExitCode) -> None:
+    assert exit_code_of(ran, collect(actual, "smoke"), actual) is code
 
 
-def test_the_reports_are_kept_beside_the_runs_log_for_their_owner_only(tmp_path: Path) -> None:
+def test_the_reports_are_kept_next_to_the_runs_log_for_their_owner_only(tmp_path: Path) -> None:
     save(validated(PASSED, directory=tmp_path))
 
     document = json.loads((tmp_path / "checks.json").read_text())

@@ -68,13 +68,13 @@ class TestPlacement:
         nodes = {"a": node("a", Partitions="all,gpu"), "b": node("b", Partitions="all")}
         parts = {"all": partition("all"), "gpu": partition("gpu", Default="YES")}
 
-        found = placement.place(["a", "b"], nodes, parts)
+        result = placement.place(["a", "b"], nodes, parts)
 
-        assert [(place.partition, place.nodes) for place in found] == [("gpu", ["a"]), ("all", ["b"])]
-        # a job is not a larger than its partition allows
+        assert [(place.partition, place.nodes) for place in result] == [("gpu", ["a"]), ("all", ["b"])]
+        # a job is no larger than its partition allows
         many = {f"n{number}": node(f"n{number}") for number in range(5)}
-        found = placement.place(list(many), many, {"gpu": partition(MaxNodes="2")})
-        assert [len(place.nodes) for place in found] == [2, 2, 1]
+        result = placement.place(list(many), many, {"gpu": partition(MaxNodes="2")})
+        assert [len(place.nodes) for place in result] == [2, 2, 1]
 
 
 class TestAnswers:
@@ -107,19 +107,19 @@ class TestProbe:
         return [json.loads(line[len(probe.MARK) :]) for line in answer.output.splitlines()]
 
     def test_it_tells_cpus_gpus_and_the_credential(self) -> None:
-        said = self.run("answer", "")[0]
+        message = self.run("answer", "")[0]
 
-        assert said["host"] == os.uname().nodename
-        assert said["cpus"]["own"] == sorted(os.sched_getaffinity(0))
-        assert set(said) >= {"cpus", "gpus", "munge", "node", "job", "user"}
+        assert message["host"] == os.uname().nodename
+        assert message["cpus"]["own"] == sorted(os.sched_getaffinity(0))
+        assert set(message) >= {"cpus", "gpus", "munge", "node", "job", "user"}
         assert probe.cpu_list("0-2,5\n") == [0, 1, 2, 5]
 
     def test_it_takes_memory_step_by_step(self) -> None:
-        said = self.run("memory", "30")
+        message = self.run("memory", "30")
 
-        assert [line["held"] for line in said] == [0, 10, 20, 30]
-        assert said[-1]["end"] is True
-        assert said[-1]["resident"] >= 30
+        assert [line["held"] for line in message] == [0, 10, 20, 30]
+        assert message[-1]["end"] is True
+        assert message[-1]["resident"] >= 30
 
 
 class TestRunning:

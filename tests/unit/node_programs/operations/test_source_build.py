@@ -99,8 +99,8 @@ def test_there_is_no_way_back_from_a_newer_release(prefix: Path, tmp_path: Path)
 
 
 def test_files_of_before_come_back_and_those_of_deepopsctl_go(tmp_path: Path) -> None:
-    ours = dict.fromkeys(("slurm.conf", "cgroup.conf"), "# Written by deepopsctl")
-    write_files(tmp_path, {**ours, "slurm.conf.before-deepopsctl": "old", "site.conf": "mine"})
+    own = dict.fromkeys(("slurm.conf", "cgroup.conf"), "# Written by deepopsctl")
+    write_files(tmp_path, {**own, "slurm.conf.before-deepopsctl": "old", "site.conf": "mine"})
 
     assert source_build.restore_files(str(tmp_path))
 

@@ -43,8 +43,8 @@ def users(space: Path) -> dict[int, int]:
 
 def rows(space: Path) -> list[tuple[str, str, int | None]]:
     person = Person("me", ME, [os.getgid()])
-    found = members.read(FileSystem("project", str(space), "nfs"), person, owner=ME)
-    return [(row.path, row.who, row.usage.files.used) for row in found]
+    actual = members.read(FileSystem("project", str(space), "nfs"), person, owner=ME)
+    return [(row.path, row.who, row.usage.files.used) for row in actual]
 
 
 @as_root
@@ -125,14 +125,14 @@ def test_members_with_little_are_counted_below_the_table() -> None:
         {"uid": 4242421, "files": 3, "bytes": 5},
         {"uid": 4242422, "files": 120_000, "bytes": 2 << 30},
     ]
-    found = [members._row(where, "/project/def-curie", count, "1970-01-01 00:00") for count in counts]
+    actual = [members._row(where, "/project/def-curie", count, "1970-01-01 00:00") for count in counts]
 
-    shown = members.render(found, everybody=False).splitlines()
+    shown = members.render(actual, everybody=False).splitlines()
 
     assert shown[1].startswith("/project/def-curie, counted 19")
     assert [" ".join(line.split()) for line in shown[2:4]] == ["User # of files Space", "4242422 120k 2 GiB"]
     assert shown[4] == "1 with less than 100k files and 1 GiB: --all_users shows them"
-    assert "4242421  " in members.render(found, everybody=True)
+    assert "4242421  " in members.render(actual, everybody=True)
 
 
 def test_a_file_that_is_removed_meanwhile_ends_nothing(space: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,11 +91,11 @@ def test_usage_is_read_as_each_tool_prints_it(
 ) -> None:
     in_bytes = [None if value is None else int(value * KIB) for value in space]
 
-    found = read(text)
+    result = read(text)
 
-    assert found == Usage(Amount(*in_bytes), Amount(*files), *([] if grace is None else [grace]))
-    assert found.space.is_over is (text in (QUOTA, LFS_QUIET_WRAPPED, LFS_EXPIRED))
-    assert not found.files.is_over
+    assert result == Usage(Amount(*in_bytes), Amount(*files), *([] if grace is None else [grace]))
+    assert result.space.is_over is (text in (QUOTA, LFS_QUIET_WRAPPED, LFS_EXPIRED))
+    assert not result.files.is_over
 
 
 @pytest.mark.parametrize("read", [texts.read_beegfs, texts.read_beegfs_ctl, lfs])
@@ -395,10 +395,10 @@ def test_the_program_speaks_json(tmp_path: Path, capfd: pytest.CaptureFixture[st
     config.write_text(json.dumps({"filesystems": [{"name": "here", "path": str(tmp_path), "type": "local"}]}))
 
     assert cli.main(["--config", str(config), "--json"]) == cli.OK
-    found = json.loads(capfd.readouterr().out)
+    result = json.loads(capfd.readouterr().out)
 
-    assert (found["schema"], found["command"], found["ok"]) == (1, "diskusage_report", True)
-    assert found["rows"][0]["usage"]["space"]["used"] > 0
+    assert (result["schema"], result["command"], result["ok"]) == (1, "diskusage_report", True)
+    assert result["rows"][0]["usage"]["space"]["used"] > 0
 
 
 @pytest.mark.parametrize("text", ["{", '{"filesystems": [{"name": "x"}]}', '{"filesystems": 3}'])

@@ -72,16 +72,16 @@ class TestWhoWrites:
             "   StdErr=/dev/null\n   StdIn=/dev/null\n   StdOut=/home/alice/a b.out\n   TresPerJob=gres/gpu:1\n"
         )
 
-        found = _ending(TOLD, read_job(text))
-        assert found is not None
-        assert found.output == "/home/alice/a b.out"
+        result = _ending(TOLD, read_job(text))
+        assert result is not None
+        assert result.output == "/home/alice/a b.out"
 
     def test_for_a_batch_job_alone(self) -> None:
         batch = {"StdOut": "slurm-12.out", "BatchFlag": "1"}
 
-        found = _ending(TOLD, batch)
-        assert found is not None
-        assert found.output == "/home/alice/slurm-12.out"
+        result = _ending(TOLD, batch)
+        assert result is not None
+        assert result.output == "/home/alice/slurm-12.out"
         assert _ending(TOLD, {**batch, "BatchFlag": "0"}) is None
         assert _ending(TOLD, {"BatchFlag": "1"}) is None
         assert _ending({**TOLD, "SLURM_JOB_WORK_DIR": "x"}, batch) is None

@@ -28,8 +28,8 @@ def line(**changed: str) -> str:
 
 
 def job(**changed: str) -> Job:
-    (found,) = records.read(line(**changed) + line(**STEP))
-    return found
+    (result,) = records.read(line(**changed) + line(**STEP))
+    return result
 
 
 def summed(*gpus: GpuUse, nodes: Sequence[NodeUse] = ()) -> str:
@@ -75,10 +75,10 @@ class TestSacct:
         name = "x" + records.DELIMITER + "y\n" + line(JobID="4712", User="root") + "\x1b[31m"
         names = f"4711{records.DELIMITER}{name}\n4711{records.DELIMITER}z\n"
         other = line(JobID="4712", JobIDRaw="4712", User="root")
-        (found,) = jobs("4711", Slurm(sacct=line() + other + line(User="root"), names=names))
+        (result,) = jobs("4711", Slurm(sacct=line() + other + line(User="root"), names=names))
 
-        assert found.user == "alice"
-        assert found.name == "x?y"
+        assert result.user == "alice"
+        assert result.name == "x?y"
 
     @pytest.mark.parametrize("text", ["", "\n\n", "4711\n", "x" * 100, "\x1f" * 18, "4711.batch" + "\x1f" * 18, "\0"])
     def test_with_lines_of_nonsense_has_no_job(self, text: str) -> None:
@@ -106,8 +106,8 @@ EXTERN = {"JobID": "4711.extern", "TRESUsageInTot": "cpu=00:00:00,fs/disk=1636,m
 
 
 def with_steps(*steps: dict[str, str], **changed: str) -> Job:
-    (found,) = records.read(line(**changed) + "".join(line(**{**changed, **step}) for step in steps))
-    return found
+    (result,) = records.read(line(**changed) + "".join(line(**{**changed, **step}) for step in steps))
+    return result
 
 
 class TestAJobThatIsKilledForMemory:
@@ -233,24 +233,24 @@ class TestTheReport:
 
 class TestTheSummary:
     def test_comes_back_as_it_was_written(self) -> None:
-        given = Summary((NodeUse("gpu01", 2.5, 1e9),), (GpuUse("gpu01", "0.7", 0.5, None, None, 8e10),))
+        options = Summary((NodeUse("gpu01", 2.5, 1e9),), (GpuUse("gpu01", "0.7", 0.5, None, None, 8e10),))
 
-        assert summary.read(summary.write(given)) == given
+        assert summary.read(summary.write(options)) == options
         # slurmdbd makes backticks of quotation marks
-        assert summary.read(summary.write(given).replace('"', "`")) == given
+        assert summary.read(summary.write(options).replace('"', "`")) == options
 
     @pytest.mark.parametrize("prefix", ["gpu", "a" * 59])
     def test_has_bounds_and_counts_what_goes_beyond(self, prefix: str) -> None:
         nodes = [NodeUse(f"{prefix}{number:04}", 99.99, 1e12) for number in range(1000)]
         gpus = [GpuUse(node.node, str(gpu), 0.999, 0.999, 1e11, 1e11) for node in nodes for gpu in range(8)]
         text = summary.write(Summary(tuple(nodes), tuple(gpus)))
-        found = summary.read(text)
+        result = summary.read(text)
 
         assert len(text) <= summary.LONGEST
-        assert found is not None
-        assert (found.more_nodes, found.more_gpus) == (1000 - 32, 8000 - len(found.gpus))
+        assert result is not None
+        assert (result.more_nodes, result.more_gpus) == (1000 - 32, 8000 - len(result.gpus))
         # with long names there is room for less
-        assert len(found.gpus) == 64 if prefix == "gpu" else 0 < len(found.gpus) < 64
+        assert len(result.gpus) == 64 if prefix == "gpu" else 0 < len(result.gpus) < 64
 
     @pytest.mark.parametrize(
         "comment",
@@ -285,10 +285,10 @@ class TestTheCommand:
         slurm = Slurm(sacct=line(State="RUNNING", TotalCPU="00:00:00", End="Unknown"), sstat=live)
 
         assert main(["4711", "--json"], slurm) == 0
-        (found,) = json.loads(capsys.readouterr().out)["jobs"]
-        assert found["running"]
-        assert found["cpu"] == {"used": 0.5, "asked": 32}
-        assert found["memory"]["used"] == 2 * GIB
+        (result,) = json.loads(capsys.readouterr().out)["jobs"]
+        assert result["running"]
+        assert result["cpu"] == {"used": 0.5, "asked": 32}
+        assert result["memory"]["used"] == 2 * GIB
 
     @pytest.mark.parametrize(
         ("slurm", "message"),
@@ -311,9 +311,9 @@ class TestTheCommand:
         comment = summed(GpuUse("gpu01", "0", 0.85, 1.0, 1e10, 8e10), nodes=[NodeUse("gpu01", 2.1, 3e9)])
         main(["4711", "--json"], Slurm(sacct=line(AdminComment=comment)))
 
-        found = json.loads(capsys.readouterr().out)
-        assert (found["schema"], found["command"], found["ok"]) == (1, "job-report", True)
-        (job,) = found["jobs"]
+        result = json.loads(capsys.readouterr().out)
+        assert (result["schema"], result["command"], result["ok"]) == (1, "job-report", True)
+        (job,) = result["jobs"]
         assert job["cpu"] == {"used": 2.1, "asked": 32}
         assert job["memory"] == {"used": 3e9, "asked": 128 * GIB}
         assert job["time"] == {"used": 7200.0, "asked": 28800}

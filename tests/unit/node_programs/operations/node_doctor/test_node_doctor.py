@@ -53,9 +53,9 @@ class TestGpus:
         for name in ("nvidia", "nvidia_uvm"):
             (tmp_path / "sys/module" / name).mkdir(parents=True)
 
-        found = host.boot_modules(str(tmp_path))
+        result = host.boot_modules(str(tmp_path))
 
-        assert found == {"gdrdrv": False, "nvidia": True, "nvidia-uvm": True}
+        assert result == {"gdrdrv": False, "nvidia": True, "nvidia-uvm": True}
 
 
 MOUNTS = """\
@@ -117,12 +117,12 @@ class TestPackages:
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             process.stdout.readline()
-            found = packages.first_lock([str(tmp_path / "none"), str(lock)])
+            result = packages.first_lock([str(tmp_path / "none"), str(lock)])
             process.communicate("\n")
 
-        assert found
-        assert (found["pid"], found["path"]) == (process.pid, str(lock))
-        assert found["command"].startswith("python")
+        assert result
+        assert (result["pid"], result["path"]) == (process.pid, str(lock))
+        assert result["command"].startswith("python")
         assert packages.first_lock([str(lock)]) is None
 
 
@@ -130,12 +130,12 @@ class TestServices:
     def test_who_listens_is_found_by_the_socket(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
-            (found,) = services.listeners([port], services.processes())
+            (result,) = services.listeners([port], services.processes())
             # of somebody whose processes are hidden
             (hidden,) = services.listeners([port], {})
 
-        assert (found["port"], found["pid"]) == (port, os.getpid())
-        assert found["command"]
+        assert (result["port"], result["pid"]) == (port, os.getpid())
+        assert result["command"]
         assert (hidden["pid"], hidden["command"]) == (0, "")
         assert services.listeners([port], services.processes()) == []
 
@@ -145,11 +145,11 @@ class TestNames:
         known = {"ctl1": ["192.0.2.1"], "gpu01": ["192.0.2.9"]}
         monkeypatch.setattr(network, "resolve", lambda name: known.get(name, []))
 
-        found = network.names({"ctl1": "192.0.2.1", "gpu01": "192.0.2.11", "gpu02": "192.0.2.12"}, seconds=60)
+        result = network.names({"ctl1": "192.0.2.1", "gpu01": "192.0.2.11", "gpu02": "192.0.2.12"}, seconds=60)
 
-        assert (found["asked"], found["silent"]) == (3, [])
-        assert found["otherwise"] == {"gpu01": ["192.0.2.9"]}
-        assert found["unresolved"] == ["gpu02"]
+        assert (result["asked"], result["silent"]) == (3, [])
+        assert result["otherwise"] == {"gpu01": ["192.0.2.9"]}
+        assert result["unresolved"] == ["gpu02"]
 
     def test_a_resolver_that_hangs_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         never = threading.Event()
@@ -165,9 +165,9 @@ class TestNames:
         hosts.write_text("127.0.0.1 localhost\n10.0.0.1 ctl1 # the head\n10.0.0.11 gpu02 gpu02.example.com\n")
         expected = {"ctl1": "10.0.0.1", "gpu01": "10.0.0.11", "gpu02": ""}
 
-        found = network.reverse(expected, str(hosts))
+        result = network.reverse(expected, str(hosts))
 
-        assert found == {"10.0.0.11": ["gpu02", "gpu02.example.com"]}
+        assert result == {"10.0.0.11": ["gpu02", "gpu02.example.com"]}
 
 
 class TestAddresses:
@@ -204,15 +204,15 @@ def test_a_node_is_reported_whole_with_what_it_is_to_be_compared_with() -> None:
         "settings": {"set_hostname": True},
     }  # fmt: skip
 
-    found = main.main(request)["deepops"]["doctor"]
+    result = main.main(request)["deepops"]["doctor"]
 
-    assert found["ports"] == {"slurmctld": 6820, "slurmd": 6818}
-    assert found["settings"] == {"set_hostname": True}
-    assert found["names"]["asked"] == 2
-    assert found["memory_mb"] > 100
-    assert found["cpus"] >= 1
-    assert {disk["path"] for disk in found["disks"]} == {"/", "/var", "/tmp"}
-    assert found["clock"]["begin"] <= found["clock"]["end"]
+    assert result["ports"] == {"slurmctld": 6820, "slurmd": 6818}
+    assert result["settings"] == {"set_hostname": True}
+    assert result["names"]["asked"] == 2
+    assert result["memory_mb"] > 100
+    assert result["cpus"] >= 1
+    assert {disk["path"] for disk in result["disks"]} == {"/", "/var", "/tmp"}
+    assert result["clock"]["begin"] <= result["clock"]["end"]
 
 
 def test_a_repository_that_nobody_answers_at_is_reported_and_one_in_use_not_asked(tmp_path: Path) -> None:
@@ -224,13 +224,13 @@ def test_a_repository_that_nobody_answers_at_is_reported_and_one_in_use_not_aske
         threading.Thread(target=server.serve_forever, daemon=True).start()
         # it knows no HEAD: any answer is one
         there = f"http://127.0.0.1:{server.server_port}"
-        found = network.unreachable(
+        result = network.unreachable(
             [entry(there), entry(nowhere), entry(f"{nowhere}/in-use", tmp_path), entry("http://[", tmp_path / "no")]
         )
         server.shutdown()
 
-    assert [each["url"] for each in found] == [nowhere, "http://["]
-    assert "refused" in found[0]["why"]
+    assert [each["url"] for each in result] == [nowhere, "http://["]
+    assert "refused" in result[0]["why"]
 
 
 def test_a_users_process_with_the_name_of_a_time_daemon_sets_no_clock(monkeypatch: pytest.MonkeyPatch) -> None:

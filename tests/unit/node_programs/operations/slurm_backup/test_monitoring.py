@@ -78,7 +78,7 @@ def test_a_block_comes_back_whole_or_not_at_all(data: Path, tmp_path: Path) -> N
     assert (there / FIRST / "index").read_text() == f"{FIRST} index"
 
 
-def test_what_a_set_has_besides_blocks_does_not_come_into_prometheuss_directory(
+def test_what_a_set_has_in_addition_to_blocks_does_not_come_into_prometheuss_directory(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = tmp_path / "there"

@@ -38,8 +38,8 @@ def test_a_set_has_plain_files_of_the_state_and_no_file_that_a_link_leads_to(sta
     (state / "directory").symlink_to(tmp_path)
     os.mkfifo(state / "pipe")
     assert collect.copy_state(str(state), str(tmp_path / "set"))
-    found = {str(path.relative_to(tmp_path / "set")) for path in (tmp_path / "set").rglob("*") if path.is_file()}
-    assert found == {"clustername", "job_state", "hash.1/job.11/script"}
+    actual = {str(path.relative_to(tmp_path / "set")) for path in (tmp_path / "set").rglob("*") if path.is_file()}
+    assert actual == {"clustername", "job_state", "hash.1/job.11/script"}
 
 
 def test_a_state_that_changes_all_the_time_is_saved_and_said_to_be_incomplete(
@@ -114,7 +114,7 @@ def test_the_database_of_a_restore_knows_the_jobs_of_its_state(
     snapshots: list[Snapshot], asked: str, expected: dict[str, str]
 ) -> None:
     chosen = restore.choose(snapshots, asked, ["state", "accounting"])
-    assert {part: found.id for part, found in chosen.items()} == expected
+    assert {part: actual.id for part, actual in chosen.items()} == expected
 
 
 @pytest.mark.parametrize(("asked", "words"), [("", "no snapshot with state"), ("other", "no snapshot")])

@@ -56,10 +56,10 @@ EVERYWHERE = [alert(name) for name in nodes()]
 def test_nodes_with_an_alert_that_drains_are_drained_up_to_the_limit(
     alerts: list[Alert], drained: dict[str, str], drains: list[str]
 ) -> None:
-    found = decide(alerts, nodes(drained), HealthyTimers(), LIMITS, 0)
+    result = decide(alerts, nodes(drained), HealthyTimers(), LIMITS, 0)
 
-    assert list(found.drains) == drains
-    assert len(found.held_back) == (9 - len(drained) - len(drains) if alerts is EVERYWHERE else 0)
+    assert list(result.drains) == drains
+    assert len(result.held_back) == (9 - len(drained) - len(drains) if alerts is EVERYWHERE else 0)
     assert decide(alerts, nodes(drained), HealthyTimers(), Limits(0, 600), 0).drains == {}
 
 
@@ -75,10 +75,10 @@ def test_the_alert_that_came_first_is_the_reason() -> None:
 class TestResuming:
     def after(self, *rounds: tuple[float, list[Alert]], reason: str = OURS, is_healthy: bool = True) -> list[str]:
         """What is resumed in the last of these rounds: (seconds, alerts)."""
-        memory, found = HealthyTimers(), []
+        memory, result = HealthyTimers(), []
         for now, alerts in rounds:
-            found = list(decide(alerts, nodes({"gpu01": reason}, is_healthy=is_healthy), memory, LIMITS, now).resumes)
-        return found
+            result = list(decide(alerts, nodes({"gpu01": reason}, is_healthy=is_healthy), memory, LIMITS, now).resumes)
+        return result
 
     def test_a_node_is_resumed_when_its_alert_has_ended_for_long_enough(self) -> None:
         assert self.after((0, []), (599, [])) == []
@@ -118,9 +118,9 @@ class TestResuming:
         assert self.after((0, []), (600, []), is_healthy=False) == []
 
     def test_it_is_reported_why_a_node_stays_drained(self) -> None:
-        found = decide([alert("gpu01")], nodes({"gpu01": OURS, "gpu02": OURS}), HealthyTimers(), LIMITS, 0)
+        result = decide([alert("gpu01")], nodes({"gpu01": OURS, "gpu02": OURS}), HealthyTimers(), LIMITS, 0)
 
-        assert found.waiting == {"gpu01": "GpuLost has not ended", "gpu02": "all is well, but not for long enough"}
+        assert result.waiting == {"gpu01": "GpuLost has not ended", "gpu02": "all is well, but not for long enough"}
 
 
 def entry(name: str, state: str = "active", **labels: str) -> dict[str, object]:
@@ -135,10 +135,10 @@ class TestAlertmanagersAnswer:
         lost = {"node": "gpu01", "drain": "true", "blind": "true"}
         others = [entry("GpuLost", "suppressed", cluster="hpc", **lost), entry("GpuLost", cluster="other", **lost)]
 
-        watchdog, found = read(json.dumps([WATCHDOG, *others]).encode(), "hpc")
+        watchdog, result = read(json.dumps([WATCHDOG, *others]).encode(), "hpc")
 
         assert watchdog == alert("", "Watchdog", drains=False, since="2026-11-22T10:00:00Z")
-        assert found == alert("gpu01", blinds=True, is_active=False, since="2026-11-22T10:00:00Z")
+        assert result == alert("gpu01", blinds=True, is_active=False, since="2026-11-22T10:00:00Z")
 
     @pytest.mark.parametrize(
         "text",
@@ -201,8 +201,8 @@ class TestSlurmsText:
 
 def settings(tmp_path: Path, **more: object) -> Path:
     path = tmp_path / "alertdrain.json"
-    given = {"url": "http://127.0.0.1:1", "cluster": "hpc", "limit": 2, "resume_after_s": 600}
-    path.write_text(json.dumps({**given, "textfile": str(tmp_path / "out.prom"), **more}))
+    options = {"url": "http://127.0.0.1:1", "cluster": "hpc", "limit": 2, "resume_after_s": 600}
+    path.write_text(json.dumps({**options, "textfile": str(tmp_path / "out.prom"), **more}))
     return path
 
 

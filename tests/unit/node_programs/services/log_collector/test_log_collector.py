@@ -223,7 +223,7 @@ def connected(port: int, identity: Identity | None, tmp_path: Path) -> Iterator[
         yield stream
 
 
-def said(port: int, identity: Identity | None, tmp_path: Path) -> bytes:
+def output(port: int, identity: Identity | None, tmp_path: Path) -> bytes:
     """What comes back through the proxy; b"" where it closes. One that does neither is an error of the test."""
     try:
         with connected(port, identity, tmp_path) as stream:
@@ -238,8 +238,8 @@ def test_whoever_has_no_certificate_of_the_cluster_stays_outside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], identity: Identity | None
 ) -> None:
     with opened_proxy(tmp_path) as (port, heard):
-        assert said(port, identity, tmp_path) == b""
-        assert said(port, GPU01, tmp_path) == b"heard hello\n"
+        assert output(port, identity, tmp_path) == b""
+        assert output(port, GPU01, tmp_path) == b"heard hello\n"
     assert len(heard) == 1
     assert "127.0.0.1 was refused: [SSL" in capsys.readouterr().err
 
@@ -253,7 +253,7 @@ def test_who_talks_no_tls_is_refused_and_who_says_nothing_keeps_nobody_out(
             with suppress(ConnectionResetError):
                 assert plain.recv(100) == b""
         with socket.create_connection(("127.0.0.1", port)):
-            assert said(port, GPU01, tmp_path) == b"heard hello\n"
+            assert output(port, GPU01, tmp_path) == b"heard hello\n"
     assert heard == [address_of("gpu01")]
     assert "was refused" in capsys.readouterr().err
 
@@ -263,9 +263,9 @@ def test_a_node_that_left_the_cluster_is_refused_by_name_though_its_certificate_
 ) -> None:
     gpu09 = AUTHORITY.identify("gpu09", [], validity.today())
     with opened_proxy(tmp_path) as (port, heard):
-        assert said(port, gpu09, tmp_path) == b""
+        assert output(port, gpu09, tmp_path) == b""
         (tmp_path / "members").write_text("gpu01\ngpu09\n", encoding="utf-8")
-        assert said(port, gpu09, tmp_path) == b"heard hello\n"
+        assert output(port, gpu09, tmp_path) == b"heard hello\n"
     assert heard == [address_of("gpu09")]
     assert "gpu09 (127.0.0.1) was refused: it is not a node of this cluster" in capsys.readouterr().err
 

@@ -32,7 +32,7 @@ def certificate(end: datetime, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateK
     return builder.sign(key, hashes.SHA256())
 
 
-def told(*paths: Path | str) -> dict[tuple[str, str], float]:
+def reported(*paths: Path | str) -> dict[tuple[str, str], float]:
     return {(sample.name, Path(sample.labels["path"]).name): sample.value for sample in read_expiry(map(str, paths))}
 
 
@@ -50,7 +50,7 @@ def test_of_a_file_with_several_the_first_to_end_counts(tmp_path: Path) -> None:
     chain = tmp_path / "chain.pem"
     chain.write_bytes(b"# a chain\n" + b"".join(certificate(end, key).public_bytes(Encoding.PEM) for end in ends))
 
-    assert told(chain)["deepops_certificate_expires_seconds", "chain.pem"] == ends[1].timestamp()
+    assert reported(chain)["deepops_certificate_expires_seconds", "chain.pem"] == ends[1].timestamp()
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_what_can_not_be_read_is_reported_and_hides_no_other(tmp_path: Path, con
     key = ec.generate_private_key(ec.SECP256R1())
     good.write_bytes(certificate(datetime(2030, 1, 1, tzinfo=UTC), key).public_bytes(Encoding.PEM))
 
-    found = told(broken, missing, good)
+    result = reported(broken, missing, good)
 
-    readable = {name: value for (metric, name), value in found.items() if metric == "deepops_certificate_readable"}
+    readable = {name: value for (metric, name), value in result.items() if metric == "deepops_certificate_readable"}
     assert readable == {"broken.pem": 0, "missing.pem": 0, "good.pem": 1}
-    assert ("deepops_certificate_expires_seconds", "broken.pem") not in found
-    assert told(f"{tmp_path}/*.none") == {}
-    assert {metric for metric, _ in found} <= set(COLLECTOR.metrics)
+    assert ("deepops_certificate_expires_seconds", "broken.pem") not in result
+    assert reported(f"{tmp_path}/*.none") == {}
+    assert {metric for metric, _ in result} <= set(COLLECTOR.metrics)
 
 
 @pytest.fixture
@@ -120,10 +120,10 @@ def test_the_end_of_the_key_of_a_repository_that_ends_first_is_read(
 ) -> None:
     (tmp_path / "deepopsctl-x.asc").write_bytes(made_by_gpg(*lasting, **options))
 
-    found = told(f"{tmp_path}/deepopsctl-*")
+    result = reported(f"{tmp_path}/deepopsctl-*")
 
-    assert found.pop(("deepops_certificate_readable", "deepopsctl-x.asc")) == 1
-    left = [timedelta(seconds=end - time.time()).days for end in found.values()]
+    assert result.pop(("deepops_certificate_readable", "deepopsctl-x.asc")) == 1
+    left = [timedelta(seconds=end - time.time()).days for end in result.values()]
     assert left == ([] if years is None else [pytest.approx(365 * years, abs=2)])
 
 
@@ -142,5 +142,5 @@ def test_what_a_node_shows_to_others_is_watched_there_and_nothing_else() -> None
     assert watched(compute, exporter_tls=True) == [*OF_EXPORTERS]
     assert watched(gpus) == ["/etc/apt/keyrings/deepopsctl-*"]
     grafana = "/etc/ssl/grafana.pem"
-    found = watched(compute, name="ctl1", grafana_certificate=grafana)
-    assert found == [grafana, "/etc/apt/keyrings/deepopsctl-*"]
+    result = watched(compute, name="ctl1", grafana_certificate=grafana)
+    assert result == [grafana, "/etc/apt/keyrings/deepopsctl-*"]

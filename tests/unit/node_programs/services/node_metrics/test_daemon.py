@@ -103,10 +103,10 @@ class TestTheDaemon:
             wait_for(tmp_path, "one", up=True)
 
     def test_does_not_wait_for_one_that_hangs(self, tmp_path: Path) -> None:
-        ends, looks = threading.Event(), iter([False])
+        ends, queries = threading.Event(), iter([False])
 
         def hang() -> Iterable[Sample]:
-            if next(looks, True):
+            if next(queries, True):
                 ends.wait(60)
             return [Sample("deepops_a", 1)]
 

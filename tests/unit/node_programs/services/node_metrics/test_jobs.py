@@ -106,8 +106,8 @@ def places(tmp_path: Path) -> tuple[str, str]:
 
 
 class TestTheJobMap:
-    def begin(self, tmp_path: Path, **told: str) -> None:
-        environment = {**PROLOG, **{f"SLURM_JOB_{key}": value for key, value in told.items()}}
+    def begin(self, tmp_path: Path, **reported: str) -> None:
+        environment = {**PROLOG, **{f"SLURM_JOB_{key}": value for key, value in reported.items()}}
         jobmap.begin(jobmap.from_environment(environment, (), {"0": Gpu("0", "GPU-a")}), *places(tmp_path))
 
     def test_has_what_the_prolog_was_told(self, tmp_path: Path) -> None:
@@ -200,9 +200,9 @@ class TestTheJobMap:
         # gres.conf: a GPU, then three slices of another; the driver counts the other way round
         devices, driver = ("0", "1.7", "1.8", "1.13"), {"0": Gpu("1", "GPU-b"), "1": Gpu("0", "GPU-a")}
 
-        found = jobmap.from_environment({**PROLOG, "SLURM_JOB_GPUS": "0,2,3,9"}, devices, driver)
+        result = jobmap.from_environment({**PROLOG, "SLURM_JOB_GPUS": "0,2,3,9"}, devices, driver)
 
-        assert found.gpus == (Gpu("1", "GPU-b"), Gpu("0.8"), Gpu("0.13"), Gpu("9"))
+        assert result.gpus == (Gpu("1", "GPU-b"), Gpu("0.8"), Gpu("0.13"), Gpu("9"))
 
 
 class TestTheOrderOfDevices:
@@ -219,11 +219,11 @@ class TestTheOrderOfDevices:
 class TestTheCollector:
     def jobs(self, tmp_path: Path, answers: Sequence[str] = ()) -> tuple[Jobs, list[Sequence[str]]]:
         asked: list[Sequence[str]] = []
-        given = iter(answers)
+        options = iter(answers)
 
         def ask(numbers: Sequence[str]) -> str:
             asked.append(numbers)
-            return next(given, "")
+            return next(options, "")
 
         settings = {"cgroup": str(tmp_path), "map": str(tmp_path / "jobs"), "dcgm": str(tmp_path / "gpus")}
         return Jobs(settings, ask), asked
@@ -268,9 +268,9 @@ class TestTheCollector:
         jobmap.begin(Job("12", "alice", "phys", "gpu", "sEKNKTV3WPV500"), *places(tmp_path))
         jobs, asked = self.jobs(tmp_path)
 
-        found = {each.labels["jobid"]: each.value for each in jobs.collect() if each.name.endswith("memory_bytes")}
+        result = {each.labels["jobid"]: each.value for each in jobs.collect() if each.name.endswith("memory_bytes")}
 
-        assert found == {"12": 5096, "13": 6096}
+        assert result == {"12": 5096, "13": 6096}
         # Slurm says nothing of one, and is not asked again
         infos = [each.labels for each in jobs.collect() if each.name.endswith("info")]
         assert {"jobid": "13", "user": "", "account": "", "partition": ""} in infos
@@ -283,10 +283,10 @@ class TestTheCollector:
         jobs, asked = self.jobs(tmp_path, ["12|alice|phys|gpu\n13|bob|chem|cpu\n99|x|y|z\n12|no\n"])
 
         jobs.collect()
-        found = [sample.labels for sample in jobs.collect() if sample.name == "deepops_job_info"]
+        result = [sample.labels for sample in jobs.collect() if sample.name == "deepops_job_info"]
 
         assert asked == [["12", "13"]]
-        assert found == [
+        assert result == [
             {"jobid": "12", "user": "alice", "account": "phys", "partition": "gpu"},
             {"jobid": "13", "user": "bob", "account": "chem", "partition": "cpu"},
         ]
@@ -304,10 +304,10 @@ class TestTheCollector:
         jobs.collect()
         (tmp_path / "system.slice/slurmstepd.scope/job_12").rename(tmp_path / "gone")
 
-        found = {sample.name: sample.value for sample in jobs.collect()}
-        assert found["deepops_job_cpu_seconds_total"] == 2.5
-        assert found["deepops_job_memory_peak_bytes"] == 1_004_096
-        assert "deepops_job_memory_bytes" not in found
+        result = {sample.name: sample.value for sample in jobs.collect()}
+        assert result["deepops_job_cpu_seconds_total"] == 2.5
+        assert result["deepops_job_memory_peak_bytes"] == 1_004_096
+        assert "deepops_job_memory_bytes" not in result
         jobmap.end("12", *places(tmp_path))
         assert list(jobs.collect()) == []
 

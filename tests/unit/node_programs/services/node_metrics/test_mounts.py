@@ -47,10 +47,10 @@ def wanted(path: str, *, required: bool = False, automount: bool = False) -> dic
     ],
 )
 def test_a_mount_is_there_or_not(path: str, automount: bool, there: float) -> None:
-    found = samples([wanted(path, automount=automount), wanted(path, required=True)], parse(TABLE))
+    result = samples([wanted(path, automount=automount), wanted(path, required=True)], parse(TABLE))
 
-    assert found[0].value == there
-    assert [each.labels["required"] for each in found] == ["false", "true"]
+    assert result[0].value == there
+    assert [each.labels["required"] for each in result] == ["false", "true"]
 
 
 def test_a_node_gets_what_it_mounts_itself() -> None:

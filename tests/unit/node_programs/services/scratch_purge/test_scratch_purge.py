@@ -44,9 +44,9 @@ def root(tmp_path: Path) -> Path:
 
 
 def settings(root: Path, **more: object) -> Settings:
-    beside = root.parent
-    given = {"root": str(root), "state": str(beside / "state"), "logs": str(beside / "logs")}
-    return from_object({"name": "scratch", "age": AGE, **given, **more})
+    alongside = root.parent
+    values = {"root": str(root), "state": str(alongside / "state"), "logs": str(alongside / "logs")}
+    return from_object({"name": "scratch", "age": AGE, **values, **more})
 
 
 def make(path: Path, content: str = "old") -> Path:
@@ -55,10 +55,10 @@ def make(path: Path, content: str = "old") -> Path:
     return path
 
 
-def listed(given: Settings, now: int = LATER) -> list[bytes]:
-    found: list[Record] = []
-    list_due(given, now, found.append)
-    return [record.path for record in found]
+def listed(values: Settings, now: int = LATER) -> list[bytes]:
+    result: list[Record] = []
+    list_due(values, now, result.append)
+    return [record.path for record in result]
 
 
 # the program, two hours later
@@ -116,12 +116,12 @@ def test_deletes_exactly_what_it_lists_and_nothing_where_it_only_lists(root: Pat
         path = make(root / f"user{number % 7}/{number % 13}/file{number}")
         if number % 3 == 0:
             os.utime(path, (LATER - DAY, LATER - 90 * DAY))
-    given = settings(root, mode="delete", exclude=["user3", "*7"])
-    before, due = left(root), {os.fsdecode(path) for path in listed(given)}
+    values = settings(root, mode="delete", exclude=["user3", "*7"])
+    before, due = left(root), {os.fsdecode(path) for path in listed(values)}
     only_listed = apply(settings(root), LATER)
     assert (only_listed.due, only_listed.deleted, left(root)) == (200, 0, before)
 
-    summary = apply(given, LATER)
+    summary = apply(values, LATER)
 
     assert len(due) > 50
     assert before - left(root) == due
@@ -177,12 +177,12 @@ def test_empty_directories_go_only_where_it_is_reported_and_never_on_the_first_l
 )
 def test_any_name_is_listed_deleted_and_shown_as_a_shell_reads_it(root: Path, name: bytes) -> None:
     make(root / "alice" / os.fsdecode(name) / os.fsdecode(name))
-    given = settings(root, mode="delete")
+    values = settings(root, mode="delete")
 
-    found = listed(given)
-    summary = apply(given, LATER)
+    result = listed(values)
+    summary = apply(values, LATER)
 
-    assert found == [b"alice/%s/%s" % (name, name)]
+    assert result == [b"alice/%s/%s" % (name, name)]
     assert (summary.deleted, summary.problems) == (1, [])
     (line,) = next((root.parent / "logs").iterdir()).read_text().splitlines()
     assert line.isprintable()
@@ -290,9 +290,9 @@ def test_does_not_enter_what_is_mounted_inside(root: Path, mount: str, why: str)
 
     first, inside = with_mounts(command, "-ec").stdout.splitlines()
 
-    found = json.loads(first)
-    assert found["deleted"] == 1
-    assert [note.startswith(f"alice/there: not entered: {why}") for note in found["notes"]] == [True]
+    result = json.loads(first)
+    assert result["deleted"] == 1
+    assert [note.startswith(f"alice/there: not entered: {why}") for note in result["notes"]] == [True]
     assert inside == "precious"
 
 
@@ -336,9 +336,9 @@ def test_refuses_what_does_not_note_reads_unless_that_is_meant(root: Path) -> No
 
 def test_users_are_reported_to_touch_and_whether_reading_counts(root: Path, mailer: Path) -> None:
     make(root / "alice/one")
-    given = settings(root, mode="delete", warn=DAY, mail="local", sendmail=str(mailer), ignore_reads=True)
+    values = settings(root, mode="delete", warn=DAY, mail="local", sendmail=str(mailer), ignore_reads=True)
 
-    apply(given, LATER)
+    apply(values, LATER)
 
     mail = (mailer.parent / "mails").read_text()
     assert "what was not changed for 60 days is deleted" in mail
@@ -370,9 +370,9 @@ def test_a_directory_that_cannot_be_read_is_a_problem_and_no_end(root: Path) -> 
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
 
     assert done.returncode == cli.PROBLEMS, done.stderr
-    found = json.loads(done.stdout)
-    assert found["problems"] == ["alice/closed: Permission denied"]
-    assert found["due"] == 1
+    result = json.loads(done.stdout)
+    assert result["problems"] == ["alice/closed: Permission denied"]
+    assert result["due"] == 1
 
 
 # --- races
@@ -380,12 +380,12 @@ def test_a_directory_that_cannot_be_read_is_a_problem_and_no_end(root: Path) -> 
 
 def attacked(root: Path, attack: Callable[[], object]) -> list[str]:
     """List, let the owner do something between the first and the second deletion, continue; why each was kept."""
-    found: list[Record] = []
-    list_due(settings(root), LATER, found.append)
-    found.sort(key=lambda record: record.path)
+    result: list[Record] = []
+    list_due(settings(root), LATER, result.append)
+    result.sort(key=lambda record: record.path)
 
     def one_by_one() -> Iterator[Record]:
-        for number, record in enumerate(found):
+        for number, record in enumerate(result):
             if number == 1:
                 attack()
             yield record
@@ -499,11 +499,11 @@ def test_an_owner_who_swaps_directories_all_the_time_gets_nothing_outside_delete
     (root / "alice/link").symlink_to(victim)
     make(root / "alice/work/one")
     # links themselves may go, and end the attack: they are kept here
-    given = settings(root, mode="delete", exclude=["link"])
+    values = settings(root, mode="delete", exclude=["link"])
     with attacking(root / "alice", swap):
         for _ in range(150):
             make_in_either(root / "alice")
-            apply(given, LATER)
+            apply(values, LATER)
 
     assert left(victim) == {"one", "two"}
 
@@ -525,10 +525,10 @@ def make_in_either(directory: Path) -> None:
 
 def test_nobody_loses_a_file_before_the_whole_notice(root: Path, tmp_path: Path) -> None:
     make(root / "alice/old.dat")
-    given = settings(root, mode="delete", warn=7 * DAY)
+    values = settings(root, mode="delete", warn=7 * DAY)
     descriptors = len([*Path("/proc/self/fd").iterdir()])
 
-    runs = [apply(given, LATER + day * DAY) for day in range(9)]
+    runs = [apply(values, LATER + day * DAY) for day in range(9)]
 
     assert [run.deleted for run in runs] == [0] * 7 + [1, 0]
     assert [run.warned for run in runs] == [1] * 7 + [0, 0]
@@ -536,15 +536,15 @@ def test_nobody_loses_a_file_before_the_whole_notice(root: Path, tmp_path: Path)
     # what is moved in when it is old already gets its notice as well
     make(tmp_path / "data/precious")
     (tmp_path / "data").rename(root / "alice/data")
-    assert [apply(given, LATER + (9 + day) * DAY).deleted for day in range(8)] == [0] * 7 + [1]
+    assert [apply(values, LATER + (9 + day) * DAY).deleted for day in range(8)] == [0] * 7 + [1]
 
 
 def test_a_clock_that_jumps_starts_the_notice_again(root: Path) -> None:
     make(root / "alice/old.dat")
-    given = settings(root, mode="delete", warn=7 * DAY)
-    apply(given, LATER)
+    values = settings(root, mode="delete", warn=7 * DAY)
+    apply(values, LATER)
 
-    jumped = apply(given, LATER + 1000 * DAY)
+    jumped = apply(values, LATER + 1000 * DAY)
 
     assert jumped.deleted == 0
     assert "nothing is deleted before 7 days of notice" in jumped.notes[0]
@@ -552,14 +552,14 @@ def test_a_clock_that_jumps_starts_the_notice_again(root: Path) -> None:
 
 def test_after_a_jump_of_the_clock_a_run_deletes_nothing_though_nobody_is_reported_before(root: Path) -> None:
     make(root / "alice/old.dat")
-    given = settings(root, mode="delete", warn=0)
-    apply(given, int(time.time()))
+    values = settings(root, mode="delete", warn=0)
+    apply(values, int(time.time()))
 
-    jumped = apply(given, LATER)
+    jumped = apply(values, LATER)
 
     assert (jumped.due, jumped.deleted) == (1, 0)
     assert jumped.notes == ["nothing deleted: the last run was not in the last days; the next run deletes"]
-    assert apply(given, LATER + DAY).deleted == 1
+    assert apply(values, LATER + DAY).deleted == 1
 
 
 def test_a_run_that_is_cut_off_remembers_no_notice(root: Path) -> None:
@@ -576,11 +576,11 @@ def test_a_run_that_is_cut_off_remembers_no_notice(root: Path) -> None:
 
 def test_a_file_used_within_its_notice_starts_again(root: Path) -> None:
     path = make(root / "alice/old.dat")
-    given = settings(root, mode="delete", warn=7 * DAY)
-    apply(given, LATER)
+    values = settings(root, mode="delete", warn=7 * DAY)
+    apply(values, LATER)
     os.utime(path, (LATER + DAY, LATER + DAY))
 
-    runs = [apply(given, LATER + day * DAY) for day in range(1, 9)]
+    runs = [apply(values, LATER + day * DAY) for day in range(1, 9)]
 
     assert [run.deleted for run in runs] == [0] * 8
     assert path.exists()
@@ -591,9 +591,9 @@ def test_every_user_finds_a_list_of_what_goes(root: Path) -> None:
     alice, bob = make(root / "alice/one"), make(root / "alice/bobs\nfile")
     os.chown(alice, 61001, 61001)
     os.chown(bob, 61002, 61002)
-    given = settings(root, mode="delete", warn=7 * DAY)
+    values = settings(root, mode="delete", warn=7 * DAY)
 
-    summary = apply(given, LATER)
+    summary = apply(values, LATER)
 
     lists = root / walk.NOTICES.decode()
     assert summary.users_warned == 2
@@ -605,7 +605,7 @@ def test_every_user_finds_a_list_of_what_goes(root: Path) -> None:
     assert (lists / "61002").read_text().splitlines()[1:] == [f"{deletion_time} $'alice/bobs\\012file'"]
     # the lists are none of the tree's files, and go with what they tell of
     bob.unlink()
-    assert apply(given, LATER + DAY).looked_at["files"] == 1
+    assert apply(values, LATER + DAY).looked_at["files"] == 1
     assert [path.name for path in lists.iterdir()] == ["61001"]
 
 
@@ -625,9 +625,9 @@ def test_nobody_stops_the_purge_by_taking_the_place_of_the_lists(root: Path, tmp
         taken.chmod(0o711 if what.endswith("closed to others") else 0o777)
     if not what.startswith("root"):
         os.chown(taken, 61001, 61001, follow_symlinks=False)
-    given = settings(root, mode="delete", warn=7 * DAY)
+    values = settings(root, mode="delete", warn=7 * DAY)
 
-    runs = [apply(given, LATER + day * DAY) for day in range(9)]
+    runs = [apply(values, LATER + day * DAY) for day in range(9)]
 
     assert [run.deleted for run in runs][7] > 0
     assert not (root / "alice/old").exists()
@@ -661,12 +661,12 @@ def test_a_user_who_takes_the_place_of_the_lists_again_and_again_stops_nothing(r
     make(root / "alice/old")
     (root / ".to_delete").mkdir()
     root.parent.chmod(0o755)
-    given = settings(root, mode="delete", warn=7 * DAY)
+    values = settings(root, mode="delete", warn=7 * DAY)
     with attacking(root, again):
         for day in range(8):
             # as where somebody else had it from the beginning
             (root / ".to_delete").rename(root / f"kept{day}")
-            apply(given, LATER + day * DAY)
+            apply(values, LATER + day * DAY)
 
     assert not (root / "alice/old").exists()
 
@@ -687,8 +687,8 @@ def test_where_a_list_cannot_be_written_only_its_user_keeps_what_is_new(root: Pa
     )
 
     lines = done.stdout.splitlines()
-    told, full, room, last = (json.loads(line) for line in lines if line.startswith("{"))
-    assert (told["deleted"], told["problems"]) == (0, [])
+    reported, full, room, last = (json.loads(line) for line in lines if line.startswith("{"))
+    assert (reported["deleted"], reported["problems"]) == (0, [])
     assert (full["deleted"], full["problems"]) == (1, ["no list for 61001: No space left on device"])
     assert (room["deleted"], room["problems"], last["deleted"]) == (0, [], 1)
     assert lines.count("new") == 2
@@ -699,20 +699,20 @@ def test_lists_stay_small_whatever_users_name_their_files(root: Path) -> None:
     """A thousand empty files in 300 nested directories once made 71 MiB of lists."""
     nest(root, 300, "d" * 200, 1200)
     os.chown(make(root / "alice/hers"), 61001, 61001)
-    given = settings(root, mode="delete", warn=DAY)
+    values = settings(root, mode="delete", warn=DAY)
 
-    told = apply(given, LATER)
+    reported = apply(values, LATER)
     mine, hers = (root / ".to_delete" / name for name in ("root", "61001"))
     size, other = mine.stat().st_size, hers.read_text()
     rest = mine.read_text().splitlines()[-1]
-    gone = apply(given, LATER + DAY)
+    gone = apply(values, LATER + DAY)
 
-    assert (told.warned, gone.deleted, gone.problems) == (1201, 1201, [])
+    assert (reported.warned, gone.deleted, gone.problems) == (1201, 1201, [])
     assert size < (1 << 20) + 1000
     assert rest.startswith("# and ")
     argv, english = ["bash", "-c", rest.partition(": ")[2]], {"LC_ALL": "C", "PATH": os.environ["PATH"]}
-    found = subprocess.run(argv, capture_output=True, text=True, env=english)
-    assert (found.returncode, found.stderr) == (0, "")
+    result = subprocess.run(argv, capture_output=True, text=True, env=english)
+    assert (result.returncode, result.stderr) == (0, "")
     assert "alice/hers" in other
     assert (root.parent / "state/due").stat().st_size < 300_000
     assert sum(log.stat().st_size for log in (root.parent / "logs").iterdir()) < 3 << 20
@@ -727,9 +727,9 @@ def mailer(tmp_path: Path) -> Path:
 def test_mails_each_user_twice_a_notice_at_most(root: Path, mailer: Path) -> None:
     make(root / "alice/one")
     os.chown(make(root / "alice/nobodys"), 61001, 61001)
-    given = settings(root, mode="delete", warn=8 * DAY, mail="hpc.example.com", sendmail=str(mailer))
+    values = settings(root, mode="delete", warn=8 * DAY, mail="hpc.example.com", sendmail=str(mailer))
 
-    runs = [apply(given, LATER + day * DAY) for day in range(8)]
+    runs = [apply(values, LATER + day * DAY) for day in range(8)]
 
     assert [run.mails for run in runs] == [1, 0, 0, 0, 1, 0, 0, 0]
     first = (mailer.parent / "mails").read_text().split("To: ")[1]
@@ -740,10 +740,10 @@ def test_mails_each_user_twice_a_notice_at_most(root: Path, mailer: Path) -> Non
 
 def test_says_once_that_there_is_no_mailer_and_goes_on(root: Path) -> None:
     make(root / "alice/one")
-    given = settings(root, mode="delete", warn=DAY, mail="local", sendmail="/nonexistent/sendmail")
+    values = settings(root, mode="delete", warn=DAY, mail="local", sendmail="/nonexistent/sendmail")
 
-    first = apply(given, LATER)
-    second = apply(given, LATER + DAY)
+    first = apply(values, LATER)
+    second = apply(values, LATER + DAY)
 
     assert first.problems == ["no mail was sent: /nonexistent/sendmail is not installed"]
     assert second.deleted == 1
@@ -769,10 +769,10 @@ def test_a_mailer_that_hangs_is_not_called_for_every_user(
 
 
 def test_two_runs_at_a_time_are_one_too_many(root: Path) -> None:
-    given = settings(root)
+    values = settings(root)
 
-    with exclusive_lock(given), pytest.raises(BusyError, match="another run of scratch"):
-        listed(given)
+    with exclusive_lock(values), pytest.raises(BusyError, match="another run of scratch"):
+        listed(values)
 
 
 def test_what_grows_with_the_tree_is_not_held_in_memory(root: Path) -> None:
@@ -782,9 +782,9 @@ def test_what_grows_with_the_tree_is_not_held_in_memory(root: Path) -> None:
         nest(root / "alice", 0, "", count)
         tracemalloc.start()
         apply(settings(root, mode="delete", warn=DAY), LATER)
-        found = tracemalloc.get_traced_memory()[1]
+        result = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return found
+        return result
 
     (root / "alice").mkdir()
     apply(settings(root, mode="delete", warn=DAY), LATER)
@@ -810,7 +810,7 @@ def test_thousands_of_nested_directories_with_long_names_do_not_fill_the_memory(
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("values", "words"),
     [
         *(({"root": root}, "") for root in ("/var/scratch", "/srv/nfs/scratch", "/home/scratch", "/opt/scratch")),
         ({"root": "/"}, "the whole node"),
@@ -828,9 +828,9 @@ def test_thousands_of_nested_directories_with_long_names_do_not_fill_the_memory(
         ({"ages": 1}, "unknown: ages"),
     ],
 )
-def test_refuses_settings_that_could_delete_what_nobody_meant(given: dict[str, object], words: str) -> None:
+def test_refuses_settings_that_could_delete_what_nobody_meant(values: dict[str, object], words: str) -> None:
     with pytest.raises(SettingsError, match=words) if words else nullcontext():
-        from_object({"name": "scratch", "root": "/scratch", "age": AGE, **given})
+        from_object({"name": "scratch", "root": "/scratch", "age": AGE, **values})
 
 
 def test_the_program_lists_for_people_and_for_programs(
@@ -846,12 +846,12 @@ def test_the_program_lists_for_people_and_for_programs(
     assert cli.main([str(config), "--print0"]) == cli.OK
     zero = capfdbinary.readouterr()
     assert cli.main([str(config), "--json"]) == cli.OK
-    found = json.loads(capfdbinary.readouterr().out)
+    result = json.loads(capfdbinary.readouterr().out)
 
     assert plain.out.endswith(b"  $'alice/two\\012lines'\n")
     assert b"1 due" in plain.err
     assert zero.out == b"alice/two\nlines\0"
-    assert (found["command"], found["due"], found["deleted"]) == ("deepops-purge", 1, 0)
+    assert (result["command"], result["due"], result["deleted"]) == ("deepops-purge", 1, 0)
 
 
 def test_a_configuration_that_is_none_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

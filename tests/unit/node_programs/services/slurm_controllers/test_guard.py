@@ -24,7 +24,7 @@ def in_control() -> Watch:
 
 
 @pytest.mark.parametrize(
-    ("guard", "process", "looks"),
+    ("guard", "process", "queries"),
     [
         pytest.param(in_control, RUNNING, [(1014, 29), (1014, 40)], id="shows life"),
         pytest.param(
@@ -35,10 +35,10 @@ def in_control() -> Watch:
         pytest.param(lambda: Watch(OURS), RUNNING, [(1000, 0), (1000, 100)], id="a late guard saw no sign of"),
     ],
 )
-def test_one_goes_on_that(guard: Callable[[], Watch], process: Process, looks: list[tuple[int, float]]) -> None:
+def test_one_goes_on_that(guard: Callable[[], Watch], process: Process, queries: list[tuple[int, float]]) -> None:
     watch = guard()
 
-    for beat, now in looks:
+    for beat, now in queries:
         assert watch.reason_to_end(process, Heartbeat(beat, OURS), TIMEOUT_S, now) == ""
 
 
@@ -55,9 +55,9 @@ def test_one_goes_on_that(guard: Callable[[], Watch], process: Process, looks: l
 def test_one_that_was_in_control_ends_where_it(
     process: Process | None, beat: Heartbeat | None, now: float, reason: str
 ) -> None:
-    found = in_control().reason_to_end(process, beat, TIMEOUT_S, now)
+    result = in_control().reason_to_end(process, beat, TIMEOUT_S, now)
 
-    assert (bool(found), found.endswith(reason)) == (bool(reason), True)
+    assert (bool(result), result.endswith(reason)) == (bool(reason), True)
 
 
 def test_a_longer_timeout_counts_at_once_and_a_shorter_one_only_for_a_new_process() -> None:

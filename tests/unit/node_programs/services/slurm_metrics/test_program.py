@@ -30,8 +30,14 @@ written = st.text(st.characters(exclude_characters=FIELD + RECORD), max_size=40)
 
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "slurmmetrics.json"
-    told = {"schema": 1, "path": str(tmp_path / "slurm.prom"), "interval_s": 0.05, "address": "127.0.0.1", "port": 1}
-    path.write_text(json.dumps({**told, "native": False}))
+    reported = {
+        "schema": 1,
+        "path": str(tmp_path / "slurm.prom"),
+        "interval_s": 0.05,
+        "address": "127.0.0.1",
+        "port": 1,
+    }
+    path.write_text(json.dumps({**reported, "native": False}))
     return path
 
 
@@ -54,9 +60,9 @@ def test_a_command_that_fails_says_why() -> None:
 def test_commands_see_nothing_of_a_sites_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQUEUE_FORMAT", "%i")
 
-    found = dict(line.split("=", 1) for line in ask(["env"], 20).splitlines())
+    result = dict(line.split("=", 1) for line in ask(["env"], 20).splitlines())
 
-    assert found.keys() - {"PWD", "SHLVL", "_"} == {"PATH", "LC_ALL", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN"}
+    assert result.keys() - {"PWD", "SHLVL", "_"} == {"PATH", "LC_ALL", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN"}
 
 
 without_slurm = pytest.mark.skipif(bool(shutil.which("sdiag")), reason="this machine has Slurm, which would be asked")
@@ -127,10 +133,10 @@ def test_no_output_of_slurm_ends_the_program(squeue: str, sinfo: str, sdiag: str
     st.lists(written, min_size=len(jobs.FIELDS), max_size=len(jobs.FIELDS)), st.text("0123456789[]-,:%_", max_size=20)
 )
 def test_any_text_in_a_job_is_one_job(fields: list[str], number: str) -> None:
-    found, unreadable = jobs.parse(FIELD.join([number, *fields[1:]]) + RECORD + "\n")
+    result, unreadable = jobs.parse(FIELD.join([number, *fields[1:]]) + RECORD + "\n")
 
-    assert (len(found), unreadable) == (1, 0)
-    assert found[0].count >= 1
+    assert (len(result), unreadable) == (1, 0)
+    assert result[0].count >= 1
 
 
 def test_separators_in_a_users_text_are_none() -> None:

@@ -48,42 +48,42 @@ def job(**changed: object) -> Job:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_each_release_has_nodes_drains_gpus_jobs_by_user_the_queue_and_itself(release: str) -> None:
-    found = samples(snapshot_of(release).text)
+    result = samples(snapshot_of(release).text)
 
-    assert found['deepops_slurm_node_state{node="n1",state="mixed"}'] == 1
-    assert found['deepops_slurm_node_state{node="n4",state="drain"}'] == 1
-    assert found['deepops_slurm_node_state{node="n4",state="idle"}'] == 1
-    assert found['deepops_slurm_node_partition{node="n3",partition="gpu"}'] == 1
-    assert found['deepops_slurm_node_gpus{node="n3",gpu_type="a100"}'] == 2
-    assert found['deepops_slurm_node_gpus_allocated{node="n1",gpu_type="h100"}'] == 2
-    assert found['deepops_slurm_node_memory_bytes{node="n1"}'] == 16000 << 20
+    assert result['deepops_slurm_node_state{node="n1",state="mixed"}'] == 1
+    assert result['deepops_slurm_node_state{node="n4",state="drain"}'] == 1
+    assert result['deepops_slurm_node_state{node="n4",state="idle"}'] == 1
+    assert result['deepops_slurm_node_partition{node="n3",partition="gpu"}'] == 1
+    assert result['deepops_slurm_node_gpus{node="n3",gpu_type="a100"}'] == 2
+    assert result['deepops_slurm_node_gpus_allocated{node="n1",gpu_type="h100"}'] == 2
+    assert result['deepops_slurm_node_memory_bytes{node="n1"}'] == 16000 << 20
     reason = r"disk \"sda\" | bad, see ticket=4711 \\ weiß {x}"
-    since = found[f'deepops_slurm_node_drain{{node="n4",reason="{reason}",by="root"}}']
+    since = result[f'deepops_slurm_node_drain{{node="n4",reason="{reason}",by="root"}}']
     assert 0 < when(release) - since < 60
     # a reason of two lines is a label of one
-    assert any('node="n2",reason="two lines"' in name for name in found)
+    assert any('node="n2",reason="two lines"' in name for name in result)
 
     alice = 'partition="gpu",account="physics",user="alice"'
     bob = 'partition="all",account="chem",user="bob"'
-    assert found[f'deepops_slurm_jobs{{state="running",{alice}}}'] == 1
+    assert result[f'deepops_slurm_jobs{{state="running",{alice}}}'] == 1
     # an array of 45 tasks, a held job and one for later
-    assert found[f'deepops_slurm_jobs{{state="pending",{bob}}}'] == 47
-    assert found[f"deepops_slurm_cpus_allocated{{{alice}}}"] == 4
-    assert found[f"deepops_slurm_memory_allocated_bytes{{{alice}}}"] == 2000 << 20
-    assert found[f'deepops_slurm_gpus_allocated{{gpu_type="h100",{alice}}}'] == 2
-    assert found[f'deepops_slurm_gpus_pending{{gpu_type="h100",{alice}}}'] == 8
+    assert result[f'deepops_slurm_jobs{{state="pending",{bob}}}'] == 47
+    assert result[f"deepops_slurm_cpus_allocated{{{alice}}}"] == 4
+    assert result[f"deepops_slurm_memory_allocated_bytes{{{alice}}}"] == 2000 << 20
+    assert result[f'deepops_slurm_gpus_allocated{{gpu_type="h100",{alice}}}'] == 2
+    assert result[f'deepops_slurm_gpus_pending{{gpu_type="h100",{alice}}}'] == 8
     # asked for without a type
-    assert found[f'deepops_slurm_gpus_pending{{gpu_type="",{alice}}}'] == 3
+    assert result[f'deepops_slurm_gpus_pending{{gpu_type="",{alice}}}'] == 3
 
-    assert 40 < found['deepops_slurm_queue_oldest_seconds{partition="gpu"}'] < 60
-    assert found['deepops_slurm_queue_wait_seconds{partition="all",quantile="0.9"}'] < 10
+    assert 40 < result['deepops_slurm_queue_oldest_seconds{partition="gpu"}'] < 60
+    assert result['deepops_slurm_queue_wait_seconds{partition="all",quantile="0.9"}'] < 10
     # what was cancelled before it started has not waited for its start
-    assert found['deepops_slurm_queue_wait_seconds_count{partition="all"}'] == 3
-    assert found["deepops_slurm_up"] == 1
-    assert found["deepops_slurmdbd_up"] == 1
-    assert found["deepops_slurmdbd_queue_size"] == 0
-    assert found["deepops_slurm_unreadable_records"] == 0
-    assert found[f'deepops_slurm_version_info{{version="{release}.8"}}'] == 1
+    assert result['deepops_slurm_queue_wait_seconds_count{partition="all"}'] == 3
+    assert result["deepops_slurm_up"] == 1
+    assert result["deepops_slurmdbd_up"] == 1
+    assert result["deepops_slurmdbd_queue_size"] == 0
+    assert result["deepops_slurm_unreadable_records"] == 0
+    assert result[f'deepops_slurm_version_info{{version="{release}.8"}}'] == 1
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -96,10 +96,10 @@ def test_all_releases_have_the_same_names(release: str) -> None:
 
 def test_native_names_and_values_are_those_of_slurm_26_05_at_the_same_moment() -> None:
     theirs = endpoint()
-    ours = {name: value for name, value in samples(snapshot_of("26.05").text).items() if name.startswith("slurm_")}
+    managed = {name: value for name, value in samples(snapshot_of("26.05").text).items() if name.startswith("slurm_")}
 
-    assert len({name.partition("{")[0] for name in ours}) > 130
-    assert {name for name, value in ours.items() if theirs.get(name) != value} == DIFFERENT
+    assert len({name.partition("{")[0] for name in managed}) > 130
+    assert {name for name, value in managed.items() if theirs.get(name) != value} == DIFFERENT
 
 
 def test_a_slurm_that_does_not_answer_leaves_nothing_but_that() -> None:
@@ -122,9 +122,9 @@ def test_a_slurmdbd_that_does_not_answer_takes_nothing_else_along() -> None:
 
 
 def test_a_record_with_a_separator_in_it_is_counted_and_left_out() -> None:
-    found, unreadable = rows(f"a{FIELD}b{RECORD}\nc{FIELD}d{FIELD}e{RECORD}\n", 2)
+    result, unreadable = rows(f"a{FIELD}b{RECORD}\nc{FIELD}d{FIELD}e{RECORD}\n", 2)
 
-    assert found == [["a", "b"]]
+    assert result == [["a", "b"]]
     assert unreadable == 1
     assert rows("", 2) == ([], 0)
 
@@ -167,16 +167,16 @@ def test_quantiles_are_waits_that_some_job_had() -> None:
 
 
 def test_held_jobs_and_those_for_later_are_not_waiting() -> None:
-    found = Families()
+    result = Families()
     jobs = [
         job(id="1", state="pending", reason="JobHeldUser", eligible=100),
         job(id="2", state="pending", reason="BeginTime", eligible=9000),
         job(id="3", state="pending", reason="Priority", eligible=900, partitions=("gpu", "all")),
     ]
 
-    own.add_queue(found, ["gpu", "all", "quiet"], jobs, 1000.0)
+    own.add_queue(result, ["gpu", "all", "quiet"], jobs, 1000.0)
 
-    assert samples(found.text()) == {
+    assert samples(result.text()) == {
         'deepops_slurm_queue_oldest_seconds{partition="gpu"}': 100,
         'deepops_slurm_queue_oldest_seconds{partition="all"}': 100,
         'deepops_slurm_queue_oldest_seconds{partition="quiet"}': 0,
@@ -184,13 +184,13 @@ def test_held_jobs_and_those_for_later_are_not_waiting() -> None:
 
 
 def test_many_users_cost_no_more_than_the_limit() -> None:
-    found = Families()
+    result = Families()
     jobs = [job(id=str(number), user=f"u{number}") for number in range(own.WHO_LIMIT + 500)]
 
-    own.add_jobs(found, [*jobs, job(id="x", user="busy", count=50, state="pending")])
+    own.add_jobs(result, [*jobs, job(id="x", user="busy", count=50, state="pending")])
 
-    told = samples(found.text())
-    counts = {name: value for name, value in told.items() if name.startswith("deepops_slurm_jobs{")}
+    reported = samples(result.text())
+    counts = {name: value for name, value in reported.items() if name.startswith("deepops_slurm_jobs{")}
     assert len(counts) == own.WHO_LIMIT + 1
     assert sum(counts.values()) == own.WHO_LIMIT + 550
     assert counts['deepops_slurm_jobs{state="running",partition="gpu",account="(others)",user="(others)"}'] == 501
@@ -198,18 +198,20 @@ def test_many_users_cost_no_more_than_the_limit() -> None:
 
 
 def test_a_reason_as_long_as_a_book_is_cut() -> None:
-    found = Families(LABEL_LIMIT)
+    result = Families(LABEL_LIMIT)
 
-    found.family("x", "x").set(1, reason="long " * 500)
+    result.family("x", "x").set(1, reason="long " * 500)
 
-    assert len(found.text()) < LABEL_LIMIT + 100
+    assert len(result.text()) < LABEL_LIMIT + 100
 
 
 # as 26.05 answers: with the plugin, without it, with PrivateData
 @pytest.mark.parametrize(
-    ("status", "page", "ours"), [(200, "metrics-scheduler", False), (200, "", True), (401, "", True)]
+    ("status", "page", "managed"), [(200, "metrics-scheduler", False), (200, "", True), (401, "", True)]
 )
-def test_native_names_are_reported_where_slurmctld_tells_them_to_nobody(status: int, page: str, *, ours: bool) -> None:
+def test_native_names_are_reported_where_slurmctld_tells_them_to_nobody(
+    status: int, page: str, *, managed: bool
+) -> None:
     text = (DATA / "26.05" / f"{page}.txt").read_bytes() if page else b""
 
     class Endpoint(BaseHTTPRequestHandler):
@@ -226,6 +228,6 @@ def test_native_names_are_reported_where_slurmctld_tells_them_to_nobody(status: 
         seen = SlurmReader(("127.0.0.1", server.server_port), recorded("26.05")).read_snapshot(when("26.05"))
         server.shutdown()
 
-    found = names(seen.text)
-    assert any(name.startswith("slurm_") for name in found) == ours
-    assert {"deepops_slurm_up", "deepops_slurm_jobs", "deepops_slurm_node_state", "deepops_slurmdbd_up"} <= found
+    result = names(seen.text)
+    assert any(name.startswith("slurm_") for name in result) == managed
+    assert {"deepops_slurm_up", "deepops_slurm_jobs", "deepops_slurm_node_state", "deepops_slurmdbd_up"} <= result

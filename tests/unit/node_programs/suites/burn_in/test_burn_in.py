@@ -42,10 +42,10 @@ class TestPlan:
         ],
     )
     def test_only_nodes_that_are_idle_now_are_loaded(self, changes: dict[str, str], reason: str) -> None:
-        found = plan.plan(["gpu01"], TEN_MINUTES, {"gpu01": node(**changes)}, PARTS, 1000)
+        actual = plan.plan(["gpu01"], TEN_MINUTES, {"gpu01": node(**changes)}, PARTS, 1000)
 
-        assert found.left.get("gpu01", "") == reason
-        assert bool(found.batches) is not bool(reason)
+        assert actual.left.get("gpu01", "") == reason
+        assert bool(actual.batches) is not bool(reason)
         # one that is reserved is loaded within the reservation
         reserved = TEN_MINUTES._replace(reservation="trial")
         within = plan.plan(["gpu01"], reserved, {"gpu01": node(**changes)}, PARTS, 1000)
@@ -57,56 +57,56 @@ class TestPlan:
             "old01": node("old01", Partitions="long"),
         }  # fmt: skip
 
-        found = plan.plan([*nodes, "new01"], TEN_MINUTES, nodes, PARTS, 1000)
+        actual = plan.plan([*nodes, "new01"], TEN_MINUTES, nodes, PARTS, 1000)
 
-        assert [tuple(batch) for batch in found.batches] == [
+        assert [tuple(batch) for batch in actual.batches] == [
             ("gpu", 2, ["gpu01", "gpu02"]), ("gpu", 0, ["cpu01"]), ("long", 2, ["old01"]),
         ]  # fmt: skip
-        assert found.left == {"new01": "Slurm does not know this node"}
-        # an array is not a larger than Slurm allows
+        assert actual.left == {"new01": "Slurm does not know this node"}
+        # an array is no larger than Slurm allows
         many = {f"n{number}": node(f"n{number}") for number in range(5)}
-        found = plan.plan(list(many), TEN_MINUTES, many, PARTS, plan.most_tasks({"MaxArraySize": "2"}))
-        assert [len(batch.nodes) for batch in found.batches] == [2, 2, 1]
+        actual = plan.plan(list(many), TEN_MINUTES, many, PARTS, plan.most_tasks({"MaxArraySize": "2"}))
+        assert [len(batch.nodes) for batch in actual.batches] == [2, 2, 1]
 
     def test_a_partition_that_is_asked_for_decides(self) -> None:
         nodes = {"a": node("a", Partitions="gpu,long"), "b": node("b", Partitions="gpu")}
 
-        found = plan.plan(["a", "b"], TEN_MINUTES._replace(partition="long"), nodes, PARTS, 1000)
+        actual = plan.plan(["a", "b"], TEN_MINUTES._replace(partition="long"), nodes, PARTS, 1000)
 
-        assert [(batch.partition, batch.nodes) for batch in found.batches] == [("long", ["a"])]
-        assert found.left == {"b": "the node is not in partition long"}
+        assert [(batch.partition, batch.nodes) for batch in actual.batches] == [("long", ["a"])]
+        assert actual.left == {"b": "the node is not in partition long"}
 
     def test_a_load_longer_than_the_partition_allows_is_reported_before_slurm_refuses_it(self) -> None:
         parts = {"gpu": partition(MaxTime="60")}
 
-        found = plan.plan(["gpu01"], plan.LoadRequest(7200.0, 0.7), {"gpu01": node()}, parts, 9)
+        actual = plan.plan(["gpu01"], plan.LoadRequest(7200.0, 0.7), {"gpu01": node()}, parts, 9)
 
-        assert "partition gpu allows jobs of 01:00:00, this takes 02:04:00" in found.left["gpu01"]
+        assert "partition gpu allows jobs of 01:00:00, this takes 02:04:00" in actual.left["gpu01"]
 
     def test_the_jobs_take_whole_nodes_behind_everybody_else_and_only_once(self) -> None:
         nodes = {name: node(name) for name in ("gpu01", "gpu02", "gpu03")}
 
-        found = plan.options(plan.Batch("gpu", 2, ["gpu01", "gpu03"]), TEN_MINUTES._replace(qos="low"), nodes, "/x")
+        actual = plan.options(plan.Batch("gpu", 2, ["gpu01", "gpu03"]), TEN_MINUTES._replace(qos="low"), nodes, "/x")
 
-        assert {"--array=0-1", "--exclude=gpu02", "--exclusive", "--mem=0", "--no-requeue", "--qos=low"} <= set(found)
-        assert {"--nice=1000000", "--gres=gpu:2"} <= set(found)
+        assert {"--array=0-1", "--exclude=gpu02", "--exclusive", "--mem=0", "--no-requeue", "--qos=low"} <= set(actual)
+        assert {"--nice=1000000", "--gres=gpu:2"} <= set(actual)
 
 
 class TestQueue:
     def test_every_task_is_read_with_the_time_it_has_used(self) -> None:
-        found = jobs.tasks("12_0|gpu01|RUNNING|None|10:05\n12_1||PENDING|Resources|0:00\nslurm_load_jobs error\n")
+        actual = jobs.tasks("12_0|gpu01|RUNNING|None|10:05\n12_1||PENDING|Resources|0:00\nslurm_load_jobs error\n")
 
-        assert found == [
+        assert actual == [
             jobs.Task("12_0", "gpu01", "RUNNING", "None", 605), jobs.Task("12_1", "", "PENDING", "Resources", 0),
         ]  # fmt: skip
 
     def test_what_was_submitted_before_its_answer_was_lost_is_found_again(self) -> None:
         sent = plan.Plan([plan.Batch("gpu", 2, ["gpu03"])], {"gpu01": "jobs run here", "gpu02": "the node is down"})
 
-        found = jobs.resumed(sent, [jobs.Task("12_0", "gpu01", "RUNNING", "None", 3)])
+        actual = jobs.resumed(sent, [jobs.Task("12_0", "gpu01", "RUNNING", "None", 3)])
 
-        assert found.left == {"gpu02": "the node is down"}
-        assert [batch.nodes for batch in found.batches] == [["gpu01"], ["gpu03"]]
+        assert actual.left == {"gpu02": "the node is down"}
+        assert [batch.nodes for batch in actual.batches] == [["gpu01"], ["gpu03"]]
 
     @pytest.mark.parametrize(
         ("answer", "sent", "left"),
@@ -126,9 +126,9 @@ class TestQueue:
         monkeypatch.setattr(command, "run", lambda *_arguments: answer)
         own = jobs.session("abc", "alice")
 
-        found = jobs.submit(own, ["gpu01"], TEN_MINUTES)
+        actual = jobs.submit(own, ["gpu01"], TEN_MINUTES)
 
-        assert ([batch.nodes for batch in found.batches], found.left) == (sent, left)
+        assert ([batch.nodes for batch in actual.batches], actual.left) == (sent, left)
         # an earlier call may have submitted them
         queue.tasks = "no answer within 15 s"
         with pytest.raises(SystemExit, match="scancel --name=deepopsctl-burnin-abc-load"):
@@ -141,42 +141,42 @@ class TestQueue:
 class TestProgram:
     def test_the_batch_script_carries_gpucheck_and_runs_it(self, tmp_path: Path) -> None:
         file = tmp_path / "slurm_script"
-        given = script.arguments(1.0, 0.002, 0)
-        file.write_text(script.script(b64encode(shipping.archive("burn_in")).decode(), given))
+        values = script.arguments(1.0, 0.002, 0)
+        file.write_text(script.script(b64encode(shipping.archive("burn_in")).decode(), values))
 
         done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=600, cwd=tmp_path)
 
-        found = script.document("prolog says hello\n" + done.stdout + "epilog\n")
-        assert found, done.stdout + done.stderr
+        actual = script.document("prolog says hello\n" + done.stdout + "epilog\n")
+        assert actual, done.stdout + done.stderr
         # cores and memory of this machine were loaded and verified
-        checks = {check["name"]: check["status"] for check in found["checks"]}
+        checks = {check["name"]: check["status"] for check in actual["checks"]}
         assert [checks[name] for name in ("burn-completed", "burn-cpu", "burn-memory")] == ["pass"] * 3
         assert "burn-gpu" not in checks
         # an output that was cut off has none
         assert script.document('{"schema": 1, "command": "gpucheck-burn", "ok"') is None
-        assert found["result"]["asked_s"] == 1.0
+        assert actual["result"]["asked_s"] == 1.0
         assert list(tmp_path.iterdir()) == [file]
-        assert "--without-gpus" in given
+        assert "--without-gpus" in values
         assert "--expect=8" in script.arguments(600, 0.7, 8)
 
 
-def said(**changes: Any) -> str:
+def output(**changes: Any) -> str:
     """What a job wrote whose node calls itself otherwise than Slurm does."""
-    found = burn_result(node="ip-10-0-0-1", **changes)
-    return "30 of 600 s\n" + json.dumps(document(found, evaluate_burn(found, 2))) + "\n"
+    actual = burn_result(node="ip-10-0-0-1", **changes)
+    return "30 of 600 s\n" + json.dumps(document(actual, evaluate_burn(actual, 2))) + "\n"
 
 
 class TestResults:
     def test_gpucheck_s_checks_come_under_slurm_s_name_of_the_node(self) -> None:
         job = results.Job("12_0", "COMPLETED", 603)
 
-        found = results.evaluate("gpu01", 600.0, [job], {"12_0": said()}, {})
+        actual = results.evaluate("gpu01", 600.0, [job], {"12_0": output()}, {})
 
-        assert {check["target"] for check in found} == {"gpu01", "gpu01/0", "gpu01/1"}
-        assert {check["status"] for check in found} == {"pass"}
+        assert {check["target"] for check in actual} == {"gpu01", "gpu01/0", "gpu01/1"}
+        assert {check["status"] for check in actual} == {"pass"}
         # of two jobs on a node the worse counts
         jobs = [job, results.Job("12_1", "NODE_FAIL", 9)]
-        assert results.evaluate("gpu01", 600.0, jobs, {"12_0": said()}, {})[0]["status"] == "fail"
+        assert results.evaluate("gpu01", 600.0, jobs, {"12_0": output()}, {})[0]["status"] == "fail"
 
     @pytest.mark.parametrize(
         ("written", "ended", "log", "status"),
@@ -192,19 +192,19 @@ class TestResults:
     def test_the_kernel_log_that_the_load_could_not_read_is_read_by_root(
         self, written: dict[str, Any], ended: str, log: dict[str, Any], status: str
     ) -> None:
-        out = said(kernel_log=written, ended=ended)
+        out = output(kernel_log=written, ended=ended)
 
-        found = results.evaluate("gpu01", 600.0, [results.Job("12_0", "COMPLETED", 603)], {"12_0": out}, log)
+        actual = results.evaluate("gpu01", 600.0, [results.Job("12_0", "COMPLETED", 603)], {"12_0": out}, log)
 
-        (check,) = [check for check in found if check["name"] == "burn-kernel-log"]
+        (check,) = [check for check in actual if check["name"] == "burn-kernel-log"]
         assert (check["status"], check["target"], check["suite"]) == (status, "gpu01", "burnin")
 
     def test_what_the_kernel_said_stands_next_to_a_load_that_was_lost(self) -> None:
         job, log = results.Job("12_0", "FAILED", 40), {"lines": ["NVRM: Xid 79"]}
 
-        found = results.evaluate("gpu01", 600.0, [job], {"12_0": ""}, log)
+        actual = results.evaluate("gpu01", 600.0, [job], {"12_0": ""}, log)
 
-        assert [(check["name"], check["status"]) for check in found] == [
+        assert [(check["name"], check["status"]) for check in actual] == [
             ("burn-completed", "fail"), ("burn-kernel-log", "fail"),
         ]  # fmt: skip
 
@@ -230,8 +230,8 @@ class TestResults:
 
 
 def task(number: int, state: str, used_s: int = 0, at: str = "") -> dict[str, Any]:
-    (found,) = jobs.as_dicts([jobs.Task(f"12_{number}", at, state, "Resources", used_s)])
-    return dict(found)
+    (actual,) = jobs.as_dicts([jobs.Task(f"12_{number}", at, state, "Resources", used_s)])
+    return dict(actual)
 
 
 class Queue:

@@ -120,8 +120,8 @@ class TestSensors:
         }  # fmt: skip
         assert burnsensors.temperature(machine) == 71.0
         # what came during the load
-        found = burnsensors.difference({"throttled": 5, "machine_checks": None}, {"throttled": 8, "machine_checks": 1})
-        assert found == {"throttled": 3, "machine_checks": None}
+        actual = burnsensors.difference({"throttled": 5, "machine_checks": None}, {"throttled": 8, "machine_checks": 1})
+        assert actual == {"throttled": 3, "machine_checks": None}
 
     def test_what_cannot_be_read_is_unknown_and_not_zero(self, tmp_path: Path) -> None:
         nothing = burnsensors.counters(tmp_path)
@@ -168,12 +168,12 @@ class TestGpu:
         return list(burngpu.load(order, lambda: next(left, None) is not None, libcuda))
 
     def test_a_healthy_gpu_gives_all_rates_and_keeps_its_memory(self, libcuda: str) -> None:
-        found = self.cycle(libcuda, 8)
+        actual = self.cycle(libcuda, 8)
 
-        assert [line.get("test", "held") for line in found[:4]] == ["bf16", "fp32", "memory", "held"]
-        assert found[3]["verified"] > 0
+        assert [line.get("test", "held") for line in actual[:4]] == ["bf16", "fp32", "memory", "held"]
+        assert actual[3]["verified"] > 0
         # the stand-in's clock: every call takes a tenth of a second
-        assert found[2]["rate"] == pytest.approx(16 * 2 * 2**20 / 0.1 / 1e9)
+        assert actual[2]["rate"] == pytest.approx(16 * 2 * 2**20 / 0.1 / 1e9)
 
     @pytest.mark.parametrize(
         ("fault", "word", "says"),

@@ -13,8 +13,8 @@ NO_DRIVER: dict[str, Any] = {"gpus": [], "problem": "libnvidia-ml.so.1 can't be 
 
 
 def evaluated(expected: int = 2, **changes: Any) -> dict[tuple[str, str], dict[str, str]]:
-    found = evaluate_burn(burn_result(**changes), expected)
-    return {(check["name"], check["target"]): check for check in found}
+    result = evaluate_burn(burn_result(**changes), expected)
+    return {(check["name"], check["target"]): check for check in result}
 
 
 CPU = burn_result()["cpu"]
@@ -25,30 +25,30 @@ def with_rates(rates: list[tuple[float, float]]) -> dict[str, Any]:
     return {**CPU, "rates": [{"core": core, **rate(*ends)} for core, ends in enumerate(rates)]}
 
 
-def statuses(found: dict[tuple[str, str], dict[str, str]]) -> set[str]:
-    return {check["status"] for check in found.values()}
+def statuses(result: dict[tuple[str, str], dict[str, str]]) -> set[str]:
+    return {check["status"] for check in result.values()}
 
 
 def test_ten_good_minutes_pass_every_check() -> None:
-    found = evaluated()
+    result = evaluated()
 
-    assert statuses(found) == {"pass"}
-    assert {check["suite"] for check in found.values()} == {"burnin"}
-    assert found["burn-gpu", "gpu01/1"]["measured"] == "9000000 MiB verified"
+    assert statuses(result) == {"pass"}
+    assert {check["suite"] for check in result.values()} == {"burnin"}
+    assert result["burn-gpu", "gpu01/1"]["measured"] == "9000000 MiB verified"
 
 
 def test_a_load_that_ended_early_passes_nothing_and_says_how_far_it_came() -> None:
-    found = evaluated(ended="cancelled or preempted (SIGTERM)", ran_s=40.2)
+    result = evaluated(ended="cancelled or preempted (SIGTERM)", ran_s=40.2)
 
-    assert statuses(found) == {"skip"}
-    assert found["burn-completed", "gpu01"]["message"] == ("ended after 40 of 600 s: cancelled or preempted (SIGTERM)")
+    assert statuses(result) == {"skip"}
+    assert result["burn-completed", "gpu01"]["message"] == ("ended after 40 of 600 s: cancelled or preempted (SIGTERM)")
 
     # what was wrong before stays a failure
     ill = {"core": 1, "status": "wrong", "message": "hashing, round 7: 00 instead of 41", "where": "cpu"}
-    found = evaluated(ended="cancelled or preempted (SIGTERM)", ran_s=40.2, cpu={**CPU, "faults": [ill]})
-    assert found["burn-cpu", "gpu01"]["status"] == "fail"
-    assert "core 1: hashing, round 7" in found["burn-cpu", "gpu01"]["message"]
-    assert statuses(found) == {"fail", "skip"}
+    result = evaluated(ended="cancelled or preempted (SIGTERM)", ran_s=40.2, cpu={**CPU, "faults": [ill]})
+    assert result["burn-cpu", "gpu01"]["status"] == "fail"
+    assert "core 1: hashing, round 7" in result["burn-cpu", "gpu01"]["message"]
+    assert statuses(result) == {"fail", "skip"}
 
 
 @pytest.mark.parametrize(
@@ -83,19 +83,19 @@ class TestRates:
         assert check["status"] == status
         assert ("serial 1650000000001" in check["message"]) is (status != "pass")
 
-    def test_the_odd_gpu_of_a_node_is_named(self) -> None:
-        found = evaluated(gpus=[burnt(0), burnt(1), burnt(2, bf16=rate(500.0))], expected=3)
+    def test_the_outlying_gpu_of_a_node_is_named(self) -> None:
+        result = evaluated(gpus=[burnt(0), burnt(1), burnt(2, bf16=rate(500.0))], expected=3)
 
-        assert found["burn-gpu-rate", "gpu01/2"]["status"] == "warn"
-        assert "an outlier" in found["burn-gpu-rate", "gpu01/2"]["message"]
-        assert found["burn-gpu-rate", "gpu01/0"]["status"] == "pass"
+        assert result["burn-gpu-rate", "gpu01/2"]["status"] == "warn"
+        assert "an outlier" in result["burn-gpu-rate", "gpu01/2"]["message"]
+        assert result["burn-gpu-rate", "gpu01/0"]["status"] == "pass"
 
     def test_a_short_load_says_nothing_about_heat(self) -> None:
-        found = evaluated(asked_s=10.0, ran_s=10.0, gpus=[burnt(0, bf16=rate(600.0, 100.0)), burnt(1)])
+        result = evaluated(asked_s=10.0, ran_s=10.0, gpus=[burnt(0, bf16=rate(600.0, 100.0)), burnt(1)])
 
-        assert found["burn-gpu-rate", "gpu01/0"]["status"] == "skip"
-        assert found["burn-cpu-rate", "gpu01"]["status"] == "skip"
-        assert found["burn-gpu", "gpu01/0"]["status"] == "pass"
+        assert result["burn-gpu-rate", "gpu01/0"]["status"] == "skip"
+        assert result["burn-cpu-rate", "gpu01"]["status"] == "skip"
+        assert result["burn-gpu", "gpu01/0"]["status"] == "pass"
 
 
 class TestGpus:

@@ -47,32 +47,32 @@ def measure(libcuda: str, *tests: str, uuid: str = UUID, cublas: str = "") -> di
 
 
 def across(libcuda: str, test: str, gpus: int = 2, nccl: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = worker.across(Cuda(libcuda), {"tests": [test], "gpus": gpus, "nccl": nccl})[test]
-    return found
+    actual: dict[str, Any] = worker.across(Cuda(libcuda), {"tests": [test], "gpus": gpus, "nccl": nccl})[test]
+    return actual
 
 
-def statuses(found: dict[str, Any]) -> dict[str, str]:
-    return {name: result["status"] for name, result in found.items()}
+def statuses(actual: dict[str, Any]) -> dict[str, str]:
+    return {name: result["status"] for name, result in actual.items()}
 
 
 class TestHealthy:
     def test_every_measurement_gives_its_numbers(self, libcuda: str) -> None:
-        found = measure(libcuda)
+        actual = measure(libcuda)
 
-        assert statuses(found) == dict.fromkeys(TESTS, "measured")
+        assert statuses(actual) == dict.fromkeys(TESTS, "measured")
         # 4 MiB read and written, and a tenth of a second
-        assert found["memory_bandwidth"]["copy_gb_s"] == pytest.approx(2 * 2**22 / 0.1 / 1e9)
-        assert found["memory_bandwidth"]["triad_gb_s"] == pytest.approx(3 * 2**22 / 0.1 / 1e9)
-        assert found["memory_test"] == {"status": "measured", "tested_mib": 14, "patterns": 5}
-        assert [point["bytes"] for point in found["host_link"]["h2d"]] == [65536, 2**20]
+        assert actual["memory_bandwidth"]["copy_gb_s"] == pytest.approx(2 * 2**22 / 0.1 / 1e9)
+        assert actual["memory_bandwidth"]["triad_gb_s"] == pytest.approx(3 * 2**22 / 0.1 / 1e9)
+        assert actual["memory_test"] == {"status": "measured", "tested_mib": 14, "patterns": 5}
+        assert [point["bytes"] for point in actual["host_link"]["h2d"]] == [65536, 2**20]
 
     def test_operations_are_counted_as_the_kernels_make_them(self, libcuda: str) -> None:
-        found = measure(libcuda, "fp32", "bf16")
+        actual = measure(libcuda, "fp32", "bf16")
         threads, rounds = 2 * 4 * 256, 64
 
-        assert found["fp32"]["fp32_tflop_s"] == pytest.approx(threads * 8 * (8 * rounds + 1) * 2 / 0.1 / 1e12)
+        assert actual["fp32"]["fp32_tflop_s"] == pytest.approx(threads * 8 * (8 * rounds + 1) * 2 / 0.1 / 1e12)
         warps, one = threads // 32, 16 * 8 * 16 * 2
-        assert found["bf16"]["bf16_tflop_s"] == pytest.approx(warps * 8 * (2 * rounds + 1) * one / 0.1 / 1e12)
+        assert actual["bf16"]["bf16_tflop_s"] == pytest.approx(warps * 8 * (2 * rounds + 1) * one / 0.1 / 1e12)
 
     def test_all_pairs_of_gpus_are_measured(self, libcuda: str) -> None:
         pairs = across(libcuda, "peers")["pairs"]
@@ -98,10 +98,10 @@ class TestFaults:
     ) -> None:
         fault(name)
 
-        found = measure(libcuda, test)[test]
+        actual = measure(libcuda, test)[test]
 
-        assert found["status"] == status
-        assert message in found["message"]
+        assert actual["status"] == status
+        assert message in actual["message"]
 
     @pytest.mark.parametrize(
         ("test", "message"),
@@ -112,27 +112,27 @@ class TestFaults:
     ) -> None:
         fault("flip")
 
-        found = across(libcuda, test, nccl=extras)
+        actual = across(libcuda, test, nccl=extras)
 
-        assert found["status"] == "wrong"
-        assert found["message"].startswith(message)
+        assert actual["status"] == "wrong"
+        assert actual["message"].startswith(message)
 
     def test_after_an_error_the_rest_is_skipped(self, libcuda: str, fault: Any) -> None:
         fault("lost")
 
-        found = measure(libcuda, "memory_bandwidth", "fp32", "bf16")
+        actual = measure(libcuda, "memory_bandwidth", "fp32", "bf16")
 
-        assert statuses(found) == {"memory_bandwidth": "measured", "fp32": "error", "bf16": "skip"}
-        assert "719" in found["fp32"]["message"]
+        assert statuses(actual) == {"memory_bandwidth": "measured", "fp32": "error", "bf16": "skip"}
+        assert "719" in actual["fp32"]["message"]
 
     def test_a_gpu_without_room_is_skipped_with_what_is_free(
         self, libcuda: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(device_tests, "_LEAST_BYTES", 2**26)
 
-        found = measure(libcuda, "memory_bandwidth")
+        actual = measure(libcuda, "memory_bandwidth")
 
-        assert found["memory_bandwidth"] == {"status": "skip", "message": "only 16 MiB of its memory are free"}
+        assert actual["memory_bandwidth"] == {"status": "skip", "message": "only 16 MiB of its memory are free"}
 
     def test_a_gpu_that_is_another_or_does_not_open_is_not_measured(self, libcuda: str) -> None:
         other = measure(libcuda, "fp32", uuid="GPU-of-nobody")["fp32"]
@@ -160,20 +160,20 @@ class TestFaults:
 
 class TestLibraries:
     def test_a_matrix_product_is_measured_and_checked(self, libcuda: str, extras: str) -> None:
-        found = measure(libcuda, "bf16_gemm", cublas=extras)["bf16_gemm"]
+        actual = measure(libcuda, "bf16_gemm", cublas=extras)["bf16_gemm"]
 
-        assert found["status"] == "measured"
-        assert found["bf16_gemm_tflop_s"] == pytest.approx(2 * 64**3 / 0.1 / 1e12)
+        assert actual["status"] == "measured"
+        assert actual["bf16_gemm_tflop_s"] == pytest.approx(2 * 64**3 / 0.1 / 1e12)
 
     def test_all_gpus_reduce_together_and_the_sums_are_checked(self, libcuda: str, extras: str) -> None:
-        found = across(libcuda, "all_reduce", nccl=extras)
+        actual = across(libcuda, "all_reduce", nccl=extras)
 
-        assert (found["status"], found["ranks"]) == ("measured", 2)
-        assert [point["bytes"] for point in found["all_reduce"]] == [4096, 65536]
+        assert (actual["status"], actual["ranks"]) == ("measured", 2)
+        assert [point["bytes"] for point in actual["all_reduce"]] == [4096, 65536]
 
     @pytest.mark.parametrize("path", ["/nowhere/libcublas.so", ""])
     def test_a_library_that_is_missing_or_another_one_is_a_skip(self, libcuda: str, path: str) -> None:
-        found = measure(libcuda, "bf16_gemm", cublas=path or libcuda)["bf16_gemm"]
+        actual = measure(libcuda, "bf16_gemm", cublas=path or libcuda)["bf16_gemm"]
 
-        assert found["status"] == "skip"
-        assert (f"{path} can't be loaded" if path else "is it the right library?") in found["message"]
+        assert actual["status"] == "skip"
+        assert (f"{path} can't be loaded" if path else "is it the right library?") in actual["message"]

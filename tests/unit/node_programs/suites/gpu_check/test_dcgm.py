@@ -25,8 +25,8 @@ def dcgm4(**warnings: list[dict[str, Any]]) -> str:
         {"entity_group": "GPU", "entity_group_id": 1, "entity_id": number, "status": "Pass"} for number in range(2)
     ]
     tests = [
-        {"name": name, "results": [gpus[0], {**gpus[1], "status": "Fail", "warnings": said} if said else gpus[1]]}
-        for name, said in {"software": [], "memory": [], **warnings}.items()
+        {"name": name, "results": [gpus[0], {**gpus[1], "status": "Fail", "warnings": output} if output else gpus[1]]}
+        for name, output in {"software": [], "memory": [], **warnings}.items()
     ]
     skipped = {"name": "nvbandwidth", "results": [{"entity_group": "GPU", "entity_id": 0, "status": "Skip"}]}
     parts = [{"category": "Deployment", "tests": [*tests, skipped]}]
@@ -40,8 +40,8 @@ DCGM3 = json.dumps({"DCGM GPU Diagnostic": {"test_categories": PARTS, "version":
 
 
 def check_of(text: str) -> dict[str, str]:
-    (found,) = diagnosed({"node": "gpu01", "dcgm": read(text)})
-    return found
+    (actual,) = diagnosed({"node": "gpu01", "dcgm": read(text)})
+    return actual
 
 
 BREAKS = "memory, GPU 1: Uncorrectable ECC memory error detected"
@@ -77,11 +77,11 @@ def test_what_has_no_severity_is_a_fault_and_the_older_form_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     ["Error: unable to establish a connection\n", '{"DCGM Diagnostic": {"runtime_error": "busy"}}', "", "[]"],
 )
-def test_a_host_engine_that_does_not_answer_is_skipped_with_what_was_said(said: str) -> None:
-    check = check_of(said)
+def test_a_host_engine_that_does_not_answer_is_skipped_with_what_was_said(output: str) -> None:
+    check = check_of(output)
 
     assert check["status"] == "skip"
     assert check["message"].startswith("dcgmi diag: ")
@@ -103,10 +103,10 @@ def test_its_command_is_asked_for_the_level_that_loads_nothing(tmp_path: Path, m
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(dcgm, "SOCKET", str(socket))
 
-    found = diagnosis()
+    actual = diagnosis()
 
-    assert [finding["status"] for finding in found["findings"]] == ["fail"]
-    assert "gpu-dcgm" in {check["name"] for check in evaluate([result(dcgm=found)])}
+    assert [finding["status"] for finding in actual["findings"]] == ["fail"]
+    assert "gpu-dcgm" in {check["name"] for check in evaluate([result(dcgm=actual)])}
     # the host engine's socket is named to whoever may open it
     socket.touch()
     assert diagnosis() == {"problem": f"dcgmi diag: diag --host unix://{socket} --run 1 --json"}

@@ -20,8 +20,8 @@ Checks = list[dict[str, str]]
 
 
 def named(checks: Checks, name: str, target: str = "gpu01/3") -> dict[str, str]:
-    (found,) = [check for check in checks if check["name"] == name and check["target"] == target]
-    return found
+    (actual,) = [check for check in checks if check["name"] == name and check["target"] == target]
+    return actual
 
 
 def with_third(**changes: Any) -> Checks:
@@ -36,20 +36,20 @@ def rdma(count: int, gb_s: float = 50.0) -> dict[str, Any]:
 
 
 class TestBetweenNodes:
-    def evaluated(self, **found: Any) -> dict[str, str]:
+    def evaluated(self, **actual: Any) -> dict[str, str]:
         first = result("gpu01")
-        first["group"]["all_reduce_nodes"] = {"nodes": "gpu[01-02]", **found}
+        first["group"]["all_reduce_nodes"] = {"nodes": "gpu[01-02]", **actual}
         return named(evaluate([first, result("gpu02")]), "gpu-all-reduce-nodes", "gpu[01-02]")
 
     def over(self, network: dict[str, Any], gb_s: float, *earlier: float, **changes: Any) -> dict[str, str]:
         """Two nodes with that network."""
-        looks = []
+        queries = []
         for number, value in enumerate((*earlier, gb_s)):
             node = result("gpu01", network=network, when=f"2026-11-{number + 1:02d}T08:00:00+00:00", **changes)
             points = {"status": "measured", "ranks": 16, "all_reduce": [{"bytes": 2**30, "gb_s": value}]}
             node["group"]["all_reduce_nodes"] = {"nodes": "gpu[01-02]", **points}
-            looks.append(node)
-        return named(evaluate(looks[-1:], looks[:-1]), "gpu-all-reduce-nodes", "gpu[01-02]")
+            queries.append(node)
+        return named(evaluate(queries[-1:], queries[:-1]), "gpu-all-reduce-nodes", "gpu[01-02]")
 
     def test_the_sums_count_where_nobody_knows_the_network(self) -> None:
         check = self.evaluated(status="measured", ranks=16, all_reduce=[{"bytes": 4096, "gb_s": 38.5}])
@@ -165,10 +165,10 @@ class TestHealth:
     def test_what_the_driver_says_is_evaluated(
         self, name: str, status: str, changes: dict[str, Any], says: str
     ) -> None:
-        found = named(with_third(**changes), name)
+        actual = named(with_third(**changes), name)
 
-        assert found["status"] == status
-        assert says in found["message"]
+        assert actual["status"] == status
+        assert says in actual["message"]
 
 
 @pytest.mark.parametrize(("number", "status"), [(8, "pass"), (9, "fail"), (7, "fail"), (None, None)])
@@ -183,8 +183,8 @@ def test_a_gpu_that_fell_off_the_bus_fails_and_does_not_count() -> None:
     checks = evaluate([node], (), {"gpu01": 2})
 
     assert named(checks, "gpu-opens", "gpu01/1")["status"] == "fail"
-    found = named(checks, "gpu-count", "gpu01")
-    assert (found["status"], found["message"]) == ("fail", "gpu01 should have 2 GPUs, and has 1")
+    actual = named(checks, "gpu-count", "gpu01")
+    assert (actual["status"], actual["message"]) == ("fail", "gpu01 should have 2 GPUs, and has 1")
 
 
 class TestRates:
@@ -199,18 +199,18 @@ class TestRates:
 
     def test_a_slow_host_link_is_evaluated_by_its_own_slot(self) -> None:
         narrow = gpu(3, pcie={**PCIE, "max_generation": 3}, measured=measured(h2d=12.6))
-        found = named(evaluate([result(gpus=[narrow])]), "gpu-to-device")
+        actual = named(evaluate([result(gpus=[narrow])]), "gpu-to-device")
 
-        assert found["status"] == "pass"
-        assert "80% of the 15.76 GB/s" in found["message"]
+        assert actual["status"] == "pass"
+        assert "80% of the 15.76 GB/s" in actual["message"]
 
     @pytest.mark.parametrize("status", ["wrong", "error"])
     def test_wrong_results_and_dead_workers_fail_whatever_the_speed(self, status: str) -> None:
         broken = {**measured(), "fp32": {"status": status, "message": "fp32: 3 of 8 results are wrong"}}
-        found = named(with_third(measured=broken), "gpu-fp32")
+        actual = named(with_third(measured=broken), "gpu-fp32")
 
-        assert found["status"] == "fail"
-        assert "3 of 8 results are wrong" in found["message"]
+        assert actual["status"] == "fail"
+        assert "3 of 8 results are wrong" in actual["message"]
 
     def test_an_unknown_model_warns_once_and_is_compared_with_its_peers(self) -> None:
         new = [gpu(index, name="NVIDIA Z900") for index in range(3)]
@@ -223,9 +223,13 @@ class TestRates:
         assert (alone["status"], alone["measured"]) == ("skip", "3000")
 
     def test_a_metric_without_a_bound_is_compared_with_peers_only(self) -> None:
-        found = named(evaluate([result(gpus=[gpu(3, name="NVIDIA B200"), gpu(4, name="NVIDIA B200")])]), "gpu-bf16")
+        actual = named(evaluate([result(gpus=[gpu(3, name="NVIDIA B200"), gpu(4, name="NVIDIA B200")])]), "gpu-bf16")
 
-        assert (found["status"], found["expected"], found["message"]) == ("pass", "", "as the other GPU of this model")
+        assert (actual["status"], actual["expected"], actual["message"]) == (
+            "pass",
+            "",
+            "as the other GPU of this model",
+        )
 
 
 class TestRecorded:
@@ -246,10 +250,10 @@ class TestRecorded:
         (recorded,) = read_results(DATA / "gpus" / "h200.json")
         recorded["gpus"][0]["measured"]["fp32"]["fp32_tflop_s"] *= share
 
-        found = named(evaluate([recorded]), "gpu-fp32", "gpu01/0")
+        actual = named(evaluate([recorded]), "gpu-fp32", "gpu01/0")
 
-        assert (found["status"], found["expected"]) == (status, "at least 57.51")
-        assert "of the 63.9 TFLOP/s that a healthy one gave" in found["message"]
+        assert (actual["status"], actual["expected"]) == (status, "at least 57.51")
+        assert "of the 63.9 TFLOP/s that a healthy one gave" in actual["message"]
 
 
 class TestPast:
@@ -258,10 +262,10 @@ class TestPast:
         newer = result(gpus=[gpu(3)], when="2026-11-03T08:00:00+00:00")
         now = result(gpus=[gpu(3)])
 
-        found = named(evaluate([now], [now, newer, old]), "gpu-memory-copy")
+        actual = named(evaluate([now], [now, newer, old]), "gpu-memory-copy")
 
-        assert found["status"] == "pass"
-        assert "up 0% since 2026-11-03" in found["message"]
+        assert actual["status"] == "pass"
+        assert "up 0% since 2026-11-03" in actual["message"]
 
 
 class TestGroup:
@@ -269,30 +273,30 @@ class TestGroup:
         listed = [{**pair, "gb_s": 120.0} if 5 in (pair["from"], pair["to"]) else pair for pair in pairs(8)]
         group = {"peers": {"status": "measured", "pairs": listed}}
 
-        found = named(evaluate([result(group=group)]), "gpu-peers", "gpu01")
+        actual = named(evaluate([result(group=group)]), "gpu-peers", "gpu01")
 
-        assert found["status"] == "fail"
-        assert "gpu01 GPU 5 (NVIDIA H100 80GB HBM3, serial 1650000000005) is in all of them" in found["message"]
+        assert actual["status"] == "fail"
+        assert "gpu01 GPU 5 (NVIDIA H100 80GB HBM3, serial 1650000000005) is in all of them" in actual["message"]
 
-    def test_without_a_fabric_pairs_are_shown_and_not_judged(self) -> None:
+    def test_without_a_fabric_pairs_are_shown_and_not_evaluated(self) -> None:
         group = {"peers": {"status": "measured", "pairs": pairs(2, 11.0)}}
         gpus = [gpu(number, fabric=None) for number in range(2)]
-        found = named(evaluate([result(gpus=gpus, group=group)]), "gpu-peers", "gpu01")
+        actual = named(evaluate([result(gpus=gpus, group=group)]), "gpu-peers", "gpu01")
 
-        assert (found["status"], found["expected"]) == ("pass", "arrives unharmed")
+        assert (actual["status"], actual["expected"]) == ("pass", "arrives unharmed")
 
     def test_a_slow_all_reduce_is_evaluated_by_the_fabric(self) -> None:
         points = {"status": "measured", "ranks": 8, "all_reduce": [{"bytes": 2**30, "gb_s": 250.0}]}
-        found = named(evaluate([result(group={"all_reduce": points})]), "gpu-all-reduce", "gpu01")
+        actual = named(evaluate([result(group={"all_reduce": points})]), "gpu-all-reduce", "gpu01")
 
-        assert (found["status"], found["expected"]) == ("warn", "at least 315")
+        assert (actual["status"], actual["expected"]) == ("warn", "at least 315")
 
     def test_a_node_with_another_driver_is_named(self) -> None:
         versions = {"driver": "550.1", "nvml": "12.550.1", "cuda": "12.4"}
         checks = evaluate([result("gpu01"), result("gpu02"), result("gpu03", versions=versions)])
 
-        found = named(checks, "gpu-driver-agrees", "gpu03")
-        assert (found["status"], found["expected"]) == ("warn", "580.95.05")
+        actual = named(checks, "gpu-driver-agrees", "gpu03")
+        assert (actual["status"], actual["expected"]) == ("warn", "580.95.05")
         assert named(checks, "gpu-driver-agrees", "gpu01")["status"] == "pass"
         assert named(checks, "gpu-cuda-agrees", "gpu03")["status"] == "warn"
 

@@ -58,7 +58,7 @@ class TestWhatIsMeasured:
         }  # fmt: skip
         assert folded([])["power"] is None
 
-    def test_cpus_beside_a_gpu_are_read_as_linux_writes_them(self) -> None:
+    def test_cpus_next_to_a_gpu_are_read_as_linux_writes_them(self) -> None:
         assert cpu_list("0-2,8,10-11") == {0, 1, 2, 8, 10, 11}
 
 
@@ -71,10 +71,10 @@ class TestWorker:
         ],
     )
     def test_a_worker_that_dies_or_hangs_is_a_failure(self, program: str, seconds: float, message: str) -> None:
-        found, _ = run_job({"tests": ["fp32", "bf16"]}, ["GPU-0"], seconds, None, program)
+        actual, _ = run_job({"tests": ["fp32", "bf16"]}, ["GPU-0"], seconds, None, program)
 
-        assert [found[name]["status"] for name in ("fp32", "bf16")] == ["error", "error"]
-        assert message in found["fp32"]["message"]
+        assert [actual[name]["status"] for name in ("fp32", "bf16")] == ["error", "error"]
+        assert message in actual["fp32"]["message"]
 
     def test_a_worker_sees_its_gpus_and_nothing_else(self) -> None:
         program = "import json, os; print(json.dumps({'fp32': os.environ['CUDA_VISIBLE_DEVICES']}))"
@@ -105,8 +105,8 @@ class TestFiles:
 def written(directory: Path, *results: Any) -> list[str]:
     """Files as --json writes them, one for each result."""
     paths = [directory / f"{number}.json" for number in range(len(results))]
-    for path, given in zip(paths, results, strict=True):
-        path.write_text(json.dumps(document([given], evaluate([given]))), encoding="utf-8")
+    for path, values in zip(paths, results, strict=True):
+        path.write_text(json.dumps(document([values], evaluate([values]))), encoding="utf-8")
     return [str(path) for path in paths]
 
 
@@ -165,9 +165,9 @@ class TestCommandLine:
     def test_people_see_every_skip_once_with_its_reason(self) -> None:
         results = [result("gpu01"), result("gpu02")]
 
-        found = [line for line in lines(results, evaluate(results)) if "no cuBLAS: use" in line]
+        actual = [line for line in lines(results, evaluate(results)) if "no cuBLAS: use" in line]
 
-        assert found == ["  gpu-bf16-gemm  16 targets  no cuBLAS: use --cublas PATH"]
+        assert actual == ["  gpu-bf16-gemm  16 targets  no cuBLAS: use --cublas PATH"]
 
 
 class TestPackedFile:
@@ -189,10 +189,10 @@ class TestPackedFile:
         ran = subprocess.run(argv, capture_output=True, text=True, cwd="/", env={"PATH": os.defpath})
 
         assert ran.returncode in (0, 1, 5), ran.stderr
-        found = json.loads(ran.stdout)
-        assert [len(found["results"]), found["command"]] == [1, "gpucheck"]
+        actual = json.loads(ran.stdout)
+        assert [len(actual["results"]), actual["command"]] == [1, "gpucheck"]
         # on a machine without GPUs: said so, and not passed
-        assert found["results"][0]["gpus"] or {check["status"] for check in found["checks"]} == {"skip"}
+        assert actual["results"][0]["gpus"] or {check["status"] for check in actual["checks"]} == {"skip"}
 
     def test_its_worker_and_its_kernels_are_found_inside_it(self, python: str, pyz: Path) -> None:
         job = {"kind": "one", "uuid": "GPU-of-nobody", "pci": "", "tests": ["fp32"], "cublas": ""}
@@ -207,9 +207,9 @@ class TestPackedFile:
         ran = subprocess.run([python, "-I", "-c", program], capture_output=True, text=True, cwd="/")
 
         assert ran.returncode == 0, ran.stderr
-        size, found = json.loads(ran.stdout)
+        size, actual = json.loads(ran.stdout)
         assert size > 1000
-        assert "cuda" in found["fp32"]["message"].lower()
+        assert "cuda" in actual["fp32"]["message"].lower()
 
 
 def _oldest_python() -> str:

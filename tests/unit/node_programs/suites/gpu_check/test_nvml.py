@@ -38,22 +38,22 @@ class TestCalls:
         assert driver_facts(Nvml(library)) == {"driver": "580.95.05", "nvml": "13.580.95.05", "cuda": "13.0"}
 
     def test_values_arrive_whole(self, library: str) -> None:
-        found = inventory(Nvml(library))[0]
+        actual = inventory(Nvml(library))[0]
 
-        assert found["name"] == "NVIDIA H100 80GB HBM3"
-        assert found["memory_mib"] == 81559
-        assert found["pci"] == "0000:1b:02.0"
-        assert found["ecc"]["uncorrected_ever"] == 2**40 + 11
-        assert found["ecc"]["mode"] == {"now": True, "after_reboot": False}
-        assert found["rows"] == {"corrected": 1, "uncorrected": 2, "pending": True, "failed": False}
-        assert found["fabric"] == {"state": "completed", "status": 0, "faults": ["unhealthy route"]}
-        assert found["nvlinks"] == [True, True, True, False]
-        assert found["power"] == {"draw": 70.125, "limit": None, "default_limit": None}
+        assert actual["name"] == "NVIDIA H100 80GB HBM3"
+        assert actual["memory_mib"] == 81559
+        assert actual["pci"] == "0000:1b:02.0"
+        assert actual["ecc"]["uncorrected_ever"] == 2**40 + 11
+        assert actual["ecc"]["mode"] == {"now": True, "after_reboot": False}
+        assert actual["rows"] == {"corrected": 1, "uncorrected": 2, "pending": True, "failed": False}
+        assert actual["fabric"] == {"state": "completed", "status": 0, "faults": ["unhealthy route"]}
+        assert actual["nvlinks"] == [True, True, True, False]
+        assert actual["power"] == {"draw": 70.125, "limit": None, "default_limit": None}
 
         # by the name that an older driver has for the function
-        assert found["clocks"]["slowdowns"] == ["power cap", "thermal (hardware)"]
+        assert actual["clocks"]["slowdowns"] == ["power cap", "thermal (hardware)"]
         # what a GPU does not know
-        assert (found["persistence"], found["serial"]) == (None, None)
+        assert (actual["persistence"], actual["serial"]) == (None, None)
 
     def test_processes_are_counted_and_a_lost_gpu_is_listed_with_its_trouble(self, library: str) -> None:
         gpus = inventory(Nvml(library))
@@ -82,14 +82,14 @@ def test_without_cuda_the_driver_is_asked_and_nothing_is_measured(library: str) 
 
     ran = subprocess.run(argv, capture_output=True, text=True, env=environment)
 
-    found = json.loads(ran.stdout)
-    first, busy, lost = found["results"][0]["gpus"]
+    actual = json.loads(ran.stdout)
+    first, busy, lost = actual["results"][0]["gpus"]
     assert ran.returncode == 1
     # where a real libcuda is, it knows no such GPU: an error. Never a number, never a pass
     assert {result["status"] for result in first["measured"].values()} <= {"skip", "error"}
     assert "2 processes compute on it" in busy["measured"]["fp32"]["message"]
     assert "the driver can't open it" in lost["measured"]["fp32"]["message"]
-    by_name = {check["name"]: check["status"] for check in found["checks"] if check["target"].endswith("/0")}
+    by_name = {check["name"]: check["status"] for check in actual["checks"] if check["target"].endswith("/0")}
     assert "pass" not in {by_name[name] for name in ("gpu-memory-test", "gpu-memory-copy", "gpu-fp32", "gpu-bf16")}
     assert by_name["gpu-clocks"] == "skip"
     assert ran.stderr.startswith("measuring GPU 0: NVIDIA H100 80GB HBM3")

@@ -31,8 +31,8 @@ ENTRIES = {
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`getent -s sss DATABASE -- KEY...` and a sss_cache that does nothing."""
     tools = write_files(tmp_path / "bin", {name: "\n".join([*lines, ""]) for name, lines in ENTRIES.items()})
-    found = 'grep -E "^($key:|[^:]*:[^:]*:$key:)" "$database"'
-    write_program(tools / "getent", f"database={tools}/$3; shift 4\nfor key; do {found}; done")
+    result = 'grep -E "^($key:|[^:]*:[^:]*:$key:)" "$database"'
+    write_program(tools / "getent", f"database={tools}/$3; shift 4\nfor key; do {result}; done")
     write_program(tools / "sss_cache", "")
     monkeypatch.setattr(directory, "SOCKET", str(tools))
     monkeypatch.setenv("PATH", str(tools), prepend=":")
@@ -89,10 +89,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     """A TLS server on loopback: its address, its authority, and another authority."""
     path = tmp_path_factory.mktemp("tls")
     today = date.today()
-    ours, other = Authority(new_authority(today)), Authority(new_authority(today))
-    identity = ours.identify("localhost", ["127.0.0.1"], today)
+    managed, other = Authority(new_authority(today)), Authority(new_authority(today))
+    identity = managed.identify("localhost", ["127.0.0.1"], today)
     (path / "cert.pem").write_text(identity.certificate + identity.key)
-    (path / "ca.pem").write_text(ours.certificate)
+    (path / "ca.pem").write_text(managed.certificate)
     (path / "other.pem").write_text(other.certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path / "cert.pem")
@@ -116,8 +116,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
 
 
 def test_a_server_is_asked_only_with_a_certificate_of_the_authority(server: tuple[str, Path, Path]) -> None:
-    address, ours, other = server
+    address, managed, other = server
 
-    assert directory.why_no_tls(address, str(ours)) == ""
+    assert directory.why_no_tls(address, str(managed)) == ""
     assert "certificate" in directory.why_no_tls(address, str(other))
-    assert directory.why_no_tls("ldaps://localhost:1", str(ours)) == "Connection refused"
+    assert directory.why_no_tls("ldaps://localhost:1", str(managed)) == "Connection refused"

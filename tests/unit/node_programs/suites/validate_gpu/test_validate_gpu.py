@@ -23,12 +23,12 @@ RESULT = {"schema": 1, "node": "host-a", "gpus": [], "group": {}}
 PRINTED = json.dumps({"schema": 1, "command": "gpucheck", "results": [RESULT]}, indent=1)
 
 
-def given(*names: str, **declared: Any) -> Any:
+def settings(*names: str, **declared: Any) -> Any:
     cards = inputs.declared({name: {"cards": 2, **declared} for name in names})
     return inputs.Inputs("hpc", "ubuntu", list(names), cards, "packed", 120.0, 1.0)
 
 
-def said(index: int | None, opened: Sequence[int] = (), uuids: list[str] | None = None, total: int = 2) -> Any:
+def output(index: int | None, opened: Sequence[int] = (), uuids: list[str] | None = None, total: int = 2) -> Any:
     """What a job with that GPU tells; None is the job without."""
     env = {} if index is None else {"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": str(index)}
     mine = {*opened, *([] if index is None else [index])}
@@ -36,10 +36,10 @@ def said(index: int | None, opened: Sequence[int] = (), uuids: list[str] | None 
     return {"node": "gpu01", "gpus": tried, "env": env, "uuids": uuids}
 
 
-def verdicts(told: Any, confined: bool = True, sliced: bool = False) -> dict[str, dict[str, str]]:
+def verdicts(reported: Any, confined: bool = True, sliced: bool = False) -> dict[str, dict[str, str]]:
     return {
         check["name"]: check
-        for check in isolation.evaluate("gpu01", told, len(told.ones), confined=confined, sliced=sliced)
+        for check in isolation.evaluate("gpu01", reported, len(reported.ones), confined=confined, sliced=sliced)
     }
 
 
@@ -47,32 +47,32 @@ class TestIsolation:
     @pytest.mark.parametrize(
         ("without", "ones", "name", "status", "text"),
         [
-            ({}, [said(0), said(1)], "gpu-allocation", "pass", ""),
-            ({}, [said(0), said(1)], "gpu-isolation", "pass", ""),
-            ({}, [said(0), said(1)], "gpu-visible", "skip", ""),
-            ({}, [said(0), said(1, opened=[0])], "gpu-isolation", "fail", "/dev/nvidia0"),
-            ({"opened": [1]}, [said(0), said(1)], "gpu-isolation", "fail", "asked for no GPU"),
-            ({}, [said(1), said(1)], "gpu-allocation", "fail", "jobs at the same time got the same GPU: 1"),
+            ({}, [output(0), output(1)], "gpu-allocation", "pass", ""),
+            ({}, [output(0), output(1)], "gpu-isolation", "pass", ""),
+            ({}, [output(0), output(1)], "gpu-visible", "skip", ""),
+            ({}, [output(0), output(1, opened=[0])], "gpu-isolation", "fail", "/dev/nvidia0"),
+            ({"opened": [1]}, [output(0), output(1)], "gpu-isolation", "fail", "asked for no GPU"),
+            ({}, [output(1), output(1)], "gpu-allocation", "fail", "jobs at the same time got the same GPU: 1"),
             # no GPU was named to the job
-            ({}, [{**said(0), "env": {}}], "gpu-allocation", "fail", ""),
-            ({"uuids": []}, [said(0, uuids=["a"]), said(1, uuids=["b"])], "gpu-visible", "pass", ""),
-            ({"uuids": []}, [said(0, uuids=["a", "b"])], "gpu-visible", "fail", "job 1 sees 2 GPUs by NVML: a, b"),
-            ({"uuids": []}, [said(0, uuids=["a"]), said(1, uuids=["a"])], "gpu-visible", "fail", ""),
-            ({"uuids": ["a"]}, [said(0, uuids=["a"])], "gpu-visible", "fail", "the job without GPUs sees 1"),
+            ({}, [{**output(0), "env": {}}], "gpu-allocation", "fail", ""),
+            ({"uuids": []}, [output(0, uuids=["a"]), output(1, uuids=["b"])], "gpu-visible", "pass", ""),
+            ({"uuids": []}, [output(0, uuids=["a", "b"])], "gpu-visible", "fail", "job 1 sees 2 GPUs by NVML: a, b"),
+            ({"uuids": []}, [output(0, uuids=["a"]), output(1, uuids=["a"])], "gpu-visible", "fail", ""),
+            ({"uuids": ["a"]}, [output(0, uuids=["a"])], "gpu-visible", "fail", "the job without GPUs sees 1"),
         ],
     )
     def test_each_job_gets_a_gpu_of_its_own_and_sees_and_opens_no_other(
         self, without: Any, ones: list[Any], name: str, status: str, text: str
     ) -> None:
-        check = verdicts(isolation.JobAnswers(said(None, **without), ones))[name]
+        check = verdicts(isolation.JobAnswers(output(None, **without), ones))[name]
 
         assert check["status"] == status
         assert text in check["message"]
 
     def test_what_cannot_be_tried_is_skipped_with_the_reason(self) -> None:
-        told = isolation.JobAnswers(said(None), [said(0, uuids=["GPU-a"])])
+        reported = isolation.JobAnswers(output(None), [output(0, uuids=["GPU-a"])])
 
-        loose, cut = verdicts(told, confined=False), verdicts(told, sliced=True)
+        loose, cut = verdicts(reported, confined=False), verdicts(reported, sliced=True)
 
         assert {loose[name]["status"] for name in ("gpu-isolation", "gpu-visible")} == {"skip"}
         assert "not confined" in loose["gpu-visible"]["message"]
@@ -115,19 +115,19 @@ class TestMeasuring:
         assert measurement.obstacle(node(**changes)) == reason
 
     def test_its_time_limit_grows_with_the_gpus_and_stays_within_the_partitions(self) -> None:
-        assert given("gpu01").minutes(8, partition()) == 21
-        assert given("gpu01").minutes(8, partition(MaxTime="00:10:00")) == 10
+        assert settings("gpu01").minutes(8, partition()) == 21
+        assert settings("gpu01").minutes(8, partition(MaxTime="00:10:00")) == 10
 
     @pytest.mark.parametrize(
-        ("out", "found"),
+        ("out", "actual"),
         [
             # a prolog prints something as well
             ("Welcome {to} gpu01\n" + PRINTED + "\nbye\n", RESULT),
             *((text, None) for text in ("", "Killed", PRINTED[:40], '{\n "schema": 1,\n "results": []\n}')),
         ],
     )
-    def test_the_result_is_found_and_nothing_else_is_one(self, out: str, found: dict[str, Any] | None) -> None:
-        assert gpucheck.result(out) == found
+    def test_the_result_is_found_and_nothing_else_is_one(self, out: str, actual: dict[str, Any] | None) -> None:
+        assert gpucheck.result(out) == actual
 
     def test_gpucheck_runs_from_memory_and_leaves_nothing(self, tmp_path: Any) -> None:
         done = subprocess.run(
@@ -138,9 +138,9 @@ class TestMeasuring:
             env={**os.environ, "TMPDIR": str(tmp_path)},
         )
 
-        found = gpucheck.result(done.stdout.decode())
-        assert found is not None, done.stderr
-        assert found["schema"] == 1
+        actual = gpucheck.result(done.stdout.decode())
+        assert actual is not None, done.stderr
+        assert actual["schema"] == 1
         assert list(tmp_path.iterdir()) == []
 
 
@@ -165,7 +165,7 @@ class Queue:
         kind = what.partition("-")[0].rstrip("0123456789")
         return self.outcomes.get(kind, session.Outcome("ended", 1, "", "lost"))
 
-    def wait_for(self, *_given: object) -> bool:
+    def wait_for(self, *_options: object) -> bool:
         return True
 
     def send(self, text: str) -> None:
@@ -185,7 +185,7 @@ class Jobs:
     def __init__(self, queue: Queue) -> None:
         self.trials, self.closed = queue, 0
 
-    def long(self, *_given: object) -> Queue:
+    def long(self, *_options: object) -> Queue:
         return self.trials
 
     def close(self) -> None:
@@ -201,15 +201,15 @@ def run(monkeypatch: pytest.MonkeyPatch, jobs: Jobs, wanted: Any, **records: dic
 
 class TestSuite:
     def test_the_result_has_the_nodes_name_in_slurm(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        told = {"none": line(said(None)), "one": line(said(0)), "all": session.Outcome("ended", 5, PRINTED, "")}
-        jobs = Jobs(Queue(told))
+        reported = {"none": line(output(None)), "one": line(output(0)), "all": session.Outcome("ended", 5, PRINTED, "")}
+        jobs = Jobs(Queue(reported))
 
-        found = run(monkeypatch, jobs, given("gpu01"), gpu01=node(CPUTot="1"))
+        actual = run(monkeypatch, jobs, settings("gpu01"), gpu01=node(CPUTot="1"))
 
         assert jobs.trials.jobs == ["none-gpu01", "one0-gpu01", "all-gpu01"]
-        assert [result["node"] for result in found.results] == ["gpu01"]
-        assert {check["suite"] for check in found.checks} == {"gpu"}
-        assert {check["name"]: check["status"] for check in found.checks}["gpu-job"] == "pass"
+        assert [result["node"] for result in actual.results] == ["gpu01"]
+        assert {check["suite"] for check in actual.checks} == {"gpu"}
+        assert {check["name"]: check["status"] for check in actual.checks}["gpu-job"] == "pass"
         assert jobs.closed == 1
 
     @pytest.mark.parametrize(
@@ -228,11 +228,11 @@ class TestSuite:
     ) -> None:
         jobs = Jobs(Queue({}))
 
-        found = run(monkeypatch, jobs, given("gpu01"), gpu01=record)
+        actual = run(monkeypatch, jobs, settings("gpu01"), gpu01=record)
 
         assert jobs.trials.jobs == []
-        assert {check["status"] for check in found.checks} == {status}
-        assert all(check["message"].startswith(text) for check in found.checks)
+        assert {check["status"] for check in actual.checks} == {status}
+        assert all(check["message"].startswith(text) for check in actual.checks)
 
     @pytest.mark.parametrize(
         ("outcome", "status", "text"),
@@ -246,26 +246,26 @@ class TestSuite:
     def test_a_job_without_a_result_says_why(
         self, monkeypatch: pytest.MonkeyPatch, outcome: Any, status: str, text: str
     ) -> None:
-        told = {"none": line(said(None)), "one": line(said(0)), "all": outcome}
+        reported = {"none": line(output(None)), "one": line(output(0)), "all": outcome}
 
-        found = run(monkeypatch, Jobs(Queue(told)), given("gpu01"), gpu01=node(CPUTot="1"))
+        actual = run(monkeypatch, Jobs(Queue(reported)), settings("gpu01"), gpu01=node(CPUTot="1"))
 
-        (check,) = [check for check in found.checks if check["name"] == "gpu-job"]
+        (check,) = [check for check in actual.checks if check["name"] == "gpu-job"]
         assert check["status"] == status
         assert text in check["message"]
-        assert found.results == []
+        assert actual.results == []
 
     def test_trouble_of_our_own_on_one_node_stays_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        broken = Jobs(Queue({"none": line({"node": "gpu01"}), "one": line(said(0))}))
+        broken = Jobs(Queue({"none": line({"node": "gpu01"}), "one": line(output(0))}))
         records = {"gpu01": node(CPUTot="1"), "gpu02": node("gpu02", State="DOWN")}
 
-        found = run(monkeypatch, broken, given("gpu01", "gpu02"), **records)
+        actual = run(monkeypatch, broken, settings("gpu01", "gpu02"), **records)
 
-        assert {check["target"] for check in found.checks} == {"gpu01", "gpu02", "hpc"}
-        assert [check["status"] for check in found.checks if check["target"] == "gpu01"] == ["fail"]
+        assert {check["target"] for check in actual.checks} == {"gpu01", "gpu02", "hpc"}
+        assert [check["status"] for check in actual.checks if check["target"] == "gpu01"] == ["fail"]
 
     def test_a_cluster_without_gpus_is_skipped_with_the_reason(self) -> None:
-        (check,) = suite.run(given(), cast(suite.Jobs, None)).checks
+        (check,) = suite.run(settings(), cast(suite.Jobs, None)).checks
 
         assert (check["name"], check["target"], check["status"]) == ("gpu-nodes", "hpc", "skip")
         assert "none of these nodes has GPUs" in check["message"]
@@ -275,7 +275,7 @@ class TestSuite:
         silent = snapshot.SlurmSnapshot({}, {}, {}, {"nodes": answer, "ping": answer})
         monkeypatch.setattr(snapshot, "read_snapshot", lambda: silent)
 
-        (check,) = suite.run(given("gpu01"), cast(suite.Jobs, None)).checks
+        (check,) = suite.run(settings("gpu01"), cast(suite.Jobs, None)).checks
 
         assert check["status"] == "fail"
         assert "Connection refused" in check["message"]
@@ -283,7 +283,7 @@ class TestSuite:
     def test_nothing_is_started_once_nobody_waits_for_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(suite, "_SUBMITTING_S", 0)
         monkeypatch.setattr(session.Session, "close", lambda _self: [])
-        jobs = suite.Jobs("abc", given("gpu01"))
+        jobs = suite.Jobs("abc", settings("gpu01"))
         jobs.abandon()
 
         with pytest.raises(suite.StoppedError):
@@ -299,9 +299,9 @@ class Talking(Queue):
 
     run_timeout = 1.0
 
-    def __init__(self, outcome: Any, told: str = "ab12") -> None:
+    def __init__(self, outcome: Any, reported: str = "ab12") -> None:
         super().__init__({"across": outcome})
-        self.told, self.sent, self.options = told, [""], [""]
+        self.reported, self.sent, self.options = reported, [""], [""]
 
     def start(self, what: str, options: Sequence[str], argv: Sequence[str]) -> Queue:
         self.options = [*options, *argv[4:]]
@@ -311,7 +311,7 @@ class Talking(Queue):
         self.sent += [text, str(more)]
 
     def text(self, _name: str) -> str:
-        return f"Welcome\n{across.ID_MARK}{self.told}\n"
+        return f"Welcome\n{across.ID_MARK}{self.reported}\n"
 
 
 class TestBetweenNodes:
@@ -322,16 +322,16 @@ class TestBetweenNodes:
     def measure(self, out: str, **more: Any) -> tuple[dict[str, Any], Talking]:
         job = Talking(session.Outcome(**{"state": "ended", "rc": 0, "out": out, "err": "", **more}))
         nodes = {name: node(name, CPUAlloc=cpus) for name, cpus in (("gpu01", "0"), ("gpu02", "3"))}
-        wanted = given("gpu01", "gpu02")._replace(nccl="/lib/nccl")
-        found = multi_node.measure(cast(session.Session, job), wanted, placement.Placement("gpu", list(nodes)), nodes)
-        return found, job
+        wanted = settings("gpu01", "gpu02")._replace(nccl="/lib/nccl")
+        actual = multi_node.measure(cast(session.Session, job), wanted, placement.Placement("gpu", list(nodes)), nodes)
+        return actual, job
 
     def test_the_first_nodes_id_reaches_all_of_them_and_its_result_counts(self) -> None:
         points = [{"bytes": 4, "gb_s": 1.5}]
 
-        found, job = self.measure("\n".join([answered(1), "noise", answered(0, ranks=4, all_reduce=points)]))
+        actual, job = self.measure("\n".join([answered(1), "noise", answered(0, ranks=4, all_reduce=points)]))
 
-        assert found == {"nodes": "gpu[01-02]", "status": "measured", "rank": 0, "ranks": 4, "all_reduce": points}
+        assert actual == {"nodes": "gpu[01-02]", "status": "measured", "rank": 0, "ranks": 4, "all_reduce": points}
         assert job.sent == ["", "packed\n", "True", "ab12\n", "False"]
         assert {"--nodes=2", "--gres=gpu:2", "--cpus-per-task=5", "--across=2", "--nccl=/lib/nccl"} <= set(job.options)
 
@@ -348,12 +348,12 @@ class TestBetweenNodes:
     def test_anything_less_than_all_nodes_is_reported(
         self, out: str, more: dict[str, Any], status: str, text: str
     ) -> None:
-        found, _ = self.measure(out, **more)
+        actual, _ = self.measure(out, **more)
 
-        assert found["status"] == status
-        assert text in found["message"]
+        assert actual["status"] == status
+        assert text in actual["message"]
 
-    def test_the_most_nodes_that_are_alike_go_together(self) -> None:
+    def test_the_most_nodes_that_are_identical_go_together(self) -> None:
         nodes = {name: node(name, Gres=f"gpu:{count}") for name, count in (("a", 2), ("b", 8), ("c", 8), ("d", 8))}
         partitions = {"a": "p", "b": "p", "c": "p", "d": "q"}
 
@@ -363,9 +363,9 @@ class TestBetweenNodes:
 
     def test_without_nccl_or_without_two_measured_nodes_it_is_skipped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         records = {name: node(name, State="DOWN") for name in ("gpu01", "gpu02")}
-        told = []
-        for wanted in (given("gpu01", "gpu02"), given("gpu01", "gpu02")._replace(nccl="/lib/nccl")):
-            found = run(monkeypatch, Jobs(Queue({})), wanted, **records)
-            told += [check["message"] for check in found.checks if check["name"] == "gpu-all-reduce-nodes"]
+        reported = []
+        for wanted in (settings("gpu01", "gpu02"), settings("gpu01", "gpu02")._replace(nccl="/lib/nccl")):
+            actual = run(monkeypatch, Jobs(Queue({})), wanted, **records)
+            reported += [check["message"] for check in actual.checks if check["name"] == "gpu-all-reduce-nodes"]
 
-        assert told == [multi_node.NO_NCCL, multi_node.TOO_FEW]
+        assert reported == [multi_node.NO_NCCL, multi_node.TOO_FEW]

@@ -63,9 +63,9 @@ class TestAJobInTheMetrics:
         unmeasured = self.trial(measured=False)
         assert "deepops_job_cpus" in jobs._job_query(self.trial(), "42")
         assert jobs._job_query(unmeasured, "42") == 'deepops_job_info{jobid="42"}'
-        told = jobs._one(unmeasured, "gpu01", WHO, "42", WHO, 12.3)
-        assert told["status"] == "pass"
-        assert "no control groups" in told["message"]
+        reported = jobs._one(unmeasured, "gpu01", WHO, "42", WHO, 12.3)
+        assert reported["status"] == "pass"
+        assert "no control groups" in reported["message"]
 
 
 class TestTargets:
@@ -75,8 +75,8 @@ class TestTargets:
         now = datetime.now(UTC).isoformat()
         labels = {"node": "ctl1", "job": "slurm", "page": page}
         url = f"http://192.0.2.1:6817/metrics/{page}"
-        told = {"labels": labels, "health": health, "scrapeUrl": url, "lastScrape": now}
-        return {**told, "lastScrapeDuration": 0.1, "lastError": "" if health == "up" else "refused"}
+        reported = {"labels": labels, "health": health, "scrapeUrl": url, "lastScrape": now}
+        return {**reported, "lastScrapeDuration": 0.1, "lastError": "" if health == "up" else "refused"}
 
     @pytest.mark.parametrize(
         ("rounds", "status"),
@@ -96,23 +96,23 @@ class TestTargets:
         late = {**self.target("jobs", "down"), "scrapeTimeout": "10s"}
         late["lastError"] = 'Get "http://192.0.2.1:6817/metrics/jobs": context deadline exceeded'
 
-        told = targets._one(self.WANTED[0], late, time.time())
+        reported = targets._one(self.WANTED[0], late, time.time())
 
-        assert told["message"] == "http://192.0.2.1:6817/metrics/jobs: no answer within 10s: is the node too busy?"
+        assert reported["message"] == "http://192.0.2.1:6817/metrics/jobs: no answer within 10s: is the node too busy?"
 
     def test_of_a_page_that_nobody_expects_are_reported_by_it(self) -> None:
-        found = targets.query_targets(prometheus(lambda: [self.target("jobs", "up"), self.target("users", "up")]))
+        actual = targets.query_targets(prometheus(lambda: [self.target("jobs", "up"), self.target("users", "up")]))
 
-        told = targets._unexpected("hpc", found, {wanted.key for wanted in self.WANTED})
+        reported = targets._unexpected("hpc", actual, {wanted.key for wanted in self.WANTED})
 
-        assert told["message"] == "not in cluster.yml: ctl1/slurm/users"
+        assert reported["message"] == "not in cluster.yml: ctl1/slurm/users"
 
 
 class TestRunningJobs:
     def test_agree_where_slurm_has_had_so_many_while_we_looked(self) -> None:
-        found = jobs.counted("hpc", 4, [3, 5])
+        actual = jobs.counted("hpc", 4, [3, 5])
 
-        assert (found["status"], found["measured"], found["expected"]) == ("pass", "4", "3 to 5")
+        assert (actual["status"], actual["measured"], actual["expected"]) == ("pass", "4", "3 to 5")
         never = jobs.counted("hpc", 5, [3, 3])
         assert (never["status"], never["message"]) == ("fail", "squeue reported 3, and Prometheus 5")
 
@@ -125,33 +125,33 @@ class TestLogs:
 
     def test_that_did_not_come_are_reported_with_what_journalctl_says(self) -> None:
         assert logs._one("gpu01", {"gpu01": 0.4}, 30.0, "")["status"] == "pass"
-        told = logs._one("gpu02", {"gpu01": 0.4}, 30.0, "Permission denied")
-        assert told["message"] == "a line that the node logged has not come within 30 s: Permission denied"
+        reported = logs._one("gpu02", {"gpu01": 0.4}, 30.0, "Permission denied")
+        assert reported["message"] == "a line that the node logged has not come within 30 s: Permission denied"
 
 
 class TestTheWholeSuite:
     def inputs(self, **changes: Any) -> Any:
-        given: dict[str, Any] = dict.fromkeys(("selected", "compute", "wanted", "queries"), ())
-        given |= {"rules": {}, "textfiles": {}, "route": alerting.Route("severity", "none", "nobody"), **changes}
-        return suite.Inputs(cluster="hpc", monitor="ctl1", **given)
+        options: dict[str, Any] = dict.fromkeys(("selected", "compute", "wanted", "queries"), ())
+        options |= {"rules": {}, "textfiles": {}, "route": alerting.Route("severity", "none", "nobody"), **changes}
+        return suite.Inputs(cluster="hpc", monitor="ctl1", **options)
 
     def test_skips_the_rest_and_says_why_where_prometheus_does_not_answer(self) -> None:
         services = suite.Services(NOWHERE, NOWHERE)
-        found = suite.run(self.inputs(), services, session.Session("monitoring", "abc", "ubuntu"))
+        actual = suite.run(self.inputs(), services, session.Session("monitoring", "abc", "ubuntu"))
 
-        assert found[0]["name"] == "prometheus-answers"
-        assert found[0]["status"] == "fail"
-        assert {check["name"] for check in found[1:]} == set(suite.NEEDS_PROMETHEUS)
-        assert {check["status"] for check in found[1:]} == {"skip"}
-        assert "opensesame" not in json.dumps(found)
+        assert actual[0]["name"] == "prometheus-answers"
+        assert actual[0]["status"] == "fail"
+        assert {check["name"] for check in actual[1:]} == set(suite.NEEDS_PROMETHEUS)
+        assert {check["status"] for check in actual[1:]} == {"skip"}
+        assert "opensesame" not in json.dumps(actual)
 
     def test_trouble_with_one_part_is_reported_and_stops_no_other(self) -> None:
         def wrong() -> list[dict[str, str]]:
             raise KeyError("never")
 
-        found = suite._safely("rules-healthy", "hpc", wrong)
+        actual = suite._safely("rules-healthy", "hpc", wrong)
 
-        assert (found[0]["status"], found[0]["message"]) == ("fail", "KeyError('never')")
+        assert (actual[0]["status"], actual[0]["message"]) == ("fail", "KeyError('never')")
 
 
 def test_every_check_is_in_the_reports_catalogue() -> None:

@@ -17,13 +17,13 @@ WANTED = {"directory": "/scratch/slurm-jobs", "private": ["/tmp", "/dev/shm"]}
 GOOD = {"own": "/tmp", "mode": "700", "owner": 1000, "user": 1000}
 
 
-def judge(first: list[dict[str, Any]], second: list[dict[str, Any]], **troubles: Any) -> tuple[str, str]:
+def evaluated(first: list[dict[str, Any]], second: list[dict[str, Any]], **troubles: Any) -> tuple[str, str]:
     pair = directories.Pair(
         probe_jobs.Answers({"gpu01": first} if first else {}, troubles),
         probe_jobs.Answers({"gpu01": second} if second else {}, {}),
     )
-    found = directories.evaluate("gpu01", pair, WANTED)
-    return found["status"], found["message"]
+    result = directories.evaluate("gpu01", pair, WANTED)
+    return result["status"], result["message"]
 
 
 @pytest.mark.parametrize(
@@ -38,17 +38,17 @@ def judge(first: list[dict[str, Any]], second: list[dict[str, Any]], **troubles:
     ],
 )
 def test_each_fault_fails_and_is_named(first: dict[str, Any], second: dict[str, Any], message: str) -> None:
-    assert judge([GOOD | first], [{**GOOD, "seen": [], **second}, {"left": ""}]) == ("fail", message)
+    assert evaluated([GOOD | first], [{**GOOD, "seen": [], **second}, {"left": ""}]) == ("fail", message)
 
 
 def test_directories_of_their_own_that_went_with_their_jobs_pass() -> None:
     second, left = {**GOOD, "seen": []}, "/scratch/slurm-jobs/17"
 
-    assert judge([GOOD], [second, {"left": ""}]) == ("pass", "/dev/shm as well")
-    assert judge([GOOD], [second, {"left": left}]) == ("fail", f"{left} is still there after its job's end")
+    assert evaluated([GOOD], [second, {"left": ""}]) == ("pass", "/dev/shm as well")
+    assert evaluated([GOOD], [second, {"left": left}]) == ("fail", f"{left} is still there after its job's end")
     # nobody has looked again
-    assert judge([GOOD], [second])[0] == "skip"
-    assert judge([], [], gpu01=probe_jobs.Trouble("fail", "launch failed")) == ("fail", "launch failed")
+    assert evaluated([GOOD], [second])[0] == "skip"
+    assert evaluated([], [], gpu01=probe_jobs.Trouble("fail", "launch failed")) == ("fail", "launch failed")
 
 
 def test_the_job_reports_its_own_directory_and_removes_its_mark(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ class TestGpus:
             ({"nvidia0": "ENXIO", "nvidia1": "ENXIO"}, {}, "fail"),
             ({"nvidia0": "EPERM", "nvidia1": "EPERM"}, {}, "fail"),
             ({"nvidia0": "OK"}, {"nvidia0": "OK"}, "fail"),
-            # one that was opened is not a less open for another that was not
+            # one that was opened is no less open for another that was not
             ({"nvidia0": "OK", "nvidia1": "OK", "nvidia2": "EACCES"}, {}, "fail"),
             ({}, {}, "fail"),
         ],
@@ -111,10 +111,10 @@ class TestGpus:
     def test_what_the_file_mode_refuses_says_nothing_of_the_cgroup(
         self, with_one: dict[str, str], with_none: dict[str, str]
     ) -> None:
-        found = slurm_confinement.gpus("smoke", "gpu-confinement", "gpu01", with_one, with_none)
-        assert found["status"] == "warn"
-        assert "could open" not in found["message"]
-        assert "/dev/nvidia1" in found["message"]
+        result = slurm_confinement.gpus("smoke", "gpu-confinement", "gpu01", with_one, with_none)
+        assert result["status"] == "warn"
+        assert "could open" not in result["message"]
+        assert "/dev/nvidia1" in result["message"]
 
     def job(self, index: str, visible: str = "0") -> dict[str, Any]:
         return {"env": {"SLURM_STEP_GPUS": index, "CUDA_VISIBLE_DEVICES": visible}, "gpus": {}}

@@ -77,8 +77,8 @@ class TestGuide:
 class TestBatch:
     def test_output_of_another_job_or_user_does_not_count(self) -> None:
         def status(job: str, user: int) -> str:
-            found = batch.lines(f"{batch.MARK} job=8 task=none user={user}\n")
-            return batch.output_check("gpu01", Job(job, "batch"), found, "")["status"]
+            result = batch.lines(f"{batch.MARK} job=8 task=none user={user}\n")
+            return batch.output_check("gpu01", Job(job, "batch"), result, "")["status"]
 
         assert [status("8", os.getuid()), status("9", os.getuid()), status("8", 4242)] == ["pass", "fail", "fail"]
 
@@ -86,22 +86,22 @@ class TestBatch:
         ("tasks", "status"), [((1, 2, 3), "pass"), ((1, 3), "fail"), ((1, 2, 2), "fail"), ((), "fail")]
     )
     def test_every_task_of_an_array_must_have_run_once(self, tasks: tuple[int, ...], status: str) -> None:
-        found = batch.lines("".join(f"{batch.MARK} job=8 task={task} user=1\n" for task in tasks))
+        result = batch.lines("".join(f"{batch.MARK} job=8 task={task} user=1\n" for task in tasks))
 
-        assert batch.array_check("gpu01", Job("8", "array", tasks=3), found, "")["status"] == status
+        assert batch.array_check("gpu01", Job("8", "array", tasks=3), result, "")["status"] == status
 
 
 class TestAccounting:
     ROWS = "7|smoke|ann|default|COMPLETED|0:0\n8_1|a|ann|default|COMPLETED|0:0\n8_2|a|ann|default|COMPLETED|0:0\n"
     JOBS = (Job("7", "batch"), Job("8", "array", tasks=2))
 
-    def judge(self, rows: str, rc: int = 0) -> dict[str, Any]:
+    def evaluated(self, rows: str, rc: int = 0) -> dict[str, Any]:
         answer = Result("sacct", rc, rows, "connection refused", 0.1)
         checks = accounting.evaluate("hpc", self.JOBS, answer, "ann", ["default"])
         return {check["name"]: check for check in checks}
 
     def test_jobs_as_they_were_pass(self) -> None:
-        assert {name: check["status"] for name, check in self.judge(self.ROWS).items()} == {
+        assert {name: check["status"] for name, check in self.evaluated(self.ROWS).items()} == {
             "accounting-jobs": "pass",
             "accounting-array": "pass",
         }
@@ -116,21 +116,21 @@ class TestAccounting:
         ],
     )
     def test_each_difference_is_named(self, old: str, new: str, text: str) -> None:
-        check = self.judge(self.ROWS.replace(old, new, 1))["accounting-jobs"]
+        check = self.evaluated(self.ROWS.replace(old, new, 1))["accounting-jobs"]
 
         assert check["status"] == "fail"
         assert text in check["message"]
 
-        assert self.judge(self.ROWS.replace("8_2", "9_2"))["accounting-array"]["status"] == "fail"
+        assert self.evaluated(self.ROWS.replace("8_2", "9_2"))["accounting-array"]["status"] == "fail"
         # a database that does not answer
-        assert {check["status"] for check in self.judge("", rc=1).values()} == {"fail"}
+        assert {check["status"] for check in self.evaluated("", rc=1).values()} == {"fail"}
 
     def test_it_asks_again_until_the_database_has_everything(self) -> None:
         answers = iter([self.ROWS.replace("COMPLETED", "RUNNING"), self.ROWS[:40], self.ROWS])
 
-        found = accounting.fetch(self.JOBS, lambda argv, limit_s: Result("sacct", 0, next(answers), "", 0.1))
+        result = accounting.fetch(self.JOBS, lambda argv, limit_s: Result("sacct", 0, next(answers), "", 0.1))
 
-        assert found.output == self.ROWS
+        assert result.output == self.ROWS
 
         refused = accounting.fetch(self.JOBS, lambda argv, limit_s: Result("sacct", 1, "", "refused", 0.1), patience=0)
         assert refused.status == 1

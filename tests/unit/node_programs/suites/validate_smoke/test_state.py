@@ -32,13 +32,13 @@ FAN = "bad fan [root@2026-11-21T09:00:01]"
     ],
 )
 def test_a_node_passes_that_runs_jobs_and_one_that_runs_none_fails_with_slurms_reason(status: str, text: str) -> None:
-    given = node(State=text, Reason=f"{FAN} Comment=x")
+    options = node(State=text, Reason=f"{FAN} Comment=x")
 
-    check = state.node_state("gpu01", given, reserved=False)
+    check = state.node_state("gpu01", options, reserved=False)
 
     assert check["status"] == status
     assert (f"Slurm's reason: {FAN}" in check["message"], "Comment" in check["message"]) == (status == "fail", False)
-    assert status == "warn" or placement.is_up(given) == (status == "pass")
+    assert status == "warn" or placement.is_up(options) == (status == "pass")
     assert state.node_state("gpu01", None, reserved=False)["measured"] == "not registered"
 
 
@@ -150,9 +150,9 @@ class TestExpected:
 
     def test_what_the_site_sets_wins_whatever_the_case_of_its_key(self) -> None:
         declared = [{"names": "gpu01", "slurm": {"realmemory": "1000", "CPUs": 4}}]
-        found = context.nodes(declared, [{"names": "gpu01", "cpus": 64, "memory_mb": 9}], self.expand)["gpu01"]
+        result = context.nodes(declared, [{"names": "gpu01", "cpus": 64, "memory_mb": 9}], self.expand)["gpu01"]
 
-        assert (found.cpus, found.memory_mb, found.exact_memory) == (4, 1000, True)
+        assert (result.cpus, result.memory_mb, result.exact_memory) == (4, 1000, True)
 
     def test_a_partition_expects_only_nodes_that_were_deployed(self) -> None:
         declared = [{"name": "gpu", "nodes": "gpu[01-02]", "default": True, "options": {"MaxTime": "60"}}]

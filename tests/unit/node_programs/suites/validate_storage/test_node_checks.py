@@ -29,9 +29,9 @@ MOUNTED = mount_table.parse(TABLE)
 
 
 def at(path: str) -> Any:
-    found = mount_table.on_top(MOUNTED, path)
-    assert found
-    return found
+    result = mount_table.on_top(MOUNTED, path)
+    assert result
+    return result
 
 
 class TestTheTable:
@@ -139,9 +139,9 @@ def looked(
         file.write(table)
         file.flush()
         node = node_checks.Node("gpu01", "nobody", 15.0, "abc", quotas or {}, writes=writes, table=file.name)
-        found = node.run_checks(entries)
-    assert {check["target"] for check in found.checks} <= {"gpu01/data"}
-    return {check["name"]: check for check in found.checks}, found.seen
+        result = node.run_checks(entries)
+    assert {check["target"] for check in result.checks} <= {"gpu01/data"}
+    return {check["name"]: check for check in result.checks}, result.seen
 
 
 def line(path: Path) -> str:
@@ -197,9 +197,9 @@ class TestANode:
         """As on any directory of this machine: nobody squashes root here."""
         checks, _seen = looked([entry(open_directory, squash=squash)], line(open_directory), writes=True)
 
-        found = checks[node_checks.SQUASH]
-        assert found["status"] == status
-        assert [word for word in words if word not in found["message"]] == []
+        result = checks[node_checks.SQUASH]
+        assert result["status"] == status
+        assert [word for word in words if word not in result["message"]] == []
         # a node without jobs writes as the user, and leaves nothing
         assert checks["storage-write"]["status"] == "pass"
         assert list(open_directory.iterdir()) == []
@@ -272,8 +272,8 @@ class TestANode:
         table.write_text("".join(line(tmp_path / name) for name in ("one", "two")))
         node = node_checks.Node("gpu01", "nobody", 3, "abc", {}, writes=False, table=str(table))
 
-        found = node.run_checks([entries[0], entries[1]._replace(name="two")])
+        result = node.run_checks([entries[0], entries[1]._replace(name="two")])
 
-        hung = [check for check in found.checks if check["target"] == "gpu01/data" and check["status"] == "fail"]
+        hung = [check for check in result.checks if check["target"] == "gpu01/data" and check["status"] == "fail"]
         assert "no answer within 3 s: the file system hangs" in [check["message"] for check in hung]
-        assert list(found.seen) == ["two"]
+        assert list(result.seen) == ["two"]

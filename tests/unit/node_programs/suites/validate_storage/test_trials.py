@@ -37,11 +37,11 @@ BOUNDS = inputs.Bounds(size_mib=1, seconds=0.1, answer_s=20.0, files=20)
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Any]:
     """Three agents on this machine; no job is needed for them."""
-    found = agent_pool.AgentPool(session.Session("storage", "abc123", "nobody"), PROGRAM)
+    actual = agent_pool.AgentPool(session.Session("storage", "abc123", "nobody"), PROGRAM)
     for name in NODES:
-        found.add_local(name)
-    yield found
-    found.stop()
+        actual.add_local(name)
+    yield actual
+    actual.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -64,22 +64,22 @@ def tried(context: Any) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def test_nodes_that_share_a_directory_pass_everything_and_leave_nothing(pool: Any, tmp_path: Path) -> None:
-    found = tried(context(pool, tmp_path))
+    actual = tried(context(pool, tmp_path))
 
     # how fast one is beside another is this busy machine's own matter
     quick = {kind.name for kind in rate_trials.RATE_TYPES}
-    assert {check["status"] for (name, _), check in found.items() if name not in quick} == {"pass"}, found
+    assert {check["status"] for (name, _), check in actual.items() if name not in quick} == {"pass"}, actual
     rate_names = [name for rate in rate_trials.RATE_TYPES for name in (rate.name, rate.together)]
-    assert {name for name, _target in found} == {trials.WRITE, *trials.TOGETHER, *rate_names}
-    assert {target for name, target in found if name == trials.WRITE} == {f"n{n}/data" for n in (1, 2, 3)}
+    assert {name for name, _target in actual} == {trials.WRITE, *trials.TOGETHER, *rate_names}
+    assert {target for name, target in actual if name == trials.WRITE} == {f"n{n}/data" for n in (1, 2, 3)}
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_node_of_its_own_is_measured_and_compared_with_nobody(pool: Any, tmp_path: Path) -> None:
-    found = tried(context(pool, tmp_path, ("n1",)))
+    actual = tried(context(pool, tmp_path, ("n1",)))
 
-    assert found[trials.WRITE, "n1/data"]["status"] == "pass"
-    assert {found[name, "n1/data"]["status"] for name in trials.TOGETHER} == {"skip"}
+    assert actual[trials.WRITE, "n1/data"]["status"] == "pass"
+    assert {actual[name, "n1/data"]["status"] for name in trials.TOGETHER} == {"skip"}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -91,23 +91,23 @@ def test_one_that_sees_another_directory_is_named(pool: Any, tmp_path: Path) -> 
     (tmp_path / "data").mkdir()
     straying = where.order
 
-    def order(act: str, to: Any, limit: float = 0, **given: Any) -> Any:
-        each = {**given.pop("each", {})}
+    def order(act: str, to: Any, limit: float = 0, **asked: Any) -> Any:
+        each = {**asked.pop("each", {})}
         for node in NODES:
             each[node] = {**each.get(node, {}), "place": str(other if node == "n2" else tmp_path / "data")}
-        fixed = {key: _moved(value, tmp_path / "data") for key, value in given.items()}
+        fixed = {key: _moved(value, tmp_path / "data") for key, value in asked.items()}
         return straying(act, to, limit, each=each, **fixed)
 
     where.order = order
     (other / where.name).mkdir()
     (other / where.name / "locked").write_text("")
-    found = tried(where)
+    actual = tried(where)
 
-    failed = {name for (name, target), check in found.items() if check["status"] == "fail" and target == "n2/data"}
-    assert {trials.VISIBLE, trials.NAMES, trials.RENAME, trials.LOCK, trials.FLOCK} <= failed, found
-    assert found[trials.LOCK, "n2/data"]["message"] == "it got the lock that n1 was holding"
-    assert found[trials.VISIBLE, "n3/data"]["status"] == "fail"
-    assert found[trials.WRITE, "n1/data"]["status"] == "pass"
+    failed = {name for (name, target), check in actual.items() if check["status"] == "fail" and target == "n2/data"}
+    assert {trials.VISIBLE, trials.NAMES, trials.RENAME, trials.LOCK, trials.FLOCK} <= failed, actual
+    assert actual[trials.LOCK, "n2/data"]["message"] == "it got the lock that n1 was holding"
+    assert actual[trials.VISIBLE, "n3/data"]["status"] == "fail"
+    assert actual[trials.WRITE, "n1/data"]["status"] == "pass"
 
 
 def _moved(value: Any, shared: Path) -> Any:
@@ -117,10 +117,10 @@ def _moved(value: Any, shared: Path) -> Any:
 
 
 def test_a_directory_that_nobody_may_write_to_is_reported(pool: Any, tmp_path: Path) -> None:
-    found = tried(context(pool, tmp_path, user_writable=str(tmp_path / "missing")))
+    actual = tried(context(pool, tmp_path, user_writable=str(tmp_path / "missing")))
 
-    assert {check["status"] for check in found.values()} == {"fail"}
-    assert str(tmp_path / "missing") in found[trials.WRITE, "n1/data"]["message"]
+    assert {check["status"] for check in actual.values()} == {"fail"}
+    assert str(tmp_path / "missing") in actual[trials.WRITE, "n1/data"]["message"]
 
 
 def test_a_mount_that_should_be_read_only_and_is_not_fails(pool: Any, tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_a_mount_that_should_be_read_only_and_is_not_fails(pool: Any, tmp_path: 
     ordered = where.order
     names: set[str] = set()
 
-    def order(act: str, to: Any, limit: float = 0, **given: Any) -> Any:
-        names.update(given["name"].format(node=node) for node in to)
-        return ordered(act, to, limit, **given)
+    def order(act: str, to: Any, limit: float = 0, **asked: Any) -> Any:
+        names.update(asked["name"].format(node=node) for node in to)
+        return ordered(act, to, limit, **asked)
 
     where.order = order
     trials.read_only(where)
@@ -143,17 +143,17 @@ def test_a_mount_that_should_be_read_only_and_is_not_fails(pool: Any, tmp_path: 
 def test_trouble_with_one_entry_is_reported_and_stops_no_other(
     pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_given: Any) -> None:
+    def fail(*_options: Any) -> None:
         raise KeyError("never")
 
     monkeypatch.setattr(trials, "visible", fail)
     entry = context(pool, tmp_path).entry
     everywhere = {node: {"data": inputs.Seen()} for node in NODES}
-    given = suite.Inputs("hpc", "login1", NODES, dict.fromkeys(NODES, (entry,)), everywhere, BOUNDS)
+    asked = suite.Inputs("hpc", "login1", NODES, dict.fromkeys(NODES, (entry,)), everywhere, BOUNDS)
 
-    found = suite._entry(given, entry, pool, "abc123")
+    actual = suite._entry(asked, entry, pool, "abc123")
 
-    assert (found[-1]["target"], found[-1]["message"]) == ("data", "KeyError('never')")
+    assert (actual[-1]["target"], actual[-1]["message"]) == ("data", "KeyError('never')")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -202,16 +202,16 @@ def test_an_agent_whose_job_ends_removes_what_it_made(tmp_path: Path, how: str) 
 
 class TestChildren:
     def test_an_error_is_reported_with_its_name_and_file(self) -> None:
-        found = children.attempt(lambda: {"never": Path("/nowhere").stat()}, 20)
+        actual = children.attempt(lambda: {"never": Path("/nowhere").stat()}, 20)
 
-        assert found == {"error": "No such file or directory (/nowhere)", "errno": "ENOENT"}
+        assert actual == {"error": "No such file or directory (/nowhere)", "errno": "ENOENT"}
 
     def test_one_that_does_not_answer_is_given_up_with_what_it_started(self, tmp_path: Path) -> None:
         started = tmp_path / "pid"
         script = f"echo $$ > {started}; exec sleep 300"
-        found = children.attempt(lambda: {"never": subprocess.run(["sh", "-c", script])}, 2)
+        actual = children.attempt(lambda: {"never": subprocess.run(["sh", "-c", script])}, 2)
 
-        assert found == {"hung": 2}
+        assert actual == {"hung": 2}
         pid = int(started.read_text())
         wait_until("its child is gone", lambda: not runs(pid))
 
@@ -233,9 +233,9 @@ class TestRenames:
         if data is not None:
             (tmp_path / "f").write_bytes(data)
 
-        found = operations.follow(str(tmp_path / "f"), 0.05)
+        actual = operations.follow(str(tmp_path / "f"), 0.05)
 
-        assert found[fault] == found["reads"] > 0
+        assert actual[fault] == actual["reads"] > 0
 
 
 class TestRates:
@@ -303,10 +303,10 @@ class TestOutliers:
             assert (where.checks[1]["measured"], where.checks[1]["expected"]) == (str(rates["b"]), "at least 600")
 
     def test_only_those_well_below_the_others_are_measured_again(self) -> None:
-        found: dict[str, dict[str, Any]]
-        found = {"a": {"rate": 1000}, "b": {"rate": 500}, "c": {"rate": 900}, "d": {"error": "no room"}}
+        actual: dict[str, dict[str, Any]]
+        actual = {"a": {"rate": 1000}, "b": {"rate": 500}, "c": {"rate": 900}, "d": {"error": "no room"}}
 
-        assert rate_trials._outliers(found) == ["b"]
+        assert rate_trials._outliers(actual) == ["b"]
         assert rate_trials._outliers({"a": {"rate": 1000}}) == []
 
 
