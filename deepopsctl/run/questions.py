@@ -34,9 +34,9 @@ Arguments = Mapping[str, Any]
 Answer = Mapping[str, Any]
 Answers = Mapping[str, Sequence[Answer]]
 
-# the modules that answer, and the playbooks that ask nothing else
+# the modules that answer, and the playbooks that ask nothing else: `status`, and the last one of a plan
 GATE, INFO = "drift_check", "node_info"
-STATUS, JOBS = "operate/status", "operate/jobs"
+STATUS, JOBS = "operate/cluster/status", "operate/cluster/jobs"
 # seconds for a node that is asked before a deploy
 GATE_S = 60.0
 # as that playbook asks the first controller

@@ -14,6 +14,7 @@ from deepopsctl.model.cluster import Cluster
 from deepopsctl.run.events import Event
 from deepopsctl.run.history import PastRun, past_run
 from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome, RunSummary
+from deepopsctl.run.questions import STATUS
 from deepopsctl.run.request import USUAL_SSH, RunRequest
 from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware
@@ -24,7 +25,6 @@ from deepopsctl.text.answers import mapping, mappings
 from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import CHECKS_FILE
 
-PLAYBOOK = "operate/cluster/status"
 COMMAND = "status"
 # enough to distinguish two deploys
 DIGEST_DIGITS = 12
@@ -44,7 +44,7 @@ def status_request(base: RunRequest, node_timeout: int) -> RunRequest:
     """The query of all nodes; a node without an answer for `node_timeout` seconds counts as not answering."""
     return replace(
         base,
-        playbook=PLAYBOOK,
+        playbook=STATUS,
         command=COMMAND,
         extra_vars={"deepops_node_timeout": node_timeout},
         # open connections are reused; a new one gets half of the time

@@ -6,9 +6,12 @@ from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority, new_authority
 from tests.support.node_modules import plugin
+from tests.support.paths import ROOT
 from tests.support.role_templates import render
 
 PASSWORD = "correct-horse-battery-staple"
@@ -128,5 +131,11 @@ def scraper_files(directory: Path, scraper: str, name: str = "", authority: str 
 
 def prometheus_config(*, tls: bool = True, targets: str = "/etc/prometheus/targets/deepops.yml", **changes: Any) -> str:
     """prometheus.yml of the role."""
-    variables = prometheus(monitoring_exporter_tls=tls, __prometheus_target_limit=64, __prometheus_targets=targets)
+    shared = yaml.safe_load((ROOT / "group_vars" / "all" / "monitoring.yml").read_text(encoding="utf-8"))
+    variables = prometheus(
+        prometheus_scrape_interval=shared["prometheus_scrape_interval"],
+        monitoring_exporter_tls=tls,
+        __prometheus_target_limit=64,
+        __prometheus_targets=targets,
+    )
     return render("prometheus", "prometheus.yml.j2", **{**variables, **changes})

@@ -46,7 +46,8 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     from deepopsctl.cluster.inventory import render_inventory
     from deepopsctl.cluster.selection import resolve_limit
     from deepopsctl.content import content_dir
-    from deepopsctl.run.plan import COMMAND, JOBS_PLAYBOOK, PLAN_FILE, examine, save
+    from deepopsctl.run.plan import COMMAND, PLAN_FILE, examine, save
+    from deepopsctl.run.questions import JOBS
 
     content = content_dir(settings.content)
     check_names(components, content)
@@ -59,7 +60,7 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
         settings,
         directory,
         options,
-        (*wanted, JOBS_PLAYBOOK),
+        (*wanted, JOBS),
         command=COMMAND,
         limit=limit.text,
         check=True,

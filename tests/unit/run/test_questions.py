@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.content import content_dir
-from deepopsctl.run.questions import GATE, INFO, Memory, Question, archive, known, left_for_ansible
+from deepopsctl.content import content_dir, playbook
+from deepopsctl.run.questions import GATE, INFO, JOBS, STATUS, Memory, Question, archive, known, left_for_ansible
 from deepopsctl.run.request import RunRequest
 
 SPEC = """\
@@ -117,8 +117,13 @@ def test_a_later_component_is_known_from_the_gate_of_an_earlier_one(directory: C
     assert [question.arguments["component"] for question in questions["gpu01"]] == ["slurm", "monitoring"]
 
 
+def test_the_playbooks_of_questions_ask_by_the_modules_that_answer() -> None:
+    for name in (STATUS, JOBS):
+        assert f"deepopsctl.cluster.{INFO}:" in playbook(name).read_text(encoding="utf-8")
+
+
 def test_a_plan_asks_the_controller_for_the_jobs_as_well(directory: ClusterDir, memory: Memory) -> None:
-    questions = known(RunRequest(directory, "slurm", more=("operate/jobs",)), directory.cluster(), memory)
+    questions = known(RunRequest(directory, "slurm", more=(JOBS,)), directory.cluster(), memory)
 
     assert [question.module for question in questions["ctl1"]] == [GATE, INFO]
     assert [question.module for question in questions["gpu01"]] == [GATE]
@@ -139,7 +144,7 @@ def test_anything_that_a_play_would_work_on_is_not_settled(change: dict[str, Any
 
 
 def test_of_a_status_ansible_asks_only_the_silent_ones(directory: ClusterDir, memory: Memory) -> None:
-    cluster, status = directory.cluster(), RunRequest(directory, "operate/status")
+    cluster, status = directory.cluster(), RunRequest(directory, STATUS)
     for node in ("ctl1", "gpu01"):
         memory.note(event(node, "node_info", components=[{"component": "slurm", "steps": ["slurmd"]}], slurm=False))
     questions = known(status, cluster, memory)
