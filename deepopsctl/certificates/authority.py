@@ -1,9 +1,7 @@
 """The cluster's own certificate authority.
 
-Its key and certificate are one secret in the vault. What nodes get is a function of that secret, their name and
-addresses, and the day's period (validity.py): keys are derived, signatures deterministic (RFC 6979). So there is no
-store of certificates that could get lost or differ between two control machines, a second deploy changes nothing, and
-a deploy of the next period renews.
+Its key and certificate are one secret in the vault; what nodes get is a function of it, their name and addresses, and
+the day's period (validity.py). Why: docs/develop/decisions/derived-certificates.md.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 from deepopsctl.model.cluster import Cluster
+from deepopsctl.text.answers import mapping
 from deepopsctl.text.node_sets import fold_in_order
 
 FILE_NAME = "import-report.md"
@@ -51,8 +52,7 @@ class Carryover:
 
     def has_slurm(self, key: str) -> bool:
         """Whether `slurm_config` has a key, even without a value."""
-        config = self.settings.get("slurm_config")
-        return isinstance(config, Mapping) and key in config
+        return key in mapping(self.settings.get("slurm_config"))
 
     def set_slurm(self, key: str, value: str | None) -> None:
         """Set a key of `slurm_config`; None removes deepopsctl's own value."""
@@ -70,8 +70,7 @@ class Carryover:
 
     def slurm(self, key: str) -> str | None:
         """The value of a key of `slurm_config`, None for none."""
-        config = self.settings.get("slurm_config")
-        value = config.get(key) if isinstance(config, Mapping) else None
+        value = mapping(self.settings.get("slurm_config")).get(key)
         return None if value is None else str(value)
 
     def __bool__(self) -> bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
+
+from deepopsctl.text.answers import mapping
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INCLUDES = ("ansible.builtin.include_role", "ansible.builtin.import_role")
@@ -40,10 +41,6 @@ def passed(part: object) -> Iterator[tuple[str, object]]:
         if "role" in part:
             yield from ((name, value) for name, value in part.items() if name not in _KEYWORDS)
         if "role" in part or any(name in part for name in _INCLUDES):
-            yield from _mapping(part.get("vars")).items()
+            yield from mapping(part.get("vars")).items()
         for value in part.values():
             yield from passed(value)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -19,6 +19,7 @@ from deepopsctl.cluster.secrets import is_encrypted, why_not_opened
 from deepopsctl.errors import ControlMachineError, InputError, Problem
 from deepopsctl.files import read_text
 from deepopsctl.slurm.hardware import load_hardware
+from deepopsctl.text.answers import members
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.yaml_reader import PlainTagLoader, duplicate_keys, is_endless, why_broken
 
@@ -145,11 +146,11 @@ def why_closed(directory: ClusterDir, environment: Mapping[str, str]) -> str:
 
 
 def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterable[str] = ()) -> tuple[Problem, ...]:
-    """Unknown variables whose names are close to a known one, and settings with an old name.
+    """Unknown variables with a name close to a known one or the name of a role, and settings with an old name.
 
     `option_names` are the names of `-e`.
     """
-    known = known_names(content)
+    known, roles = known_names(content), {path.parts[-3] for path in content.glob("roles/*/meta/argument_specs.yml")}
     named = [(f"{where}:{line}", name) for where, root in _parsed_files(directory) for name, line in _names(root)]
     problems = []
     for where, name in [*named, *(("-e", name) for name in option_names)]:
@@ -159,6 +160,9 @@ def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterab
         near = get_close_matches(name, known, n=1, cutoff=_NEAR) if name not in known else []
         if meant := [each for each in near if each not in role_parameters(content, near)]:
             problems.append(Problem(where, f"{name} is not a setting of deepopsctl", f"did you mean {meant[0]}?"))
+        elif name not in known and (role := max((each for each in roles if name.startswith(f"{each}_")), default="")):
+            hint = f"settings of the role are in roles/{role}/README.md"
+            problems.append(Problem(where, f"{name} is not a setting of deepopsctl", hint))
     return tuple(problems)
 
 
@@ -326,19 +330,15 @@ def _names(root: yaml.Node | Problem | None) -> Iterator[tuple[str, int]]:
 
 def _options(content: Path) -> Iterator[tuple[str, SettingType]]:
     for path in content.glob("roles/*/meta/argument_specs.yml"):
-        for entry_point in _mapping(_load(path)["argument_specs"]).values():
-            for name, spec in _mapping(entry_point).get("options", {}).items():
-                if spec.get("type") == "raw":
+        for _, entry_point in members(_load(path)["argument_specs"]):
+            for name, option in entry_point.members("options"):
+                if option.text("type") == "raw":
                     # anything, which a filter of the role checks: its default has the type
-                    if "default" in spec:
-                        yield name, _of_value(spec["default"])
+                    if "default" in option.values:
+                        yield name, _of_value(option.values["default"])
                     continue
-                choices = tuple(map(str, spec.get("choices", ())))
-                yield name, SettingType(spec.get("type", "str"), spec.get("elements", ""), choices)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+                wanted = option.text("type") or "str"
+                yield name, SettingType(wanted, option.text("elements"), option.texts("choices"))
 
 
 def _load(path: Path) -> dict[str, object]:

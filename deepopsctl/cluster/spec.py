@@ -20,6 +20,7 @@ from deepopsctl.policy.values import check_choice
 from deepopsctl.slurm import job_hooks
 from deepopsctl.storage.spec import StorageReader
 from deepopsctl.text import values
+from deepopsctl.text.answers import items, mapping
 from deepopsctl.text.problems import Problems, RefusedError
 from deepopsctl.text.sections import (
     ClusterFile,
@@ -79,10 +80,6 @@ def _without_empty(value: object) -> object:
     return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 
-def _as_list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
 def _node_options(options: Mapping[str, str]) -> Mapping[str, str]:
     return values.check_slurm_options(options, values.OWNED_NODE_KEYS)
 
@@ -106,15 +103,15 @@ class _Reader(SectionReader):
         """Read section by section, so that a problem in one does not hide those of others."""
         content = _without_empty(self.document.value)
         top = self.fit(ClusterFile, content, ())
-        whole = content if isinstance(content, dict) else {}
+        whole = mapping(content)
         self._cluster(self.fit(ClusterSection, whole.get("cluster", {}), ("cluster",)))
-        nodes, partitions = (_as_list(whole.get(key)) for key in ("nodes", "partitions"))
+        nodes, partitions = (items(whole.get(key)) for key in ("nodes", "partitions"))
         self.draft.incomplete = top is None and not nodes
         for index, item in enumerate(nodes):
             self._node(self.fit(NodeSection, item, ("nodes", index)), ("nodes", index))
         for index, item in enumerate(partitions):
             self._partition(self.fit(PartitionSection, item, ("partitions", index)), ("partitions", index))
-        for index, item in enumerate(_as_list(whole.get("maintenance"))):
+        for index, item in enumerate(items(whole.get("maintenance"))):
             self._maintenance(self.fit(MaintenanceSection, item, ("maintenance", index)), ("maintenance", index))
         PolicyReader(self, self.draft.policy).read(whole)
         StorageReader(self, self.draft.storage).read(whole)
@@ -218,7 +215,7 @@ class _Reader(SectionReader):
         """The GPUs of an entry: one group, or a list."""
         autodetect = self.value((*path, "autodetect"), spec.parse_autodetect, node.autodetect, "")
         several = isinstance(node.gpus, list)
-        entries = _as_list(node.gpus) if several else [node.gpus] * (node.gpus is not None)
+        entries = items(node.gpus) if several else [node.gpus] * (node.gpus is not None)
         if not entries and (several or autodetect):
             what = RefusedError("is empty" if several else "is given without gpus", "say which GPUs the nodes have")
             key = "gpus" if several else "autodetect"

@@ -186,92 +186,40 @@ def parse_facts(name: str, raw: Mapping[str, object]) -> NodeFacts:
 def _parse(name: str, raw: RequiredFields) -> NodeFacts:
     platform, time, slurm = raw.part("platform"), raw.part("time"), raw.part("slurm")
     asked, clock = raw.part("asked"), raw.part("clock")
-    return NodeFacts(
+    return raw.fill(
+        NodeFacts,
         name=name,
-        hostname=raw.text("hostname"),
-        machine_id=raw.text("machine_id"),
-        container=raw.yes("container"),
-        kernel=raw.text("kernel"),
-        python=raw.text("python"),
         distribution=platform.text("distribution"),
         version=platform.text("distribution_version"),
         family=platform.text("os_family"),
-        sudo=raw.text("sudo"),
-        root=raw.yes("root"),
         # the node read its clock between the query and the answer
         lead=(clock.real("end") - asked.real("after"), clock.real("begin") - asked.real("before")),
-        cpus=raw.number("cpus"),
-        memory_mb=raw.number("memory_mb"),
-        disks=tuple(_disk(entry) for entry in raw.parts("disks")),
-        addresses=tuple(_address(entry) for entry in raw.parts("addresses")),
-        names=_names(raw.part("names")),
+        disks=raw.fill_each("disks", Disk),
+        addresses=raw.fill_each("addresses", Address),
+        names=raw.part("names").fill(Names),
         packages=_packages(raw.part("packages")),
-        outside=tuple(
-            Outside(each.text("what"), each.text("url"), each.text("why"), each.yes("optional"))
-            for each in raw.parts("outside")
-        ),
+        outside=raw.fill_each("outside", Outside),
         ports={daemon: raw.part("ports").number(daemon) for daemon in raw.part("ports").values},
-        listeners=tuple(
-            Listener(entry.number("port"), entry.number("pid"), entry.text("command"))
-            for entry in raw.parts("listeners")
-        ),
+        listeners=raw.fill_each("listeners", Listener),
         gpus=_gpus(raw.part("gpus")),
-        secure_boot=raw.text("secure_boot"),
         cgroup=raw.text("deepops_cgroup") if raw.yes("deepops_cgroup_writable") else "none",
         time_daemons=time.texts("daemons"),
         synchronised=time.yes("synchronised"),
-        firewalls=raw.texts("firewalls"),
         slurm_daemons=slurm.texts("daemons"),
         slurm_version=slurm.text("version"),
         plugins=tuple(mappings(slurm.values.get("plugins"))),
         managed=slurm.yes("managed"),
-        settings=_settings(raw.part("settings")),
-        versions=raw.words("versions"),
-        users=raw.words("users"),
-        storage=tuple(entry.values for entry in raw.parts("storage")),
-        login=raw.words("login"),
-        database=raw.words("database"),
+        settings=raw.part("settings").fill(Settings),
         unmet=tuple(entry.text("message") for entry in raw.parts("unmet")),
-        refusals=raw.lists("refusals"),
         restarts=raw.part("restarts").texts("causes"),
         unheld=raw.part("restarts").texts("unheld"),
     )
 
 
-def _disk(raw: RequiredFields) -> Disk:
-    return Disk(
-        raw.text("path"), raw.number("free_mb"), raw.number("inodes"), raw.number("free_inodes"), raw.yes("read_only")
-    )
-
-
-def _address(raw: RequiredFields) -> Address:
-    return Address(raw.text("interface"), raw.text("address"), raw.text("network"), raw.number("mtu"))
-
-
-def _names(raw: RequiredFields) -> Names:
-    return Names(
-        raw.texts("unresolved"), raw.texts("silent"), raw.lists("otherwise"), raw.lists("called"), raw.yes("managed")
-    )
-
-
 def _packages(raw: RequiredFields) -> Packages:
     lock = raw.part("lock") if raw.values.get("lock") else None
-    held = f"{lock.text('command')} (pid {lock.text('pid')})" if lock else ""
-    return Packages(raw.text("manager"), held, raw.texts("broken"), raw.yes("interrupted"), raw.yes("seen"))
+    return raw.fill(Packages, lock=f"{lock.text('command')} (pid {lock.text('pid')})" if lock else "")
 
 
 def _gpus(raw: RequiredFields) -> SeenGpus:
-    modules = {str(name): runs is True for name, runs in raw.part("modules").values.items()}
-    return SeenGpus(raw.texts("bus"), raw.number("files"), raw.texts("models"), raw.text("driver"), modules)
-
-
-def _settings(raw: RequiredFields) -> Settings:
-    return Settings(
-        raw.yes("set_hostname"),
-        raw.text("confinement"),
-        raw.texts("families"),
-        raw.lists("tested"),
-        raw.number("user_id"),
-        raw.words("package_user_ids"),
-        raw.part("slurm").values,
-    )
+    return raw.fill(SeenGpus, modules={name: runs is True for name, runs in raw.part("modules").values.items()})

@@ -15,6 +15,7 @@ from deepopsctl.environment.people import NAME, parse_people, read_people
 from deepopsctl.errors import DeepOpsError, InputError
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.model.people import People
+from deepopsctl.text.answers import mapping, mappings, texts
 from deepopsctl.text.problems import Problems, RefusedError
 from deepopsctl.text.sections import PersonSection
 from deepopsctl.text.source import check_markers
@@ -56,8 +57,8 @@ def give_ids(text: str, cluster: Cluster) -> str:
     problems = Problems()
     document = parse_yaml(text, NAME, problems)
     problems.raise_if_any()
-    whole = document.value if document and isinstance(document.value, dict) else {}
-    entries = [item for section in ("groups", "people") for item in whole.get(section) or () if isinstance(item, dict)]
+    whole = mapping(document.value if document else None)
+    entries = [item for section in ("groups", "people") for item in mappings(whole.get(section))]
     written = [str(item.get(key)) for item in entries for key in ("uid", "gid") if item.get(key)]
     taken = {int(number) for number in written if number.isdecimal()}
     # without the people, who have no ids yet
@@ -84,7 +85,7 @@ def import_table(text: str, table: str, where: str, cluster: Cluster, *, new_gro
     # a row without an id gets none that another row has
     ids = _Ids(people, {int(number) for row in rows if (number := str(row.get("uid", ""))).isdecimal()})
     known = {group.name for group in people.groups}
-    named = dict.fromkeys(group for row in rows for group in _list(row.get("groups")) if group not in known)
+    named = dict.fromkeys(group for row in rows for group in texts(row.get("groups")) if group not in known)
     groups = [_with_id({"name": name}, "groups", ids) for name in named] if new_groups else []
     entries = [_with_id(row, "people", ids) for row in rows]
     present = [{"name": group.name, "gid": str(group.gid)} for group in people.groups]
@@ -194,10 +195,6 @@ def _checked(text: str, wanted: People, cluster: Cluster) -> str:
 def _lost() -> DeepOpsError:
     message = f"this edit can't preserve the formatting of {NAME}: nothing was changed"
     return DeepOpsError(message, "make the edit manually, then run `deepopsctl inventory`")
-
-
-def _list(value: object) -> list[str]:
-    return [str(item) for item in value] if isinstance(value, list) else []
 
 
 def _as_text(row: Mapping[str, object]) -> dict[str, object]:

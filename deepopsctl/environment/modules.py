@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from deepopsctl.text.answers import mapping, texts
 from deepopsctl.text.problems import RefusedError
 
 SETTING = "modules_declared"
@@ -29,11 +30,11 @@ def names_of_site(settings: Mapping[str, Any]) -> list[str]:
         return []
     standard, declared = settings.get("modules_standard", ""), settings.get(SETTING, {})
     listed = {key: settings.get(key, default) for key, default in _LISTS.items()}
-    software, toolkits = (value if isinstance(value, list) else [] for value in listed.values())
+    software, toolkits = map(texts, listed.values())
     return [
         *([f"StdEnv/{standard}"] if standard else []),
-        *map(str, software),
-        *(declared if isinstance(declared, Mapping) else ()),
+        *software,
+        *mapping(declared),
         *(f"cuda/{version}" for version in toolkits),
         *(["httpproxy"] if settings.get("environment_proxy_nodes") or settings.get("environment_http_proxy") else []),
     ]

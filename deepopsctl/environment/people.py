@@ -10,6 +10,7 @@ from deepopsctl.environment import values
 from deepopsctl.environment.directory import read_authority, read_directory
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.model.people import FIRST_ID, Group, People, Person, accounts_of
+from deepopsctl.text.answers import items, mapping
 from deepopsctl.text.problems import Problems, RefusedError
 from deepopsctl.text.sections import GroupSection, PeopleFile, PersonSection, SectionReader, dotted
 from deepopsctl.text.source import check_markers, read_source
@@ -63,12 +64,12 @@ class _Reader(SectionReader):
 
     def read(self) -> People:
         content = self.document.value
-        whole = content if isinstance(content, dict) else {}
+        whole = mapping(content)
         top = self.fit(PeopleFile, {key: item for key, item in whole.items() if item is not None}, ())
         first = self.value(("first_id",), values.parse_id, top.first_id, FIRST_ID) if top and top.first_id else FIRST_ID
-        groups = list(self._groups(_items(whole.get("groups"))))
+        groups = list(self._groups(items(whole.get("groups"))))
         known = {group.name for group in groups}
-        people = list(self._people(_items(whole.get("people")), known))
+        people = list(self._people(items(whole.get("people")), known))
         for group in groups:
             self._check_account(group.name, self.seen[group.name])
         self._check_users(people)
@@ -175,10 +176,6 @@ class _Reader(SectionReader):
 
     def _refuse(self, path: Path, message: str, hint: str) -> None:
         self.problems.refuse(self.at(path), dotted(path), RefusedError(message, hint))
-
-
-def _items(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 def _without_empty(item: object) -> object:

@@ -15,6 +15,7 @@ from deepopsctl.gpus import gres
 from deepopsctl.gpus.models import find_product
 from deepopsctl.gpus.notation import MAX_GPUS
 from deepopsctl.model.cluster import GpuGroup, Gpus
+from deepopsctl.text.answers import listed, mapping
 
 # Commands to run on a GPU node, by the name of the answer; failed commands have no answer.
 PROBES: Mapping[str, tuple[str, ...]] = {
@@ -96,8 +97,8 @@ def as_stored(detected: Sequence[DetectedGpu]) -> list[dict[str, object]]:
 def from_stored(entries: object) -> tuple[DetectedGpu, ...]:
     """Parse the value of `as_stored`; ValueError for anything else."""
     gpus: list[DetectedGpu] = []
-    for entry in entries if isinstance(entries, list) else [entries]:
-        fields = dict(entry) if isinstance(entry, Mapping) else {}
+    for entry in listed(entries):
+        fields = {**mapping(entry)}
         count = fields.pop("count", 0)
         if (
             not fields.get("model")

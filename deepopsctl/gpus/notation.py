@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from deepopsctl.model.cluster import GpuGroup, Gpus, MigLayout, MigSlices
+from deepopsctl.text.answers import listed, texts
 from deepopsctl.text.node_sets import expand, shorten
 from deepopsctl.text.problems import RefusedError
 
@@ -65,7 +66,7 @@ def for_inventory(gpus: Gpus, gres: str) -> dict[str, object]:
     entry: dict[str, object] = {"type": gpus.type, "count": gpus.count}
     if gpus.groups:
         written = as_written(gpus)
-        entry |= {"gres": gres, "kinds": written if isinstance(written, list) else [written]}
+        entry |= {"gres": gres, "kinds": [*listed(written)]}
     if gpus.autodetect:
         entry["autodetect"] = gpus.autodetect
     return entry
@@ -169,4 +170,4 @@ def _read_layout(layout: object) -> MigLayout:
 def _each(value: object, count: int) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,) * count
-    return tuple(str(item) for item in value) if isinstance(value, list) else ()
+    return texts(value)

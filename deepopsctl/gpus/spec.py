@@ -11,6 +11,7 @@ from deepopsctl.gpus.mig_profiles import INSTANCES_PER_GPU
 from deepopsctl.gpus.models import models_of, profiles_of
 from deepopsctl.gpus.notation import MAX_GPUS, default_files, expand_files, parse_gpus
 from deepopsctl.model.cluster import GpuGroup, Gpus, MigLayout, MigSlices
+from deepopsctl.text.answers import listed
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.values import suggest
@@ -143,7 +144,7 @@ def _read_layout(layout: object, gpu_type: str, autodetect: str) -> MigLayout:
 def _read_slices(name: str, value: object, gpu_type: str) -> MigSlices:
     """The slices with one profile, from a count or their numbers."""
     _check_profile(name, gpu_type)
-    numbers = value if isinstance(value, list) else [value]
+    numbers = listed(value)
     if not numbers or not all(re.fullmatch("[0-9]{1,2}", str(number)) for number in numbers):
         raise RefusedError(f"{name}: {shorten(str(value))!r} is no number of slices", _MIG_HINT)
     read = tuple(int(str(number)) for number in numbers)
@@ -178,7 +179,7 @@ def _check_profile(name: str, gpu_type: str) -> None:
 
 
 def _read_files(value: object, count: int) -> tuple[str, ...]:
-    files = tuple(file for text in (value if isinstance(value, list) else [value]) for file in expand_files(str(text)))
+    files = tuple(file for text in listed(value) for file in expand_files(str(text)))
     if len(files) != count:
         raise RefusedError(f"{len(files)} device files for {count} GPUs", "name one file for each GPU")
     return files
@@ -206,7 +207,7 @@ def _read_cores(value: object, count: int) -> tuple[str, ...]:
 
 def _read_links(value: object, count: int) -> tuple[str, ...]:
     """The row of link numbers of each GPU, as text or as a list."""
-    rows = value if isinstance(value, list) else [value]
+    rows = listed(value)
     texts = [",".join(map(str, row)) if isinstance(row, list) else row for row in rows]
     if len(texts) != count:
         raise RefusedError(f"{len(texts)} rows of links for {count} GPUs", 'one for each GPU: ["-1,4", "4,-1"]')

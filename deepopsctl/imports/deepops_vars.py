@@ -15,6 +15,7 @@ from deepopsctl.storage.builder import StorageDraft
 from deepopsctl.storage.nfs import VERSIONS
 from deepopsctl.storage.spec import StorageReader
 from deepopsctl.text import values
+from deepopsctl.text.answers import mappings
 from deepopsctl.text.node_sets import fold_in_order, shorten
 from deepopsctl.text.problems import Problems, RefusedError
 from deepopsctl.text.sections import SectionReader
@@ -274,9 +275,8 @@ class _Importer:
         setting = self.settings.get(name)
         if setting is None:
             return
-        listed = setting.value
-        good = [item for item in listed if isinstance(item, Mapping)] if isinstance(listed, list) else []
-        if not isinstance(listed, list) or len(good) < len(listed):
+        good = mappings(setting.value)
+        if not isinstance(setting.value, list) or len(good) < len(setting.value):
             self.carryover.leave(name, setting.where, "it is no list of mappings", "list it under storage:")
         yield from good
 

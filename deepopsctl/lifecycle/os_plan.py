@@ -65,18 +65,7 @@ class OsFacts:
 def parse_facts(answer: Mapping[str, object]) -> OsFacts:
     """The facts from the module's answer."""
     facts = Fields(answer)
-    return OsFacts(
-        packages=_versions(facts.lists("packages")),
-        held=_versions(facts.lists("held")),
-        left=_versions(facts.lists("left")),
-        kept_back=facts.texts("kept_back"),
-        reboot=facts.text("reboot"),
-        kernel=facts.text("kernel"),
-        installed_kernel=facts.text("installed_kernel"),
-        new_kernel=facts.text("new_kernel"),
-        pending=facts.texts("pending"),
-        conffiles=facts.texts("conffiles"),
-    )
+    return facts.fill(OsFacts, **{key: _versions(facts.lists(key)) for key in ("packages", "held", "left")})
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,12 @@ from deepopsctl.text.answers import items, mappings, members, number, texts
 from deepopsctl.text.node_sets import fold
 
 PARTS = (STATE, ACCOUNTING)
-FETCH, FORGET, RECONCILE = "operate/restore-fetch", "operate/restore-forget", "operate/restore-reconcile"
-STOP = "operate/restore-stop"
+FETCH, FORGET, RECONCILE = (
+    "operate/restore/restore-fetch",
+    "operate/restore/restore-forget",
+    "operate/restore/restore-reconcile",
+)
+STOP = "operate/restore/restore-stop"
 # jobs that were submitted after the set was made have had some of the next ids
 SPARE_IDS = 1000
 REGISTER_S = 120

@@ -15,7 +15,7 @@ from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, requ
 from deepopsctl.run.request import RunRequest
 from deepopsctl.text.answers import mapping, number, texts
 
-PLAYBOOK = "operate/restore-monitoring"
+PLAYBOOK = "operate/restore/restore-monitoring"
 
 
 def restore_monitoring(directory: ClusterDir, snapshot: str, base: RunRequest, operator: Operator) -> Report:

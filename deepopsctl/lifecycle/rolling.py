@@ -1,7 +1,6 @@
 """The pass of `upgrade os` and `upgrade nvidia`: drain, wait for jobs, work, reboot, validate, resume.
 
-The drain reason of a node that was taken out of service has the command in it, so that the same command continues after
-an interruption, and no other drain is touched.
+Slurm's drain reasons say how far it is (docs/develop/decisions/progress-in-slurm.md).
 """
 
 from __future__ import annotations

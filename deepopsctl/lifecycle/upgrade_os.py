@@ -36,7 +36,7 @@ from deepopsctl.run.request import RunRequest
 from deepopsctl.text.answers import mapping
 from deepopsctl.text.node_sets import fold
 
-QUERY, UPGRADE = "operate/os-query", "operate/os-upgrade"
+QUERY, UPGRADE = "operate/upgrade/os-query", "operate/upgrade/os-upgrade"
 # what other commands upgrade, and a database server that slurmdbd depends on
 LEFT = (*PATTERNS, *PACKAGE_NAMES.split())
 LEFT_DATABASE = ("mariadb-*", "libmariadb*", "mysql-*", "galera-*")

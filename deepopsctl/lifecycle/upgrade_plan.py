@@ -29,13 +29,13 @@ class NodeFacts:
     """What a node has (node program slurm_upgrade, phase query)."""
 
     platform: str
-    installed: Text
+    installed: Mapping[str, str]
     unfinished: bool
-    settings: Text = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
     record: Mapping[str, object] = field(default_factory=dict)
     database: Mapping[str, object] = field(default_factory=dict)
-    plugins: Sequence[Mapping[str, object]] = ()
-    modules: Sequence[str] = ()
+    plugins: tuple[Mapping[str, object], ...] = ()
+    modules: tuple[str, ...] = ()
 
     @property
     def releases(self) -> frozenset[str]:

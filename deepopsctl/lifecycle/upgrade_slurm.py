@@ -37,14 +37,26 @@ from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.node_states import NODE_PREFIX
 from deepopsctl.slurm.state import SlurmState
-from deepopsctl.text.answers import mapping, texts, words
+from deepopsctl.text.answers import Fields, mapping, texts, words
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
 
-QUERY, RECORD, PREPARE = "operate/upgrade-query", "operate/upgrade-record", "operate/upgrade-prepare"
-CONTROLLER, NODES, BACK = "operate/upgrade-controller", "operate/upgrade-nodes", "operate/upgrade-back"
-DRAIN, WITHDRAW, CHECK = "operate/upgrade-drain", "operate/upgrade-withdraw", "operate/upgrade-check"
-QUEUE = "operate/upgrade-queue"
+QUERY, RECORD, PREPARE = (
+    "operate/upgrade/upgrade-query",
+    "operate/upgrade/upgrade-record",
+    "operate/upgrade/upgrade-prepare",
+)
+CONTROLLER, NODES, BACK = (
+    "operate/upgrade/upgrade-controller",
+    "operate/upgrade/upgrade-nodes",
+    "operate/upgrade/upgrade-back",
+)
+DRAIN, WITHDRAW, CHECK = (
+    "operate/upgrade/upgrade-drain",
+    "operate/upgrade/upgrade-withdraw",
+    "operate/upgrade/upgrade-check",
+)
+QUEUE = "operate/upgrade/upgrade-queue"
 # the phases of the record, in their order; `back` undoes those before `nodes`
 PREPARING, CENTER, ON_NODES, ENDING, GOING_BACK = "prepare", "controller", "nodes", "deploy", "back"
 # after the controllers there is no way back
@@ -101,17 +113,8 @@ def _query(
     from deepopsctl.run.runner import ask
 
     outcome = ask(replace(base, playbook=QUERY, more=(), limit="", extra_vars={}))
-    facts: dict[str, NodeFacts] = {}
-    for result in outcome.summary.results:
-        answer = result.data.get("upgrade")
-        if isinstance(answer, Mapping):
-            facts[result.host] = NodeFacts(**{
-                key: answer[key]
-                for key in (
-                    "platform", "installed", "unfinished", "settings", "record", "database", "plugins", "modules",
-                )
-                if key in answer
-            })  # fmt: skip
+    answers = ((result.host, Fields.of(result.data.get("upgrade"))) for result in outcome.summary.results)
+    facts = {host: answer.fill(NodeFacts) for host, answer in answers if answer.values}
     first = cluster.controllers[0].name
     if first not in facts:
         failed = next((each.message for each in outcome.summary.failures if each.host in ("", first)), "no answer")

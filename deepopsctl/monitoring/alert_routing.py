@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deepopsctl.monitoring.alert_rules import SEVERITIES, WATCHDOG
+from deepopsctl.text.answers import items, listed, mapping, mappings
 from deepopsctl.text.values import suggest
 
 # Alerts without a route go here: visible in Prometheus, Grafana and amtool, and not sent.
@@ -55,7 +56,7 @@ def wanted_by(
     """The settings as a site wrote them: values of a wrong type are refused as unknown."""
     return Wanted(
         receivers if isinstance(receivers, Mapping) else {str(receivers): None},
-        routes if isinstance(routes, list) else [routes],
+        [*listed(routes)],
         email if isinstance(email, Mapping) else {str(email): None},
         grouping if isinstance(grouping, Mapping) else {str(grouping): None},
         secrets,
@@ -92,7 +93,7 @@ def _grouped(grouping: Mapping[str, object]) -> dict[str, object]:
 
 def _routes(wanted: Wanted) -> Iterator[Mapping[str, object]]:
     """The configured routes; without any, every alert goes to every receiver."""
-    routes = [route for route in wanted.routes if isinstance(route, Mapping)]
+    routes = mappings(wanted.routes)
     if routes or not wanted.receivers:
         yield from routes
     else:
@@ -103,8 +104,7 @@ def _route(route: Mapping[str, object]) -> dict[str, object]:
     matchers = [f'alertname="{WATCHDOG}"'] if route.get("watchdog") else []
     severities = _listed(route.get("severity"))
     matchers += [f'severity=~"{"|".join(severities)}"'] if severities else []
-    match = route.get("match", {})
-    for label, pattern in match.items() if isinstance(match, Mapping) else ():
+    for label, pattern in mapping(route.get("match")).items():
         escaped = str(pattern).replace("\\", "\\\\").replace('"', '\\"')
         matchers.append(f'{label}=~"{escaped}"')
     repeat = route.get("repeat", WATCHDOG_REPEAT if route.get("watchdog") else None)
@@ -129,21 +129,19 @@ def _together(names: Sequence[str]) -> str:
 def _receiver(together: str, wanted: Wanted) -> dict[str, object]:
     configs_by_type: dict[str, list[object]] = {}
     for name in together.split(", "):
-        channels = wanted.receivers[name]
-        assert isinstance(channels, Mapping)  # noqa: S101 - checked before
-        for way, how in channels.items():
+        for way, how in mapping(wanted.receivers[name]).items():
             for key, configs in _configs(str(way), how, wanted):
                 configs_by_type.setdefault(key, []).extend(configs)
     return {"name": together, **configs_by_type}
 
 
-def _configs(way: str, how: object, wanted: Wanted) -> Iterator[tuple[str, list[object]]]:
+def _configs(way: str, written: object, wanted: Wanted) -> Iterator[tuple[str, list[object]]]:
     if way == "email":
-        yield "email_configs", [{"to": address, "send_resolved": True} for address in _listed(how)]
+        yield "email_configs", [{"to": address, "send_resolved": True} for address in _listed(written)]
         return
-    assert isinstance(how, Mapping)  # noqa: S101 - checked before
+    how = mapping(written)
     if way == "alertmanager":
-        yield from ((str(key), list(value)) for key, value in how.items())
+        yield from ((str(key), [*items(value)]) for key, value in how.items())
     elif way == "slack":
         channel = {"channel": how["channel"]} if "channel" in how else {}
         slack = {"api_url": _url(how, wanted), **channel, "send_resolved": True, "title": _TITLE, "text": _TEXT}
@@ -257,6 +255,4 @@ def _other_faults(wanted: Wanted) -> Iterator[str]:
 
 
 def _listed(value: object) -> list[str]:
-    if isinstance(value, list | tuple):
-        return [str(item) for item in value]
-    return [str(value)] if value else []
+    return [str(item) for item in listed(value or [])]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
+from deepopsctl.text.answers import mapping, members, words
 from deepopsctl.text.header import MANAGED_HEADER_FROM_ALERTS
 from deepopsctl.text.values import suggest
 
@@ -69,8 +71,8 @@ def seconds(duration: str) -> float:
 
 def with_overrides(files: Mapping[str, str], changes: object) -> dict[str, str]:
     """The rule files with overrides that `validate_overrides` accepts; files without overrides are unchanged."""
-    assert isinstance(changes, Mapping)  # noqa: S101 - checked before
-    return {name: _changed(text, changes) for name, text in files.items()}
+    by_alert = {alert: change.values for alert, change in members(changes)}
+    return {name: _changed(text, by_alert) for name, text in files.items()}
 
 
 def validate_overrides(files: Mapping[str, str], changes: object) -> list[str]:
@@ -95,23 +97,20 @@ def longest_blindness(files: Mapping[str, str]) -> float:
     return max((seconds(alert.wait) for text in files.values() for alert in read(text) if alert.blinds), default=0.0)
 
 
-def _rules(document: object) -> Iterator[tuple[dict[str, object], dict[str, object]]]:
-    groups = document.get("groups", []) if isinstance(document, dict) else []
-    for group in groups:
+def _rules(document: Any) -> Iterator[tuple[dict[str, object], dict[str, object]]]:
+    for group in (document or {}).get("groups", []):
         for rule in group["rules"]:
             yield group, rule
 
 
 def _alert(group: str, rule: Mapping[str, object]) -> Alert:
-    labels, annotations = rule.get("labels") or {}, rule.get("annotations") or {}
-    assert isinstance(labels, dict)  # noqa: S101 - deepopsctl's own files, which a test reads
-    assert isinstance(annotations, dict)  # noqa: S101 - as above
+    labels, annotations = words(rule.get("labels")), words(rule.get("annotations"))
     return Alert(
         name=str(rule["alert"]),
         group=group,
         expr=str(rule["expr"]),
         wait=str(rule.get("for", "0s")),
-        severity=str(labels.get("severity", "")),
+        severity=labels.get("severity", ""),
         drains=labels.get("drain") == "true",
         blinds=labels.get("blind") == "true",
         annotations=annotations,
@@ -168,8 +167,7 @@ def _stays(rule: Mapping[str, object], changes: Mapping[str, Mapping[str, object
 
 
 def _applied(rule: dict[str, object], change: Mapping[str, object]) -> dict[str, object]:
-    old_labels = rule.get("labels")
-    labels: dict[str, object] = {**old_labels} if isinstance(old_labels, dict) else {}
+    labels: dict[str, object] = {**mapping(rule.get("labels"))}
     labels |= {"severity": change["severity"]} if "severity" in change else {}
     if "drain" in change:
         labels.pop("drain", None)

@@ -14,6 +14,7 @@ from deepopsctl.monitoring.monitored_node import MonitoredNode
 from deepopsctl.node_programs.services.node_metrics.jobmap import DCGM_DIRECTORY, DIRECTORY
 from deepopsctl.storage.node_plan import plan_node
 from deepopsctl.storage.writer import from_variable
+from deepopsctl.text.answers import texts
 
 # certificates of a node: of its exporters, and of what sends journals (roles/monitoring_node)
 OF_EXPORTERS = ("/etc/prometheus/deepops-tls/authority.crt", "/etc/prometheus/deepops-tls/node.crt")
@@ -37,8 +38,7 @@ def _certificates(node: MonitoredNode) -> Mapping[str, object] | None:
     # only deepopsctl's repositories are signed by keys that a deploy installs
     if node.name == node.monitoring_host or "nvidia_gpu" in node.groups:
         paths += [_KEYRINGS]
-    site_paths = node.settings.get("certificates")
-    paths += site_paths if isinstance(site_paths, list) else []
+    paths += texts(node.settings.get("certificates"))
     return {"paths": [path for path in paths if path]} if any(paths) else None
 
 

@@ -8,6 +8,7 @@ import yaml
 
 from deepopsctl.content import content_dir
 from deepopsctl.monitoring.monitored_node import MonitoredNode, at as host_port
+from deepopsctl.text.answers import mapping
 
 # the role and the variable, by exporter; `ports` of `deepops_monitoring_settings` has what a site sets
 VARIABLES = {
@@ -23,8 +24,7 @@ VARIABLES = {
 
 def of(node: MonitoredNode, name: str) -> int:
     """The port of an exporter or server."""
-    of_site = node.settings.get("ports")
-    value = of_site.get(name) if isinstance(of_site, dict) else None
+    value = mapping(node.settings.get("ports")).get(name)
     return int(str(value)) if value else default(name)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from deepopsctl.content import content_dir
 from deepopsctl.monitoring import alert_rules
 from deepopsctl.monitoring.monitored_node import MonitoredNode
+from deepopsctl.text.answers import listed
 
 # names of collectors of the node exporter that `monitoring_cpu_details` enables (roles/monitoring_node/vars)
 CPU_DETAILS = ("cpufreq", "guest", "schedstat", "softnet")
@@ -22,7 +23,7 @@ def problems(node: MonitoredNode) -> list[str]:
 
 
 def _of_cpu_details(wanted: object) -> list[str]:
-    details = [str(name) for name in wanted] if isinstance(wanted, list) else [str(wanted)]
+    details = [str(name) for name in listed(wanted)]
     unknown = [name for name in details if name not in CPU_DETAILS]
     names = ", ".join(CPU_DETAILS)
     return [f"monitoring_cpu_details: there is no {', '.join(unknown)}; write some of [{names}]"] if unknown else []

@@ -15,7 +15,7 @@ from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
 from deepopsctl.text.node_sets import fold
 
-GPU_CHECK = "operate/gpu_check"
+GPU_CHECK = "operate/nodes/gpu-check"
 
 
 class DrainAction(StrEnum):

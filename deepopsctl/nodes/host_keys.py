@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.ssh_login import Target, quoted
+from deepopsctl.cluster.way import port_of
 from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.run.request import control_dir
 from deepopsctl.ssh.client import Client
-from deepopsctl.ssh.client_config import port_of
 from deepopsctl.ssh.host_keys import HostKeys, KnownHosts, NoAnswerError, best, host_label, labels_of
 
 

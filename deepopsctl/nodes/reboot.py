@@ -33,7 +33,7 @@ from deepopsctl.slurm.node_states import PREFIX, REBOOT_PREFIX
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 from deepopsctl.text.node_sets import fold
 
-PLAYBOOK = "operate/reboot"
+PLAYBOOK = "operate/nodes/reboot"
 # jobs of the whole cluster depend on what runs there
 SERVICES = (Role.CONTROLLER, Role.DBD, Role.NFS_SERVER)
 # what a server may take to boot where systemd reboots it

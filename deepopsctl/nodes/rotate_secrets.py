@@ -172,12 +172,12 @@ class _Rotate:
         staged = {f"{name}_next": known.get(f"{name}_next") or secrets.new_password() for name in BACKUP_PASSWORDS}
         secrets.change(directory.secrets, directory.vault_password, staged)
         self.flow.operator.info("add the new password to the repository of backups, alongside the old one")
-        outcome = self._run(self._savers, "operate/rotate-backup-add")
+        outcome = self._run(self._savers, "operate/rotate/rotate-backup-add")
         require_success(outcome, self._savers, "the old password is in force", "then run it again")
 
     def _drop_backup(self) -> None:
         self.flow.operator.info("remove the old password from the repository of backups")
-        outcome = self._run(self._savers, "operate/rotate-backup-drop")
+        outcome = self._run(self._savers, "operate/rotate/rotate-backup-drop")
         require_success(outcome, self._savers, "the old password opens the repository as well", "then run it again")
 
     @property
@@ -211,7 +211,7 @@ class _Rotate:
     def _compare(self, nodes: tuple[Node, ...]) -> None:
         """The deploy at the end must change nothing else."""
         self.flow.operator.info("compare the nodes with their last deploy")
-        outcome = self._run(nodes, "operate/rotate-check")
+        outcome = self._run(nodes, "operate/rotate/rotate-check")
         hint = f"`deepopsctl deploy slurm` first; {_LEAVE_OUT}"
         require_success(outcome, nodes, "nothing was changed", hint)
 
@@ -229,12 +229,12 @@ class _Rotate:
         if not self.resumed:
             secrets.change(directory.secrets, directory.vault_password, {NEXT: secrets.new_munge_key()})
         self.flow.operator.info("copy the new munge key to the nodes, alongside the old one")
-        outcome = self._run(nodes, "operate/rotate-stage")
+        outcome = self._run(nodes, "operate/rotate/rotate-stage")
         require_success(outcome, nodes, "the old key is in force everywhere", f"then run it again; {_LEAVE_OUT}")
 
     def _swap(self, nodes: tuple[Node, ...]) -> None:
         self.flow.operator.info("change the munge key, with slurmctld and slurmdbd stopped")
-        outcome = self._run(nodes, "operate/rotate-swap")
+        outcome = self._run(nodes, "operate/rotate/rotate-swap")
         if outcome.stopped:
             raise StoppedError(
                 "stopped while the key was changed: slurmctld is stopped; running jobs continue",
@@ -281,7 +281,7 @@ class _Rotate:
     def _end(self, nodes: tuple[Node, ...], *, with_key: bool) -> None:
         self.flow.operator.info("deploy the new secrets, and verify that every node uses them")
         components = self._components if self._with_slurm or not with_key else (SLURM, *self._components)
-        outcome = self._run(nodes, *(("operate/rotate-start",) if with_key else ()), *components)
+        outcome = self._run(nodes, *(("operate/rotate/rotate-start",) if with_key else ()), *components)
         # of the others no other node has one; of these a node without it is one that the next deploy finishes
         needed = nodes if with_key else [node for node in dependent_nodes(self.cluster) if node in nodes]
         require_success(outcome, needed, "secrets.yml has the new secrets already", "`deepopsctl deploy` finishes it")

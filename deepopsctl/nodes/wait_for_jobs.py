@@ -11,7 +11,7 @@ from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
 from deepopsctl.text.node_sets import fold
 
-SLURM_INFO = "operate/slurm_info"
+SLURM_INFO = "operate/nodes/slurm-info"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 20.0
 SHOWN_JOBS = 8
 

@@ -27,7 +27,7 @@ from deepopsctl.ssh.results import SetupResult
 from deepopsctl.text.answers import texts
 from deepopsctl.text.node_sets import fold
 
-SLURM, NODE_STATE = "slurm", "operate/slurm_node_state"
+SLURM, NODE_STATE = "slurm", "operate/nodes/slurm-node-state"
 # why an unreachable node failed
 SILENT = "does not answer"
 # other nodes reach a new host at an old address only after their neighbour tables have expired

@@ -19,6 +19,7 @@ from deepopsctl.model.policy import (
 )
 from deepopsctl.policy import values as check
 from deepopsctl.policy.builder import Place, PolicyDraft
+from deepopsctl.text.answers import items
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import (
     AccountSection,
@@ -49,8 +50,7 @@ class PolicyReader:
             "qos": self._qos, "accounts": self._account, "users": self._users,
         }  # fmt: skip
         for section, read in sections.items():
-            items = whole.get(section)
-            for index, item in enumerate(items if isinstance(items, list) else []):
+            for index, item in enumerate(items(whole.get(section))):
                 read(item, (section, index))
         if "priority" in whole:
             self._priority(whole["priority"])

@@ -26,7 +26,7 @@ from deepopsctl.run.events import HostResult, Status
 from deepopsctl.run.lock import ClusterBusyError, Holder, is_held, token_of
 from deepopsctl.text.answers import Fields
 
-PLAYBOOK = "operate/claim"
+PLAYBOOK = "operate/cluster/claim"
 # how far back in a git history to look, and for how long
 VERSIONS, GIT_S = 500, 10
 # of a cluster directory's runs/: the hash of the cluster.yml that the cluster ran when it was last seen from here
@@ -66,15 +66,7 @@ class Answer:
 
 def parse_answer(data: Mapping[str, object]) -> Answer | None:
     """The answer in a result of the node program cluster_claim; None in results of others."""
-    if not isinstance(data.get("claim"), Mapping):
-        return None
-    answer = Fields.of(data["claim"])
-    return Answer(
-        **{key: answer.text(key) for key in ("state", "refused", "message", "hint")},
-        holder=answer.part("holder").values,
-        warnings=answer.texts("warnings"),
-        components=answer.texts("components"),
-    )
+    return Fields.of(data["claim"]).fill(Answer) if isinstance(data.get("claim"), Mapping) else None
 
 
 def result_of_node(event: HostResult) -> HostResult:

@@ -48,9 +48,7 @@ class PastRun:
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
         """Optional downloads that it did without."""
-        names = LeftOut.__dataclass_fields__
-        entries = Fields(self.summary).parts("left_out")
-        return tuple(LeftOut(**{name: entry.text(name) for name in names}) for entry in entries)
+        return Fields(self.summary).fill_each("left_out", LeftOut)
 
     @property
     def elapsed_s(self) -> float | None:

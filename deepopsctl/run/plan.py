@@ -14,7 +14,7 @@ from deepopsctl.text.node_sets import fold
 COMMAND = "plan"
 PLAN_FILE = "plan.json"
 # the last playbook of a plan: reads the jobs
-JOBS_PLAYBOOK = "operate/jobs"
+JOBS_PLAYBOOK = "operate/cluster/jobs"
 RESTARTS = frozenset({"restart", "stop"})
 # a change of this unit affects all jobs
 SLURMCTLD = "slurmctld.service"

@@ -1,7 +1,7 @@
 """The Ansible call: arguments, environment, and the files that they name.
 
-Several playbooks run as one: after a failed node Ansible continues with the next play, but not with the next playbook.
-Events name the combined playbook; a play without hosts marks where each of the original playbooks begins.
+Several playbooks run as one (docs/develop/decisions/one-ansible-run.md). Events name the combined playbook; a play
+without hosts marks where each of the original playbooks begins.
 """
 
 from __future__ import annotations
@@ -164,11 +164,16 @@ def write_inputs(request: RunRequest, variables: Mapping[str, object], content: 
     for index, mine in enumerate(request.user_vars):
         if not isinstance(mine, Path):
             write_atomic(private / f"vars-{index}.json", json.dumps(dict(mine)), mode=0o600)
-    if request.limit:
-        write_atomic(private / "limit", request.limit.replace(",", "\n") + "\n", mode=0o600)
+    write_limit(request, private)
     # An empty file: without it Ansible would read the user's and the system's.
     write_atomic(private / "ansible.cfg", "[defaults]\n", mode=0o600)
     (private / "tmp").mkdir(mode=0o700)
+
+
+def write_limit(request: RunRequest, private: Path) -> None:
+    """Write the file that names the nodes of the run, if these are not all."""
+    if request.limit:
+        write_atomic(private / "limit", request.limit.replace(",", "\n") + "\n", mode=0o600)
 
 
 def environment(

@@ -27,12 +27,13 @@ from deepopsctl.cluster.settings import require_settings, require_vault_password
 from deepopsctl.cluster.ssh_login import Target, withheld
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import ControlMachineError, DeepOpsError
-from deepopsctl.run import claim as claims, supervisor
+from deepopsctl.run import claim as claims, questions, supervisor
 from deepopsctl.run.desired_state import DesiredState, desired_digest, resolve_desired_state, save_desired_state
-from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, parse, plain
+from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, TaskStarted, parse, plain
 from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
 from deepopsctl.run.outcome import RunOutcome, RunSummary, Tally, Verdict
 from deepopsctl.run.progress import Progress
+from deepopsctl.run.questions import Memory
 from deepopsctl.run.request import (
     PlaybookTracker,
     RunRequest,
@@ -41,6 +42,7 @@ from deepopsctl.run.request import (
     environment,
     join,
     write_inputs,
+    write_limit,
 )
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
 from deepopsctl.waiting import wait_until
@@ -58,6 +60,8 @@ SUDO_THAT_ASKS = (
     " && echo sudo-rs-with-a-password; } || echo sudo)"
 )
 ERROR_LINES = 20
+# What a report says of such a question.
+QUESTION = ("Compare the nodes with their last good deploy", "Ask the node")
 
 Watch = Callable[[Event], None]
 
@@ -236,6 +240,7 @@ class _Run:
     # output outside any task; bounded, because -vvv prints much
     loose_output: deque[str] = field(default_factory=lambda: deque(maxlen=500))
     _desired: DesiredState | None = None
+    _memory: Memory = field(default_factory=lambda: Memory(""))
     # components of which a node has had a task
     seen: set[str] = field(default_factory=set)
     _claim_state: str = ""
@@ -260,7 +265,12 @@ class _Run:
             private_file(run_dir.events) as self._events,
             private_file(run_dir.log) as self._log,
         ):
-            return_code = self._call_ansible(arguments(request, playbooks, run_dir.private), content, interrupts)
+            if self._is_answered(content, interrupts):
+                return_code = 0
+            else:
+                return_code = self._call_ansible(
+                    arguments(self.request, playbooks, run_dir.private), content, interrupts
+                )
         progress, stopped = self.progress, interrupts.reason
         self._note_unknown()
         outcome = RunOutcome(
@@ -274,9 +284,11 @@ class _Run:
             pending=tuple(sorted(progress.started - progress.done.keys())) if stopped else (),
         )
         run_dir.write(run_dir.summary, outcome.as_object())
+        with suppress(OSError):
+            self._memory.save(self._memory_file)
         if self._desired and request.deploys and not request.check:
             # for any outcome: a node stores the digest only for the steps that succeeded there
-            save_desired_state(self._desired, request.directory.hardware, self._memory)
+            save_desired_state(self._desired, request.directory.hardware, self._last_state)
             if self._claim_state in ("taken", "released") or (outcome.ok and not request.limit):
                 claims.record_applied(request.directory)
         return outcome
@@ -298,8 +310,43 @@ class _Run:
         return (*names[:end], claims.PLAYBOOK, *names[end:])
 
     @property
-    def _memory(self) -> Path:
+    def _last_state(self) -> Path:
         return self.request.directory.runs / "desired.json"
+
+    @property
+    def _memory_file(self) -> Path:
+        return self.request.directory.runs / "questions.json"
+
+    def _is_answered(self, content: Path, interrupts: Interrupts) -> bool:
+        """Ask the nodes without Ansible what it asked before; whether nothing is left for Ansible."""
+        self._memory = Memory.load(self._memory_file, self._desired.digest if self._desired else "")
+        request = self.request
+        if not request.directory.spec.is_file():
+            return False
+        cluster = request.directory.cluster()
+        asked = questions.known(request, cluster, self._memory)
+        if not asked:
+            return False
+        pid_file = self.run_dir.private / "supervisor.pid"
+        answers = questions.ask(request, cluster, asked, content, lambda: interrupts.end_if_wanted(pid_file))
+        if interrupts.reason:
+            return True
+        left = questions.left_for_ansible(request, cluster, asked, answers)
+        if left and request.components:
+            return False
+        self._report_answers(asked, answers)
+        self.request = replace(request, limit=",".join(left))
+        write_limit(self.request, self.run_dir.private)
+        return not left
+
+    def _report_answers(self, asked: questions.Questions, answers: questions.Answers) -> None:
+        """The answers as events, as if one task had ended on each node."""
+        now = time.time()
+        component = next(iter(asked.values()))[0].component
+        self._take(TaskStarted(component, *QUESTION, now))
+        for node, each in answers.items():
+            data = tuple(answer["deepops"] for answer in each if isinstance(answer.get("deepops"), Mapping))
+            self._take(HostResult(node, component, *QUESTION, Status.OK, 0.0, now, data=data))
 
     def _summary(self, return_code: int, stopped: Verdict | None) -> RunSummary:
         summary = self.tally.summary()
@@ -322,7 +369,7 @@ class _Run:
         named = [request.directory.path / people.directory.ca] if people and people.directory else []
         authority = [path.read_text(encoding="utf-8") for path in named if path.is_file()]
         inputs = desired_digest(content, request.directory.path, [user_vars, files, period, *authority])
-        self._desired = resolve_desired_state(inputs, request.directory.hardware, self._memory)
+        self._desired = resolve_desired_state(inputs, request.directory.hardware, self._last_state)
         return {
             **request.extra_vars,
             # not --user: it loses against the inventory's ansible_user
@@ -444,6 +491,10 @@ class _Run:
             self.loose_output.append(text)
         if event is None:
             return
+        self._memory.note(raw)
+        self._take(event)
+
+    def _take(self, event: Event) -> None:
         if isinstance(event, HostResult):
             event = claims.result_of_node(event)
         self.tally.add(event)

@@ -1,9 +1,7 @@
 """The process between deepopsctl and ansible-playbook: no process of a run survives it.
 
-Started by its path, it imports nothing of deepopsctl. Ansible's workers and their ssh clients are sessions of
-their own, so killing a process group misses them; this process adopts all of them (PR_SET_CHILD_SUBREAPER), is notified
-when deepopsctl dies, kill -9 included (PR_SET_PDEATHSIG), and then ends what runs below it. The lock it takes is
-inherited by Ansible and its workers: the next run waits for the last of them.
+Started by its path, it imports nothing of deepopsctl. The lock it takes is inherited by Ansible and its workers: the
+next run waits for the last of them. Why: docs/develop/decisions/one-ansible-run.md.
 
 Arguments: LOCK PID_FILE ANSIBLE_ARGUMENT...
 """

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from deepopsctl.errors import InputError
 from deepopsctl.files import write_atomic
+from deepopsctl.text.answers import mapping
 
 DEFAULT_KEEP_RUNS = 50
 _RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z][a-z0-9-]*?(-\d+)?")
@@ -55,13 +56,13 @@ class RunDir:
         """The runner's working files; they hold variables and environment and go when the run ends."""
         return self.path / ".private"
 
-    def read(self, path: Path) -> dict[str, object]:
+    def read(self, path: Path) -> Mapping[str, object]:
         """A JSON object of this run; empty where the file is absent or cut off."""
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return document if isinstance(document, dict) else {}
+        return mapping(document)
 
     def write(self, path: Path, document: Mapping[str, object]) -> None:
         """Replace a JSON file of this run in one step, readable by its owner only."""

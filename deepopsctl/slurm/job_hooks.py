@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from deepopsctl.model.cluster import TMP, VAR_TMP, JobDirectories
 from deepopsctl.node_programs._shared.own_programs import JOB_PROGRAMS, own_among
+from deepopsctl.text.answers import items, texts
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.node_sets import expand, shorten
 from deepopsctl.text.problems import RefusedError
@@ -53,7 +54,7 @@ def from_inventory(variable: Mapping[str, object] | None) -> JobDirectories | No
 
 
 def _space_of(written: object) -> tuple[tuple[str, str], ...]:
-    return tuple((str(names), str(size)) for names, size in written) if isinstance(written, list) else ()
+    return tuple((names, size) for names, size in map(texts, items(written)))
 
 
 def check_size(text: str) -> str:

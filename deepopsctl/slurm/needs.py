@@ -18,6 +18,7 @@ from deepopsctl.model.cluster import GpuGroup, Gpus, JobDirectories, Role
 from deepopsctl.slurm.conf import NodeSet, setting
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.job_hooks import MAPPED, PIECES, PROGRAMS
+from deepopsctl.text.answers import listed
 from deepopsctl.text.node_sets import fold
 
 _CONTROLLER, _COMPUTE, _CLIENT = (
@@ -149,8 +150,7 @@ def _programs(site: Site, roles: frozenset[Role]) -> Iterator[dict[str, object]]
 
 def _words(value: object) -> list[str]:
     """Paths of programs without their arguments."""
-    values = value if isinstance(value, list) else [value]
-    return [str(each).split()[0] for each in values if str(each).split()]
+    return [str(each).split()[0] for each in listed(value) if str(each).split()]
 
 
 def _plugins(settings: Mapping[str, object], roles: frozenset[Role]) -> Iterator[dict[str, str]]:

@@ -150,23 +150,17 @@ def parse_slurm_state(answer: Mapping[str, object]) -> SlurmState:
     """The state from node_info's result `slurm`; unknown fields are ignored."""
     state = Fields(answer)
     try:
-        nodes = [_node(entry) for entry in state.parts("nodes")]
-        jobs = tuple(_job(entry) for entry in state.parts("jobs"))
+        return state.fill(
+            SlurmState,
+            nodes={node.name: node for node in state.fill_each("nodes", SlurmNode)},
+            jobs=state.fill_each("jobs", SlurmJob),
+            reserved=frozenset(state.texts("reserved")),
+            controllers={name: up is True for name, up in state.part("controllers").values.items()},
+            waiting_for_leaving=state.fill_each("waiting", WaitingJob),
+        )
     except OversizedError as error:
         # without some of them, nodes with jobs would pass for idle
-        return SlurmState(installed=bool(answer.get("installed")), error=error.message)
-    return SlurmState(
-        installed=bool(answer.get("installed")),
-        controller_up=bool(answer.get("controller_up")),
-        error=state.text("error"),
-        nodes={node.name: node for node in nodes},
-        jobs=jobs,
-        versions=state.words("versions"),
-        reserved=frozenset(state.texts("reserved")),
-        controllers={name: bool(up) for name, up in state.part("controllers").values.items()},
-        in_control=state.text("in_control"),
-        waiting_for_leaving=tuple(_waiting(entry) for entry in state.parts("waiting")),
-    )
+        return SlurmState(installed=state.yes("installed"), error=error.message)
 
 
 def state_in(answers: Iterable[Mapping[str, object]]) -> SlurmState:
@@ -181,33 +175,3 @@ def jobs_sentence(jobs: Sequence[SlurmJob], nodes: Iterable[str]) -> str:
         return ""
     busy = {name for job in jobs for name in job.nodes}
     return f"{len(jobs)} job{'s' if len(jobs) != 1 else ''} on {fold(name for name in nodes if name in busy)}"
-
-
-def _node(entry: Fields) -> SlurmNode:
-    text, number = entry.text, entry.number
-    return SlurmNode(
-        name=text("name"),
-        state=text("state"),
-        reason=text("reason"),
-        reason_user=text("reason_user"),
-        reason_since=text("reason_since"),
-        cpus=number("cpus"),
-        alloc_cpus=number("alloc_cpus"),
-        memory_mb=number("memory_mb"),
-        alloc_memory_mb=number("alloc_memory_mb"),
-        gres=text("gres"),
-        gpus=number("gpus"),
-        alloc_gpus=number("alloc_gpus"),
-        partitions=entry.texts("partitions"),
-        version=text("version"),
-    )
-
-
-def _job(entry: Fields) -> SlurmJob:
-    words = {key: entry.text(key) for key in ("id", "user", "state", "partition")}
-    return SlurmJob(**words, nodes=entry.texts("nodes"))
-
-
-def _waiting(entry: Fields) -> WaitingJob:
-    words = {key: entry.text(key) for key in ("id", "user", "reason")}
-    return WaitingJob(**words, can_be_held=bool(entry.values.get("can_be_held")))

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from deepopsctl.cluster.way import port_of
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.ssh.client import last_words
 from deepopsctl.ssh.host_keys import KnownHosts, host_label
@@ -111,11 +112,6 @@ def controller_config(cluster: Cluster, base: str, identity: str) -> str:
     user = (("User", cluster.access.user),) if cluster.access.user else ()
     entries = [HostEntry(_patterns(node), (*_where(cluster, node), *user, *common)).render() for node in cluster.nodes]
     return head + "".join("\n" + entry for entry in entries)
-
-
-def port_of(cluster: Cluster, node: Node) -> int:
-    """The node's SSH port, 0 for ssh's default."""
-    return node.port or cluster.access.port
 
 
 def base_name(cluster: Cluster) -> str:

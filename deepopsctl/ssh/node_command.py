@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.cluster.ssh_login import (
-    ALONE,
-    CONFINED,
-    Target,
-    inventory_option,
-    options,
-    quoted,
-    withheld,
-    without_variables,
-)
+from deepopsctl.cluster.ssh_login import ALONE, withheld, without_variables
+from deepopsctl.cluster.way import Way
 from deepopsctl.errors import UnreachableError
 from deepopsctl.model.cluster import Cluster, Node
-from deepopsctl.ssh.client_config import port_of
 
 _SSH_FAILED = 255
 
@@ -69,15 +58,6 @@ def command_on(
     directory: ClusterDir, cluster: Cluster, node: Node, remote: Sequence[str], *, as_root: bool = False
 ) -> list[str]:
     """The ssh command that runs `remote` on a node; it ends with code 255 where the node can't be reached."""
-    sudo = ["sudo", "-n"] if as_root and cluster.access.user != "root" else []
-    target = Target(node.name, node.address or node.name, cluster.access.user, port_of(cluster, node))
-    key = Path(cluster.access.key).expanduser() if cluster.access.key else directory.ssh_key
-    login = options({
-        "UserKnownHostsFile": quoted(directory.known_hosts), "StrictHostKeyChecking": "yes", "BatchMode": "yes",
-        "IdentityFile": quoted(directory.path / key), "ConnectTimeout": 10, "LogLevel": "ERROR",
-        **ALONE, **CONFINED,
-    })  # fmt: skip
-    jump = cluster.access.jump_host
-    way = shlex.split(inventory_option(jump, str(directory.path / key), str(directory.known_hosts))) if jump else []
-    start = [*without_variables(withheld([target], os.environ)), "ssh", "-T"]
-    return [*start, *login, *way, *target.arguments(), shlex.join([*sudo, *remote])]
+    way = Way(directory, cluster, cluster.access.user, {"ConnectTimeout": "10", **ALONE})
+    hidden = withheld([way.target(node)], os.environ)
+    return [*without_variables(hidden), *way.command(node, remote, as_root=as_root)]

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.ssh_login import Target, jump_login, jump_target, options, proxy_command, quoted
+from deepopsctl.cluster.way import port_of
 from deepopsctl.errors import InterruptedRunError
 from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.ssh.client import Client
-from deepopsctl.ssh.client_config import ControllerAccess, base_name, port_of, set_up_controller_access
+from deepopsctl.ssh.client_config import ControllerAccess, base_name, set_up_controller_access
 from deepopsctl.ssh.host_keys import HostKeys, KnownHosts, host_label
 from deepopsctl.ssh.key_pair import KeyPair, ensure_key_pair, public_line
 from deepopsctl.ssh.passwords import AskPass

@@ -24,7 +24,7 @@ from deepopsctl.text.answers import mapping, mappings
 from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import CHECKS_FILE
 
-PLAYBOOK = "operate/status"
+PLAYBOOK = "operate/cluster/status"
 COMMAND = "status"
 # enough to distinguish two deploys
 DIGEST_DIGITS = 12

@@ -10,6 +10,7 @@ from pydantic import Field
 from deepopsctl.model.storage import Archive, Mount, Platform, Repository, StorageType
 from deepopsctl.storage.compatibility import parse_version, unknown_version, unsupported_version
 from deepopsctl.storage.types import Fault
+from deepopsctl.text.answers import mapping, texts
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
@@ -51,14 +52,12 @@ def text_of(settings: Mapping[str, object], key: str, otherwise: str = "") -> st
 
 def texts_of(settings: Mapping[str, object], key: str) -> tuple[str, ...]:
     """A list of it."""
-    value = settings.get(key, ())
-    return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
+    return texts(settings.get(key))
 
 
 def pairs_of(settings: Mapping[str, object], key: str) -> Mapping[str, object]:
     """A mapping in it."""
-    value = settings.get(key, {})
-    return value if isinstance(value, dict) else {}
+    return mapping(settings.get(key))
 
 
 def archives_of(settings: Mapping[str, object]) -> tuple[Archive, ...]:

@@ -27,6 +27,7 @@ from deepopsctl.storage.client_packages import (
     text_of,
 )
 from deepopsctl.storage.types import Fault, Site, TypeHandler
+from deepopsctl.text.answers import mapping
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.values import suggest
@@ -124,7 +125,7 @@ def _check_ways(
 
 def _check_module_options(settings: Mapping[str, object]) -> Iterator[Fault]:
     for module, options in pairs_of(settings, "module_options").items():
-        pairs = options if isinstance(options, dict) else {}
+        pairs = mapping(options)
         values = (word for value in pairs.values() for word in str(value).split(","))
         yield from check_words("lustre.module_options", (module, *pairs, *values))
         for key in ("networks", "routes", "ip2nets") if module == "lnet" else ():
@@ -148,7 +149,7 @@ def modprobe_conf(settings: Mapping[str, object]) -> str:
         parameters = [f'networks="{ways}"'] * bool(ways) + [f'routes="{via}"'] * bool(via)
         lines += [f"options lnet {' '.join(parameters)}"] * bool(parameters)
     for module, options in pairs_of(settings, "module_options").items():
-        interfaces = options if isinstance(options, dict) else {}
+        interfaces = mapping(options)
         lines.append(f"options {module} {' '.join(f'{key}={value}' for key, value in interfaces.items())}")
     return "".join(f"{line}\n" for line in (HEADER, *lines)) if lines else ""
 

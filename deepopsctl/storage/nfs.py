@@ -10,6 +10,7 @@ from deepopsctl.model.storage import Mount, Needs, Platform, StorageType
 from deepopsctl.storage.compatibility import unsupported
 from deepopsctl.storage.types import Fault, Site, TypeHandler
 from deepopsctl.storage.values import check_exported
+from deepopsctl.text.answers import texts
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Boolean, Section
@@ -138,10 +139,9 @@ def _check_export(mount: Mount, site: Site, path: str) -> Iterator[Fault]:
     squash = str(mount.settings.get("squash", "root"))
     if squash not in SQUASH:
         yield "nfs.squash", RefusedError(f"{shorten(squash)!r} is no user to squash", suggest(squash, SQUASH))
-    clients = mount.settings.get("clients", ())
-    for client in clients if isinstance(clients, tuple) else ():
+    for client in texts(mount.settings.get("clients")):
         try:
-            check_client_range(str(client))
+            check_client_range(client)
         except RefusedError as refusal:
             yield "nfs.clients", refusal
 

@@ -12,6 +12,7 @@ from deepopsctl.storage.nfs import SQUASH, split_source
 from deepopsctl.storage.quota import served
 from deepopsctl.storage.registry import type_handlers
 from deepopsctl.storage.values import is_below
+from deepopsctl.text.answers import texts
 
 # a mount's source, type and options are the same on every platform that has a client for it
 _ANY = Platform("")
@@ -108,9 +109,8 @@ def required_on(mounts: Iterable[Mount], host: str) -> list[Mount]:
 
 def clients_of(mount: Mount, addresses: Mapping[str, str]) -> Sequence[str]:
     """Who may mount a managed export: `clients` if set, else the addresses of the nodes that mount it."""
-    clients = mount.settings.get("clients", ())
-    if isinstance(clients, (list, tuple)) and clients:
-        return [str(client) for client in clients]
+    if clients := texts(mount.settings.get("clients")):
+        return [*clients]
     return [addresses.get(name) or name for name in mount.nodes if name != mount.server]
 
 

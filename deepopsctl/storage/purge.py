@@ -13,6 +13,7 @@ from deepopsctl.storage.local import is_directory
 from deepopsctl.storage.nfs import split_source
 from deepopsctl.storage.types import Fault, SharedOption, Site
 from deepopsctl.storage.values import is_below, parse_time
+from deepopsctl.text.answers import texts
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
@@ -116,7 +117,7 @@ def purge_of(mount: Mount) -> Purge | None:
         "mode": str(part.get("mode", "list")),
         "warn": _parse_warn(str(part.get("warn", DEFAULT_WARN))),
         "mail": str(part.get("mail", "")),
-        "exclude": [str(pattern) for pattern in patterns] if isinstance(patterns, list | tuple) else [],
+        "exclude": [*texts(patterns)],
         "empty_folders": bool(part.get("empty_directories") or part.get("empty_folders")),
         "ignore_reads": bool(part.get("ignore_reads", False)),
         "mounted": node != mount.server,
@@ -188,8 +189,7 @@ def _check_reads(mount: Mount, part: Mapping[str, object]) -> Iterator[Fault]:
 def _check_together(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
     """Directories of the tree that other entries use have to be excluded."""
     for mount in (each for each in mounts if "purge" in each.parts):
-        patterns = mount.parts["purge"].get("exclude", ())
-        excluded = {str(pattern).strip("/") for pattern in patterns} if isinstance(patterns, list | tuple) else set()
+        excluded = {pattern.strip("/") for pattern in texts(mount.parts["purge"].get("exclude"))}
         for other in mounts:
             below = _below(mount, other)
             if below and below not in excluded:
@@ -229,10 +229,9 @@ def _refused(key: str, check: Callable[[str], object], text: str) -> Iterator[Fa
 
 
 def _check_exclude(part: Mapping[str, object]) -> Iterator[Fault]:
-    patterns = part.get("exclude", [])
-    for pattern in patterns if isinstance(patterns, list | tuple) else ():
-        if not str(pattern).strip("/") or ".." in str(pattern).split("/"):
-            what = f"{shorten(str(pattern))!r} matches nothing below the root"
+    for pattern in texts(part.get("exclude")):
+        if not pattern.strip("/") or ".." in pattern.split("/"):
+            what = f"{shorten(pattern)!r} matches nothing below the root"
             yield "purge.exclude", RefusedError(what, "write a name or a path below the root: '*.keep', def-prof/data")
 
 

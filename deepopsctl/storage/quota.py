@@ -11,6 +11,7 @@ from deepopsctl.model.storage import NETWORKED, Mount, StorageType
 from deepopsctl.storage.nfs import split_source
 from deepopsctl.storage.types import Fault, SharedOption, Site
 from deepopsctl.storage.values import KIB, is_below, parse_count, parse_size, parse_time
+from deepopsctl.text.answers import mapping
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Section
@@ -101,13 +102,13 @@ def quota_of(mount: Mount) -> Quota | None:
     part = mount.parts.get("quota")
     if part is None:
         return None
-    users, projects = _mapping(part.get("users")), _mapping(part.get("projects"))
-    default = _limits(_mapping(part.get("default")))
+    users, projects = mapping(part.get("users")), mapping(part.get("projects"))
+    default = _limits(mapping(part.get("default")))
     return Quota(
         kind=QuotaType(str(part.get("kind", QuotaType.USER))),
         default=default,
         grace=parse_time(str(part.get("grace", DEFAULT_GRACE))),
-        users={name: _limits(_mapping(limits)) for name, limits in users.items()},
+        users={name: _limits(mapping(limits)) for name, limits in users.items()},
         projects=tuple(_projects(projects, default)),
     )
 
@@ -132,10 +133,6 @@ def served(mounts: Iterable[Mount], host: str) -> list[dict[str, object]]:
     return list(quotas.values())
 
 
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _limits(settings: Mapping[str, object]) -> Limits:
     space, soft = str(settings.get("space", "")), str(settings.get("space_soft", ""))
     files, files_soft = str(settings.get("files", "")), str(settings.get("files_soft", ""))
@@ -149,7 +146,7 @@ def _limits(settings: Mapping[str, object]) -> Limits:
 
 def _projects(projects: Mapping[str, object], default: Limits) -> Iterator[Project]:
     for name, written in projects.items():
-        project = _mapping(written)
+        project = mapping(written)
         own = {key: value for key, value in project.items() if key not in ("path", "id")}
         number = int(str(project["id"])) if project.get("id") else number_of(name)
         yield Project(name, number, str(project.get("path") or name), _limits(own) if own else default)
@@ -165,9 +162,9 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
         )
         return
     yield from _refused("quota.grace", parse_time, str(part.get("grace", DEFAULT_GRACE)))
-    yield from _check_limits("quota.default", _mapping(part.get("default")))
-    yield from _check_users(quota_type, _mapping(part.get("users")))
-    yield from _check_projects(mount, quota_type, _mapping(part.get("projects")))
+    yield from _check_limits("quota.default", mapping(part.get("default")))
+    yield from _check_users(quota_type, mapping(part.get("users")))
+    yield from _check_projects(mount, quota_type, mapping(part.get("projects")))
     yield from _check_place(mount, part)
 
 
@@ -203,7 +200,7 @@ def _check_users(quota_type: str, users: Mapping[str, object]) -> Iterator[Fault
         if not _USER.fullmatch(name) or name == "root":
             what = "root has no limits" if name == "root" else f"{shorten(name)!r} is no user"
             yield "quota.users", RefusedError(what, "write names of accounts")
-        yield from _check_limits(f"quota.users.{name}", _mapping(limits))
+        yield from _check_limits(f"quota.users.{name}", mapping(limits))
 
 
 def _check_projects(mount: Mount, quota_type: str, projects: Mapping[str, object]) -> Iterator[Fault]:
@@ -212,7 +209,7 @@ def _check_projects(mount: Mount, quota_type: str, projects: Mapping[str, object
     numbers: dict[int, str] = {}
     directories: dict[str, str] = {}
     for name, written in projects.items():
-        settings = _mapping(written)
+        settings = mapping(written)
         key = f"quota.projects.{name}"
         directory, number = str(settings.get("path") or name), str(settings.get("id", ""))
         if not _PROJECT.fullmatch(name):
@@ -249,7 +246,7 @@ def _check_place(mount: Mount, part: Mapping[str, object]) -> Iterator[Fault]:
     """Limits can be set only on managed servers; for external servers the type and the projects are reported."""
     if mount.server:
         return
-    projects = [_mapping(project) for project in _mapping(part.get("projects")).values()]
+    projects = [mapping(project) for project in mapping(part.get("projects")).values()]
     limits = [name for project in projects for name in project if name not in ("path", "id")]
     if part.get("default") or part.get("users") or part.get("grace") or limits:
         what = "limits can only be set where this cluster serves the file system"

@@ -11,6 +11,7 @@ from deepopsctl.storage.builder import Entry, StorageDraft
 from deepopsctl.storage.registry import shared_options, type_handlers
 from deepopsctl.storage.types import TypeHandler
 from deepopsctl.storage.values import check_path, is_below
+from deepopsctl.text.answers import items, mapping
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Section, SectionReader, StorageSection, dotted
@@ -44,9 +45,9 @@ class StorageReader:
 
     def read(self, whole: Mapping[str, object]) -> None:
         """Read entry by entry: a fault in one must not hide the faults of the others."""
-        items = whole.get("storage")
-        self.draft.declared = self.draft.declared or isinstance(items, list)
-        for index, item in enumerate(items if isinstance(items, list) else []):
+        listed = whole.get("storage")
+        self.draft.declared = self.draft.declared or isinstance(listed, list)
+        for index, item in enumerate(items(listed)):
             self._entry(item, ("storage", index))
 
     def _entry(self, item: object, path: Path) -> None:
@@ -55,7 +56,7 @@ class StorageReader:
             return
         before = len(self.reader.problems)
         storage_type = self.reader.value((*path, "type"), self._type, section.type, None)
-        written = item if isinstance(item, dict) else {}
+        written = mapping(item)
         if storage_type is None:
             return
         handler = self.handlers[storage_type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from deepopsctl.model.storage import Mount, StorageType
+from deepopsctl.text.answers import mapping, texts
 from deepopsctl.text.node_sets import expand, fold
 from deepopsctl.text.yaml_writer import flow
 
@@ -45,12 +46,12 @@ def _from_entry(entry: Mapping[str, object]) -> Mount:
         path=str(entry["path"]),
         nodes=expand(nodes) if nodes else (),
         server=str(entry["server"]),
-        options=tuple(str(option) for option in options) if isinstance(options, Sequence) else (),
+        options=texts(options),
         required=bool(entry["required"]),
         automount=bool(entry["automount"]),
         automount_idle=str(entry["automount_idle"]),
         user_writable=str(entry["user_writable"]),
-        settings=own if isinstance(own, Mapping) else {},
+        settings=mapping(own),
         parts=mappings,
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from deepopsctl.slurm.conf import OWNED_KEYS
 from deepopsctl.slurm.other_files import CONFINED, OWNED, split
 from deepopsctl.takeover.preflight import NodeFacts
+from deepopsctl.text.answers import mapping
 
 DBD, CGROUP = "slurm_dbd_config", "slurm_cgroup_config"
 FILES = {DBD: "slurmdbd.conf", CGROUP: "cgroup.conf"}
@@ -45,8 +46,7 @@ def accounts_of(site: Mapping[str, object]) -> dict[str, object]:
 
 def not_kept(primary: NodeFacts, accounting: NodeFacts, settings: Mapping[str, object]) -> Iterator[str]:
     """`FILE: KEY=VALUE` of what the files set and a deploy with these settings does not."""
-    config = settings.get("slurm_config")
-    known = {key.lower() for key in config} if isinstance(config, Mapping) else set()
+    known = {key.lower() for key in mapping(settings.get("slurm_config"))}
     for key, value in sorted(primary.files.get("slurm.conf", {}).items()):
         if key.lower() not in known | _STRUCTURE and not (key == SCRIPTED and _plugins(primary) == ["lua"]):
             yield f"slurm.conf: {key}={value}"

@@ -17,10 +17,11 @@ from deepopsctl.slurm.hardware import NodeHardware, load_hardware, parse_slurmd_
 from deepopsctl.takeover.plugins import plugstack
 from deepopsctl.takeover.policy import SCRIPT, accounts_of, not_kept, policy
 from deepopsctl.takeover.preflight import NodeFacts, database_server, find_problems, storage_parameters
+from deepopsctl.text.answers import mapping
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
 
-PLAYBOOK, END_PLAYBOOK = "operate/takeover", "operate/takeover-end"
+PLAYBOOK, END_PLAYBOOK = "operate/takeover/takeover", "operate/takeover/takeover-end"
 SOURCE_PREFIX = "slurm_source_prefix"
 
 # Running jobs depend on these: where they are, how their resources are counted, how their steps report.
@@ -102,8 +103,7 @@ def plan_takeover(
 
 def merged(first: Mapping[str, object], second: Mapping[str, object]) -> dict[str, object]:
     """Settings with the keys of both in slurm_config."""
-    both = [each.get("slurm_config") for each in (first, second)]
-    config = {key: value for each in both if isinstance(each, Mapping) for key, value in each.items()}
+    config = {**mapping(first.get("slurm_config")), **mapping(second.get("slurm_config"))}
     return {**first, **second, **({"slurm_config": config} if config else {})}
 
 

@@ -1,15 +1,15 @@
 """Untrusted values as typed ones: answers of nodes, documents of earlier runs, a site's variables.
 
-Root of a compute node writes its answers. Types and sizes are looked at here and nowhere else: a value of
+Whoever is root on a compute node writes its answers. Types and sizes are looked at here and nowhere else: a value of
 another type counts as missing, and a longer list or mapping is refused, since a part of it would pass for the whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import NoReturn, Self, TypeVar
+from typing import Self, TypeVar
 
 from deepopsctl.errors import DeepOpsError
 
@@ -17,6 +17,7 @@ T = TypeVar("T")
 # more than any cluster has: characters of one text, entries of one list (jobs, for example), any counter
 LONGEST_TEXT, MOST_ENTRIES, LARGEST = 1 << 20, 1 << 20, 1 << 63
 _YEAR_10000 = 253_402_300_800
+_NONE: Sequence[object] = ()
 
 
 class OversizedError(DeepOpsError, ValueError):
@@ -54,6 +55,12 @@ def texts(value: object) -> tuple[str, ...]:
     return tuple(map(text, items(value)))
 
 
+def listed(value: object) -> Sequence[object]:
+    """A list; what is none is its only entry."""
+    entries = _items(value)
+    return [value] if entries is None else entries
+
+
 def mapping(value: object) -> Mapping[str, object]:
     """A mapping; else an empty one."""
     return _mapping(value) or {}
@@ -67,6 +74,12 @@ def words(value: object) -> dict[str, str]:
 def mappings(value: object) -> list[Mapping[str, object]]:
     """The mappings of a list; other entries are ignored."""
     return [entry for entry in map(_mapping, items(value)) if entry is not None]
+
+
+def members(value: object) -> Iterator[tuple[str, Fields]]:
+    """The mappings of a mapping, by name; other values are ignored."""
+    named = ((text(name), _mapping(entry)) for name, entry in mapping(value).items())
+    return ((name, Fields(entry)) for name, entry in named if entry is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +107,11 @@ class Fields:
 
     def yes(self, name: str) -> bool:
         """Whether it is true."""
-        return self.values.get(name) is True
-
-    def items(self, name: str) -> Sequence[object]:
-        """A list."""
-        return self._read(name, _items, ())
+        return self._read(name, lambda value: None if value is None else value is True, empty=False)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """The texts of a list."""
-        return tuple(map(text, self.items(name)))
+        return texts(self._read(name, _items, _NONE))
 
     def words(self, name: str) -> dict[str, str]:
         """The texts of a mapping, by name."""
@@ -114,7 +123,7 @@ class Fields:
 
     def parts(self, name: str) -> tuple[Self, ...]:
         """The mappings of a list."""
-        return tuple(map(type(self), mappings(self.items(name))))
+        return tuple(map(type(self), mappings(self._read(name, _items, _NONE))))
 
     def lists(self, name: str) -> dict[str, tuple[str, ...]]:
         """A mapping of lists of texts."""
@@ -125,17 +134,18 @@ class Fields:
         """The mappings of a mapping, by name; other values are ignored."""
         return members(self.part(name).values)
 
+    def fill(self, of: Callable[..., T], **known: object) -> T:
+        """A dataclass, with the values under its fields' names and of their types, but those that are `known`."""
+        types = {field.name: str(field.type) for field in fields(of) if field.name not in known}  # type: ignore[arg-type]
+        return of(**known, **{name: _READERS[kind](self, name) for name, kind in types.items()})
+
+    def fill_each(self, name: str, of: Callable[..., T]) -> tuple[T, ...]:
+        """One for each mapping of a list."""
+        return tuple(each.fill(of) for each in self.parts(name))
+
     def _read(self, name: str, convert: Callable[[object], T | None], empty: T) -> T:
         value = convert(self.values.get(name))
         return empty if value is None else value
-
-
-def members(value: object) -> Iterator[tuple[str, Fields]]:
-    """The mappings of a mapping, by name; other values are ignored."""
-    for name, each in mapping(value).items():
-        entry = _mapping(each)
-        if entry is not None:
-            yield text(name), Fields(entry)
 
 
 class RequiredFields(Fields):
@@ -143,18 +153,20 @@ class RequiredFields(Fields):
 
     __slots__ = ()
 
-    def yes(self, name: str) -> bool:
-        """Whether it is true."""
-        if name not in self.values:
-            self._refuse(name)
-        return self.values[name] is True
-
-    def _read(self, name: str, convert: Callable[[object], T | None], _empty: T) -> T:
+    def _read(self, name: str, convert: Callable[[object], T | None], empty: T) -> T:
         value = convert(self.values.get(name))
-        return self._refuse(name) if value is None else value
+        if value is None:
+            raise ValueError(f"{name}: {type(empty).__name__} is expected, not {self.values.get(name)!r:.60}")
+        return value
 
-    def _refuse(self, name: str) -> NoReturn:
-        raise ValueError(f"{name}: another type is expected than that of {self.values.get(name)!r:.60}")
+
+_READERS: Mapping[str, Callable[[Fields, str], object]] = {
+    "str": Fields.text, "int": Fields.number, "float": Fields.real, "bool": Fields.yes,
+    "tuple[str, ...]": Fields.texts, "Mapping[str, str]": Fields.words,
+    "Mapping[str, tuple[str, ...]]": Fields.lists,
+    "Mapping[str, object]": lambda answer, name: answer.part(name).values,
+    "tuple[Mapping[str, object], ...]": lambda answer, name: tuple(part.values for part in answer.parts(name)),
+}  # fmt: skip
 
 
 def _text(value: object) -> str | None:
@@ -164,13 +176,13 @@ def _text(value: object) -> str | None:
 def _number(value: object) -> int | None:
     if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdigit():
         return _number(int(value))
-    as_number = _numeric(value)
-    return None if as_number is None else int(as_number)
+    numeric = _numeric(value)
+    return None if numeric is None else int(numeric)
 
 
 def _real(value: object) -> float | None:
-    as_number = _numeric(value)
-    return None if as_number is None else float(as_number)
+    numeric = _numeric(value)
+    return None if numeric is None else float(numeric)
 
 
 def _numeric(value: object) -> int | float | None:

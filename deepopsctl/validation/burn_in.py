@@ -9,7 +9,7 @@ from deepopsctl.checks.suites import BURNIN
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
 
-END = "operate/burnin-end"
+END = "operate/nodes/burnin-end"
 RESULTS_FILE = "burnin.json"
 # seconds; the jobs have to end first
 _ENDING_S = 180.0

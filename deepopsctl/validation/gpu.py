@@ -26,6 +26,7 @@ from deepopsctl.node_programs.suites.gpu_check.rates import METRICS, value_of
 from deepopsctl.node_programs.suites.gpu_check.results import target_of
 from deepopsctl.run.outcome import RunSummary
 from deepopsctl.run.workspace import RunDir, Workspace
+from deepopsctl.text.answers import mapping, mappings, number, text
 from deepopsctl.validation.result import Validation
 
 SUITE = "gpu"
@@ -196,17 +197,16 @@ def update_history(cards: Cards, results: Iterable[Result], checks: Iterable[Che
             bad.setdefault(check.target, set()).add(check.name)
     updated = dict(cards)
     for result in results:
-        node, when, gpus = str(result.get("node")), str(result.get("when")), result.get("gpus")
-        for gpu in gpus if isinstance(gpus, list) else ():
-            uuid = gpu.get("uuid")
+        node, when = str(result.get("node")), str(result.get("when"))
+        for gpu in map(dict, mappings(result.get("gpus"))):
+            uuid = text(gpu.get("uuid"))
             known = updated.get(uuid)
             old = known.rates if isinstance(known, Card) else {}
             rates = _renewed(old, gpu, when, bad.get(target_of(node, gpu), ()))
             if uuid and rates:
-                name, serial = (gpu.get(key) or "" for key in ("name", "serial"))
-                updated[uuid] = Card(uuid, name, serial, node, gpu["index"], rates)
-        group = result.get("group")
-        together = group.get("all_reduce_nodes") if isinstance(group, dict) else None
+                name, serial = (text(gpu.get(key)) for key in ("name", "serial"))
+                updated[uuid] = Card(uuid, name, serial, node, number(gpu["index"]), rates)
+        together = {**mapping(mapping(result.get("group")).get("all_reduce_nodes"))}
         if together and BETWEEN_NODES not in bad.get(nodes := str(together["nodes"]), ()):
             updated.update(_between(updated.get(nodes), nodes, together, when))
     return updated
@@ -312,12 +312,12 @@ def _read(path: Path) -> tuple[dict[str, Card | Nodes], list[str]]:
         raise _ForeignError(f"schema {head['schema']}: a newer deepopsctl wrote it; nothing is compared or kept")
     cards: dict[str, Card | Nodes] = {}
     bad: list[str] = []
-    for number, line in enumerate(lines, 2):
+    for count, line in enumerate(lines, 2):
         try:
             name, card = record(json.loads(line))
             cards[name] = card
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            bad.append(f"line {number}: {error}")
+            bad.append(f"line {count}: {error}")
     return cards, bad
 
 

@@ -156,9 +156,10 @@ def monitoring_scraped_plan(cluster: Mapping[str, Any], members: Any, nodes: Any
     return {"targets": expected.targets(host for host in hosts if host.name in reached), **expected.prometheus(hosts)}
 
 
-def monitoring_expected(cluster: Mapping[str, Any], members: Any, rules: Any) -> dict[str, object]:
-    """What `validate monitoring` should find; `rules` is the directory of Prometheus's rules."""
-    return expected.everything(_cluster_nodes(cluster, members), Path(rules))
+def monitoring_expected(cluster: Mapping[str, Any], members: Any) -> dict[str, object]:
+    """What `validate monitoring` should find, also of Prometheus's rules."""
+    rules = Path(__file__).parents[2] / "roles" / "prometheus" / "files" / "rules"
+    return expected.everything(_cluster_nodes(cluster, members), rules)
 
 
 def _cluster_nodes(cluster: Mapping[str, Any], members: Any) -> list[MonitoredNode]:

@@ -29,7 +29,7 @@ def nvidia_probes(gpus: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def nvidia_refusals(names: Sequence[str], hostvars: Mapping[str, Any]) -> dict[str, Any]:
-    """{node: why it can't come back} from the results of `operate/gpu_check`."""
+    """{node: why it can't come back} from the results of `operate/nodes/gpu-check`."""
     refusals = {}
     for name in names:
         result = hostvars[name].get("gpu_check_result", {})

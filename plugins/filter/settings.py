@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from ansible.errors import AnsibleFilterError
 
@@ -20,6 +19,6 @@ def settings_renamed(names: Iterable[str]) -> str:
 class FilterModule:
     """What Ansible loads."""
 
-    def filters(self) -> dict[str, Any]:
+    def filters(self) -> dict[str, Callable[[Iterable[str]], str]]:
         """Name -> function."""
         return {"settings_renamed": settings_renamed}

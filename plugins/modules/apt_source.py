@@ -71,11 +71,11 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    apt_repository as node_apt_repository,
     changes as node_changes,
     errors as node_errors,
     files as node_files,
     left_out as node_left_out,
+    packages_sources as node_package_sources,
     record as node_record,
 )
 
@@ -92,7 +92,9 @@ class Source:
     def ensure_key(self) -> bool:
         """True where the key was written."""
         wanted, url = self.wanted, self.wanted["key"].format(arch=self.arch)
-        return node_apt_repository.ensure_key(self.noted, wanted["keyring"], url, wanted["fingerprint"], wanted["hint"])
+        return node_package_sources.ensure_key(
+            self.noted, wanted["keyring"], url, wanted["fingerprint"], wanted["hint"]
+        )
 
     def ensure(self, path: str, text: str | None) -> bool:
         """True where a file was written or removed."""
@@ -104,8 +106,8 @@ class Source:
 def of_the_distribution(path: str) -> str | None:
     """Stanzas for what the node's own sources of Debian lack; None where they lack nothing."""
     stanzas = [
-        node_apt_repository.stanza(uri, suite, " ".join(missing), key)
-        for uri, suite, key, missing in node_apt_repository.debian_sources("/etc/apt", path)
+        node_package_sources.stanza(uri, suite, " ".join(missing), key)
+        for uri, suite, key, missing in node_package_sources.debian_sources(path)
     ]
     return "\n".join(stanzas) or None
 
@@ -114,28 +116,28 @@ def converge(source: Source) -> str:
     """Everything in its order; returns the other file that has the repository."""
     wanted = source.wanted
     if wanted["unavailable"]:
-        raise node_apt_repository.SourceError(wanted["unavailable"], wanted["hint"])
+        raise node_package_sources.SourceError(wanted["unavailable"], wanted["hint"])
     path, pins = wanted["path"], wanted["preferences"]
-    elsewhere = node_apt_repository.named_elsewhere(source.uri, path) if source.uri else ""
+    elsewhere = node_package_sources.named_elsewhere(source.uri, path) if source.uri else ""
     written = False
     if source.uri and not elsewhere:
         written = source.ensure_key()
         sections = " ".join(wanted["sections"])
-        text: str | None = node_apt_repository.stanza(source.uri, wanted["suite"], sections, wanted["keyring"])
+        text: str | None = node_package_sources.stanza(source.uri, wanted["suite"], sections, wanted["keyring"])
     else:
         text = of_the_distribution(path) if wanted["distro"] else None
     before = {name: node_files.read(name) for name in (path, pins) if name}
     if pins:
         source.ensure(pins, wanted["pins"] if text and source.uri else None)
     written = source.ensure(path, text) or written
-    if text and not source.noted.dry and (written or not node_apt_repository.has_lists(path)):
-        node_apt_repository.refresh(path, wanted["lock_wait"], before)
+    if text and not source.noted.dry and (written or not node_package_sources.has_lists(path)):
+        node_package_sources.refresh(path, wanted["lock_wait"], before)
     if not source.noted.dry:
         paths = [path] + ([pins] if pins else []) + ([wanted["keyring"]] if text and source.uri else [])
         paths += [elsewhere] if elsewhere else []
         node_record.save(wanted["component"], wanted["step"], wanted["digest"], node_record.items(files=paths))
     if wanted["superseded_in"]:
-        node_apt_repository.remove_superseded(source.noted, wanted["superseded_in"], source.uri, path)
+        node_package_sources.remove_superseded(source.noted, wanted["superseded_in"], source.uri, path)
     return elsewhere
 
 
@@ -172,7 +174,7 @@ def main() -> None:
             elsewhere = converge(source) if path else ""
             if not path:
                 source.ensure_key()
-        except node_apt_repository.SourceError as error:
+        except node_package_sources.SourceError as error:
             steps = [(source.wanted["component"], source.wanted["step"])] if path and not module.check_mode else []
             node_left_out.leave_out(module, error, *steps)
     noted = source.noted

@@ -82,53 +82,8 @@ foreign:
   returned: always
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    drift as node_drift,
-    platform as node_platform,
-    record as node_record,
-)
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
-    client as slurm_client,
-    detect as slurm_detect,
-    needs as slurm_needs,
-    readiness as slurm_readiness,
-)
-
-
-def settled(params: Mapping[str, Any], clean: Any) -> list[str]:
-    """Other components of the run that need nothing here.
-
-    Of those that are wanted, the later ones before the first that does: its work may change the next answer. Of those
-    that are not, all that have left nothing.
-    """
-    components, may_follow = [], False
-    for entry in params["run"]:
-        if entry["component"] == params["component"]:
-            may_follow = clean
-        elif not entry["steps"]:
-            may_follow = may_follow and not node_drift.is_left_of(entry["component"])
-            components += [] if node_drift.is_left_of(entry["component"]) else [entry["component"]]
-        elif may_follow:
-            may_follow = not node_drift.reasons(entry["component"], params["digest"], entry["steps"])
-            components += [entry["component"]] if may_follow else []
-    return components
-
-
-def reasons(params: Mapping[str, Any]) -> list[str]:
-    """Why the node needs the component that the call is about."""
-    if params["steps"]:
-        return node_drift.reasons(params["component"], params["digest"], params["steps"])
-    return ["no longer wanted"] if node_drift.is_left_of(params["component"]) else []
-
-
-def unmet(needs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What Slurm's settings need and this node lacks."""
-    version = slurm_client.version() if needs.get("plugstack") else ""
-    return slurm_needs.unmet(needs, version)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import gate as node_gate
 
 
 def main() -> None:
@@ -146,32 +101,10 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    differences = reasons(module.params)
-    problem, out_of_service = slurm_readiness.out_of_service(module.params["registered"])
-    differences += [problem] if problem else []
-    differences += [f"{name}: {node.sentence()}" for name, node in out_of_service.items()]
-    message, hint = node_platform.refusal(module.params["requires"]) if differences else ("", "")
-    if message:
-        module.fail_json(msg=f"{message}; nothing was changed", hint=hint)
-    facts = dict(
-        node_platform.os_release(),
-        **node_platform.cgroup_facts(),
-        **node_platform.memory_facts(),
-        **node_platform.pmix_facts(),
-    )
-    module.exit_json(
-        changed=False,
-        clean=not differences,
-        settled=settled(module.params, not differences),
-        recorded=node_record.steps(module.params["component"]),
-        reasons=differences,
-        unregistered=list(out_of_service),
-        unmet=unmet(module.params["needs"]),
-        slurm_ids=slurm_needs.slurm_ids(),
-        restore_begun=module.params["foreign"] and slurm_detect.restore_begun(),
-        foreign=slurm_detect.foreign(module.params["component"]) if module.params["foreign"] else {},
-        ansible_facts=facts,
-    )
+    answer = node_gate.answer(module.params)
+    if "msg" in answer:
+        module.fail_json(**answer)
+    module.exit_json(changed=False, **answer)
 
 
 if __name__ == "__main__":

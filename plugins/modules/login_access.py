@@ -66,7 +66,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
     login_files,
-    packages_apt as node_packages,
+    packages as node_packages,
     record as node_record,
     resources as node_resources,
     step as node_step,

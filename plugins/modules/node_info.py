@@ -87,17 +87,13 @@ nvidia:
   returned: "with O(driver_files)"
 """
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    apt_repository as node_apt_repository,
-    drift as node_drift,
-    full_disks as node_full_disks,
-    platform as node_platform,
+    packages_sources as node_package_sources,
+    status as node_status,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
     facts as nvidia_facts,
@@ -105,51 +101,12 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     client as slurm_client,
-    detect as slurm_detect,
     node_jobs as slurm_node_jobs,
     query as slurm_query,
     waiting_jobs as slurm_waiting_jobs,
 )
 
-# of the program slurm_backup: its settings, and how it last ended, by the key of the result
-BACKUPS = {
-    "backup": ("/etc/deepopsctl/backup.json", "/var/lib/deepopsctl/backup/last.json"),
-    "backup_of_monitoring": (
-        "/etc/deepopsctl/backup-monitoring.json", "/var/lib/deepopsctl/backup-monitoring/last.json"
-    ),
-}  # fmt: skip
 SLURM_CONF = "/etc/slurm/slurm.conf"
-# of the program slurm_upgrade
-UPGRADE = "/var/lib/deepopsctl/upgrade/slurm.json"
-
-
-def compare(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The records of the last deploy compared with the node, and its versions."""
-    compared = node_drift.compare(params["components"], params["digest"])
-    versions = dict(node_platform.versions(), **slurm_query.installed_version())
-    backups = {key: last_backup(*paths) for key, paths in BACKUPS.items()}
-    begun = {"upgrade": upgrade_under_way(), "restore": slurm_detect.restore_begun()}
-    return dict(begun, components=compared, versions=versions, full=node_full_disks.full(), **backups)
-
-
-def last_backup(config: str, result: str) -> dict[str, Any]:
-    """How the last backup on this node ended; empty where it makes none."""
-    if not os.path.exists(config):
-        return {}
-    try:
-        with open(result, encoding="utf-8") as stream:
-            return dict(json.load(stream), configured=True)
-    except (OSError, ValueError):
-        return {"configured": True}
-
-
-def upgrade_under_way() -> dict[str, Any]:
-    """The record of an upgrade of Slurm; empty where none is under way."""
-    try:
-        with open(UPGRADE, encoding="utf-8") as stream:
-            return dict(json.load(stream))
-    except (OSError, ValueError):
-        return {}
 
 
 def waiting_for(nodes: Sequence[str]) -> dict[str, Any]:
@@ -171,7 +128,7 @@ def waiting_for(nodes: Sequence[str]) -> dict[str, Any]:
 def query_driver(files: Mapping[str, Any], node: str) -> dict[str, Any]:
     """NVIDIA devices, the driver, and what conflicts with one."""
     idle = not slurm_node_jobs.why_busy(node)
-    sources = node_apt_repository.debian_sources("/etc/apt", files["source"])
+    sources = node_package_sources.debian_sources(files["source"])
     return dict(nvidia_facts.facts(files["preferences"], idle), sources=sources)
 
 
@@ -196,7 +153,7 @@ def main() -> None:
     answers: dict[str, Any] = {}
     more: dict[str, Any] = {}
     if params["components"]:
-        answers["node"] = compare(params)
+        answers["node"] = node_status.report(params["components"], params["digest"])
     if params["slurm"]:
         answers["slurm"] = slurm_query.report(params["slurm_wait"], params["slurm_timeout"])
         if params["leaving"] and answers["slurm"]["controller_up"]:

@@ -316,7 +316,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     kernel as node_kernel,
     mariadb as node_mariadb,
-    packages_apt as node_packages,
+    packages as node_packages,
     people as node_people,
     record as node_record,
     removal as node_removal,

@@ -85,7 +85,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command,
     errors as node_errors,
     kernel as node_kernel,
-    packages_apt as node_packages,
+    packages as node_packages,
     record as node_record,
     services as node_services,
 )
@@ -109,7 +109,7 @@ def stop_daemons() -> None:
 
 def reinstall(old: Mapping[str, str]) -> None:
     """Hold and start what there is of the old driver."""
-    command.require(["apt-mark", "hold"] + sorted(node_packages.installed(list(old))))
+    node_packages.mark("hold", sorted(node_packages.installed(list(old))))
     for unit in nvidia_branch.DAEMONS:
         if node_record.is_pending(unit):
             command.run(["systemctl", "start", unit])
@@ -153,7 +153,7 @@ def replace(module: AnsibleModule, wanted: Mapping[str, Any]) -> tuple[list[dict
             hint="nothing was changed; see `apt-cache policy` there, or set another nvidia_driver_branch",
         )
     stop_daemons()
-    command.require(["apt-mark", "unhold"] + sorted(old))
+    node_packages.mark("unhold", sorted(old))
     try:
         node_packages.install(["--allow-downgrades"] + transaction.arguments, wanted["lock_wait"])
     except node_packages.PackageError:
@@ -178,7 +178,7 @@ def hold(names: Sequence[str], dry: bool) -> list[str]:
     held = node_packages.held()
     free = [name for name in names if name not in held]
     if free and not dry:
-        command.require(["apt-mark", "hold"] + free)
+        node_packages.mark("hold", free)
     return free
 
 

@@ -46,7 +46,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
     ownership as node_ownership,
-    packages_apt as node_packages,
+    packages as node_packages,
     record as node_record,
     removal as node_removal,
     services as node_services,

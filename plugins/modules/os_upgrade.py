@@ -45,8 +45,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
     errors as node_errors,
-    os_packages,
-    packages_apt as node_packages,
+    packages as node_packages,
+    packages_upgrade,
     record as node_record,
 )
 
@@ -67,27 +67,27 @@ def main() -> None:
             # with the lists of before it would miss what is new, and not say so
             node_packages.refresh(["-o", "APT::Update::Error-Mode=any"], params["lock_wait"])
         others_hold = node_packages.held() - node_packages.guarded()
-        options = os_packages.options(params["leave"] + sorted(others_hold))
+        options = packages_upgrade.options(params["leave"] + sorted(others_hold))
         simulated = node_packages.simulated_upgrade(options)
-        packages = os_packages.upgrades_in(simulated)
-        held, left = os_packages.waiting(others_hold), os_packages.waiting(params["leave"])
+        packages = packages_upgrade.upgrades_in(simulated)
+        held, left = packages_upgrade.waiting(others_hold), packages_upgrade.waiting(params["leave"])
         restarted = []
         if not module.check_mode:
             # also without any: an installation that was cut off is ended
             node_packages.upgrade(options, params["lock_wait"])
-            restarted = os_packages.restart_pending() if params["restart"] else []
+            restarted = packages_upgrade.restart_pending() if params["restart"] else []
         pending = [name for name in node_packages.DAEMONS if node_record.is_pending(name + ".service")]
         answer = {
             "packages": packages,
             "held": held,
             "left": {name: versions for name, versions in left.items() if name not in held},
-            "kept_back": [name for name in os_packages.kept_back_in(simulated) if name not in {**held, **left}],
-            "reboot": os_packages.why_reboot(),
+            "kept_back": [name for name in packages_upgrade.kept_back_in(simulated) if name not in {**held, **left}],
+            "reboot": packages_upgrade.why_reboot(),
             "kernel": os.uname().release,
-            "installed_kernel": os_packages.installed_kernel(),
-            "new_kernel": os_packages.new_kernel(packages),
+            "installed_kernel": packages_upgrade.installed_kernel(),
+            "new_kernel": packages_upgrade.new_kernel(packages),
             "pending": pending,
-            "conffiles": [] if module.check_mode else os_packages.left_behind(began),
+            "conffiles": [] if module.check_mode else packages_upgrade.left_behind(began),
         }
     changes = [
         node_changes.entry("package", name, "upgrade" if before else "install", detail=f"{before} -> {after}")

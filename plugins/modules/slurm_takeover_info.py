@@ -60,7 +60,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     files as node_files,
-    packages_apt as node_packages,
+    packages as node_packages,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     client as slurm_client,
@@ -90,7 +90,7 @@ def ids() -> dict[str, list[int]]:
 
 def owned_by_package(program: str) -> bool:
     """Whether the program belongs to a package."""
-    return node_command.run(["dpkg-query", "--search", os.path.realpath(program)]).ok
+    return node_packages.is_packaged(os.path.realpath(program))
 
 
 def build(programs: Mapping[str, str], target: str) -> dict[str, Any]:

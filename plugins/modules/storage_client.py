@@ -72,12 +72,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    apt_repository as node_apt_repository,
     command,
     errors as node_errors,
     kernel as node_kernel,
     ownership as node_ownership,
-    packages_apt as node_packages,
+    packages as node_packages,
+    packages_sources as node_package_sources,
     record as node_record,
     step as node_step,
 )
@@ -142,7 +142,7 @@ def ensure_source(step: Step, name: str, client: Mapping[str, Any] | None) -> No
     before = len(step.noted.changes)
     try:
         storage_client_sources.ensure(step.noted, name, repository, archives, step.wanted["lock_wait"])
-    except (node_apt_repository.SourceError, storage_client_sources.ArchiveError) as error:
+    except (node_package_sources.SourceError, storage_client_sources.ArchiveError) as error:
         step.left_out[name] = error
         # it was put back
         del step.noted.changes[before:]

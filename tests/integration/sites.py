@@ -104,12 +104,12 @@ class Site:
 def make_site(parent: Path) -> Site:
     """A site in a directory with a blank in its name; node n2 is reached by ssh, where nothing listens."""
     content, path = parent / "content", parent / "my cluster"
-    for part in ("playbooks/operate", "roles", "plugins/modules", "plugins/module_utils", "group_vars/all"):
+    for part in ("playbooks/operate/cluster", "roles", "plugins/modules", "plugins/module_utils", "group_vars/all"):
         (content / part).mkdir(parents=True)
     (content / "plugins" / "modules" / "card.py").write_text(MODULE)
     (content / "group_vars" / "all" / "main.yml").write_text("colour: product\nshape: product\n")
     # these runs claim nothing
-    (content / "playbooks" / "operate" / "claim.yml").write_text(play("[]", "deepops_nobody"))
+    (content / "playbooks" / "operate" / "cluster" / "claim.yml").write_text(play("[]", "deepops_nobody"))
     path.mkdir()
     (path / "cluster.yml").write_text(SPEC)
     directory = ClusterDir.open(path)

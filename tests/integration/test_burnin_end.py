@@ -30,10 +30,11 @@ def test_another_submit_host_cancels_the_jobs_of_a_burn_in(tmp_path: Path) -> No
     ssh = write_program(tmp_path / "ssh", "exit 255")
     for name in ("squeue", "scancel"):
         (tmp_path / name).symlink_to("/bin/true")
-    plays = yaml.safe_load((ROOT / "playbooks" / "operate" / "burnin-end.yml").read_text(encoding="utf-8"))
+    plays = yaml.safe_load((ROOT / "playbooks" / "operate" / "nodes" / "burnin-end.yml").read_text(encoding="utf-8"))
     plays[0]["environment"] = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
     silent = {"ansible_connection": "ssh", "ansible_ssh_executable": str(ssh), "ansible_ssh_retries": 0}
-    options = ("-i", str(tmp_path / "groups.ini"), "-e", "validate_burnin_token=abc")
+    defaults = f"@{ROOT / 'group_vars' / 'all' / 'validate.yml'}"
+    options = ("-i", str(tmp_path / "groups.ini"), "-e", defaults, "-e", "validate_burnin_token=abc")
 
     done = play(tmp_path, plays, {"login1": silent, "ctl1": {}, "cn1": {}}, *options)
 

@@ -68,7 +68,11 @@ def test_a_setting_with_its_old_name_works_in_a_run(site: Site) -> None:
 
 def test_plain_ansible_says_what_it_is_called_now(tmp_path: Path) -> None:
     task = {"name": "Show", "ansible.builtin.debug": {"msg": "{{ deepops_requires }}"}}
-    hosts = {"n1": yaml.safe_load(OLD), "n2": {"node_common_time_servers": ["ntp1"]}}
+    old = yaml.safe_load(OLD)
+    # in a run only what it could not read: of the first controller
+    run_of = {**old, "deepops_run_id": "1", "slurm_controller_hosts": ["ctl1"]}
+    hosts = {"n1": old, "n2": {"node_common_time_servers": ["ntp1"]}, "ctl1": run_of, "n3": run_of}
     done = play(tmp_path, [{"hosts": "all", "gather_facts": False, "tasks": [task]}], hosts)
-    assert {result.host: result.status for result in done.results} == {"n1": "failed", "n2": "ok"}
+    statuses = {result.host: result.status for result in done.results}
+    assert statuses == {"n1": "failed", "n2": "ok", "ctl1": "failed", "n3": "ok"}
     assert "slurm_time_servers is now node_common_time_servers: rename it in settings.yml" in done.output

@@ -15,7 +15,7 @@ GROUPS = "[slurm_controller]\nctl1\nctl2\n[slurm_cluster:children]\nslurm_contro
 
 def test_no_state_is_restored_while_a_controller_does_not_answer(tmp_path: Path) -> None:
     (tmp_path / "groups.ini").write_text(GROUPS, encoding="utf-8")
-    (play_of_stop,) = yaml.safe_load((ROOT / "playbooks/operate/restore-stop.yml").read_text(encoding="utf-8"))
+    (play_of_stop,) = yaml.safe_load((ROOT / "playbooks/operate/restore/restore-stop.yml").read_text(encoding="utf-8"))
     restore = {"name": "Restore", "ansible.builtin.ping": {}}
     plays = [
         {**play_of_stop, "become": False},

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,9 @@ import pytest
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import parse_spec
-from deepopsctl.cluster.ssh_login import Target, inventory_option, withheld
+from deepopsctl.cluster.ssh_login import Target, inventory_option, withheld, without_variables
+from deepopsctl.cluster.way import Way
+from deepopsctl.run import fan_out
 from deepopsctl.run.request import IMPATIENT_SSH, USUAL_SSH, ssh_arguments
 from deepopsctl.ssh.client import Client
 from deepopsctl.ssh.node_command import ask, command_on
@@ -164,6 +167,43 @@ def test_a_followed_journal_takes_nothing_along(host: Host) -> None:
 
     assert subprocess.run(argv, capture_output=True, text=True).stdout.strip() == NOTHING
     assert host.leaks() == []
+
+
+def test_a_question_to_many_nodes_takes_nothing_along(host: Host) -> None:
+    node = host.cluster.cluster().nodes[0]
+    way = Way(host.cluster, host.cluster.cluster(), "root", USUAL_SSH, host.directory)
+    hidden = without_variables(withheld([way.target(node)], os.environ))
+    command = [*hidden, *way.command(node, ["sh", "-c", f"{ASK}; cat"], as_root=True)]
+    calls = [fan_out.Call(f"n{number}", command, b"%d" % number) for number in range(20)]
+
+    answers = fan_out.ask_all(calls, timeout_s=30, width=4)
+
+    assert {name: answer.output.decode().split("\n") for name, answer in answers.items()} == {
+        f"n{number}": [NOTHING, str(number)] for number in range(20)
+    }
+    assert host.leaks() == []
+
+
+def test_a_node_that_hangs_or_sends_without_end_costs_the_others_nothing(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fan_out, "MOST_BYTES", 1 << 20)
+    node = host.cluster.cluster().nodes[0]
+    way = Way(host.cluster, host.cluster.cluster(), "root", USUAL_SSH, host.directory)
+    words = {"well": "echo well", "hangs": "sleep 600", "endless": "cat /dev/zero", "fails": "echo why >&2; exit 7"}
+    calls = [
+        fan_out.Call(name, way.command(node, ["sh", "-c", word], as_root=True), b"") for name, word in words.items()
+    ]
+    calls.append(fan_out.Call("away", ["ssh", "-o", "ConnectTimeout=1", "-p", "1", "127.0.0.1", "true"], b""))
+
+    began = time.monotonic()
+    answers = fan_out.ask_all(calls, timeout_s=8, width=2)
+
+    assert time.monotonic() - began < 60
+    assert (answers["well"].status, answers["well"].output) == (0, b"well\n")
+    assert (answers["hangs"].status, answers["endless"].status) == (None, None)
+    assert (answers["fails"].status, answers["fails"].errors.splitlines()[-1]) == (7, "why")
+    assert (answers["away"].status, answers["away"].reached) == (255, False)
 
 
 def test_the_logins_of_ssh_setup_take_nothing_along(host: Host) -> None:

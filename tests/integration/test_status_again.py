@@ -31,7 +31,7 @@ def test_a_node_that_was_late_is_asked_once_more_with_more_time(tmp_path: Path) 
     make_unreachable(site, "n2")
     asked = tmp_path / "asked"
     asked.mkdir()
-    directory = site.content / "playbooks" / "operate"
+    directory = site.content / "playbooks" / "operate" / "cluster"
     (directory / "status.yml").write_text(play(TASKS.format(asked=asked)))
 
     status = query_status(RunRequest(site.directory, "", content=site.content), 4)

@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 
 
 def test_only_nodes_whose_packages_are_replaced_take_jobs_again(tmp_path: Path) -> None:
-    _drain, *plays = yaml.safe_load((ROOT / "playbooks" / "operate" / "upgrade-nodes.yml").read_text(encoding="utf-8"))
+    _drain, *plays = yaml.safe_load((ROOT / "playbooks/operate/upgrade/upgrade-nodes.yml").read_text(encoding="utf-8"))
     (_leave_out, replacing, _note), (resuming,) = (each["tasks"] for each in plays)
     del replacing["deepopsctl.cluster.node_state"]
     replacing["ansible.builtin.assert"] = {"that": "inventory_hostname != 'cn2'"}
@@ -40,7 +40,7 @@ def test_only_nodes_whose_packages_are_replaced_take_jobs_again(tmp_path: Path) 
 def test_a_slurmdbd_that_converts_its_tables_is_not_stopped(
     tmp_path: Path, answer: dict[str, object], status: str
 ) -> None:
-    *_, stopping = yaml.safe_load((ROOT / "playbooks" / "operate" / "upgrade-stop.yml").read_text(encoding="utf-8"))
+    *_, stopping = yaml.safe_load((ROOT / "playbooks/operate/upgrade/upgrade-stop.yml").read_text(encoding="utf-8"))
     query, stop = stopping["tasks"]
     for task in (query, stop):
         task["ansible.builtin.debug"] = {"msg": task.pop("deepopsctl.cluster.node_program", "")}

@@ -56,7 +56,8 @@ def test_an_unchanged_cluster_is_left_alone(cluster: LabCluster) -> None:
     summary = cluster.deploy()
 
     assert set(cluster.changed(summary).values()) == {0}
-    assert all(counts["ok"] <= cluster.unchanged_tasks for counts in summary["hosts"].values())
+    # one call of ssh, and no play
+    assert {counts["ok"] for counts in summary["hosts"].values()} == {1}
 
 
 @pytest.mark.release("debian12")
@@ -66,9 +67,7 @@ def test_all_components_together_ask_a_node_once(cluster: LabCluster) -> None:
     again = cluster.parsed("deploy")
 
     assert set(cluster.changed(again).values()) == {0}
-    asked = {host: counts["ok"] for host, counts in again["hosts"].items()}
-    # arguments, question, sorting; the controller has its own questions
-    assert (asked["gpu01"], asked["gpu02"], asked["ctl1"] <= cluster.unchanged_tasks) == (3, 3, True)
+    assert {counts["ok"] for counts in again["hosts"].values()} == {1}
 
 
 @pytest.mark.release("debian12")

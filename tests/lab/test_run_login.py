@@ -31,9 +31,10 @@ PLAY = """\
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """Two nodes without the cluster's key, whose host keys are pinned, and whose sudo asks for a password."""
     directory = tmp_path_factory.mktemp("login")
-    (directory / "content" / "playbooks" / "operate").mkdir(parents=True)
+    operate = directory / "content" / "playbooks" / "operate" / "cluster"
+    operate.mkdir(parents=True)
     # these runs claim nothing
-    (directory / "content" / "playbooks" / "operate" / "claim.yml").write_text(PLAY.replace("slurm_cluster", "nobody"))
+    (operate / "claim.yml").write_text(PLAY.replace("slurm_cluster", "nobody"))
     (directory / "content" / "playbooks" / "site.yml").write_text("- import_playbook: slurm.yml\n")
     (directory / "content" / "playbooks" / "slurm.yml").write_text(PLAY)
     with fresh_lab(LAB, "--compute", "1", "--sudo-password") as lab:

@@ -168,7 +168,9 @@ def test_nothing_of_easybuilds_sources_runs_on_the_control_machine(tmp_path: Pat
 
 
 def test_the_nightly_count_keeps_the_directorys_groups_where_they_are_not_known(tmp_path: Path) -> None:
-    (call,) = (call for call in role_calls("playbooks/operate/people-accounts.yml") if call["role"] == "user_spaces")
+    (call,) = (
+        call for call in role_calls("playbooks/operate/users/people-accounts.yml") if call["role"] == "user_spaces"
+    )
     space = {"path": "/project", "by": "group", "mounted": "/project", "counted": True}
     values = {
         "deepops_spaces_made": [space], "environment_people": {"people": [], "groups": []},
@@ -237,7 +239,9 @@ def test_a_host_for_the_sites_software_that_is_no_node_is_refused(tmp_path: Path
 
 
 def test_a_standby_gets_the_accounts_of_the_directorys_users_or_keeps_those_it_has(tmp_path: Path) -> None:
-    (saved,) = (each for each in plays("playbooks/operate/people-accounts.yml") if "other controllers" in each["name"])
+    (saved,) = (
+        each for each in plays("playbooks/operate/users/people-accounts.yml") if "other controllers" in each["name"]
+    )
     (copy,) = saved["tasks"]
     show = {"name": "Show", "ansible.builtin.debug": {"msg": copy["ansible.builtin.copy"]["content"]}}
     standby = {**saved, "hosts": ["ctl2"], "become": False, "tasks": [show]}

@@ -106,7 +106,7 @@ class TestTasks:
 
         # where the controller is down, a task that runs once would end the run for all others
         assert ignoring == [
-            ("playbooks/operate/claim.yml", "Release the cluster"),
+            ("playbooks/operate/cluster/claim.yml", "Release the cluster"),
             ("roles/drift_check", "Claim the cluster for this run"),
         ]
 
@@ -124,8 +124,8 @@ class TestTasks:
         # new nodes' slurmd is stopped before it is deployed; a withdrawn repository leaves no record; the deploy that
         # ends an upgrade records what it made
         others = {where for where, digest in named if not known.fullmatch(digest)}
-        upgrades = {f"playbooks/operate/upgrade-{name}.yml" for name in ("back", "controller", "nodes")}
-        assert others == {"playbooks/operate/stop_slurmd.yml", "playbooks/slurm.yml", *upgrades}
+        upgrades = {f"playbooks/operate/upgrade/upgrade-{name}.yml" for name in ("back", "controller", "nodes")}
+        assert others == {"playbooks/operate/nodes/stop-slurmd.yml", "playbooks/slurm.yml", *upgrades}
 
     @pytest.mark.parametrize("role", ROLES)
     def test_a_role_lists_the_steps_that_it_records(self, role: str) -> None:
@@ -245,3 +245,13 @@ def test_no_service_that_fails_leaves_people_without_accounts() -> None:
     before = {role for names in roles[:accounts] for role in names}
 
     assert before == {"drift_check", "sssd", "people"}
+
+
+def test_playbooks_of_operations_are_in_directories_and_spelled_with_dashes() -> None:
+    """Of two files with one name a run's progress could not say which it is in."""
+    operations = [name for name in PLAYBOOKS if name.startswith("playbooks/operate/")]
+
+    assert [
+        name for name in operations if not re.fullmatch(r"playbooks/operate/[a-z]+/[a-z]+(-[a-z]+)*\.yml", name)
+    ] == []
+    assert len({Path(name).name for name in operations}) == len(operations)

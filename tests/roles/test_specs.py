@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import shutil
 from collections.abc import Iterator, Mapping
@@ -55,6 +56,25 @@ def test_a_default_stands_once() -> None:
     own = [name for role in ROLES for name in load(f"roles/{role}/defaults/main.yml")]
 
     assert sorted(name for name in {*own, *SITE_WIDE} if [*own, *SITE_WIDE].count(name) > 1) == []
+
+
+def test_what_stands_in_group_vars_is_shared() -> None:
+    """The default of a setting that one role alone reads is in the role."""
+    paths = [path for part in ("playbooks", "group_vars") for path in (ROOT / part).rglob("*.yml")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    # other than as a key
+    read = {name for name in SITE_WIDE if re.search(rf"(?<![\w.]){name}\b(?!:)", text)}
+    of_one = {name for name in SITE_WIDE.keys() - read if sum(name in options(role) for role in ROLES) < 2}
+
+    assert of_one == {
+        "ansible_managed",
+        # computed
+        "environment_http_proxy",
+        # next to slurm_user_id
+        "slurm_group_id",
+        # versions
+        *("site_software_easybuild_release", "site_software_spack_version"),
+    }
 
 
 def test_roles_agree_on_the_type_of_what_they_share() -> None:

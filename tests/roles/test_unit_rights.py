@@ -99,8 +99,7 @@ def test_all_services_of_ours_are_among_them() -> None:
     known = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("roles/*/templates/*.j2")}
     elsewhere = {"deepopsctl/storage/purge.py", "deepopsctl/storage/snapshots.py"}
     # of labs and trials, never on a node of a site's for longer than the trial
-    elsewhere |= {"deepopsctl/lab/rootfs.py", "deepopsctl/node_programs/suites/validate_ha/faults.py",
-                  "deepopsctl/node_programs/suites/validate_monitoring/suite.py"}  # fmt: skip
+    elsewhere |= {"deepopsctl/lab/rootfs.py", "deepopsctl/node_programs/suites/validate_ha/faults.py"}
 
     assert places - known == elsewhere
     written = [path for path in (ROOT / place for place in places & known) if "Description=" in _text(path)]

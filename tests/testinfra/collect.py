@@ -16,6 +16,7 @@ import testinfra
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.ssh_login import inventory_option, options, quoted
+from deepopsctl.cluster.way import port_of
 from deepopsctl.doctor.check_builders import Declared
 from deepopsctl.doctor.single_node import DAEMONS
 from deepopsctl.model.cluster import Cluster, Node, Role
@@ -23,7 +24,6 @@ from deepopsctl.node_programs._slurm_jobs.snapshot import COMMANDS as QUESTIONS
 from deepopsctl.run.request import control_dir
 from deepopsctl.slurm.hardware import load_hardware
 from deepopsctl.ssh.client import Client
-from deepopsctl.ssh.client_config import port_of
 
 SOURCE = (Path(__file__).parent / "node_probe.py").read_text(encoding="utf-8")
 AT_ONCE = 16

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import deepopsctl
+from tests.support.paths import ROOT
 
 PACKAGE = Path(deepopsctl.__file__).parent
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "_content" not in path.parts)
@@ -124,6 +125,33 @@ def test_what_runs_on_nodes_is_written_for_the_oldest_python_there(name: str) ->
     assert ast.parse(text, feature_version=(3, 8) if name in GPU_CHECK else (3, 9))
     # without it, `X | None` and `list[str]` in a signature end the import on an old Python
     assert "from __future__ import annotations" in text or "def " not in text
+
+
+OLDEST = [
+    *(PACKAGE / name for name in GPU_CHECK),
+    *(PACKAGE / "node_programs" / "_shared").glob("*.py"),
+    *(ROOT / "plugins" / "modules").rglob("*.py"),
+    *(ROOT / "plugins" / "module_utils").rglob("*.py"),
+]
+
+
+def test_no_import_evaluates_a_type_that_python_3_8_does_not_know() -> None:
+    """Python 3.8 has no `dict[...]`, and no `Mapping[...]` of collections.abc, outside of annotations."""
+    actual = []
+    for path in OLDEST:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        generic = {alias.name for node in tree.body if isinstance(node, ast.ImportFrom)
+                   and node.module == "collections.abc" for alias in node.names}  # fmt: skip
+        generic |= {"dict", "list", "tuple", "set", "frozenset", "type"}
+        values = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+        values += [base for node in tree.body if isinstance(node, ast.ClassDef) for base in node.bases]
+        evaluated = (node for value in values for node in ast.walk(value) if isinstance(node, ast.Subscript))
+        actual += [
+            (path.name, node.lineno)
+            for node in evaluated
+            if isinstance(node.value, ast.Name) and node.value.id in generic
+        ]
+    assert actual == []
 
 
 @pytest.mark.parametrize("name", [name for name in GPU_CHECK if not name.endswith("/cli.py")])

@@ -63,3 +63,23 @@ def test_a_checker_is_silenced_with_a_reason_next_to_it() -> None:
 )
 def test_a_reason_is_two_words_or_more(line: str, is_reported: bool) -> None:
     assert (unexplained(line) == []) is is_reported
+
+
+def test_a_page_that_code_refers_to_exists() -> None:
+    references = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in tracked("deepopsctl", "plugins", "roles", "playbooks", "scripts", "Makefile", "pyproject.toml")
+        for name in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text(encoding="utf-8", errors="replace"))
+    }
+
+    assert [reference for reference in sorted(references) if not (ROOT / reference[1]).is_file()] == []
+    assert len(references) > 20
+
+
+def test_decisions_have_context_decision_and_consequences() -> None:
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs/develop/decisions").glob("*.md")}
+    index = pages.pop("index")
+
+    sections = {page: re.findall(r"^## (.*)", text, re.MULTILINE) for page, text in pages.items()}
+    assert sections == {page: ["Context", "Decision", "Consequences"] for page in pages}
+    assert set(re.findall(r"\]\(([\w-]+)\.md\)", index)) == set(pages)

@@ -101,6 +101,14 @@ def test_the_collection_has_the_version_of_the_package() -> None:
     assert galaxy["version"] == deepopsctl.__version__
 
 
+def test_the_changelog_begins_with_this_version_in_two_minutes() -> None:
+    _, first, *_ = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[0:2]
+    heading, _, text = first.partition("\n")
+
+    assert heading in (deepopsctl.__version__, "Unreleased")
+    assert heading == "Unreleased" or len(text.split()) <= 450
+
+
 def commands(node: object) -> Iterator[str]:
     """The command lines of a workflow of GitHub or GitLab."""
     if isinstance(node, list):

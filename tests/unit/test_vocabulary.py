@@ -39,9 +39,10 @@ PHRASES = {
 # Code whose texts have none of these. To widen: add a directory, correct what the test reports (docs quote messages).
 # When all of CODE is here, `somebody`, `someone` and `whoever` can join .codespell-words.txt.
 PLAIN_CODE = ("benchmarks", "deepopsctl/model", "plugins/action", "plugins/filter", "scripts")
+PAGES = ("*.md", "docs/**/*.md", ".github/**/*.md", ".gitlab/**/*.md", "roles/*/README.md")
 # written from the rules of roles/prometheus, and what virtual machines printed
 GENERATED_PAGES = ("docs/reference/alerts.md", "docs/reference/test-vm/")
-CODE = ("deepopsctl", "plugins", "scripts", "benchmarks", "tests", "molecule", ".config")
+CODE = ("deepopsctl", "plugins", "scripts", "benchmarks")
 # a test's name is a sentence, in which these are plain English
 IN_SENTENCES = {"found", "given", "look", "ours", "said", "tell", "told"}
 # a task's name is an imperative, which an administrator finds by what it does
@@ -86,7 +87,7 @@ def private_words(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("directory", CODE)
+@pytest.mark.parametrize("directory", [*CODE, "tests", "molecule", ".config"])
 def test_names_are_plain_words(directory: str) -> None:
     files = [path for path in sorted((ROOT / directory).rglob("*")) if is_python(path)]
     faults = {str(path.relative_to(ROOT)): private_words(path.read_text(encoding="utf-8")) for path in files}
@@ -151,7 +152,7 @@ def stumbling_blocks(text: str) -> list[str]:
 
 
 def test_pages_are_in_plain_phrases() -> None:
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".git[hl]*/**/*.md")]
+    pages = [path for pattern in PAGES for path in ROOT.glob(pattern)]
     names = {path.relative_to(ROOT).as_posix(): path for path in pages if path.name != "CHANGELOG.md"}
     texts = {name: prose(path.read_text(encoding="utf-8")) for name, path in names.items()}
     faults = {name: stumbling_blocks(text) for name, text in texts.items() if not name.startswith(GENERATED_PAGES)}

@@ -90,8 +90,10 @@ def verify(settings: Settings, /, *, snapshot: str, as_json: bool) -> int:
 
 
 def _has(result: dict[str, Any]) -> str:
-    rows = result.get("rows")
-    parts = [f"{sum(rows.values()):,} rows of accounting"] if isinstance(rows, dict) else []
+    from deepopsctl.text.answers import mapping, number
+
+    rows = mapping(result.get("rows"))
+    parts = [f"{sum(map(number, rows.values())):,} rows of accounting"] if rows else []
     parts += [f"{result['jobs']} jobs in the queue"] if "jobs" in result else []
     if "samples" in result:
         parts.append(f"{result['samples']:,} samples of Prometheus in {result['blocks']} blocks")

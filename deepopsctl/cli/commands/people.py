@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "people.yml"
 # what depends on the day and on the directory service
-ACCOUNTS_PLAYBOOK = "operate/people-accounts"
+ACCOUNTS_PLAYBOOK = "operate/users/people-accounts"
 _file = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.environment.wheels import Target
 
-PLAYBOOK = "operate/wheels"
+PLAYBOOK = "operate/users/wheels"
 _PATIENCE_S = 60
 
 

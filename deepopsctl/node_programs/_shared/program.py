@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, Dict
 
 RESULT_MARK = "DEEPOPSCTL-RESULT "
-Request = dict[str, Any]
-Result = dict[str, Any]
+Request = Dict[str, Any]
+Result = Dict[str, Any]
 
 
 def main() -> None:

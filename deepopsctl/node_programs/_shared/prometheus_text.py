@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Tuple
 
 # node exporter reads all files *.prom there
 TEXTFILE_DIRECTORY = "/var/lib/prometheus/node-exporter"
@@ -14,7 +15,7 @@ GAUGE, COUNTER, SUMMARY = "gauge", "counter", "summary"
 _IN_HELP = str.maketrans({"\\": "\\\\", "\n": "\\n"})
 _IN_LABELS = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
-Labels = tuple[tuple[str, str], ...]
+Labels = Tuple[Tuple[str, str], ...]
 
 
 @dataclass

@@ -17,7 +17,7 @@ COMMANDS = {
     "config": slurm_client.CONFIG,
     "nodes": slurm_client.show("node", "--all"),
     "partitions": slurm_client.show("partition", "--all"),
-    "clusters": ["sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster"],
+    "clusters": slurm_client.CLUSTERS,
 }
 
 

@@ -1,7 +1,7 @@
 """Root's own file of the keys by which the deploying user logs in, the only one that sshd then reads for that user.
 
-A home may lie on a file server: a user who writes `~/.ssh/authorized_keys` there would be root on every node. `ssh
-setup` sends this file to nodes by itself, so it needs the standard library alone.
+`ssh setup` sends this file to nodes by itself, so it needs the standard library alone. Why the keys are there:
+docs/develop/decisions/keys-of-root.md.
 """
 
 from __future__ import annotations

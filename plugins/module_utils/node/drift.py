@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     ownership as node_ownership,
-    packages_apt as node_packages,
+    packages as node_packages,
     people as node_people,
     record as node_record,
     services as node_services,

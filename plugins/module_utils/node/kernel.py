@@ -11,7 +11,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     errors as node_errors,
     files as node_files,
-    packages_apt as node_packages,
+    packages as node_packages,
     record as node_record,
     step as node_step,
 )

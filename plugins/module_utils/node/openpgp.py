@@ -1,7 +1,6 @@
 """OpenPGP public keys of version 4 (RFC 4880): their packets and fingerprints.
 
-Read here and not by gpg, which is on few nodes: apt needs only gpgv, or sqv since Debian 13. A plan has to check the
-key of a repository, too, and installs nothing.
+Not by gpg: docs/develop/decisions/standard-library-on-nodes.md.
 """
 
 from __future__ import annotations

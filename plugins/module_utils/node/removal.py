@@ -10,7 +10,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     errors as node_errors,
     files as node_files,
     kernel as node_kernel,
-    packages_apt as node_packages,
+    packages as node_packages,
     record as node_record,
     services as node_services,
     step as node_step,

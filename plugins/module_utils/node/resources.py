@@ -17,7 +17,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     files as node_files,
     ownership as node_ownership,
-    packages_apt as node_packages,
+    packages as node_packages,
     record as node_record,
     services as node_services,
     step as node_step,

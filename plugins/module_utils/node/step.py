@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
     ownership as node_ownership,
     record as node_record,
 )
+
+if TYPE_CHECKING:
+    # a node has none of it outside a module: questions.py runs without
+    from ansible.module_utils.basic import AnsibleModule
 
 
 class Step:

@@ -8,7 +8,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command, files as node_files
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command,
+    files as node_files,
+    packages as node_packages,
+)
 
 VENDOR = "0x10de"
 # PCI classes: VGA and 3D controllers are GPUs; NVSwitch is a bridge of the class "other"
@@ -103,8 +107,7 @@ def driver_packages(installed: Mapping[str, str], names: Sequence[str]) -> list[
 
 def packages_to_install(names: Sequence[str]) -> list[str]:
     """The packages of the driver that installing these would add; these themselves where apt does not know them yet."""
-    shown = output_of(["apt-get", "--simulate", "--no-install-recommends", "install"] + list(names))
-    return packages_in_simulation(shown, names)
+    return packages_in_simulation(node_packages.simulated_install(names), names)
 
 
 def packages_in_simulation(shown: str, names: Sequence[str]) -> list[str]:
@@ -118,7 +121,7 @@ def run_installer(root: str = "/") -> str:
     """The file by which NVIDIA's .run installer is known; '' where it was not used."""
     for path in RUN_INSTALLER:
         there = os.path.join(root, path.lstrip("/"))
-        if os.path.exists(there) and not output_of(["dpkg-query", "--search", path]):
+        if os.path.exists(there) and not node_packages.is_packaged(path):
             return path
     return ""
 
@@ -128,7 +131,7 @@ def headers(release: str) -> dict[str, Any]:
     match = re.match(r"^[0-9.]+(?:-\d+)?(?:\+[^-]+)?-(.+)$", release)
     meta = f"linux-headers-{match.group(1)}" if match else ""
     exact = f"linux-headers-{release}"
-    known = output_of(["apt-cache", "--generate", "pkgnames", "linux-headers-"]).split()
+    known = node_packages.known("linux-headers-")
     return {
         "installed": os.path.exists(f"/lib/modules/{release}/build/Makefile"),
         "available": exact in known,
@@ -139,9 +142,7 @@ def headers(release: str) -> dict[str, Any]:
 
 def old_dcgm() -> str:
     """Version of DCGM's package of before version 4; '' where it is not installed."""
-    shown = output_of(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", "datacenter-gpu-manager"])
-    status, _, version = shown.partition(" ")
-    return version if status == "installed" else ""
+    return node_packages.installed(["datacenter-gpu-manager"]).get("datacenter-gpu-manager", "")
 
 
 def facts(managed_preferences: str, idle: bool) -> dict[str, Any]:

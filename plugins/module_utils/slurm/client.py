@@ -56,11 +56,17 @@ def sinfo(*options: str) -> list[str]:
     return ["sinfo", "--noheader", *options]
 
 
+def sacctmgr(kind: str, *words: str) -> list[str]:
+    """A query of the accounting database: `cluster`, `association where user=alice format=account`."""
+    return ["sacctmgr", "--noheader", "--parsable2", "show", kind, *words]
+
+
 _KEYS = {"node": "nodename", "job": "jobid", "partition": "partitionname", "reservation": "reservationname"}
 # refused at once where slurmctld is down; every other command tries for ten seconds
 PING = scontrol("ping")
 CONFIG = scontrol("show", "config")
 RESERVATIONS = show("reservation")
+CLUSTERS = sacctmgr("cluster", "format=cluster")
 VERSION = ["sinfo", "--version"]
 
 

@@ -39,32 +39,25 @@ class NotReadyError(Exception):
         self.changes = changes
 
 
-class NodeState:
+class NodeState(NamedTuple):
     """A node as slurmctld has it."""
 
-    def __init__(self, state: str, reason: str = "", reason_user: str = "") -> None:
-        self.state = state
-        self.reason = reason
-        self.reason_user = reason_user
-
-    @property
-    def by_a_person(self) -> bool:
-        """True when an administrator, and not Slurm itself, gave the reason of this state."""
-        return slurm_node_states.is_by_person(self.reason_user)
+    state: str
+    reason: str = ""
+    reason_user: str = ""
 
     @property
     def bad(self) -> bool:
         """True when the node does not serve as it should, and nobody asked for that."""
         flags = slurm_node_states.flags(self.state)
-        asked_for = self.by_a_person and slurm_node_states.is_only_down(self.state)
+        asked_for = slurm_node_states.is_by_person(self.reason_user) and slurm_node_states.is_only_down(self.state)
         return bool(flags & slurm_node_states.NOT_SERVING) and not asked_for
 
     @property
     def rebooted(self) -> bool:
         """True when all that keeps it from serving is that Slurm saw it restart unannounced."""
-        drained = "DRAIN" in self.state
-        only_down = slurm_node_states.is_only_down(self.state)
-        return only_down and not drained and self.reason.startswith(REBOOTED) and not self.by_a_person
+        by_slurm = self.reason.startswith(REBOOTED) and not slurm_node_states.is_by_person(self.reason_user)
+        return by_slurm and slurm_node_states.is_only_down(self.state) and "DRAIN" not in self.state
 
     @property
     def unheard(self) -> bool:

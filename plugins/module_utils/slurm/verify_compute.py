@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    packages_apt as node_packages,
+    packages as node_packages,
     record as node_record,
     services as node_services,
 )

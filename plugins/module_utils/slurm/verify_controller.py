@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     changes as node_changes,
-    packages_apt as node_packages,
+    packages as node_packages,
     services as node_services,
 )
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
@@ -78,9 +78,8 @@ def check_versions(observation: Observation) -> None:
 
 def accounting_problem(cluster: str) -> str:
     """Why jobs of this cluster would not be accounted; '' when they are."""
-    shown = slurm_readiness.ask(
-        ["sacctmgr", "-nP", "show", "cluster", "where", f"cluster={cluster}", "format=cluster,controlport"]
-    )
+    where = ("where", f"cluster={cluster}", "format=cluster,controlport")
+    shown = slurm_readiness.ask(slurm_client.sacctmgr("cluster", *where))
     if not shown.ok:
         return f"does not answer: {slurm_readiness.last_line(shown.message)}"
     rows = [line.split("|") for line in shown.output.splitlines() if line]

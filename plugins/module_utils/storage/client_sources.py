@@ -9,15 +9,15 @@ from typing import Any
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    apt_repository as apt_source,
     changes as node_changes,
     errors as node_failure,
     files as node_files,
-    packages_apt as node_packages,
+    packages_query,
+    packages_sources as apt_source,
 )
 
-SOURCES = "/etc/apt/sources.list.d/deepopsctl-storage-%s.sources"
-KEYRINGS = "/etc/apt/keyrings/deepopsctl-storage-%s.asc"
+SOURCES = apt_source.SOURCES.format("deepopsctl-storage-%s")
+KEYRINGS = apt_source.KEYRINGS.format("deepopsctl-storage-%s")
 ARCHIVES = "/var/cache/deepopsctl/storage-%s"
 _PART = 1 << 20
 
@@ -142,7 +142,7 @@ def _open(url: str) -> Any:
 def index_entry(directory: str, name: str) -> str:
     """A package's entry in the index of its directory."""
     path = os.path.join(directory, name)
-    control = node_packages.output(["dpkg-deb", "--field", path]).strip()
+    control = packages_query.control(path)
     return f"{control}\nFilename: ./{name}\nSize: {os.path.getsize(path)}\nSHA256: {_digest(path)}\n\n"
 
 

@@ -1,6 +1,6 @@
 """Quotas of one file system, asked and set by quotactl(2): one interface for ext4 and XFS.
 
-Not by setquota, repquota and xfs_quota: a plan has to say what a file system can't do before their packages are there.
+Not by setquota, repquota and xfs_quota: docs/develop/decisions/standard-library-on-nodes.md.
 Directories become projects by ioctl(2): each file below carries the project's number, and new ones inherit it. Not by
 `chattr -R` or xfs_quota: users own what is in there, and those follow a link that replaces a file meanwhile.
 Numbers are those of linux/quota.h, linux/dqblk_xfs.h and linux/fs.h, which are part of the kernel's stable interface.

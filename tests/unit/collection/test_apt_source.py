@@ -11,10 +11,10 @@ from tests.support import node_modules as nodeside
 from tests.support.files import write_files, write_program
 from tests.unit.collection.test_nvidia_node import FINGERPRINT, KEY
 
-apt_source = nodeside.load("node.apt_repository")
+apt_source = nodeside.load("node.packages_sources")
 node_changes = nodeside.load("node.changes")
 node_owned = nodeside.load("node.ownership")
-node_packages = nodeside.load("node.packages_apt")
+node_packages = nodeside.load("node.packages")
 
 URI = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
 OURS = "deepopsctl-nvidia-cuda.sources"
@@ -88,7 +88,7 @@ def test_contrib_and_non_free_come_from_where_the_node_has_main(tmp_path: Path) 
 
     key = "/usr/share/keyrings/debian-archive-keyring.gpg"
     every, but_contrib = ["contrib", "non-free", "non-free-firmware"], ["non-free", "non-free-firmware"]
-    assert apt_source.debian_sources(str(tmp_path), str(tmp_path / own)) == [
+    assert apt_source.debian_sources(str(tmp_path / own), str(tmp_path)) == [
         ["http://security.example.com/debian-security", f"{codename}-security", "/k.gpg", but_contrib],
         ["http://deb.example.com/debian", codename, "", but_contrib],
         ["http://deb.example.com/debian", f"{codename}-updates", key, every],
@@ -102,7 +102,7 @@ def test_a_source_whose_key_is_in_its_file_is_not_repeated_elsewhere(tmp_path: P
     text = "Types: deb\nURIs: http://deb.example.com/debian\nSuites: stable\nComponents: main\nSigned-By:\n -----BEGIN"
     write_files(path.parent, {path.name: f"{text} PGP PUBLIC KEY BLOCK-----\n .\n mDME\n"})
 
-    assert apt_source.debian_sources(str(tmp_path), "") == []
+    assert apt_source.debian_sources("", str(tmp_path)) == []
     assert apt_source.named_elsewhere("http://deb.example.com/debian/", "", str(tmp_path)) == str(path)
 
 

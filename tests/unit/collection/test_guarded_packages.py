@@ -10,7 +10,7 @@ import pytest
 from tests.support import node_modules as nodeside
 from tests.support.files import write_program
 
-packages = nodeside.load("node.packages_apt")
+packages = nodeside.load("node.packages")
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,10 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ' unhold) for name; do grep -vxF "$name" held >new; mv new held; done ;; esac'
     )
     write_program(tmp_path / "bin" / "apt-mark", mark)
-    query = f'shift 2; [ $# -gt 0 ] || sed "s/^/hold /" {tmp_path}/held; for name; do echo "$name 1.0 installed"; done'
+    query = (
+        f'shift 2; [ $# -gt 0 ] || sed "s/$/ hold installed 1.0/" {tmp_path}/held;'
+        ' for name; do echo "$name install installed 1.0"; done'
+    )
     write_program(tmp_path / "bin" / "dpkg-query", query)
     program = write_program(
         tmp_path / "bin" / "apt-get", f"cp {tmp_path}/held {tmp_path}/held-during-apt; exit ${{FAIL:-0}}"

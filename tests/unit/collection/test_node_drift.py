@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 
 node_drift = nodeside.load("node.drift")
 node_owned = nodeside.load("node.ownership")
-node_packages = nodeside.load("node.packages_apt")
+node_packages = nodeside.load("node.packages")
 node_record = nodeside.load("node.record")
 node_units = nodeside.load("node.services")
 

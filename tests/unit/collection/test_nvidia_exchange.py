@@ -10,7 +10,7 @@ import pytest
 from tests.support import node_modules as nodeside
 
 exchange = nodeside.load("nvidia.branch")
-node_packages = nodeside.load("node.packages_apt")
+node_packages = nodeside.load("node.packages")
 nvidia_node = nodeside.load("nvidia.facts")
 
 DEBIAN = {

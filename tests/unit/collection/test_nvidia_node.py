@@ -11,7 +11,7 @@ from deepopsctl.slurm.node_states import is_empty_and_drained
 from tests.support import node_modules as nodeside
 from tests.support.files import write_files
 
-node_packages = nodeside.load("node.packages_apt")
+packages_query = nodeside.load("node.packages_query")
 nvidia_node = nodeside.load("nvidia.facts")
 openpgp = nodeside.load("node.openpgp")
 
@@ -87,15 +87,16 @@ def test_an_uninstaller_that_no_package_owns_is_the_run_installers(tmp_path: Pat
 
 def test_a_driver_is_all_of_nvidias_packages_of_one_version_whatever_their_revision() -> None:
     installed = """\
-libcuda1 550.163.01-2 installed
-libnvidia-ml1 550.163.01-2 installed
-nvidia-persistenced 550.163.01-1 installed
-nvidia-support 20240109+1 installed
-nvidia-container-toolkit 1.17.8-1 installed
-linux-headers-amd64 6.12.107-1 installed
-nvidia-settings 550.163.01-1 config-files
+libcuda1 install installed 550.163.01-2
+libnvidia-ml1 install installed 550.163.01-2
+nvidia-persistenced install installed 550.163.01-1
+nvidia-support install installed 20240109+1
+nvidia-container-toolkit install installed 1.17.8-1
+linux-headers-amd64 install installed 6.12.107-1
+nvidia-settings deinstall config-files 550.163.01-1
 """
-    there = node_packages.installed_in(installed)
+    states = packages_query.states_in(installed)
+    there = {name: state.version for name, state in states.items() if state.status == "installed"}
 
     assert nvidia_node.driver_packages(there, ["libcuda1", "linux-headers-amd64", "nvidia-smi"]) == [
         "libcuda1", "libnvidia-ml1", "nvidia-persistenced",

@@ -59,7 +59,7 @@ class Unregistered:
         registered = self._hears and "scontrol reconfigure" in self.calls
         answers = {
             "scontrol show": "SLURM_VERSION = 24.11.5",
-            "sacctmgr -nP": "gpu|6817" if registered else "gpu|0",
+            "sacctmgr --noheader": "gpu|6817" if registered else "gpu|0",
         }
         return Result(argv[0], 0, answers.get(call, ""), "", 0.1)
 

@@ -14,7 +14,7 @@ from tests.support import node_modules as nodeside
 node_changes = nodeside.load("node.changes")
 node_drift = nodeside.load("node.drift")
 node_kernel = nodeside.load("node.kernel")
-node_packages = nodeside.load("node.packages_apt")
+node_packages = nodeside.load("node.packages")
 node_record = nodeside.load("node.record")
 sources = nodeside.load("storage.client_sources")
 

@@ -85,10 +85,12 @@ def test_a_reason_reaches_ansible_in_a_form_that_is_no_template(tmp_path: Path, 
 
 def test_gpus_are_compared_before_a_resume_and_not_before_a_drain(tmp_path: Path) -> None:
     resume = drain_request(BASE, DrainAction.RESUME, ["gpu01", "cn01"], "", ["gpu01"])
-    assert resume.playbooks == ("operate/gpu_check", "operate/slurm_node_state")
+    assert resume.playbooks == ("operate/nodes/gpu-check", "operate/nodes/slurm-node-state")
     assert resume.extra_vars["deepops_gpu_nodes"] == ["gpu01"]
-    assert drain_request(BASE, DrainAction.RESUME, ["cn01"]).playbooks == ("operate/slurm_node_state",)
-    assert drain_request(BASE, DrainAction.DRAIN, ["gpu01"], "x", ["gpu01"]).playbooks == ("operate/slurm_node_state",)
+    assert drain_request(BASE, DrainAction.RESUME, ["cn01"]).playbooks == ("operate/nodes/slurm-node-state",)
+    assert drain_request(BASE, DrainAction.DRAIN, ["gpu01"], "x", ["gpu01"]).playbooks == (
+        "operate/nodes/slurm-node-state",
+    )
 
 
 def test_gpus_that_differ_have_a_hint_of_their_own(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ class TestWhatKeepsANewNodeFromService:
     def test_not_what_comes_on_top_of_slurm(self, directory: ClusterDir, host: str) -> None:
         self.evaluate(directory, Failure(host, "monitoring", "Configure Grafana's repository", "no key", ""))
 
-    @pytest.mark.parametrize("component", ["stop_slurmd", "nvidia", "storage", "slurm"])
+    @pytest.mark.parametrize("component", ["stop-slurmd", "nvidia", "storage", "slurm"])
     def test_what_its_jobs_need(self, directory: ClusterDir, component: str) -> None:
         with pytest.raises(StoppedError) as caught:
             self.evaluate(directory, Failure("gpu02", component, "Work", "broken", ""))
@@ -272,10 +272,10 @@ def test_components_of_earlier_runs_count_where_these_came_to_their_end(tmp_path
         (["slurm"], {}, True),
         (["nvidia", "storage"], {}, False),
         (["monitoring"], {"check": True}, True),
-        (["operate/stop_slurmd", "nvidia"], {}, True),
+        (["operate/nodes/stop-slurmd", "nvidia"], {}, True),
     ):
         run_dir = workspace.new_run("deploy")
         run_dir.write(run_dir.request, {"playbooks": playbooks, **more})
         run_dir.write(run_dir.summary, {"ok": ok})
 
-    assert deployed_from_here(workspace) - {"operate/stop_slurmd"} == {"slurm", "nvidia"}
+    assert deployed_from_here(workspace) - {"operate/nodes/stop-slurmd"} == {"slurm", "nvidia"}

@@ -58,11 +58,11 @@ def test_a_run_may_have_an_inventory_of_its_own_next_to_all_that_the_clusters_ow
     ("playbooks", "components"),
     [
         (("nvidia", "slurm"), ("nvidia", "slurm")),
-        (("slurm", "operate/jobs"), ("slurm",)),
-        (("operate/stop_slurmd", "nvidia", "slurm", "operate/slurm_node_state"), ("nvidia", "slurm")),
+        (("slurm", "operate/cluster/jobs"), ("slurm",)),
+        (("operate/nodes/stop-slurmd", "nvidia", "slurm", "operate/nodes/slurm-node-state"), ("nvidia", "slurm")),
         # what comes between them may change a node
-        (("nvidia", "operate/slurm_node_state", "slurm"), ("nvidia",)),
-        (("operate/status",), ()),
+        (("nvidia", "operate/nodes/slurm-node-state", "slurm"), ("nvidia",)),
+        (("operate/cluster/status",), ()),
     ],
 )
 def test_components_are_in_the_summary_as_far_as_nothing_comes_between_them(

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..._shared import atomic_file, command, settings
+from ..._shared import atomic_file, command, settings, slurm_client
 from . import CONFIG, DIRECTORY, accounting, documents
 from .accounting import Use, Used
 from .documents import Site
@@ -52,16 +52,16 @@ def write_all(wanted: dict[str, Any], directory: str, now: int) -> int:
     cluster, of_gpus = str(wanted["cluster"]), [str(each) for each in wanted["gpu_partitions"]]
     os.makedirs(directory, 0o755, exist_ok=True)
     start = int(time.mktime((time.localtime(now).tm_year, 1, 1, 0, 0, 0, 0, 0, -1)))
-    shares = ask(["sacctmgr", "show", "association", "cluster=" + cluster, "format=" + accounting.SHARES]).splitlines()
+    shares = ask(slurm_client.sacctmgr("association", "cluster=" + cluster, "format=" + accounting.SHARES)).splitlines()
     used = _used_since(start, now, cluster, of_gpus, os.path.join(directory, STATE))
     site = Site(
         cluster,
         start,
         now,
         float(wanted["capacity"]),
-        documents.is_private(ask(["sacctmgr", "show", "config"])),
+        documents.is_private(ask(slurm_client.sacctmgr("config"))),
         accounting.read_shares(shares),
-        documents.coordinators(ask(["sacctmgr", "show", "account", "withcoord", "format=account,coordinators"])),
+        documents.coordinators(ask(slurm_client.sacctmgr("account", "withcoord", "format=account,coordinators"))),
     )
     written = set()
     for user, accounts in documents.members(shares).items():
@@ -104,7 +104,8 @@ def _period(start: int, end: int, cluster: str, of_gpus: Sequence[str]) -> Used:
     moments = [f"--{key}time={time.strftime('%Y-%m-%dT%H:%M:%S', time.localtime(value))}"
                for key, value in (("start", start), ("end", end))]  # fmt: skip
     fields = f"--format={accounting.JOBS},Start"
-    lines = ask(["sacct", "--allusers", "--allocations", "--truncate", "--clusters=" + cluster, fields, *moments])
+    options = ("--allusers", "--allocations", "--truncate", "--clusters=" + cluster, fields, *moments)
+    lines = ask(["sacct", "--noheader", "--parsable2", *options])
     rows = [line.rpartition("|") for line in lines.splitlines() if line.count("|") == 5]
     began = [line for line, _, moment in rows if moment.isdecimal() and int(moment) > start]
     earlier = [line for line, _, moment in rows if not (moment.isdecimal() and int(moment) > start)]
@@ -152,8 +153,7 @@ def _save(path: str, start: int, until: int, used: Used) -> None:
 
 def ask(argv: Sequence[str]) -> str:
     """What one of Slurm's commands prints, its fields parted by bars."""
-    own = [argv[0], "--noheader", "--parsable2", *argv[1:]]
-    result = command.run(own, LIMIT_S, env=command.slurm_environment(SLURM_TIME_FORMAT="%s"))
+    result = slurm_client.ask(argv, LIMIT_S, env=command.slurm_environment(SLURM_TIME_FORMAT="%s"))
     if not result.ok:
         raise UnansweredError(result.failure)
     return result.output

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import struct
 from typing import Any
 
-from .query import output, read
+from ..._shared import packages_query
+from .query import read
 
-DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock")
 RPM_LOCKS = ("/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock")
 # l_type, l_whence, l_start, l_len, l_pid with the padding of 64-bit Linux
 FLOCK = "hhqqi4x"
@@ -18,12 +17,12 @@ FLOCK = "hhqqi4x"
 
 def state() -> dict[str, Any]:
     """Manager, lock (None without a lock, or where only root can see it), packages in a broken state."""
-    if os.path.isdir("/var/lib/dpkg"):
+    if os.path.isdir(packages_query.DATABASE):
         return {
             "manager": "dpkg",
-            "lock": first_lock(DPKG_LOCKS),
-            "broken": audit(),
-            "interrupted": bool(interrupted()),
+            "lock": first_lock(packages_query.LOCKS),
+            "broken": packages_query.broken(),
+            "interrupted": bool(packages_query.interrupted()),
             "seen": os.geteuid() == 0,
         }
     known = os.path.isdir("/var/lib/rpm") or os.path.isdir("/usr/lib/sysimage/rpm")
@@ -56,24 +55,6 @@ def holder(path: str) -> int:
     return int(answer[4]) if answer[0] != fcntl.F_UNLCK else 0
 
 
-def audit() -> list[str]:
-    """Packages that dpkg calls half-installed, unpacked, half-configured ..."""
-    # only such packages have an indented line of their own
-    return re.findall(r"^ (\S+)\s", output(["dpkg", "--audit"], 30) + "\n", re.MULTILINE)
-
-
-def interrupted() -> list[str]:
-    """What dpkg had not written down yet when it was cut off."""
-    directory = "/var/lib/dpkg/updates"
-    try:
-        return [name for name in os.listdir(directory) if name.isdigit()]
-    except OSError:
-        return []
-
-
 def versions() -> dict[str, str]:
     """The packages of Slurm's and munge's that are installed, with their versions."""
-    names = ["munge", "slurm-client", "slurmctld", "slurmd", "slurmdbd", "slurm-smd*"]
-    shown = output(["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\\n", *names])
-    rows = (line.split() for line in shown.splitlines())
-    return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
+    return packages_query.installed(["munge", "slurm-client", "slurmctld", "slurmd", "slurmdbd", "slurm-smd*"])

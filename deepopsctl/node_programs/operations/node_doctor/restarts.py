@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ..._shared import packages_query
 from .query import output, read
 
 NEEDRESTART = "/usr/sbin/needrestart"
@@ -58,7 +59,7 @@ def _needrestart() -> Iterator[str]:
 def _unattended() -> Iterator[str]:
     if not os.path.exists(UNATTENDED):
         return
-    settings = apt_settings(output(["apt-config", "dump"]))
+    settings = packages_query.settings()
     if settings.get("APT::Periodic::Unattended-Upgrade", ["0"])[-1] in ("", "0"):
         return
     patterns = settings.get("Unattended-Upgrade::Package-Blacklist", [])
@@ -67,15 +68,6 @@ def _unattended() -> Iterator[str]:
         yield f"unattended-upgrades may upgrade {', '.join(free)}"
     if settings.get("Unattended-Upgrade::Automatic-Reboot", ["false"])[-1].lower() in ("true", "yes", "1"):
         yield "unattended-upgrades reboots the node (Unattended-Upgrade::Automatic-Reboot)"
-
-
-def apt_settings(dump: str) -> dict[str, list[str]]:
-    """`apt-config dump`: of each key its values; of a list those of its entries."""
-    settings: dict[str, list[str]] = {}
-    for key, value in re.findall(r'^(\S+?)(?:::)? "(.*)";$', dump, re.MULTILINE):
-        if value:
-            settings.setdefault(key, []).append(value)
-    return settings
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -96,8 +88,5 @@ def _written() -> Iterator[str]:
 
 def _unheld() -> list[str]:
     """Packages of the cluster's daemons that apt would upgrade for anybody."""
-    shown = output(
-        ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Want} ${db:Status-Status}\\n", *PACKAGES]
-    )
-    rows = (line.split() for line in shown.splitlines())
-    return sorted(row[0] for row in rows if len(row) == 3 and row[1] != "hold" and row[2] == "installed")
+    states = packages_query.states(PACKAGES).items()
+    return sorted(name for name, state in states if state.wanted != "hold" and state.status == "installed")

@@ -169,8 +169,7 @@ def _accounting(place: str, set_directory: str, database: str, cluster: str) -> 
     _write_slurmdbd_conf(os.path.join(configuration, "slurmdbd.conf"), storage)
     _ensure_slurm_conf(configuration, cluster)
     _start(place, [*_without_rights(), "/usr/sbin/slurmdbd", "-D"])
-    words = ["sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster"]
-    _until(lambda: cluster in _output(words).split(), "slurmdbd", place)
+    _until(lambda: cluster in _output(slurm_client.CLUSTERS).split(), "slurmdbd", place)
     return rows
 
 

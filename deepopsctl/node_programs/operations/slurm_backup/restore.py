@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..._shared import atomic_file, command, hostlist, settings, slurm_client, slurm_output
+from ..._shared.node_states import ON_NODES
 from ..._shared.waiting import wait_until
 from . import ACCOUNTING, CURRENT, DUMP, MANIFEST, MONITORING, RESTORED, STATE, BackupError, monitoring
 from .collect import DATABASE_S, Manifest, hashes, of_tables, sql
@@ -23,8 +24,6 @@ _SLURMCTLD = "slurmctld.service"
 _ANSWER_S = 60
 # one that can't write its state is killed by systemd
 _STOP_S = 300
-# the states in which a job has nodes
-_STARTED = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "STOPPED")
 _PAUSE_S = 2.0
 # as the daemon names itself
 _STEP = re.compile(rb"^slurmstepd: \[([0-9]+)\.")
@@ -304,7 +303,7 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> dict[st
     if STATE not in _current():
         return {}
     manifest = read_manifest(_current()[STATE]["set"])
-    ran = {job["id"]: job for job in manifest["jobs"] or [] if job["state"] in _STARTED}
+    ran = {job["id"]: job for job in manifest["jobs"] or [] if job["state"] in ON_NODES}
     silent = _wait_for_nodes(timeout_s)
     started = _hold_started(ran)
     held, refused = [], set()
@@ -315,7 +314,7 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> dict[st
         is_lost = len(known) == len(nodes) and not any(number in jobs for jobs in known)
         if state == "PENDING":
             done = _scontrol("uhold", number)
-        elif state in _STARTED and nodes and is_lost:
+        elif state in ON_NODES and nodes and is_lost:
             done = _scontrol("requeuehold", number)
         else:
             continue
@@ -327,11 +326,11 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> dict[st
             refused.add(number)
     queue = _queue()
     # one that ended in this moment is no more
-    stuck = sorted(number for number in refused if queue.get(number, ("", []))[0] in _STARTED)
+    stuck = sorted(number for number in refused if queue.get(number, ("", []))[0] in ON_NODES)
     apart = {*(job["id"] for jobs in (held, *started.values()) for job in jobs), *stuck}
     now = [state for number, (state, _nodes) in queue.items() if number not in apart]
     return {
-        "running": sum(state in _STARTED for state in now),
+        "running": sum(state in ON_NODES for state in now),
         "pending": now.count("PENDING"),
         "held": held,
         "stuck": [{"id": number, "user": ran[number]["user"]} for number in stuck],
@@ -395,7 +394,7 @@ def _check(manifest: Manifest) -> None:
 
 def _summary(manifest: Manifest) -> dict[str, Any]:
     jobs: list[dict[str, Any]] | None = manifest.get("jobs")
-    running = [job["id"] for job in jobs or [] if job["state"] in _STARTED]
+    running = [job["id"] for job in jobs or [] if job["state"] in ON_NODES]
     return {
         "cluster": manifest["cluster"], "host": manifest["host"], "finished": manifest["finished"],
         "slurm": manifest["slurm"], "next_job_id": manifest.get("next_job_id"),

@@ -8,7 +8,7 @@ import re
 import shutil
 from typing import Any
 
-from ..._shared import command, platform, spank
+from ..._shared import packages_query, platform, spank
 from ..slurm_backup import BackupError
 from ..slurm_backup.collect import of_tables, sql
 from . import DIRECTORY, record
@@ -37,7 +37,7 @@ def query(*, controller: bool, database: str) -> dict[str, Any]:
     result: dict[str, Any] = {
         "platform": f"{release['distribution']} {version}",
         "installed": installed(),
-        "unfinished": any(status in _UNFINISHED for _, _, status in _packages()),
+        "unfinished": any(state.status in _UNFINISHED for state in packages_query.states(PATTERNS).values()),
         "free_mb": shutil.disk_usage("/var/cache").free >> 20,
         "plugins": spank.plugins(),
         "modules": modules(),
@@ -52,18 +52,12 @@ def query(*, controller: bool, database: str) -> dict[str, Any]:
 
 def installed() -> dict[str, str]:
     """{name: version} of Slurm's packages that are installed and configured."""
-    return {name: version for name, version, status in _packages() if status == "installed"}
+    return packages_query.installed(PATTERNS)
 
 
 def modules() -> list[str]:
     """The names of Slurm's own plugins, and of its modules for PAM: `mpi_pmix_v5.so`, `pam_slurm_adopt.so`."""
     return sorted({os.path.basename(path) for pattern in MODULES for path in glob.glob(pattern)})
-
-
-def _packages() -> list[tuple[str, str, str]]:
-    query = ["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\n"]
-    rows = [line.split() for line in command.run([*query, *PATTERNS], _ANSWER_S).output.splitlines()]
-    return [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
 
 
 def configured() -> dict[str, str]:

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None, run: Run = run_command, now: dateti
         return INVALID
     where = "cluster=" + str(declared["cluster"])
     columns = "format=" + ",".join(plan.COLUMNS)
-    shown = run(["sacctmgr", "--noheader", "--parsable2", "show", "association", "where", where, "wopl", columns])
+    shown = run(slurm_client.sacctmgr("association", "where", where, "wopl", columns))
     if not shown.ok:
         sys.stderr.write(f"error: {shown.failure}\n")
         return FAILED

@@ -3,8 +3,7 @@
 A removed node is refused although its certificate is still valid. Any host that reaches the port can open connections:
 they are bounded by address and in all, and none costs more than a descriptor before it has sent the first byte of TLS.
 
-Debian builds systemd-journal-remote without GnuTLS. So it can't authenticate clients itself.
-Not rsyslog: it gives no rule the name in the sender's certificate (docs/operate/logs.md has what was measured).
+Why: docs/develop/decisions/tls-in-front-of-journal.md.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ DATABASE_LIMIT_S = 10.0
 ENDPOINT_LIMIT_S = 3.0
 # longest user-supplied text in a label
 LABEL_LIMIT = 200
-DATABASE = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster")
 # The page that costs slurmctld least: no jobs and no nodes. Without the plugin it is there as well, but empty.
 ENDPOINT = "/metrics/scheduler"
 _FIRST_BYTES = 1 << 12
@@ -65,7 +64,7 @@ class SlurmReader:
             families, up = Families(LABEL_LIMIT), False
             problems.append(str(error))
         try:
-            self._ask(DATABASE, DATABASE_LIMIT_S)
+            self._ask(slurm_client.CLUSTERS, DATABASE_LIMIT_S)
         except AskingError as error:
             problems.append(str(error))
             database = 0

@@ -1,7 +1,6 @@
 """NVML by ctypes: the driver's data about its GPUs. Nothing is changed on a GPU.
 
-Not by nvidia-ml-py: its one file of 8,000 lines takes 0.4 s to load at each start of a program that leaves no bytecode
-behind, would be shipped with every program, and saves about 100 lines here.
+Not by nvidia-ml-py: docs/develop/decisions/standard-library-on-nodes.md.
 """
 
 from __future__ import annotations

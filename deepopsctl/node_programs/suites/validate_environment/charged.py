@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..._shared import hangup, identities
+from ..._shared import hangup, identities, slurm_client, slurm_output
 from ..._shared.checks import FAIL, PASS, Check, one_line
 from ..._slurm_jobs import slurm
 from ..._slurm_jobs.session import Session
@@ -33,22 +33,11 @@ def run(request: Mapping[str, Any]) -> list[Check]:
 
 def accounts(cluster: str, people: Sequence[Entry], today: str) -> Check:
     """Whether each person has the accounts of the groups, open or closed."""
-    columns = "format=account,user,maxsubmitjobs"
-    argv = [
-        "sacctmgr",
-        "--noheader",
-        "--parsable2",
-        "show",
-        "association",
-        "where",
-        "cluster=" + cluster,
-        "wopl",
-        columns,
-    ]
-    answer = slurm.ask(argv, 60)
+    where = ("where", "cluster=" + cluster, "wopl", "format=account,user,maxsubmitjobs")
+    answer = slurm.ask(slurm_client.sacctmgr("association", *where), 60)
     if not answer.ok:
         return check(ACCOUNTS, cluster, FAIL, "no answer", "accounts", message=one_line(answer.message))
-    rows = [line.split("|") for line in answer.output.splitlines() if line.count("|") == 2]
+    rows = slurm_output.rows(answer.output, "account|user|limit")
     limits = {(account, user): limit for account, user, limit in rows if user}
     differences = []
     for person in people:

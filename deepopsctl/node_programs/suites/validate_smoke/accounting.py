@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple
 
+from ..._shared import slurm_client
 from ..._shared.checks import FAIL, PASS, Check, one_line
 from ..._shared.command import Result
 from ..._shared.slurm_output import Record
@@ -54,7 +55,7 @@ def user_checks(context: Context) -> list[Check]:
     if not is_on(config):
         return [skipped("accounting-association", inputs.cluster, "the cluster keeps no accounting")]
     where = ["user=" + inputs.user, "cluster=" + config.get("ClusterName", inputs.cluster)]
-    argv = ["sacctmgr", "--noheader", "--parsable2", "show", "associations", "where", *where, "format=account"]
+    argv = slurm_client.sacctmgr("associations", "where", *where, "format=account")
     return [association(inputs.cluster, inputs.user, slurm.ask(argv))]
 
 
@@ -121,14 +122,8 @@ def complete(job: Job, rows: Sequence[Row]) -> bool:
 
 def fetch(jobs: Sequence[Job], run: Callable[..., Result] = slurm.ask, patience: float = RETRY_S) -> Result:
     """sacct's answer, asked again until it has all jobs: the controller sends them to the database with a delay."""
-    argv = [
-        "sacct",
-        "--noheader",
-        "--parsable2",
-        "--allocations",
-        "--format=" + FORMAT,
-        "--jobs=" + ",".join(job.id for job in jobs),
-    ]
+    which = "--jobs=" + ",".join(job.id for job in jobs)
+    argv = ["sacct", "--noheader", "--parsable2", "--allocations", "--format=" + FORMAT, which]
 
     def has_all(answer: Result) -> bool:
         rows = parse(answer.output)

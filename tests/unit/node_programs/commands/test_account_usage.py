@@ -46,7 +46,7 @@ class Slurm:
         if argv[0] == "sacct":
             self.asked.append(" ".join(word for word in argv if word.startswith(("--starttime", "--endtime"))))
             return self.jobs
-        if argv[2] == "config":
+        if "config" in argv:
             return f"SlurmDBD configuration:\nPrivateData            = {self.private}\n"
         return self.coordinators if "withcoord" in argv else SHARES
 

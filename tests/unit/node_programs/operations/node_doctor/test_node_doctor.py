@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from deepopsctl.node_programs._shared import packages_query
 from deepopsctl.node_programs.operations.node_doctor import host, main, network, packages, query, services, storage
 from tests.support.files import write_files
 
@@ -105,9 +106,9 @@ class TestSecureBoot:
 
 class TestPackages:
     def test_every_package_that_dpkg_complains_of_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(packages, "output", lambda argv, limit_s=0: AUDIT)
+        monkeypatch.setattr(packages_query, "_output", lambda *argv: AUDIT)
 
-        assert packages.audit() == ["half", "libhalf1:amd64", "odd"]
+        assert packages_query.broken() == ["half", "libhalf1:amd64", "odd"]
 
     def test_a_lock_is_seen_with_its_holder_and_is_not_taken(self, tmp_path: Path) -> None:
         lock = tmp_path / "lock"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deepopsctl.node_programs._shared import packages_query
 from deepopsctl.node_programs.operations.node_doctor import restarts
 from tests.support.role_templates import render
 
@@ -57,7 +58,7 @@ def test_a_command_that_restarts_none_is_not(tmp_path: Path, monkeypatch: pytest
 def test_apts_settings_are_read_with_their_lists() -> None:
     dump = 'A "";\nA::B "1";\nA::B "2";\nA::List "";\nA::List:: "^munge$";\nA::List:: "^slurm.*";\n'
 
-    assert restarts.apt_settings(dump) == {"A::B": ["1", "2"], "A::List": ["^munge$", "^slurm.*"]}
+    assert packages_query.settings_in(dump) == {"A::B": ["1", "2"], "A::List": ["^munge$", "^slurm.*"]}
 
 
 @pytest.mark.skipif(not shutil.which("apt-config"), reason="no apt here")
@@ -68,7 +69,7 @@ def test_the_exclusions_that_a_deploy_writes_have_every_package_that_matters(tmp
     done = subprocess.run(
         ["apt-config", "-c", str(tmp_path / "file"), "dump"], check=True, capture_output=True, text=True
     )
-    patterns = restarts.apt_settings(done.stdout)["Unattended-Upgrade::Package-Blacklist"]
+    patterns = packages_query.settings_in(done.stdout)["Unattended-Upgrade::Package-Blacklist"]
 
     def is_excluded(name: str) -> bool:
         return any(restarts._matches(pattern, name) for pattern in patterns)

@@ -1,0 +1,54 @@
+"""The ssh command that reaches a node of a cluster by its key and pinned host keys."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha1
+from pathlib import Path
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.ssh_login import CONFINED, Target, inventory_option, options, quoted
+from deepopsctl.model.cluster import Cluster, Node
+
+
+def port_of(cluster: Cluster, node: Node) -> int:
+    """The node's SSH port, 0 for ssh's default."""
+    return node.port or cluster.access.port
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the nodes of a cluster are reached by its key, as `user`, with these options of ssh.
+
+    `sockets` is where connections are kept, by the names that Ansible gives them: one serves both.
+    """
+
+    directory: ClusterDir
+    cluster: Cluster
+    user: str
+    options: Mapping[str, str]
+    sockets: Path | None = None
+
+    def target(self, node: Node) -> Target:
+        """The node, as ssh is told it."""
+        return Target(node.name, node.address or node.name, self.user, port_of(self.cluster, node))
+
+    def command(self, node: Node, remote: Sequence[str], *, as_root: bool) -> list[str]:
+        """The ssh command that runs `remote` there."""
+        directory, access, target = self.directory, self.cluster.access, self.target(node)
+        key = directory.path / (Path(access.key).expanduser() if access.key else directory.ssh_key)
+        pairs: dict[str, object] = {
+            "UserKnownHostsFile": quoted(directory.known_hosts), "StrictHostKeyChecking": "yes", "BatchMode": "yes",
+            "IdentityFile": quoted(key), "LogLevel": "ERROR", **CONFINED, **self.options,
+        }  # fmt: skip
+        if self.sockets:
+            # ansible/plugins/connection/ssh.py: _create_control_path
+            of_ansible = f"{target.destination}-{target.port or None}-{target.user}"
+            name = sha1(of_ansible.encode(), usedforsecurity=False).hexdigest()[:10]
+            pairs["ControlPath"] = quoted(self.sockets / name)
+        jump = access.jump_host
+        through = shlex.split(inventory_option(jump, str(key), str(directory.known_hosts))) if jump else []
+        sudo = ["sudo", "-n"] if as_root and self.user != "root" else []
+        return ["ssh", "-T", *options(pairs), *through, *target.arguments(), shlex.join([*sudo, *remote])]

@@ -1,0 +1,347 @@
+"""Debian packages: what is installed, and one transaction for what is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    command as node_command,
+    errors as node_errors,
+    packages_query,
+    record as node_record,
+    services as node_services,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting import wait_until
+
+ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "LC_ALL": "C.UTF-8",
+    "APT_LISTCHANGES_FRONTEND": "none",
+    # Ubuntu's would restart daemons by itself
+    "NEEDRESTART_SUSPEND": "1",
+    "UCF_FORCE_CONFFOLD": "1",
+}
+APT = [
+    "apt-get",
+    "--yes",
+    "--quiet",
+    "-o",
+    "Dpkg::Options::=--force-confold",
+]
+# an apt that only asks writes nothing, not even its own cache
+NO_CACHE = ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
+# how long another package manager may work on a node that has just started
+LOCK_WAIT_S = 300
+# and how long it may work after ours, until packages are held again
+AGAIN_S = 60
+LOCKED = re.compile(
+    r"Could not get lock|Unable to acquire the dpkg frontend lock|Unable to lock|is another process using it"
+    r"|lock was locked by "
+)
+INTERRUPTED = "dpkg was interrupted"
+# kernels come as new packages; nothing is removed by it
+UPGRADE = ["--with-new-pkgs", "--no-install-recommends", "upgrade"]
+_REMOVED = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
+_CANDIDATE = re.compile(r"^(\S+):\n  Installed: .*\n  Candidate: (?!\(none\))(\S+)$", re.MULTILINE)
+# What a cluster lives by. Debian's slurmctld cancels all jobs when it is removed; a purge deletes its state, that of
+# slurm-wlm-basic-plugins /etc/slurm.
+VITAL = re.compile(r"slurm(ctld|d|dbd|-client|-wlm.*|-smd.*)|munge|mariadb-server.*")
+VITAL_PATTERNS = ("slurmctld", "slurmd", "slurmdbd", "slurm-*", "munge", "mariadb-server*")
+DAEMONS = ("munge", "mariadb", "slurmdbd", "slurmctld", "slurmd")
+POLICY = "/usr/sbin/policy-rc.d"
+# packages that only deepopsctl changes: apt holds them for everybody else, unattended upgrades included
+GUARDED = os.path.join(node_record.STATE, "guarded-packages")
+POLICY_HEADER = "#!/bin/sh\n# Written by deepopsctl while it installs packages\n"
+POLICY_TEXT = """\
+# Their scripts leave the daemons of the cluster alone; a deploy restarts them in its own order, those that have to.
+# Without effect once the process that installs has ended, however it ended.
+[ "$(cut -d ' ' -f 22 /proc/{pid}/stat 2>/dev/null)" = {start} ] || exit 104
+case ${{1%.service}} in
+{daemons}) exit 101 ;;
+esac
+exit 104
+"""
+
+
+installed, held, is_packaged = packages_query.installed, packages_query.held, packages_query.is_packaged
+
+
+class PackageError(node_errors.HintedError):
+    """The package manager refused."""
+
+
+def _run(argv: Sequence[str]) -> node_command.Result:
+    return node_command.run_merged(argv, env=node_command.environment(**ENVIRONMENT))
+
+
+def output(argv: Sequence[str]) -> str:
+    """What a command that only asks prints, however it ends: it complains of each name that it does not know."""
+    return node_command.run(argv, env=node_command.environment(**ENVIRONMENT)).output
+
+
+def versions(names: Sequence[str]) -> dict[str, list[str]]:
+    """{name: [version]} that the package lists of this node have, newest first."""
+    available: dict[str, list[str]] = {}
+    for name, version in versions_in(output(["apt-cache", "madison"] + list(names))):
+        if version not in available.setdefault(name, []):
+            available[name].append(version)
+    return available
+
+
+def versions_in(shown: str) -> list[tuple[str, str]]:
+    """(name, version) of each line of `apt-cache madison`."""
+    rows = [[part.strip() for part in line.split("|")] for line in shown.splitlines()]
+    return [(row[0], row[1]) for row in rows if len(row) == 3]
+
+
+def in_upstream(names: Sequence[str], upstream: str) -> dict[str, str]:
+    """{name: version} of those that the package lists of this node have in an upstream version."""
+    return in_upstream_of(versions(names), upstream) if names and upstream else {}
+
+
+def in_upstream_of(known: Mapping[str, Sequence[str]], upstream: str) -> dict[str, str]:
+    """The same from {name: [version]}: the newest revision of it."""
+    fitting = {
+        name: [v for v in versions_of_name if upstream_of(v) == upstream] for name, versions_of_name in known.items()
+    }
+    return {name: versions_of_name[0] for name, versions_of_name in fitting.items() if versions_of_name}
+
+
+def upstream_of(version: str) -> str:
+    """`580.95.05` of `1:580.95.05-0ubuntu1`."""
+    return version.rpartition(":")[2].rpartition("-")[0]
+
+
+def candidates(names: Sequence[str]) -> dict[str, str]:
+    """{name: version} that the package lists of this node have; it writes nothing, not even apt's own cache."""
+    return candidates_in(output(["apt-cache"] + NO_CACHE + ["policy"] + list(names)))
+
+
+def candidates_in(shown: str) -> dict[str, str]:
+    """The same from the output of `apt-cache policy`."""
+    return dict(_CANDIDATE.findall(shown))
+
+
+def install(names: Sequence[str], lock_wait: int = LOCK_WAIT_S, downgrade: bool = False) -> None:
+    """Install packages, refreshing the lists only when they do not know a name. Raises PackageError."""
+    deadline = time.monotonic() + lock_wait
+    finish_interrupted_transaction()
+    wanted = ["install", "--no-install-recommends"] + ["--allow-downgrades"] * downgrade + list(names)
+    result = _apt(wanted, deadline)
+    if not result.ok and INTERRUPTED in result.message:
+        # whoever held the lock until now was killed
+        finish_interrupted_transaction()
+        result = _apt(wanted, deadline)
+    if not result.ok and re.search(
+        r"Unable to locate|no installation candidate|was not found|Failed to fetch|404", result.message
+    ):
+        _checked(["update"], deadline)
+        result = _apt(wanted, deadline)
+    if not result.ok:
+        raise PackageError(_summary(result.message), _hint(result.message))
+
+
+def refresh(options: Sequence[str], lock_wait: int = LOCK_WAIT_S) -> None:
+    """Fetch package lists. Raises PackageError."""
+    _checked(["update"] + list(options), time.monotonic() + lock_wait)
+
+
+def simulated_upgrade(options: Sequence[str]) -> str:
+    """What apt-get prints of an upgrade of all packages that it would not do. Raises PackageError."""
+    # a simulation releases nothing: `options` have what else is held
+    done = _run(["apt-get", "--simulate", "--ignore-hold"] + NO_CACHE + list(options) + UPGRADE)
+    if not done.ok:
+        raise PackageError(_summary(done.message), _hint(done.message))
+    return done.output
+
+
+def upgrade(options: Sequence[str], lock_wait: int = LOCK_WAIT_S) -> None:
+    """Upgrade all packages that can be without removing one. Raises PackageError."""
+    finish_interrupted_transaction()
+    _checked(list(options) + UPGRADE, time.monotonic() + lock_wait)
+
+
+def remove(names: Sequence[str], lock_wait: int = LOCK_WAIT_S) -> None:
+    """Remove packages with their configuration, and nothing else. Raises PackageError."""
+    finish_interrupted_transaction()
+    _checked(["purge"] + list(names), time.monotonic() + lock_wait)
+
+
+def with_configuration_only(names: Sequence[str]) -> list[str]:
+    """Those that are removed, and whose files in /etc are still there."""
+    states = packages_query.states(names) if names else {}
+    return [name for name, state in states.items() if state.status == "config-files"]
+
+
+def removable_with(names: Sequence[str]) -> list[str]:
+    """The named packages with what came for them alone; [] where somebody's own package needs one.
+
+    Changes nothing. Raises PackageError.
+    """
+    # what apt would remove without them is somebody else's
+    before = _simulated(["autoremove"])
+    removed = [name for name in _simulated(["remove", "--auto-remove"] + list(names)) if name not in before]
+    return [] if chosen(removed) - set(names) else removed
+
+
+def guarded() -> set[str]:
+    """Packages that deepopsctl has apt hold, so that nobody replaces a daemon under its jobs."""
+    try:
+        with open(GUARDED) as stream:
+            return set(stream.read().split())
+    except OSError:
+        return set()
+
+
+def guard(names: Iterable[str]) -> None:
+    """Have apt hold these packages, and none that were guarded before and are not among them. Raises PackageError."""
+    before, now = guarded(), held()
+    # before it happens, so that an interrupted run leaves no hold that nobody knows of
+    node_record.write_atomically(GUARDED, "".join(f"{name}\n" for name in sorted(names)).encode(), 0o644)
+    for how, changed in (("unhold", sorted((before - set(names)) & now)), ("hold", sorted(set(names) - now))):
+        result = _mark_patiently(how, changed, LOCK_WAIT_S) if changed else None
+        if result and not result.ok:
+            raise PackageError(f"apt-mark {how}: {_summary(result.message)}", _hint(result.message))
+
+
+def _mark_patiently(how: str, names: list[str], seconds: float) -> node_command.Result:
+    """apt-mark needs dpkg's lock, which another package manager may hold; a failure is the result."""
+    return wait_until(lambda: _run(["apt-mark", how] + names), seconds, 1, lambda result: result.ok)
+
+
+def mark(how: str, names: Sequence[str]) -> None:
+    """`hold` or `unhold` packages. Raises CommandError."""
+    node_command.require(["apt-mark", how] + list(names))
+
+
+def chosen(names: Sequence[str]) -> set[str]:
+    """Those that a person, or a tool, asked for; the others came because these need them."""
+    return set(output(["apt-mark", "showmanual"] + list(names)).split()) if names else set()
+
+
+def _simulated(arguments: list[str]) -> list[str]:
+    """Packages that apt-get would remove. Raises PackageError."""
+    done = _run(["apt-get", "--simulate"] + NO_CACHE + arguments)
+    if not done.ok:
+        raise PackageError(_summary(done.message), _hint(done.message))
+    return _REMOVED.findall(done.output)
+
+
+def known(prefix: str) -> list[str]:
+    """Names of packages that the package lists have."""
+    return sorted(output(["apt-cache", "--generate", "pkgnames", prefix]).split())
+
+
+def simulated_install(names: Sequence[str]) -> str:
+    """What apt prints about installing these packages, without any of those they only recommend."""
+    return output(["apt-get", "--simulate", "--no-install-recommends", "install", *names])
+
+
+def finish_interrupted_transaction() -> None:
+    """What a power cut or kill in the middle of dpkg left half-configured is finished first."""
+    if packages_query.interrupted() or packages_query.broken():
+        with _daemons_left_alone():
+            _run(["dpkg", "--configure", "--pending", "--force-confold"])
+
+
+def _refuse_removals(arguments: list[str]) -> None:
+    """Raises PackageError where apt would remove what the cluster lives by, also as somebody else's conflict."""
+    if not installed(VITAL_PATTERNS):
+        return
+    lost = [
+        name for name in _REMOVED.findall(output(APT + ["--simulate"] + NO_CACHE + arguments)) if VITAL.fullmatch(name)
+    ]
+    if lost:
+        raise PackageError(
+            f"apt would remove {' '.join(lost)}, which can cancel all jobs",
+            f"see `apt-get --simulate {' '.join(arguments)}` on the node: another package conflicts with them",
+        )
+
+
+@contextlib.contextmanager
+def _daemons_left_alone() -> Iterator[None]:
+    """No package's script restarts a daemon of the cluster; what runs a replaced program is noted to be restarted."""
+    header = POLICY_HEADER.encode()
+    try:
+        with open(POLICY, "rb") as stream:
+            foreign = not stream.read().startswith(header)
+    except OSError:
+        foreign = False
+    if foreign:
+        # a site's own policy decides
+        yield
+        return
+    with open("/proc/self/stat") as stream:
+        start = stream.read().split()[21]
+    text = POLICY_TEXT.format(pid=os.getpid(), start=start, daemons="|".join(DAEMONS))
+    node_record.write_atomically(POLICY, header + text.encode(), 0o755)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(POLICY)
+        for name in DAEMONS:
+            pid = node_services.main_pid(name + ".service")
+            if pid and node_services.runs_a_replaced_program(pid):
+                node_record.mark_pending(name + ".service", "another version of its package")
+
+
+def _apt(arguments: list[str], deadline: float) -> node_command.Result:
+    """Run apt-get, and wait for other package managers until the deadline: apt itself waits for one of its locks.
+
+    What is guarded is released for that, and holds of others are not.
+    """
+    own = sorted(guarded() & held()) if arguments[0] != "update" else []
+    released = _mark_patiently("unhold", own, deadline) if own else None
+    if released and not released.ok:
+        return released
+    try:
+        return _patiently(arguments, deadline)
+    finally:
+        there = sorted(installed(own))
+        if there:
+            # where this fails, the gate notices that they are no longer held
+            _mark_patiently("hold", there, AGAIN_S)
+
+
+def _patiently(arguments: list[str], deadline: float) -> node_command.Result:
+    def attempt() -> node_command.Result:
+        if arguments[0] != "update":
+            _refuse_removals(arguments)
+        with _daemons_left_alone():
+            return _run(APT + arguments)
+
+    left = deadline - time.monotonic()
+    return wait_until(attempt, left, 1, lambda result: result.ok or not LOCKED.search(result.message))
+
+
+def _checked(arguments: list[str], deadline: float) -> None:
+    result = _apt(arguments, deadline)
+    if not result.ok:
+        raise PackageError(_summary(result.message), _hint(result.message))
+
+
+def _summary(output: str) -> str:
+    """The last few errors, each once: apt repeats one for every list of a source."""
+    errors = dict.fromkeys(line for line in output.splitlines() if line.startswith(("E:", "dpkg: error", "W: Failed")))
+    return "\n".join([*errors][-6:] or output.splitlines()[-6:])
+
+
+def _hint(output: str) -> str:
+    if LOCKED.search(output):
+        return "another package manager works on this node; wait until it is done, then deploy again"
+    if "No space left" in output or "enough free space" in output:
+        return "free disk space on this node (df -h / /var), then deploy again"
+    if re.search("GPG error|is not signed|invalid signature|NO_PUBKEY", output):
+        return "nothing is taken from there: the repository is not signed by the key that it should be signed by"
+    if re.search("Unable to locate|no installation candidate|was not found", output):
+        return "this node's package sources do not carry it: see /etc/apt/sources.list.d"
+    if "Packages were downgraded" in output:
+        return "a newer version is installed: request that version, or remove it manually"
+    if "Failed to fetch" in output or "Temporary failure resolving" in output:
+        return "this node cannot reach its package mirror: check the network, DNS and proxy there"
+    return "try `apt-get -f install` on the node, then deploy again"
